@@ -1,0 +1,2 @@
+//! The `satcast` binary.
+fn main() {}
