@@ -1,0 +1,242 @@
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+
+use super::*;
+
+const SHORT: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_secs(5);
+
+fn guard(allow: &[&str]) -> Guard {
+    let allow: Vec<_> = allow.iter().map(|entry| (*entry).to_owned()).collect();
+    Guard::new(&allow).unwrap()
+}
+
+fn answer(guard: &Guard, name: &str, addresses: &[&str]) -> Result<(), Refused> {
+    let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+    guard.check_answer(name, &addresses)
+}
+
+#[test]
+fn literal_addresses_are_refused_in_every_spelling() {
+    let guard = guard(&[]);
+    for host in [
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "0x7f000001",
+        "0177.0.0.1",
+        "017700000001",
+        "127.0.0.1.",
+        "%31%32%37.0.0.1",
+        "[::1]",
+        "::1",
+        "[::ffff:127.0.0.1]",
+        "::ffff:127.0.0.1",
+        "[::ffff:7f00:1]",
+        "0",
+        "169.254.169.254",
+        "0xa9fea9fe",
+        "[fd00:ec2::254]",
+        "100.100.100.200",
+        "[64:ff9b::a9fe:a9fe]",
+        "[64:ff9b::8.8.8.8]",
+        "[2002:7f00:1::]",
+        "localhost",
+        "LOCALHOST",
+        "a.localhost.",
+        "10.0.0.5",
+    ] {
+        assert!(guard.check_literal(host).is_err(), "{host}");
+    }
+    for host in ["8.8.8.8", "0x08080808", "[2606:4700::1111]", "live.example.com", "::ffff:8.8.8.8"] {
+        assert_eq!(guard.check_literal(host), Ok(()), "{host}");
+    }
+}
+
+#[test]
+fn refusals_say_what_to_do_and_keep_secrets() {
+    let open = guard(&[]);
+    assert_eq!(
+        open.check_literal("10.5").unwrap_err().to_string(),
+        "destination address 10.0.0.5 is private; ask the operator to add it to [outbound] allow"
+    );
+    let pasted_url = "rtmp://a.example/live/secret-key";
+    assert!(!open.check_literal(pasted_url).unwrap_err().to_string().contains("secret"));
+    let internal = answer(&open, "db.corp.example", &["10.9.8.7"]).unwrap_err();
+    assert_eq!(
+        internal.to_string(),
+        "destination host db.corp.example leads to an address that is private; ask the operator to add the name to [outbound] allow"
+    );
+    let hooks = Guard::with_setting(&[], "[webhooks] allow_targets").unwrap();
+    assert!(
+        hooks.check_literal("10.0.0.1").unwrap_err().to_string().ends_with("to [webhooks] allow_targets")
+    );
+}
+
+#[test]
+fn one_forbidden_address_condemns_the_answer() {
+    let open = guard(&[]);
+    assert_eq!(answer(&open, "a.example", &["8.8.8.8", "2606:4700::1111"]), Ok(()));
+    for bad in ["127.0.0.1", "::1", "::ffff:10.0.0.1", "64:ff9b::8.8.8.8", "fe80::1"] {
+        assert!(answer(&open, "a.example", &["8.8.8.8", bad]).is_err(), "{bad}");
+        assert!(answer(&open, "a.example", &[bad, "8.8.8.8"]).is_err(), "{bad}");
+    }
+    let many: Vec<&str> = std::iter::repeat_n("8.8.8.8", ADDRESSES_TRIED_MAX).chain(["10.0.0.1"]).collect();
+    assert!(answer(&open, "a.example", &many).is_err(), "addresses past the tried ones are checked, too");
+}
+
+#[test]
+fn allow_list_opens_what_it_names_and_no_more() {
+    let lan = guard(&["10.1.2.0/24", "nas.example", "localhost"]);
+    for host in ["10.1.2.3", "[::ffff:10.1.2.3]", "0x0a010203", "localhost"] {
+        assert_eq!(lan.check_literal(host), Ok(()), "{host}");
+    }
+    for host in ["10.1.3.3", "127.0.0.1", "a.localhost"] {
+        assert!(lan.check_literal(host).is_err(), "{host}");
+    }
+    assert_eq!(answer(&lan, "a.example", &["10.1.2.3", "8.8.8.8"]), Ok(()));
+    assert!(answer(&lan, "a.example", &["10.1.2.3", "10.1.3.3"]).is_err());
+    assert_eq!(answer(&lan, "nas.example", &["192.168.1.1", "::1"]), Ok(()));
+    assert!(answer(&lan, "x.nas.example", &["192.168.1.1"]).is_err());
+    for (host, listed) in [("10.1.2.3", true), ("NAS.example.", true), ("8.8.8.8", false), ("a b", false)] {
+        assert_eq!(lan.is_listed(host), listed, "{host}");
+    }
+    assert!(Guard::new(&["10.0.0.0/99".to_owned()]).is_err());
+}
+
+#[test]
+fn a_listed_translator_does_not_open_the_network_behind_it() {
+    let nat64 = guard(&["64:ff9b::/96"]);
+    assert_eq!(nat64.check_literal("[64:ff9b::8.8.8.8]"), Ok(()));
+    let refused = nat64.check_literal("[64:ff9b::10.0.0.5]").unwrap_err();
+    assert!(refused.to_string().starts_with("destination address 10.0.0.5 is private"), "{refused}");
+    let both = guard(&["64:ff9b::/96", "10.0.0.5"]);
+    assert_eq!(both.check_literal("[64:ff9b::10.0.0.5]"), Ok(()));
+}
+
+#[tokio::test]
+async fn resolve_gives_checked_addresses_with_their_port() {
+    let local = guard(&["localhost", "127.0.0.0/8"]);
+    assert_eq!(local.resolve("0x7f.2", 1935).await.unwrap(), [SocketAddr::from(([127, 0, 0, 2], 1935))]);
+    let found = local.resolve("localhost", 1935).await.unwrap();
+    assert!(found.len() <= ADDRESSES_TRIED_MAX);
+    assert!(found.iter().all(|address| address.ip().is_loopback() && address.port() == 1935), "{found:?}");
+    let refused = guard(&[]).resolve("localhost", 1935).await.unwrap_err();
+    assert!(matches!(refused, GuardError::Refused(Refused::Name { why: "loopback", .. })), "{refused}");
+    let malformed = guard(&[]).resolve("user@host", 1935).await.unwrap_err();
+    assert!(matches!(malformed, GuardError::Refused(Refused::Malformed)), "{malformed}");
+}
+
+#[test]
+fn resolver_answers_become_addresses_or_errors() {
+    let open = guard(&[]);
+    let judge = |found| open.judge("a.example".to_owned(), 1935, found);
+    let many = (0..=255).map(|last| SocketAddr::from(([8, 8, 8, last], 1935))).collect();
+    assert_eq!(judge(Some(Ok(many))).unwrap().len(), ADDRESSES_TRIED_MAX);
+    let mapped = SocketAddr::new("::ffff:8.8.8.8".parse().unwrap(), 1935);
+    assert_eq!(judge(Some(Ok(vec![mapped]))).unwrap(), [SocketAddr::from(([8, 8, 8, 8], 1935))]);
+    assert!(matches!(judge(Some(Ok(vec![]))), Err(GuardError::Dns { .. })));
+    let failed = judge(Some(Err(io::Error::other("no such name")))).unwrap_err();
+    assert_eq!(failed.to_string(), "cannot resolve destination host a.example: no such name; check the name");
+    assert!(matches!(judge(None), Err(GuardError::Timeout { after_ms: LOOKUP_TIMEOUT_MS, .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_lookups_end_in_time_and_keep_their_place() {
+    let places = Arc::new(Semaphore::new(1));
+    let limit = Duration::from_millis(LOOKUP_TIMEOUT_MS);
+    let (finish, finished) = tokio::sync::oneshot::channel::<()>();
+    let slow = async move {
+        let _ended = finished.await;
+        Ok(vec![])
+    };
+    let started = Instant::now();
+    assert!(bounded_lookup(Arc::clone(&places), limit, slow).await.is_none());
+    assert_eq!(started.elapsed(), limit);
+    let quick = || async { Ok(vec![SocketAddr::from(([8, 8, 8, 8], 1))]) };
+    assert!(bounded_lookup(Arc::clone(&places), limit, quick()).await.is_none(), "the only place is taken");
+    finish.send(()).unwrap();
+    let found = bounded_lookup(Arc::clone(&places), limit, quick()).await.unwrap().unwrap();
+    assert_eq!(found.len(), 1);
+}
+
+#[tokio::test]
+async fn connects_to_an_allowed_address_with_nodelay_and_without_blocking() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut stream = guard(&["127.0.0.1"]).connect("127.1", port, LONG).await.unwrap();
+    assert!(stream.nodelay().unwrap());
+    assert_eq!(stream.read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    stream.write_all(b"x").unwrap();
+    let (mut peer, _) = listener.accept().unwrap();
+    let mut byte = [0; 1];
+    peer.read_exact(&mut byte).unwrap();
+    assert_eq!(&byte, b"x");
+}
+
+#[tokio::test]
+async fn a_forbidden_address_sees_no_connection() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"] {
+        let error = guard(&["10.0.0.0/8"]).connect(host, port, LONG).await.unwrap_err();
+        assert!(matches!(error, GuardError::Refused(_)), "{host}: {error}");
+    }
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}
+
+#[tokio::test]
+async fn a_closed_port_is_a_connect_error() {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let error = guard(&["127.0.0.1"]).connect("127.0.0.1", port, LONG).await.unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, GuardError::Connect { .. }), "{text}");
+    assert!(text.starts_with(&format!("cannot connect to 127.0.0.1 port {port}: ")), "{text}");
+}
+
+/// A listener whose queue is full, so that further connections get no answer; with the sockets that fill it.
+async fn silent_listener() -> (tokio::net::TcpListener, Vec<TcpStream>, SocketAddr) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut queued = Vec::new();
+    while let Ok(Ok(stream)) = timeout(Duration::from_millis(100), TcpStream::connect(address)).await {
+        queued.push(stream);
+        assert!(queued.len() < 16, "the queue has no end");
+    }
+    (listener, queued, address)
+}
+
+#[tokio::test]
+async fn a_silent_destination_is_a_timeout() {
+    let (_listener, _queued, address) = silent_listener().await;
+    let started = Instant::now();
+    let error = guard(&["127.0.0.1"]).connect("127.0.0.1", address.port(), SHORT).await.unwrap_err();
+    assert!(matches!(error, GuardError::Timeout { after_ms: 300, .. }), "{error}");
+    assert!(started.elapsed() < SHORT * 3);
+}
+
+#[tokio::test]
+async fn a_silent_address_leaves_time_for_the_next() {
+    let (_full, _queued, silent) = silent_listener().await;
+    let open = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let addresses = [silent, open.local_addr().unwrap()];
+    let stream = connect_first(&addresses, Instant::now() + SHORT).await.unwrap();
+    assert_eq!(stream.peer_addr().unwrap(), addresses[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_callers_limit_is_cut() {
+    let (_listener, _queued, address) = {
+        tokio::time::resume();
+        let silent = silent_listener().await;
+        tokio::time::pause();
+        silent
+    };
+    let asked = Duration::from_secs(86_400);
+    let error = guard(&["127.0.0.1"]).connect("127.0.0.1", address.port(), asked).await.unwrap_err();
+    assert!(matches!(error, GuardError::Timeout { after_ms: CONNECT_TIMEOUT_MAX_MS, .. }), "{error}");
+}
