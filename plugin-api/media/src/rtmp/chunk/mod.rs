@@ -1,0 +1,61 @@
+//! The chunk stream (RTMP 1.0, 5.3): messages cut into chunks and put together again.
+
+mod output;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use bytes::Bytes;
+
+pub use output::ChunkOutput;
+pub use reader::ChunkReader;
+pub use writer::ChunkWriter;
+
+/// Chunk size before any Set Chunk Size message, in bytes (RTMP 1.0, 5.4.1).
+pub const CHUNK_SIZE_INITIAL: usize = 128;
+
+/// First value of the 3-byte time field that says "see the extended timestamp".
+pub(crate) const EXTENDED_TIME: u32 = 0x00ff_ffff;
+
+/// What a message says about itself beside its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageHeader {
+    /// Chunk stream id, 2 to 65,599.
+    pub chunk_stream: u32,
+    /// Time in milliseconds, wrapping at 32 bits.
+    pub timestamp: u32,
+    /// Message type id.
+    pub kind: u8,
+    /// Message stream id.
+    pub stream: u32,
+}
+
+/// One whole message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Its header.
+    pub header: MessageHeader,
+    /// Its body: a slice of the input block when it came whole in one block and one chunk and is not small.
+    pub payload: Bytes,
+}
+
+/// Why a chunk stream cannot be read on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkError {
+    /// Announced message length over [`super::limits::MESSAGE_BYTES_MAX`].
+    #[error("peer announced a message of {0} bytes, more than the limit")]
+    MessageTooLong(usize),
+    /// More chunk streams than [`super::limits::CHUNK_STREAMS_MAX`].
+    #[error("peer uses too many chunk streams")]
+    TooManyStreams,
+    /// More unfinished bytes than [`super::limits::UNFINISHED_BYTES_MAX`].
+    #[error("peer has too many bytes of unfinished messages")]
+    TooMuchUnfinished,
+    /// A type 2 or 3 header on a chunk stream that had no header with a length before.
+    #[error("peer sent a short chunk header on a new chunk stream")]
+    NoPreviousHeader,
+    /// A message to be written is over [`super::limits::MESSAGE_BYTES_MAX`].
+    #[error("message to send has {0} bytes, more than the limit")]
+    OutgoingTooLong(usize),
+}

@@ -1,0 +1,153 @@
+//! Messages to chunks.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::{CHUNK_SIZE_INITIAL, ChunkError, ChunkOutput, EXTENDED_TIME, MessageHeader};
+use crate::rtmp::limits::{CHUNK_SIZE_MAX, CHUNK_SIZE_MIN, MESSAGE_BYTES_MAX};
+
+/// Payload pieces up to this many bytes are copied behind their header: cheaper than one more segment.
+const INLINE_BYTES_MAX: usize = 256;
+
+/// Bytes of header memory allocated at a time.
+const SCRATCH_BYTES: usize = 16 * 1024;
+
+/// Last message written on one chunk stream.
+#[derive(Debug, Clone, Copy)]
+struct Previous {
+    chunk_stream: u32,
+    timestamp: u32,
+    stream: u32,
+}
+
+/// Cuts messages into chunks.
+///
+/// A message starts with a type 1 header when its time did not go back and its message stream is that of the
+/// message before it on the chunk stream, else with type 0. Types 2 and 3 never start a message: they would
+/// save at most seven bytes and are what receivers most often read wrong.
+#[derive(Debug)]
+pub struct ChunkWriter {
+    chunk_size: usize,
+    previous: Vec<Previous>,
+    scratch: BytesMut,
+}
+
+impl Default for ChunkWriter {
+    fn default() -> Self {
+        ChunkWriter { chunk_size: CHUNK_SIZE_INITIAL, previous: Vec::new(), scratch: BytesMut::new() }
+    }
+}
+
+impl ChunkWriter {
+    /// Chunk size in use, in bytes.
+    pub fn chunk_size(&self) -> usize {
+        self.chunk_size
+    }
+
+    /// Sets the chunk size in bytes, brought into 1 to 16 MiB. The peer must have been told before.
+    pub fn set_chunk_size(&mut self, bytes: usize) {
+        self.chunk_size = bytes.clamp(CHUNK_SIZE_MIN, CHUNK_SIZE_MAX);
+    }
+
+    /// Appends one message with body `prefix` + `payload`. The payload is shared, not copied, except in
+    /// pieces of up to 256 bytes.
+    ///
+    /// # Errors
+    /// [`ChunkError::OutgoingTooLong`]; nothing is appended then.
+    pub fn write(
+        &mut self,
+        output: &mut ChunkOutput,
+        header: MessageHeader,
+        prefix: &[u8],
+        payload: &Bytes,
+    ) -> Result<(), ChunkError> {
+        let length = prefix.len() + payload.len();
+        if length > MESSAGE_BYTES_MAX {
+            return Err(ChunkError::OutgoingTooLong(length));
+        }
+        self.reserve(prefix.len(), length);
+        let extended = self.start(header, length);
+        let mut room = self.chunk_size;
+        let mut prefix = prefix;
+        let mut sent = 0;
+        loop {
+            let piece = prefix.len().min(room);
+            self.scratch.put_slice(&prefix[..piece]);
+            prefix = &prefix[piece..];
+            room -= piece;
+            let piece = (payload.len() - sent).min(room);
+            if piece > INLINE_BYTES_MAX {
+                output.push(self.scratch.split().freeze());
+                output.push(payload.slice(sent..sent + piece));
+            } else {
+                self.scratch.put_slice(&payload[sent..sent + piece]);
+            }
+            sent += piece;
+            if prefix.is_empty() && sent == payload.len() {
+                break;
+            }
+            self.put_basic(3, header.chunk_stream);
+            if let Some(time) = extended {
+                self.scratch.put_u32(time);
+            }
+            room = self.chunk_size;
+        }
+        output.push(self.scratch.split().freeze());
+        Ok(())
+    }
+
+    /// Makes room for what goes into header memory, so that one allocation serves many messages.
+    fn reserve(&mut self, prefix_bytes: usize, length: usize) {
+        let copied = if self.chunk_size <= INLINE_BYTES_MAX { length } else { 2 * INLINE_BYTES_MAX };
+        let headers = 18 + 7 * (length / self.chunk_size);
+        let needed = prefix_bytes + copied + headers;
+        if self.scratch.capacity() - self.scratch.len() < needed {
+            self.scratch.reserve(needed.max(SCRATCH_BYTES));
+        }
+    }
+
+    /// Writes the first header of a message; returns the extended time that every chunk of it repeats.
+    fn start(&mut self, header: MessageHeader, length: usize) -> Option<u32> {
+        let slot = self.previous.iter_mut().find(|previous| previous.chunk_stream == header.chunk_stream);
+        let delta = match &slot {
+            Some(previous) if previous.stream == header.stream => {
+                let delta = header.timestamp.wrapping_sub(previous.timestamp);
+                (delta < 1 << 31).then_some(delta)
+            }
+            _ => None,
+        };
+        let now = Previous {
+            chunk_stream: header.chunk_stream,
+            timestamp: header.timestamp,
+            stream: header.stream,
+        };
+        match slot {
+            Some(previous) => *previous = now,
+            None => self.previous.push(now),
+        }
+        let time = delta.unwrap_or(header.timestamp);
+        self.put_basic(u8::from(delta.is_some()), header.chunk_stream);
+        let extended = (time >= EXTENDED_TIME).then_some(time);
+        self.scratch.put_uint(u64::from(time.min(EXTENDED_TIME)), 3);
+        self.scratch.put_uint(length as u64, 3);
+        self.scratch.put_u8(header.kind);
+        if delta.is_none() {
+            self.scratch.put_u32_le(header.stream);
+        }
+        if let Some(time) = extended {
+            self.scratch.put_u32(time);
+        }
+        extended
+    }
+
+    fn put_basic(&mut self, format: u8, chunk_stream: u32) {
+        let format = format << 6;
+        match chunk_stream {
+            0..=63 => self.scratch.put_u8(format | chunk_stream as u8),
+            64..=319 => self.scratch.put_slice(&[format, (chunk_stream - 64) as u8]),
+            _ => {
+                self.scratch.put_u8(format | 1);
+                self.scratch.put_u16_le((chunk_stream - 64) as u16);
+            }
+        }
+    }
+}
