@@ -1,1 +1,55 @@
-//! Under construction.
+//! The driver contract of Satcast.
+//!
+//! A *driver* serves one or more destination types. It is an ordinary Rust library with a type that implements
+//! [`Driver`](driver::Driver), plus a thin `cdylib` crate that exports it with [`export_driver!`]. The host loads the
+//! library from its drivers folder; no Rust ABI crosses the boundary (see [`abi`]), so host and driver may be built by
+//! different compilers, and a driver may be written in C.
+//!
+//! # The life of a driver
+//!
+//! ```text
+//!  entry ──> head and table checked ──> init ──────────────────────────────> deinit (never unloaded)
+//!                                        │                                     ▲
+//!                                        ├─ open ─> run ──> stopped ─> destroy ┤   once per try of a destination:
+//!                                        │    ▲      │ error                   │   the host opens again with back-off
+//!                                        │    └──────┘                         │
+//!                                        └─ open ─> run ──> ...                ┘
+//! ```
+//!
+//! # Invariants
+//!
+//! - A driver *pulls* media ([`Media::recv_batch`](driver::Media::recv_batch)). No driver code runs on a thread that takes
+//!   packets from an encoder; a driver that does not read loses packets, alone.
+//! - A packet's payload is never copied on its way through the boundary.
+//! - A driver never retries by itself: `run` ends with an [`Error`] whose class says what the host shall do.
+//! - A driver never resolves a name its user gave: it asks the host for a checked connection
+//!   ([`Ctx::connect`](driver::Ctx::connect)).
+//! - A panic in a driver is an error of that destination. A memory fault is not: a driver inside the host's process is
+//!   trusted code.
+//! - `unsafe` is only in the modules that touch the C table; each block says why it holds.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod abi;
+pub mod driver_state;
+mod error;
+pub mod manifest;
+pub mod packet;
+mod secret;
+#[allow(unsafe_code)] // Reads the other side's pointers.
+mod text;
+#[cfg(any(feature = "runtime", feature = "host"))]
+#[allow(unsafe_code)] // Reads and calls through the other side's pointers.
+mod wire;
+
+#[cfg(feature = "runtime")]
+pub mod driver;
+#[cfg(feature = "runtime")]
+pub mod export;
+#[cfg(feature = "host")]
+pub mod host;
+#[cfg(feature = "testkit")]
+pub mod testkit;
+
+pub use error::{Class, Error, MESSAGE_BYTES_MAX};
+pub use manifest::DestType;
+pub use secret::Secret;

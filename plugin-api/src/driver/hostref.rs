@@ -1,0 +1,138 @@
+//! The host's table as the driver sees it, with missing functions told apart from present ones.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::Error;
+use crate::abi::{self, SatcastError, SatcastHost, SatcastKv, SatcastStr};
+
+/// A full-size copy of the host's table; functions the host does not have are `None`.
+pub(crate) struct HostRef {
+    table: SatcastHost,
+}
+
+// SAFETY: the contract makes every host function callable from any thread, and `ctx` is only passed back to them.
+unsafe impl Send for HostRef {}
+// SAFETY: as above.
+unsafe impl Sync for HostRef {}
+
+impl HostRef {
+    /// Copies what the host offers.
+    ///
+    /// # Safety
+    /// `table` must point to a host table that is valid for its own `size` bytes and stays so for the process's life.
+    pub(crate) unsafe fn copy(table: *const SatcastHost) -> Result<Self, Error> {
+        if table.is_null() {
+            return Err(Error::internal("the host gave no table"));
+        }
+        // SAFETY: `size` is the first field of every host table.
+        let size = unsafe { (&raw const (*table).size).read() };
+        let floor = std::mem::offset_of!(SatcastHost, get_extension);
+        if size < floor {
+            return Err(Error::internal(format!("the host's table has {size} bytes, {floor} are needed")));
+        }
+        // SAFETY: all-zero is a valid table: null pointers, absent functions.
+        let mut full: SatcastHost = unsafe { std::mem::zeroed() };
+        // SAFETY: both sides are valid for the smaller of the two sizes and do not overlap.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                table.cast::<u8>(),
+                (&raw mut full).cast::<u8>(),
+                size.min(size_of::<SatcastHost>()),
+            );
+        }
+        Ok(Self { table: full })
+    }
+
+    pub(crate) fn is_static(&self) -> bool {
+        self.table.flags & abi::HOST_FLAG_STATIC != 0
+    }
+
+    pub(crate) fn ctx(&self) -> *mut c_void {
+        self.table.ctx
+    }
+
+    pub(crate) fn table(&self) -> &SatcastHost {
+        &self.table
+    }
+
+    /// The log level gate; 0 when the host has none.
+    pub(crate) fn max_level(&self) -> u32 {
+        if self.table.max_level.is_null() {
+            return 0;
+        }
+        // SAFETY: the host keeps the gate for the process's life.
+        unsafe { &*self.table.max_level.cast::<AtomicU32>() }.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn log(&self, dest: u64, level: u32, target: &str, message: &str, fields: &[SatcastKv]) {
+        if let Some(log) = self.table.log {
+            let (target, message) = (SatcastStr::new(target), SatcastStr::new(message));
+            // SAFETY: all text lives for the call.
+            unsafe { log(self.table.ctx, dest, level, target, message, fields.as_ptr(), fields.len()) };
+        }
+    }
+
+    pub(crate) fn state(&self, dest: u64, state: u32, reason: Option<&Error>) {
+        let Some(call) = self.table.state else { return };
+        // SAFETY: the error lives for the call.
+        with_error(reason, |raw| unsafe { call(self.table.ctx, dest, state, raw) });
+    }
+
+    pub(crate) fn stopped(&self, dest: u64, error: Option<&Error>) {
+        let Some(call) = self.table.stopped else { return };
+        // SAFETY: the error lives for the call.
+        with_error(error, |raw| unsafe { call(self.table.ctx, dest, raw) });
+    }
+
+    pub(crate) fn event(&self, dest: u64, name: &str, json: &str) {
+        if let Some(event) = self.table.event {
+            // SAFETY: the text lives for the call.
+            unsafe { event(self.table.ctx, dest, SatcastStr::new(name), SatcastStr::new(json)) };
+        }
+    }
+
+    /// A counter of the host, or none.
+    pub(crate) fn metric(&self, dest: u64, name: &str) -> Option<&'static AtomicU64> {
+        let metric = self.table.metric?;
+        let desc = abi::SatcastMetricDesc {
+            size: size_of::<abi::SatcastMetricDesc>() as u32,
+            reserved: 0,
+            name: SatcastStr::new(name),
+        };
+        let mut slot: *const AtomicU64 = std::ptr::null();
+        // SAFETY: description and slot live for the call.
+        let code = unsafe { metric(self.table.ctx, dest, &raw const desc, &raw mut slot) };
+        if code != abi::OK || slot.is_null() {
+            return None;
+        }
+        // SAFETY: the contract keeps slots for the process's life.
+        Some(unsafe { &*slot })
+    }
+
+    /// The extension `name` as `T`, if the host has it and its struct is at least `T`'s size.
+    ///
+    /// # Safety
+    /// `T` must be the `#[repr(C)]` struct of that extension with its size in the first field.
+    pub(crate) unsafe fn extension<T: Copy>(&self, name: &str) -> Option<T> {
+        let get = self.table.get_extension?;
+        // SAFETY: the name lives for the call.
+        let raw = unsafe { get(self.table.ctx, SatcastStr::new(name)) };
+        if raw.is_null() {
+            return None;
+        }
+        // SAFETY: every extension begins with its size.
+        if unsafe { raw.cast::<usize>().read() } < size_of::<T>() {
+            return None;
+        }
+        // SAFETY: at least `size_of::<T>()` bytes are there.
+        Some(unsafe { raw.cast::<T>().read() })
+    }
+}
+
+fn with_error(error: Option<&Error>, call: impl FnOnce(*const SatcastError)) {
+    match error {
+        Some(error) => error.with_abi(|raw| call(raw)),
+        None => call(std::ptr::null()),
+    }
+}

@@ -1,0 +1,149 @@
+//! The author's side: implement [`Driver`] and [`Destination`], export with [`export_driver!`](crate::export_driver).
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use satcast_plugin_api::driver::{Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Media, State};
+//! use satcast_plugin_api::{DestType, Error, Secret};
+//!
+//! #[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
+//! #[serde(deny_unknown_fields)]
+//! struct Cfg {
+//!     host: String,
+//!     token: Secret<String>,
+//! }
+//!
+//! struct Tcp;
+//! struct Out(Cfg);
+//!
+//! impl Driver for Tcp {
+//!     const INFO: DriverInfo = DriverInfo { id: "tcp", version: env!("CARGO_PKG_VERSION"), title: "Raw TCP" };
+//!     fn types() -> Vec<DestType> {
+//!         vec![DestType::of::<Cfg>("tcp").codecs(&["h264", "aac"])]
+//!     }
+//!     fn load() -> Result<Self, Error> {
+//!         Ok(Tcp)
+//!     }
+//!     fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+//!         Ok(Arc::new(Out(config.parse()?)))
+//!     }
+//! }
+//!
+//! impl Destination for Out {
+//!     async fn run(self: Arc<Self>, ctx: Ctx, mut media: Media) -> Result<(), Error> {
+//!         let stream = ctx.connect(&self.0.host, 9000, std::time::Duration::from_secs(5)).await?;
+//!         ctx.state(State::Live);
+//!         let mut batch = Vec::new();
+//!         while media.recv_batch(&mut batch).await {
+//!             for packet in batch.drain(..) {
+//!                 ctx.bytes_sent(packet.payload().len() as u64);
+//!             }
+//!         }
+//!         drop(stream);
+//!         Ok(())
+//!     }
+//! }
+//!
+//! satcast_plugin_api::export_driver!(Tcp);
+//! ```
+
+#[allow(unsafe_code)] // Calls the host's table.
+mod ctx;
+#[allow(unsafe_code)] // Calls the host's table.
+pub(crate) mod hostref;
+#[allow(unsafe_code)] // Calls the host's table.
+pub(crate) mod log;
+#[allow(unsafe_code)] // Calls the host's table.
+mod media;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use ctx::{Asset, Ctx};
+pub use media::{BATCH_PACKETS_MAX, Media, Packet};
+
+pub use crate::driver_state::State;
+
+use crate::{DestType, Error};
+
+/// Who the driver is.
+#[derive(Debug, Clone, Copy)]
+pub struct DriverInfo {
+    /// Name in `[drivers] enabled` and `[driver.<name>]`: `a-z`, `0-9`, `-`, at most 32.
+    pub id: &'static str,
+    /// Semantic version.
+    pub version: &'static str,
+    /// Human name.
+    pub title: &'static str,
+}
+
+/// One per process: makes destinations.
+pub trait Driver: Send + Sync + Sized + 'static {
+    /// Name and version.
+    const INFO: DriverInfo;
+
+    /// The destination types it serves. Called before `load`, without a runtime, at every look at the file: no side effects.
+    fn types() -> Vec<DestType>;
+
+    /// Called once, on the driver's runtime, before anything is opened.
+    fn load() -> Result<Self, Error>;
+
+    /// Checks a configuration that its schema accepts. No I/O.
+    fn validate(&self, config: Config<'_>) -> Result<(), Error> {
+        let _ = config;
+        Ok(())
+    }
+
+    /// Makes a destination; no I/O. Within one second.
+    fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error>;
+}
+
+/// One per opening of a destination.
+pub trait Destination: Send + Sync + 'static {
+    /// Runs on the driver's runtime from `open` to the end. Return `Ok` when [`Media::recv_batch`] says that no more comes,
+    /// after flushing; return an error at the first failure: the host opens the destination again when it is time.
+    fn run(self: Arc<Self>, ctx: Ctx, media: Media) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+/// A future in a box.
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// [`Destination`] without its type; implemented for every destination.
+pub trait DynDestination: Send + Sync + 'static {
+    /// See [`Destination::run`].
+    fn run_dyn(self: Arc<Self>, ctx: Ctx, media: Media) -> BoxFuture<Result<(), Error>>;
+}
+
+impl<D: Destination> DynDestination for D {
+    fn run_dyn(self: Arc<Self>, ctx: Ctx, media: Media) -> BoxFuture<Result<(), Error>> {
+        Box::pin(self.run(ctx, media))
+    }
+}
+
+/// A destination's type and configuration.
+#[derive(Clone, Copy)]
+pub struct Config<'a> {
+    type_name: &'a str,
+    json: &'a Value,
+}
+
+impl<'a> Config<'a> {
+    pub(crate) fn new(type_name: &'a str, json: &'a Value) -> Self {
+        Self { type_name, json }
+    }
+
+    /// One of the names in [`Driver::types`].
+    pub fn type_name(&self) -> &'a str {
+        self.type_name
+    }
+
+    /// Reads it as `C`. The error text names the field, never a value: values may be secret.
+    pub fn parse<C: DeserializeOwned>(&self) -> Result<C, Error> {
+        C::deserialize(self.json).map_err(|_| {
+            Error::config(format!("the configuration does not fit destination type {}", self.type_name))
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! The loading side: safe wrappers round the C table.
+//!
+//! A host implements [`Services`] (what drivers may ask for) and [`MediaSource`] (the queue of a destination), checks a
+//! table with [`Table::read`], starts it with [`Driver::start`] and opens [`Instance`]s. All functions of [`Driver`] and
+//! [`Instance`] run driver code on the calling thread: call them from a thread that may be lost.
+//!
+//! This module owns no thread, no clock and no policy.
+
+#[allow(unsafe_code)] // Reads and calls the driver's table.
+mod driver;
+#[allow(unsafe_code)] // Hands out reference-counted packets.
+mod lease;
+#[allow(unsafe_code)] // Functions a driver calls.
+mod services;
+#[allow(unsafe_code)] // Reads the driver's table.
+mod table;
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+pub use driver::{Driver, Instance};
+pub use services::{Body, DriverWaker};
+pub use table::{Table, TableError};
+
+use crate::Error;
+use crate::driver_state::State;
+use crate::packet::{Codec, Kind};
+
+/// One media packet in the host. Shared by all destinations of its session.
+#[derive(Debug, Clone)]
+pub struct Packet {
+    /// Video or audio.
+    pub kind: Kind,
+    /// The codec.
+    pub codec: Codec,
+    /// The payload is the codec configuration record.
+    pub config: bool,
+    /// Can be decoded without an earlier packet of its track.
+    pub keyframe: bool,
+    /// Packets before this one are missing for every destination.
+    pub discontinuity: bool,
+    /// Track number inside its kind.
+    pub track: u32,
+    /// Session.
+    pub source: u64,
+    /// Position in the session.
+    pub sequence: u64,
+    /// Decode time in nanoseconds on the session's timeline.
+    pub dts_ns: i64,
+    /// Presentation time in nanoseconds.
+    pub pts_ns: i64,
+    /// The payload.
+    pub payload: Bytes,
+}
+
+/// A packet on its way to one destination.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// The shared packet.
+    pub packet: Arc<Packet>,
+    /// Packets before this one were dropped for this destination.
+    pub discontinuity: bool,
+}
+
+/// What [`MediaSource::recv`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recv {
+    /// Packets were handed over.
+    Ready,
+    /// Nothing yet; the waker was kept.
+    Empty,
+    /// Closed, and everything was handed over.
+    Closed,
+}
+
+/// The queue of one destination, filled by the host, emptied by the driver. Called from driver threads; must not block.
+pub trait MediaSource: Send + Sync + 'static {
+    /// Appends up to `max` deliveries to `out`, or keeps `waker` and wakes it once when there is something or the queue is
+    /// closed. Checking and keeping happen under one lock, so that no wake-up is lost.
+    fn recv(&self, max: usize, out: &mut Vec<Delivery>, waker: DriverWaker) -> Recv;
+
+    /// The driver let go of a packet of `bytes` bytes.
+    fn released(&self, bytes: usize);
+
+    /// The driver gave the queue back.
+    fn abandoned(&self);
+}
+
+/// One log line of a driver. Text may hold anything: the host redacts and limits it.
+#[derive(Debug, Clone)]
+pub struct LogLine {
+    /// Opening it is about; 0 = the driver itself.
+    pub dest: u64,
+    /// 1 error to 5 trace.
+    pub level: u32,
+    /// Module of the driver.
+    pub target: String,
+    /// The constant phrase.
+    pub message: String,
+    /// Facts.
+    pub fields: Vec<(String, String)>,
+}
+
+/// A piece a driver publishes for viewers.
+#[derive(Debug)]
+pub struct Asset {
+    /// Name, not yet checked.
+    pub name: String,
+    /// Media type, not yet checked.
+    pub content_type: String,
+    /// Seconds a cache may keep it.
+    pub max_age_secs: u32,
+    /// The bytes.
+    pub body: Body,
+}
+
+/// Called with the outcome of a connection attempt.
+pub type Connected = Box<dyn FnOnce(Result<OwnedFd, Error>) + Send>;
+
+/// What one driver may ask of the host. Called from driver threads with the number of the opening; a number that is not open
+/// any more must be harmless. Must not block.
+pub trait Services: Send + Sync + 'static {
+    /// One log line.
+    fn log(&self, line: LogLine);
+    /// The destination's state as its driver sees it, and why it is not live.
+    fn state(&self, dest: u64, state: State, reason: Option<Error>);
+    /// Something for the owner; `json` is what the driver sent, unchecked.
+    fn event(&self, dest: u64, name: &str, json: &str);
+    /// The counter `name`; `None` when there are too many or the opening is unknown.
+    fn metric(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>>;
+    /// The destination has ended.
+    fn stopped(&self, dest: u64, outcome: Result<(), Error>);
+    /// Begins a checked connection; calls `done` exactly once.
+    fn connect(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected);
+    /// The driver's own folder, made if need be.
+    fn data_dir(&self) -> Result<PathBuf, Error>;
+    /// Takes a piece for viewers.
+    fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error>;
+    /// Takes a piece away.
+    fn retract(&self, dest: u64, name: &str);
+}

@@ -1,0 +1,166 @@
+//! What a driver says of itself before it runs: its destination types and their configuration schemas.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Largest manifest the host reads, in bytes.
+pub const MANIFEST_BYTES_MAX: usize = 1024 * 1024;
+/// Most destination types one driver may declare.
+pub const TYPES_MAX: usize = 64;
+/// Largest configuration schema of one type, in bytes of JSON.
+pub const SCHEMA_BYTES_MAX: usize = 64 * 1024;
+
+/// The manifest of a driver.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Human name of the driver.
+    pub title: String,
+    /// Destination types it serves.
+    pub types: Vec<DestType>,
+}
+
+/// One destination type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DestType {
+    /// Value of `type` in the API.
+    pub name: String,
+    /// Human name.
+    pub title: String,
+    /// JSON Schema (2020-12) of `config`; secret fields carry `x-secret: true`.
+    pub schema: Value,
+    /// Codecs it can forward, as in `Codec::name`; empty = all.
+    #[serde(default)]
+    pub codecs: Vec<String>,
+}
+
+impl DestType {
+    /// The type `name` with the configuration struct `C`.
+    pub fn of<C: JsonSchema>(name: &str) -> Self {
+        let schema = schemars::schema_for!(C).to_value();
+        Self { name: name.to_string(), title: name.to_string(), schema, codecs: Vec::new() }
+    }
+
+    /// Sets the human name.
+    pub fn title(mut self, title: &str) -> Self {
+        self.title = title.to_string();
+        self
+    }
+
+    /// Sets the codecs it can forward.
+    pub fn codecs(mut self, codecs: &[&str]) -> Self {
+        self.codecs = codecs.iter().map(ToString::to_string).collect();
+        self
+    }
+}
+
+/// True for a driver id or type name: 1 to 32 of `a-z`, `0-9` and `-`.
+pub fn is_name(name: &str) -> bool {
+    (1..=32).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+/// Why a manifest was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// Longer than [`MANIFEST_BYTES_MAX`].
+    #[error("its manifest has {0} bytes, more than {MANIFEST_BYTES_MAX}")]
+    TooLarge(usize),
+    /// Not the JSON it should be.
+    #[error("its manifest cannot be read: {0}")]
+    Unreadable(String),
+    /// No type, or more than [`TYPES_MAX`].
+    #[error("its manifest names {0} destination types; 1 to {TYPES_MAX} are allowed")]
+    TypeCount(usize),
+    /// A name outside [`is_name`], or twice.
+    #[error("its manifest has a bad or repeated destination type name {0:?}")]
+    TypeName(String),
+    /// A schema over [`SCHEMA_BYTES_MAX`].
+    #[error("the configuration schema of type {0} has more than {SCHEMA_BYTES_MAX} bytes")]
+    SchemaTooLarge(String),
+    /// A schema that points outside itself.
+    #[error(
+        "the configuration schema of type {0} refers to {1:?}; only references inside the schema are allowed"
+    )]
+    RemoteRef(String, String),
+}
+
+impl Manifest {
+    /// Reads and checks a manifest that came from a driver.
+    pub fn parse(json: &str) -> Result<Self, ManifestError> {
+        if json.len() > MANIFEST_BYTES_MAX {
+            return Err(ManifestError::TooLarge(json.len()));
+        }
+        let manifest: Manifest =
+            serde_json::from_str(json).map_err(|error| ManifestError::Unreadable(error.to_string()))?;
+        if manifest.types.is_empty() || manifest.types.len() > TYPES_MAX {
+            return Err(ManifestError::TypeCount(manifest.types.len()));
+        }
+        for (index, kind) in manifest.types.iter().enumerate() {
+            let repeated = manifest.types[..index].iter().any(|other| other.name == kind.name);
+            if repeated || !is_name(&kind.name) {
+                return Err(ManifestError::TypeName(kind.name.chars().take(40).collect()));
+            }
+            if kind.schema.to_string().len() > SCHEMA_BYTES_MAX {
+                return Err(ManifestError::SchemaTooLarge(kind.name.clone()));
+            }
+            if let Some(reference) = remote_ref(&kind.schema) {
+                return Err(ManifestError::RemoteRef(kind.name.clone(), reference.to_string()));
+            }
+        }
+        Ok(manifest)
+    }
+}
+
+// serde_json bounds the nesting of what it parses (128), so the recursion is bounded too.
+fn remote_ref(schema: &Value) -> Option<&str> {
+    match schema {
+        Value::Object(fields) => fields.iter().find_map(|(name, value)| match (name.as_str(), value) {
+            ("$ref" | "$dynamicRef", Value::String(target)) if !target.starts_with('#') => {
+                Some(target.as_str())
+            }
+            _ => remote_ref(value),
+        }),
+        Value::Array(items) => items.iter().find_map(remote_ref),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn with_types(types: Value) -> Result<Manifest, ManifestError> {
+        Manifest::parse(&json!({ "title": "t", "types": types }).to_string())
+    }
+
+    fn kind(name: &str, schema: Value) -> Value {
+        json!({ "name": name, "title": "x", "schema": schema })
+    }
+
+    #[test]
+    fn good_manifest() {
+        let manifest = with_types(json!([kind("rtmp", json!({ "$ref": "#/$defs/a" }))])).unwrap();
+        assert_eq!(manifest.types[0].name, "rtmp");
+    }
+
+    #[test]
+    fn every_limit_refuses() {
+        assert!(matches!(
+            Manifest::parse(&" ".repeat(MANIFEST_BYTES_MAX + 1)),
+            Err(ManifestError::TooLarge(_))
+        ));
+        assert!(matches!(Manifest::parse("{"), Err(ManifestError::Unreadable(_))));
+        assert_eq!(with_types(json!([])), Err(ManifestError::TypeCount(0)));
+        let many: Vec<_> = (0..=TYPES_MAX).map(|n| kind(&format!("t{n}"), json!({}))).collect();
+        assert_eq!(with_types(json!(many)), Err(ManifestError::TypeCount(TYPES_MAX + 1)));
+        assert!(matches!(with_types(json!([kind("A b", json!({}))])), Err(ManifestError::TypeName(_))));
+        let twice = json!([kind("a", json!({})), kind("a", json!({}))]);
+        assert_eq!(with_types(twice), Err(ManifestError::TypeName("a".into())));
+        let large = json!({ "description": "x".repeat(SCHEMA_BYTES_MAX) });
+        assert_eq!(with_types(json!([kind("a", large)])), Err(ManifestError::SchemaTooLarge("a".into())));
+        let remote = json!({ "anyOf": [{ "$ref": "https://example.org/s.json" }] });
+        assert!(matches!(with_types(json!([kind("a", remote)])), Err(ManifestError::RemoteRef(..))));
+    }
+}

@@ -1,0 +1,72 @@
+//! Errors across the boundary: reading a record of the other side, reporting through its sink, collecting through ours.
+
+use std::ffi::c_void;
+use std::time::Duration;
+
+use crate::abi::{SatcastError, SatcastErrorSink};
+use crate::error::{Class, Error, cut};
+
+/// Collects the one error a call reports.
+pub(crate) struct ErrorSlot(Option<Error>);
+
+impl ErrorSlot {
+    pub(crate) fn new() -> Self {
+        Self(None)
+    }
+
+    /// A sink that is valid as long as `self` stays where it is.
+    pub(crate) fn sink(&mut self) -> SatcastErrorSink {
+        SatcastErrorSink { data: (self as *mut Self).cast(), put: Some(put_error) }
+    }
+
+    pub(crate) fn take(self, otherwise: &str) -> Error {
+        self.0.unwrap_or_else(|| Error::internal(otherwise))
+    }
+}
+
+/// # Safety
+/// `data` must be the [`ErrorSlot`] of the running call.
+unsafe extern "C" fn put_error(data: *mut c_void, error: *const SatcastError) {
+    // SAFETY: see above; the slot outlives the call.
+    let slot = unsafe { &mut *data.cast::<ErrorSlot>() };
+    // SAFETY: the error lives for the call.
+    slot.0 = unsafe { read_error(error) };
+}
+
+/// # Safety
+/// `error` must be null or valid for its own size for the call.
+pub(crate) unsafe fn read_error(error: *const SatcastError) -> Option<Error> {
+    if error.is_null() {
+        return None;
+    }
+    // SAFETY: `size` is the first field.
+    if (unsafe { (&raw const (*error).size).read() } as usize) < size_of::<SatcastError>() {
+        return Some(Error::internal("an error record of the other side is too short"));
+    }
+    // SAFETY: at least the known size is there.
+    let raw = unsafe { error.read() };
+    // SAFETY: the text lives for the call.
+    let message = unsafe { raw.message.read() };
+    let message = cut(&message, crate::MESSAGE_BYTES_MAX).to_string();
+    let mut error = Error::new(Class::from_abi(raw.class), message);
+    if raw.retry_ms > 0 {
+        error.retry_after = Some(Duration::from_millis(u64::from(raw.retry_ms)));
+    }
+    Some(error)
+}
+
+/// Reports `error` through a sink of the other side.
+///
+/// # Safety
+/// `sink` must be null or valid for the call.
+pub(crate) unsafe fn report(sink: *const SatcastErrorSink, error: &Error) {
+    if sink.is_null() {
+        return;
+    }
+    // SAFETY: sinks live for the call.
+    let sink = unsafe { sink.read() };
+    if let Some(put) = sink.put {
+        // SAFETY: the error lives for the call.
+        error.with_abi(|raw| unsafe { put(sink.data, raw) });
+    }
+}

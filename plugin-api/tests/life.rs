@@ -1,0 +1,183 @@
+//! A driver's life over the real C table, with the testkit as host.
+#![allow(clippy::unwrap_used)] // A failed step is a failed test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use satcast_plugin_api::driver::{
+    Asset, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Media, State,
+};
+use satcast_plugin_api::packet::Codec;
+use satcast_plugin_api::testkit::{self, Testkit};
+use satcast_plugin_api::{Class, DestType, Error, Secret, driver_entry};
+use serde_json::json;
+
+#[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Cfg {
+    mode: String,
+    #[serde(default)]
+    port: u16,
+    token: Option<Secret<String>>,
+}
+
+struct Probe;
+struct Out(Cfg);
+
+impl Driver for Probe {
+    const INFO: DriverInfo = DriverInfo { id: "probe", version: "1.2.3", title: "Probe" };
+
+    fn types() -> Vec<DestType> {
+        vec![DestType::of::<Cfg>("probe").codecs(&["h264"])]
+    }
+
+    fn load() -> Result<Self, Error> {
+        Ok(Probe)
+    }
+
+    fn validate(&self, config: Config<'_>) -> Result<(), Error> {
+        match config.parse::<Cfg>()?.mode.as_str() {
+            "refuse" => Err(Error::config("mode is not good")),
+            "panic" => panic!("validate panics"),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        let config: Cfg = config.parse()?;
+        assert!(config.mode != "panic-open", "open panics");
+        Ok(Arc::new(Out(config)))
+    }
+}
+
+impl Destination for Out {
+    async fn run(self: Arc<Self>, ctx: Ctx, mut media: Media) -> Result<(), Error> {
+        match self.0.mode.as_str() {
+            "panic-run" => panic!("run panics"),
+            "hang" => std::future::pending::<()>().await,
+            "connect" => {
+                let stream = ctx.connect("127.0.0.1", self.0.port, Duration::from_secs(5)).await?;
+                drop(stream);
+            }
+            "auth" => return Err(Error::auth("bad key").retry_after(Duration::from_secs(60))),
+            _ => {}
+        }
+        ctx.state(State::Live);
+        let mut batch = Vec::new();
+        while media.recv_batch(&mut batch).await {
+            for packet in batch.drain(..) {
+                ctx.bytes_sent(packet.payload().len() as u64);
+                let name = format!("p{}", packet.sequence());
+                ctx.publish(Asset {
+                    name: &name,
+                    content_type: "x/y",
+                    max_age_secs: 1,
+                    body: packet.into_bytes(),
+                })?;
+            }
+        }
+        ctx.retract("p0");
+        ctx.event("done", &json!({ "dir": ctx.data_dir()?.is_dir(), "secret": self.0.token.is_some() }));
+        Ok(())
+    }
+}
+
+driver_entry!(entry, Probe);
+
+fn mode(mode: &str) -> serde_json::Value {
+    json!({ "mode": mode })
+}
+
+// One driver has one slot in a process, so its whole life is one test; each step is a function.
+#[test]
+fn a_drivers_life() {
+    let kit = Testkit::start(entry).unwrap();
+    describes_itself(&kit);
+    validates(&kit);
+    carries_media_without_copying(&kit);
+    ends_with_errors_of_their_class(&kit);
+    connects(&kit);
+    gives_every_packet_back(&kit);
+    assert!(Testkit::start(entry).is_err(), "a second init must be refused");
+    kit.shut_down();
+}
+
+fn describes_itself(kit: &Testkit) {
+    assert_eq!((kit.table().id(), kit.table().version()), ("probe", "1.2.3"));
+    let kind = &kit.table().manifest().types[0];
+    assert_eq!(kind.codecs, ["h264"]);
+    assert!(kind.schema.to_string().contains("\"x-secret\":true"), "{}", kind.schema);
+}
+
+fn validates(kit: &Testkit) {
+    kit.validate("probe", &mode("fine")).unwrap();
+    let refused = kit.validate("probe", &mode("refuse")).unwrap_err();
+    assert_eq!((refused.class, refused.message.as_str()), (Class::Config, "mode is not good"));
+    let panicked = kit.validate("probe", &mode("panic")).unwrap_err();
+    assert_eq!(panicked.class, Class::Panic);
+    assert!(panicked.message.contains("validate panics"), "{panicked}");
+    let wrong = kit.validate("probe", &json!({ "mode": "x", "token": 5, "extra": "sesame" })).unwrap_err();
+    assert!(!wrong.message.contains("sesame"), "values stay out of errors: {wrong}");
+}
+
+fn carries_media_without_copying(kit: &Testkit) {
+    let dest = kit.open("probe", &json!({ "mode": "fine", "token": "t" })).unwrap();
+    let payload = Bytes::from(vec![7_u8; 5000]);
+    dest.push(testkit::media(Codec::H264, 0, 0, true, payload.clone()));
+    dest.push(testkit::media(Codec::H264, 1, 33, false, payload.clone()));
+    assert!(dest.wait_for_state(State::Live));
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    assert_eq!(dest.counter("bytes_sent"), 10_000);
+    dest.report(|report| {
+        assert_eq!(report.ends, 1);
+        assert_eq!(report.assets.keys().collect::<Vec<_>>(), ["p1"]);
+        assert_eq!(report.events, [("done".into(), json!({ "dir": true, "secret": true }).to_string())]);
+    });
+}
+
+fn ends_with_errors_of_their_class(kit: &Testkit) {
+    let dest = kit.open("probe", &mode("auth")).unwrap();
+    let error = dest.wait_for_end().unwrap_err();
+    assert_eq!((error.class, error.retry_after), (Class::Auth, Some(Duration::from_secs(60))));
+
+    let dest = kit.open("probe", &mode("panic-run")).unwrap();
+    let error = dest.wait_for_end().unwrap_err();
+    assert_eq!(error.class, Class::Panic);
+    assert!(error.message.contains("run panics"), "{error}");
+
+    let error = kit.open("probe", &mode("panic-open")).err().unwrap();
+    assert_eq!(error.class, Class::Panic);
+
+    let dest = kit.open("probe", &mode("hang")).unwrap();
+    dest.stop();
+    let error = dest.wait_for_end().unwrap_err();
+    assert!(error.message.contains("did not end in time"), "{error}");
+}
+
+fn connects(kit: &Testkit) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let dest = kit.open("probe", &json!({ "mode": "connect", "port": port })).unwrap();
+    listener.accept().unwrap();
+    dest.stop();
+    dest.wait_for_end().unwrap();
+
+    drop(listener);
+    let dest = kit.open("probe", &json!({ "mode": "connect", "port": port })).unwrap();
+    assert_eq!(dest.wait_for_end().unwrap_err().class, Class::Network);
+}
+
+fn gives_every_packet_back(kit: &Testkit) {
+    for _ in 0..50 {
+        let dest = kit.open("probe", &mode("fine")).unwrap();
+        for sequence in 0..100 {
+            dest.push(testkit::media(Codec::H264, sequence, 0, false, Bytes::from_static(b"x")));
+        }
+        dest.stop();
+        dest.wait_for_end().unwrap();
+        assert_eq!(dest.counter("bytes_sent"), 100, "everything queued before the stop is handed over");
+        assert_eq!(dest.leased_packets(), 0);
+    }
+}
