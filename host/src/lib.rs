@@ -1,1 +1,17 @@
-//! Under construction.
+//! The Satcast host: takes a live stream from an encoder and forwards it to any number of destinations.
+//!
+//! Who may use whom, lower rows never use higher ones:
+//! `cli` -> `boot` -> `http`, `api`, `ingest` -> `auth`, `live` -> `drivers`, `outbound`, `store` ->
+//! `config`, `secret`, `clock`, `ids`.
+//!
+//! What is deliberately absent: SQL outside `store`, HTTP-JSON outside `api`, `unsafe` outside `drivers`,
+//! wall clock reads outside `clock`, randomness outside `secret`, and any import of a driver.
+
+pub mod clock;
+pub mod config;
+pub mod drivers;
+pub mod ids;
+pub mod live;
+pub mod outbound;
+pub mod secret;
+pub mod store;

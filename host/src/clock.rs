@@ -1,0 +1,88 @@
+//! The only caller of the operating system's clocks for decisions; everything else takes time as an argument.
+//!
+//! Two times, never mixed: [`Clock::now`] is the wall clock, which may jump, for records and display;
+//! [`Clock::monotonic`] never goes back and is for intervals, deadlines and rate windows.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::ids::UnixMillis;
+
+/// A source of time, cheap to clone: the system's, or one that a test moves by hand.
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    System { start: Instant },
+    Manual(Arc<Mutex<ManualTime>>),
+}
+
+#[derive(Debug)]
+struct ManualTime {
+    wall: UnixMillis,
+    elapsed: Duration,
+}
+
+impl Clock {
+    /// The system's clocks; the monotonic time starts at zero here.
+    pub fn system() -> Self {
+        Self(Source::System { start: Instant::now() })
+    }
+
+    /// A clock that stands at `wall` until [`Clock::advance`] moves it.
+    pub fn manual(wall: UnixMillis) -> Self {
+        Self(Source::Manual(Arc::new(Mutex::new(ManualTime { wall, elapsed: Duration::ZERO }))))
+    }
+
+    /// The wall clock in Unix milliseconds; zero when the system's clock stands before 1970.
+    pub fn now(&self) -> UnixMillis {
+        match &self.0 {
+            Source::System { .. } => {
+                let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                UnixMillis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+            }
+            Source::Manual(time) => time.lock().unwrap_or_else(PoisonError::into_inner).wall,
+        }
+    }
+
+    /// Time since this clock was made; never goes back.
+    pub fn monotonic(&self) -> Duration {
+        match &self.0 {
+            Source::System { start } => start.elapsed(),
+            Source::Manual(time) => time.lock().unwrap_or_else(PoisonError::into_inner).elapsed,
+        }
+    }
+
+    /// Moves a manual clock and all its clones forward; does nothing to the system's clock.
+    pub fn advance(&self, by: Duration) {
+        if let Source::Manual(time) = &self.0 {
+            let mut time = time.lock().unwrap_or_else(PoisonError::into_inner);
+            time.wall.0 = time.wall.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX));
+            time.elapsed = time.elapsed.saturating_add(by);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manual_clock_moves_only_by_hand_and_together_with_its_clones() {
+        let clock = Clock::manual(UnixMillis(1_000));
+        let twin = clock.clone();
+        assert_eq!((clock.now(), clock.monotonic()), (UnixMillis(1_000), Duration::ZERO));
+        twin.advance(Duration::from_millis(2_500));
+        assert_eq!((clock.now(), clock.monotonic()), (UnixMillis(3_500), Duration::from_millis(2_500)));
+    }
+
+    #[test]
+    fn system_clock_runs_in_this_century() {
+        let clock = Clock::system();
+        assert!(clock.now() > UnixMillis(1_700_000_000_000));
+        let before = clock.monotonic();
+        clock.advance(Duration::from_secs(60));
+        assert!(clock.monotonic() < before + Duration::from_secs(30));
+    }
+}

@@ -1,0 +1,158 @@
+//! Checks that need more than one value or a range; still nothing is opened or resolved.
+
+use std::path::PathBuf;
+
+use super::{Config, ConfigError};
+use crate::secret::Vault;
+use crate::store;
+
+/// Longest reconnect window in seconds.
+const RECONNECT_WINDOW_SECS_MAX: u64 = 300;
+/// Longest quiet time in seconds.
+const REFUSE_QUIET_SECS_MAX: u64 = 3_600;
+/// Longest wait between reads in milliseconds.
+const READ_BATCH_MS_MAX: u64 = 1_000;
+/// Highest price in sats; far above any sense, far below what a sum could overflow.
+const PRICE_SATS_MAX: i64 = 1_000_000_000;
+/// All sats there will ever be.
+const SATS_MAX: i64 = 2_100_000_000_000_000;
+/// Highest cap per account or stream.
+const CAP_MAX: i64 = 100_000;
+
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    check_addresses(config)?;
+    check_tls(config)?;
+    check_ranges(config)?;
+    check_secrets(config)?;
+    check_drivers(config)?;
+    check_log(config)
+}
+
+fn refuse<T>(sentence: String) -> Result<T, ConfigError> {
+    Err(ConfigError(sentence))
+}
+
+fn check_addresses(config: &Config) -> Result<(), ConfigError> {
+    if config.data_dir.as_os_str().is_empty() {
+        return refuse("data_dir is empty; name a folder".to_owned());
+    }
+    if !matches!(config.public_url.path(), "" | "/") {
+        return refuse("public_url holds a path; use scheme, host and port only".to_owned());
+    }
+    let listeners = [
+        ("http.listen", Some(config.http.listen)),
+        ("ingest.rtmp_listen", Some(config.ingest.rtmp_listen)),
+        ("ingest.rtmps_listen", config.ingest.rtmps_listen),
+    ];
+    for (index, (name, address)) in listeners.iter().enumerate() {
+        let twin = listeners[..index].iter().find(|(_, other)| other == address && address.is_some());
+        if let (Some((other, _)), Some(address)) = (twin, address)
+            && address.port() != 0
+        {
+            return refuse(format!("{name} and {other} are both {address}; give one of them another port"));
+        }
+    }
+    if let Some(url) = &config.database.url {
+        store::check_url(url.expose()).map_err(|error| ConfigError(format!("database.url: {error}")))?;
+    }
+    Ok(())
+}
+
+fn check_tls(config: &Config) -> Result<(), ConfigError> {
+    pair("http", &config.http.tls_cert, &config.http.tls_key)?;
+    pair("ingest", &config.ingest.tls_cert, &config.ingest.tls_key)?;
+    if config.ingest.rtmps_listen.is_some() && config.ingest.tls_cert.is_none() {
+        return refuse(
+            "ingest.rtmps_listen is set without a certificate; set ingest.tls_cert and ingest.tls_key"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn pair(table: &str, cert: &Option<PathBuf>, key: &Option<PathBuf>) -> Result<(), ConfigError> {
+    match (cert, key) {
+        (Some(_), None) => {
+            refuse(format!("{table}.tls_cert is set without {table}.tls_key; set both or none"))
+        }
+        (None, Some(_)) => {
+            refuse(format!("{table}.tls_key is set without {table}.tls_cert; set both or none"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_ranges(config: &Config) -> Result<(), ConfigError> {
+    let ingest = &config.ingest;
+    for (name, value, max) in [
+        ("ingest.reconnect_window_secs", ingest.reconnect_window_secs, RECONNECT_WINDOW_SECS_MAX),
+        ("ingest.refuse_quiet_secs", ingest.refuse_quiet_secs, REFUSE_QUIET_SECS_MAX),
+        ("ingest.read_batch_ms", ingest.read_batch_ms, READ_BATCH_MS_MAX),
+    ] {
+        if value > max {
+            return refuse(format!("{name} is {value}; use 0 to {max}"));
+        }
+    }
+    let (pricing, limits) = (&config.pricing, &config.limits);
+    for (name, value, min, max) in [
+        ("pricing.cost_per_platform", pricing.cost_per_platform, 0, PRICE_SATS_MAX),
+        ("pricing.free_platforms", pricing.free_platforms, 0, CAP_MAX),
+        ("pricing.bandwidth_limit_gb_per_hour", pricing.bandwidth_limit_gb_per_hour, 0, PRICE_SATS_MAX),
+        ("pricing.bandwidth_overage_sats_per_gb", pricing.bandwidth_overage_sats_per_gb, 0, PRICE_SATS_MAX),
+        ("pricing.archive_recovery_sats", pricing.archive_recovery_sats, 0, PRICE_SATS_MAX),
+        ("billing.initial_credit_sats", config.billing.initial_credit_sats, 0, SATS_MAX),
+        ("limits.destinations_per_stream", limits.destinations_per_stream, 1, CAP_MAX),
+        ("limits.streams_per_account", limits.streams_per_account, 1, CAP_MAX),
+        ("limits.webhooks_per_account", limits.webhooks_per_account, 1, CAP_MAX),
+        ("limits.keys_per_account", limits.keys_per_account, 1, CAP_MAX),
+    ] {
+        if !(min..=max).contains(&value) {
+            return refuse(format!("{name} is {value}; use {min} to {max}"));
+        }
+    }
+    Ok(())
+}
+
+fn check_secrets(config: &Config) -> Result<(), ConfigError> {
+    if let Some(key) = &config.secret_key {
+        Vault::from_hex(key, "secret_key").map_err(|_| {
+            ConfigError(
+                "secret_key is not 64 hexadecimal digits; make one with: openssl rand -hex 32".to_owned(),
+            )
+        })?;
+    }
+    let archive = &config.archive;
+    if archive.access_key.is_some() != archive.secret_key.is_some() {
+        return refuse(
+            "archive.access_key and archive.secret_key belong together; set both or none".to_owned(),
+        );
+    }
+    if archive.bucket.is_some() && archive.endpoint.is_none() {
+        return refuse(
+            "archive.bucket is set without archive.endpoint; set the address of the S3 service".to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn check_drivers(config: &Config) -> Result<(), ConfigError> {
+    for (name, driver) in &config.driver {
+        let right = |hash: &String| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if driver.sha256.as_ref().is_some_and(|hash| !right(hash)) {
+            return refuse(format!(
+                "driver.{name}.sha256 is not 64 hexadecimal digits; run: sha256sum {name}.so"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_log(config: &Config) -> Result<(), ConfigError> {
+    match config.log.level.parse::<tracing_subscriber::filter::Targets>() {
+        Ok(_) => Ok(()),
+        Err(_) => refuse(format!(
+            "log.level \"{}\" is no level; use error, warn, info, debug, trace or \"info,satcast=debug\"",
+            config.log.level
+        )),
+    }
+}

@@ -1,0 +1,75 @@
+//! What is shown of a secret: enough to recognise it, too little to use it.
+
+use url::Url;
+
+/// Shorter keys are hidden whole.
+const KEY_SHOWN_CHARS_MIN: usize = 12;
+/// Characters shown at each end of a key.
+const KEY_SHOWN_CHARS_EACH_END: usize = 3;
+/// What stands for a hidden key.
+const HIDDEN: &str = "***";
+
+/// The first and last three characters of a key with `...` between, or `***` under 12 characters.
+pub fn mask_key(key: &str) -> String {
+    let chars: Vec<char> = key.chars().collect();
+    if chars.len() < KEY_SHOWN_CHARS_MIN {
+        return HIDDEN.to_owned();
+    }
+    let head: String = chars[..KEY_SHOWN_CHARS_EACH_END].iter().collect();
+    let tail: String = chars[chars.len() - KEY_SHOWN_CHARS_EACH_END..].iter().collect();
+    format!("{head}...{tail}")
+}
+
+/// A target address as it may be shown: scheme, host, port and the first path part (the RTMP app) are kept,
+/// everything after it is masked as a key, user info and query are dropped.
+///
+/// Text that is no address with a host becomes `***` whole: nothing of it is known to be harmless.
+pub fn mask_url(address: &str) -> String {
+    let Ok(url) = Url::parse(address) else { return HIDDEN.to_owned() };
+    let Some(host) = url.host_str() else { return HIDDEN.to_owned() };
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let mut shown = format!("{}://{host}{port}", url.scheme());
+    let path = url.path().trim_matches('/');
+    if path.is_empty() {
+        return shown;
+    }
+    let (app, rest) = path.split_once('/').unwrap_or((path, ""));
+    shown.push('/');
+    shown.push_str(app);
+    if !rest.is_empty() {
+        shown.push('/');
+        shown.push_str(&mask_key(rest));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_show_three_characters_at_each_end_or_nothing() {
+        assert_eq!(mask_key("live_abcdefgh"), "liv...fgh");
+        assert_eq!(mask_key("abcdefghijkl"), "abc...jkl");
+        assert_eq!(mask_key("abcdefghijk"), "***");
+        assert_eq!(mask_key(""), "***");
+        assert_eq!(mask_key("äöüäöüäöüäöü"), "äöü...äöü");
+    }
+
+    #[test]
+    fn addresses_keep_host_and_app_and_lose_every_secret_part() {
+        for (address, shown) in [
+            ("rtmp://a.example/live", "rtmp://a.example/live"),
+            ("rtmp://a.example:1936/live/", "rtmp://a.example:1936/live"),
+            ("rtmp://a.example/live/live_0123456789abc", "rtmp://a.example/live/liv...abc"),
+            ("rtmps://u:p@a.example/app/k?token=1#x", "rtmps://a.example/app/***"),
+            ("rtmp://[2001:db8::1]:1935/a", "rtmp://[2001:db8::1]:1935/a"),
+            ("rtmp://a.example", "rtmp://a.example"),
+            ("sk_live_something", "***"),
+            ("data:text,secret", "***"),
+            ("", "***"),
+        ] {
+            assert_eq!(mask_url(address), shown, "{address}");
+        }
+    }
+}

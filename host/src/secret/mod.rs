@@ -1,0 +1,225 @@
+//! Secrets: how they are made, recognised, hashed, stored and hidden.
+//!
+//! This is the service's only source of randomness. A secret lives in a [`Redacted`], which cannot be printed
+//! by accident; [`Vault`] encrypts what must be shown again; everything else is kept as a hash only.
+
+mod mask;
+mod vault;
+
+use std::fmt;
+
+use rand::TryRng as _;
+use rand::rngs::SysRng;
+use sha2::{Digest, Sha256};
+
+pub use mask::{mask_key, mask_url};
+pub use vault::{Vault, VaultError};
+
+use crate::ids::SessionId;
+
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// Random characters of API keys and stream keys: 190 bits.
+const KEY_BODY_CHARS: usize = 32;
+/// Characters of an API key's checksum; 62^6 is above 2^32.
+const KEY_CHECKSUM_CHARS: usize = 6;
+/// Random characters of a session id: 131 bits.
+const SESSION_ID_CHARS: usize = 22;
+/// Random characters of a request id: 95 bits.
+const REQUEST_ID_CHARS: usize = 16;
+/// Largest random byte that maps to base62 without bias (4 x 62).
+const BASE62_BYTE_LIMIT: u8 = 248;
+/// What every stream key begins with.
+pub const STREAM_KEY_PREFIX: &str = "live_";
+/// Longest text taken as a stream key or an API key; longer ones are refused without hashing them.
+pub const KEY_TEXT_MAX_BYTES: usize = 256;
+
+/// A value that is never printed: `Debug` shows `***`, there is no `Display`.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Redacted<T>(T);
+
+impl<T> Redacted<T> {
+    /// Hides `value`.
+    pub fn new(value: T) -> Self {
+        Self(value)
+    }
+
+    /// The hidden value; every call is a place to look at when secrets are audited.
+    pub fn expose(&self) -> &T {
+        &self.0
+    }
+
+    /// Takes the hidden value out.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> fmt::Debug for Redacted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// The two kinds of API keys, told apart by their prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// `pk_`: reads status, playback and cost of one self-hosted destination.
+    Public,
+    /// `sk_`: manages the whole account.
+    Permanent,
+}
+
+impl KeyKind {
+    /// The first three characters of such a key.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            KeyKind::Public => "pk_",
+            KeyKind::Permanent => "sk_",
+        }
+    }
+
+    /// The name used in the API, on the command line and in the database.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            KeyKind::Public => "public",
+            KeyKind::Permanent => "permanent",
+        }
+    }
+
+    /// The kind with that name, or `None`.
+    pub fn parse(name: &str) -> Option<Self> {
+        [KeyKind::Public, KeyKind::Permanent].into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// Fills `buffer` from the system's random source.
+///
+/// A system without randomness cannot make keys or nonces safely, so this stops the program instead of going on.
+pub fn fill_random(buffer: &mut [u8]) {
+    if let Err(error) = SysRng.try_fill_bytes(buffer) {
+        panic!("the system's random source failed: {error}");
+    }
+}
+
+/// `chars` random base62 characters.
+fn random_base62(chars: usize) -> String {
+    let mut text = String::with_capacity(chars);
+    let mut block = [0u8; 64];
+    while text.len() < chars {
+        fill_random(&mut block);
+        let wanted = chars - text.len();
+        let fair = block.iter().filter(|byte| **byte < BASE62_BYTE_LIMIT);
+        text.extend(fair.take(wanted).map(|byte| char::from(BASE62[usize::from(byte % 62)])));
+    }
+    text
+}
+
+/// CRC32 of `text` as six base62 characters, most significant first.
+fn checksum(text: &str) -> String {
+    let mut rest = crc32fast::hash(text.as_bytes());
+    let mut digits = [b'0'; KEY_CHECKSUM_CHARS];
+    for digit in digits.iter_mut().rev() {
+        *digit = BASE62[(rest % 62) as usize];
+        rest /= 62;
+    }
+    digits.iter().map(|digit| char::from(*digit)).collect()
+}
+
+/// A new API key: prefix, 32 random base62 characters, 6 characters of CRC32.
+pub fn new_api_key(kind: KeyKind) -> Redacted<String> {
+    let mut key = format!("{}{}", kind.prefix(), random_base62(KEY_BODY_CHARS));
+    key.push_str(&checksum(&key));
+    Redacted::new(key)
+}
+
+/// The kind of an API key of ours, judged by form and checksum alone; `None` for anything else.
+///
+/// A typo, a scanner's guess or a foreign key that starts alike is refused here, before the database is asked.
+pub fn api_key_kind(key: &str) -> Option<KeyKind> {
+    let kind =
+        [KeyKind::Public, KeyKind::Permanent].into_iter().find(|kind| key.starts_with(kind.prefix()))?;
+    let body_end = kind.prefix().len() + KEY_BODY_CHARS;
+    let right_form = key.len() == body_end + KEY_CHECKSUM_CHARS
+        && key[3..].bytes().all(|byte| byte.is_ascii_alphanumeric());
+    (right_form && checksum(&key[..body_end]) == key[body_end..]).then_some(kind)
+}
+
+/// A new stream key: `live_` and 32 random base62 characters.
+pub fn new_stream_key() -> Redacted<String> {
+    Redacted::new(format!("{STREAM_KEY_PREFIX}{}", random_base62(KEY_BODY_CHARS)))
+}
+
+/// A new session id.
+pub fn new_session_id() -> SessionId {
+    SessionId(format!("ses_{}", random_base62(SESSION_ID_CHARS)))
+}
+
+/// A new request id, shown in `X-Request-Id`, error bodies and the access log.
+pub fn new_request_id() -> String {
+    format!("req_{}", random_base62(REQUEST_ID_CHARS))
+}
+
+/// A random name for one ledger posting or one database row.
+pub fn new_uid() -> String {
+    random_base62(SESSION_ID_CHARS)
+}
+
+/// SHA-256 of a key, under which it is stored and looked up.
+///
+/// Keys hold 190 random bits, so a plain hash cannot be searched; equality of hashes is the comparison.
+pub fn key_hash(key: &str) -> [u8; 32] {
+    Sha256::digest(key.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_keys_have_the_documented_form_and_differ() {
+        for kind in [KeyKind::Public, KeyKind::Permanent] {
+            let key = new_api_key(kind);
+            assert_eq!(key.expose().len(), 3 + 32 + 6);
+            assert_eq!(api_key_kind(key.expose()), Some(kind));
+            assert_ne!(new_api_key(kind), key);
+        }
+        assert_eq!(new_stream_key().expose().len(), STREAM_KEY_PREFIX.len() + 32);
+        assert_eq!(new_session_id().as_str().len(), 4 + 22);
+    }
+
+    #[test]
+    fn one_wrong_character_anywhere_is_noticed() {
+        let key = new_api_key(KeyKind::Permanent).into_inner();
+        for index in 0..key.len() {
+            let mut bytes = key.clone().into_bytes();
+            bytes[index] = if bytes[index] == b'a' { b'b' } else { b'a' };
+            let changed = String::from_utf8(bytes).unwrap();
+            assert_eq!(api_key_kind(&changed), None, "change at {index}");
+        }
+    }
+
+    #[test]
+    fn foreign_and_hostile_texts_are_not_ours() {
+        let not_ascii = format!("sk_{}", "ä".repeat(19));
+        for text in ["", "sk_", "pk_short", "sk_us-east-1_abcdefghijklmnopqrstuvwxyz0123", &not_ascii] {
+            assert_eq!(api_key_kind(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn checksum_is_fixed_because_stored_keys_depend_on_it() {
+        // CRC-32 (ISO-HDLC) of "123456789" is 0xCBF43926 = 3421780262 = "3jZRxS" in base62.
+        assert_eq!(checksum("123456789"), base62_of(0xCBF4_3926));
+    }
+
+    fn base62_of(number: u64) -> String {
+        (0..6).rev().map(|place| char::from(BASE62[(number / 62u64.pow(place) % 62) as usize])).collect()
+    }
+
+    #[test]
+    fn redacted_never_prints_its_value() {
+        let secret = Redacted::new("hunter2".to_owned());
+        assert_eq!(format!("{secret:?} {:?}", Some(&secret)), "*** Some(***)");
+        assert_eq!(secret.expose(), "hunter2");
+    }
+}

@@ -1,0 +1,218 @@
+//! The database behind one trait: accounts, keys, streams, destinations, sessions and the ledger.
+//!
+//! The only place with SQL. Callers hold a [`Store`], which hides the engine; each method is one transaction.
+//! Secrets go in and come out in clear inside [`Redacted`] and are encrypted here. Nothing here knows HTTP,
+//! media or configuration files.
+
+mod ledger;
+mod model;
+mod open;
+mod sqlite;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+pub use ledger::{LedgerFault, LedgerReport};
+pub use model::{
+    AccountRecord, Caps, DestinationRecord, KeyRecord, NewAccount, NewDestination, NewKey, NewSession,
+    NewStream, Page, Scopes, SessionRecord, StreamLimits, StreamRecord, StreamView, Transfer, TransferKind,
+};
+pub use open::{OpenOptions, check_url, open};
+
+use crate::ids::{AccountId, DestinationId, EndReason, KeyId, Msat, Sats, SessionId, StreamId, UnixMillis};
+use crate::secret::VaultError;
+
+/// The handle everything else holds; cheap to clone.
+pub type Store = Arc<dyn StoreApi>;
+
+/// What every method returns.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// Why the store could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database address cannot be used.
+    #[error("{0}")]
+    Address(String),
+    /// The database failed; whether a write took place is unknown.
+    #[error("database: cannot {action}: {source}")]
+    Database {
+        /// What was tried.
+        action: &'static str,
+        /// What the engine said.
+        source: sqlx::Error,
+    },
+    /// The schema could not be brought up to date.
+    #[error(
+        "database: cannot migrate the schema: {0}; use the release that wrote this database, or a newer one"
+    )]
+    Migration(#[from] sqlx::migrate::MigrateError),
+    /// A stored secret cannot be read.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    /// A stored value has a form this release does not know.
+    #[error(
+        "database: {what} holds an unknown value; use the release that wrote this database, or a newer one"
+    )]
+    Unreadable {
+        /// Table and column.
+        what: &'static str,
+    },
+    /// The name is taken.
+    #[error("an account named \"{0}\" exists already; choose another name")]
+    NameTaken(String),
+    /// There is no such row, or it belongs to someone else.
+    #[error("no such {0}")]
+    NotFound(&'static str),
+    /// A cap is reached.
+    #[error("the limit of {limit} {what} is reached; delete one first")]
+    CapReached {
+        /// What is capped, in the plural.
+        what: &'static str,
+        /// The cap.
+        limit: i64,
+    },
+    /// The amount is not above zero or does not fit the ledger.
+    #[error("the amount {0} is out of range; use a whole number of sats from 1 to 2,100,000,000,000,000")]
+    Amount(i64),
+    /// The system refused a file operation.
+    #[error("database: cannot {action} {path}: {source}")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Accounts and API keys.
+#[async_trait]
+pub trait Accounts: Send + Sync {
+    /// Makes an account and posts its initial credit, if any, in the same transaction.
+    ///
+    /// # Errors
+    /// [`StoreError::NameTaken`].
+    async fn create_account(&self, account: NewAccount) -> Result<AccountId>;
+    /// The account with that name.
+    async fn account_by_name(&self, name: &str) -> Result<Option<AccountRecord>>;
+    /// Number of accounts.
+    async fn count_accounts(&self) -> Result<i64>;
+    /// Stores a key: its hash, and for a public key the key itself, encrypted.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when the destination is not the account's, [`StoreError::CapReached`].
+    async fn create_key(&self, key: NewKey) -> Result<KeyId>;
+    /// The key with that SHA-256, unless revoked.
+    async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<KeyRecord>>;
+    /// Notes when a key was used.
+    async fn touch_key(&self, key: KeyId, now: UnixMillis) -> Result<()>;
+}
+
+/// Streams and destinations.
+#[async_trait]
+pub trait Streams: Send + Sync {
+    /// Makes a stream with its destinations, all or nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::CapReached`].
+    async fn create_stream(&self, stream: NewStream) -> Result<(StreamId, Vec<DestinationId>)>;
+    /// The account's streams, newest first.
+    async fn streams_of(&self, account: AccountId, page: Page) -> Result<Vec<StreamView>>;
+    /// One stream of the account with its stream key.
+    async fn stream_of(&self, account: AccountId, stream: StreamId) -> Result<Option<StreamView>>;
+    /// A stream that is not deleted, whoever owns it.
+    async fn stream(&self, stream: StreamId) -> Result<Option<StreamRecord>>;
+    /// The stream whose stream key has that SHA-256, unless deleted.
+    async fn stream_by_key_hash(&self, hash: &[u8; 32]) -> Result<Option<StreamRecord>>;
+    /// Marks a stream and its destinations deleted.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn delete_stream(&self, account: AccountId, stream: StreamId, now: UnixMillis) -> Result<()>;
+    /// The destinations of a stream that are not deleted, newest first, disabled ones too.
+    async fn destinations_of(&self, stream: StreamId) -> Result<Vec<DestinationRecord>>;
+    /// One page of the destinations of a stream of the account, newest first; `None` when it is not the account's.
+    async fn destinations_page(
+        &self,
+        account: AccountId,
+        stream: StreamId,
+        page: Page,
+    ) -> Result<Option<Vec<DestinationRecord>>>;
+    /// Adds a destination to a stream of the account.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::CapReached`].
+    async fn add_destination(
+        &self,
+        account: AccountId,
+        stream: StreamId,
+        destination: NewDestination,
+        caps: Caps,
+        now: UnixMillis,
+    ) -> Result<DestinationId>;
+    /// Marks a destination of the account deleted, of `stream` when given; answers whose it was.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn delete_destination(
+        &self,
+        account: AccountId,
+        stream: Option<StreamId>,
+        destination: DestinationId,
+        now: UnixMillis,
+    ) -> Result<StreamId>;
+}
+
+/// Live sessions.
+#[async_trait]
+pub trait Sessions: Send + Sync {
+    /// Records that a session began.
+    async fn begin_session(&self, session: NewSession) -> Result<()>;
+    /// Records that sessions were alive at `now`; ended ones are left alone.
+    async fn heartbeat_sessions(&self, sessions: &[SessionId], now: UnixMillis) -> Result<()>;
+    /// Records the end of a session; the first end stays.
+    async fn end_session(&self, session: &SessionId, ended_at: UnixMillis, reason: EndReason) -> Result<()>;
+    /// Ends every session that has no end as interrupted, at its last heartbeat; called once at start.
+    async fn close_interrupted_sessions(&self, now: UnixMillis) -> Result<Vec<SessionId>>;
+    /// The newest session of a stream.
+    async fn last_session(&self, stream: StreamId) -> Result<Option<SessionRecord>>;
+}
+
+/// The ledger: double entry, append only, millisats.
+#[async_trait]
+pub trait Ledger: Send + Sync {
+    /// Posts one transfer. `false` when one with the same `idem` was posted before: nothing changes then.
+    ///
+    /// # Errors
+    /// [`StoreError::Amount`], [`StoreError::NotFound`].
+    async fn post(&self, transfer: Transfer) -> Result<bool>;
+    /// Adds prepaid credit to an account under a name that makes a repeat harmless.
+    ///
+    /// # Errors
+    /// [`StoreError::Amount`], [`StoreError::NotFound`].
+    async fn credit(&self, account: AccountId, amount: Sats, idem: String, now: UnixMillis) -> Result<()>;
+    /// What the account can spend.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`].
+    async fn balance(&self, account: AccountId) -> Result<Msat>;
+    /// Recomputes every sum of the ledger and says where one is wrong.
+    async fn check_ledger(&self) -> Result<LedgerReport>;
+}
+
+/// What operators ask of a database.
+#[async_trait]
+pub trait StoreApi: Accounts + Streams + Sessions + Ledger {
+    /// A read that proves the database answers.
+    async fn ping(&self) -> Result<()>;
+    /// The schema's version and the newest this release knows.
+    async fn schema_version(&self) -> Result<(i64, i64)>;
+    /// Writes a consistent copy of the database to a file that must not exist.
+    async fn backup(&self, target: &Path) -> Result<()>;
+    /// Finishes running statements and closes every connection.
+    async fn close(&self);
+}

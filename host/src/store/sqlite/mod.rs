@@ -1,0 +1,152 @@
+//! The store on SQLite: write-ahead log, one writing connection, four reading ones.
+//!
+//! Every writing transaction goes through [`SqliteStore::begin`], which takes the write lock at once: a deferred
+//! transaction that reads and then writes fails under contention whatever the busy timeout. The statements keep to
+//! the subset of SQL that PostgreSQL understands too.
+
+mod accounts;
+mod ledger;
+mod sessions;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{SqlSafeStr as _, Sqlite, Transaction};
+
+use super::{Result, StoreApi, StoreError};
+use crate::config::Durability;
+use crate::secret::Vault;
+
+/// Connections that read.
+const READERS_MAX: u32 = 4;
+/// How long a statement waits for another process's write.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a caller waits for a free connection.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The write-ahead log is cut back to this size.
+const JOURNAL_SIZE_MAX_BYTES: &str = "67108864";
+
+/// Every migration in order; a released one is never edited.
+const MIGRATIONS: [(i64, &str, &str); 1] =
+    [(1, "first light", include_str!("../../../migrations/sqlite/0001_first_light.sql"))];
+
+/// A store in one SQLite file.
+#[derive(Debug)]
+pub(super) struct SqliteStore {
+    writer: SqlitePool,
+    readers: SqlitePool,
+    vault: Vault,
+}
+
+impl SqliteStore {
+    pub(super) async fn open(path: &Path, durability: Durability, vault: Vault) -> Result<Self> {
+        let synchronous = match durability {
+            Durability::Full => SqliteSynchronous::Full,
+            Durability::Normal => SqliteSynchronous::Normal,
+        };
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(synchronous)
+            .foreign_keys(true)
+            .busy_timeout(BUSY_TIMEOUT)
+            .pragma("journal_size_limit", JOURNAL_SIZE_MAX_BYTES);
+        let lock = lock_for_migration(path.to_owned()).await?;
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect_with(options.clone())
+            .await
+            .map_err(db("open the file"))?;
+        migrator().run(&writer).await?;
+        drop(lock);
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS_MAX)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect_lazy_with(options.create_if_missing(false).read_only(true));
+        Ok(Self { writer, readers, vault })
+    }
+
+    /// The only start of a writing transaction. Dropped without a commit it is rolled back.
+    async fn begin(&self) -> Result<Transaction<'static, Sqlite>> {
+        self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(db("begin a transaction"))
+    }
+}
+
+/// Names what was tried in an error of the engine.
+fn db(action: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
+    move |source| StoreError::Database { action, source }
+}
+
+async fn commit(transaction: Transaction<'static, Sqlite>) -> Result<()> {
+    transaction.commit().await.map_err(db("commit"))
+}
+
+fn migrator() -> Migrator {
+    let migration = |(version, name, sql): (i64, &'static str, &'static str)| {
+        Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
+    };
+    Migrator::with_migrations(MIGRATIONS.into_iter().map(migration).collect())
+}
+
+/// Holds other processes back while the schema is made: SQLite's migrations have no lock of their own.
+async fn lock_for_migration(database: PathBuf) -> Result<File> {
+    let mut name = database.into_os_string();
+    name.push("-migrate");
+    let path = PathBuf::from(name);
+    let failed = {
+        let path = path.display().to_string();
+        move |source| StoreError::File { action: "lock", path: path.clone(), source }
+    };
+    let locking = tokio::task::spawn_blocking(move || {
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
+        file.lock()?;
+        Ok(file)
+    });
+    locking.await.map_err(|error| failed(std::io::Error::other(error)))?.map_err(failed)
+}
+
+#[async_trait]
+impl StoreApi for SqliteStore {
+    async fn ping(&self) -> Result<()> {
+        let read = sqlx::query("SELECT id FROM accounts LIMIT 1").fetch_optional(&self.readers);
+        read.await.map(|_| ()).map_err(db("read"))
+    }
+
+    async fn schema_version(&self) -> Result<(i64, i64)> {
+        let sql = "SELECT CAST(COALESCE(MAX(version), 0) AS BIGINT) FROM _sqlx_migrations WHERE success";
+        let current =
+            sqlx::query_scalar(sql).fetch_one(&self.readers).await.map_err(db("read the schema"))?;
+        Ok((current, MIGRATIONS[MIGRATIONS.len() - 1].0))
+    }
+
+    async fn backup(&self, target: &Path) -> Result<()> {
+        let failed =
+            |source| StoreError::File { action: "write", path: target.display().to_string(), source };
+        // An empty file with mode 600 is made first; VACUUM INTO fills it and refuses a file with content.
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(target).map_err(failed)?;
+        let text = target.to_str().ok_or_else(|| failed(std::io::Error::other("the name is not UTF-8")))?;
+        let copied = sqlx::query("VACUUM INTO $1").bind(text).execute(&self.writer).await;
+        if copied.is_err() {
+            std::fs::remove_file(target).map_err(failed)?;
+        }
+        copied.map_err(db("write the backup"))?;
+        File::open(target).and_then(|file| file.sync_all()).map_err(failed)
+    }
+
+    async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}

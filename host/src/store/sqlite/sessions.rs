@@ -1,0 +1,84 @@
+//! Live sessions.
+
+use async_trait::async_trait;
+use sqlx::Row as _;
+use sqlx::sqlite::SqliteRow;
+
+use super::{SqliteStore, commit, db};
+use crate::ids::{EndReason, SessionId, StreamId, UnixMillis};
+use crate::store::{NewSession, Result, SessionRecord, Sessions, StoreError};
+
+const INSERT: &str = "INSERT INTO sessions (id, stream_id, started_ms, heartbeat_ms) VALUES ($1, $2, $3, $3)";
+const HEARTBEAT: &str =
+    "UPDATE sessions SET heartbeat_ms = $2 WHERE id = $1 AND ended_ms IS NULL AND heartbeat_ms < $2";
+const END: &str = "UPDATE sessions SET ended_ms = $2, end_reason = $3 WHERE id = $1 AND ended_ms IS NULL";
+const INTERRUPT: &str = "UPDATE sessions SET end_reason = $2,
+    ended_ms = CASE WHEN heartbeat_ms < $1 THEN heartbeat_ms ELSE $1 END WHERE ended_ms IS NULL RETURNING id";
+const LAST: &str = "SELECT id, stream_id, started_ms, heartbeat_ms, ended_ms, end_reason FROM sessions
+    WHERE stream_id = $1 ORDER BY started_ms DESC, id DESC LIMIT 1";
+
+#[async_trait]
+impl Sessions for SqliteStore {
+    async fn begin_session(&self, session: NewSession) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let insert = sqlx::query(INSERT)
+            .bind(session.id.as_str())
+            .bind(session.stream_id.0)
+            .bind(session.started_at.0);
+        insert.execute(&mut *tx).await.map_err(db("begin the session"))?;
+        commit(tx).await
+    }
+
+    async fn heartbeat_sessions(&self, sessions: &[SessionId], now: UnixMillis) -> Result<()> {
+        if sessions.is_empty() {
+            return Ok(());
+        }
+        let mut tx = self.begin().await?;
+        for session in sessions {
+            let beat = sqlx::query(HEARTBEAT).bind(session.as_str()).bind(now.0);
+            beat.execute(&mut *tx).await.map_err(db("note the heartbeat"))?;
+        }
+        commit(tx).await
+    }
+
+    async fn end_session(&self, session: &SessionId, ended_at: UnixMillis, reason: EndReason) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let end = sqlx::query(END).bind(session.as_str()).bind(ended_at.0).bind(reason.as_str());
+        end.execute(&mut *tx).await.map_err(db("end the session"))?;
+        commit(tx).await
+    }
+
+    async fn close_interrupted_sessions(&self, now: UnixMillis) -> Result<Vec<SessionId>> {
+        let mut tx = self.begin().await?;
+        let ids: Vec<String> = sqlx::query_scalar(INTERRUPT)
+            .bind(now.0)
+            .bind(EndReason::Interrupted.as_str())
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(db("end interrupted sessions"))?;
+        commit(tx).await?;
+        Ok(ids.into_iter().map(SessionId).collect())
+    }
+
+    async fn last_session(&self, stream: StreamId) -> Result<Option<SessionRecord>> {
+        let row = sqlx::query(LAST).bind(stream.0).fetch_optional(&self.readers).await;
+        row.map_err(db("read the session"))?.map(|row| session_record(&row)).transpose()
+    }
+}
+
+fn session_record(row: &SqliteRow) -> Result<SessionRecord> {
+    let failed = db("read the session");
+    let reason: Option<String> = row.try_get("end_reason").map_err(&failed)?;
+    let unreadable = StoreError::Unreadable { what: "sessions.end_reason" };
+    Ok(SessionRecord {
+        id: SessionId(row.try_get("id").map_err(&failed)?),
+        stream_id: StreamId(row.try_get("stream_id").map_err(&failed)?),
+        started_at: UnixMillis(row.try_get("started_ms").map_err(&failed)?),
+        heartbeat_at: UnixMillis(row.try_get("heartbeat_ms").map_err(&failed)?),
+        ended_at: row.try_get::<Option<i64>, _>("ended_ms").map_err(&failed)?.map(UnixMillis),
+        end_reason: match reason {
+            Some(name) => Some(EndReason::parse(&name).ok_or(unreadable)?),
+            None => None,
+        },
+    })
+}
