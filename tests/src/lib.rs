@@ -1,1 +1,28 @@
-//! Under construction.
+//! The harness of the end-to-end tests: it starts the built `satcast` binary and everything around it.
+//!
+//! Nothing here links the service. A test sees what an operator, an encoder, an RTMP server or an API client sees:
+//! commands, sockets, HTTP answers and the log. The peers are real (ffmpeg, nginx with its RTMP module), plus an
+//! RTMP sink of our own that can do what a real one does on a bad day: stall, refuse, die, come back.
+//!
+//! * [`service`] and [`api`]: the service under test
+//! * [`encoder`], [`caller`]: who publishes (ffmpeg; or single RTMP calls and hostile bytes)
+//! * [`nginx`], [`sink`]: who receives
+//! * [`source`], [`flv`], [`record`]: the media itself, and how two copies of it are compared
+//! * [`process`], [`ports`], [`wait`], [`soak`]: children that always end, ports of one's own, bounded waits, rounds
+//!
+//! Waits are for conditions, never for a time to pass, and each has a limit and says what it waited for. A failed
+//! expectation panics: that is how a test fails.
+
+pub mod api;
+pub mod caller;
+pub mod encoder;
+pub mod flv;
+pub mod nginx;
+pub mod ports;
+pub mod process;
+pub mod record;
+pub mod service;
+pub mod sink;
+pub mod soak;
+pub mod source;
+pub mod wait;

@@ -1,1 +1,69 @@
-fn main() {}
+//! Project commands, run as `cargo xtask <command>` from any folder of the repository.
+//!
+//! Everything that the README asks of a newcomer and everything that CI runs goes through here, so that both do
+//! the same thing. Each command prints what it starts; a failure is one sentence that says what to do next.
+
+mod bench;
+mod build;
+mod check;
+mod openapi;
+mod process;
+mod setup;
+mod soak;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  setup                      check the tools and packages the project needs; install them when root
+  build [--release]          build the workspace and lay the drivers beside the binary
+  run [--release] [-- ARGS]  build, then start `satcast run ARGS` in this folder
+  test [FILTER]              set up, build and run every test (FILTER: only tests whose name contains it)
+  check                      formatting, lints, import rules, file sizes, exported symbols
+  openapi                    write openapi/openapi.json from the built binary
+  bench [relay|parts] [ARGS] relay: CPU beside nginx-rtmp; parts: micro-benchmarks; both when left out
+  soak [MINUTES]             long tests: fuzzing (MINUTES for each target, default 5), mutations, kill -9 by the hundred
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("error: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> Result<(), String> {
+    let Some((command, rest)) = args.split_first() else {
+        print!("{HELP}");
+        return Ok(());
+    };
+    match command.as_str() {
+        "setup" => none_left(rest).and_then(|()| setup::run()),
+        "build" => build::run(build::Profile::from_args(rest)?).map(|_| ()),
+        "run" => build::run_service(rest),
+        "test" => test::run(rest),
+        "check" => none_left(rest).and_then(|()| check::run()),
+        "openapi" => none_left(rest).and_then(|()| openapi::write()),
+        "bench" => bench::run(rest),
+        "soak" => soak::run(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(format!("unknown command \"{other}\"; `cargo xtask help` lists them")),
+    }
+}
+
+fn none_left(rest: &[String]) -> Result<(), String> {
+    match rest.first() {
+        None => Ok(()),
+        Some(extra) => Err(format!("unexpected argument \"{extra}\"; `cargo xtask help` lists the commands")),
+    }
+}

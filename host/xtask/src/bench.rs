@@ -1,0 +1,31 @@
+//! `cargo xtask bench`: what a stream costs, beside a peer in the same run.
+
+use crate::{build, process, setup};
+
+/// `relay` measures whole servers, `parts` the chunk reader, the writer and their like.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    match args.split_first().map(|(which, rest)| (which.as_str(), rest)) {
+        None => relay(&[]).and_then(|()| parts(&[])),
+        Some(("relay", rest)) => relay(rest),
+        Some(("parts", rest)) => parts(rest),
+        Some((other, _)) => Err(format!("there is no benchmark \"{other}\"; there are relay and parts")),
+    }
+}
+
+/// CPU of the service and of nginx-rtmp for one stream, release build, real encoder and sinks.
+fn relay(args: &[String]) -> Result<(), String> {
+    setup::run()?;
+    let binary = build::run(build::Profile::Release)?;
+    let mut cargo = process::cargo();
+    cargo.args(["bench", "--workspace", "--locked", "--bench", "relay", "--"]).args(args);
+    process::run(cargo.env("SATCAST_BIN", binary))
+}
+
+/// Micro-benchmarks of all packages; `args` go to criterion.
+fn parts(args: &[String]) -> Result<(), String> {
+    let mut cargo = process::cargo();
+    cargo
+        .args(["bench", "--workspace", "--locked", "--exclude", "satcast-tests", "--benches", "--"])
+        .args(args);
+    process::run(&mut cargo)
+}

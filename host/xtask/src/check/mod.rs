@@ -1,0 +1,45 @@
+//! `cargo xtask check`: what a reader would object to, found by a machine.
+
+mod imports;
+mod sizes;
+mod source;
+mod symbols;
+
+use crate::{build, process};
+
+/// Runs every check, also after a failed one, and lists what failed.
+pub(crate) fn run() -> Result<(), String> {
+    let checks: [(&str, fn() -> Result<(), String>); 5] = [
+        ("formatting", formatting),
+        ("lints", lints),
+        ("import rules", imports::check),
+        ("file sizes", sizes::check),
+        ("exported symbols", exported_symbols),
+    ];
+    let mut failed = Vec::new();
+    for (name, check) in checks {
+        println!("== {name}");
+        match check() {
+            Ok(()) => println!("   ok"),
+            Err(reason) => {
+                println!("{reason}");
+                failed.push(name);
+            }
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("these checks failed: {}", failed.join(", "))) }
+}
+
+fn formatting() -> Result<(), String> {
+    process::run(process::cargo().args(["fmt", "--all", "--check"]))
+}
+
+fn lints() -> Result<(), String> {
+    let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
+    process::run(process::cargo().args(arguments))
+}
+
+fn exported_symbols() -> Result<(), String> {
+    build::run(build::Profile::Debug)?;
+    symbols::check(&build::Profile::Debug.folder())
+}

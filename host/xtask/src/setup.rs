@@ -1,0 +1,244 @@
+//! `cargo xtask setup`: what the machine must have besides Rust, and how it gets there.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::process;
+
+/// Oldest compiler that the workspace builds with (edition 2024 and the crates it uses).
+const RUST_MIN: (u32, u32) = (1, 95);
+/// Oldest Node that the dashboard's tools run on.
+const NODE_MIN: (u32, u32) = (20, 19);
+
+/// A Debian package that the tests or the benchmarks use as a peer.
+struct Package {
+    /// Name for apt.
+    name: &'static str,
+    /// A file that is there once the package is.
+    file: &'static str,
+    /// What the project does with it.
+    purpose: &'static str,
+    /// Whether today's tests need it; the others are listed so that one look shows what will come.
+    required: bool,
+}
+
+const PACKAGES: &[Package] = &[
+    Package {
+        name: "gcc",
+        file: "/usr/bin/cc",
+        purpose: "links Rust, builds SQLite, compiles the C driver of a test",
+        required: true,
+    },
+    Package {
+        name: "libc6-dev",
+        file: "/usr/include/stdio.h",
+        purpose: "C headers for the above",
+        required: true,
+    },
+    Package {
+        name: "binutils",
+        file: "/usr/bin/nm",
+        purpose: "lists what binary and drivers export",
+        required: true,
+    },
+    Package {
+        name: "util-linux",
+        file: "/usr/bin/setpriv",
+        purpose: "ends test processes with their test",
+        required: true,
+    },
+    Package {
+        name: "ffmpeg",
+        file: "/usr/bin/ffmpeg",
+        purpose: "encoder and player of the end-to-end tests",
+        required: true,
+    },
+    Package {
+        name: "nginx",
+        file: "/usr/sbin/nginx",
+        purpose: "foreign RTMP server to push to, and to measure beside",
+        required: true,
+    },
+    Package {
+        name: "libnginx-mod-rtmp",
+        file: "/usr/lib/nginx/modules/ngx_rtmp_module.so",
+        purpose: "its RTMP module",
+        required: true,
+    },
+    Package {
+        name: "chromium",
+        file: "/usr/bin/chromium",
+        purpose: "playback and dashboard tests (later)",
+        required: false,
+    },
+    Package {
+        name: "postgresql",
+        file: "/usr/lib/postgresql",
+        purpose: "tests with several nodes (later)",
+        required: false,
+    },
+];
+
+/// Checks the tools, installs missing packages when we are root, names the one command when we are not.
+pub(crate) fn run() -> Result<(), String> {
+    check_rust()?;
+    check_node();
+    for package in PACKAGES {
+        let state = match (installed(package), package.required) {
+            (true, _) => "ok",
+            (false, true) => "missing",
+            (false, false) => "not yet needed",
+        };
+        println!("  {:<18} {state:<15} {}", package.name, package.purpose);
+    }
+    let missing = missing();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !is_root()? {
+        return Err(format!(
+            "packages are missing; install them and run this again: sudo apt-get install --no-install-recommends {}",
+            missing.join(" ")
+        ));
+    }
+    install(&missing)?;
+    let still = self::missing();
+    if still.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("apt-get ran, yet these are still missing: {}", still.join(", ")))
+    }
+}
+
+fn installed(package: &Package) -> bool {
+    Path::new(package.file).exists()
+}
+
+fn missing() -> Vec<&'static str> {
+    PACKAGES
+        .iter()
+        .filter(|package| package.required && !installed(package))
+        .map(|package| package.name)
+        .collect()
+}
+
+fn is_root() -> Result<bool, String> {
+    let status = std::fs::read_to_string("/proc/self/status")
+        .map_err(|error| format!("cannot read our user id: {error}"))?;
+    let effective = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))
+        .and_then(|ids| ids.split_whitespace().nth(1));
+    Ok(effective == Some("0"))
+}
+
+fn check_rust() -> Result<(), String> {
+    let text = process::output(process::command("rustc").arg("--version"))?;
+    match version(&text) {
+        Some(found) if found >= RUST_MIN => {
+            println!("  {:<18} {:<15} {}", "rustc", "ok", text.trim());
+            Ok(())
+        }
+        _ => Err(format!(
+            "{} is too old: install Rust {}.{} or newer from rustup.rs",
+            text.trim(),
+            RUST_MIN.0,
+            RUST_MIN.1
+        )),
+    }
+}
+
+/// Only a warning: nothing that runs today needs Node, the dashboard will.
+fn check_node() {
+    let found = process::output(process::command("node").arg("--version")).ok();
+    let state = match found.as_deref().and_then(version) {
+        Some(found) if found >= NODE_MIN => "ok",
+        Some(_) => "too old",
+        None => "not found",
+    };
+    println!(
+        "  {:<18} {state:<15} dashboard (later), version {}.{} or newer",
+        "node", NODE_MIN.0, NODE_MIN.1
+    );
+}
+
+/// Major and minor of the first thing in `text` that looks like a version.
+fn version(text: &str) -> Option<(u32, u32)> {
+    text.split_whitespace().find_map(|word| {
+        let mut parts = word.trim_start_matches('v').split('.');
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    })
+}
+
+fn install(packages: &[&str]) -> Result<(), String> {
+    // Debian starts a packaged server as soon as it is installed; ours are started by the tests alone.
+    let _services_stay_down = PolicyRc::deny(Path::new("/usr/sbin/policy-rc.d"))?;
+    let mut update = process::command("apt-get");
+    process::run(update.args(["update", "-qq"]).env("DEBIAN_FRONTEND", "noninteractive"))?;
+    let mut install = process::command("apt-get");
+    install.args(["install", "-y", "-qq", "--no-install-recommends"]).args(packages);
+    process::run(install.env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+/// Tells dpkg to start no service; the machine's own policy is put back when this is dropped.
+struct PolicyRc {
+    path: PathBuf,
+    before: Option<(Vec<u8>, u32)>,
+}
+
+impl PolicyRc {
+    fn deny(path: &Path) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("cannot change {}: {error}", path.display());
+        let before = match std::fs::read(path) {
+            Ok(bytes) => Some((bytes, std::fs::metadata(path).map_err(failed)?.permissions().mode())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        let guard = Self { path: path.to_owned(), before };
+        std::fs::write(path, "#!/bin/sh\nexit 101\n").map_err(failed)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).map_err(failed)?;
+        Ok(guard)
+    }
+}
+
+impl Drop for PolicyRc {
+    fn drop(&mut self) {
+        let restored = match &self.before {
+            None => std::fs::remove_file(&self.path),
+            Some((bytes, mode)) => std::fs::write(&self.path, bytes)
+                .and_then(|()| std::fs::set_permissions(&self.path, std::fs::Permissions::from_mode(*mode))),
+        };
+        if let Err(error) = restored {
+            eprintln!("warning: could not put {} back as it was: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_what_tools_print() {
+        assert_eq!(version("rustc 1.95.0 (59807616e 2026-04-14)"), Some((1, 95)));
+        assert_eq!(version("v20.20.2\n"), Some((20, 20)));
+        assert_eq!(version("no version here"), None);
+    }
+
+    #[test]
+    fn the_service_policy_is_put_back() {
+        let path = std::env::temp_dir().join(format!("satcast-policy-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        drop(PolicyRc::deny(&path).unwrap());
+        assert!(!path.exists());
+
+        std::fs::write(&path, "own").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let guard = PolicyRc::deny(&path).unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().contains("exit 101"));
+        drop(guard);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "own");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,73 @@
+//! `cargo xtask soak`: the tests of `cargo xtask test` in their long forms. Bounded, and every seed is printed.
+
+use std::path::Path;
+
+use crate::{build, process, setup, workspace};
+
+/// Minutes for each fuzz target when none are named.
+const FUZZ_MINUTES: u64 = 5;
+/// Rounds of each mutation and property test (the short form has a few hundred or thousand).
+const MUTATION_ITERATIONS: u64 = 1_000_000;
+/// Times that the service is killed in mid-stream and started again.
+const CRASHES: u64 = 200;
+/// The fuzz crate, outside the workspace because of its compiler flags.
+const FUZZ: &str = "plugin-api/media/fuzz";
+
+/// Instrumentation that guides libFuzzer, as rustc's stable channel has it.
+const FUZZ_FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Cdebug-assertions=on -Ccodegen-units=1";
+
+/// Runs the long forms, one after the other, and stops at the first failure.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let minutes = match args {
+        [] => FUZZ_MINUTES,
+        [minutes] => minutes.parse().map_err(|_| format!("\"{minutes}\" is no number of minutes"))?,
+        _ => return Err("`cargo xtask soak` takes at most one argument: minutes for each fuzz target".into()),
+    };
+    setup::run()?;
+    let binary = build::run(build::Profile::Debug)?;
+    rounds(&["--workspace", "--exclude", "satcast-tests"], MUTATION_ITERATIONS, &binary)?;
+    rounds(&["--package", "satcast-tests"], CRASHES, &binary)?;
+    fuzz(minutes * 60)
+}
+
+/// Tests whose name holds `soak_` read `SATCAST_SOAK_ITERATIONS`; in a normal run they do their short form.
+fn rounds(packages: &[&str], iterations: u64, binary: &Path) -> Result<(), String> {
+    let mut cargo = process::cargo();
+    cargo.args(["test", "--locked"]).args(packages).args(["soak_", "--", "--nocapture"]);
+    cargo.env("SATCAST_SOAK_ITERATIONS", iterations.to_string()).env("SATCAST_BIN", binary);
+    process::run(&mut cargo)
+}
+
+/// Runs every fuzz target for its time; libFuzzer prints the seed, and leaves what it found in `artifacts`.
+fn fuzz(seconds_each: u64) -> Result<(), String> {
+    let targets = workspace::files(&format!("{FUZZ}/fuzz_targets"), "rs")?;
+    if targets.is_empty() {
+        return Err(format!("there is no fuzz target below {FUZZ}/fuzz_targets"));
+    }
+    // With a target of its own, build scripts and macros are built without the instrumentation.
+    let triple = process::output(process::command("rustc").arg("-vV"))?;
+    let triple =
+        triple.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc -vV names no host")?;
+    let folder = workspace::root().join(FUZZ);
+    for target in targets {
+        let name = Path::new(&target).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let (corpus, artifacts) = (folder.join("corpus").join(&name), folder.join("artifacts"));
+        for path in [&corpus, &artifacts] {
+            std::fs::create_dir_all(path)
+                .map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+        }
+        // New finds go to the first folder named, which is not the committed one.
+        let found = folder.join("target").join("found").join(&name);
+        std::fs::create_dir_all(&found)
+            .map_err(|error| format!("cannot make {}: {error}", found.display()))?;
+        let mut cargo = process::cargo();
+        cargo.current_dir(&folder).env("RUSTFLAGS", FUZZ_FLAGS);
+        cargo.args(["run", "--release", "--target", triple, "--bin", &name, "--"]);
+        cargo.arg(&found).arg(&corpus).arg(format!("-max_total_time={seconds_each}"));
+        cargo.arg(format!("-artifact_prefix={}/", artifacts.display()));
+        process::run(cargo.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]))?;
+    }
+    Ok(())
+}

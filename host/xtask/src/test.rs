@@ -1,0 +1,84 @@
+//! `cargo xtask test`: everything a change must pass, on a machine that has only Rust to begin with.
+
+use std::time::{Duration, Instant};
+
+use crate::{build, openapi, process, setup};
+
+/// Sets up, builds and runs all tests, or those whose name contains the one argument.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let filter = match args {
+        [] => None,
+        [filter] if !filter.starts_with('-') => Some(filter.as_str()),
+        _ => return Err("`cargo xtask test` takes at most one word to filter the tests by".into()),
+    };
+    let mut report = Report::default();
+    report.step("system packages", setup::run)?;
+    let mut binary = None;
+    report.step("build", || build::run(build::Profile::Debug).map(|path| binary = Some(path)))?;
+    let binary = binary.ok_or("the build gave no binary")?;
+
+    let nextest = process::available("cargo-nextest", "--version");
+    // All of these run even when one fails, so that one run shows everything that is wrong.
+    report.note("unit, integration and end-to-end tests", || {
+        let mut cargo = process::cargo();
+        if nextest {
+            cargo.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
+            cargo.args(["--config-file", "tests/nextest.toml"]);
+        } else {
+            cargo.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+        }
+        process::run(cargo.args(filter).env("SATCAST_BIN", &binary))
+    });
+    if nextest {
+        report.note("documentation tests", || {
+            process::run(
+                process::cargo().args(["test", "--workspace", "--locked", "--doc", "--quiet"]).args(filter),
+            )
+        });
+    }
+    if filter.is_none() {
+        report.note("openapi/openapi.json is what the code says", || openapi::compare(build::Profile::Debug));
+    }
+    report.finish()
+}
+
+/// What ran, how long it took, and what failed.
+#[derive(Default)]
+struct Report {
+    lines: Vec<(String, Duration, Result<(), String>)>,
+}
+
+impl Report {
+    /// Runs a step that the following ones need: its failure ends the run.
+    fn step(&mut self, name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+        self.note(name, work);
+        match self.lines.last() {
+            Some((_, _, Err(reason))) => Err(reason.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs a step and goes on whatever comes of it.
+    fn note(&mut self, name: &str, work: impl FnOnce() -> Result<(), String>) {
+        println!("== {name}");
+        let started = Instant::now();
+        let result = work();
+        self.lines.push((name.to_owned(), started.elapsed(), result));
+    }
+
+    fn finish(self) -> Result<(), String> {
+        println!("\n== what ran");
+        let mut failed = 0_usize;
+        for (name, took, result) in &self.lines {
+            let seconds = took.as_secs_f64();
+            match result {
+                Ok(()) => println!("  ok      {seconds:7.1} s  {name}"),
+                Err(reason) => {
+                    failed += 1;
+                    println!("  FAILED  {seconds:7.1} s  {name}: {reason}");
+                }
+            }
+        }
+        if failed == 0 { Ok(()) } else { Err(format!("{failed} of {} steps failed", self.lines.len())) }
+    }
+}

@@ -1,0 +1,128 @@
+//! nginx with its RTMP module: the foreign server that we push to, and the peer that benchmarks run beside.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::flv;
+use crate::ports::Port;
+use crate::process::{Process, guarded, read_lossy};
+use crate::record::Record;
+use crate::wait;
+
+const BINARY: &str = "/usr/sbin/nginx";
+const MODULE: &str = "/usr/lib/nginx/modules/ngx_rtmp_module.so";
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// A running nginx with one application, `live`.
+#[derive(Debug)]
+pub struct Nginx {
+    process: Process,
+    folder: TempDir,
+    port: Port,
+}
+
+impl Nginx {
+    /// Records everything that is published to it.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn recording() -> Self {
+        Self::start("record all; record_path records; record_unique on;")
+    }
+
+    /// Relays everything that is published to it to `targets` (RTMP URLs).
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn relaying(targets: &[String]) -> Self {
+        let pushes = targets.iter().fold(String::new(), |mut text, target| {
+            let _ = write!(text, "push {target}; ");
+            text
+        });
+        Self::start(&pushes)
+    }
+
+    fn start(directives: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for nginx");
+        std::fs::create_dir(folder.path().join("records")).expect("a folder for recordings");
+        let port = Port::lease();
+        // One process: workers of a killed master would live on.
+        let config = format!(
+            "load_module {MODULE};\ndaemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr info;\n\
+             events {{ worker_connections 256; }}\n\
+             rtmp {{ server {{ listen {}; application live {{ live on; {directives} }} }} }}\n",
+            port.address()
+        );
+        let path = folder.path().join("nginx.conf");
+        std::fs::write(&path, config).expect("nginx's configuration");
+        let mut command = guarded(Path::new(BINARY));
+        command.arg("-p").arg(folder.path()).arg("-c").arg(&path).current_dir(folder.path());
+        let mut process = Process::start("nginx", command, &folder.path().join("nginx.log"));
+        wait::until("nginx to listen", START_LIMIT, || {
+            assert!(process.ended().is_none(), "nginx ended: {}", process.log());
+            std::net::TcpStream::connect(port.address()).map_err(|error| error.to_string())
+        });
+        Self { process, folder, port }
+    }
+
+    /// The URL of its application, without a stream name.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("rtmp://{}/live", self.port.address())
+    }
+
+    /// The process, to measure it.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// What it logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        read_lossy(&self.folder.path().join("nginx.log"))
+    }
+
+    /// The recordings of stream `name` as soon as the last one has `count` media packets, or after `limit` as far
+    /// as they are then: the comparison that follows shows best what is missing.
+    ///
+    /// # Panics
+    /// When a recording cannot be read.
+    #[must_use]
+    pub fn wait_for_recording(&self, name: &str, count: usize, limit: Duration) -> Vec<Vec<Record>> {
+        let started = Instant::now();
+        loop {
+            let recordings = self.recordings(name);
+            let have =
+                recordings.last().map_or(0, |last| last.iter().filter(|record| !record.config).count());
+            if have >= count || started.elapsed() > limit {
+                return recordings;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The recordings of stream `name`, one for each time it was published, oldest first.
+    ///
+    /// # Panics
+    /// When a recording cannot be read.
+    #[must_use]
+    pub fn recordings(&self, name: &str) -> Vec<Vec<Record>> {
+        let entries =
+            std::fs::read_dir(self.folder.path().join("records")).expect("the folder of recordings");
+        let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        let prefix = format!("{name}-");
+        files.retain(|path| path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&prefix)));
+        files.sort();
+        // A file that was only just made has no header yet.
+        files
+            .iter()
+            .map(|path| flv::parse(&std::fs::read(path).expect("a recording")).unwrap_or_default())
+            .collect()
+    }
+}

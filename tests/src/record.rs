@@ -1,0 +1,171 @@
+//! One media packet as it was sent or received, and the comparison of two runs of them.
+
+use sha2::{Digest, Sha256};
+
+/// Picture or sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Track {
+    /// H.264
+    Video,
+    /// AAC
+    Audio,
+}
+
+/// What is kept of a packet.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The track it belongs to.
+    pub track: Track,
+    /// A codec configuration record instead of media.
+    pub config: bool,
+    /// A picture that can be shown without those before it.
+    pub keyframe: bool,
+    /// Decoding time, milliseconds.
+    pub dts_ms: i64,
+    /// Presentation time, milliseconds.
+    pub pts_ms: i64,
+    /// SHA-256 of the payload without its FLV header.
+    pub digest: [u8; 32],
+    /// Payload length, bytes.
+    pub size: usize,
+}
+
+impl Record {
+    /// A record of `payload`.
+    #[must_use]
+    pub fn new(
+        track: Track,
+        config: bool,
+        keyframe: bool,
+        (dts_ms, pts_ms): (i64, i64),
+        payload: &[u8],
+    ) -> Self {
+        Self {
+            track,
+            config,
+            keyframe,
+            dts_ms,
+            pts_ms,
+            digest: Sha256::digest(payload).into(),
+            size: payload.len(),
+        }
+    }
+
+    fn starts_stream(&self) -> bool {
+        self.track == Track::Video && self.keyframe && !self.config
+    }
+}
+
+impl std::fmt::Debug for Record {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if self.config { " config" } else { "" };
+        let key = if self.keyframe { " key" } else { "" };
+        let [first, second, third, ..] = self.digest;
+        write!(
+            formatter,
+            "{:?}{kind}{key} dts {} pts {} {} bytes #{first:02x}{second:02x}{third:02x}",
+            self.track, self.dts_ms, self.pts_ms, self.size
+        )
+    }
+}
+
+/// The media packets (no configuration) from the first keyframe on.
+#[must_use]
+pub fn media(records: &[Record]) -> Vec<Record> {
+    records
+        .iter()
+        .filter(|record| !record.config)
+        .skip_while(|record| !record.starts_stream())
+        .cloned()
+        .collect()
+}
+
+/// Expects that `got` is the whole of `sent` from its first keyframe on.
+///
+/// # Panics
+/// With the first difference.
+#[track_caller]
+pub fn assert_complete(who: &str, sent: &[Record], got: &[Record]) {
+    let sent = media(sent);
+    assert_configured(who, got);
+    assert_run(who, &sent, &without_config(got));
+    assert_eq!(sent.len(), without_config(got).len(), "{who} did not get every packet");
+}
+
+/// Expects that `got` is a gapless run of `sent` that begins at one of its keyframes; gives the place of that
+/// keyframe among the media packets of `sent` (counted from its first keyframe).
+///
+/// # Panics
+/// With the first difference.
+#[track_caller]
+pub fn assert_run_from_keyframe(who: &str, sent: &[Record], got: &[Record]) -> usize {
+    assert_configured(who, got);
+    assert_media_run(who, sent, got)
+}
+
+/// The same for a later part of what was received: its configuration may have come before.
+///
+/// # Panics
+/// With the first difference.
+#[track_caller]
+pub fn assert_media_run(who: &str, sent: &[Record], got: &[Record]) -> usize {
+    let sent = media(sent);
+    let got_media = without_config(got);
+    let first = got_media.first().unwrap_or_else(|| panic!("{who} got no media"));
+    assert!(first.starts_stream(), "{who} got something else than a keyframe first: {first:?}");
+    let at = sent.iter().position(|record| record.digest == first.digest);
+    let at = at.unwrap_or_else(|| panic!("{who} got a first packet that was never sent: {first:?}"));
+    assert_run(who, &sent[at..], &got_media);
+    at
+}
+
+/// Expects that times within each track never go back.
+///
+/// # Panics
+/// With the first pair that does.
+#[track_caller]
+pub fn assert_times_never_go_back(who: &str, got: &[Record]) {
+    for track in [Track::Video, Track::Audio] {
+        let times: Vec<&Record> =
+            got.iter().filter(|record| record.track == track && !record.config).collect();
+        for pair in times.windows(2) {
+            assert!(
+                pair[0].dts_ms <= pair[1].dts_ms,
+                "{who}: time goes back from {:?} to {:?}",
+                pair[0],
+                pair[1]
+            );
+        }
+    }
+}
+
+fn without_config(records: &[Record]) -> Vec<Record> {
+    records.iter().filter(|record| !record.config).cloned().collect()
+}
+
+/// Each track's configuration comes before its first media packet.
+///
+/// # Panics
+/// When a track is missing or starts otherwise.
+#[track_caller]
+pub fn assert_configured(who: &str, got: &[Record]) {
+    for track in [Track::Video, Track::Audio] {
+        let first = got.iter().find(|record| record.track == track);
+        let first = first.unwrap_or_else(|| panic!("{who} got no packet of {track:?} among {}", got.len()));
+        assert!(first.config, "{who} got media of {track:?} before its configuration: {first:?}");
+    }
+}
+
+/// `got` equals the beginning of `sent`, in order, with one offset for all times.
+#[track_caller]
+fn assert_run(who: &str, sent: &[Record], got: &[Record]) {
+    let (Some(first_sent), Some(first_got)) = (sent.first(), got.first()) else {
+        panic!("{who} got {} media packets of {}", got.len(), sent.len());
+    };
+    let offset = first_got.dts_ms - first_sent.dts_ms;
+    for (index, (sent, got)) in sent.iter().zip(got).enumerate() {
+        let expected = Record { dts_ms: sent.dts_ms + offset, pts_ms: sent.pts_ms + offset, ..sent.clone() };
+        assert_eq!(expected, *got, "{who}: media packet {index} differs (times with offset {offset} ms)");
+    }
+    assert!(got.len() <= sent.len(), "{who} got {} media packets, only {} were sent", got.len(), sent.len());
+}

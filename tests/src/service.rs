@@ -1,0 +1,297 @@
+//! The service under test: the built binary with a data folder, a configuration and ports of its own.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Output};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::api::Api;
+use crate::ports::Port;
+use crate::process::{Process, guarded, read_lossy};
+use crate::source::target_dir;
+use crate::wait;
+
+const START_LIMIT: Duration = Duration::from_secs(30);
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+/// Lines of the service's log that a failing test prints.
+const LOG_TAIL_LINES: usize = 80;
+/// The account that a started service has.
+pub const ACCOUNT: &str = "tester";
+
+/// The binary to test: `SATCAST_BIN`, or the debug build.
+///
+/// # Panics
+/// When it has not been built.
+#[must_use]
+pub fn binary() -> PathBuf {
+    let path =
+        std::env::var_os("SATCAST_BIN").map_or_else(|| target_dir().join("debug/satcast"), PathBuf::from);
+    assert!(path.is_file(), "{} is not there; `cargo xtask build` makes it", path.display());
+    path
+}
+
+/// A service that is not running yet.
+#[derive(Debug)]
+pub struct Setup {
+    settings: Vec<(String, String)>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        // Everything runs on this machine, which the outbound guard refuses unless told.
+        Self { settings: Vec::new() }.set("SATCAST_OUTBOUND__ALLOW", "[\"127.0.0.0/8\"]")
+    }
+}
+
+impl Setup {
+    /// Sets an environment variable of the service, for instance `SATCAST_INGEST__RECONNECT_WINDOW_SECS`.
+    #[must_use]
+    pub fn set(mut self, variable: &str, value: &str) -> Self {
+        self.settings.retain(|(known, _)| known != variable);
+        self.settings.push((variable.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Gives it a folder and ports, without starting it.
+    ///
+    /// # Panics
+    /// When no folder can be made.
+    #[must_use]
+    pub fn stopped(self) -> Service {
+        let folder =
+            tempfile::Builder::new().prefix("satcast-e2e-").tempdir().expect("a folder for the service");
+        let (http, rtmp) = (Port::lease(), Port::lease());
+        let Self { mut settings } = self.default("SATCAST_HTTP__LISTEN", &http.address().to_string());
+        settings.push(("SATCAST_INGEST__RTMP_LISTEN".into(), rtmp.address().to_string()));
+        settings.push(("SATCAST_PUBLIC_URL".into(), format!("http://{}", http.address())));
+        settings.push(("SATCAST_DATA_DIR".into(), folder.path().join("data").to_string_lossy().into_owned()));
+        Service { process: None, folder, http, rtmp, settings, key: None }
+    }
+
+    /// Starts it, waits until it is ready, and makes an account with a permanent key.
+    ///
+    /// # Panics
+    /// When it does not get ready.
+    #[must_use]
+    #[track_caller]
+    pub fn start(self) -> Service {
+        let mut service = self.stopped();
+        service.start();
+        service.make_account();
+        service
+    }
+
+    fn default(self, variable: &str, value: &str) -> Self {
+        if self.settings.iter().any(|(known, _)| known == variable) {
+            self
+        } else {
+            self.set(variable, value)
+        }
+    }
+}
+
+/// The service with its folder; running or not.
+#[derive(Debug)]
+pub struct Service {
+    process: Option<Process>,
+    folder: TempDir,
+    http: Port,
+    rtmp: Port,
+    settings: Vec<(String, String)>,
+    key: Option<String>,
+}
+
+impl Service {
+    /// Starts it and waits until both ports answer.
+    ///
+    /// # Panics
+    /// When it ends or does not get ready.
+    #[track_caller]
+    pub fn start(&mut self) {
+        let mut command = guarded(&binary());
+        command.arg("run");
+        self.environment(&mut command);
+        let mut process = Process::start("satcast", command, &self.log_path());
+        wait::until("the service to be ready", START_LIMIT, || {
+            if let Some(status) = process.ended() {
+                panic!("the service ended with {status}:\n{}", process.log());
+            }
+            self.ready().map_err(|state| format!("{state}; its log:\n{}", process.log()))
+        });
+        self.process = Some(process);
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        let answer = Api::new(&self.base(), None).try_get("/api/public/config")?;
+        if answer.status != 200 {
+            return Err(format!("/api/public/config answers {}", answer.status));
+        }
+        TcpStream::connect(self.rtmp.address()).map(|_| ()).map_err(|error| format!("RTMP: {error}"))
+    }
+
+    fn make_account(&mut self) {
+        self.run(&["account", "create", ACCOUNT]);
+        let key = self.run(&["key", "create", "--account", ACCOUNT, "--type", "permanent"]);
+        self.key = Some(key.trim().to_owned());
+    }
+
+    /// Ends it as `kill -9` does.
+    ///
+    /// # Panics
+    /// When it was not running.
+    pub fn kill(&mut self) {
+        self.process.take().expect("a running service").kill();
+    }
+
+    /// Ends it as Ctrl-C and `systemctl stop` do.
+    ///
+    /// # Panics
+    /// When it was not running or does not end.
+    #[track_caller]
+    pub fn stop(&mut self) -> ExitStatus {
+        self.process.take().expect("a running service").terminate(STOP_LIMIT)
+    }
+
+    /// The running process, to look at its CPU time and memory.
+    ///
+    /// # Panics
+    /// When it is not running.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        self.process.as_ref().expect("a running service")
+    }
+
+    /// Expects that it has not ended.
+    ///
+    /// # Panics
+    /// When it has.
+    #[track_caller]
+    pub fn assert_running(&mut self) {
+        let ended = self.process.as_mut().expect("a started service").ended();
+        assert!(ended.is_none(), "the service ended with {ended:?}");
+    }
+
+    /// Runs `satcast ARGUMENTS` with the same configuration, beside the running service or alone.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn command(&self, arguments: &[&str]) -> Output {
+        let mut command = guarded(&binary());
+        command.args(arguments);
+        self.environment(&mut command);
+        command.output().expect("the binary can be started")
+    }
+
+    /// Runs a command that must succeed; gives what it printed on standard output.
+    ///
+    /// # Panics
+    /// When it fails.
+    #[track_caller]
+    pub fn run(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "satcast {arguments:?} ended with {}: {errors}", output.status);
+        String::from_utf8(output.stdout).expect("standard output in UTF-8")
+    }
+
+    /// The API with the permanent key of the account.
+    ///
+    /// # Panics
+    /// When the service was never started with an account.
+    #[must_use]
+    pub fn api(&self) -> Api {
+        Api::new(&self.base(), Some(self.key()))
+    }
+
+    /// The permanent key of the account.
+    ///
+    /// # Panics
+    /// When the service was never started with an account.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.key.as_deref().expect("a service that was started with an account")
+    }
+
+    /// `http://host:port`
+    #[must_use]
+    pub fn base(&self) -> String {
+        format!("http://{}", self.http.address())
+    }
+
+    /// Where encoders connect.
+    #[must_use]
+    pub fn rtmp_address(&self) -> SocketAddr {
+        self.rtmp.address()
+    }
+
+    /// The URL that an encoder publishes to, stream key included.
+    #[must_use]
+    pub fn ingest_url(&self, stream_key: &str) -> String {
+        format!("rtmp://{}/live/{stream_key}", self.rtmp.address())
+    }
+
+    /// The folder it works in; its data is in `data` below.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// All that it printed, over every start.
+    #[must_use]
+    pub fn log(&self) -> String {
+        read_lossy(&self.log_path())
+    }
+
+    /// Waits until a line of the log satisfies `wanted`, and gives it.
+    ///
+    /// # Panics
+    /// When there is none after `limit`.
+    #[track_caller]
+    pub fn wait_for_log(&self, what: &str, limit: Duration, wanted: impl Fn(&str) -> bool) -> String {
+        wait::until(&format!("{what} in the log"), limit, || {
+            let log = self.log();
+            log.lines().find(|line| wanted(line)).map(str::to_owned).ok_or(log)
+        })
+    }
+
+    /// Expects that none of `secrets` was ever logged.
+    ///
+    /// # Panics
+    /// When one was (it is not repeated in the message).
+    #[track_caller]
+    pub fn assert_not_logged(&self, secrets: &[(&str, &str)]) {
+        let log = self.log();
+        for (what, secret) in secrets {
+            let line = log.lines().position(|line| line.contains(secret));
+            assert!(line.is_none(), "{what} stands in line {} of the log", line.unwrap_or_default() + 1);
+        }
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.path().join("satcast.log")
+    }
+
+    fn environment(&self, command: &mut Command) {
+        // Variables of ours (SATCAST_BIN and the like) would be unknown settings to the service.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SATCAST_") {
+                command.env_remove(name);
+            }
+        }
+        command.envs(self.settings.iter().map(|(name, value)| (name, value))).current_dir(self.folder.path());
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n");
+            eprintln!("---- the end of the service's log ----\n{tail}\n----");
+        }
+    }
+}

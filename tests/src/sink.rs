@@ -1,0 +1,325 @@
+//! An RTMP server of our own that keeps what it gets, and can do what real ones do on a bad day.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use nix::sys::socket::{setsockopt, sockopt};
+use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
+use satcast_media::{Codec, Packet, Role};
+
+use crate::ports::Port;
+use crate::record::{Record, Track};
+use crate::wait;
+
+/// Pause between two looks at a socket or a flag.
+const POLL: Duration = Duration::from_millis(20);
+const READ_BLOCK_BYTES: usize = 256 * 1024;
+/// Receive buffer of a sink that stalls: small, so that the sender notices soon.
+const STALLED_BUFFER_BYTES: usize = 16 * 1024;
+const NANOS_PER_MILLI: i64 = 1_000_000;
+
+/// What a sink does with a publisher.
+#[derive(Clone, Debug)]
+pub enum Behaviour {
+    /// Keeps a record of every packet.
+    Record,
+    /// Reads and forgets: as cheap as a sink can be, for benchmarks.
+    Discard,
+    /// Accepts the publish and then never reads again.
+    Stall,
+    /// Refuses the publish.
+    Refuse {
+        /// Status code, for instance `NetStream.Publish.BadName`.
+        code: &'static str,
+        /// Text beside it.
+        description: &'static str,
+    },
+}
+
+/// A packet that came in.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// The packet.
+    pub record: Record,
+    /// When it came.
+    pub at: Instant,
+    /// Over which accepted publish, counted from 1.
+    pub publish: usize,
+}
+
+/// An RTMP server on a port of its own; it listens until it is killed or dropped.
+#[derive(Debug)]
+pub struct Sink {
+    port: Port,
+    shared: Arc<Shared>,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    behaviour: Behaviour,
+    arrivals: Mutex<Vec<Arrival>>,
+    /// Stream names that publishers asked for.
+    names: Mutex<Vec<String>>,
+    publishes: AtomicUsize,
+    attempts: AtomicUsize,
+    open: AtomicUsize,
+    bytes: AtomicU64,
+}
+
+/// One life of the sink, between two kills.
+#[derive(Debug)]
+struct Running {
+    life: Arc<Life>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Life {
+    over: AtomicBool,
+    sockets: Mutex<Vec<TcpStream>>,
+}
+
+impl Sink {
+    /// A sink that records.
+    #[must_use]
+    pub fn recording() -> Self {
+        Self::start(Behaviour::Record)
+    }
+
+    /// A sink that behaves as told.
+    ///
+    /// # Panics
+    /// When it cannot listen.
+    #[must_use]
+    pub fn start(behaviour: Behaviour) -> Self {
+        let shared = Shared {
+            behaviour,
+            arrivals: Mutex::default(),
+            names: Mutex::default(),
+            publishes: AtomicUsize::new(0),
+            attempts: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
+        };
+        let mut sink = Self { port: Port::lease(), shared: Arc::new(shared), running: None };
+        sink.restart();
+        sink
+    }
+
+    /// Listens again after [`Sink::kill`], on the same port, with what it had received.
+    ///
+    /// # Panics
+    /// When it cannot listen.
+    pub fn restart(&mut self) {
+        self.kill();
+        let listener = TcpListener::bind(self.port.address()).expect("the leased port is free");
+        listener.set_nonblocking(true).expect("a listener that does not block");
+        if matches!(self.shared.behaviour, Behaviour::Stall) {
+            // Sockets inherit it from their listener.
+            setsockopt(&listener, sockopt::RcvBuf, &STALLED_BUFFER_BYTES).expect("a small receive buffer");
+        }
+        let (life, shared) = (Arc::new(Life::default()), Arc::clone(&self.shared));
+        let its_life = Arc::clone(&life);
+        let thread = std::thread::spawn(move || accept(&listener, &its_life, &shared));
+        self.running = Some(Running { life, thread });
+    }
+
+    /// Closes the port and every connection at once.
+    pub fn kill(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        running.life.over.store(true, Ordering::SeqCst);
+        for socket in lock(&running.life.sockets).drain(..) {
+            // Fails only when the other side was faster.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        let joined = running.thread.join();
+        if !std::thread::panicking() {
+            joined.expect("the sink's thread did not panic");
+        }
+    }
+
+    /// Its URL without a stream name.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("rtmp://{}/app", self.port.address())
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Everything that came, in order.
+    #[must_use]
+    pub fn arrivals(&self) -> Vec<Arrival> {
+        lock(&self.shared.arrivals).clone()
+    }
+
+    /// The packets of one accepted publish, counted from 1, in order.
+    #[must_use]
+    pub fn records_of(&self, publish: usize) -> Vec<Record> {
+        let arrivals = lock(&self.shared.arrivals);
+        arrivals
+            .iter()
+            .filter(|arrival| arrival.publish == publish)
+            .map(|arrival| arrival.record.clone())
+            .collect()
+    }
+
+    /// The packets of all publishes, in order.
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        lock(&self.shared.arrivals).iter().map(|arrival| arrival.record.clone()).collect()
+    }
+
+    /// The stream names that publishers asked for.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        lock(&self.shared.names).clone()
+    }
+
+    /// How many publishes it accepted.
+    #[must_use]
+    pub fn publishes(&self) -> usize {
+        self.shared.publishes.load(Ordering::SeqCst)
+    }
+
+    /// How many publishes were asked for, refused ones included.
+    #[must_use]
+    pub fn attempts(&self) -> usize {
+        self.shared.attempts.load(Ordering::SeqCst)
+    }
+
+    /// How many bytes it read.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.shared.bytes.load(Ordering::SeqCst)
+    }
+
+    /// Waits until it has media packets (no configuration), at least `count`; gives how many.
+    ///
+    /// # Panics
+    /// When it has not after `limit`.
+    #[track_caller]
+    pub fn wait_for_media(&self, count: usize, limit: Duration) -> usize {
+        wait::until(&format!("{count} packets at the sink"), limit, || {
+            let media = lock(&self.shared.arrivals).iter().filter(|arrival| !arrival.record.config).count();
+            if media >= count { Ok(media) } else { Err(format!("{media} packets")) }
+        })
+    }
+}
+
+impl Sink {
+    /// Waits until every publisher has left and all it sent is kept.
+    ///
+    /// # Panics
+    /// When one is still connected after `limit`.
+    #[track_caller]
+    pub fn wait_until_left(&self, limit: Duration) {
+        wait::until("the publisher to leave the sink", limit, || {
+            match self.shared.open.load(Ordering::SeqCst) {
+                0 => Ok(()),
+                open => Err(format!("{open} connections")),
+            }
+        });
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn accept(listener: &TcpListener, life: &Arc<Life>, shared: &Arc<Shared>) {
+    let mut threads = Vec::new();
+    while !life.over.load(Ordering::SeqCst) {
+        match listener.accept() {
+            Ok((socket, _)) => {
+                socket.set_nonblocking(false).expect("a socket that blocks");
+                let second = socket.try_clone().expect("a second handle on the socket");
+                lock(&life.sockets).push(second);
+                let (life, shared) = (Arc::clone(life), Arc::clone(shared));
+                shared.open.fetch_add(1, Ordering::SeqCst);
+                threads.push(std::thread::spawn(move || {
+                    serve(socket, &life, &shared);
+                    shared.open.fetch_sub(1, Ordering::SeqCst);
+                }));
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(POLL),
+            Err(error) => panic!("the sink cannot accept: {error}"),
+        }
+    }
+    for thread in threads {
+        thread.join().expect("a connection's thread did not panic");
+    }
+}
+
+/// One connection, until either side ends it.
+fn serve(mut socket: TcpStream, life: &Life, shared: &Shared) {
+    // Without it a connection that came in just before the kill would be waited for.
+    socket.set_read_timeout(Some(POLL)).expect("a read time-out");
+    let mut session = ServerSession::new(ServerConfig::default());
+    let mut block = vec![0; READ_BLOCK_BYTES];
+    let mut publish = 0;
+    while !life.over.load(Ordering::SeqCst) {
+        let count = match socket.read(&mut block) {
+            Ok(0) => return,
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
+            Err(_) => return,
+        };
+        shared.bytes.fetch_add(count as u64, Ordering::SeqCst);
+        let input = session.input(Bytes::copy_from_slice(&block[..count]));
+        let mut refused = false;
+        while let Some(event) = session.poll_event() {
+            match event {
+                ServerEvent::PublishRequested { id, stream_key, .. } => {
+                    shared.attempts.fetch_add(1, Ordering::SeqCst);
+                    lock(&shared.names).push(stream_key);
+                    if let Behaviour::Refuse { code, description } = &shared.behaviour {
+                        session.reject_publish(id, code, description);
+                        refused = true;
+                    } else if session.accept_publish(id).is_ok() {
+                        publish = shared.publishes.fetch_add(1, Ordering::SeqCst) + 1;
+                    }
+                }
+                ServerEvent::Packet(packet) => keep(shared, publish, &packet),
+                _ => {}
+            }
+        }
+        if socket.write_all(&session.take_output()).is_err() || input.is_err() || refused {
+            return;
+        }
+        while publish > 0 && matches!(shared.behaviour, Behaviour::Stall) && !life.over.load(Ordering::SeqCst)
+        {
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+fn keep(shared: &Shared, publish: usize, packet: &Packet) {
+    if !matches!(shared.behaviour, Behaviour::Record) {
+        return;
+    }
+    let track = match packet.codec {
+        Codec::H264 => Track::Video,
+        Codec::Aac => Track::Audio,
+        other => panic!("the tests publish H.264 and AAC, the sink got {}", other.as_str()),
+    };
+    let times = (packet.dts_ns / NANOS_PER_MILLI, packet.pts_ns / NANOS_PER_MILLI);
+    let record = Record::new(track, packet.role == Role::Config, packet.keyframe, times, &packet.payload);
+    lock(&shared.arrivals).push(Arrival { record, at: Instant::now(), publish });
+}
+
+/// A thread that panicked while it held the lock has failed the test already.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

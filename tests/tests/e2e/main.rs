@@ -1,0 +1,10 @@
+//! End-to-end tests of the built service, one module for each promise.
+
+mod api;
+mod crash;
+mod drivers;
+mod encoder_returns;
+mod forward;
+mod hostile;
+mod lame_servers;
+mod operator;
