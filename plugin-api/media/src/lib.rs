@@ -15,5 +15,7 @@ pub mod flv;
 pub mod fuzz;
 pub mod packet;
 pub mod rtmp;
+#[cfg(test)]
+mod testing;
 
 pub use packet::{Codec, Packet, Role, TrackKind};

@@ -1,1 +1,75 @@
-//! Codec configuration records.
+//! Codec configuration records, parsed with bounds.
+//!
+//! Parsers borrow from the record, never panic, and hold no more than the record's own size. They read what
+//! the relay needs to describe and repackage a track; they do not validate a whole bitstream.
+
+pub mod aac;
+pub mod av1;
+pub mod avc;
+mod bits;
+pub mod hevc;
+pub mod opus;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use bits::BitReader;
+
+/// Parameter sets read from one record; a longer list is refused.
+pub const PARAMETER_SETS_MAX: usize = 64;
+
+/// Why a configuration record was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// The record ends inside a field.
+    #[error("codec configuration record is cut off")]
+    Truncated,
+    /// A version this crate does not know.
+    #[error("codec configuration record has version {0}, which is not known")]
+    Version(u8),
+    /// More parameter sets than [`PARAMETER_SETS_MAX`].
+    #[error("codec configuration record has too many parameter sets")]
+    TooMany,
+    /// A field has an impossible value.
+    #[error("codec configuration record has an impossible {0}")]
+    Field(&'static str),
+}
+
+/// Picture size in pixels, after cropping; both sides are 1 to 65,535.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PictureSize {
+    /// Width.
+    pub width: u32,
+    /// Height.
+    pub height: u32,
+}
+
+impl PictureSize {
+    /// Coded size minus cropping.
+    fn cropped(coded: (u64, u64), crop: (u64, u64)) -> Result<Self, CodecError> {
+        let side = |coded: u64, crop: u64| {
+            let side = coded.checked_sub(crop).filter(|side| (1..=65_535).contains(side));
+            side.and_then(|side| u32::try_from(side).ok()).ok_or(CodecError::Field("picture size"))
+        };
+        Ok(PictureSize { width: side(coded.0, crop.0)?, height: side(coded.1, crop.1)? })
+    }
+}
+
+/// Splits `count` bytes off the front.
+fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], CodecError> {
+    let (head, tail) = rest.split_at_checked(count).ok_or(CodecError::Truncated)?;
+    *rest = tail;
+    Ok(head)
+}
+
+/// Splits a fixed number of bytes off the front.
+fn take_array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], CodecError> {
+    let (head, tail) = rest.split_first_chunk::<N>().ok_or(CodecError::Truncated)?;
+    *rest = tail;
+    Ok(*head)
+}
+
+/// Splits a NAL unit with a 16-bit length before it off the front.
+fn take_nal<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], CodecError> {
+    let bytes = u16::from_be_bytes(take_array(rest)?);
+    take(rest, usize::from(bytes))
+}

@@ -1,12 +1,25 @@
 //! The RTMP client's side of one connection: packets are pushed to a destination.
 
+mod commands;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
 use std::fmt;
 
 use bytes::Bytes;
 
-use super::chunk::ChunkOutput;
+use super::chunk::{ChunkOutput, MessageHeader};
+use super::limits::EVENTS_MAX;
+use super::link::{Incoming, Link};
+use super::message::kind;
 use super::{Metadata, RtmpError};
-use crate::packet::Packet;
+use crate::flv::{floor_ms, mux};
+use crate::packet::{Packet, TrackKind};
+
+const AUDIO_CHUNK_STREAM: u32 = 4;
+const DATA_CHUNK_STREAM: u32 = 5;
+const VIDEO_CHUNK_STREAM: u32 = 6;
 
 /// What the client says to the server. `Debug` never prints the app, the tcUrl or the stream key.
 #[derive(Clone)]
@@ -77,55 +90,160 @@ pub enum ClientEvent {
     },
 }
 
+/// Where the connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Handshake,
+    /// `connect` was sent.
+    Connecting,
+    /// `createStream` was sent.
+    CreatingStream,
+    /// `publish` was sent.
+    Requesting {
+        stream: u32,
+    },
+    Publishing {
+        stream: u32,
+    },
+    /// Refused, ended by the server or by us; input is ignored.
+    Closed,
+}
+
 /// The client's side of one connection.
+///
+/// Drive it by writing [`Self::output`] and feeding what the server sends; acknowledgements and pings need
+/// the reading to go on while publishing. After every `input` poll all events.
 pub struct ClientSession {
     config: ClientConfig,
-    output: ChunkOutput,
+    link: Link,
+    stage: Stage,
+    acknowledged: u64,
+    events: VecDeque<ClientEvent>,
+    failed: bool,
+}
+
+impl fmt::Debug for ClientSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientSession")
+            .field("stage", &self.stage)
+            .field("acknowledged", &self.acknowledged)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ClientSession {
     /// A session whose output starts with the handshake.
     pub fn new(config: ClientConfig) -> Self {
-        ClientSession { config, output: ChunkOutput::default() }
+        ClientSession {
+            config,
+            link: Link::client(),
+            stage: Stage::Handshake,
+            acknowledged: 0,
+            events: VecDeque::new(),
+            failed: false,
+        }
     }
 
     /// Takes bytes read from the peer, all of them.
     ///
     /// # Errors
-    /// Any [`RtmpError`]; close the connection.
+    /// Any [`RtmpError`]; close the connection. Later calls give [`RtmpError::Failed`].
     pub fn input(&mut self, bytes: Bytes) -> Result<(), RtmpError> {
-        let _ = (bytes, &self.config);
-        Ok(())
+        if self.failed {
+            return Err(RtmpError::Failed);
+        }
+        let result = self.read(bytes);
+        self.failed = result.is_err();
+        result
     }
 
     /// The next event, in order.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
-        None
+        self.events.pop_front()
     }
 
-    /// Appends one packet to the output.
+    /// Appends one packet to the output; its payload is shared. Configuration records become sequence
+    /// headers. Times are cut to whole milliseconds (a negative decode time is sent as 0) and wrap at 32
+    /// bits.
     ///
     /// # Errors
-    /// [`RtmpError::NotPublishing`], [`RtmpError::OutputFull`]; nothing is appended then.
+    /// [`RtmpError::NotPublishing`], [`RtmpError::OutputFull`], [`RtmpError::Flv`] or
+    /// [`RtmpError::Chunk`]; nothing is appended then and the session goes on.
     pub fn send(&mut self, packet: &Packet) -> Result<(), RtmpError> {
-        let _ = packet;
-        Ok(())
+        let Stage::Publishing { stream } = self.stage else { return Err(RtmpError::NotPublishing) };
+        let tag = mux(packet)?;
+        let (kind, chunk_stream) = match packet.kind {
+            TrackKind::Audio => (kind::AUDIO, AUDIO_CHUNK_STREAM),
+            TrackKind::Video => (kind::VIDEO, VIDEO_CHUNK_STREAM),
+        };
+        // RTMP time wraps at 32 bits, so the cut is meant.
+        let timestamp = floor_ms(packet.dts_ns).max(0) as u32;
+        let header = MessageHeader { chunk_stream, timestamp, kind, stream };
+        self.link.send_media(header, tag.as_slice(), &packet.payload)
     }
 
-    /// Appends `@setDataFrame onMetaData` with the numbers given.
+    /// Appends `@setDataFrame onMetaData` with the numbers given, at time 0.
     ///
     /// # Errors
     /// As [`Self::send`].
     pub fn send_metadata(&mut self, metadata: &Metadata) -> Result<(), RtmpError> {
-        let _ = metadata;
-        Ok(())
+        let Stage::Publishing { stream } = self.stage else { return Err(RtmpError::NotPublishing) };
+        let header =
+            MessageHeader { chunk_stream: DATA_CHUNK_STREAM, timestamp: 0, kind: kind::DATA, stream };
+        self.link.send_media(header, &[], &Bytes::from(metadata.encode()))
     }
 
-    /// Appends FCUnpublish and deleteStream; nothing can be sent afterwards.
-    pub fn end(&mut self) {}
+    /// Appends FCUnpublish and deleteStream; nothing can be sent afterwards and input is ignored.
+    pub fn end(&mut self) {
+        if let Stage::Publishing { stream } | Stage::Requesting { stream } = self.stage {
+            self.send_end(stream);
+        }
+        self.stage = Stage::Closed;
+    }
 
     /// Bytes to write to the peer.
     pub fn output(&mut self) -> &mut ChunkOutput {
-        &mut self.output
+        &mut self.link.output
+    }
+
+    /// Bytes of the peer held in memory: its unfinished messages.
+    pub fn held_bytes(&self) -> usize {
+        self.link.unfinished_bytes()
+    }
+
+    fn read(&mut self, mut block: Bytes) -> Result<(), RtmpError> {
+        self.link.count(block.len());
+        while self.stage != Stage::Closed {
+            match self.link.next(&mut block)? {
+                None => break,
+                Some(Incoming::HandshakeDone) => self.connect()?,
+                Some(Incoming::Acknowledged(low)) => self.acknowledge(low)?,
+                Some(Incoming::Message(message)) => self.message(&message)?,
+            }
+        }
+        self.link.finish()
+    }
+
+    /// Unwraps a 32-bit count; one that goes back or past what we wrote is cut.
+    fn acknowledge(&mut self, low: u32) -> Result<(), RtmpError> {
+        let step = low.wrapping_sub(self.acknowledged as u32);
+        if step == 0 || step >= 1 << 31 {
+            return Ok(());
+        }
+        let bytes = (self.acknowledged + u64::from(step)).min(self.link.output.total_bytes());
+        self.acknowledged = bytes;
+        if let Some(ClientEvent::Acknowledged { bytes: newest }) = self.events.back_mut() {
+            *newest = bytes;
+            return Ok(());
+        }
+        self.event(ClientEvent::Acknowledged { bytes })
+    }
+
+    fn event(&mut self, event: ClientEvent) -> Result<(), RtmpError> {
+        if self.events.len() >= EVENTS_MAX {
+            return Err(RtmpError::EventsFull);
+        }
+        self.events.push_back(event);
+        Ok(())
     }
 }

@@ -1,11 +1,25 @@
 //! The RTMP server's side of one connection: a publisher comes in.
 
+mod commands;
+mod replies;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
 use std::fmt;
 
 use bytes::Bytes;
 
+use super::chunk::Message;
+use super::limits::{
+    COMMAND_BYTES_MAX, DATA_BYTES_MAX, EVENTS_MAX, HELD_MEDIA_BYTES_MAX, HELD_MEDIA_MESSAGES_MAX,
+};
+use super::link::{Incoming, Link};
+use super::message::{Command, kind};
+use super::time::TimeLine;
 use super::{Metadata, RtmpError};
-use crate::packet::Packet;
+use crate::flv;
+use crate::packet::{Packet, TrackKind};
 
 /// What the server announces.
 #[derive(Debug, Clone)]
@@ -81,57 +95,251 @@ pub struct ServerStats {
     pub malformed_tags: u64,
 }
 
+/// Where the connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Handshake or `connect` is due.
+    Connecting,
+    /// Connected; nothing was published yet.
+    Connected,
+    /// A publish waits for the caller's decision.
+    Requested { id: PublishId, stream: u32 },
+    /// The publish was accepted.
+    Publishing { stream: u32 },
+    /// The publisher ended its publish; it may ask for another.
+    Unpublished,
+    /// We refused or ended the publish; input is ignored.
+    Closed,
+}
+
+/// A call whose answer waits for the publish decision.
+#[derive(Debug, Clone, Copy)]
+struct HeldCall {
+    transaction: f64,
+    /// FCPublish, which wants a notice beside its result; else releaseStream.
+    fc_publish: bool,
+}
+
 /// The server's side of one connection.
+///
+/// After every `input`, decision and end: poll all events, and write what [`Self::take_output`] gives, also
+/// after an error. Media that comes before the decision is held up to a limit; media without any publish
+/// request is an error.
 pub struct ServerSession {
     config: ServerConfig,
+    link: Link,
+    stage: Stage,
+    app: String,
+    next_publish: u32,
+    streams_created: u32,
+    held_calls: Vec<HeldCall>,
+    held_media: VecDeque<Message>,
+    held_media_bytes: usize,
+    time: TimeLine,
+    events: VecDeque<ServerEvent>,
+    stats: ServerStats,
+    failed: bool,
+}
+
+impl fmt::Debug for ServerSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerSession")
+            .field("stage", &self.stage)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
 }
 
 impl ServerSession {
     /// A session that waits for the client's handshake.
     pub fn new(config: ServerConfig) -> Self {
-        ServerSession { config }
+        ServerSession {
+            config,
+            link: Link::server(),
+            stage: Stage::Connecting,
+            app: String::new(),
+            next_publish: 1,
+            streams_created: 0,
+            held_calls: Vec::new(),
+            held_media: VecDeque::new(),
+            held_media_bytes: 0,
+            time: TimeLine::default(),
+            events: VecDeque::new(),
+            stats: ServerStats::default(),
+            failed: false,
+        }
     }
 
     /// Takes bytes read from the peer, all of them.
     ///
     /// # Errors
-    /// Any [`RtmpError`]; write what [`Self::take_output`] holds and close.
+    /// Any [`RtmpError`]; write what [`Self::take_output`] holds and close. Later calls give
+    /// [`RtmpError::Failed`].
     pub fn input(&mut self, bytes: Bytes) -> Result<(), RtmpError> {
-        let _ = (bytes, &self.config);
-        Ok(())
+        if self.failed {
+            return Err(RtmpError::Failed);
+        }
+        let result = self.read(bytes);
+        self.failed = result.is_err();
+        result
     }
 
     /// The next event, in order.
     pub fn poll_event(&mut self) -> Option<ServerEvent> {
-        None
+        self.events.pop_front()
     }
 
     /// Bytes to write to the peer, empty when there are none.
     pub fn take_output(&mut self) -> Bytes {
-        Bytes::new()
+        self.link.output.take()
     }
 
-    /// Answers a publish with NetStream.Publish.Start.
+    /// Answers a publish with NetStream.Publish.Start and hands on the media held for it.
     ///
     /// # Errors
-    /// [`RtmpError::NoSuchRequest`] when the request was withdrawn or decided.
+    /// [`RtmpError::NoSuchRequest`] when the request was withdrawn or decided (the session goes on); any
+    /// other error as from [`Self::input`].
     pub fn accept_publish(&mut self, id: PublishId) -> Result<(), RtmpError> {
-        let _ = id;
-        Ok(())
+        let Stage::Requested { id: pending, stream } = self.stage else {
+            return Err(RtmpError::NoSuchRequest);
+        };
+        if pending != id {
+            return Err(RtmpError::NoSuchRequest);
+        }
+        let result = self.start(stream);
+        self.failed |= result.is_err();
+        result
     }
 
     /// Answers a publish with an error status; all later input is ignored. A stale id does nothing.
     pub fn reject_publish(&mut self, id: PublishId, code: &str, description: &str) {
-        let _ = (id, code, description);
+        if let Stage::Requested { id: pending, stream } = self.stage
+            && pending == id
+        {
+            self.stage = Stage::Closed;
+            self.drop_held();
+            self.refuse_held_calls(code, description);
+            self.status(stream, "error", code, description);
+        }
     }
 
-    /// Tells a running publisher that its publish is over; all later input is ignored.
+    /// Tells a running or asking publisher that its publish is over; all later input is ignored.
+    ///
+    /// The level is "status" for codes that end in `.Success`, else "error".
     pub fn end_publish(&mut self, code: &str, description: &str) {
-        let _ = (code, description);
+        if let Stage::Publishing { stream } | Stage::Requested { stream, .. } = self.stage {
+            self.stage = Stage::Closed;
+            self.drop_held();
+            let level = if code.ends_with(".Success") { "status" } else { "error" };
+            self.status(stream, level, code, description);
+        }
     }
 
     /// Counters.
     pub fn stats(&self) -> ServerStats {
-        ServerStats::default()
+        ServerStats { bytes_in: self.link.bytes_in(), ..self.stats }
+    }
+
+    /// Bytes of the peer held in memory: unfinished messages and media before the decision.
+    pub fn held_bytes(&self) -> usize {
+        self.link.unfinished_bytes() + self.held_media_bytes
+    }
+
+    fn read(&mut self, mut block: Bytes) -> Result<(), RtmpError> {
+        self.link.count(block.len());
+        while self.stage != Stage::Closed {
+            match self.link.next(&mut block)? {
+                None => break,
+                Some(Incoming::HandshakeDone | Incoming::Acknowledged(_)) => {}
+                Some(Incoming::Message(message)) => self.message(message)?,
+            }
+        }
+        self.link.finish()
+    }
+
+    fn message(&mut self, message: Message) -> Result<(), RtmpError> {
+        match message.header.kind {
+            kind::COMMAND | kind::COMMAND_AMF3 => {
+                let bytes = message.payload.len();
+                if bytes > COMMAND_BYTES_MAX {
+                    return Err(RtmpError::CommandTooLong { bytes });
+                }
+                let command = Command::parse(message.header.kind, &message.payload)?;
+                self.command(message.header.stream, &command)
+            }
+            kind::AUDIO | kind::VIDEO => self.media(message),
+            kind::DATA | kind::DATA_AMF3 if self.takes_media() => self.media(message),
+            _ => {
+                self.stats.ignored_messages += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn takes_media(&self) -> bool {
+        matches!(self.stage, Stage::Publishing { .. } | Stage::Requested { .. })
+    }
+
+    fn media(&mut self, message: Message) -> Result<(), RtmpError> {
+        match self.stage {
+            Stage::Connecting => Err(RtmpError::Order { what: "media", before: "connect" }),
+            Stage::Connected => Err(RtmpError::Order { what: "media", before: "publish" }),
+            Stage::Requested { .. } => self.hold(message),
+            Stage::Publishing { .. } => self.deliver(message),
+            Stage::Unpublished | Stage::Closed => {
+                self.stats.ignored_messages += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn hold(&mut self, message: Message) -> Result<(), RtmpError> {
+        self.held_media_bytes += message.payload.len();
+        self.held_media.push_back(message);
+        if self.held_media_bytes > HELD_MEDIA_BYTES_MAX || self.held_media.len() > HELD_MEDIA_MESSAGES_MAX {
+            return Err(RtmpError::HeldMediaFull);
+        }
+        Ok(())
+    }
+
+    fn drop_held(&mut self) {
+        self.held_media.clear();
+        self.held_media_bytes = 0;
+    }
+
+    fn deliver(&mut self, message: Message) -> Result<(), RtmpError> {
+        let track = match message.header.kind {
+            kind::AUDIO => TrackKind::Audio,
+            kind::VIDEO => TrackKind::Video,
+            other => return self.data(other, &message.payload),
+        };
+        let time_ms = self.time.unwrap_ms(message.header.timestamp)?;
+        match flv::demux(track, time_ms, &message.payload) {
+            Ok(Some(packet)) => self.event(ServerEvent::Packet(packet))?,
+            Ok(None) => self.stats.ignored_tags += 1,
+            // A broken tag is the encoder's slip in one message; the chunk stream is still whole.
+            Err(_) if message.payload.is_empty() => self.stats.ignored_tags += 1,
+            Err(_) => self.stats.malformed_tags += 1,
+        }
+        Ok(())
+    }
+
+    fn data(&mut self, kind: u8, body: &[u8]) -> Result<(), RtmpError> {
+        let metadata = if body.len() > DATA_BYTES_MAX { None } else { Metadata::parse(kind, body) };
+        match metadata {
+            Some(metadata) => self.event(ServerEvent::Metadata(metadata)),
+            None => {
+                self.stats.ignored_messages += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn event(&mut self, event: ServerEvent) -> Result<(), RtmpError> {
+        if self.events.len() >= EVENTS_MAX {
+            return Err(RtmpError::EventsFull);
+        }
+        self.events.push_back(event);
+        Ok(())
     }
 }

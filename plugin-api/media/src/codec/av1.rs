@@ -1,0 +1,125 @@
+//! AV1CodecConfigurationRecord (AV1 in ISO base media, 2.3) and the temporal delimiter.
+
+use bytes::{Buf, Bytes};
+
+use super::{CodecError, take_array};
+
+/// OBU type of a temporal delimiter (AV1 bitstream, 6.2.2).
+const OBU_TEMPORAL_DELIMITER: u8 = 2;
+
+/// av1C body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Av1Config<'a> {
+    /// Sequence profile, 0 to 7.
+    pub profile: u8,
+    /// Sequence level index, 0 to 31.
+    pub level: u8,
+    /// High tier.
+    pub high_tier: bool,
+    /// Bits per sample: 8, 10 or 12.
+    pub bit_depth: u8,
+    /// No chroma.
+    pub monochrome: bool,
+    /// Chroma subsampling in x.
+    pub subsampling_x: bool,
+    /// Chroma subsampling in y.
+    pub subsampling_y: bool,
+    /// Chroma sample position, 0 to 3.
+    pub sample_position: u8,
+    /// The OBUs behind the four header bytes, usually one sequence header; not parsed.
+    pub config_obus: &'a [u8],
+}
+
+impl<'a> Av1Config<'a> {
+    /// Reads an av1C body.
+    ///
+    /// # Errors
+    /// Any [`CodecError`].
+    pub fn parse(record: &'a [u8]) -> Result<Self, CodecError> {
+        let mut rest = record;
+        let [marker, profile, flags, _delay] = take_array(&mut rest)?;
+        if marker != 0x81 {
+            return Err(CodecError::Version(marker));
+        }
+        let bit_depth = match (flags & 0x40 != 0, flags & 0x20 != 0) {
+            (true, true) => 12,
+            (true, false) => 10,
+            (false, _) => 8,
+        };
+        Ok(Av1Config {
+            profile: profile >> 5,
+            level: profile & 0x1f,
+            high_tier: flags & 0x80 != 0,
+            bit_depth,
+            monochrome: flags & 0x10 != 0,
+            subsampling_x: flags & 0x08 != 0,
+            subsampling_y: flags & 0x04 != 0,
+            sample_position: flags & 0x03,
+            config_obus: rest,
+        })
+    }
+}
+
+/// Takes temporal delimiters off the front of a temporal unit, as ISO base media and Enhanced RTMP want it.
+pub fn strip_temporal_delimiter(mut unit: Bytes) -> Bytes {
+    while let Some(bytes) = delimiter_bytes(&unit) {
+        unit.advance(bytes);
+    }
+    unit
+}
+
+/// Length of the temporal delimiter OBU at the front, if there is one with an empty body.
+fn delimiter_bytes(unit: &[u8]) -> Option<usize> {
+    let header = *unit.first()?;
+    let (has_extension, has_size) = (header & 4 != 0, header & 2 != 0);
+    if header & 0x80 != 0 || (header >> 3) & 0xf != OBU_TEMPORAL_DELIMITER {
+        return None;
+    }
+    let bytes = 1 + usize::from(has_extension);
+    match has_size {
+        true => (*unit.get(bytes)? == 0).then_some(bytes + 1),
+        // Without a size the OBU is all that is left.
+        false => (unit.len() == bytes).then_some(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delimiters_are_taken_off_the_front_only() {
+        let table: [(&[u8], &[u8]); 7] = [
+            (&[0x12, 0, 0x0a, 1, 9], &[0x0a, 1, 9]),
+            (&[0x12, 0, 0x12, 0, 0x32, 0], &[0x32, 0]),
+            (&[0x16, 0x20, 0, 0x32], &[0x32]),
+            (&[0x10], &[]),
+            (&[0x12], &[0x12]),
+            (&[0x32, 1, 0x12, 0], &[0x32, 1, 0x12, 0]),
+            (&[], &[]),
+        ];
+        for (unit, expected) in table {
+            assert_eq!(strip_temporal_delimiter(Bytes::from_static(unit)), expected, "{unit:?}");
+        }
+    }
+
+    #[test]
+    fn record_fields_are_read() {
+        let config = Av1Config::parse(&[0x81, 0x05, 0x0c, 0x00, 0x0a, 0x01]).expect("valid");
+        assert_eq!((config.profile, config.level, config.bit_depth), (0, 5, 8));
+        assert_eq!((config.subsampling_x, config.subsampling_y, config.monochrome), (true, true, false));
+        assert_eq!(config.config_obus, [0x0a, 0x01]);
+        let deep = Av1Config::parse(&[0x81, 0x4c, 0xf1, 0x00]).expect("valid");
+        assert_eq!((deep.profile, deep.level, deep.bit_depth), (2, 12, 12));
+        assert_eq!((deep.high_tier, deep.monochrome, deep.sample_position), (true, true, 1));
+        assert_eq!(Av1Config::parse(&[0x81, 0, 0x40, 0]).map(|config| config.bit_depth), Ok(10));
+    }
+
+    #[test]
+    fn broken_records_are_refused() {
+        for end in 0..4 {
+            assert_eq!(Av1Config::parse(&[0x81, 5, 0, 0][..end]), Err(CodecError::Truncated));
+        }
+        assert_eq!(Av1Config::parse(&[1, 5, 0, 0]), Err(CodecError::Version(1)));
+    }
+}

@@ -1,0 +1,153 @@
+//! AVCDecoderConfigurationRecord (ISO/IEC 14496-15, 5.3.3.1) and the sequence parameter set.
+
+use super::{BitReader, CodecError, PARAMETER_SETS_MAX, PictureSize, take, take_array, take_nal};
+
+/// Profiles whose parameter set has chroma and scaling fields (ISO/IEC 14496-10, 7.3.2.1.1).
+const HIGH_PROFILES: [u32; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
+
+/// avcC body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AvcConfig<'a> {
+    /// Profile number.
+    pub profile: u8,
+    /// Constraint flags.
+    pub compatibility: u8,
+    /// Level times ten.
+    pub level: u8,
+    /// Bytes of each NAL unit's length prefix: 1, 2 or 4.
+    pub nal_length_bytes: u8,
+    /// Sequence parameter sets, NAL header included.
+    pub sps: Vec<&'a [u8]>,
+    /// Picture parameter sets, NAL header included.
+    pub pps: Vec<&'a [u8]>,
+}
+
+impl<'a> AvcConfig<'a> {
+    /// Reads an avcC body; the optional fields behind the picture parameter sets are not read.
+    ///
+    /// # Errors
+    /// Any [`CodecError`].
+    pub fn parse(record: &'a [u8]) -> Result<Self, CodecError> {
+        let mut rest = record;
+        let [version, profile, compatibility, level, lengths, sps_count] = take_array(&mut rest)?;
+        if version != 1 {
+            return Err(CodecError::Version(version));
+        }
+        let nal_length_bytes = (lengths & 3) + 1;
+        if nal_length_bytes == 3 {
+            return Err(CodecError::Field("nal length size"));
+        }
+        let sps = nals(&mut rest, sps_count & 0x1f)?;
+        let pps_count = take(&mut rest, 1)?[0];
+        let pps = nals(&mut rest, pps_count)?;
+        Ok(AvcConfig { profile, compatibility, level, nal_length_bytes, sps, pps })
+    }
+
+    /// Picture size of the first sequence parameter set.
+    ///
+    /// # Errors
+    /// Any [`CodecError`]; [`CodecError::Field`] when there is no parameter set.
+    pub fn picture_size(&self) -> Result<PictureSize, CodecError> {
+        picture_size(self.sps.first().ok_or(CodecError::Field("empty parameter set list"))?)
+    }
+}
+
+fn nals<'a>(rest: &mut &'a [u8], count: u8) -> Result<Vec<&'a [u8]>, CodecError> {
+    if usize::from(count) > PARAMETER_SETS_MAX {
+        return Err(CodecError::TooMany);
+    }
+    (0..count).map(|_| take_nal(rest)).collect()
+}
+
+/// Picture size in a sequence parameter set NAL unit (ISO/IEC 14496-10, 7.3.2.1.1).
+///
+/// # Errors
+/// Any [`CodecError`].
+pub fn picture_size(sps: &[u8]) -> Result<PictureSize, CodecError> {
+    let mut bits = BitReader::nal(sps);
+    if bits.bits(8)? & 0x1f != 7 {
+        return Err(CodecError::Field("nal unit type"));
+    }
+    let profile = bits.bits(8)?;
+    bits.skip(16)?;
+    bits.ue()?;
+    let chroma = if HIGH_PROFILES.contains(&profile) { high_profile_fields(&mut bits)? } else { 1 };
+    bits.ue()?;
+    order_count_fields(&mut bits)?;
+    bits.ue()?;
+    bits.skip(1)?;
+    let width = (u64::from(bits.ue()?) + 1) * 16;
+    let map_units = u64::from(bits.ue()?) + 1;
+    let progressive = bits.flag()?;
+    if !progressive {
+        bits.skip(1)?;
+    }
+    bits.skip(1)?;
+    let fields = if progressive { 1 } else { 2 };
+    let height = map_units * 16 * fields;
+    let mut crop = (0, 0);
+    if bits.flag()? {
+        let unit_x = if chroma == 1 || chroma == 2 { 2 } else { 1 };
+        let unit_y = if chroma == 1 { 2 } else { 1 } * fields;
+        let [left, right, top, bottom] = [bits.ue()?, bits.ue()?, bits.ue()?, bits.ue()?].map(u64::from);
+        crop = ((left + right) * unit_x, (top + bottom) * unit_y);
+    }
+    PictureSize::cropped((width, height), crop)
+}
+
+/// Fields of the high profiles; returns the chroma format.
+fn high_profile_fields(bits: &mut BitReader<'_>) -> Result<u32, CodecError> {
+    let chroma = bits.ue()?;
+    if chroma > 3 {
+        return Err(CodecError::Field("chroma format"));
+    }
+    let separate_planes = chroma == 3 && bits.flag()?;
+    bits.ue()?;
+    bits.ue()?;
+    bits.skip(1)?;
+    if bits.flag()? {
+        for list in 0..if chroma == 3 { 12 } else { 8 } {
+            if bits.flag()? {
+                skip_scaling_list(bits, if list < 6 { 16 } else { 64 })?;
+            }
+        }
+    }
+    // Separate planes are cropped like monochrome.
+    Ok(if separate_planes { 0 } else { chroma })
+}
+
+fn skip_scaling_list(bits: &mut BitReader<'_>, size: u32) -> Result<(), CodecError> {
+    let (mut last, mut next) = (8i64, 8i64);
+    for _ in 0..size {
+        if next != 0 {
+            next = (last + bits.se()?).rem_euclid(256);
+        }
+        if next != 0 {
+            last = next;
+        }
+    }
+    Ok(())
+}
+
+fn order_count_fields(bits: &mut BitReader<'_>) -> Result<(), CodecError> {
+    match bits.ue()? {
+        0 => {
+            bits.ue()?;
+        }
+        1 => {
+            bits.skip(1)?;
+            bits.se()?;
+            bits.se()?;
+            let cycle = bits.ue()?;
+            if cycle > 255 {
+                return Err(CodecError::Field("order count cycle"));
+            }
+            for _ in 0..cycle {
+                bits.se()?;
+            }
+        }
+        2 => {}
+        _ => return Err(CodecError::Field("order count type")),
+    }
+    Ok(())
+}
