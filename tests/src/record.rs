@@ -169,3 +169,78 @@ fn assert_run(who: &str, sent: &[Record], got: &[Record]) {
     }
     assert!(got.len() <= sent.len(), "{who} got {} media packets, only {} were sent", got.len(), sent.len());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Configuration of both tracks, then three keyframe groups of four pictures, sound between them.
+    fn stream() -> Vec<Record> {
+        let mut records = vec![
+            Record::new(Track::Video, true, false, (0, 0), b"avcC"),
+            Record::new(Track::Audio, true, false, (0, 0), b"asc"),
+        ];
+        for index in 0..12_i64 {
+            let time = index * 40;
+            let (picture, sound) = (format!("picture {index}"), format!("sound {index}"));
+            records.push(Record::new(
+                Track::Video,
+                false,
+                index % 4 == 0,
+                (time, time + 40),
+                picture.as_bytes(),
+            ));
+            records.push(Record::new(Track::Audio, false, false, (time + 5, time + 5), sound.as_bytes()));
+        }
+        records
+    }
+
+    fn shifted(by: i64) -> Vec<Record> {
+        let shift =
+            |record: Record| Record { dts_ms: record.dts_ms + by, pts_ms: record.pts_ms + by, ..record };
+        stream().into_iter().map(shift).collect()
+    }
+
+    fn fails(got: &[Record]) -> bool {
+        std::panic::catch_unwind(|| assert_complete("test", &stream(), got)).is_err()
+    }
+
+    #[test]
+    fn a_whole_copy_with_one_offset_passes() {
+        assert!(!fails(&stream()));
+        assert!(!fails(&shifted(-1234)));
+    }
+
+    #[test]
+    fn every_kind_of_difference_is_found() {
+        let change = |at: usize, change: fn(&mut Record)| {
+            let mut records = stream();
+            change(&mut records[at]);
+            records
+        };
+        assert!(fails(&stream()[..stream().len() - 1]), "the end is missing");
+        assert!(fails(&[&stream()[..7], &stream()[8..]].concat()), "one is missing");
+        assert!(fails(&[&stream()[..8], &stream()[7..]].concat()), "one came twice");
+        assert!(fails(&stream()[1..]), "a configuration is missing");
+        assert!(fails(&change(5, |record| record.digest[31] ^= 1)), "a payload differs");
+        assert!(fails(&change(5, |record| record.dts_ms += 1)), "a time differs");
+        assert!(fails(&change(6, |record| record.pts_ms += 1)), "a presentation time differs");
+        assert!(fails(&change(10, |record| record.keyframe = !record.keyframe)), "a keyframe mark differs");
+        assert!(fails(&[]), "nothing came");
+    }
+
+    #[test]
+    fn a_run_begins_at_a_keyframe() {
+        let (sent, config) = (stream(), &stream()[..2]);
+        let from = |at: usize| [config, &stream()[at..]].concat();
+        assert_eq!(assert_run_from_keyframe("test", &sent, &from(10)), 8);
+        assert!(std::panic::catch_unwind(|| assert_run_from_keyframe("test", &sent, &from(12))).is_err());
+    }
+
+    #[test]
+    fn time_that_goes_back_is_found() {
+        assert_times_never_go_back("test", &stream());
+        let twice = [stream(), stream()].concat();
+        assert!(std::panic::catch_unwind(|| assert_times_never_go_back("test", &twice)).is_err());
+    }
+}

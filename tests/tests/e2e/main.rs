@@ -8,3 +8,4 @@ mod forward;
 mod hostile;
 mod lame_servers;
 mod operator;
+mod peers;
