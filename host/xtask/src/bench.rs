@@ -17,15 +17,13 @@ fn relay(args: &[String]) -> Result<(), String> {
     setup::run()?;
     let binary = build::run(build::Profile::Release)?;
     let mut cargo = process::cargo();
-    cargo.args(["bench", "--workspace", "--locked", "--bench", "relay", "--"]).args(args);
+    cargo.args(["bench", "--workspace", "--bench", "relay", "--"]).args(args);
     process::run(cargo.env("SATCAST_BIN", binary))
 }
 
 /// Micro-benchmarks of all packages; `args` go to criterion.
 fn parts(args: &[String]) -> Result<(), String> {
     let mut cargo = process::cargo();
-    cargo
-        .args(["bench", "--workspace", "--locked", "--exclude", "satcast-tests", "--benches", "--"])
-        .args(args);
+    cargo.args(["bench", "--workspace", "--exclude", "satcast-tests", "--benches", "--"]).args(args);
     process::run(&mut cargo)
 }

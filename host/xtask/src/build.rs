@@ -51,7 +51,7 @@ impl Profile {
 /// and compile half the tree a second time.
 pub(crate) fn run(profile: Profile) -> Result<PathBuf, String> {
     let mut cargo = process::cargo();
-    cargo.args(["build", "--workspace", "--locked"]);
+    cargo.args(["build", "--workspace"]);
     if profile == Profile::Release {
         cargo.arg("--release");
     }

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
 /// Tests whose name holds `soak_` read `SATCAST_SOAK_ITERATIONS`; in a normal run they do their short form.
 fn rounds(packages: &[&str], iterations: u64, binary: &Path) -> Result<(), String> {
     let mut cargo = process::cargo();
-    cargo.args(["test", "--locked"]).args(packages).args(["soak_", "--", "--nocapture"]);
+    cargo.args(["test"]).args(packages).args(["soak_", "--", "--nocapture"]);
     cargo.env("SATCAST_SOAK_ITERATIONS", iterations.to_string()).env("SATCAST_BIN", binary);
     process::run(&mut cargo)
 }

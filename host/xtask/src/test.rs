@@ -22,18 +22,16 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     report.note("unit, integration and end-to-end tests", || {
         let mut cargo = process::cargo();
         if nextest {
-            cargo.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
+            cargo.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
             cargo.args(["--config-file", "tests/nextest.toml"]);
         } else {
-            cargo.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+            cargo.args(["test", "--workspace", "--no-fail-fast"]);
         }
         process::run(cargo.args(filter).env("SATCAST_BIN", &binary))
     });
     if nextest {
         report.note("documentation tests", || {
-            process::run(
-                process::cargo().args(["test", "--workspace", "--locked", "--doc", "--quiet"]).args(filter),
-            )
+            process::run(process::cargo().args(["test", "--workspace", "--doc", "--quiet"]).args(filter))
         });
     }
     if filter.is_none() {

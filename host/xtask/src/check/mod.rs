@@ -7,9 +7,11 @@ mod symbols;
 
 use crate::{build, process};
 
+type Check = fn() -> Result<(), String>;
+
 /// Runs every check, also after a failed one, and lists what failed.
 pub(crate) fn run() -> Result<(), String> {
-    let checks: [(&str, fn() -> Result<(), String>); 5] = [
+    let checks: [(&str, Check); 5] = [
         ("formatting", formatting),
         ("lints", lints),
         ("import rules", imports::check),
@@ -35,7 +37,7 @@ fn formatting() -> Result<(), String> {
 }
 
 fn lints() -> Result<(), String> {
-    let arguments = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
+    let arguments = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     process::run(process::cargo().args(arguments))
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn has_word(line: &str, word: &str) -> bool {
 }
 
 fn without_comment(line: &str) -> &str {
-    let comment = line.match_indices("//").find(|(at, _)| line[..*at].matches('"').count() % 2 == 0);
+    let comment = line.match_indices("//").find(|(at, _)| line[..*at].matches('"').count().is_multiple_of(2));
     comment.map_or(line, |(at, _)| &line[..at])
 }
 
