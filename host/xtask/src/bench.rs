@@ -1,6 +1,8 @@
 //! `cargo xtask bench`: what a stream costs, beside a peer in the same run.
 
-use crate::{build, process, setup};
+use std::path::Path;
+
+use crate::{build, process, setup, workspace};
 
 /// `relay` measures whole servers, `parts` the chunk reader, the writer and their like.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -22,8 +24,20 @@ fn relay(args: &[String]) -> Result<(), String> {
 }
 
 /// Micro-benchmarks of all packages; `args` go to criterion.
+///
+/// Each is named, because cargo would otherwise start the unit tests too, which do not know criterion's arguments.
 fn parts(args: &[String]) -> Result<(), String> {
+    let mut names = Vec::new();
+    for folder in ["plugin-api", "plugins", "host"] {
+        let files = workspace::files(folder, "rs")?.into_iter().filter(|path| path.contains("/benches/"));
+        names.extend(
+            files.filter_map(|path| Some(Path::new(&path).file_stem()?.to_string_lossy().into_owned())),
+        );
+    }
+    if names.is_empty() {
+        return Err("no package has a micro-benchmark".into());
+    }
     let mut cargo = process::cargo();
-    cargo.args(["bench", "--workspace", "--exclude", "satcast-tests", "--benches", "--"]).args(args);
-    process::run(&mut cargo)
+    cargo.args(["bench", "--workspace"]).args(names.iter().flat_map(|name| ["--bench", name]));
+    process::run(cargo.arg("--").args(args))
 }

@@ -19,6 +19,11 @@ static const struct { char magic[8]; uint32_t major, minor; size_t size; } table
     { {'S', 'A', 'T', 'C', 'A', 'S', 'T', 1}, 999, 0, sizeof table };
 const void *satcast_driver_entry(uint32_t host_major) { (void)host_major; return &table; }
 ";
+/// A library that ends every process that loads it.
+const ABORTS: &str = "\
+#include <stdlib.h>
+__attribute__((constructor)) static void loaded(void) { abort(); }
+";
 /// A library that gives no table.
 const NO_TABLE: &str = "\
 #include <stdint.h>
@@ -36,15 +41,21 @@ fn files_that_are_no_drivers_are_refused_and_named() {
     compile(NO_ENTRY, &drivers.join("noentry.so"));
     compile(WRONG_VERSION, &drivers.join("future.so"));
     compile(NO_TABLE, &drivers.join("notable.so"));
+    compile(ABORTS, &drivers.join("aborts.so"));
+    let whole = std::fs::read(drivers.join("rtmp.so")).expect("the built rtmp driver");
+    std::fs::write(drivers.join("cut.so"), &whole[..whole.len() / 2]).expect("half a driver");
+    let enabled = "[\"rtmp\",\"text\",\"noentry\",\"future\",\"notable\",\"aborts\",\"cut\",\"absent\"]";
     let mut service = Setup::default()
         .set("SATCAST_DRIVERS__DIR", drivers.to_str().expect("a path in UTF-8"))
-        .set("SATCAST_DRIVERS__ENABLED", "[\"rtmp\",\"text\",\"noentry\",\"future\",\"notable\",\"absent\"]")
+        .set("SATCAST_DRIVERS__ENABLED", enabled)
         .start();
 
     refused(&service, "text.so", &[]);
     refused(&service, "noentry.so", &["satcast_driver_entry"]);
     refused(&service, "future.so", &["999"]);
     refused(&service, "notable.so", &[]);
+    refused(&service, "aborts.so", &["signal"]);
+    refused(&service, "cut.so", &[]);
     refused(&service, "absent", &[]);
     assert!(service.run(&["drivers"]).contains("rtmp"));
 
