@@ -2,16 +2,22 @@
 //!
 //! Who may use whom, lower rows never use higher ones:
 //! `cli` -> `boot` -> `http`, `api`, `ingest` -> `auth`, `live` -> `drivers`, `outbound`, `store` ->
-//! `config`, `secret`, `clock`, `ids`.
+//! `config`, `secret`, `clock`, `rate`, `ids`.
 //!
 //! What is deliberately absent: SQL outside `store`, HTTP-JSON outside `api`, `unsafe` outside `drivers`,
 //! wall clock reads outside `clock`, randomness outside `secret`, and any import of a driver.
 
+pub mod api;
+pub mod auth;
 pub mod clock;
 pub mod config;
+pub mod data_dir;
 pub mod drivers;
+pub mod http;
 pub mod ids;
+pub mod ingest;
 pub mod live;
 pub mod outbound;
+pub mod rate;
 pub mod secret;
 pub mod store;

@@ -206,7 +206,7 @@ pub trait Ledger: Send + Sync {
 
 /// What operators ask of a database.
 #[async_trait]
-pub trait StoreApi: Accounts + Streams + Sessions + Ledger {
+pub trait StoreApi: Accounts + Streams + Sessions + Ledger + std::fmt::Debug {
     /// A read that proves the database answers.
     async fn ping(&self) -> Result<()>;
     /// The schema's version and the newest this release knows.

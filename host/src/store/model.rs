@@ -169,7 +169,7 @@ pub struct NewStream {
 }
 
 /// A destination.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct DestinationRecord {
     /// Its id.
     pub id: DestinationId,

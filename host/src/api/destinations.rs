@@ -1,0 +1,287 @@
+//! Destinations: list, add, delete in both forms.
+
+use std::sync::Arc;
+
+use poem::Result;
+use poem::web::Data;
+use poem_openapi::param::{Path, Query};
+use poem_openapi::payload::{Json, Response};
+use poem_openapi::{Object, OpenApi};
+use serde_json::Value;
+use url::Url;
+
+use super::body::{Body, Fields, FromFields};
+use super::null::Null;
+use super::page::PageRequest;
+use super::streams::with_link;
+use super::{ApiError, App, Tag};
+use crate::auth::Caller;
+use crate::drivers::ValidateError;
+use crate::ids::{AccountId, DestinationId, StreamId};
+use crate::live::DestState;
+use crate::store::{DestinationRecord, NewDestination};
+
+/// A destination.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub struct Destination {
+    /// Destination identifier.
+    id: i64,
+    /// Destination type.
+    #[oai(rename = "type")]
+    kind: String,
+    /// Platform name.
+    platform: String,
+    /// Whether it takes part in sessions.
+    enabled: bool,
+    /// Target address, partly masked.
+    url: String,
+    /// What it is doing: `connecting`, `live`, `retrying`, `failed` or `stopped`.
+    state: String,
+    /// Why it is not live; null when nothing is wrong.
+    error: Null<String>,
+    /// Tries since it was last live.
+    attempt: u32,
+    /// Time of the next try, Unix milliseconds; null when none is due.
+    next_retry_at: Null<i64>,
+    /// Bytes sent in the running session.
+    bytes_sent: u64,
+    /// Bits per second at present.
+    bitrate: u64,
+    /// Packets left out because the other side was too slow.
+    dropped_packets: u64,
+    /// Since when it is live, Unix milliseconds; null when it is not.
+    live_since: Null<i64>,
+}
+
+impl Destination {
+    /// A destination as its owner sees it: secrets masked, with the state of the running session.
+    pub fn of(app: &App, record: &DestinationRecord) -> Self {
+        let live = app.live.destination(record.stream_id, record.id);
+        let state = live.as_ref().map_or(DestState::Stopped, |live| live.state);
+        Self {
+            id: record.id.0,
+            kind: record.kind.clone(),
+            platform: record.platform.clone(),
+            enabled: record.enabled,
+            url: app.drivers.public_view(&record.kind, &record.config).url,
+            state: state.as_str().to_owned(),
+            error: live.as_ref().and_then(|live| live.error.clone()).into(),
+            attempt: live.as_ref().map_or(0, |live| live.attempt),
+            next_retry_at: live.as_ref().and_then(|live| live.next_retry_at).map(|time| time.0).into(),
+            bytes_sent: live.as_ref().map_or(0, |live| live.bytes_sent),
+            bitrate: live.as_ref().map_or(0, |live| live.bitrate),
+            dropped_packets: live.as_ref().map_or(0, |live| live.dropped_packets),
+            live_since: live.as_ref().and_then(|live| live.live_since).map(|time| time.0).into(),
+        }
+    }
+}
+
+/// A destination to be made.
+#[derive(Clone, Object)]
+#[oai(rename = "NewDestination")]
+pub struct DestinationInput {
+    /// Destination type, such as `rtmp`.
+    #[oai(rename = "type")]
+    kind: String,
+    /// Configuration of the type; for `rtmp`: `url` and optionally `key`.
+    #[oai(default)]
+    config: Value,
+}
+
+impl std::fmt::Debug for DestinationInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // `config` holds secrets.
+        f.debug_struct("DestinationInput").finish_non_exhaustive()
+    }
+}
+
+impl FromFields for DestinationInput {
+    const FIELDS: &'static [&'static str] = &["type", "config"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        Ok(Self { kind: fields.text("type")?, config: fields.object("config")? })
+    }
+}
+
+/// A new destination.
+#[derive(Clone, Debug, Object)]
+pub struct DestinationCreated {
+    /// `true`.
+    success: bool,
+    /// Destination identifier.
+    id: i64,
+}
+
+/// It is done.
+#[derive(Clone, Debug, Object)]
+pub struct Done {
+    /// `true`.
+    success: bool,
+}
+
+impl Done {
+    pub(super) fn new() -> Self {
+        Self { success: true }
+    }
+}
+
+/// Operations on destinations.
+pub struct DestinationsApi;
+
+#[OpenApi(prefix_path = "/api", tag = "Tag::Destinations")]
+impl DestinationsApi {
+    /// List destinations
+    ///
+    /// Newest first. A further page is named in the `Link` header.
+    #[oai(path = "/streams/:id/destinations", method = "get", operation_id = "listDestinations")]
+    async fn list(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Stream key identifier.
+        id: Path<i64>,
+        /// Entries per page, 1 to 1000.
+        #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
+        limit: Query<Option<u32>>,
+        /// Where the page starts, from the `Link` header.
+        cursor: Query<Option<String>>,
+    ) -> Result<Response<Json<Vec<Destination>>>> {
+        let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
+        let records = app.store.destinations_page(caller.account, StreamId(id.0), page.to_store()).await;
+        let mut records = records.map_err(ApiError::from)?.ok_or_else(|| ApiError::not_found("stream"))?;
+        let address = format!("{}/api/streams/{}/destinations", app.config.public_base(), id.0);
+        let link = page.finish(&mut records, &address, |record| record.id.0);
+        let destinations = records.iter().map(|record| Destination::of(&app, record)).collect();
+        Ok(with_link(Json(destinations), link))
+    }
+
+    /// Add a destination
+    ///
+    /// While the stream is live it starts at once, at a keyframe, without disturbing the others.
+    #[oai(path = "/streams/:id/destinations", method = "post", operation_id = "addDestination")]
+    async fn add(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Stream key identifier.
+        id: Path<i64>,
+        body: Body<DestinationInput>,
+    ) -> Result<Json<DestinationCreated>> {
+        let (app, account, stream) = (Arc::clone(&app), caller.account, StreamId(id.0));
+        let destination = accept(&app, body.0, "").await?;
+        let id = App::to_the_end(async move {
+            let now = app.clock.now();
+            let id = app.store.add_destination(account, stream, destination, app.caps(), now).await?;
+            app.live.destinations_changed(stream).await;
+            Ok(id)
+        })
+        .await?;
+        Ok(Json(DestinationCreated { success: true, id: id.0 }))
+    }
+
+    /// Delete a destination of a stream key
+    ///
+    /// The recommended form: it checks that the destination belongs to the stream key.
+    #[oai(
+        path = "/streams/:id/destinations/:destId",
+        method = "delete",
+        operation_id = "deleteStreamDestination"
+    )]
+    async fn delete_of_stream(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Stream key identifier.
+        id: Path<i64>,
+        /// Destination identifier.
+        #[oai(name = "destId")]
+        dest_id: Path<i64>,
+    ) -> Result<Json<Done>> {
+        delete(&app, caller.account, Some(StreamId(id.0)), DestinationId(dest_id.0)).await
+    }
+
+    /// Delete a destination
+    #[oai(path = "/destinations/:id", method = "delete", operation_id = "deleteDestination")]
+    async fn delete(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Destination identifier.
+        id: Path<i64>,
+    ) -> Result<Json<Done>> {
+        delete(&app, caller.account, None, DestinationId(id.0)).await
+    }
+}
+
+async fn delete(
+    app: &Arc<App>,
+    account: AccountId,
+    stream: Option<StreamId>,
+    destination: DestinationId,
+) -> Result<Json<Done>> {
+    let app = Arc::clone(app);
+    App::to_the_end(async move {
+        let stream = app.store.delete_destination(account, stream, destination, app.clock.now()).await?;
+        app.live.destinations_changed(stream).await;
+        Ok(())
+    })
+    .await?;
+    Ok(Json(Done::new()))
+}
+
+/// 409 for more destinations than a stream may have.
+pub(super) fn too_many(app: &App) -> ApiError {
+    let limit = app.caps().destinations_per_stream;
+    ApiError::conflict("cap_reached", format!("A stream can have {limit} destinations; send fewer"))
+}
+
+/// Lets the driver of the type and the address guard check a destination; `path` stands before field names.
+///
+/// # Errors
+/// 422 naming the field and the reason, never the value; 503 when the driver does not answer.
+pub(super) async fn accept(
+    app: &App,
+    input: DestinationInput,
+    path: &str,
+) -> std::result::Result<NewDestination, ApiError> {
+    if let Err(error) = app.drivers.validate(&input.kind, &input.config).await {
+        return Err(refusal(app, error, path));
+    }
+    check_addresses(app, &input.config, path)?;
+    let platform = app.drivers.public_view(&input.kind, &input.config).platform;
+    Ok(NewDestination { kind: input.kind, platform, config: input.config })
+}
+
+fn refusal(app: &App, error: ValidateError, path: &str) -> ApiError {
+    match error {
+        ValidateError::UnknownType => {
+            let known = app.drivers.known_types().join(", ");
+            let text =
+                format!("Field `{path}type` names no destination type of this service; known are: {known}");
+            ApiError::refused("unknown_destination_type", text)
+        }
+        ValidateError::Config(refused) => {
+            let field = if refused.field.is_empty() { String::new() } else { format!(".{}", refused.field) };
+            ApiError::refused("config_refused", format!("Field `{path}config{field}`: {}", refused.reason))
+        }
+        ValidateError::Driver(reason) => {
+            tracing::error!(reason, "a driver cannot check a configuration");
+            ApiError::driver_unavailable()
+        }
+    }
+}
+
+/// Refuses literal addresses that the guard would refuse at every connect. Host names are resolved only then.
+fn check_addresses(app: &App, config: &Value, path: &str) -> std::result::Result<(), ApiError> {
+    let texts = config.as_object().into_iter().flatten();
+    for (name, text) in texts.filter_map(|(name, value)| value.as_str().map(|text| (name, text))) {
+        let Ok(url) = Url::parse(text) else { continue };
+        let Some(host) = url.host_str().filter(|host| !host.is_empty()) else { continue };
+        if let Err(refused) = app.guard.check_literal(host) {
+            let text = format!("Field `{path}config.{name}`: {refused}");
+            return Err(ApiError::refused("address_refused", text));
+        }
+    }
+    Ok(())
+}

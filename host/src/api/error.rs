@@ -1,0 +1,209 @@
+//! The one error shape: `{"error", "code", "requestId"}`, and `retryAfter` when a limit was hit.
+//!
+//! Texts are ours: what a framework or an engine says may hold parts of a body, a header or a path, so it goes to
+//! the log at most.
+
+use poem::error::{MethodNotAllowedError, NotFoundError, ResponseError};
+use poem::http::StatusCode;
+use poem_openapi::error::{ContentTypeError, ParseParamError, ParsePathError};
+use serde_json::json;
+
+use crate::store::StoreError;
+
+/// What every unknown thing answers, whoever owns it.
+const NOT_FOUND: &str = "not_found";
+
+/// An answer other than success.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    retry_after_secs: Option<u64>,
+}
+
+impl ApiError {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), retry_after_secs: None }
+    }
+
+    /// 400: the request cannot be read; `message` names the field.
+    pub fn malformed(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, message)
+    }
+
+    /// 401: no key was sent.
+    pub fn key_required() -> Self {
+        let text = "An API key is required: send it as X-API-Key header, as Authorization: Bearer header, or as \
+                    apiKey (or key) query parameter";
+        Self::new(StatusCode::UNAUTHORIZED, "key_required", text)
+    }
+
+    /// 401: the key is not one of ours, or revoked.
+    pub fn invalid_key() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "invalid_key", "Invalid API key")
+    }
+
+    /// 403: the key is valid and may not do this.
+    pub fn forbidden(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, code, message)
+    }
+
+    /// 404: unknown, or another owner's.
+    pub fn not_found(what: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, NOT_FOUND, format!("No such {what}"))
+    }
+
+    /// 409: the state does not allow it.
+    pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, message)
+    }
+
+    /// 413: the body is larger than `max` bytes.
+    pub fn too_large(max: usize) -> Self {
+        let text = format!("The request body is larger than {max} bytes");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", text)
+    }
+
+    /// 415: the body is not JSON.
+    pub fn not_json() -> Self {
+        let text = "Send the body as JSON with the header Content-Type: application/json";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_type_not_supported", text)
+    }
+
+    /// 422: the request was read and a value in it is refused; `message` names the field.
+    pub fn refused(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
+    }
+
+    /// 429: over a limit until `secs` have passed.
+    pub fn rate_limited(max: usize, secs: u64) -> Self {
+        let text = format!("Rate limit exceeded. Maximum {max} requests per minute.");
+        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", text);
+        error.retry_after_secs = Some(secs);
+        error
+    }
+
+    /// 500: a fault of ours; the log has more under the request's id.
+    pub fn internal() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "Internal error; give the requestId to the operator",
+        )
+    }
+
+    /// 503: not ready to serve.
+    pub fn not_ready() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "The service is not ready")
+    }
+
+    /// 503: the driver of a destination type does not answer.
+    pub fn driver_unavailable() -> Self {
+        let text = "The driver of this destination type does not answer; try again, then tell the operator";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "driver_unavailable", text)
+    }
+
+    /// Seconds of the `Retry-After` header.
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        self.retry_after_secs
+    }
+
+    /// The HTTP status.
+    pub fn http_status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The body for a request with this id.
+    pub fn body(&self, request_id: &str) -> serde_json::Value {
+        let mut body = json!({"error": self.message, "code": self.code, "requestId": request_id});
+        if let (Some(secs), Some(fields)) = (self.retry_after_secs, body.as_object_mut()) {
+            fields.insert("retryAfter".to_owned(), secs.into());
+        }
+        body
+    }
+
+    /// Our own answer for whatever ended a request: an error of ours, or of the framework.
+    pub fn from_poem(error: &poem::Error) -> Self {
+        if let Some(own) = error.downcast_ref::<ApiError>() {
+            return own.clone();
+        }
+        if error.is::<NotFoundError>() {
+            return Self::new(StatusCode::NOT_FOUND, NOT_FOUND, "No such path; see /docs");
+        }
+        if error.is::<MethodNotAllowedError>() {
+            let text = "This path does not take that method; see the Allow header";
+            return Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text);
+        }
+        if error.is::<ContentTypeError>() {
+            return Self::not_json();
+        }
+        if let Some(parameter) = error.downcast_ref::<ParseParamError>() {
+            let text = format!("Query parameter `{}` has an unreadable value; see /docs", parameter.name);
+            return Self::malformed("malformed_parameter", text);
+        }
+        if error.is::<ParsePathError>() {
+            return Self::malformed("malformed_path", "An id in the path is not a whole number");
+        }
+        match error.status() {
+            status if status.is_client_error() => {
+                Self::new(status, "malformed", "The request cannot be read")
+            }
+            _ => Self::internal(),
+        }
+    }
+}
+
+impl ResponseError for ApiError {
+    fn status(&self) -> StatusCode {
+        self.status
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound(what) => Self::not_found(what),
+            StoreError::CapReached { .. } => Self::conflict("cap_reached", sentence(&error.to_string())),
+            other => {
+                tracing::error!(error = %other, "the store failed");
+                let text = "The database failed; try again, then give the requestId to the operator";
+                Self::new(StatusCode::BAD_GATEWAY, "store_failed", text)
+            }
+        }
+    }
+}
+
+/// The text with its first letter in upper case.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_stands_in_the_body_only_when_a_limit_was_hit() {
+        let body = ApiError::rate_limited(60, 7).body("req_1");
+        assert_eq!(
+            body,
+            json!({"error": "Rate limit exceeded. Maximum 60 requests per minute.", "code": "rate_limited",
+                   "requestId": "req_1", "retryAfter": 7})
+        );
+        assert!(ApiError::internal().body("req_1").get("retryAfter").is_none());
+    }
+
+    #[test]
+    fn texts_of_frameworks_and_engines_are_replaced() {
+        let foreign = poem::Error::from_string("secret hunter2", StatusCode::BAD_REQUEST);
+        assert!(!ApiError::from_poem(&foreign).to_string().contains("hunter2"));
+        let foreign = poem::Error::from_string("secret hunter2", StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(ApiError::from_poem(&foreign).code, "internal");
+        let store = StoreError::Database { action: "read", source: sqlx::Error::Protocol("hunter2".into()) };
+        let error = ApiError::from(store);
+        assert_eq!((error.status, error.to_string().contains("hunter2")), (StatusCode::BAD_GATEWAY, false));
+    }
+}

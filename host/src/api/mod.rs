@@ -1,0 +1,201 @@
+//! The JSON API: turns requests into calls of the store and of live sessions, and answers into JSON.
+//!
+//! The only HTTP-JSON code. Handlers hold no decisions: they read, call, and convert. Every request goes through
+//! the shell (`shell.rs`), which gives it an id, answers every error in one shape, and writes the access log.
+
+mod body;
+mod destinations;
+mod docs;
+mod document;
+mod error;
+mod null;
+mod page;
+mod public;
+mod shell;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use poem::endpoint::make;
+use poem::http::header::{CONTENT_TYPE, HeaderValue};
+use poem::web::Data;
+use poem::{EndpointExt as _, IntoEndpoint, Response, Route, handler};
+use poem_openapi::{OpenApiService, Tags};
+
+pub use document::{document, document_text};
+pub use error::ApiError;
+pub use shell::{RequestContext, Shell};
+
+use crate::auth;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::drivers::Drivers;
+use crate::ids::{KeyId, StreamId};
+use crate::live::Live;
+use crate::outbound::Guard;
+use crate::rate::{RateLimiter, RateRule};
+use crate::store::{Caps, Store};
+
+/// The version of this release.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What every handler works with.
+pub struct App {
+    /// The database.
+    pub store: Store,
+    /// The live sessions.
+    pub live: Live,
+    /// The loaded drivers.
+    pub drivers: Drivers,
+    /// The address guard.
+    pub guard: Guard,
+    /// The time.
+    pub clock: Clock,
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// Requests counted so far.
+    pub limits: Limits,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").finish_non_exhaustive()
+    }
+}
+
+/// The rate limits of the API.
+#[derive(Debug)]
+pub struct Limits {
+    /// Management requests that read, per key.
+    pub reads: RateLimiter<KeyId>,
+    /// Management requests that write, per key.
+    pub writes: RateLimiter<KeyId>,
+    /// Requests with an invalid key, per address.
+    pub invalid_keys: RateLimiter<IpAddr>,
+    /// Requests for the public configuration, per address.
+    pub config: RateLimiter<IpAddr>,
+}
+
+/// Requests for `/api/public/config`, per address.
+const RATE_CONFIG: RateRule = RateRule::per_minute("config", 60);
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            reads: RateLimiter::new(auth::RATE_READS),
+            writes: RateLimiter::new(auth::RATE_WRITES),
+            invalid_keys: RateLimiter::new(auth::RATE_INVALID_KEYS),
+            config: RateLimiter::new(RATE_CONFIG),
+        }
+    }
+}
+
+impl App {
+    /// The caps of the configuration.
+    pub fn caps(&self) -> Caps {
+        let limits = &self.config.limits;
+        Caps {
+            destinations_per_stream: limits.destinations_per_stream,
+            streams_per_account: limits.streams_per_account,
+            keys_per_account: limits.keys_per_account,
+        }
+    }
+
+    /// Runs a write and what follows from it to its end, even if the client goes away in between.
+    ///
+    /// # Errors
+    /// Those of `work`; a panic in it is an internal error.
+    pub async fn to_the_end<T, W>(work: W) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, ApiError>> + Send + 'static,
+    {
+        match tokio::spawn(work).await {
+            Ok(result) => result,
+            Err(error) => {
+                tracing::error!(%error, "a request's work ended early");
+                Err(ApiError::internal())
+            }
+        }
+    }
+}
+
+/// Groups of operations in the document.
+#[derive(Tags)]
+enum Tag {
+    /// Stream keys: what encoders publish with.
+    Streams,
+    /// Where a stream is forwarded to.
+    Destinations,
+    /// Read without managing.
+    Public,
+}
+
+type Service = OpenApiService<(streams::StreamsApi, destinations::DestinationsApi, public::PublicApi), ()>;
+
+fn service() -> Service {
+    OpenApiService::new(
+        (streams::StreamsApi, destinations::DestinationsApi, public::PublicApi),
+        "Satcast",
+        VERSION,
+    )
+}
+
+/// The whole HTTP surface: API, document, documentation page and health checks, inside the shell.
+pub fn endpoint(app: Arc<App>) -> Shell {
+    let document = document();
+    let text: Arc<str> = document_text(&document).into();
+    let page: Arc<str> = docs::page(&document).into();
+    let routes = Route::new()
+        .nest("/", service())
+        .at("/openapi.json", poem::get(make(move |_| fixed(text.clone(), "application/json"))))
+        .at("/docs", poem::get(make(move |_| docs::respond(page.clone()))))
+        .at("/docs/style.css", poem::get(make(|_| fixed(docs::STYLE.into(), "text/css; charset=utf-8"))))
+        .at("/healthz", poem::get(healthz))
+        .at("/readyz", poem::get(readyz))
+        .data(app.clone());
+    Shell::new(routes.into_endpoint(), app, document::methods_by_path(&document))
+}
+
+async fn fixed(text: Arc<str>, content_type: &'static str) -> poem::Result<Response> {
+    let mut response = Response::from(text.to_string());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    Ok(response)
+}
+
+/// The process answers.
+#[handler]
+fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// The database answers, so requests can be served.
+#[handler]
+async fn readyz(app: Data<&Arc<App>>) -> poem::Result<&'static str> {
+    match app.store.ping().await {
+        Ok(()) => Ok("ok\n"),
+        Err(error) => {
+            tracing::warn!(%error, "not ready");
+            Err(ApiError::not_ready().into())
+        }
+    }
+}
+
+/// Whether a stream is live, in the two forms the API shows: `status` and `state`.
+fn stream_state(live: &Live, stream: StreamId) -> (streams::Status, streams::State, Option<i64>) {
+    use crate::live::SessionState;
+    match live.session(stream) {
+        None => (streams::Status::Idle, streams::State::Idle, None),
+        Some(session) => {
+            let state = match session.state {
+                SessionState::Live => streams::State::Live,
+                SessionState::Reconnecting => streams::State::Reconnecting,
+                SessionState::Stopping => streams::State::Stopping,
+            };
+            (streams::Status::Active, state, Some(session.started_at.0))
+        }
+    }
+}

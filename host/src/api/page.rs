@@ -1,0 +1,78 @@
+//! Pages of lists: `limit` and `cursor` in, `Link: <...>; rel="next"` out.
+
+use super::ApiError;
+use crate::store::Page;
+
+/// Most entries of one page, and the number given without `limit`.
+pub const PAGE_ENTRIES_MAX: u32 = 1_000;
+
+/// A page that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct PageRequest {
+    limit: u32,
+    before: Option<i64>,
+    explicit: bool,
+}
+
+impl PageRequest {
+    /// Checks the query parameters.
+    ///
+    /// # Errors
+    /// 400 for a limit outside 1 to 1000 or a cursor that is not one of ours.
+    pub fn new(limit: Option<u32>, cursor: Option<&str>) -> Result<Self, ApiError> {
+        let refuse = |text: &str| ApiError::malformed("malformed_parameter", text);
+        if limit.is_some_and(|limit| !(1..=PAGE_ENTRIES_MAX).contains(&limit)) {
+            return Err(refuse("Query parameter `limit` must be a whole number from 1 to 1000"));
+        }
+        let before = match cursor {
+            None => None,
+            Some(text) => match text.parse::<i64>() {
+                Ok(id) if id > 0 => Some(id),
+                _ => return Err(refuse("Query parameter `cursor` must be taken from a Link header")),
+            },
+        };
+        Ok(Self { limit: limit.unwrap_or(PAGE_ENTRIES_MAX), before, explicit: limit.is_some() })
+    }
+
+    /// What to ask the store for: one entry more than shown, to know whether a next page exists.
+    pub fn to_store(self) -> Page {
+        Page { before: self.before, limit: i64::from(self.limit) + 1 }
+    }
+
+    /// Cuts the extra entry off and answers the `Link` header when there was one. `address` is that of the list.
+    pub fn finish<T>(self, entries: &mut Vec<T>, address: &str, id_of: impl Fn(&T) -> i64) -> Option<String> {
+        let limit = self.limit as usize;
+        if entries.len() <= limit {
+            return None;
+        }
+        entries.truncate(limit);
+        let cursor = entries.last().map(id_of)?;
+        let limit = if self.explicit { format!("&limit={limit}") } else { String::new() };
+        Some(format!("<{address}?cursor={cursor}{limit}>; rel=\"next\""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_and_cursors_outside_their_range_are_refused() {
+        for (limit, cursor) in
+            [(Some(0), None), (Some(1_001), None), (None, Some("")), (None, Some("-1")), (None, Some("x"))]
+        {
+            assert!(PageRequest::new(limit, cursor).is_err(), "{limit:?} {cursor:?}");
+        }
+        assert_eq!(PageRequest::new(None, None).unwrap().to_store().limit, 1_001);
+    }
+
+    #[test]
+    fn a_link_is_given_only_when_more_follows() {
+        let page = PageRequest::new(Some(2), Some("9")).unwrap();
+        let mut entries = vec![8, 7, 6];
+        let link = page.finish(&mut entries, "http://x/api/streams", |id| *id);
+        assert_eq!(link.as_deref(), Some("<http://x/api/streams?cursor=7&limit=2>; rel=\"next\""));
+        assert_eq!(entries, [8, 7]);
+        assert_eq!(page.finish(&mut vec![8, 7], "http://x", |id| *id), None);
+    }
+}

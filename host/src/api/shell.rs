@@ -1,0 +1,241 @@
+//! Around every request: its id, its client's address, one shape for every error, headers, the access log.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::FutureExt as _;
+use ipnet::IpNet;
+use poem::endpoint::{BoxEndpoint, EndpointExt as _};
+use poem::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use poem::http::{HeaderMap, Method, StatusCode};
+use poem::{Endpoint, Request, Response, Result};
+
+use super::{ApiError, App};
+use crate::rate::RateVerdict;
+use crate::secret::new_request_id;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const REFERRER_POLICY: HeaderName = HeaderName::from_static("referrer-policy");
+const FORWARDED_FOR: &str = "x-forwarded-for";
+/// Longest path in the access log.
+const LOGGED_PATH_CHARS_MAX: usize = 200;
+/// Most addresses of an `X-Forwarded-For` header that are looked at.
+const FORWARDED_HOPS_MAX: usize = 16;
+
+/// What is known of a request besides its content; carried in its extensions.
+#[derive(Clone, Debug)]
+pub struct RequestContext {
+    /// Its id.
+    pub id: Arc<str>,
+    /// The client's address, behind trusted proxies the one they name.
+    pub client: IpAddr,
+    rate: Arc<Mutex<Option<RateVerdict>>>,
+}
+
+impl RequestContext {
+    fn new(client: IpAddr) -> Self {
+        Self { id: new_request_id().into(), client, rate: Arc::default() }
+    }
+
+    /// The context of a request; one without a shell around it gets a fresh one.
+    pub fn of(request: &Request) -> Self {
+        let unknown = || Self::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        request.extensions().get::<Self>().cloned().unwrap_or_else(unknown)
+    }
+
+    /// Notes what a limiter said, for the headers of the answer.
+    ///
+    /// # Errors
+    /// 429 when the limiter refused.
+    pub fn count(&self, verdict: RateVerdict) -> std::result::Result<(), ApiError> {
+        *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);
+        if verdict.allowed {
+            Ok(())
+        } else {
+            Err(ApiError::rate_limited(verdict.rule.max, verdict.reset_secs))
+        }
+    }
+}
+
+/// The outermost endpoint. It never fails: whatever happens inside becomes an answer.
+pub struct Shell {
+    inner: BoxEndpoint<'static, Response>,
+    app: Arc<App>,
+    methods: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for Shell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shell").finish_non_exhaustive()
+    }
+}
+
+impl Shell {
+    /// `methods` names the methods of each path of the document, for the `Allow` header.
+    pub(super) fn new<E>(inner: E, app: Arc<App>, methods: BTreeMap<String, String>) -> Self
+    where
+        E: Endpoint + 'static,
+        E::Output: poem::IntoResponse,
+    {
+        Self { inner: inner.map_to_response().boxed(), app, methods }
+    }
+
+    /// The answer to a request.
+    pub async fn answer(&self, mut request: Request) -> Response {
+        let started = self.app.clock.monotonic();
+        let peer = request
+            .remote_addr()
+            .as_socket_addr()
+            .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+        let client = client_address(peer, request.headers(), &self.app.config.http.trusted_proxies);
+        let context = RequestContext::new(client);
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        request.extensions_mut().insert(context.clone());
+        let mut response = match AssertUnwindSafe(self.inner.call(request)).catch_unwind().await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => self.error_response(&ApiError::from_poem(&error), &context, &path),
+            Err(_) => {
+                tracing::error!(request_id = %context.id, "a handler panicked");
+                self.error_response(&ApiError::internal(), &context, &path)
+            }
+        };
+        if method == Method::HEAD {
+            response.set_body(());
+        }
+        finish_headers(response.headers_mut(), &context);
+        let took = self.app.clock.monotonic().saturating_sub(started);
+        log(&method, &path, response.status(), &context, took.as_millis());
+        response
+    }
+
+    fn error_response(&self, error: &ApiError, context: &RequestContext, path: &str) -> Response {
+        let mut response = Response::from(error.body(&context.id).to_string());
+        response.set_status(error.http_status());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(secs) = error.retry_after_secs() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(secs));
+        }
+        if error.http_status() == StatusCode::METHOD_NOT_ALLOWED {
+            let allowed = self.methods.iter().find(|(template, _)| matches_template(template, path));
+            let allowed = allowed.map_or("GET, HEAD", |(_, methods)| methods);
+            if let Ok(value) = HeaderValue::from_str(allowed) {
+                headers.insert(ALLOW, value);
+            }
+        }
+        response
+    }
+}
+
+impl Endpoint for Shell {
+    type Output = Response;
+
+    async fn call(&self, request: Request) -> Result<Response> {
+        Ok(self.answer(request).await)
+    }
+}
+
+/// Headers of every answer: id, rate limit, and what keeps browsers from guessing, storing and leaking.
+fn finish_headers(headers: &mut HeaderMap, context: &RequestContext) {
+    if let Ok(id) = HeaderValue::from_str(&context.id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    headers.insert(NOSNIFF, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    let verdict = *context.rate.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(verdict) = verdict {
+        let rule = verdict.rule;
+        let limit = format!("\"{}\";r={};t={}", rule.name, verdict.remaining, verdict.reset_secs);
+        let policy = format!("\"{}\";q={};w={}", rule.name, rule.max, rule.window.as_secs());
+        for (name, text) in [(RATE_LIMIT, limit), (RATE_LIMIT_POLICY, policy)] {
+            if let Ok(value) = HeaderValue::from_str(&text) {
+                headers.insert(name, value);
+            }
+        }
+    }
+}
+
+/// One line per request. The query is left out, since it may hold a key.
+fn log(method: &Method, path: &str, status: StatusCode, context: &RequestContext, took_ms: u128) {
+    let path: String = path.chars().take(LOGGED_PATH_CHARS_MAX).collect();
+    tracing::info!(
+        target: "satcast::access",
+        request_id = %context.id, client = %context.client, %method, path, status = status.as_u16(), took_ms,
+        "request"
+    );
+}
+
+/// Whether a path is one of the template `/api/streams/{id}`.
+fn matches_template(template: &str, path: &str) -> bool {
+    let mut parts = path.split('/');
+    let same = template.split('/').all(|part| {
+        parts.next().is_some_and(|given| part == given || (part.starts_with('{') && !given.is_empty()))
+    });
+    same && parts.next().is_none()
+}
+
+/// The client's address: the peer's, or behind a trusted proxy the last one in `X-Forwarded-For` that is not a
+/// trusted proxy itself. What stands before that was written by the client and means nothing.
+fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let is_trusted = |address: &IpAddr| trusted.iter().any(|network| network.contains(address));
+    let mut client = peer.to_canonical();
+    if !is_trusted(&client) {
+        return client;
+    }
+    let lines: Vec<&str> =
+        headers.get_all(FORWARDED_FOR).iter().filter_map(|line| line.to_str().ok()).collect();
+    let hops = lines.iter().rev().flat_map(|line| line.rsplit(','));
+    for hop in hops.take(FORWARDED_HOPS_MAX) {
+        let Ok(address) = hop.trim().parse::<IpAddr>() else { break };
+        client = address.to_canonical();
+        if !is_trusted(&client) {
+            break;
+        }
+    }
+    client
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwarded_addresses_are_believed_only_from_trusted_proxies() {
+        let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().unwrap()];
+        let client = |peer: &str, lines: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(FORWARDED_FOR, HeaderValue::from_static(line));
+            }
+            client_address(peer.parse().unwrap(), &headers, &trusted).to_string()
+        };
+        assert_eq!(client("192.0.2.1", &["198.51.100.1"]), "192.0.2.1");
+        assert_eq!(client("10.0.0.1", &["198.51.100.1"]), "198.51.100.1");
+        assert_eq!(client("10.0.0.1", &["6.6.6.6, 198.51.100.1, 10.0.0.2"]), "198.51.100.1");
+        assert_eq!(client("10.0.0.1", &["6.6.6.6", "198.51.100.1"]), "198.51.100.1");
+        assert_eq!(client("10.0.0.1", &["198.51.100.1, nonsense"]), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(client("::ffff:10.0.0.1", &["::ffff:198.51.100.1"]), "198.51.100.1");
+        let long: &'static str =
+            Box::leak(format!("198.51.100.1{}", ", 10.0.0.9".repeat(16)).into_boxed_str());
+        assert_eq!(client("10.0.0.1", &[long]), "10.0.0.9", "only so many hops are looked at");
+    }
+
+    #[test]
+    fn templates_match_whole_paths_only() {
+        for (path, expected) in [
+            ("/api/streams/7", true),
+            ("/api/streams/", false),
+            ("/api/streams", false),
+            ("/api/streams/7/stop", false),
+        ] {
+            assert_eq!(matches_template("/api/streams/{id}", path), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Stream keys: make, list, read, stop, delete.
+
+use std::sync::Arc;
+
+use poem::Result;
+use poem::web::Data;
+use poem_openapi::param::{Path, Query};
+use poem_openapi::payload::{Json, Response};
+use poem_openapi::{Enum, Object, OpenApi, Union};
+
+use super::body::{Body, Fields, FromFields};
+use super::destinations::{self, Destination, DestinationInput, Done};
+use super::null::Null;
+use super::page::PageRequest;
+use super::{ApiError, App, Tag, stream_state};
+use crate::auth::Caller;
+use crate::ids::{EndReason, StreamId};
+use crate::secret::new_stream_key;
+use crate::store::{NewStream, StreamLimits, StreamView};
+
+/// Longest label in characters, after trimming.
+pub(super) const LABEL_CHARS_MAX: usize = 128;
+
+/// Whether a session runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename_all = "lowercase")]
+pub enum Status {
+    /// No session runs.
+    Idle,
+    /// A session runs.
+    Active,
+}
+
+/// What a stream key is doing, in more detail than `status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename_all = "lowercase", rename = "StreamState")]
+pub enum State {
+    /// No session runs.
+    Idle,
+    /// Media comes in.
+    Live,
+    /// The encoder left and may return within the reconnect window.
+    Reconnecting,
+    /// The session is ending.
+    Stopping,
+}
+
+/// Hard limits; a limit that is not set is absent.
+#[derive(Clone, Copy, Debug, Object)]
+#[oai(rename_all = "camelCase", skip_serializing_if_is_none)]
+pub struct Limits {
+    /// Sats one session may cost.
+    max_sats: Option<i64>,
+    /// Minutes one session may last.
+    max_duration_minutes: Option<i64>,
+}
+
+impl From<StreamLimits> for Limits {
+    fn from(limits: StreamLimits) -> Self {
+        Self { max_sats: limits.max_sats, max_duration_minutes: limits.max_duration_minutes }
+    }
+}
+
+/// A stream key in a list.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub struct Stream {
+    /// Stream key identifier.
+    id: i64,
+    /// The key to publish with; secret.
+    stream_key: String,
+    /// Label.
+    label: String,
+    /// Whether a session runs.
+    status: Status,
+    /// What the stream key is doing, in more detail.
+    state: State,
+    /// Why the last session ended; null before the first end.
+    last_end_reason: Null<String>,
+    /// Creation time, Unix milliseconds.
+    created_at: i64,
+}
+
+/// A stream key with its destinations.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub struct StreamDetail {
+    /// Stream key identifier.
+    id: i64,
+    /// The key to publish with; secret.
+    stream_key: String,
+    /// Label.
+    label: String,
+    /// Whether a session runs.
+    status: Status,
+    /// What the stream key is doing, in more detail.
+    state: State,
+    /// Why the last session ended; null before the first end.
+    last_end_reason: Null<String>,
+    /// Creation time, Unix milliseconds.
+    created_at: i64,
+    /// Start of the running session, Unix milliseconds; absent when idle.
+    #[oai(skip_serializing_if_is_none)]
+    started_at: Option<i64>,
+    /// Hard limits.
+    limits: Limits,
+    /// Destinations, newest first.
+    destinations: Vec<Destination>,
+}
+
+/// A stream key to be made.
+#[derive(Clone, Debug, Object)]
+#[oai(rename = "NewStream")]
+pub struct StreamInput {
+    /// Label.
+    #[oai(validator(min_length = 1, max_length = 128))]
+    label: String,
+    /// Destinations made together with it: all or none.
+    #[oai(default)]
+    destinations: Vec<DestinationInput>,
+}
+
+impl FromFields for StreamInput {
+    const FIELDS: &'static [&'static str] = &["label", "destinations"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        Ok(Self { label: fields.text("label")?, destinations: fields.list("destinations")? })
+    }
+}
+
+/// A new stream key made without destinations.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub struct StreamCreated {
+    /// Stream key identifier.
+    id: i64,
+    /// The key to publish with; secret.
+    stream_key: String,
+    /// Label.
+    label: String,
+    /// `idle`.
+    status: Status,
+    /// Empty: no limits are set.
+    limits: Limits,
+}
+
+/// A new stream key made with destinations.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub struct StreamCreatedWithDestinations {
+    /// Stream key identifier.
+    id: i64,
+    /// The key to publish with; secret.
+    stream_key: String,
+    /// Label.
+    label: String,
+    /// Number of destinations made.
+    destinations_count: u32,
+}
+
+/// The answer depends on whether destinations were given.
+#[derive(Clone, Debug, Union)]
+#[oai(one_of)]
+pub enum Created {
+    /// Without destinations.
+    Plain(StreamCreated),
+    /// With destinations.
+    WithDestinations(StreamCreatedWithDestinations),
+}
+
+/// The answer to a stop.
+#[derive(Clone, Debug, Object)]
+pub struct Stopped {
+    /// `true`.
+    success: bool,
+    /// What was done.
+    message: String,
+}
+
+/// Operations on stream keys.
+pub struct StreamsApi;
+
+#[OpenApi(prefix_path = "/api", tag = "Tag::Streams")]
+impl StreamsApi {
+    /// List stream keys
+    ///
+    /// Newest first. A further page is named in the `Link` header.
+    #[oai(path = "/streams", method = "get", operation_id = "listStreams")]
+    async fn list(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Entries per page, 1 to 1000.
+        #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
+        limit: Query<Option<u32>>,
+        /// Where the page starts, from the `Link` header.
+        cursor: Query<Option<String>>,
+    ) -> Result<Response<Json<Vec<Stream>>>> {
+        let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
+        let mut views =
+            app.store.streams_of(caller.account, page.to_store()).await.map_err(ApiError::from)?;
+        let address = format!("{}/api/streams", app.config.public_base());
+        let link = page.finish(&mut views, &address, |view| view.stream.id.0);
+        let streams = views.into_iter().map(|view| stream(&app, view)).collect();
+        Ok(with_link(Json(streams), link))
+    }
+
+    /// Create a stream key
+    ///
+    /// With destinations, one bad destination creates nothing and the error says which and why.
+    #[oai(path = "/streams", method = "post", operation_id = "createStream")]
+    async fn create(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        body: Body<StreamInput>,
+    ) -> Result<Json<Created>> {
+        let input = body.0;
+        let label = checked_label(&input.label)?;
+        if i64::try_from(input.destinations.len()).unwrap_or(i64::MAX) > app.caps().destinations_per_stream {
+            return Err(destinations::too_many(&app).into());
+        }
+        let mut accepted = Vec::with_capacity(input.destinations.len());
+        for (index, destination) in input.destinations.into_iter().enumerate() {
+            accepted.push(destinations::accept(&app, destination, &format!("destinations[{index}].")).await?);
+        }
+        let count = accepted.len();
+        let stream_key = new_stream_key();
+        let new = NewStream {
+            account_id: caller.account,
+            label: label.clone(),
+            stream_key: stream_key.clone(),
+            destinations: accepted,
+            caps: app.caps(),
+            now: app.clock.now(),
+        };
+        let store = app.store.clone();
+        let (id, _) = App::to_the_end(async move { Ok(store.create_stream(new).await?) }).await?;
+        let (id, stream_key) = (id.0, stream_key.into_inner());
+        Ok(Json(if count == 0 {
+            let limits = StreamLimits::default().into();
+            Created::Plain(StreamCreated { id, stream_key, label, status: Status::Idle, limits })
+        } else {
+            let destinations_count = u32::try_from(count).unwrap_or(u32::MAX);
+            Created::WithDestinations(StreamCreatedWithDestinations {
+                id,
+                stream_key,
+                label,
+                destinations_count,
+            })
+        }))
+    }
+
+    /// Read a stream key
+    #[oai(path = "/streams/:id", method = "get", operation_id = "getStream")]
+    async fn read(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Stream key identifier.
+        id: Path<i64>,
+    ) -> Result<Json<StreamDetail>> {
+        let view = owned(&app, &caller, id.0).await?;
+        let records = app.store.destinations_of(view.stream.id).await.map_err(ApiError::from)?;
+        let destinations = records.iter().map(|record| Destination::of(&app, record)).collect();
+        Ok(Json(detail(&app, view, destinations)))
+    }
+
+    /// Stop a stream
+    ///
+    /// Ends the running session, if there is one. The encoder is refused until it has been quiet for a while.
+    #[oai(path = "/streams/:id/stop", method = "post", operation_id = "stopStream")]
+    async fn stop(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Stream key identifier.
+        id: Path<i64>,
+    ) -> Result<Json<Stopped>> {
+        let stream = owned(&app, &caller, id.0).await?.stream.id;
+        let live = app.live.clone();
+        let stopped = App::to_the_end(async move { Ok(live.stop(stream, EndReason::Stopped).await) }).await?;
+        let message = if stopped { "Stop signal sent" } else { "No active session" };
+        Ok(Json(Stopped { success: true, message: message.to_owned() }))
+    }
+
+    /// Delete a stream key
+    ///
+    /// Ends the running session. History and metering stay.
+    #[oai(path = "/streams/:id", method = "delete", operation_id = "deleteStream")]
+    async fn delete(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Stream key identifier.
+        id: Path<i64>,
+    ) -> Result<Json<Done>> {
+        let (app, account, stream) = (Arc::clone(&app), caller.account, StreamId(id.0));
+        App::to_the_end(async move {
+            app.store.delete_stream(account, stream, app.clock.now()).await?;
+            app.live.stop(stream, EndReason::KeyRevoked).await;
+            app.live.destinations_changed(stream).await;
+            Ok(())
+        })
+        .await?;
+        Ok(Json(Done::new()))
+    }
+}
+
+/// The caller's stream, or 404.
+async fn owned(app: &App, caller: &Caller, id: i64) -> std::result::Result<StreamView, ApiError> {
+    let view = app.store.stream_of(caller.account, StreamId(id)).await?;
+    view.ok_or_else(|| ApiError::not_found("stream"))
+}
+
+/// The label without surrounding space.
+fn checked_label(label: &str) -> std::result::Result<String, ApiError> {
+    let label = label.trim();
+    let chars = label.chars().count();
+    if chars == 0 || chars > LABEL_CHARS_MAX {
+        let text = format!("Field `label` must have 1 to {LABEL_CHARS_MAX} characters");
+        return Err(ApiError::refused("label_refused", text));
+    }
+    if label.chars().any(char::is_control) {
+        return Err(ApiError::refused("label_refused", "Field `label` must not hold control characters"));
+    }
+    Ok(label.to_owned())
+}
+
+fn stream(app: &App, view: StreamView) -> Stream {
+    let (status, state, _) = stream_state(&app.live, view.stream.id);
+    Stream {
+        id: view.stream.id.0,
+        stream_key: view.stream_key.into_inner(),
+        label: view.stream.label,
+        status,
+        state,
+        last_end_reason: view.last_end_reason.map(|reason| reason.as_str().to_owned()).into(),
+        created_at: view.stream.created_at.0,
+    }
+}
+
+fn detail(app: &App, view: StreamView, destinations: Vec<Destination>) -> StreamDetail {
+    let (status, state, started_at) = stream_state(&app.live, view.stream.id);
+    StreamDetail {
+        id: view.stream.id.0,
+        stream_key: view.stream_key.into_inner(),
+        label: view.stream.label,
+        status,
+        state,
+        last_end_reason: view.last_end_reason.map(|reason| reason.as_str().to_owned()).into(),
+        created_at: view.stream.created_at.0,
+        started_at,
+        limits: view.stream.limits.into(),
+        destinations,
+    }
+}
+
+/// The payload with a `Link` header when there is a next page.
+pub(super) fn with_link<T>(payload: Json<T>, link: Option<String>) -> Response<Json<T>> {
+    let response = Response::new(payload);
+    match link {
+        Some(link) => response.header("Link", link),
+        None => response,
+    }
+}

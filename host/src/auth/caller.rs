@@ -1,0 +1,146 @@
+//! The caller of a management operation, as a poem-openapi extractor that also declares the security schemes.
+
+use std::sync::Arc;
+
+use poem::http::Method;
+use poem::{Request, RequestBody, Result};
+use poem_openapi::registry::{MetaSecurityScheme, Registry};
+use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
+
+use super::{address_subject, presented_key};
+use crate::api::{ApiError, App, RequestContext};
+use crate::ids::{AccountId, KeyId, UnixMillis};
+use crate::secret::{KeyKind, api_key_kind, key_hash};
+use crate::store::KeyRecord;
+
+/// The use of a key is noted at most this often.
+const TOUCH_INTERVAL_MS: i64 = 60_000;
+
+/// An account's permanent key that may do what the request's method asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// Whose key it is.
+    pub account: AccountId,
+    /// The key.
+    pub key: KeyId,
+}
+
+impl Caller {
+    /// Finds and checks the key of a management request and counts it against its limits.
+    ///
+    /// # Errors
+    /// 401 without a valid key, 403 for a public key or a missing scope, 429 over a limit, 502 from the store.
+    pub async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
+        let context = RequestContext::of(request);
+        let key = valid_key(app, request, &context).await?;
+        if key.kind == KeyKind::Public {
+            return Err(ApiError::forbidden(
+                "key_type_not_allowed",
+                "A public key cannot be used here; use a permanent key (sk_...)",
+            ));
+        }
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        let limiter = if reads { &app.limits.reads } else { &app.limits.writes };
+        context.count(limiter.hit(key.id, app.clock.monotonic()))?;
+        let (allowed, scope) = if reads { (key.scopes.read, "read") } else { (key.scopes.manage, "manage") };
+        if !allowed {
+            let text = format!("This key lacks the scope \"{scope}\"; use a key that has it");
+            return Err(ApiError::forbidden("scope_not_allowed", text));
+        }
+        note_use(app, &key);
+        Ok(Self { account: key.account_id, key: key.id })
+    }
+}
+
+async fn valid_key(
+    app: &App,
+    request: &Request,
+    context: &RequestContext,
+) -> std::result::Result<KeyRecord, ApiError> {
+    let Some(key) = presented_key(request) else { return Err(ApiError::key_required()) };
+    let found = match api_key_kind(key.expose()) {
+        Some(_) => app.store.key_by_hash(&key_hash(key.expose())).await?,
+        None => None,
+    };
+    match found {
+        Some(key) => Ok(key),
+        None => {
+            let subject = address_subject(context.client);
+            context.count(app.limits.invalid_keys.hit(subject, app.clock.monotonic()))?;
+            Err(ApiError::invalid_key())
+        }
+    }
+}
+
+/// Notes the use of a key in the background, at most once a minute: no request waits for that write.
+fn note_use(app: &App, key: &KeyRecord) {
+    let now = app.clock.now();
+    let due = UnixMillis(now.0.saturating_sub(TOUCH_INTERVAL_MS));
+    if key.last_used_at.is_some_and(|used| used > due) {
+        return;
+    }
+    let (store, id) = (app.store.clone(), key.id);
+    tokio::spawn(async move {
+        if let Err(error) = store.touch_key(id, now).await {
+            tracing::warn!(%error, key_id = id.0, "cannot note the use of a key");
+        }
+    });
+}
+
+/// The schemes in the order in which they count.
+const SCHEMES: [(&str, MetaSecurityScheme); 4] = [
+    ("apiKeyHeader", api_key("X-API-Key", "header", "Recommended.")),
+    ("bearer", BEARER),
+    ("apiKeyQuery", api_key("apiKey", "query", "Fallback for clients that cannot set headers.")),
+    ("keyQuery", api_key("key", "query", "Fallback, short form.")),
+];
+
+const BEARER: MetaSecurityScheme = MetaSecurityScheme {
+    ty: "http",
+    description: Some("A permanent key as a bearer token."),
+    name: None,
+    key_in: None,
+    scheme: Some("bearer"),
+    bearer_format: None,
+    flows: None,
+    openid_connect_url: None,
+};
+
+const fn api_key(name: &'static str, key_in: &'static str, description: &'static str) -> MetaSecurityScheme {
+    MetaSecurityScheme {
+        ty: "apiKey",
+        description: Some(description),
+        name: Some(name),
+        key_in: Some(key_in),
+        scheme: None,
+        bearer_format: None,
+        flows: None,
+        openid_connect_url: None,
+    }
+}
+
+impl<'a> ApiExtractor<'a> for Caller {
+    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::SecurityScheme];
+
+    type ParamType = ();
+    type ParamRawType = ();
+
+    fn register(registry: &mut Registry) {
+        for (name, scheme) in SCHEMES {
+            registry.create_security_scheme(name, scheme);
+        }
+    }
+
+    fn security_schemes() -> Vec<&'static str> {
+        SCHEMES.iter().map(|(name, _)| *name).collect()
+    }
+
+    async fn from_request(
+        request: &'a Request,
+        _body: &mut RequestBody,
+        _options: ExtractParamOptions<Self::ParamType>,
+    ) -> Result<Self> {
+        let Some(app) = request.data::<Arc<App>>() else { return Err(ApiError::internal().into()) };
+        Ok(Self::of(app, request).await?)
+    }
+}

@@ -1,0 +1,110 @@
+//! Who asks: finds the key in a request and turns it into a [`Caller`].
+//!
+//! The first non-empty of `X-API-Key`, `Authorization: Bearer`, `apiKey` and `key` decides alone. A key is refused by
+//! its checksum before the database is asked.
+
+mod caller;
+pub mod password;
+
+use std::net::IpAddr;
+
+use poem::Request;
+use poem::http::header::AUTHORIZATION;
+
+pub use caller::Caller;
+
+use crate::rate::RateRule;
+use crate::secret::{KEY_TEXT_MAX_BYTES, Redacted};
+
+/// Management requests that read, per key.
+pub const RATE_READS: RateRule = RateRule::per_minute("reads", 300);
+/// Management requests that write, per key.
+pub const RATE_WRITES: RateRule = RateRule::per_minute("writes", 60);
+/// Requests with a key that is not valid, per address.
+pub const RATE_INVALID_KEYS: RateRule = RateRule::per_minute("invalid-keys", 60);
+
+/// Header that carries a key.
+const API_KEY_HEADER: &str = "x-api-key";
+/// Query parameters that carry a key, in the order in which they count.
+const API_KEY_PARAMETERS: [&str; 2] = ["apiKey", "key"];
+
+/// The key a request presents; an unreadable header is a key that cannot be valid.
+pub fn presented_key(request: &Request) -> Option<Redacted<String>> {
+    let header = |name: &str| {
+        let value = request.headers().get(name)?;
+        Some(value.to_str().unwrap_or("unreadable").trim().to_owned())
+    };
+    let bearer = || {
+        let value = header(AUTHORIZATION.as_str())?;
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+    };
+    let parameter = |name: &str| {
+        let query = request.uri().query()?;
+        let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+        pairs.find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.into_owned())
+    };
+    let not_empty = |key: &String| !key.is_empty();
+    header(API_KEY_HEADER)
+        .filter(not_empty)
+        .or_else(|| bearer().filter(not_empty))
+        .or_else(|| API_KEY_PARAMETERS.iter().find_map(|name| parameter(name)))
+        .map(|mut key| {
+            if key.len() > KEY_TEXT_MAX_BYTES {
+                key.clear();
+            }
+            Redacted::new(key)
+        })
+}
+
+/// The subject of limits per address: an IPv4 address, or the /64 an IPv6 host can choose from freely.
+pub fn address_subject(address: IpAddr) -> IpAddr {
+    const HOST_PART_MASK: u128 = !0 << 64;
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) & HOST_PART_MASK).into()),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key_of(uri: &str, headers: &[(&str, &str)]) -> Option<String> {
+        let mut request = Request::builder().uri_str(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        presented_key(&request.finish()).map(Redacted::into_inner)
+    }
+
+    #[test]
+    fn the_first_non_empty_form_wins() {
+        let all = [("X-API-Key", "a"), ("Authorization", "Bearer b")];
+        assert_eq!(key_of("/?apiKey=c&key=d", &all).as_deref(), Some("a"));
+        assert_eq!(key_of("/?apiKey=c&key=d", &[("X-API-Key", " "), all[1]]).as_deref(), Some("b"));
+        assert_eq!(key_of("/?key=d&apiKey=c", &[("Authorization", "bearer ")]).as_deref(), Some("c"));
+        assert_eq!(key_of("/?apiKey=&key=d%2B", &[("Authorization", "Basic eA==")]).as_deref(), Some("d+"));
+        assert_eq!(key_of("/?apiKey=&other=1", &[]), None);
+        assert_eq!(key_of("/", &[]), None);
+    }
+
+    #[test]
+    fn oversized_and_unreadable_keys_are_present_but_never_valid() {
+        let long = "k".repeat(KEY_TEXT_MAX_BYTES + 1);
+        assert_eq!(key_of("/?key=good", &[("X-API-Key", &long)]).as_deref(), Some(""));
+        let mut request = Request::builder().uri_str("/?key=good").finish();
+        let latin1 = poem::http::HeaderValue::from_bytes(b"sk_\xe4").unwrap();
+        request.headers_mut().insert(API_KEY_HEADER, latin1);
+        assert_eq!(presented_key(&request).map(Redacted::into_inner).as_deref(), Some("unreadable"));
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_are_one_subject() {
+        let subject = |text: &str| address_subject(text.parse().unwrap());
+        assert_eq!(subject("2001:db8:1:2::1"), subject("2001:db8:1:2:ffff::9"));
+        assert_ne!(subject("2001:db8:1:2::1"), subject("2001:db8:1:3::1"));
+        assert_eq!(subject("::ffff:192.0.2.1"), subject("192.0.2.1"));
+        assert_ne!(subject("192.0.2.1"), subject("192.0.2.2"));
+    }
+}

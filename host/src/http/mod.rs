@@ -1,0 +1,217 @@
+//! The HTTP listener: hyper's HTTP/1.1 around a poem endpoint, on an accept loop of our own.
+//!
+//! Ours and not poem's server, because that one costs memory per connection and loses vectored writes. Every
+//! connection has a deadline for its request head, which also closes idle ones, and there is a cap on connections.
+//! TLS is not built yet: a configured certificate is an error, never silently plain text.
+
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use poem::http::uri::Scheme;
+use poem::web::{LocalAddr, RemoteAddr};
+use poem::{Addr, Endpoint, IntoResponse as _, Request};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::config;
+
+/// Connections open at one time; further ones wait in the kernel's queue.
+pub const CONNECTIONS_MAX: usize = 16_384;
+/// Longest time for the head of a request, counted from the end of the one before: the life of an idle connection.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time running requests get when the service stops.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+/// Largest request head in bytes; also the read buffer's limit.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Most header lines of a request.
+pub const HEADERS_MAX: usize = 64;
+/// Wait after a failed accept (no file descriptors left, for one) before the next try.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Why the listener cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address} ({source}); stop the other server or set [http] listen")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A certificate is configured.
+    #[error("[http] tls_cert is set, but https is not served yet; put a TLS proxy in front and unset it")]
+    TlsNotBuilt,
+}
+
+/// Limits of a server, each with its default above.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerLimits {
+    /// See [`CONNECTIONS_MAX`].
+    pub connections_max: usize,
+    /// See [`HEAD_TIMEOUT`].
+    pub head_timeout: Duration,
+    /// See [`SHUTDOWN_GRACE`].
+    pub shutdown_grace: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self { connections_max: CONNECTIONS_MAX, head_timeout: HEAD_TIMEOUT, shutdown_grace: SHUTDOWN_GRACE }
+    }
+}
+
+/// An open listener.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    limits: ServerLimits,
+}
+
+impl Server {
+    /// Opens the configured listener.
+    ///
+    /// # Errors
+    /// The address is in use or not ours, or TLS is configured.
+    pub async fn bind(config: &config::Http, limits: ServerLimits) -> Result<Self, HttpError> {
+        if config.tls_cert.is_some() {
+            return Err(HttpError::TlsNotBuilt);
+        }
+        let failed = |source| HttpError::Listen { address: config.listen, source };
+        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address, limits })
+    }
+
+    /// The address listened on, with the port the system chose for port 0.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves `endpoint` until `shutdown` completes, then lets running requests finish for the grace time.
+    pub async fn serve<E>(self, endpoint: E, shutdown: impl Future<Output = ()>)
+    where
+        E: Endpoint + 'static,
+    {
+        let endpoint = Arc::new(endpoint);
+        let places = Arc::new(Semaphore::new(self.limits.connections_max));
+        let (stop, stopped) = watch::channel(false);
+        let mut connections = JoinSet::new();
+        let mut shutdown = pin!(shutdown);
+        loop {
+            let next = async {
+                // The semaphore is never closed, so a place always comes.
+                let place = places.clone().acquire_owned().await.ok()?;
+                Some((self.listener.accept().await, place))
+            };
+            tokio::select! {
+                () = &mut shutdown => break,
+                Some(ended) = connections.join_next() => report(ended),
+                Some((accepted, place)) = next => match accepted {
+                    Ok((socket, peer)) => {
+                        let peers = Peers { local: self.address, remote: peer };
+                        let work = connection(socket, peers, endpoint.clone(), self.limits, stopped.clone(), place);
+                        connections.spawn(work);
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept an http connection");
+                        tokio::time::sleep(ACCEPT_RETRY).await;
+                    }
+                },
+            }
+        }
+        drop(self.listener);
+        // An error says that no connection is left to be told.
+        let _ = stop.send(true);
+        let finish = async {
+            while let Some(ended) = connections.join_next().await {
+                report(ended)
+            }
+        };
+        if tokio::time::timeout(self.limits.shutdown_grace, finish).await.is_err() {
+            tracing::warn!("http requests were cut off at shutdown");
+        }
+    }
+}
+
+fn report(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "an http connection panicked");
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Peers {
+    local: SocketAddr,
+    remote: SocketAddr,
+}
+
+async fn connection<E: Endpoint + 'static>(
+    socket: TcpStream,
+    peers: Peers,
+    endpoint: Arc<E>,
+    limits: ServerLimits,
+    mut stopped: watch::Receiver<bool>,
+    _place: OwnedSemaphorePermit,
+) {
+    if let Err(error) = socket.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let endpoint = endpoint.clone();
+        async move { Ok::<_, Infallible>(answer(&*endpoint, request, peers).await) }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_timeout)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .writev(true)
+        .serve_connection(TokioIo::new(socket), service);
+    let mut serving = pin!(serving);
+    let told = async {
+        // An error says that the server is gone, which is a stop as well.
+        let _ = stopped.wait_for(|stop| *stop).await;
+    };
+    let ended = tokio::select! {
+        ended = &mut serving => ended,
+        () = told => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "an http connection ended early");
+    }
+}
+
+async fn answer<E: Endpoint>(
+    endpoint: &E,
+    request: hyper::Request<Incoming>,
+    peers: Peers,
+) -> hyper::Response<BoxBody<Bytes, io::Error>> {
+    let local = LocalAddr(Addr::SocketAddr(peers.local));
+    let remote = RemoteAddr(Addr::SocketAddr(peers.remote));
+    let request = Request::from((request, local, remote, Scheme::HTTP));
+    match endpoint.call(request).await {
+        Ok(response) => response.into_response().into(),
+        Err(error) => error.into_response().into(),
+    }
+}

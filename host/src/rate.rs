@@ -1,0 +1,162 @@
+//! Exact sliding-window rate limits: at most `max` requests in any window, whatever its start.
+//!
+//! Pure: time is an argument. Refused requests are not counted, so that a client that keeps trying gets in again
+//! as soon as the window has room.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Subjects one limiter follows. With 300 requests of 16 bytes each that is 300 MB in the worst case of a full attack,
+/// and a few megabytes in use. Beyond it new subjects are let through uncounted until old ones leave.
+pub const SUBJECTS_MAX: usize = 65_536;
+
+/// One limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateRule {
+    /// Name in the `RateLimit` headers.
+    pub name: &'static str,
+    /// Requests in one window.
+    pub max: usize,
+    /// Length of the window.
+    pub window: Duration,
+}
+
+impl RateRule {
+    /// `max` requests a minute.
+    pub const fn per_minute(name: &'static str, max: usize) -> Self {
+        Self { name, max, window: Duration::from_secs(60) }
+    }
+}
+
+/// What a limiter says about one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateVerdict {
+    /// Whether the request may go on.
+    pub allowed: bool,
+    /// The limit.
+    pub rule: RateRule,
+    /// Requests left in the window.
+    pub remaining: usize,
+    /// Whole seconds, at least 1, until the window has more room.
+    pub reset_secs: u64,
+}
+
+/// Counts requests by subject: a key, an address, a token.
+#[derive(Debug)]
+pub struct RateLimiter<S> {
+    rule: RateRule,
+    subjects: Mutex<HashMap<S, VecDeque<Duration>>>,
+}
+
+impl<S: Eq + Hash> RateLimiter<S> {
+    /// A limiter that has seen nothing.
+    pub fn new(rule: RateRule) -> Self {
+        Self { rule, subjects: Mutex::new(HashMap::new()) }
+    }
+
+    /// Counts a request of `subject` at the monotonic time `now`, or refuses it.
+    pub fn hit(&self, subject: S, now: Duration) -> RateVerdict {
+        self.decide(subject, now, true)
+    }
+
+    /// What [`RateLimiter::hit`] would say, without counting.
+    pub fn peek(&self, subject: S, now: Duration) -> RateVerdict {
+        self.decide(subject, now, false)
+    }
+
+    fn decide(&self, subject: S, now: Duration, count: bool) -> RateVerdict {
+        let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
+        if subjects.len() >= SUBJECTS_MAX && !subjects.contains_key(&subject) {
+            subjects.retain(|_, hits| hits.back().is_some_and(|last| *last + self.rule.window > now));
+            if subjects.len() >= SUBJECTS_MAX {
+                return self.verdict(&VecDeque::new(), now, true);
+            }
+        }
+        let hits = subjects.entry(subject).or_default();
+        while hits.front().is_some_and(|first| *first + self.rule.window <= now) {
+            hits.pop_front();
+        }
+        let allowed = hits.len() < self.rule.max;
+        if allowed && count {
+            hits.push_back(now);
+        }
+        self.verdict(hits, now, allowed)
+    }
+
+    fn verdict(&self, hits: &VecDeque<Duration>, now: Duration, allowed: bool) -> RateVerdict {
+        let oldest_leaves =
+            hits.front().map_or(Duration::ZERO, |first| (*first + self.rule.window).saturating_sub(now));
+        let whole = oldest_leaves.as_secs() + u64::from(oldest_leaves.subsec_nanos() > 0);
+        RateVerdict {
+            allowed,
+            rule: self.rule,
+            remaining: self.rule.max.saturating_sub(hits.len()),
+            reset_secs: whole.max(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: RateRule = RateRule::per_minute("test", 60);
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn the_request_above_the_limit_is_refused_until_the_oldest_leaves() {
+        let limiter = RateLimiter::new(RULE);
+        for index in 0..60 {
+            let verdict = limiter.hit("key", at(index * 100));
+            assert!(verdict.allowed);
+            assert_eq!(verdict.remaining, 59 - index as usize);
+        }
+        let refused = limiter.hit("key", at(10_000));
+        assert_eq!((refused.allowed, refused.remaining, refused.reset_secs), (false, 0, 50));
+        assert!(!limiter.hit("key", at(59_999)).allowed);
+        assert_eq!(limiter.hit("key", at(59_999)).reset_secs, 1);
+        assert!(limiter.hit("key", at(60_000)).allowed, "refused tries were not counted");
+        assert!(!limiter.hit("key", at(60_000)).allowed, "only one place is free again");
+        assert!(limiter.hit("other", at(60_000)).allowed, "subjects do not share");
+    }
+
+    #[test]
+    fn no_window_holds_more_than_the_limit_whatever_the_pace() {
+        let limiter = RateLimiter::new(RULE);
+        let allowed: Vec<u64> =
+            (0..400_000).step_by(37).filter(|now| limiter.hit((), at(*now)).allowed).collect();
+        for start in &allowed {
+            let inside = allowed.iter().filter(|hit| (*start..start + 60_000).contains(hit)).count();
+            assert!(inside <= 60, "{inside} requests in the window from {start}");
+        }
+    }
+
+    #[test]
+    fn peeking_counts_nothing() {
+        let limiter = RateLimiter::new(RateRule::per_minute("test", 1));
+        assert!(limiter.peek("key", at(0)).allowed && limiter.peek("key", at(0)).allowed);
+        assert!(limiter.hit("key", at(0)).allowed);
+        assert!(!limiter.peek("key", at(1)).allowed);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_old_subjects_make_room() {
+        let limiter = RateLimiter::new(RateRule::per_minute("test", 1));
+        for subject in 0..SUBJECTS_MAX {
+            limiter.hit(subject, at(0));
+        }
+        assert!(
+            limiter.hit(usize::MAX, at(1)).allowed && limiter.hit(usize::MAX, at(2)).allowed,
+            "uncounted"
+        );
+        assert!(!limiter.hit(5, at(3)).allowed, "known subjects are still limited");
+        assert!(limiter.hit(usize::MAX, at(60_000)).allowed);
+        assert!(!limiter.hit(usize::MAX, at(60_001)).allowed, "counted again after the sweep");
+        assert_eq!(limiter.subjects.lock().unwrap().len(), 1);
+    }
+}
