@@ -3,6 +3,8 @@
 //! Source: "Action Message Format, AMF 0" (Adobe, 2007). References, movie clips, record sets and the switch
 //! to AMF3 are refused: no RTMP peer needs them, and a reference could make a small message large.
 
+use std::fmt;
+
 use super::limits::{AMF_DEPTH_MAX, AMF_TOP_VALUES_MAX, AMF_VALUES_MAX};
 
 const NUMBER: u8 = 0x00;
@@ -40,7 +42,9 @@ pub enum Amf0Error {
 }
 
 /// One AMF0 value. Objects and arrays keep the order of their members.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// `Debug` prints the length of texts, not the texts: they may be secrets.
+#[derive(Clone, PartialEq)]
 pub enum Value {
     /// Number (IEEE 754 double).
     Number(f64),
@@ -60,6 +64,22 @@ pub enum Value {
     StrictArray(Vec<Value>),
     /// Date in milliseconds since 1970; the time zone is dropped.
     Date(f64),
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Number(number) => write!(f, "{number}"),
+            Value::Boolean(boolean) => write!(f, "{boolean}"),
+            Value::String(text) => write!(f, "text of {} bytes", text.len()),
+            Value::Object(members) => f.debug_map().entries(members.iter().map(|(n, v)| (n, v))).finish(),
+            Value::Null => f.write_str("null"),
+            Value::Undefined => f.write_str("undefined"),
+            Value::EcmaArray(members) => f.debug_map().entries(members.iter().map(|(n, v)| (n, v))).finish(),
+            Value::StrictArray(values) => f.debug_list().entries(values).finish(),
+            Value::Date(millis) => write!(f, "date {millis}"),
+        }
+    }
 }
 
 impl Value {

@@ -1,5 +1,7 @@
 //! Message types, protocol control messages and commands (RTMP 1.0, 5.4, 6.2 and 7).
 
+use std::fmt;
+
 use super::amf0::{self, Amf0Error, Value};
 use super::limits::{CHUNK_SIZE_MAX, CHUNK_SIZE_MIN};
 
@@ -128,7 +130,9 @@ pub fn user_control(event: u16, value: u32) -> (u8, Vec<u8>) {
 }
 
 /// A command: name, transaction, then the command object and arguments.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// `Debug` prints no argument: they hold app, tcUrl and stream key.
+#[derive(Clone, PartialEq)]
 pub struct Command {
     /// Procedure name.
     pub name: String,
@@ -136,6 +140,16 @@ pub struct Command {
     pub transaction: f64,
     /// Command object first, then arguments.
     pub args: Vec<Value>,
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Command")
+            .field("name", &self.name)
+            .field("transaction", &self.transaction)
+            .field("args", &self.args.len())
+            .finish()
+    }
 }
 
 impl Command {

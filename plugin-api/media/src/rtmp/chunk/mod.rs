@@ -6,6 +6,8 @@ mod reader;
 mod tests;
 mod writer;
 
+use std::fmt;
+
 use bytes::Bytes;
 
 pub use output::ChunkOutput;
@@ -31,13 +33,22 @@ pub struct MessageHeader {
     pub stream: u32,
 }
 
-/// One whole message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One whole message. `Debug` prints the payload's length only: it may hold a stream key.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Message {
     /// Its header.
     pub header: MessageHeader,
     /// Its body: a slice of the input block when it came whole in one block and one chunk and is not small.
     pub payload: Bytes,
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("header", &self.header)
+            .field("payload_bytes", &self.payload.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why a chunk stream cannot be read on.

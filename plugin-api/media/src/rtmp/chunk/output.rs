@@ -1,16 +1,27 @@
 //! Bytes that wait to be written to the peer, as shared segments for vectored writes.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes, BytesMut};
 
 /// Queue of byte segments: chunk headers, and payload slices shared with their packets.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct ChunkOutput {
     segments: VecDeque<Bytes>,
     waiting_bytes: usize,
     written_bytes: u64,
+}
+
+impl fmt::Debug for ChunkOutput {
+    /// Prints sizes only: the bytes hold the stream key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChunkOutput")
+            .field("waiting_bytes", &self.waiting_bytes)
+            .field("written_bytes", &self.written_bytes)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ChunkOutput {

@@ -1,5 +1,7 @@
 //! Chunks to messages.
 
+use std::fmt;
+
 use bytes::{Buf, Bytes};
 
 use super::{CHUNK_SIZE_INITIAL, ChunkError, EXTENDED_TIME, Message, MessageHeader};
@@ -12,7 +14,7 @@ use crate::rtmp::limits::{
 const HEADER_BYTES_MAX: usize = 18;
 
 /// What a chunk stream remembers between chunks.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Stream {
     id: u32,
     timestamp: u32,
@@ -45,7 +47,6 @@ struct Header {
 }
 
 /// Puts chunks together to messages.
-#[derive(Debug)]
 pub struct ChunkReader {
     chunk_size: usize,
     streams: Vec<Stream>,
@@ -55,6 +56,16 @@ pub struct ChunkReader {
     carry: [u8; HEADER_BYTES_MAX],
     carried: usize,
     unfinished_bytes: usize,
+}
+
+impl fmt::Debug for ChunkReader {
+    /// Prints sizes only: the bytes may hold a stream key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChunkReader")
+            .field("chunk_size", &self.chunk_size)
+            .field("unfinished_bytes", &self.unfinished_bytes)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for ChunkReader {
@@ -84,6 +95,12 @@ impl ChunkReader {
     /// Bytes of unfinished messages in memory.
     pub fn unfinished_bytes(&self) -> usize {
         self.unfinished_bytes
+    }
+
+    /// Memory reserved for unfinished messages, in bytes.
+    #[cfg(test)]
+    pub(super) fn reserved_bytes(&self) -> usize {
+        self.streams.iter().map(|stream| stream.partial.capacity()).sum()
     }
 
     /// Drops the unfinished message of a chunk stream (Abort Message).

@@ -1,5 +1,7 @@
 //! Messages to chunks.
 
+use std::fmt;
+
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{CHUNK_SIZE_INITIAL, ChunkError, ChunkOutput, EXTENDED_TIME, MessageHeader};
@@ -24,11 +26,16 @@ struct Previous {
 /// A message starts with a type 1 header when its time did not go back and its message stream is that of the
 /// message before it on the chunk stream, else with type 0. Types 2 and 3 never start a message: they would
 /// save at most seven bytes and are what receivers most often read wrong.
-#[derive(Debug)]
 pub struct ChunkWriter {
     chunk_size: usize,
     previous: Vec<Previous>,
     scratch: BytesMut,
+}
+
+impl fmt::Debug for ChunkWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChunkWriter").field("chunk_size", &self.chunk_size).finish_non_exhaustive()
+    }
 }
 
 impl Default for ChunkWriter {

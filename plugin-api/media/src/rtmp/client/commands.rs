@@ -113,7 +113,8 @@ impl ClientSession {
             _ if status.error => self.close(status, true),
             Stage::Requesting { stream } if status.code == "NetStream.Publish.Start" => {
                 self.stage = Stage::Publishing { stream };
-                self.event(ClientEvent::Publishing)
+                self.events.push_back(ClientEvent::Publishing);
+                Ok(())
             }
             Stage::Publishing { .. }
                 if status.code == "NetStream.Unpublish.Success"
@@ -129,10 +130,11 @@ impl ClientSession {
         self.stage = Stage::Closed;
         let code = self.presentable(&status.code);
         let description = self.presentable(&status.description);
-        self.event(match rejected {
+        self.events.push_back(match rejected {
             true => ClientEvent::Rejected { code, description },
             false => ClientEvent::PeerClosed { code, description },
-        })
+        });
+        Ok(())
     }
 
     /// The server's text without our secrets (servers do echo the publish name) and control characters, at

@@ -10,7 +10,6 @@ use std::fmt;
 use bytes::Bytes;
 
 use super::chunk::{ChunkOutput, MessageHeader};
-use super::limits::EVENTS_MAX;
 use super::link::{Incoming, Link};
 use super::message::kind;
 use super::{Metadata, RtmpError};
@@ -118,6 +117,7 @@ pub struct ClientSession {
     link: Link,
     stage: Stage,
     acknowledged: u64,
+    /// At most one start, one end, and one acknowledgement before and between them.
     events: VecDeque<ClientEvent>,
     failed: bool,
 }
@@ -217,7 +217,7 @@ impl ClientSession {
             match self.link.next(&mut block)? {
                 None => break,
                 Some(Incoming::HandshakeDone) => self.connect()?,
-                Some(Incoming::Acknowledged(low)) => self.acknowledge(low)?,
+                Some(Incoming::Acknowledged(low)) => self.acknowledge(low),
                 Some(Incoming::Message(message)) => self.message(&message)?,
             }
         }
@@ -225,25 +225,17 @@ impl ClientSession {
     }
 
     /// Unwraps a 32-bit count; one that goes back or past what we wrote is cut.
-    fn acknowledge(&mut self, low: u32) -> Result<(), RtmpError> {
+    fn acknowledge(&mut self, low: u32) {
         let step = low.wrapping_sub(self.acknowledged as u32);
         if step == 0 || step >= 1 << 31 {
-            return Ok(());
+            return;
         }
         let bytes = (self.acknowledged + u64::from(step)).min(self.link.output.total_bytes());
         self.acknowledged = bytes;
         if let Some(ClientEvent::Acknowledged { bytes: newest }) = self.events.back_mut() {
             *newest = bytes;
-            return Ok(());
+            return;
         }
-        self.event(ClientEvent::Acknowledged { bytes })
-    }
-
-    fn event(&mut self, event: ClientEvent) -> Result<(), RtmpError> {
-        if self.events.len() >= EVENTS_MAX {
-            return Err(RtmpError::EventsFull);
-        }
-        self.events.push_back(event);
-        Ok(())
+        self.events.push_back(ClientEvent::Acknowledged { bytes });
     }
 }

@@ -1,1 +1,544 @@
+//! Publishers good, odd and hostile against the server session.
 
+use bytes::Bytes;
+
+use super::*;
+use crate::packet::{Codec, Role};
+use crate::rtmp::amf0::{Amf0Error, Value};
+use crate::rtmp::limits::*;
+use crate::rtmp::message::{Control, MessageError};
+use crate::testing::{Peer, object, outline};
+
+const AVC_CONFIG: &[u8] = b"\x17\x00\x00\x00\x00\x01\x64\x00\x1f";
+const AVC_KEYFRAME: &[u8] = b"\x17\x01\x00\x00\x21\x00\x00\x00\x01\x65";
+const AAC_DATA: &[u8] = b"\xaf\x01\x21\x22";
+
+fn connect_object() -> Value {
+    object([("app", Value::String("live/".to_owned())), ("flashVer", Value::String("x".to_owned()))])
+}
+
+/// Handshake, connect, releaseStream, FCPublish, createStream and publish, all at once.
+fn pipelined(peer: &mut Peer, name: &str) -> Vec<u8> {
+    let mut bytes = Peer::handshake();
+    bytes.extend(peer.command(0, "connect", 1.0, &[connect_object()]));
+    bytes.extend(peer.call(0, "releaseStream", 2.0, &[name]));
+    bytes.extend(peer.call(0, "FCPublish", 3.0, &[name]));
+    bytes.extend(peer.command(0, "createStream", 4.0, &[Value::Null]));
+    bytes.extend(peer.call(1, "publish", 5.0, &[name, "live"]));
+    bytes
+}
+
+struct Run {
+    session: ServerSession,
+    peer: Peer,
+}
+
+impl Run {
+    fn new() -> Self {
+        Run { session: ServerSession::new(ServerConfig::default()), peer: Peer::new() }
+    }
+
+    fn connected() -> Self {
+        let mut run = Run::new();
+        let mut bytes = Peer::handshake();
+        bytes.extend(run.peer.command(0, "connect", 1.0, &[connect_object()]));
+        run.input(bytes).expect("valid");
+        run.events();
+        run.commands();
+        run
+    }
+
+    /// A session whose publish of `key` waits for a decision, and the request's id.
+    fn requested() -> (Self, PublishId) {
+        let mut run = Run::new();
+        let bytes = pipelined(&mut run.peer, "key");
+        run.input(bytes).expect("valid");
+        let id = run.request();
+        run.commands();
+        (run, id)
+    }
+
+    fn publishing() -> Self {
+        let (mut run, id) = Run::requested();
+        run.session.accept_publish(id).expect("pending");
+        run.commands();
+        run
+    }
+
+    fn input(&mut self, bytes: Vec<u8>) -> Result<(), RtmpError> {
+        self.session.input(Bytes::from(bytes))
+    }
+
+    fn media(&mut self, kind: u8, timestamp: u32, body: &[u8]) -> Result<(), RtmpError> {
+        let bytes = self.peer.message(kind, 1, timestamp, body);
+        self.input(bytes)
+    }
+
+    fn call(&mut self, name: &str, transaction: f64, args: &[Value]) -> Result<(), RtmpError> {
+        let bytes = self.peer.command(0, name, transaction, args);
+        self.input(bytes)
+    }
+
+    fn events(&mut self) -> Vec<ServerEvent> {
+        std::iter::from_fn(|| self.session.poll_event()).collect()
+    }
+
+    fn request(&mut self) -> PublishId {
+        let events = self.events();
+        let id = events.iter().find_map(|event| match event {
+            ServerEvent::PublishRequested { id, .. } => Some(*id),
+            _ => None,
+        });
+        id.expect("publish was requested")
+    }
+
+    fn commands(&mut self) -> Vec<String> {
+        let bytes = self.session.take_output();
+        outline(&self.peer.read_commands(bytes))
+    }
+}
+
+#[test]
+fn a_usual_publisher_is_answered_in_order() {
+    let mut run = Run::new();
+    let mut bytes = Peer::handshake();
+    bytes.extend(run.peer.command(0, "connect", 1.0, &[connect_object()]));
+    run.input(bytes).expect("valid");
+    assert_eq!(run.events(), [ServerEvent::Connected { app: "live".to_owned() }]);
+    let output = run.session.take_output();
+    let messages = run.peer.read(output);
+    let controls: Vec<Control> = messages[..3]
+        .iter()
+        .filter_map(|message| Control::parse(message.header.kind, &message.payload).expect("valid"))
+        .collect();
+    let expected =
+        [Control::WindowSize(2_500_000), Control::PeerBandwidth(2_500_000), Control::SetChunkSize(60_000)];
+    assert_eq!(controls, expected);
+    let reply = Command::parse(kind::COMMAND, &messages[3].payload).expect("valid");
+    assert_eq!(outline(std::slice::from_ref(&reply)), ["_result 1 NetConnection.Connect.Success"]);
+    for place in &reply.args {
+        let map = place.member("videoFourCcInfoMap").expect("capabilities");
+        assert_eq!(map.member("hvc1").and_then(Value::number), Some(4.0));
+        assert_eq!(place.member("capsEx").and_then(Value::number), Some(12.0));
+    }
+
+    // Answers to releaseStream and FCPublish wait for the decision, createStream does not.
+    run.call("releaseStream", 2.0, &[Value::Null, Value::String("key".to_owned())]).expect("valid");
+    run.call("FCPublish", 3.0, &[Value::Null, Value::String("key".to_owned())]).expect("valid");
+    run.call("createStream", 4.0, &[Value::Null]).expect("valid");
+    assert_eq!(run.commands(), ["_result 4 -"]);
+    let publish = run.peer.call(1, "publish", 5.0, &["key?token=a%20b&x=1?y", "live"]);
+    run.input(publish).expect("valid");
+    assert_eq!(run.commands(), [""; 0]);
+    let id = PublishId(1);
+    let query = Some("token=a%20b&x=1?y".to_owned());
+    let (app, stream_key) = ("live".to_owned(), "key".to_owned());
+    assert_eq!(run.events(), [ServerEvent::PublishRequested { id, app, stream_key, query }]);
+
+    run.session.accept_publish(id).expect("pending");
+    let expected = [
+        "_result 2 -",
+        "onFCPublish 0 NetStream.Publish.Start",
+        "_result 3 -",
+        "onStatus 0 NetStream.Publish.Start",
+    ];
+    assert_eq!(run.commands(), expected);
+    assert_eq!(run.session.accept_publish(id), Err(RtmpError::NoSuchRequest));
+}
+
+#[test]
+fn everything_at_once_works_with_every_split() {
+    let bytes = pipelined(&mut Peer::new(), "key");
+    for split in 0..bytes.len() {
+        let mut run = Run::new();
+        run.input(bytes[..split].to_vec()).expect("valid");
+        run.input(bytes[split..].to_vec()).expect("valid");
+        let id = run.request();
+        run.session.accept_publish(id).expect("pending");
+        let commands = run.commands();
+        assert_eq!(commands.len(), 6, "split at {split}: {commands:?}");
+        assert_eq!(commands[1], "_result 4 -");
+    }
+}
+
+#[test]
+fn odd_connects_are_taken() {
+    for (args, expected) in [
+        (vec![object([("app", Value::String("a/b".to_owned()))])], "a/b"),
+        (vec![object([])], ""),
+        (vec![Value::Null], ""),
+        (vec![], ""),
+    ] {
+        let mut run = Run::new();
+        run.input(Peer::handshake()).expect("valid");
+        run.call("connect", 1.0, &args).expect("valid");
+        assert_eq!(run.events(), [ServerEvent::Connected { app: expected.to_owned() }]);
+    }
+}
+
+#[test]
+fn a_command_in_an_amf3_envelope_is_read() {
+    let mut run = Run::new();
+    run.input(Peer::handshake()).expect("valid");
+    let command = Command { name: "connect".to_owned(), transaction: 1.0, args: vec![connect_object()] };
+    let body = [&[0], &command.encode()[..]].concat();
+    let bytes = run.peer.message(kind::COMMAND_AMF3, 0, 0, &body);
+    run.input(bytes).expect("valid");
+    assert_eq!(run.events().len(), 1);
+}
+
+#[test]
+fn a_connect_nested_20_000_deep_is_refused() {
+    let mut run = Run::new();
+    run.input(Peer::handshake()).expect("valid");
+    let mut body = Command { name: "connect".to_owned(), transaction: 1.0, args: vec![] }.encode();
+    for _ in 0..20_000 {
+        body.extend_from_slice(&[3, 0, 1, b'a']);
+    }
+    let bytes = run.peer.message(kind::COMMAND, 0, 0, &body);
+    assert_eq!(run.input(bytes), Err(RtmpError::Amf0(Amf0Error::TooDeep)));
+    assert_eq!(run.input(vec![]), Err(RtmpError::Failed));
+}
+
+#[test]
+fn a_rejected_publisher_is_told_and_then_ignored() {
+    let (mut run, id) = Run::requested();
+    run.session.reject_publish(PublishId(99), "x", "y");
+    assert_eq!(run.commands(), [""; 0]);
+    run.session.reject_publish(id, "NetStream.Publish.BadName", "in use");
+    let code = "NetStream.Publish.BadName";
+    assert_eq!(
+        run.commands(),
+        [format!("_error 2 {code}"), format!("_error 3 {code}"), format!("onStatus 0 {code}")]
+    );
+    run.input(vec![0xff; 10_000]).expect("ignored");
+    assert_eq!((run.events().len(), run.session.accept_publish(id)), (0, Err(RtmpError::NoSuchRequest)));
+    assert_eq!(run.session.held_bytes(), 0);
+}
+
+#[test]
+fn a_running_publish_can_be_ended() {
+    for (code, level) in [("NetStream.Unpublish.Success", "status"), ("NetStream.Publish.Rejected", "error")]
+    {
+        let mut run = Run::publishing();
+        run.session.end_publish(code, "stopped by its owner");
+        let bytes = run.session.take_output();
+        let commands = run.peer.read_commands(bytes);
+        assert_eq!(commands[0].args[1].member("level").and_then(Value::text), Some(level));
+        run.media(kind::VIDEO, 0, AVC_KEYFRAME).expect("ignored");
+        assert_eq!(run.events(), []);
+        run.session.end_publish(code, "twice");
+        assert!(run.session.take_output().is_empty());
+    }
+}
+
+#[test]
+fn media_becomes_packets_with_unwrapped_times() {
+    let mut run = Run::publishing();
+    run.media(kind::VIDEO, 0xffff_fff0, AVC_CONFIG).expect("valid");
+    run.media(kind::VIDEO, 0xffff_fff0, AVC_KEYFRAME).expect("valid");
+    run.media(kind::AUDIO, 0xffff_fff8, AAC_DATA).expect("valid");
+    run.media(kind::VIDEO, 0x10, AVC_KEYFRAME).expect("valid");
+    run.media(kind::AUDIO, 0xffff_ffff, AAC_DATA).expect("a small step back is no error");
+    let packets: Vec<(Codec, Role, i64)> = run
+        .events()
+        .into_iter()
+        .map(|event| match event {
+            ServerEvent::Packet(packet) => (packet.codec, packet.role, packet.dts_ns / 1_000_000),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected = [
+        (Codec::H264, Role::Config, 0xffff_fff0),
+        (Codec::H264, Role::Data, 0xffff_fff0),
+        (Codec::Aac, Role::Data, 0xffff_fff8),
+        (Codec::H264, Role::Data, 0x1_0000_0010),
+        (Codec::Aac, Role::Data, 0xffff_ffff),
+    ];
+    assert_eq!(packets, expected);
+}
+
+#[test]
+fn metadata_is_an_event_of_its_numbers() {
+    let mut run = Run::publishing();
+    let metadata = Metadata { width: Some(1280), audio_codec: Some(Codec::Aac), ..Metadata::default() };
+    run.media(kind::DATA, 0, &metadata.encode()).expect("valid");
+    run.media(kind::DATA, 0, b"\x02\x00\x05other").expect("skipped");
+    run.media(kind::DATA, 0, b"\xff\xff").expect("skipped");
+    assert_eq!(run.events(), [ServerEvent::Metadata(metadata)]);
+    assert_eq!(run.session.stats().ignored_messages, 2);
+}
+
+#[test]
+fn what_is_not_media_of_ours_is_counted() {
+    let mut run = Run::publishing();
+    for body in [&b""[..], b"\x12mp3", b"\x91vp09abc", b"\x96\x01hvc1\x07abc"] {
+        run.media(kind::VIDEO, 0, body).expect("skipped");
+    }
+    for body in [&b"\x17"[..], b"\x91hv", b"\x97\xff"] {
+        run.media(kind::VIDEO, 0, body).expect("skipped");
+    }
+    run.media(22, 0, b"aggregate").expect("skipped");
+    let stats = run.session.stats();
+    assert_eq!((stats.ignored_tags, stats.malformed_tags, stats.ignored_messages), (4, 3, 1));
+    assert!(stats.bytes_in > 3073);
+    assert_eq!(run.events(), []);
+}
+
+#[test]
+fn media_that_does_not_wait_for_the_decision_is_held() {
+    let (mut run, id) = Run::requested();
+    let metadata = Metadata { width: Some(640), ..Metadata::default() };
+    run.media(kind::DATA, 0, &metadata.encode()).expect("held");
+    run.media(kind::VIDEO, 7, AVC_KEYFRAME).expect("held");
+    assert_eq!((run.events(), run.session.held_bytes() > 0), (vec![], true));
+    run.session.accept_publish(id).expect("pending");
+    let events = run.events();
+    assert_eq!(events[0], ServerEvent::Metadata(metadata));
+    assert!(matches!(&events[1], ServerEvent::Packet(packet) if packet.dts_ns == 7_000_000));
+    assert_eq!((events.len(), run.session.held_bytes()), (2, 0));
+}
+
+#[test]
+fn media_without_a_publish_is_refused() {
+    let mut run = Run::new();
+    run.input(Peer::handshake()).expect("valid");
+    let result = run.media(kind::VIDEO, 0, AVC_CONFIG);
+    assert_eq!(result, Err(RtmpError::Order { what: "media", before: "connect" }));
+    let result = Run::connected().media(kind::AUDIO, 0, AAC_DATA);
+    assert_eq!(result, Err(RtmpError::Order { what: "media", before: "publish" }));
+    let mut run = Run::new();
+    run.input(Peer::handshake()).expect("valid");
+    let result = run.call("createStream", 1.0, &[]);
+    assert_eq!(result, Err(RtmpError::Order { what: "a command", before: "connect" }));
+}
+
+#[test]
+fn every_way_to_end_is_told_once() {
+    for name in ["FCUnpublish", "UnpublishStream", "closeStream", "deleteStream"] {
+        let mut run = Run::publishing();
+        let args = [Value::Null, Value::Number(1.0)];
+        run.call(name, 6.0, &args).expect("valid");
+        assert_eq!(run.events(), [ServerEvent::Unpublished], "{name}");
+        assert_eq!(run.commands()[0], "onStatus 0 NetStream.Unpublish.Success");
+        for again in ["FCUnpublish", "closeStream", "deleteStream"] {
+            run.call(again, 7.0, &args).expect("valid");
+        }
+        run.media(kind::VIDEO, 0, AVC_KEYFRAME).expect("late media is skipped");
+        assert_eq!(run.events(), [], "{name}");
+    }
+}
+
+#[test]
+fn another_publish_may_follow_on_the_same_connection() {
+    let mut run = Run::publishing();
+    run.media(kind::VIDEO, 0x9000_0000, AVC_KEYFRAME).expect("valid");
+    run.call("FCUnpublish", 6.0, &[]).expect("valid");
+    run.events();
+    let bytes = run.peer.call(1, "publish", 8.0, &["key"]);
+    run.input(bytes).expect("valid");
+    let id = run.request();
+    assert_eq!(id, PublishId(2));
+    run.session.accept_publish(id).expect("pending");
+    run.media(kind::VIDEO, 5, AVC_KEYFRAME).expect("valid");
+    let events = run.events();
+    assert!(matches!(&events[0], ServerEvent::Packet(packet) if packet.dts_ns == 5_000_000), "{events:?}");
+}
+
+#[test]
+fn a_request_can_be_withdrawn() {
+    let (mut run, id) = Run::requested();
+    run.call("deleteStream", 7.0, &[Value::Null, Value::Number(1.0)]).expect("valid");
+    assert_eq!(run.events(), [ServerEvent::Unpublished]);
+    assert_eq!(run.session.accept_publish(id), Err(RtmpError::NoSuchRequest));
+    run.call("createStream", 8.0, &[]).expect("the session goes on");
+}
+
+#[test]
+fn deleting_another_stream_does_not_end_the_publish() {
+    let mut run = Run::publishing();
+    run.call("createStream", 8.0, &[]).expect("valid");
+    run.call("deleteStream", 0.0, &[Value::Null, Value::Number(2.0)]).expect("valid");
+    assert_eq!(run.events(), []);
+    // A stream that was never created can only be a slip for the one that runs.
+    run.call("deleteStream", 0.0, &[Value::Null, Value::Number(0.0)]).expect("valid");
+    assert_eq!(run.events(), [ServerEvent::Unpublished]);
+}
+
+#[test]
+fn a_second_publish_beside_the_first_is_refused() {
+    let mut run = Run::publishing();
+    let bytes = run.peer.call(2, "publish", 8.0, &["other"]);
+    run.input(bytes).expect("valid");
+    assert_eq!(
+        (run.events(), run.commands()),
+        (vec![], vec!["onStatus 0 NetStream.Publish.BadName".to_owned()])
+    );
+    run.media(kind::VIDEO, 0, AVC_KEYFRAME).expect("the first goes on");
+    assert_eq!(run.events().len(), 1);
+}
+
+#[test]
+fn other_calls_are_answered() {
+    let mut run = Run::connected();
+    for (name, expected) in [
+        ("_checkbw", "_result 9 -"),
+        ("getStreamLength", "_result 9 -"),
+        ("play", "onStatus 0 NetStream.Play.Failed"),
+        ("connect", "_error 9 NetConnection.Call.Failed"),
+        ("whatever", "_error 9 NetConnection.Call.Failed"),
+        ("FCUnpublish", "_result 9 -"),
+    ] {
+        run.call(name, 9.0, &[Value::Null]).expect("valid");
+        assert_eq!(run.commands(), [expected], "{name}");
+    }
+    for name in ["_result", "onStatus", "deleteStream"] {
+        run.call(name, 9.0, &[Value::Null]).expect("valid");
+    }
+    run.call("whatever", 0.0, &[]).expect("no answer wanted");
+    assert_eq!(run.commands(), [""; 0]);
+}
+
+#[test]
+fn late_release_calls_of_a_running_publish_are_answered_at_once() {
+    let mut run = Run::publishing();
+    run.call("FCPublish", 9.0, &[Value::Null]).expect("valid");
+    assert_eq!(run.commands(), ["onFCPublish 0 NetStream.Publish.Start", "_result 9 -"]);
+}
+
+#[test]
+fn publishing_needs_no_name() {
+    for args in [vec![Value::Null], vec![Value::Null, Value::Null], vec![]] {
+        let mut run = Run::connected();
+        run.call("publish", 5.0, &args).expect("valid");
+        let events = run.events();
+        let [ServerEvent::PublishRequested { stream_key, query, .. }] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert_eq!((stream_key.as_str(), query), ("", &None));
+    }
+}
+
+#[test]
+fn broken_control_messages_end_the_session() {
+    let mut run = Run::publishing();
+    let bytes = run.peer.message(kind::SET_CHUNK_SIZE, 0, 0, &[0; 4]);
+    assert_eq!(run.input(bytes), Err(RtmpError::Message(MessageError::ChunkSize)));
+    let mut run = Run::publishing();
+    let bytes = run.peer.message(kind::ABORT, 0, 0, &[0; 3]);
+    assert_eq!(run.input(bytes), Err(RtmpError::Message(MessageError::Truncated(kind::ABORT))));
+}
+
+#[test]
+fn debug_prints_no_names() {
+    let mut run = Run::new();
+    let bytes = pipelined(&mut run.peer, "sekret-key?sekret-token");
+    run.input(bytes).expect("valid");
+    let mut text = format!("{:?}", run.session);
+    text.push_str(&format!("{:?}", run.events()));
+    assert!(text.contains("PublishRequested(PublishId(1))"), "{text}");
+    assert!(!text.contains("sekret") && !text.contains("live"), "{text}");
+}
+
+mod limits {
+    use super::*;
+
+    #[test]
+    fn names_are_limited() {
+        for (bytes, fits) in [(NAME_BYTES_MAX, true), (NAME_BYTES_MAX + 1, false)] {
+            let name = "n".repeat(bytes);
+            let mut run = Run::connected();
+            let publish = run.peer.call(1, "publish", 5.0, &[&name]);
+            let error = RtmpError::NameTooLong { what: "publish name", bytes };
+            assert_eq!(run.input(publish), if fits { Ok(()) } else { Err(error) });
+            let mut run = Run::new();
+            run.input(Peer::handshake()).expect("valid");
+            let result = run.call("connect", 1.0, &[object([("app", Value::String(name))])]);
+            let error = RtmpError::NameTooLong { what: "app", bytes };
+            assert_eq!(result, if fits { Ok(()) } else { Err(error) });
+        }
+    }
+
+    #[test]
+    fn commands_and_data_are_limited() {
+        let text = |bytes: usize| Value::String("n".repeat(bytes));
+        let mut run = Run::connected();
+        let spare =
+            COMMAND_BYTES_MAX - Command { name: "x".into(), transaction: 0.0, args: vec![] }.encode().len();
+        run.call("x", 0.0, &[text(spare - 5)]).expect("at the limit");
+        let result = run.call("x", 0.0, &[text(spare - 4)]);
+        assert_eq!(result, Err(RtmpError::CommandTooLong { bytes: COMMAND_BYTES_MAX + 1 }));
+
+        let mut run = Run::publishing();
+        let mut body = Metadata { width: Some(1), ..Metadata::default() }.encode();
+        let long = crate::rtmp::amf0::encode_all(&[text(DATA_BYTES_MAX - body.len() - 5)]);
+        body.extend_from_slice(&long);
+        run.media(kind::DATA, 0, &body).expect("at the limit");
+        assert_eq!(run.events().len(), 1);
+        body.push(5);
+        run.media(kind::DATA, 0, &body).expect("skipped");
+        assert_eq!((run.events().len(), run.session.stats().ignored_messages), (0, 1));
+    }
+
+    #[test]
+    fn message_streams_are_limited() {
+        let mut run = Run::connected();
+        for _ in 0..MESSAGE_STREAMS_MAX {
+            run.call("createStream", 4.0, &[]).expect("within the limit");
+        }
+        assert_eq!(run.commands().len(), MESSAGE_STREAMS_MAX as usize);
+        assert_eq!(run.call("createStream", 4.0, &[]), Err(RtmpError::TooManyStreams));
+    }
+
+    #[test]
+    fn held_calls_are_limited() {
+        let mut run = Run::connected();
+        for transaction in 0..HELD_CALLS_MAX + 3 {
+            run.call("releaseStream", transaction as f64 + 10.0, &[]).expect("held or left");
+        }
+        assert_eq!(run.session.stats().ignored_messages, 3);
+        let publish = run.peer.call(1, "publish", 5.0, &["key"]);
+        run.input(publish).expect("valid");
+        let id = run.request();
+        run.session.accept_publish(id).expect("pending");
+        assert_eq!(run.commands().len(), HELD_CALLS_MAX + 1);
+    }
+
+    #[test]
+    fn held_media_is_limited_in_bytes_and_messages() {
+        let (mut run, _) = Run::requested();
+        run.media(kind::VIDEO, 0, &vec![0; HELD_MEDIA_BYTES_MAX]).expect("at the limit");
+        assert_eq!(run.media(kind::VIDEO, 0, &[0]), Err(RtmpError::HeldMediaFull));
+        let (mut run, _) = Run::requested();
+        for _ in 0..HELD_MEDIA_MESSAGES_MAX {
+            run.media(kind::VIDEO, 0, &[0]).expect("within the limit");
+        }
+        assert_eq!(run.media(kind::VIDEO, 0, &[0]), Err(RtmpError::HeldMediaFull));
+    }
+
+    #[test]
+    fn waiting_events_are_limited() {
+        let mut run = Run::publishing();
+        for _ in 0..EVENTS_MAX {
+            run.media(kind::AUDIO, 0, AAC_DATA).expect("within the limit");
+        }
+        assert_eq!(run.media(kind::AUDIO, 0, AAC_DATA), Err(RtmpError::EventsFull));
+    }
+
+    #[test]
+    fn time_is_limited() {
+        let mut run = Run::publishing();
+        let mut timestamp = 0u32;
+        let mut count = 0;
+        let error = loop {
+            let bytes = run.peer.message(kind::AUDIO, 1, timestamp, AAC_DATA);
+            if let Err(error) = run.input(bytes) {
+                break error;
+            }
+            run.events();
+            timestamp = timestamp.wrapping_add(0x7fff_ffff);
+            count += 1;
+        };
+        assert_eq!((error, count), (RtmpError::TimestampRange, TIME_MS_MAX / 0x7fff_ffff + 1));
+    }
+}
