@@ -1,0 +1,357 @@
+//! One encoder's connection, from its handshake to its goodbye, as one task.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use satcast_media::packet::Packet;
+use satcast_media::rtmp::RtmpError;
+use satcast_media::rtmp::server::{PublishId, ServerEvent};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tracing::{debug, info};
+
+use super::Shared;
+use super::admit::{Admission, Admitted, Denied, PacketSink, Status, StreamKey, admit, is_documented_app};
+use super::caps::Network;
+use super::wire::Wire;
+
+/// RTMP status of a publisher that leaves because the service stops.
+const CODE_SHUTDOWN: &str = "NetConnection.Connect.AppShutdown";
+/// RTMP status of a publisher that is thrown out for sending nothing.
+const CODE_IDLE: &str = "NetConnection.Connect.IdleTimeOut";
+
+/// Why a connection ended. The texts hold no secrets and nothing the peer wrote.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum End {
+    /// The encoder said that it is done.
+    #[error("the encoder unpublished")]
+    Unpublished,
+    /// The encoder closed the connection without a word.
+    #[error("the encoder closed the connection")]
+    PeerClosed,
+    /// The connection failed.
+    #[error("the connection failed: {0}")]
+    Io(io::Error),
+    /// The peer broke the protocol or one of its limits.
+    #[error("{0}")]
+    Protocol(RtmpError),
+    /// Handshake, connect and publish took too long.
+    #[error("no publish within {0} ms")]
+    SetupTimeout(u128),
+    /// Too much was sent before a publish.
+    #[error("more than {0} bytes before a publish")]
+    SetupFull(u64),
+    /// The publish request was refused; the status has been queued.
+    #[error("publish refused: {reason}")]
+    Refused {
+        /// What happened, for the operator.
+        reason: String,
+        /// The stream key's mask, where there was one.
+        key: Option<String>,
+    },
+    /// No media came.
+    #[error("no media within {0} ms")]
+    Idle(u128),
+    /// The encoder did not read its replies in time.
+    #[error("the encoder took no reply within {0} ms")]
+    WriteTimeout(u128),
+    /// The encoder asks for more replies than it reads.
+    #[error("too many replies wait for the encoder")]
+    RepliesFull,
+    /// The session has no more use for this encoder.
+    #[error("{}", .0.reason)]
+    Closed(Status),
+    /// The service stops.
+    #[error("the service shuts down")]
+    Shutdown,
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::UnexpectedEof => Self::PeerClosed,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl From<RtmpError> for End {
+    fn from(error: RtmpError) -> Self {
+        match error {
+            // The encoder changed its mind while its request was being decided.
+            RtmpError::NoSuchRequest => Self::Unpublished,
+            error => Self::Protocol(error),
+        }
+    }
+}
+
+impl End {
+    /// The status a running publisher gets before the connection closes.
+    fn status(&self) -> Option<Status> {
+        match self {
+            Self::Closed(status) => Some(status.clone()),
+            Self::Shutdown => {
+                Some(Status::new(CODE_SHUTDOWN, "the server is shutting down; reconnect shortly"))
+            }
+            Self::Idle(_) => Some(Status::new(CODE_IDLE, "no audio or video came in time")),
+            _ => None,
+        }
+    }
+
+    /// Whether the encoder still listens and should get the time to read its last status.
+    fn is_polite(&self) -> bool {
+        matches!(
+            self,
+            Self::Unpublished | Self::Refused { .. } | Self::Idle(_) | Self::Closed(_) | Self::Shutdown
+        )
+    }
+
+    /// Whether the operator should hear of it: somebody does something wrong or cannot get in.
+    fn is_warning(&self) -> bool {
+        !matches!(self, Self::Unpublished | Self::PeerClosed | Self::Closed(_) | Self::Shutdown | Self::Io(_))
+    }
+}
+
+/// Serves one connection until it ends.
+pub(super) async fn serve<A: Admission>(
+    socket: TcpStream,
+    peer: SocketAddr,
+    shared: Arc<Shared<A>>,
+    stop: watch::Receiver<bool>,
+) {
+    let wire = Wire::new(socket, shared.limits.reply_bytes_max);
+    let mut connection = Connection { wire, peer, shared, stop, events: VecDeque::new() };
+    let deadline = Instant::now() + connection.shared.limits.setup;
+    let end = match connection.set_up(deadline).await {
+        Ok(admitted) => {
+            let stream = admitted.stream;
+            info!(peer = %peer, stream = %stream, "encoder publishes");
+            let end = connection.relay(admitted.publisher).await;
+            info!(peer = %peer, stream = %stream, bytes_in = connection.wire.bytes_in(), "encoder left: {end}");
+            end
+        }
+        Err(end) => end,
+    };
+    connection.finish(end).await;
+}
+
+struct Connection<A> {
+    wire: Wire,
+    peer: SocketAddr,
+    shared: Arc<Shared<A>>,
+    stop: watch::Receiver<bool>,
+    /// Events between a publish request and its decision.
+    events: VecDeque<ServerEvent>,
+}
+
+impl<A: Admission> Connection<A> {
+    /// Handshake, connect and publish, up to the first accepted request.
+    async fn set_up(&mut self, deadline: Instant) -> Result<Admitted<A::Publisher>, End> {
+        let limits = &self.shared.limits;
+        let (setup_ms, bytes_max) = (limits.setup.as_millis(), limits.setup_bytes_max);
+        loop {
+            while let Some(event) = self.events.pop_front() {
+                if let ServerEvent::PublishRequested { id, app, stream_key, query } = event {
+                    let key = StreamKey::find(&app, &stream_key, query.as_deref());
+                    if !is_documented_app(&app) {
+                        debug!(peer = %self.peer, "the encoder publishes to another app than live");
+                    }
+                    return self.decide(id, key, deadline).await;
+                }
+            }
+            self.wire.flush()?;
+            if self.wire.bytes_in() > bytes_max {
+                return Err(End::SetupFull(bytes_max));
+            }
+            let read = tokio::select! {
+                biased;
+                () = stopped(&mut self.stop) => return Err(End::Shutdown),
+                read = self.wire.fill(deadline) => read?,
+                () = sleep_until(deadline) => return Err(End::SetupTimeout(setup_ms)),
+            };
+            let events = &mut self.events;
+            self.wire.take(read, |event| events.push_back(event))?;
+        }
+    }
+
+    /// Answers a publish request: yes with a publisher, or no with a reason.
+    async fn decide(
+        &mut self,
+        id: PublishId,
+        key: Option<StreamKey>,
+        deadline: Instant,
+    ) -> Result<Admitted<A::Publisher>, End> {
+        let Some(key) = key else {
+            self.count_failed_key();
+            return Err(self.refuse(id, Status::no_key(), "no text of a stream key's form".to_owned(), None));
+        };
+        let mask = Some(key.mask());
+        match self.ask(key, deadline).await {
+            Ok(admitted) => {
+                self.wire.session.accept_publish(id)?;
+                Ok(admitted)
+            }
+            Err(Denied::UnknownKey) => {
+                self.count_failed_key();
+                Err(self.refuse(id, Status::unknown_key(), "unknown stream key".to_owned(), mask))
+            }
+            Err(Denied::Refused(status)) => {
+                let reason = status.reason.clone();
+                Err(self.refuse(id, status, reason, mask))
+            }
+            Err(Denied::Unavailable(cause)) => Err(self.refuse(id, Status::unavailable(), cause, mask)),
+        }
+    }
+
+    fn count_failed_key(&self) {
+        self.shared.failed_keys.count(Network::from(self.peer.ip()), self.shared.clock.monotonic());
+    }
+
+    fn refuse(&mut self, id: PublishId, status: Status, reason: String, key: Option<String>) -> End {
+        self.wire.session.reject_publish(id, status.code, &status.reason);
+        End::Refused { reason, key }
+    }
+
+    /// Asks store and live sessions in a task of their own: begun work is not cut off in its middle when the encoder
+    /// runs out of time; a publisher that then comes too late is dropped with the task's result.
+    async fn ask(&self, key: StreamKey, deadline: Instant) -> Result<Admitted<A::Publisher>, Denied> {
+        let shared = Arc::clone(&self.shared);
+        let limit = shared.limits.admission;
+        let decision = tokio::spawn(async move { admit(&shared.store, &shared.admission, &key).await });
+        match timeout_at(deadline.min(Instant::now() + limit), decision).await {
+            Ok(Ok(decision)) => decision,
+            Ok(Err(_panicked)) => Err(Denied::Unavailable("the decision panicked".to_owned())),
+            Err(_) => Err(Denied::Unavailable("the decision took too long".to_owned())),
+        }
+    }
+
+    /// Hands the encoder's packets to its publisher until one of them ends it.
+    async fn relay(&mut self, mut publisher: A::Publisher) -> End {
+        match self.relay_turns(&mut publisher).await {
+            Ok(never) => match never {},
+            Err(end) => end,
+        }
+    }
+
+    async fn relay_turns(&mut self, publisher: &mut A::Publisher) -> Result<std::convert::Infallible, End> {
+        if self.shared.pace.is_some() {
+            self.wire.unwatch()?;
+        }
+        let mut intake = Intake::default();
+        let held = std::mem::take(&mut self.events);
+        held.into_iter().for_each(|event| intake.add(event));
+        self.wire.events(&mut |event| intake.add(event));
+        let mut last_media = Instant::now();
+        let mut turn = Ok(false);
+        loop {
+            if !intake.packets.is_empty() {
+                last_media = Instant::now();
+                publisher.push(&mut intake.packets);
+                intake.packets.clear();
+            }
+            let more = turn?;
+            self.wire.flush()?;
+            intake.verdict()?;
+            let (due, silence_ends) = (self.next_read(more), self.silence_ends(last_media));
+            let read = tokio::select! {
+                biased;
+                () = stopped(&mut self.stop) => return Err(End::Shutdown),
+                status = publisher.closed() => return Err(End::Closed(status)),
+                read = self.wire.fill(due) => read?,
+                () = sleep_until(silence_ends) => 0,
+            };
+            turn = self.wire.take(read, |event| intake.add(event));
+            if turn.is_ok() && intake.packets.is_empty() {
+                self.check_silence(last_media)?;
+            }
+        }
+    }
+
+    /// When an unwatched socket is read next.
+    fn next_read(&self, more: bool) -> Instant {
+        match self.shared.pace {
+            Some(pace) if !more => {
+                let started = self.shared.started;
+                started + pace.next(started.elapsed())
+            }
+            _ => Instant::now(),
+        }
+    }
+
+    /// When the encoder has been silent, or deaf to our replies, for too long.
+    fn silence_ends(&self, last_media: Instant) -> Instant {
+        let limits = &self.shared.limits;
+        let idle = last_media + limits.idle;
+        self.wire.stuck_since().map_or(idle, |since| idle.min(since + limits.write))
+    }
+
+    fn check_silence(&self, last_media: Instant) -> Result<(), End> {
+        let limits = &self.shared.limits;
+        if self.wire.stuck_since().is_some_and(|since| since.elapsed() >= limits.write) {
+            return Err(End::WriteTimeout(limits.write.as_millis()));
+        }
+        if last_media.elapsed() >= limits.idle {
+            return Err(End::Idle(limits.idle.as_millis()));
+        }
+        Ok(())
+    }
+
+    /// Says why, to the log and where possible to the encoder.
+    async fn finish(mut self, end: End) {
+        if end.is_warning() {
+            let key = match &end {
+                End::Refused { key, .. } => key.as_deref(),
+                _ => None,
+            };
+            self.shared.warn(self.peer, key, &end.to_string());
+        } else {
+            debug!(peer = %self.peer, "connection closed: {end}");
+        }
+        if let Some(status) = end.status() {
+            self.wire.session.end_publish(status.code, &status.reason);
+        }
+        if end.is_polite() {
+            self.wire.goodbye(self.shared.limits.linger).await;
+        } else {
+            // The connection closes either way; what the session still had to say is sent if it can be at once.
+            let _sent = self.wire.flush();
+        }
+    }
+}
+
+/// What one turn of reading brought.
+#[derive(Default)]
+struct Intake {
+    packets: Vec<Packet>,
+    unpublished: bool,
+    published_again: bool,
+}
+
+impl Intake {
+    fn add(&mut self, event: ServerEvent) {
+        match event {
+            ServerEvent::Packet(packet) => self.packets.push(packet),
+            ServerEvent::Unpublished => self.unpublished = true,
+            ServerEvent::PublishRequested { .. } => self.published_again = true,
+            ServerEvent::Connected { .. } | ServerEvent::Metadata(_) => {}
+        }
+    }
+
+    /// Whether the encoder ended its publish with this turn.
+    fn verdict(&self) -> Result<(), End> {
+        if self.published_again {
+            let reason = "one connection publishes one stream; open another connection";
+            return Err(End::Closed(Status::new(super::admit::CODE_BAD_NAME, reason)));
+        }
+        if self.unpublished { Err(End::Unpublished) } else { Ok(()) }
+    }
+}
+
+/// Resolves when the service stops.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // A sender that is gone has stopped as well.
+    let _seen = stop.wait_for(|stop| *stop).await;
+}

@@ -1,0 +1,68 @@
+//! What one encoder, one network and all strangers together may use up at the RTMP port.
+
+use std::time::Duration;
+
+/// Connections at once.
+pub const CONNECTIONS_MAX: usize = 4_096;
+/// Connections at once from one IPv4 address or one IPv6 /64. High enough for a relay or an address translator with
+/// hundreds of encoders behind it.
+pub const CONNECTIONS_PER_NETWORK_MAX: usize = 1_024;
+/// Wrong stream keys per network and minute; after that its connections are closed before the handshake until the
+/// minute is over.
+pub const FAILED_KEYS_PER_MINUTE_MAX: u32 = 30;
+/// Warnings about refused, broken and hostile connections per minute; more are counted and summed up in one line.
+pub const WARNINGS_PER_MINUTE_MAX: u32 = 60;
+/// Time for handshake, connect and an accepted publish together.
+pub const SETUP_TIMEOUT_MS: u64 = 10_000;
+/// Bytes a connection may send before its publish is accepted.
+pub const SETUP_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Time for the database and the live sessions to decide about a publish.
+pub const ADMISSION_TIMEOUT_MS: u64 = 5_000;
+/// Time without a media packet after which a publisher is taken for dead.
+pub const IDLE_TIMEOUT_MS: u64 = 30_000;
+/// Time in which an encoder must take a reply.
+pub const WRITE_TIMEOUT_MS: u64 = 5_000;
+/// Bytes of replies that may wait for an encoder that does not read.
+pub const REPLY_BYTES_MAX: usize = 256 * 1024;
+/// Time an encoder gets to read the last status and to close from its side.
+pub const LINGER_MS: u64 = 1_000;
+/// Time for all connections to say goodbye at shutdown.
+pub const SHUTDOWN_TIMEOUT_MS: u64 = 3_000;
+/// Pause after the system refused to hand out a connection (no file handles left), so that the loop does not spin.
+pub const ACCEPT_PAUSE_MS: u64 = 100;
+
+/// The limits in force; tests shorten them.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    pub(crate) connections_max: usize,
+    pub(crate) connections_per_network_max: usize,
+    pub(crate) failed_keys_max: u32,
+    pub(crate) warnings_max: u32,
+    pub(crate) setup: Duration,
+    pub(crate) setup_bytes_max: u64,
+    pub(crate) admission: Duration,
+    pub(crate) idle: Duration,
+    pub(crate) write: Duration,
+    pub(crate) reply_bytes_max: usize,
+    pub(crate) linger: Duration,
+    pub(crate) shutdown: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: CONNECTIONS_MAX,
+            connections_per_network_max: CONNECTIONS_PER_NETWORK_MAX,
+            failed_keys_max: FAILED_KEYS_PER_MINUTE_MAX,
+            warnings_max: WARNINGS_PER_MINUTE_MAX,
+            setup: Duration::from_millis(SETUP_TIMEOUT_MS),
+            setup_bytes_max: SETUP_BYTES_MAX,
+            admission: Duration::from_millis(ADMISSION_TIMEOUT_MS),
+            idle: Duration::from_millis(IDLE_TIMEOUT_MS),
+            write: Duration::from_millis(WRITE_TIMEOUT_MS),
+            reply_bytes_max: REPLY_BYTES_MAX,
+            linger: Duration::from_millis(LINGER_MS),
+            shutdown: Duration::from_millis(SHUTDOWN_TIMEOUT_MS),
+        }
+    }
+}

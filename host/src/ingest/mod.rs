@@ -1,0 +1,224 @@
+//! Where encoders come in: the RTMP listener, its caps and deadlines.
+//!
+//! A connection is one task: socket -> [`satcast_media::rtmp::server`] -> packets -> the stream's publisher. What a
+//! stranger sends is bounded in time and size until its stream key was right; what it breaks is its own connection.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{error, info, warn};
+
+use crate::clock::Clock;
+use crate::store::Store;
+
+mod admit;
+mod caps;
+mod conn;
+mod limits;
+mod pace;
+mod sessions;
+mod wire;
+
+pub use admit::{Admission, PacketSink, Status};
+pub use limits::*;
+
+use caps::{FailedKeys, Full, Line, LogLimit, Network, Places};
+use pace::Pace;
+
+/// Where and how encoders are listened to.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    listen: SocketAddr,
+    read_wait: Duration,
+    limits: Limits,
+}
+
+impl Settings {
+    /// `listen` as `[ingest] rtmp_listen`, `read_batch_ms` as the key of that name: the time between two reads of a
+    /// publishing connection, 0 to read at once.
+    #[must_use]
+    pub fn new(listen: SocketAddr, read_batch_ms: u64) -> Self {
+        Self { listen, read_wait: Duration::from_millis(read_batch_ms), limits: Limits::default() }
+    }
+}
+
+/// The port cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot listen for RTMP on {address}: {source}; free the port or set [ingest] rtmp_listen to another"
+)]
+pub struct BindError {
+    /// The address asked for.
+    pub address: SocketAddr,
+    /// The system's answer.
+    pub source: io::Error,
+}
+
+/// The bound RTMP port; encoders can connect, and are served once [`Listener::run`] runs.
+#[derive(Debug)]
+pub struct Listener<A> {
+    socket: TcpListener,
+    shared: Arc<Shared<A>>,
+    places: Arc<Places>,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+struct Shared<A> {
+    store: Store,
+    admission: A,
+    clock: Clock,
+    limits: Limits,
+    /// How publishing connections are read; `None`: at once.
+    pace: Option<Pace>,
+    /// Zero of the pace's grid.
+    started: Instant,
+    failed_keys: FailedKeys,
+    warnings: LogLimit,
+}
+
+impl<A> Shared<A> {
+    /// One warning about a connection, unless a flood of them is going on.
+    fn warn(&self, peer: SocketAddr, key: Option<&str>, what: &str) {
+        let Line::Write { withheld } = self.warnings.next(self.clock.monotonic()) else { return };
+        if withheld > 0 {
+            warn!("{withheld} more warnings about RTMP connections were left out");
+        }
+        match key {
+            Some(key) => warn!(peer = %peer, key, "RTMP connection: {what}"),
+            None => warn!(peer = %peer, "RTMP connection: {what}"),
+        }
+    }
+}
+
+impl<A: Admission> Listener<A> {
+    /// Takes the port.
+    ///
+    /// # Errors
+    /// The port is taken, or the address is not this machine's.
+    pub async fn bind(
+        settings: Settings,
+        store: Store,
+        admission: A,
+        clock: Clock,
+    ) -> Result<Self, BindError> {
+        let address = settings.listen;
+        // The receive buffer is left to the kernel: fixed at a size that `net.core.rmem_max` cuts, it would hold less
+        // than one wait of a fast stream; left alone, it grows with the stream.
+        let socket = TcpListener::bind(address).await.map_err(|source| BindError { address, source })?;
+        let limits = settings.limits;
+        let places = Places::new(limits.connections_max, limits.connections_per_network_max);
+        let shared = Arc::new(Shared {
+            store,
+            admission,
+            clock,
+            pace: Pace::new(settings.read_wait),
+            started: Instant::now(),
+            failed_keys: FailedKeys::new(limits.failed_keys_max),
+            warnings: LogLimit::new(limits.warnings_max),
+            limits,
+        });
+        Ok(Self { socket, shared, places })
+    }
+
+    /// The address listened on, with the port the system chose when 0 was asked for.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Serves encoders until `shutdown` resolves; then stops accepting, tells every publisher, and returns when all
+    /// connections have ended or [`SHUTDOWN_TIMEOUT_MS`] is over.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let Self { socket, shared, places } = self;
+        let (stop, stopped) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                Some(ended) = tasks.join_next() => report(ended),
+                accepted = socket.accept() => match accepted {
+                    Ok((socket, peer)) => {
+                        accept(socket, peer, &shared, &places, &stopped, &mut tasks);
+                    }
+                    Err(failure) => pause_after(failure, &shared, socket.local_addr().ok()).await,
+                },
+            }
+        }
+        drop(socket);
+        let limit = shared.limits.shutdown;
+        stop.send_replace(true);
+        let all_ended = timeout(limit, async {
+            while let Some(ended) = tasks.join_next().await {
+                report(ended);
+            }
+        });
+        if all_ended.await.is_err() {
+            warn!("{} RTMP connections were cut off at shutdown", tasks.len());
+        }
+        info!("RTMP listener closed");
+    }
+}
+
+/// Starts a connection's task, or closes the socket where a cap is reached.
+fn accept<A: Admission>(
+    socket: TcpStream,
+    peer: SocketAddr,
+    shared: &Arc<Shared<A>>,
+    places: &Arc<Places>,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<()>,
+) {
+    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+    let network = Network::from(peer.ip());
+    if shared.failed_keys.is_blocked(network, shared.clock.monotonic()) {
+        shared.warn(peer, None, "refused: too many wrong stream keys from this address in the last minute");
+        return;
+    }
+    let place = match places.take(network) {
+        Ok(place) => place,
+        Err(Full::Service) => return shared.warn(peer, None, "refused: too many connections"),
+        Err(Full::Network) => {
+            return shared.warn(peer, None, "refused: too many connections from this address");
+        }
+    };
+    if let Err(failure) = socket.set_nodelay(true) {
+        return shared.warn(peer, None, &format!("refused: cannot set TCP_NODELAY: {failure}"));
+    }
+    let (shared, stopped) = (Arc::clone(shared), stopped.clone());
+    tasks.spawn(async move {
+        conn::serve(socket, peer, shared, stopped).await;
+        drop(place);
+    });
+}
+
+/// A connection that failed before it was accepted harms nobody; a lack of file handles passes by waiting.
+async fn pause_after<A>(failure: io::Error, shared: &Shared<A>, local: Option<SocketAddr>) {
+    if matches!(failure.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+        return;
+    }
+    let local = local.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+    shared.warn(local, None, &format!("cannot accept: {failure}; raise the limit of open files"));
+    sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
+}
+
+fn report(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(failure) = ended
+        && failure.is_panic()
+    {
+        error!("an RTMP connection's task panicked; other connections go on");
+    }
+}
+
+#[cfg(test)]
+mod tests;

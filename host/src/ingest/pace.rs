@@ -1,0 +1,66 @@
+//! When a publishing connection is read next. Pure arithmetic on time since the service started.
+
+use std::time::Duration;
+
+/// Moments within one wait at which connections may be read. Connections that share a moment share one wake-up of the
+/// process; several moments keep the bursts towards the destinations small.
+pub(super) const PHASES: u32 = 4;
+
+/// The grid on which connections are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    step: Duration,
+}
+
+impl Pace {
+    /// Reads about `wait` apart; `None` for a wait of zero, when every byte is read as it comes.
+    pub(super) fn new(wait: Duration) -> Option<Self> {
+        (!wait.is_zero()).then(|| Self { step: (wait / PHASES).max(Duration::from_nanos(1)) })
+    }
+
+    /// The next moment to read after `now`: the wait, less what is needed to stay on the grid.
+    pub(super) fn next(self, now: Duration) -> Duration {
+        let steps = now.as_nanos() / self.step.as_nanos() + u128::from(PHASES);
+        let nanos = steps.saturating_mul(self.step.as_nanos());
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn reads_fall_on_the_grid_and_keep_their_distance() {
+        let pace = Pace::new(ms(100)).unwrap();
+        for (now, next) in [(0, 100), (1, 100), (24, 100), (25, 125), (99, 175), (100, 200), (101, 200)] {
+            assert_eq!(pace.next(ms(now)), ms(next), "{now}");
+        }
+        for now in 0..1_000 {
+            let wait = pace.next(ms(now)) - ms(now);
+            assert!(wait > ms(75) && wait <= ms(100), "{now}: {wait:?}");
+        }
+    }
+
+    #[test]
+    fn a_read_in_time_keeps_its_phase() {
+        let pace = Pace::new(ms(100)).unwrap();
+        let mut due = pace.next(ms(33));
+        for _ in 0..10 {
+            let next = pace.next(due + ms(3));
+            assert_eq!(next - due, ms(100));
+            due = next;
+        }
+    }
+
+    #[test]
+    fn no_wait_means_no_grid_and_tiny_waits_work() {
+        assert!(Pace::new(Duration::ZERO).is_none());
+        let pace = Pace::new(Duration::from_nanos(1)).unwrap();
+        assert!(pace.next(ms(5)) > ms(5));
+    }
+}

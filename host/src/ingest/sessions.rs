@@ -1,0 +1,27 @@
+//! The live sessions as the port sees them.
+
+use satcast_media::packet::Packet;
+
+use super::admit::{Admission, PacketSink, Status};
+use crate::live::{Live, Publisher};
+use crate::store::StreamRecord;
+
+impl Admission for Live {
+    type Publisher = Publisher;
+
+    async fn publish(&self, stream: StreamRecord) -> Result<Publisher, Status> {
+        let refused = Live::publish(self, stream).await;
+        refused.map_err(|refused| Status { code: refused.code, reason: refused.reason })
+    }
+}
+
+impl PacketSink for Publisher {
+    fn push(&mut self, packets: &mut Vec<Packet>) {
+        Publisher::push(self, packets);
+    }
+
+    async fn closed(&self) -> Status {
+        let closed = Publisher::closed(self).await;
+        Status { code: closed.code, reason: closed.reason }
+    }
+}

@@ -1,0 +1,165 @@
+//! Encoders with the right key: their packets arrive, and every way to leave is noticed.
+
+use super::*;
+
+#[tokio::test]
+async fn packets_arrive_as_sent_with_and_without_a_wait_between_reads() {
+    for read_batch_ms in [0, 40] {
+        let mut service = Service::start(read_batch_ms, |_| ()).await;
+        let mut encoder = Encoder::publishing(&service).await;
+        let sent = start_of_stream();
+        encoder.send(&sent).await;
+        assert_eq!(service.packets(sent.len()).await.0, sent, "wait {read_batch_ms}");
+        assert_eq!(service.publishers(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_fast_stream_loses_nothing() {
+    for read_batch_ms in [0, 20] {
+        let mut service = Service::start(read_batch_ms, |_| ()).await;
+        let mut encoder = Encoder::publishing(&service).await;
+        let sent: Vec<Packet> = (0..400).map(|n| audio(n * 10, 20_000 + n as usize)).collect();
+        let writer = async {
+            for packets in sent.chunks(7) {
+                encoder.send(packets).await;
+            }
+        };
+        let ((), (arrived, _)) = tokio::join!(writer, service.packets(400));
+        assert!(arrived == sent, "8 MB arrive whole with wait {read_batch_ms}");
+    }
+}
+
+#[tokio::test]
+async fn packets_of_one_wait_come_in_one_push() {
+    let mut service = Service::start(200, |_| ()).await;
+    let mut encoder = Encoder::publishing(&service).await;
+    encoder.send(&[audio(0, 100)]).await;
+    service.packets(1).await;
+    for millis in 1..=10 {
+        encoder.send(&[audio(millis, 100)]).await;
+        sleep(Duration::from_millis(3)).await;
+    }
+    let (packets, pushes) = service.packets(10).await;
+    assert_eq!((packets.len(), pushes), (10, 1));
+}
+
+#[tokio::test]
+async fn without_a_wait_packets_come_at_once() {
+    let mut service = Service::quick().await;
+    let mut encoder = Encoder::publishing(&service).await;
+    for millis in 0..5 {
+        encoder.send(&[audio(millis, 100)]).await;
+        assert_eq!(service.packets(1).await, (vec![audio(millis, 100)], 1));
+    }
+}
+
+#[tokio::test]
+async fn the_set_up_is_never_made_to_wait() {
+    let service = Service::start(1_000, |_| ()).await;
+    let started = Instant::now();
+    let _encoder = Encoder::publishing(&service).await;
+    assert!(started.elapsed() < Duration::from_millis(700), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn the_key_is_taken_from_every_place() {
+    let service = Service::quick().await;
+    let key = service.key.clone();
+    for (app, name) in [
+        ("live".to_owned(), key.clone()),
+        ("other".to_owned(), key.clone()),
+        ("live".to_owned(), format!("{key}?token=1")),
+        (format!("live/{key}"), String::new()),
+        ("live".to_owned(), format!("obs?key={key}")),
+        ("live".to_owned(), format!("?key={key}")),
+    ] {
+        let mut encoder = Encoder::connect(service.address, &app, &name).await;
+        assert_eq!(encoder.event().await, Some(ClientEvent::Publishing), "{app} {name}");
+    }
+}
+
+#[tokio::test]
+async fn an_encoder_that_waits_for_no_answer_loses_nothing() {
+    let mut service = Service::quick().await;
+    let mut model = Encoder::publishing(&service).await;
+    let sent = start_of_stream();
+    model.send(&sent).await;
+    service.packets(sent.len()).await;
+    // The same bytes in one piece: media comes before its publish is decided, and the end with it.
+    let mut hasty = TcpStream::connect(service.address).await.unwrap();
+    hasty.write_all(&model.written).await.unwrap();
+    hasty.shutdown().await.unwrap();
+    assert_eq!(service.packets(sent.len()).await.0, sent);
+    drop(model);
+    service.no_publisher_is_left().await;
+}
+
+#[tokio::test]
+async fn every_way_to_leave_drops_the_publisher() {
+    for read_batch_ms in [0, 40] {
+        let service = Service::start(read_batch_ms, |_| ()).await;
+        let mut polite = Encoder::publishing(&service).await;
+        polite.session.end();
+        polite.flush().await.unwrap();
+        assert!(closed_by_service(&mut polite.socket).await);
+        service.no_publisher_is_left().await;
+
+        drop(Encoder::publishing(&service).await);
+        service.no_publisher_is_left().await;
+
+        let abrupt = Encoder::publishing(&service).await;
+        abrupt.socket.set_zero_linger().unwrap();
+        drop(abrupt);
+        service.no_publisher_is_left().await;
+    }
+}
+
+#[tokio::test]
+async fn a_closed_session_tells_its_encoder_why() {
+    for read_batch_ms in [0, 40] {
+        let service =
+            Service::start(read_batch_ms, |limits| limits.linger = Duration::from_millis(100)).await;
+        let mut encoder = Encoder::publishing(&service).await;
+        encoder.send(&start_of_stream()).await;
+        let status = Status::new("NetStream.Publish.BadName", "the stream was stopped by its owner");
+        service.live.close.send_replace(Some(status));
+        let description = "the stream was stopped by its owner".to_owned();
+        let code = "NetStream.Publish.BadName".to_owned();
+        assert_eq!(encoder.event().await, Some(ClientEvent::Rejected { code, description }));
+        assert!(closed_by_service(&mut encoder.socket).await);
+        service.no_publisher_is_left().await;
+    }
+}
+
+#[tokio::test]
+async fn shutdown_tells_the_encoder_and_ends_everything() {
+    for read_batch_ms in [0, 40] {
+        let mut service = Service::start(read_batch_ms, |_| ()).await;
+        let mut publishing = Encoder::publishing(&service).await;
+        let mut stranger = TcpStream::connect(service.address).await.unwrap();
+        service.shutdown.take().unwrap().send(()).unwrap();
+        let event = publishing.event().await;
+        assert!(
+            matches!(&event, Some(ClientEvent::Rejected { code, .. }) if code == "NetConnection.Connect.AppShutdown"),
+            "{event:?}"
+        );
+        assert_eq!(publishing.event().await, None);
+        assert!(closed_by_service(&mut stranger).await);
+        drop(publishing);
+        timeout(PATIENCE, &mut service.running).await.expect("the listener ends").unwrap();
+        assert_eq!(service.publishers(), 0);
+        assert!(TcpStream::connect(service.address).await.is_err(), "the port is closed");
+    }
+}
+
+#[tokio::test]
+async fn a_taken_port_is_a_clear_error() {
+    let service = Service::quick().await;
+    let settings = Settings::new(service.address, 0);
+    let bound =
+        Listener::bind(settings, service.store.clone(), service.live.clone(), service.clock.clone()).await;
+    let error = bound.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot listen for RTMP on {}: ", service.address)), "{error}");
+    assert!(error.ends_with("free the port or set [ingest] rtmp_listen to another"), "{error}");
+}

@@ -1,0 +1,207 @@
+//! Every deadline and cap is reached.
+
+use super::*;
+
+const SHORT: Duration = Duration::from_millis(150);
+
+#[tokio::test]
+async fn a_slow_handshake_is_cut_off() {
+    let service = Service::start(0, |limits| limits.setup = SHORT).await;
+    let started = Instant::now();
+    let mut silent = TcpStream::connect(service.address).await.unwrap();
+    let mut dripping = TcpStream::connect(service.address).await.unwrap();
+    let drip = async {
+        // Steady progress does not move the deadline.
+        while dripping.write_all(&[3]).await.is_ok() && started.elapsed() < PATIENCE {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let (closed, ()) = tokio::join!(closed_by_service(&mut silent), drip);
+    assert!(closed);
+    assert!(started.elapsed() >= SHORT && started.elapsed() < PATIENCE, "{:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn connecting_without_publishing_is_cut_off() {
+    let service = Service::start(0, |limits| limits.setup = SHORT).await;
+    let mut encoder = Encoder::connect(service.address, "live", &service.key).await;
+    let mut handshake = encoder.session.output().take();
+    // C0 and C1 only: the rest never comes.
+    handshake.truncate(1537);
+    encoder.socket.write_all(&handshake).await.unwrap();
+    assert!(closed_by_service(&mut encoder.socket).await);
+}
+
+#[tokio::test]
+async fn the_deadline_covers_the_decision() {
+    let service = Service::start(0, |limits| {
+        limits.setup = SHORT;
+        limits.linger = SHORT;
+    })
+    .await;
+    service.behave(Behaviour::Hang);
+    let started = Instant::now();
+    let (_, answer) = Encoder::publish(service.address, &service.key).await;
+    assert!(matches!(answer, Some(ClientEvent::Rejected { code, .. }) if code == "NetStream.Failed"));
+    assert!(started.elapsed() < Duration::from_secs(2));
+}
+
+#[tokio::test]
+async fn bytes_before_a_publish_are_limited() {
+    let service = Service::start(0, |limits| limits.setup_bytes_max = 20_000).await;
+    let mut encoder = Encoder::connect(service.address, "live", &service.key).await;
+    let handshake = encoder.session.output().take();
+    encoder.socket.write_all(&handshake).await.unwrap();
+    // User control messages of an unknown type, which the protocol passes over; 18 bytes each.
+    let ignored = [2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 99, 0, 0, 0, 0].repeat(200);
+    let started = Instant::now();
+    while encoder.socket.write_all(&ignored).await.is_ok() && started.elapsed() < PATIENCE {
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert!(started.elapsed() < PATIENCE, "the connection was closed");
+}
+
+#[tokio::test]
+async fn a_publisher_without_media_is_told_and_closed() {
+    for read_batch_ms in [0, 20] {
+        let service = Service::start(read_batch_ms, |limits| {
+            limits.idle = SHORT;
+            limits.linger = SHORT;
+        })
+        .await;
+        let mut encoder = Encoder::publishing(&service).await;
+        let event = encoder.event().await;
+        assert!(
+            matches!(&event, Some(ClientEvent::Rejected { code, .. }) if code == "NetConnection.Connect.IdleTimeOut"),
+            "{event:?}"
+        );
+        assert_eq!(encoder.event().await, None);
+        service.no_publisher_is_left().await;
+    }
+}
+
+#[tokio::test]
+async fn media_keeps_a_publisher_alive_and_other_bytes_do_not() {
+    let service = Service::start(0, |limits| limits.idle = SHORT).await;
+    let mut encoder = Encoder::publishing(&service).await;
+    let started = Instant::now();
+    while started.elapsed() < SHORT * 3 {
+        encoder.send(&[audio(i64::try_from(started.elapsed().as_millis()).unwrap(), 50)]).await;
+        sleep(SHORT / 5).await;
+    }
+    assert_eq!(service.publishers(), 1);
+    let ping = [2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0];
+    while encoder.socket.write_all(&ping).await.is_ok() && started.elapsed() < PATIENCE {
+        sleep(SHORT / 5).await;
+    }
+    assert!(started.elapsed() < PATIENCE, "pings alone do not hold the stream");
+    service.no_publisher_is_left().await;
+}
+
+#[tokio::test]
+async fn an_encoder_that_reads_no_replies_is_cut_off() {
+    for read_batch_ms in [0, 20] {
+        let service = Service::start(read_batch_ms, |limits| {
+            limits.write = SHORT;
+            limits.reply_bytes_max = usize::MAX;
+        })
+        .await;
+        let mut encoder = Encoder::publishing(&service).await;
+        assert!(flood_with_pings(&mut encoder).await, "wait {read_batch_ms}");
+        service.no_publisher_is_left().await;
+    }
+}
+
+#[tokio::test]
+async fn replies_that_wait_are_limited_in_size() {
+    let service = Service::start(0, |limits| limits.reply_bytes_max = 10_000).await;
+    let mut encoder = Encoder::publishing(&service).await;
+    assert!(flood_with_pings(&mut encoder).await);
+    service.no_publisher_is_left().await;
+}
+
+/// Asks for replies and reads none of them; whether the service closed the connection in time.
+async fn flood_with_pings(encoder: &mut Encoder) -> bool {
+    let pings = [2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0].repeat(2_000);
+    timeout(PATIENCE, async { while encoder.socket.write_all(&pings).await.is_ok() {} }).await.is_ok()
+}
+
+#[tokio::test]
+async fn connections_are_limited_in_all() {
+    let service = Service::start(0, |limits| limits.connections_max = 2).await;
+    caps_at_two(&service).await;
+}
+
+#[tokio::test]
+async fn connections_are_limited_per_address() {
+    let service = Service::start(0, |limits| limits.connections_per_network_max = 2).await;
+    caps_at_two(&service).await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+    let (_first, _second) = (Encoder::publishing(&service).await, Encoder::publishing(&service).await);
+    let mut neighbour = Encoder::connect(service.address, "live", &service.key).await;
+    neighbour.socket = socket.connect(service.address).await.unwrap();
+    assert_eq!(neighbour.event().await, Some(ClientEvent::Publishing), "another address has its own places");
+}
+
+async fn caps_at_two(service: &Service) {
+    let first = Encoder::publishing(service).await;
+    let second = Encoder::publishing(service).await;
+    let (_, answer) = Encoder::publish(service.address, &service.key).await;
+    assert_eq!(answer, None, "the third is closed without a word");
+    drop((first, second));
+    service.no_publisher_is_left().await;
+    // The place is given back a moment after the publisher.
+    timeout(PATIENCE, async {
+        while Encoder::publish(service.address, &service.key).await.1.is_none() {
+            sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await
+    .expect("places come back");
+    service.no_publisher_is_left().await;
+}
+
+#[tokio::test]
+async fn wrong_keys_are_limited_per_address_and_minute() {
+    let service = Service::start(0, |limits| {
+        limits.failed_keys_max = 2;
+        limits.linger = Duration::from_millis(20);
+    })
+    .await;
+    let _healthy = Encoder::publishing(&service).await;
+    for name in [wrong_key(), "no key at all".to_owned()] {
+        let (_, answer) = Encoder::publish(service.address, &name).await;
+        assert!(matches!(answer, Some(ClientEvent::Rejected { .. })), "{answer:?}");
+    }
+    let mut refused = TcpStream::connect(service.address).await.unwrap();
+    assert!(closed_by_service(&mut refused).await, "closed before the handshake");
+    assert_eq!(Encoder::publish(service.address, &service.key).await.1, None);
+    assert_eq!(service.publishers(), 1, "who publishes already is left alone");
+    service.clock.advance(Duration::from_millis(caps::WINDOW_MS));
+    let _later = Encoder::publishing(&service).await;
+}
+
+#[tokio::test]
+async fn a_flood_of_warnings_is_cut() {
+    let service = Service::start(0, |limits| limits.warnings_max = 3).await;
+    for _ in 0..10 {
+        let mut socket = TcpStream::connect(service.address).await.unwrap();
+        socket.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        assert!(closed_by_service(&mut socket).await);
+    }
+    service.clock.advance(Duration::from_millis(caps::WINDOW_MS));
+    assert_eq!(service.shared.warnings.next(service.clock.monotonic()), Line::Write { withheld: 7 });
+}
+
+#[tokio::test]
+async fn a_stuck_connection_does_not_hold_up_shutdown() {
+    let mut service = Service::start(0, |limits| {
+        limits.linger = PATIENCE * 10;
+        limits.shutdown = SHORT;
+    })
+    .await;
+    let _never_closes = Encoder::publishing(&service).await;
+    service.shutdown.take().unwrap().send(()).unwrap();
+    timeout(PATIENCE, &mut service.running).await.expect("the listener ends").unwrap();
+}

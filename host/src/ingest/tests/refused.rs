@@ -1,0 +1,193 @@
+//! Encoders that may not publish get a reason; bytes that are no RTMP get nothing.
+
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::*;
+use crate::ids::AccountId;
+
+fn rejected(code: &str, description: &str) -> Option<ClientEvent> {
+    Some(ClientEvent::Rejected { code: code.to_owned(), description: description.to_owned() })
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_told_so() {
+    let service = Service::quick().await;
+    let (mut encoder, answer) = Encoder::publish(service.address, &wrong_key()).await;
+    let reason = "unknown stream key; it may have been replaced, copy it again";
+    assert_eq!(answer, rejected("NetStream.Publish.BadName", reason));
+    assert_eq!(encoder.event().await, None, "and the connection ends");
+}
+
+#[tokio::test]
+async fn a_missing_key_is_told_so() {
+    let service = Service::quick().await;
+    let reason = "no stream key was sent; copy the key of your stream into the encoder";
+    for name in ["", "obs", "live_short"] {
+        let (_, answer) = Encoder::publish(service.address, name).await;
+        assert_eq!(answer, rejected("NetStream.Publish.BadName", reason), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_a_deleted_stream_is_unknown() {
+    let service = Service::quick().await;
+    let deleted =
+        service.store.delete_stream(AccountId(1), service.stream, UnixMillis(1_700_000_000_001)).await;
+    deleted.unwrap();
+    let (_, answer) = Encoder::publish(service.address, &service.key).await;
+    assert!(
+        matches!(&answer, Some(ClientEvent::Rejected { description, .. }) if description.starts_with("unknown"))
+    );
+}
+
+#[tokio::test]
+async fn the_sessions_refusal_reaches_the_encoder() {
+    let service = Service::quick().await;
+    let status = Status::new("NetStream.Publish.BadName", "another encoder publishes this stream");
+    service.behave(Behaviour::Refuse(status));
+    let (_, answer) = Encoder::publish(service.address, &service.key).await;
+    assert_eq!(answer, rejected("NetStream.Publish.BadName", "another encoder publishes this stream"));
+    service.behave(Behaviour::Accept);
+    let _encoder = Encoder::publishing(&service).await;
+}
+
+#[tokio::test]
+async fn failures_of_the_service_are_not_the_encoders_fault() {
+    let service = Service::start(0, |limits| {
+        limits.linger = Duration::from_millis(100);
+        limits.admission = Duration::from_millis(100);
+        limits.failed_keys_max = 1;
+    })
+    .await;
+    let reason = "the server cannot check the stream key at the moment; try again shortly";
+    for behaviour in [Behaviour::Hang, Behaviour::Panic] {
+        service.behave(behaviour);
+        let (_, answer) = Encoder::publish(service.address, &service.key).await;
+        assert_eq!(answer, rejected("NetStream.Failed", reason));
+    }
+    service.store.close().await;
+    let (_, answer) = Encoder::publish(service.address, &service.key).await;
+    assert_eq!(answer, rejected("NetStream.Failed", reason));
+}
+
+#[tokio::test]
+async fn the_reason_arrives_although_the_encoder_keeps_sending() {
+    let service = Service::quick().await;
+    service.behave(Behaviour::Hang);
+    let mut encoder = Encoder::connect(service.address, "live", &wrong_key()).await;
+    let flood = async {
+        // Unread bytes at the closing side would reset the connection and lose the status.
+        let answer = encoder.event().await;
+        let noise = vec![0x5a; 64 * 1024];
+        for _ in 0..8 {
+            if encoder.socket.write_all(&noise).await.is_err() {
+                break;
+            }
+        }
+        answer
+    };
+    assert!(matches!(flood.await, Some(ClientEvent::Rejected { .. })));
+}
+
+#[tokio::test]
+async fn garbage_ends_its_own_connection_only() {
+    let mut service = Service::quick().await;
+    let mut healthy = Encoder::publishing(&service).await;
+    for garbage in
+        [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), vec![0xff; 8192], vec![0; 8192], random(8192)]
+    {
+        let mut socket = TcpStream::connect(service.address).await.unwrap();
+        let _may_be_closed_already = socket.write_all(&garbage).await;
+        let _half_closed = socket.shutdown().await;
+        assert!(closed_by_service(&mut socket).await);
+    }
+    healthy.send(&[audio(0, 100)]).await;
+    assert_eq!(service.packets(1).await.0, [audio(0, 100)]);
+}
+
+#[tokio::test]
+async fn garbage_after_the_handshake_and_while_publishing_ends_the_connection() {
+    for read_batch_ms in [0, 40] {
+        let service = Service::start(read_batch_ms, |_| ()).await;
+        let mut encoder = Encoder::publishing(&service).await;
+        // Set Chunk Size 0 on chunk stream 2.
+        let hostile = [&[2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0][..], &random(4096)].concat();
+        encoder.socket.write_all(&hostile).await.unwrap();
+        assert!(closed_by_service(&mut encoder.socket).await);
+        service.no_publisher_is_left().await;
+    }
+}
+
+#[tokio::test]
+async fn packets_before_garbage_are_kept() {
+    let mut service = Service::start(50, |_| ()).await;
+    let mut encoder = Encoder::publishing(&service).await;
+    encoder.session.send(&audio(0, 100)).unwrap();
+    let mut bytes = encoder.session.output().take().to_vec();
+    bytes.extend([2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+    encoder.socket.write_all(&bytes).await.unwrap();
+    assert_eq!(service.packets(1).await.0, [audio(0, 100)]);
+    service.no_publisher_is_left().await;
+}
+
+/// Collects what is logged.
+#[derive(Debug, Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test]
+async fn logs_name_the_peer_and_never_a_key() {
+    let lines = Lines::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(lines.clone())
+        .finish();
+    let _logged = tracing::subscriber::set_default(subscriber);
+    let service = Service::quick().await;
+    let wrong = wrong_key();
+    let mut peers = Vec::new();
+    for (app, name) in [
+        ("live".to_owned(), wrong.clone()),
+        (format!("other/{wrong}"), String::new()),
+        ("live".to_owned(), format!("my-secret-name?key={}", service.key)),
+        ("my-secret-app".to_owned(), "my-secret-name".to_owned()),
+    ] {
+        let mut encoder = Encoder::connect(service.address, &app, &name).await;
+        peers.push(encoder.socket.local_addr().unwrap());
+        encoder.event().await.unwrap();
+    }
+    service.no_publisher_is_left().await;
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    for peer in peers {
+        assert!(log.contains(&format!("peer={peer}")), "{peer} in {log}");
+    }
+    assert!(log.contains(&crate::secret::mask_key(&wrong)) && log.contains("encoder publishes"), "{log}");
+    for secret in [wrong.as_str(), &service.key, "my-secret"] {
+        assert!(!log.contains(secret), "{log}");
+    }
+}
+
+fn random(count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    crate::secret::fill_random(&mut bytes);
+    bytes
+}
