@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::RtmpError;
 use super::chunk::{ChunkOutput, ChunkReader, ChunkWriter, Message, MessageHeader};
 use super::handshake::Handshake;
-use super::limits::{OUTPUT_BYTES_MAX, WINDOW_BYTES_MIN};
+use super::limits::{CHUNK_SIZE_MAX, CHUNK_SIZE_MIN, OUTPUT_BYTES_MAX, WINDOW_BYTES_MIN};
 use super::message::{Command, Control, EVENT_PING_RESPONSE, kind, user_control};
 
 /// Chunk stream of protocol control messages (RTMP 1.0, 5.4).
@@ -130,11 +130,12 @@ impl Link {
         self.send_control(Control::WindowSize(bytes))
     }
 
-    /// Sends Set Chunk Size and uses it from the next message on.
+    /// Sends Set Chunk Size, still in chunks of the old size, and uses it from the next message on.
     pub(crate) fn announce_chunk_size(&mut self, bytes: u32) -> Result<(), RtmpError> {
-        self.writer.set_chunk_size(bytes as usize);
-        let new = self.writer.chunk_size();
-        self.send_control(Control::SetChunkSize(new))
+        let bytes = (bytes as usize).clamp(CHUNK_SIZE_MIN, CHUNK_SIZE_MAX);
+        self.send_control(Control::SetChunkSize(bytes))?;
+        self.writer.set_chunk_size(bytes);
+        Ok(())
     }
 
     /// Sends a protocol control message.

@@ -334,7 +334,7 @@ fn a_stream_id_that_is_none_is_refused() {
 
 #[test]
 fn debug_prints_no_names() {
-    let mut run = Run::publishing();
+    let run = Run::publishing();
     let mut text = format!("{:?} {:?}", config(), run.session);
     let mut fresh = Run::new();
     let (reader, output) = (Peer::new(), fresh.session.output());

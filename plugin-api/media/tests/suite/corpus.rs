@@ -1,0 +1,90 @@
+//! The committed fuzz corpus goes through every target, as it is and mutated.
+//!
+//! `SATCAST_WRITE_CORPUS=1 cargo test -p satcast-media --test suite corpus` writes the seeds anew.
+
+use std::path::PathBuf;
+
+use crate::common::{Random, programme, run};
+use satcast_media::fuzz;
+use satcast_media::rtmp::amf0::{Value, encode_all};
+
+/// Mutations tried of each corpus file.
+const MUTATIONS: usize = 200;
+
+fn folder(target: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target)
+}
+
+fn with_byte(first: u8, rest: &[u8]) -> Vec<u8> {
+    [&[first], rest].concat()
+}
+
+/// Name and bytes of the seeds of a target.
+fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
+    let mut random = Random::new(0xc0_4b05);
+    let recording = run(128, &programme(0x00ff_ffe0, 2, 200, &mut random), |left| left);
+    let (client, server) = (&recording.client_bytes[3073..], &recording.server_bytes[3073..]);
+    let named = |files: Vec<Vec<u8>>| {
+        files.into_iter().enumerate().map(|(index, bytes)| (format!("seed-{index}"), bytes)).collect()
+    };
+    named(match target {
+        "amf0" => vec![
+            encode_all(&[Value::String("connect".into()), Value::Number(1.0), Value::Null]),
+            encode_all(&[Value::Object(vec![("app".into(), Value::String("live".into()))])]),
+            encode_all(&[Value::EcmaArray(vec![("stereo".into(), Value::Boolean(true))])]),
+            encode_all(&[Value::StrictArray(vec![Value::Undefined, Value::Date(0.0)])]),
+            vec![0x10, 0, 1, b'C', 0, 1, b'a', 5, 0, 0, 9],
+        ],
+        "chunk" => vec![[&[7, 255], client].concat(), [&[7, 2], &client[..700]].concat()],
+        "server_session" => vec![with_byte(255, client), with_byte(1, &client[..900])],
+        "client_session" => vec![with_byte(255, server), with_byte(0, server)],
+        "flv" => vec![
+            b"\x00\x17\x00\x00\x00\x00\x01\x64\x00\x1f".to_vec(),
+            b"\x00\x27\x01\xff\xff\xdf\x00\x00\x00\x01\x65".to_vec(),
+            b"\x00\xa1hvc1\x00\x00\x21abc".to_vec(),
+            b"\x00\x97\x02\x01\xe2\x40\x06\x01hvc1\x00\x00\x00\x0aabc".to_vec(),
+            b"\x00\x91av01\x12\x00\x0a\x01".to_vec(),
+            b"\x01\xaf\x01\x21\x22".to_vec(),
+            b"\x01\x95\x01Opus\x00abc".to_vec(),
+        ],
+        _ => vec![
+            b"\x01\x64\x00\x28\xff\xe1\x00\x08\x67\x64\x00\x28\xac\xd9\x40\x78\x01\x00\x02\x68\xeb".to_vec(),
+            b"\x67\x64\x00\x28\xac\xd9\x40\x78\x02\x27\xe5\xc0\x44\x00\x00\x03\x00\x04\x00\x00\x03".to_vec(),
+            b"\x01\x01\x60\0\0\0\x90\0\0\0\0\0\x78\xf0\0\xfc\xfd\xf8\xf8\0\0\x0f\x01\x21\0\x01\0\x02\x42\x01"
+                .to_vec(),
+            b"\x81\x05\x0c\x00\x0a\x01\x00".to_vec(),
+            b"OpusHead\x01\x03\0\0\0\0\0\0\0\0\x01\x02\x01\x00\x02\x01".to_vec(),
+            b"\x2b\x11\x88\x00".to_vec(),
+        ],
+    })
+}
+
+#[test]
+fn every_file_of_the_corpus_passes() {
+    let write = std::env::var_os("SATCAST_WRITE_CORPUS").is_some();
+    for (target, body) in fuzz::TARGETS {
+        let folder = folder(target);
+        if write {
+            std::fs::create_dir_all(&folder).expect("corpus folder");
+            for (name, bytes) in seeds(target) {
+                std::fs::write(folder.join(name), bytes).expect("corpus file");
+            }
+        }
+        let mut random = Random::new(0xc0_4b06);
+        let mut files = 0;
+        for entry in std::fs::read_dir(&folder).expect("corpus is committed") {
+            let bytes = std::fs::read(entry.expect("corpus entry").path()).expect("corpus file");
+            body(&bytes);
+            for _ in 0..MUTATIONS {
+                let mut mutated = bytes.clone();
+                for _ in 0..=random.below(3) {
+                    let at = random.below(mutated.len());
+                    mutated[at] = random.next() as u8;
+                }
+                body(&mutated);
+            }
+            files += 1;
+        }
+        assert!(files >= seeds(target).len(), "{target} has {files} files");
+    }
+}

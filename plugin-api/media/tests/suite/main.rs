@@ -1,0 +1,6 @@
+//! Tests over the public interface: sessions against each other, hostile peers, the fuzz corpus.
+
+mod common;
+mod corpus;
+mod hostile;
+mod sessions;
