@@ -1,35 +1,84 @@
-//! Which driver serves which destination type.
+//! Drivers: found in a folder, checked, loaded, and called without trusting them with the host's threads.
+//!
+//! - [`loader`]: file to checked table; all `unsafe` of the host is there and in [`probe`].
+//! - [`probe`]: a first look in a child process.
+//! - [`control`]: the threads that run driver code.
+//! - [`services`]: what a driver can ask of the host.
+//! - [`schema`]: configurations of destinations.
+//!
+//! This module knows no sessions and no retries: `live` decides when a destination is opened again.
 
+mod assets;
+mod catalog;
+mod control;
+pub mod loader;
+pub mod probe;
+mod redact;
+mod schema;
+mod services;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use satcast_plugin_api::host::{DriverWaker, Instance, MediaSource, Table};
+use satcast_plugin_api::{Class, Error};
 use serde_json::Value;
 
-/// The loaded drivers; cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Drivers;
+pub use assets::{Assets, Published};
+pub use catalog::{LoadOptions, State, Summary};
+pub use loader::LoadError;
+pub use schema::ConfigRefused;
+pub use services::{Counters, Observer};
 
-/// A configuration the driver accepts.
-#[derive(Clone, Debug)]
-pub struct Validated;
+use crate::clock::Clock;
+use crate::ids::DestinationId;
+use crate::outbound::Guard;
+use crate::secret::{mask_key, mask_url};
+use control::{Control, Pump};
+use redact::Redactor;
+use schema::ConfigSchema;
+use services::{DriverServices, LogGate, Opened};
 
-/// A configuration the driver refuses.
-#[derive(Clone, Debug)]
-pub struct ConfigRefused {
-    /// Path of the field inside the configuration, `url`.
-    pub field: String,
-    /// Why, without the value.
-    pub reason: String,
+/// How long `open` and `validate` of a driver may take.
+pub const CALL_TIMEOUT_MS: u64 = 1_000;
+
+/// Log level gate of all drivers; see [`set_log_level`].
+static MAX_LEVEL: AtomicU32 = AtomicU32::new(3);
+
+/// Sets how much drivers log: 0 nothing, 1 errors, to 5 everything.
+pub fn set_log_level(level: u32) {
+    MAX_LEVEL.store(level, Ordering::Relaxed);
 }
 
-/// Why a destination cannot be made.
-#[derive(Clone, Debug)]
+/// What driver code needs of the host.
+#[derive(Clone)]
+pub struct HostParts {
+    /// Checks and makes outbound connections.
+    pub guard: Guard,
+    /// The host's runtime, for connections.
+    pub runtime: tokio::runtime::Handle,
+    /// Time for log limits.
+    pub clock: Clock,
+    /// Folder below which each driver gets its own.
+    pub data_dir: PathBuf,
+}
+
+/// A configuration of a destination that cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValidateError {
-    /// No driver serves the type.
+    /// No loaded driver serves the type.
     UnknownType,
-    /// Its driver refuses the configuration.
+    /// The schema or the driver refuses it.
     Config(ConfigRefused),
+    /// The driver cannot be asked.
+    Driver(String),
 }
 
 /// What is shown of a destination.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicView {
     /// Platform name.
     pub platform: String,
@@ -37,24 +86,248 @@ pub struct PublicView {
     pub url: String,
 }
 
-impl Drivers {
-    /// Checks a configuration with the schema of its type.
-    ///
-    /// # Errors
-    /// Unknown type, or the field and reason of the refusal.
-    pub fn validate(&self, kind: &str, config: &Value) -> Result<Validated, ValidateError> {
-        let _ = config;
-        if kind == "rtmp" { Ok(Validated) } else { Err(ValidateError::UnknownType) }
+/// One loaded driver.
+struct Loaded {
+    control: Control,
+    pump: Arc<Pump>,
+    services: Arc<DriverServices>,
+}
+
+struct Kind {
+    driver: Arc<Loaded>,
+    title: String,
+    schema: ConfigSchema,
+}
+
+/// All drivers of the host; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Drivers {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    kinds: BTreeMap<String, Kind>,
+    summaries: Vec<Summary>,
+    next_dest: AtomicU64,
+}
+
+/// What [`Drivers::open`] is given.
+pub struct OpenRequest {
+    /// Destination type.
+    pub kind: String,
+    /// Its configuration.
+    pub config: Value,
+    /// The destination, for logs.
+    pub destination: DestinationId,
+    /// Number of the session; the same for all its destinations.
+    pub source: u64,
+    /// The queue.
+    pub media: Arc<dyn MediaSource>,
+    /// Who is told of its life.
+    pub observer: Arc<dyn Observer>,
+    /// Counters that outlive this opening.
+    pub counters: Arc<Counters>,
+    /// Published pieces that outlive this opening.
+    pub assets: Arc<Assets>,
+}
+
+/// An open destination.
+pub struct Opening {
+    driver: Arc<Loaded>,
+    dest: u64,
+    instance: Option<Instance>,
+}
+
+/// Wakes drivers that wait for media, each on its own pump thread.
+#[derive(Clone)]
+pub struct Waker {
+    pump: Arc<Pump>,
+}
+
+impl Waker {
+    /// Wakes `wakers` soon; at most one system call.
+    pub fn wake(&self, wakers: impl IntoIterator<Item = DriverWaker>) {
+        self.pump.wake(wakers);
     }
 
-    /// Every destination type.
+    /// Two wakers of one driver are the same.
+    pub fn same_driver(&self, other: &Waker) -> bool {
+        Arc::ptr_eq(&self.pump, &other.pump)
+    }
+}
+
+impl Drivers {
+    /// Checks a configuration with the schema of its type, then with the driver.
+    ///
+    /// # Errors
+    /// Unknown type, or the field and reason of the refusal; never a value.
+    pub async fn validate(&self, kind: &str, config: &Value) -> Result<(), ValidateError> {
+        let entry = self.inner.kinds.get(kind).ok_or(ValidateError::UnknownType)?;
+        entry.schema.check(config).map_err(ValidateError::Config)?;
+        let (kind, json) = (kind.to_string(), config.to_string());
+        let asked = entry
+            .driver
+            .control
+            .call(limit(), move |driver| driver.validate(&kind, &json), |_| ())
+            .await
+            .map_err(|error| ValidateError::Driver(error.message))?;
+        asked.map_err(|error| match error.class {
+            Class::Config => ValidateError::Config(entry.schema.refused_by_driver(&error.message)),
+            _ => ValidateError::Driver(Redactor::new(entry.schema.secrets(config)).clean(&error.message)),
+        })
+    }
+
+    /// The names of all destination types, sorted.
     pub fn known_types(&self) -> Vec<String> {
-        vec!["rtmp".to_owned()]
+        self.inner.kinds.keys().cloned().collect()
+    }
+
+    /// Each type with its title and configuration schema.
+    pub fn schemas(&self) -> Vec<(String, String, Value)> {
+        let kinds = self.inner.kinds.iter();
+        kinds.map(|(name, kind)| (name.clone(), kind.title.clone(), kind.schema.json().clone())).collect()
+    }
+
+    /// Every file of the drivers folder and every enabled name, with what became of it.
+    pub fn summaries(&self) -> &[Summary] {
+        &self.inner.summaries
     }
 
     /// What is shown of a destination.
     pub fn public_view(&self, kind: &str, config: &Value) -> PublicView {
         let url = config.get("url").and_then(Value::as_str).unwrap_or_default();
-        PublicView { platform: kind.to_owned(), url: crate::secret::mask_url(url) }
+        let key = config.get("key").and_then(Value::as_str).unwrap_or_default();
+        let mut shown = mask_url(url);
+        if !key.is_empty() {
+            shown = format!("{}/{}", shown.trim_end_matches('/'), mask_key(key));
+        }
+        PublicView { platform: kind.to_string(), url: shown }
+    }
+
+    /// The waker of the driver that serves `kind`.
+    pub fn waker(&self, kind: &str) -> Option<Waker> {
+        self.inner.kinds.get(kind).map(|kind| Waker { pump: kind.driver.pump.clone() })
+    }
+
+    /// Opens a destination. What it does is told to `request.observer` from then on.
+    ///
+    /// # Errors
+    /// Class `Config` for an unknown type or a refused configuration, else what the driver says.
+    pub async fn open(&self, request: OpenRequest) -> Result<Opening, Error> {
+        let entry = self.inner.kinds.get(&request.kind).ok_or_else(|| {
+            Error::config(format!("no driver serves type {}; the operator can enable one", request.kind))
+        })?;
+        let secrets = entry.schema.secrets(&request.config);
+        let dest = self.inner.next_dest.fetch_add(1, Ordering::Relaxed) + 1;
+        let driver = entry.driver.clone();
+        let services = driver.services.clone();
+        let opened = Opened {
+            destination: request.destination,
+            observer: request.observer,
+            counters: request.counters,
+            assets: request.assets,
+            redactor: Redactor::new(secrets.clone()),
+            log_gate: LogGate::default(),
+        };
+        services.insert(dest, opened);
+        let (kind, json, media) = (request.kind, request.config.to_string(), request.media);
+        let source = request.source;
+        let open =
+            move |driver: &satcast_plugin_api::host::Driver| driver.open(dest, source, &kind, &json, media);
+        // Too late: nobody will drive this instance, so it is asked to end; it cannot be freed, as its end is not watched.
+        let late = |outcome: Result<Instance, Error>| {
+            if let Ok(instance) = outcome {
+                instance.stop(0);
+            }
+        };
+        let outcome = driver.control.call(limit(), open, late).await.and_then(|outcome| outcome);
+        match outcome {
+            Ok(instance) => Ok(Opening { driver, dest, instance: Some(instance) }),
+            Err(mut error) => {
+                services.remove(dest);
+                error.message = Redactor::new(secrets).clean(&error.message);
+                Err(error)
+            }
+        }
+    }
+}
+
+fn limit() -> Duration {
+    Duration::from_millis(CALL_TIMEOUT_MS)
+}
+
+impl Opening {
+    /// Asks for the end; the observer is told when it has come, within `deadline` if the driver obeys.
+    pub async fn stop(&mut self, deadline: Duration) {
+        let Some(instance) = self.instance.take() else { return };
+        let deadline_ms = u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
+        let stop = move |_: &satcast_plugin_api::host::Driver| {
+            instance.stop(deadline_ms);
+            instance
+        };
+        self.instance = self.driver.control.call(limit(), stop, drop).await.ok();
+    }
+
+    /// Frees it after the observer was told of its end.
+    pub fn ended(mut self) {
+        if let Some(instance) = self.instance.take() {
+            // A driver that takes no calls keeps the instance; that is a leak of a driver that hangs, and harmless.
+            let _ = self.driver.control.post(move |_| instance.destroy());
+        }
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.driver.services.remove(self.dest);
+    }
+}
+
+/// Starts a checked driver.
+fn start(table: Table, parts: &HostParts, flags: u32) -> Result<BTreeMap<String, Kind>, LoadError> {
+    let id = table.id().to_string();
+    let manifest = table.manifest().clone();
+    let mut schemas = BTreeMap::new();
+    for kind in &manifest.types {
+        let schema = ConfigSchema::compile(&kind.schema).map_err(|error| {
+            LoadError::Start(format!("the configuration schema of type {} is invalid: {error}", kind.name))
+        })?;
+        schemas.insert(kind.name.clone(), (kind.title.clone(), schema));
+    }
+    let services = Arc::new(DriverServices::new(
+        &id,
+        parts.data_dir.join(&id),
+        parts.guard.clone(),
+        parts.runtime.clone(),
+        parts.clock.clone(),
+    ));
+    let failed = |error: Error| LoadError::Start(error.message);
+    let control = Control::start(table, services.clone(), &MAX_LEVEL, flags).map_err(failed)?;
+    let pump = Arc::new(Pump::start(&id).map_err(failed)?);
+    let driver = Arc::new(Loaded { control, pump, services });
+    let kinds = schemas.into_iter();
+    Ok(kinds.map(|(name, (title, schema))| (name, Kind { driver: driver.clone(), title, schema })).collect())
+}
+
+#[cfg(test)]
+impl Drivers {
+    /// Drivers that are linked into the test binary.
+    pub(crate) fn linked(entries: &[satcast_plugin_api::abi::SatcastDriverEntry], parts: &HostParts) -> Self {
+        use satcast_plugin_api::abi::HOST_FLAG_STATIC;
+        let mut inner = Inner::default();
+        for entry in entries {
+            let table = loader::linked(*entry).expect("a good table");
+            inner.kinds.extend(start(table, parts, HOST_FLAG_STATIC).expect("a driver that starts"));
+        }
+        Self { inner: Arc::new(inner) }
+    }
+}
+
+#[cfg(test)]
+impl Waker {
+    /// A waker of no driver.
+    pub(crate) fn idle() -> Self {
+        Self { pump: Arc::new(Pump::start("test").expect("a thread")) }
     }
 }

@@ -1,103 +1,287 @@
-//! Which stream is live.
+//! Live sessions: one for each stream key that is being published.
+//!
+//! - [`hub`]: packets in, on one timeline ([`timeline`]), out to the queues; keeps configurations and the last keyframe
+//!   group ([`group`]).
+//! - [`queue`]: the bounded queue of one destination.
+//! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
+//! - [`session`]: the task that owns a session's life.
+//!
+//! Knows no money, no HTTP and no RTMP.
 
+mod backoff;
+mod destination;
+mod group;
+mod hub;
+mod queue;
+mod session;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use destination::{DestState, DestinationSnapshot};
+pub use session::{Publisher, SessionSnapshot, SessionState};
+
+use crate::clock::Clock;
+use crate::drivers::Drivers;
 use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
+use crate::store::{Store, StoreError, StreamRecord};
+use session::{Command, Session};
 
-/// The live sessions; cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Live;
+/// How often running sessions are marked as alive in the database; a crash bills nothing after the last mark.
+pub const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Longest a shutdown waits for sessions to end.
+pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(8);
 
-/// State of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionState {
-    /// Media comes in.
-    Live,
-    /// The encoder left less than the reconnect window ago.
-    Reconnecting,
-    /// The session is ending.
-    Stopping,
-}
+/// RTMP status codes and texts an encoder gets.
+mod codes {
+    use crate::ids::EndReason;
 
-/// A session as it stands.
-#[derive(Clone, Debug)]
-pub struct SessionSnapshot {
-    /// Its id.
-    pub session_id: SessionId,
-    /// Time of the first media.
-    pub started_at: UnixMillis,
-    /// Its state.
-    pub state: SessionState,
-}
+    /// This name cannot be published.
+    pub(super) const BAD_NAME: &str = "NetStream.Publish.BadName";
+    /// Publishing is not allowed now.
+    pub(super) const DENIED: &str = "NetStream.Publish.Denied";
+    /// The service could not.
+    pub(super) const FAILED: &str = "NetStream.Failed";
+    /// The stream was ended by the service.
+    pub(super) const ENDED: &str = "NetStream.Unpublish.Success";
 
-/// State of a destination of a live session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DestState {
-    /// Being opened.
-    Connecting,
-    /// Media leaves.
-    Live,
-    /// Waiting for the next try.
-    Retrying,
-    /// Not tried again until changed.
-    Failed,
-    /// Not running.
-    Stopped,
-}
-
-impl DestState {
-    /// The name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DestState::Connecting => "connecting",
-            DestState::Live => "live",
-            DestState::Retrying => "retrying",
-            DestState::Failed => "failed",
-            DestState::Stopped => "stopped",
+    pub(super) fn reason_text(reason: EndReason) -> &'static str {
+        match reason {
+            EndReason::Unpublished => "the encoder stopped",
+            EndReason::Stopped => "the stream was stopped by its owner",
+            EndReason::MaxSats => "the stream reached its budget (maxSats)",
+            EndReason::MaxDuration => "the stream reached its longest duration (maxDurationMinutes)",
+            EndReason::InsufficientFunds => "the account's balance is used up",
+            EndReason::KeyRevoked => "the stream key was deleted or replaced",
+            EndReason::Shutdown => "the service is shutting down; reconnect in a moment",
+            EndReason::Interrupted | EndReason::Error => {
+                "the service ended the stream after a fault; try again"
+            }
         }
     }
 }
 
-/// A destination as it stands.
-#[derive(Clone, Debug)]
-pub struct DestinationSnapshot {
-    /// Its state.
-    pub state: DestState,
-    /// Why it is not live.
-    pub error: Option<String>,
-    /// Tries since it was last live.
-    pub attempt: u32,
-    /// Time of the next try.
-    pub next_retry_at: Option<UnixMillis>,
-    /// Bytes sent in this session.
-    pub bytes_sent: u64,
-    /// Bits per second.
-    pub bitrate: u64,
-    /// Packets left out.
-    pub dropped_packets: u64,
-    /// Since when it is live.
-    pub live_since: Option<UnixMillis>,
+/// Why an encoder has to leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// RTMP status code.
+    pub code: &'static str,
+    /// One sentence for the person at the encoder; no secrets.
+    pub reason: String,
+}
+
+/// Why an encoder may not publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishRefused {
+    /// RTMP status code.
+    pub code: &'static str,
+    /// One sentence for the person at the encoder; no secrets.
+    pub reason: String,
+}
+
+impl PublishRefused {
+    fn new(code: &'static str, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into() }
+    }
+}
+
+/// Times of `[ingest]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long a session waits for its encoder to return.
+    pub reconnect_window: Duration,
+    /// How long an encoder must be quiet after its stream was stopped.
+    pub refuse_quiet: Duration,
+}
+
+/// The live sessions; cheap to clone.
+#[derive(Clone)]
+pub struct Live {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    drivers: Drivers,
+    clock: Clock,
+    settings: Settings,
+    sessions: Mutex<HashMap<StreamId, Arc<Session>>>,
+    /// Streams that were stopped, and the monotonic time until which their encoder is refused.
+    quiet: Mutex<HashMap<StreamId, Duration>>,
+    next_number: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Live {
-    /// The session of a stream.
+    /// No sessions yet.
+    pub fn new(store: Store, drivers: Drivers, clock: Clock, settings: Settings) -> Self {
+        let inner = Inner {
+            store,
+            drivers,
+            clock,
+            settings,
+            sessions: Mutex::default(),
+            quiet: Mutex::default(),
+            next_number: AtomicU64::new(1),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    fn find(&self, stream: StreamId) -> Option<Arc<Session>> {
+        lock(&self.inner.sessions).get(&stream).cloned()
+    }
+
+    fn all(&self) -> Vec<Arc<Session>> {
+        lock(&self.inner.sessions).values().cloned().collect()
+    }
+
+    /// The session of a stream, once media has come.
     pub fn session(&self, stream: StreamId) -> Option<SessionSnapshot> {
-        let _ = stream;
-        None
+        self.find(stream)?.snapshot()
     }
 
     /// A destination of a live session.
     pub fn destination(&self, stream: StreamId, destination: DestinationId) -> Option<DestinationSnapshot> {
-        let _ = (stream, destination);
-        None
+        self.find(stream)?.destination(destination)
     }
 
-    /// Ends the session of a stream; `false` when there is none.
+    /// Sessions that are live or waiting for their encoder.
+    pub fn count(&self) -> usize {
+        self.all().iter().filter(|session| session.snapshot().is_some()).count()
+    }
+
+    /// Lets an encoder in, whose stream key was checked.
+    ///
+    /// # Errors
+    /// Another encoder is publishing, or the stream was stopped and its encoder has not been quiet yet.
+    pub async fn publish(&self, stream: StreamRecord) -> Result<Publisher, PublishRefused> {
+        self.refuse_unless_quiet(&stream).await?;
+        let mut sessions = lock(&self.inner.sessions);
+        if let Some(session) = sessions.get(&stream.id) {
+            return session.let_in(&self.inner);
+        }
+        let number = self.inner.next_number.fetch_add(1, Ordering::Relaxed);
+        let id = stream.id;
+        let (session, run) = Session::new(stream, number, self.inner.clone());
+        let publisher = session.let_in(&self.inner)?;
+        sessions.insert(id, session);
+        tokio::spawn(run.run());
+        Ok(publisher)
+    }
+
+    /// After a stop an encoder that reconnects by itself must not begin a fresh session: it is refused until it has been
+    /// quiet for a while. Every refused try begins the wait anew.
+    async fn refuse_unless_quiet(&self, stream: &StreamRecord) -> Result<(), PublishRefused> {
+        let now = self.inner.clock.monotonic();
+        let known = lock(&self.inner.quiet).get(&stream.id).copied();
+        let until = match known {
+            Some(until) => Some(until),
+            None => self.quiet_from_history(stream.id, now).await,
+        };
+        let Some(until) = until else { return Ok(()) };
+        if now >= until {
+            // Kept, so that the history is not asked again.
+            lock(&self.inner.quiet).insert(stream.id, until);
+            return Ok(());
+        }
+        let wait = self.inner.settings.refuse_quiet;
+        lock(&self.inner.quiet).insert(stream.id, now + wait);
+        Err(PublishRefused::new(
+            codes::DENIED,
+            format!("the stream was stopped; stop the encoder and start it again after {} s", wait.as_secs()),
+        ))
+    }
+
+    /// The same after a restart of the service, from the last session's end.
+    async fn quiet_from_history(&self, stream: StreamId, now: Duration) -> Option<Duration> {
+        let last = match self.inner.store.last_session(stream).await {
+            Ok(last) => last?,
+            Err(error) => {
+                // The key was read from the same database a moment ago; refusing here would only add to the trouble.
+                tracing::error!(%stream, %error, "last session cannot be read");
+                return None;
+            }
+        };
+        let (ended_at, reason) = (last.ended_at?, last.end_reason?);
+        let passed_ms = self.inner.clock.now().0.saturating_sub(ended_at.0).max(0).unsigned_abs();
+        let left = self.inner.settings.refuse_quiet.saturating_sub(Duration::from_millis(passed_ms));
+        needs_quiet(reason).then_some(now + left)
+    }
+
+    /// Ends the session of a stream and waits for its end; `false` when there is none.
     pub async fn stop(&self, stream: StreamId, reason: EndReason) -> bool {
-        let _ = (stream, reason);
-        false
+        let Some(session) = self.find(stream) else { return false };
+        let was_live = session.snapshot().is_some();
+        session.command(|done| Command::Stop { reason, done }).await && was_live
     }
 
     /// Reads the destinations of a stream again and starts and stops what changed.
     pub async fn destinations_changed(&self, stream: StreamId) {
-        let _ = stream;
+        if let Some(session) = self.find(stream) {
+            session.command(|done| Command::Reload { done }).await;
+        }
     }
+
+    /// Marks all running sessions as alive in the database, for ever.
+    pub async fn keep_heartbeat(self) {
+        let mut tick = tokio::time::interval(HEARTBEAT);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let running: Vec<SessionId> =
+                self.all().iter().filter_map(|session| Some(session.snapshot()?.session_id)).collect();
+            if running.is_empty() {
+                continue;
+            }
+            let now: UnixMillis = self.inner.clock.now();
+            let marked: Result<(), StoreError> = self.inner.store.heartbeat_sessions(&running, now).await;
+            if let Err(error) = marked {
+                tracing::error!(%error, "sessions cannot be marked as alive");
+            }
+        }
+    }
+
+    /// Ends all sessions; waits at most [`SHUTDOWN_WAIT`].
+    pub async fn shut_down(&self) {
+        let sessions = self.all();
+        let ends = sessions
+            .iter()
+            .map(|session| session.command(|done| Command::Stop { reason: EndReason::Shutdown, done }));
+        let all = futures_util::future::join_all(ends);
+        if tokio::time::timeout(SHUTDOWN_WAIT, all).await.is_err() {
+            tracing::error!("not all sessions ended in time; the next start records their end");
+        }
+    }
+}
+
+impl Inner {
+    /// Takes a session that has ended out of the registry.
+    fn forget(&self, session: &Arc<Session>, reason: EndReason) {
+        let stream = session.stream.id;
+        let mut sessions = lock(&self.sessions);
+        if sessions.get(&stream).is_some_and(|held| Arc::ptr_eq(held, session)) {
+            sessions.remove(&stream);
+        }
+        drop(sessions);
+        let mut quiet = lock(&self.quiet);
+        if needs_quiet(reason) {
+            quiet.insert(stream, self.clock.monotonic() + self.settings.refuse_quiet);
+        } else {
+            quiet.remove(&stream);
+        }
+    }
+}
+
+fn needs_quiet(reason: EndReason) -> bool {
+    matches!(reason, EndReason::Stopped | EndReason::MaxSats | EndReason::MaxDuration)
 }

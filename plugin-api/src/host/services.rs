@@ -435,3 +435,29 @@ unsafe extern "C" fn retract(ctx: *mut c_void, dest: u64, name: SatcastStr) -> i
         })
     }
 }
+
+impl From<bytes::Bytes> for Body {
+    /// A body of the host's own, for tests of what takes bodies.
+    fn from(bytes: bytes::Bytes) -> Self {
+        /// # Safety
+        /// `owner` must be the boxed bytes, passed here once.
+        unsafe extern "C" fn release(owner: *mut c_void) {
+            // SAFETY: see above.
+            drop(unsafe { Box::from_raw(owner.cast::<bytes::Bytes>()) });
+        }
+        let owner = Box::new(bytes);
+        let (data, len) = (owner.as_ptr(), owner.len() as u64);
+        let owner = Box::into_raw(owner).cast();
+        Self {
+            raw: SatcastBody {
+                kind: abi::BODY_MEMORY,
+                fd: -1,
+                offset: 0,
+                len,
+                data,
+                owner,
+                release: Some(release),
+            },
+        }
+    }
+}

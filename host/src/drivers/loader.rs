@@ -1,0 +1,257 @@
+//! From a file in the drivers folder to a checked table. All `unsafe` of the host is here and in `probe`.
+//!
+//! A file is looked at in a child process first (`probe`), because a truncated library or a constructor that aborts kills
+//! the process that opens it. It is then opened from a private copy named by its hash: the file in the folder may be
+//! replaced at any time, and overwriting a mapped file is a fatal signal for its readers. It is never unloaded: a thread of
+//! it may still be returning through its code.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use satcast_plugin_api::abi;
+use satcast_plugin_api::host::{Table, TableError};
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+
+/// Largest driver library in bytes.
+pub const LIBRARY_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Most libraries in the drivers folder.
+pub const LIBRARIES_MAX: usize = 64;
+/// Name of the list of our own libraries beside them.
+const MANIFEST_FILE_NAME: &str = "manifest.json";
+/// Mode of a private copy.
+const IMAGE_MODE: u32 = 0o400;
+
+/// Why a file is not loaded. The text follows "driver FILE: ".
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It cannot be read.
+    #[error("cannot be read: {0}")]
+    Read(std::io::Error),
+    /// Anyone may change it.
+    #[error("{0} is writable by everyone; run chmod o-w on it")]
+    WritableByOthers(PathBuf),
+    /// Over [`LIBRARY_BYTES_MAX`].
+    #[error("has more than {LIBRARY_BYTES_MAX} bytes")]
+    TooLarge,
+    /// Not the file the operator pinned.
+    #[error("has SHA-256 {actual}, but [driver.{id}] sha256 pins {pinned}")]
+    Pin {
+        /// Driver id.
+        id: String,
+        /// Hash of the file.
+        actual: String,
+        /// Hash in the configuration.
+        pinned: String,
+    },
+    /// The private copy cannot be made.
+    #[error("cannot be copied to {path}: {source}")]
+    Copy {
+        /// Where to.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The dynamic linker refused it.
+    #[error("cannot be opened: {0}")]
+    Open(String),
+    /// It lacks the entry.
+    #[error("is no Satcast driver: it does not export {}", abi::ENTRY_SYMBOL)]
+    NoEntry,
+    /// Its table was refused.
+    #[error("{0}")]
+    Table(#[from] TableError),
+    /// It is not named after its driver.
+    #[error("holds driver {id}; rename the file to {id}.so")]
+    Name {
+        /// Id in the table.
+        id: String,
+    },
+    /// Its probe died.
+    #[error("{0}")]
+    Probe(String),
+    /// Panics would abort the host.
+    #[error(
+        "was compiled with panic = \"abort\", so a panic would end the service; compile it with unwinding panics"
+    )]
+    PanicAbort,
+    /// Not one of ours, and process isolation is not there yet.
+    #[error(
+        "is a third-party driver, which this version cannot isolate yet; if you trust its author, set \
+         [driver.{0}] isolation = \"thread\""
+    )]
+    NeedsIsolation(String),
+    /// Its start failed.
+    #[error("{0}")]
+    Start(String),
+}
+
+/// A library file found in the folder.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) file: PathBuf,
+    /// File name without `.so`: the id the driver must have.
+    pub(super) id: String,
+}
+
+/// The `*.so` of `folder`, sorted by name.
+pub(super) fn scan(folder: &Path) -> Result<Vec<Found>, LoadError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(LoadError::Read)? {
+        let file = entry.map_err(LoadError::Read)?.path();
+        let Some(id) =
+            file.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".so"))
+        else {
+            continue;
+        };
+        found.push(Found { id: id.to_string(), file: file.clone() });
+    }
+    found.sort_by(|a, b| a.id.cmp(&b.id));
+    if found.len() > LIBRARIES_MAX {
+        tracing::warn!(folder = %folder.display(), files = found.len(), "more than {LIBRARIES_MAX} libraries in the drivers folder, the rest is left out");
+        found.truncate(LIBRARIES_MAX);
+    }
+    refuse_writable(folder)?;
+    Ok(found)
+}
+
+/// Hashes of the libraries that were built together with this host, by file name.
+pub(super) fn own_hashes(folder: &Path) -> BTreeMap<String, String> {
+    #[derive(Deserialize)]
+    struct Listed {
+        files: BTreeMap<String, String>,
+    }
+    let Ok(text) = fs::read_to_string(folder.join(MANIFEST_FILE_NAME)) else { return BTreeMap::new() };
+    match serde_json::from_str::<Listed>(&text) {
+        Ok(listed) => listed.files,
+        Err(error) => {
+            tracing::warn!(%error, "drivers/{MANIFEST_FILE_NAME} cannot be read; all drivers count as third-party");
+            BTreeMap::new()
+        }
+    }
+}
+
+/// The content of a library file and its SHA-256 in hexadecimal.
+pub(super) fn read_library(file: &Path) -> Result<(Vec<u8>, String), LoadError> {
+    refuse_writable(file)?;
+    let size = fs::metadata(file).map_err(LoadError::Read)?.len();
+    if size > LIBRARY_BYTES_MAX {
+        return Err(LoadError::TooLarge);
+    }
+    let bytes = fs::read(file).map_err(LoadError::Read)?;
+    let hash = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((bytes, hash))
+}
+
+fn refuse_writable(path: &Path) -> Result<(), LoadError> {
+    let mode = fs::metadata(path).map_err(LoadError::Read)?.permissions().mode();
+    if mode & 0o002 != 0 {
+        return Err(LoadError::WritableByOthers(path.to_path_buf()));
+    }
+    Ok(())
+}
+
+/// Writes the private copy, unless it is there, and returns its absolute path.
+pub(super) fn private_copy(folder: &Path, bytes: &[u8], hash: &str) -> Result<PathBuf, LoadError> {
+    let path = folder.join(format!("{hash}.so"));
+    write_copy(folder, &path, bytes).map_err(|source| LoadError::Copy { path: path.clone(), source })?;
+    // A relative name without a slash would be searched in the library path.
+    path.canonicalize().map_err(|source| LoadError::Copy { path, source })
+}
+
+fn write_copy(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    fs::create_dir_all(folder)?;
+    if fs::read(path).is_ok_and(|there| there == bytes) {
+        return Ok(());
+    }
+    let partial = path.with_extension("partial");
+    let _ = fs::remove_file(&partial);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(IMAGE_MODE).open(&partial)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&partial, path)
+}
+
+/// Opens the library at the absolute `path` for the process's life and checks its table.
+#[allow(unsafe_code)] // Runs code of the library.
+pub fn open(path: &Path) -> Result<Table, LoadError> {
+    // All symbols are bound now: a missing one must fail here and not at its first call.
+    let flags = RTLD_NOW | RTLD_LOCAL | libc::RTLD_NODELETE;
+    // SAFETY: constructors of the library run; the operator put it into the drivers folder, and a child ran them before.
+    let library = unsafe { Library::open(Some(path), flags) }.map_err(|error| {
+        // The display form says only that it failed; the reason is in the source.
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        LoadError::Open(source.unwrap_or_else(|| error.to_string()))
+    })?;
+    // SAFETY: the contract gives this name this type, and the table check comes before any other call.
+    let entry = unsafe { library.get::<abi::SatcastDriverEntry>(abi::ENTRY_SYMBOL.as_bytes()) }
+        .map_err(|_| LoadError::NoEntry)?;
+    // SAFETY: the library is never closed, see below.
+    let table = unsafe { Table::read(*entry) };
+    std::mem::forget(library);
+    Ok(table?)
+}
+
+/// Checks the table of a driver that is linked into this binary.
+///
+/// # Errors
+/// As for a library.
+#[cfg(test)]
+#[allow(unsafe_code)] // Calls an entry of this binary.
+pub(crate) fn linked(entry: abi::SatcastDriverEntry) -> Result<Table, LoadError> {
+    // SAFETY: the entry is code of this binary.
+    Ok(unsafe { Table::read(entry) }?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_no_drivers_say_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = folder.path().join("text.so");
+        fs::write(&text, "hello").unwrap();
+        let error = open(&text).err().unwrap().to_string();
+        assert!(error.contains("cannot be opened") && error.contains("text.so"), "{error}");
+        assert!(open(&folder.path().join("missing.so")).is_err());
+        let libc =
+            ["/lib/x86_64-linux-gnu/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6", "/lib64/libm.so.6"];
+        if let Some(library) = libc.iter().map(Path::new).find(|path| path.exists()) {
+            assert!(matches!(open(library), Err(LoadError::NoEntry)));
+        }
+    }
+
+    #[test]
+    fn writable_files_are_refused_and_copies_are_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.so");
+        fs::write(&file, "x").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o646)).unwrap();
+        assert!(matches!(read_library(&file), Err(LoadError::WritableByOthers(_))));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let (bytes, hash) = read_library(&file).unwrap();
+        assert_eq!(hash, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881");
+        let images = folder.path().join("images");
+        let copy = private_copy(&images, &bytes, &hash).unwrap();
+        assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, IMAGE_MODE);
+        assert_eq!(private_copy(&images, &bytes, &hash).unwrap(), copy);
+    }
+
+    #[test]
+    fn scan_takes_libraries_only_and_no_more_than_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("manifest.json"), r#"{"files":{"b.so":"00"}}"#).unwrap();
+        for n in 0..=LIBRARIES_MAX {
+            fs::write(folder.path().join(format!("d{n:03}.so")), "x").unwrap();
+        }
+        let found = scan(folder.path()).unwrap();
+        assert_eq!(found.len(), LIBRARIES_MAX);
+        assert_eq!(found[0].id, "d000");
+        assert_eq!(own_hashes(folder.path())["b.so"], "00");
+    }
+}

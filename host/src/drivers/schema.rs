@@ -1,0 +1,162 @@
+//! Configurations checked against the JSON Schema of their destination type, and the secrets in them found by its marks.
+
+use jsonschema::Validator;
+use serde_json::Value;
+
+/// Largest configuration of a destination in bytes of JSON.
+pub const CONFIG_BYTES_MAX: usize = 64 * 1024;
+
+/// A configuration that was refused: which field, and why. Never holds a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigRefused {
+    /// Path of the field inside the configuration, as `url`; empty for the whole.
+    pub field: String,
+    /// One sentence.
+    pub reason: String,
+}
+
+/// The compiled schema of one type.
+pub(super) struct ConfigSchema {
+    schema: Value,
+    validator: Validator,
+}
+
+impl ConfigSchema {
+    pub(super) fn compile(schema: &Value) -> Result<Self, String> {
+        let validator = jsonschema::draft202012::options()
+            .should_validate_formats(false)
+            .build(schema)
+            .map_err(|error| error.to_string())?;
+        Ok(Self { schema: schema.clone(), validator })
+    }
+
+    pub(super) fn json(&self) -> &Value {
+        &self.schema
+    }
+
+    pub(super) fn check(&self, config: &Value) -> Result<(), ConfigRefused> {
+        if !config.is_object() {
+            return Err(ConfigRefused { field: String::new(), reason: "must be a JSON object".into() });
+        }
+        if config.to_string().len() > CONFIG_BYTES_MAX {
+            let reason = format!("is larger than {CONFIG_BYTES_MAX} bytes");
+            return Err(ConfigRefused { field: String::new(), reason });
+        }
+        let Some(error) = self.validator.iter_errors(config).next() else { return Ok(()) };
+        let path = error.instance_path().to_string();
+        Err(ConfigRefused {
+            field: path.trim_start_matches('/').replace('/', "."),
+            // The plain message would repeat the value, which may be a secret.
+            reason: error.masked_with("the value").to_string(),
+        })
+    }
+
+    /// A message of the driver that begins with the name of a property and a colon is about that field.
+    pub(super) fn refused_by_driver(&self, message: &str) -> ConfigRefused {
+        let properties = self.schema.get("properties").and_then(Value::as_object);
+        let named = message
+            .split_once(": ")
+            .filter(|(field, _)| properties.is_some_and(|properties| properties.contains_key(*field)));
+        match named {
+            Some((field, reason)) => ConfigRefused { field: field.into(), reason: reason.into() },
+            None => ConfigRefused { field: String::new(), reason: message.into() },
+        }
+    }
+
+    /// The values of `config` that must not be shown.
+    pub(super) fn secrets(&self, config: &Value) -> Vec<String> {
+        let mut found = Vec::new();
+        let properties = self.schema.get("properties").and_then(Value::as_object);
+        for (name, value) in config.as_object().into_iter().flatten() {
+            let Some(text) = value.as_str() else { continue };
+            let marks = properties.and_then(|properties| properties.get(name));
+            if marks.is_none_or(is_secret) {
+                found.push(text.to_string());
+            }
+            found.extend(url_secrets(text));
+        }
+        found
+    }
+}
+
+fn is_secret(schema: &Value) -> bool {
+    let marked = |schema: &Value| schema.get("x-secret") == Some(&Value::Bool(true));
+    let alternatives =
+        ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|name| schema.get(name)?.as_array());
+    marked(schema) || alternatives.flatten().any(marked)
+}
+
+/// The parts of a URL that let somebody in: password, query, and the last part of the path, where RTMP servers expect the key.
+fn url_secrets(text: &str) -> Vec<String> {
+    let Some((_, rest)) = text.split_once("://") else { return Vec::new() };
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let mut found = Vec::new();
+    if let Some((user_info, _)) = authority.rsplit_once('@') {
+        found.extend(user_info.split_once(':').map(|(_, password)| password.to_string()));
+        found.push(user_info.to_string());
+    }
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let segments: Vec<&str> = path.split('/').collect();
+    // A path of one part is the app, which is no secret.
+    if let [_, .., key] = segments.as_slice() {
+        found.push((*key).to_string());
+    }
+    if !query.is_empty() {
+        found.push(query.to_string());
+        found.extend(query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1.to_string())));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn schema() -> ConfigSchema {
+        ConfigSchema::compile(&json!({
+            "type": "object",
+            "properties": {
+                "url": { "type": "string", "maxLength": 60 },
+                "key": { "anyOf": [{ "type": "string", "x-secret": true }, { "type": "null" }] }
+            },
+            "required": ["url"],
+            "additionalProperties": false
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn refusals_name_the_field_and_never_the_value() {
+        let schema = schema();
+        schema.check(&json!({ "url": "rtmp://a/b/c", "key": null })).unwrap();
+        let refused = schema.check(&json!({ "url": "x", "key": 771_234 })).unwrap_err();
+        assert_eq!(refused.field, "key");
+        assert!(!refused.reason.contains("771234"), "{refused:?}");
+        let refused = schema.check(&json!({})).unwrap_err();
+        assert!(refused.reason.contains("url"), "{refused:?}");
+        let refused = schema.check(&json!({ "url": "x", "extra": "sesame" })).unwrap_err();
+        assert!(refused.reason.contains("extra") && !refused.reason.contains("sesame"), "{refused:?}");
+        assert!(schema.check(&json!("text")).is_err());
+        let large = json!({ "url": "x".repeat(CONFIG_BYTES_MAX) });
+        assert!(schema.check(&large).unwrap_err().reason.contains("larger than"));
+    }
+
+    #[test]
+    fn a_drivers_refusal_finds_its_field() {
+        let schema = schema();
+        let refused = schema.refused_by_driver("url: has no stream key");
+        assert_eq!((refused.field.as_str(), refused.reason.as_str()), ("url", "has no stream key"));
+        assert_eq!(schema.refused_by_driver("odd: thing").field, "");
+    }
+
+    #[test]
+    fn secrets_are_the_marked_fields_and_the_telling_parts_of_urls() {
+        let secrets =
+            schema().secrets(&json!({ "url": "rtmp://u:pass@h:1/app/skey?token=tok1", "key": "k-0001" }));
+        for secret in ["k-0001", "pass", "u:pass", "skey", "token=tok1", "tok1"] {
+            assert!(secrets.iter().any(|found| found == secret), "{secret} in {secrets:?}");
+        }
+        assert!(!secrets.iter().any(|found| found == "app"));
+    }
+}

@@ -1,0 +1,296 @@
+//! What the host does for one driver: routes its reports to the destination they are about, writes its log lines without
+//! secrets and within limits, makes its connections through the outbound guard, gives it a folder.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use satcast_plugin_api::driver_state::State;
+use satcast_plugin_api::host::{Asset, Connected, LogLine, Services};
+use satcast_plugin_api::{Class, Error};
+
+use super::assets::Assets;
+use super::redact::Redactor;
+use crate::clock::Clock;
+use crate::ids::DestinationId;
+use crate::outbound::{Guard, GuardError};
+
+/// Log lines of one destination per second; further ones are counted and left out.
+pub const LOG_LINES_PER_SEC_MAX: u32 = 200;
+/// Longest log message or field in bytes; the rest is cut.
+pub const LOG_TEXT_BYTES_MAX: usize = 4 * 1024;
+/// Counters one destination may have.
+pub const COUNTERS_MAX: usize = 64;
+/// Longest event payload in bytes; longer ones are dropped.
+pub const EVENT_BYTES_MAX: usize = 16 * 1024;
+/// Longest a connection attempt may take when the driver names no limit.
+const CONNECT_TIMEOUT_DEFAULT_MS: u64 = 10_000;
+
+/// Who is told what a destination reports. Called on driver threads; must not block.
+pub trait Observer: Send + Sync + 'static {
+    /// The state, and why it is not live.
+    fn state(&self, state: State, reason: Option<Error>);
+    /// It has ended.
+    fn stopped(&self, outcome: Result<(), Error>);
+    /// Something for the owner; `data` is JSON within [`EVENT_BYTES_MAX`].
+    fn event(&self, name: &str, data: serde_json::Value);
+}
+
+/// Counters of a destination by name; they outlive its openings.
+#[derive(Default)]
+pub struct Counters {
+    by_name: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
+}
+
+impl Counters {
+    /// The counter `name`, made if need be; `None` when there are [`COUNTERS_MAX`] others.
+    pub fn get(&self, name: &str) -> Option<Arc<AtomicU64>> {
+        let mut by_name = lock(&self.by_name);
+        if !by_name.contains_key(name) && by_name.len() >= COUNTERS_MAX {
+            return None;
+        }
+        Some(by_name.entry(name.to_string()).or_default().clone())
+    }
+
+    /// Its value; 0 when it was never asked for.
+    pub fn value(&self, name: &str) -> u64 {
+        lock(&self.by_name).get(name).map_or(0, |counter| counter.load(Ordering::Relaxed))
+    }
+}
+
+/// What is known of one opening while it is open.
+pub(super) struct Opened {
+    pub(super) destination: DestinationId,
+    pub(super) observer: Arc<dyn Observer>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) assets: Arc<Assets>,
+    pub(super) redactor: Redactor,
+    pub(super) log_gate: LogGate,
+}
+
+/// Services of one driver.
+pub(super) struct DriverServices {
+    driver: String,
+    data_dir: PathBuf,
+    guard: Guard,
+    runtime: tokio::runtime::Handle,
+    clock: Clock,
+    log_gate: LogGate,
+    opened: RwLock<HashMap<u64, Arc<Opened>>>,
+}
+
+impl DriverServices {
+    pub(super) fn new(
+        driver: &str,
+        data_dir: PathBuf,
+        guard: Guard,
+        runtime: tokio::runtime::Handle,
+        clock: Clock,
+    ) -> Self {
+        let opened = RwLock::new(HashMap::new());
+        Self {
+            driver: driver.to_string(),
+            data_dir,
+            guard,
+            runtime,
+            clock,
+            log_gate: LogGate::default(),
+            opened,
+        }
+    }
+
+    pub(super) fn insert(&self, dest: u64, opened: Opened) {
+        self.opened.write().unwrap_or_else(PoisonError::into_inner).insert(dest, Arc::new(opened));
+    }
+
+    pub(super) fn remove(&self, dest: u64) {
+        self.opened.write().unwrap_or_else(PoisonError::into_inner).remove(&dest);
+    }
+
+    // A number that is not open any more finds nothing: late calls are harmless.
+    fn find(&self, dest: u64) -> Option<Arc<Opened>> {
+        self.opened.read().unwrap_or_else(PoisonError::into_inner).get(&dest).cloned()
+    }
+}
+
+impl Services for DriverServices {
+    fn log(&self, line: LogLine) {
+        let opened = self.find(line.dest);
+        let gate = opened.as_ref().map_or(&self.log_gate, |opened| &opened.log_gate);
+        let Some(left_out) = gate.admit(self.clock.monotonic()) else { return };
+        if left_out > 0 {
+            tracing::warn!(driver = %self.driver, left_out, "driver log lines left out: more than {LOG_LINES_PER_SEC_MAX} a second");
+        }
+        let clean = |text: &str| match &opened {
+            Some(opened) => opened.redactor.clean(&printable(text)),
+            None => printable(text),
+        };
+        let dest = opened.as_ref().map_or(0, |opened| opened.destination.0);
+        let fields: Vec<String> =
+            line.fields.iter().map(|(key, value)| format!("{}={}", clean(key), clean(value))).collect();
+        let (fields, message, target) = (fields.join(" "), clean(&line.message), clean(&line.target));
+        let driver = self.driver.as_str();
+        match line.level {
+            1 => tracing::error!(target: "driver", driver, dest, target, fields, "{message}"),
+            2 => tracing::warn!(target: "driver", driver, dest, target, fields, "{message}"),
+            3 => tracing::info!(target: "driver", driver, dest, target, fields, "{message}"),
+            4 => tracing::debug!(target: "driver", driver, dest, target, fields, "{message}"),
+            _ => tracing::trace!(target: "driver", driver, dest, target, fields, "{message}"),
+        }
+    }
+
+    fn state(&self, dest: u64, state: State, reason: Option<Error>) {
+        if let Some(opened) = self.find(dest) {
+            opened.observer.state(state, reason.map(|reason| cleaned(&opened.redactor, reason)));
+        }
+    }
+
+    fn event(&self, dest: u64, name: &str, json: &str) {
+        let Some(opened) = self.find(dest) else { return };
+        if json.len() > EVENT_BYTES_MAX {
+            tracing::warn!(driver = %self.driver, dest = opened.destination.0, bytes = json.len(), "driver event too large, dropped");
+            return;
+        }
+        match serde_json::from_str(&opened.redactor.clean(json)) {
+            Ok(data) => opened.observer.event(&printable(name), data),
+            Err(_) => {
+                tracing::warn!(driver = %self.driver, dest = opened.destination.0, "driver event is not JSON, dropped");
+            }
+        }
+    }
+
+    fn metric(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>> {
+        self.find(dest)?.counters.get(name)
+    }
+
+    fn stopped(&self, dest: u64, outcome: Result<(), Error>) {
+        if let Some(opened) = self.find(dest) {
+            opened.observer.stopped(outcome.map_err(|error| cleaned(&opened.redactor, error)));
+        }
+    }
+
+    fn connect(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected) {
+        if self.find(dest).is_none() {
+            done(Err(Error::internal("this destination is not open any more")));
+            return;
+        }
+        let timeout =
+            if timeout.is_zero() { Duration::from_millis(CONNECT_TIMEOUT_DEFAULT_MS) } else { timeout };
+        let guard = self.guard.clone();
+        self.runtime.spawn(async move {
+            let outcome = guard.connect(&host, port, timeout).await;
+            done(outcome.map(OwnedFd::from).map_err(connect_error));
+        });
+    }
+
+    fn data_dir(&self) -> Result<PathBuf, Error> {
+        std::fs::create_dir_all(&self.data_dir).map(|()| self.data_dir.clone()).map_err(|error| {
+            Error::internal(format!("cannot make the folder of driver {}: {error}", self.driver))
+        })
+    }
+
+    fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error> {
+        let opened =
+            self.find(dest).ok_or_else(|| Error::internal("this destination is not open any more"))?;
+        opened.assets.publish(asset)
+    }
+
+    fn retract(&self, dest: u64, name: &str) {
+        if let Some(opened) = self.find(dest) {
+            opened.assets.retract(name);
+        }
+    }
+}
+
+fn connect_error(error: GuardError) -> Error {
+    let class = match &error {
+        GuardError::Refused(_) => Class::Config,
+        GuardError::Dns { .. } | GuardError::Connect { .. } | GuardError::Timeout { .. } => Class::Network,
+    };
+    Error::new(class, error.to_string())
+}
+
+fn cleaned(redactor: &Redactor, mut error: Error) -> Error {
+    error.message = redactor.clean(&printable(&error.message));
+    error
+}
+
+/// `text` cut to the limit and without characters that would break a log line or colour a terminal.
+fn printable(text: &str) -> String {
+    let end = (0..=text.len().min(LOG_TEXT_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
+    text[..end.unwrap_or(0)].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Admits [`LOG_LINES_PER_SEC_MAX`] lines in each second.
+#[derive(Default)]
+pub(super) struct LogGate {
+    state: Mutex<LogWindow>,
+}
+
+#[derive(Default)]
+struct LogWindow {
+    second: u64,
+    lines: u32,
+    left_out: u64,
+}
+
+impl LogGate {
+    /// `None`: leave it out. `Some(n)`: write it, and say that `n` lines were left out before.
+    fn admit(&self, now: Duration) -> Option<u64> {
+        let mut window = lock(&self.state);
+        if window.second != now.as_secs() {
+            window.second = now.as_secs();
+            window.lines = 0;
+        }
+        if window.lines >= LOG_LINES_PER_SEC_MAX {
+            window.left_out += 1;
+            return None;
+        }
+        window.lines += 1;
+        Some(std::mem::take(&mut window.left_out))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_flood_is_cut_and_counted() {
+        let gate = LogGate::default();
+        let first = Duration::from_secs(5);
+        for _ in 0..LOG_LINES_PER_SEC_MAX {
+            assert_eq!(gate.admit(first), Some(0));
+        }
+        assert_eq!(gate.admit(first), None);
+        assert_eq!(gate.admit(first), None);
+        assert_eq!(gate.admit(Duration::from_secs(6)), Some(2));
+        assert_eq!(gate.admit(Duration::from_secs(6)), Some(0));
+    }
+
+    #[test]
+    fn counters_are_shared_and_limited() {
+        let counters = Counters::default();
+        counters.get("bytes_sent").unwrap().fetch_add(7, Ordering::Relaxed);
+        assert_eq!(counters.value("bytes_sent"), 7);
+        for n in 1..COUNTERS_MAX {
+            assert!(counters.get(&format!("c{n}")).is_some());
+        }
+        assert!(counters.get("one too many").is_none());
+        assert!(counters.get("bytes_sent").is_some());
+        assert_eq!(counters.value("unknown"), 0);
+    }
+
+    #[test]
+    fn text_is_cut_and_made_printable() {
+        assert_eq!(printable("a\x1b[31m\nb"), "a [31m b");
+        assert_eq!(printable(&"ä".repeat(LOG_TEXT_BYTES_MAX)).len(), LOG_TEXT_BYTES_MAX);
+    }
+}

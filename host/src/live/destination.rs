@@ -1,0 +1,408 @@
+//! One destination of a session: opened, watched, opened again after failures until the session ends.
+//!
+//! Exactly this layer owns the retry; drivers end at their first failure.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use satcast_plugin_api::driver_state::State as DriverState;
+use satcast_plugin_api::{Class, Error};
+use tokio::sync::{Notify, watch};
+
+use super::backoff::{self, Next};
+use super::hub::Hub;
+use super::queue::Queue;
+use crate::clock::Clock;
+use crate::drivers::{Assets, Counters, Drivers, Observer, OpenRequest, Opening};
+use crate::ids::{DestinationId, SessionId, UnixMillis};
+use crate::secret;
+use crate::store::DestinationRecord;
+
+/// What a destination is given to flush and end.
+pub const STOP_DEADLINE: Duration = Duration::from_secs(2);
+/// What is waited beyond it for a driver that does not answer.
+const STOP_GRACE: Duration = Duration::from_millis(500);
+/// Most driver events waiting to be looked at; older ones are dropped.
+pub const EVENTS_MAX: usize = 64;
+/// Least time between two samples of the bit rate.
+const RATE_SAMPLE_MIN: Duration = Duration::from_millis(900);
+
+/// State of a destination of a live session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DestState {
+    /// Being opened, or connected without media flowing.
+    Connecting,
+    /// Media was written or acknowledged within the last five seconds.
+    Live,
+    /// Waiting for the next try.
+    Retrying,
+    /// Not tried again until changed.
+    Failed,
+    /// Not running.
+    Stopped,
+}
+
+impl DestState {
+    /// The name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DestState::Connecting => "connecting",
+            DestState::Live => "live",
+            DestState::Retrying => "retrying",
+            DestState::Failed => "failed",
+            DestState::Stopped => "stopped",
+        }
+    }
+}
+
+/// A destination as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DestinationSnapshot {
+    /// Its state.
+    pub state: DestState,
+    /// Why it is not live, without secrets.
+    pub error: Option<String>,
+    /// Tries since it last was live for a while; 0 while it is live.
+    pub attempt: u32,
+    /// Time of the next try.
+    pub next_retry_at: Option<UnixMillis>,
+    /// Bytes sent in this session.
+    pub bytes_sent: u64,
+    /// Bits per second, over the last second or more.
+    pub bitrate: u64,
+    /// Packets left out in this session because the destination did not keep up.
+    pub dropped_packets: u64,
+    /// Since when it is live without a break.
+    pub live_since: Option<UnixMillis>,
+}
+
+/// What a destination needs of its session.
+#[derive(Clone)]
+pub(super) struct Parts {
+    pub(super) drivers: Drivers,
+    pub(super) clock: Clock,
+    pub(super) hub: Arc<Hub>,
+    pub(super) source: u64,
+    pub(super) session: SessionId,
+}
+
+/// A destination while its session lives.
+pub(super) struct Destination {
+    record: DestinationRecord,
+    view: Mutex<View>,
+    counters: Arc<Counters>,
+    assets: Arc<Assets>,
+    dropped: Arc<AtomicU64>,
+    stop: watch::Sender<bool>,
+}
+
+struct View {
+    state: DestState,
+    error: Option<String>,
+    attempt: u32,
+    next_retry_at: Option<UnixMillis>,
+    live_since: Option<UnixMillis>,
+    /// The same moment on the monotonic clock.
+    live_from: Option<Duration>,
+    rate: Rate,
+}
+
+#[derive(Default)]
+struct Rate {
+    at: Duration,
+    bytes: u64,
+    bits_per_sec: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Destination {
+    /// Starts it; the task ends some time after [`Destination::stop`].
+    pub(super) fn start(record: DestinationRecord, parts: Parts) -> (Arc<Self>, tokio::task::JoinHandle<()>) {
+        let (stop, stopping) = watch::channel(false);
+        let view = View {
+            state: DestState::Connecting,
+            error: None,
+            attempt: 1,
+            next_retry_at: None,
+            live_since: None,
+            live_from: None,
+            rate: Rate { at: parts.clock.monotonic(), ..Rate::default() },
+        };
+        let destination = Arc::new(Self {
+            record,
+            view: Mutex::new(view),
+            counters: Arc::default(),
+            assets: Arc::default(),
+            dropped: Arc::default(),
+            stop,
+        });
+        let run = Run { destination: destination.clone(), parts, stopping, failures: 0, panics: 0 };
+        (destination, tokio::spawn(run.run()))
+    }
+
+    pub(super) fn record(&self) -> &DestinationRecord {
+        &self.record
+    }
+
+    /// Asks for the end.
+    pub(super) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    pub(super) fn snapshot(&self) -> DestinationSnapshot {
+        let view = lock(&self.view);
+        DestinationSnapshot {
+            state: view.state,
+            error: view.error.clone(),
+            attempt: view.attempt,
+            next_retry_at: view.next_retry_at,
+            bytes_sent: self.bytes_sent(),
+            bitrate: view.rate.bits_per_sec,
+            dropped_packets: self.dropped.load(Ordering::Relaxed),
+            live_since: view.live_since,
+        }
+    }
+
+    fn bytes_sent(&self) -> u64 {
+        self.counters.value("bytes_sent")
+    }
+
+    /// Looks at the bytes sent; called about once a second.
+    pub(super) fn sample_rate(&self, now: Duration) {
+        let bytes = self.bytes_sent();
+        let mut view = lock(&self.view);
+        let passed = now.saturating_sub(view.rate.at);
+        if passed < RATE_SAMPLE_MIN {
+            return;
+        }
+        let bits = u128::from(bytes.saturating_sub(view.rate.bytes)) * 8_000;
+        let bits_per_sec = u64::try_from(bits / passed.as_millis()).unwrap_or(u64::MAX);
+        view.rate = Rate { at: now, bytes, bits_per_sec };
+    }
+}
+
+/// What a driver reported and nobody has looked at yet.
+#[derive(Default)]
+struct Mailbox {
+    mail: Mutex<Mail>,
+    arrived: Notify,
+}
+
+#[derive(Default)]
+struct Mail {
+    state: Option<(DriverState, Option<Error>)>,
+    events: VecDeque<(String, serde_json::Value)>,
+    outcome: Option<Result<(), Error>>,
+}
+
+impl Observer for Mailbox {
+    fn state(&self, state: DriverState, reason: Option<Error>) {
+        lock(&self.mail).state = Some((state, reason));
+        self.arrived.notify_one();
+    }
+
+    fn stopped(&self, outcome: Result<(), Error>) {
+        // A second end is a fault of the driver; the first one counts.
+        lock(&self.mail).outcome.get_or_insert(outcome);
+        self.arrived.notify_one();
+    }
+
+    fn event(&self, name: &str, data: serde_json::Value) {
+        let mut mail = lock(&self.mail);
+        if mail.events.len() >= EVENTS_MAX {
+            mail.events.pop_front();
+        }
+        mail.events.push_back((name.to_string(), data));
+        self.arrived.notify_one();
+    }
+}
+
+fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    secret::fill_random(&mut bytes);
+    u64::from_ne_bytes(bytes)
+}
+
+struct Run {
+    destination: Arc<Destination>,
+    parts: Parts,
+    stopping: watch::Receiver<bool>,
+    failures: u32,
+    panics: u32,
+}
+
+impl Run {
+    async fn run(mut self) {
+        while !self.is_stopping() {
+            let outcome = self.one_try().await;
+            if self.is_stopping() {
+                break;
+            }
+            let error = outcome.err().unwrap_or_else(|| Error::remote("the destination ended by itself"));
+            self.after_failure(error).await;
+        }
+        self.show(DestState::Stopped, None);
+    }
+
+    fn id(&self) -> DestinationId {
+        self.destination.record.id
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    /// From open to the end of the opening, however it came.
+    async fn one_try(&mut self) -> Result<(), Error> {
+        let record = &self.destination.record;
+        let waker = self.parts.drivers.waker(&record.kind).ok_or_else(|| {
+            Error::config(format!("no driver serves type {}; the operator can enable one", record.kind))
+        })?;
+        self.show(DestState::Connecting, None);
+        let queue = Arc::new(Queue::new(self.destination.dropped.clone()));
+        let mailbox = Arc::new(Mailbox::default());
+        self.parts.hub.attach(queue.clone(), waker.clone());
+        let request = OpenRequest {
+            kind: record.kind.clone(),
+            config: record.config.clone(),
+            destination: record.id,
+            source: self.parts.source,
+            media: queue.clone(),
+            observer: mailbox.clone(),
+            counters: self.destination.counters.clone(),
+            assets: self.destination.assets.clone(),
+        };
+        let opened = self.parts.drivers.open(request).await;
+        let outcome = match opened {
+            Ok(opening) => self.watch(opening, &mailbox, || waker.wake(queue.close())).await,
+            Err(error) => Err(error),
+        };
+        self.parts.hub.detach(&queue);
+        waker.wake(queue.close());
+        outcome
+    }
+
+    /// Follows an opening to its end.
+    async fn watch(
+        &mut self,
+        mut opening: Opening,
+        mailbox: &Mailbox,
+        close_queue: impl Fn(),
+    ) -> Result<(), Error> {
+        let mut stopping = self.stopping.clone();
+        loop {
+            tokio::select! {
+                () = mailbox.arrived.notified() => {
+                    if let Some(outcome) = self.read_mail(mailbox) {
+                        opening.ended();
+                        return outcome;
+                    }
+                }
+                // The sender lives as long as the destination, which `self` holds.
+                _ = stopping.wait_for(|stop| *stop) => break,
+            }
+        }
+        close_queue();
+        opening.stop(STOP_DEADLINE).await;
+        let end = async {
+            loop {
+                if let Some(outcome) = self.read_mail(mailbox) {
+                    return outcome;
+                }
+                mailbox.arrived.notified().await;
+            }
+        };
+        match tokio::time::timeout(STOP_DEADLINE + STOP_GRACE, end).await {
+            Ok(outcome) => {
+                opening.ended();
+                outcome
+            }
+            Err(_) => {
+                tracing::error!(
+                    session = %self.parts.session, destination = %self.id(), kind = %self.destination.record.kind,
+                    "driver did not end a destination; it is left behind until the service restarts"
+                );
+                Err(Error::internal("the driver did not end the destination"))
+            }
+        }
+    }
+
+    /// Takes what the driver reported; the outcome when it has ended.
+    fn read_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
+        let mail = std::mem::take(&mut *lock(&mailbox.mail));
+        for (name, data) in mail.events {
+            tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, %data, "driver event");
+        }
+        match mail.state {
+            Some((DriverState::Live, _)) => self.show(DestState::Live, None),
+            Some((DriverState::Connecting, reason)) => {
+                self.show(DestState::Connecting, reason.map(|reason| reason.message));
+            }
+            None => {}
+        }
+        mail.outcome
+    }
+
+    /// Shows a failure and waits until it is time to try again, or for the end.
+    async fn after_failure(&mut self, error: Error) {
+        let (now, monotonic_now) = (self.parts.clock.now(), self.parts.clock.monotonic());
+        let live_from = lock(&self.destination.view).live_from;
+        if live_from.is_some_and(|from| monotonic_now.saturating_sub(from) >= backoff::RECOVERED_AFTER) {
+            self.failures = 0;
+            self.panics = 0;
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.panics += u32::from(error.class == Class::Panic);
+        self.destination.sample_rate(monotonic_now);
+        let (session, destination) = (self.parts.session.clone(), self.id());
+        match backoff::next(&error, self.failures, self.panics, random_u64()) {
+            Next::Retry(wait) => {
+                let retry_at = UnixMillis(now.0.saturating_add(wait.as_millis() as i64));
+                tracing::warn!(
+                    %session, %destination, attempt = self.failures, retry_in_ms = wait.as_millis() as u64,
+                    error = %error.message, "destination failed, will be tried again"
+                );
+                self.show(DestState::Retrying, Some(error.message));
+                lock(&self.destination.view).next_retry_at = Some(retry_at);
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    _ = self.stopping.wait_for(|stop| *stop) => {}
+                }
+            }
+            Next::GiveUp => {
+                tracing::warn!(%session, %destination, error = %error.message, "destination failed, not tried again until it is changed");
+                self.show(DestState::Failed, Some(error.message));
+                // As above: the sender outlives this.
+                let _ = self.stopping.wait_for(|stop| *stop).await;
+            }
+        }
+    }
+
+    fn show(&self, state: DestState, error: Option<String>) {
+        let mut view = lock(&self.destination.view);
+        let changed = view.state != state;
+        view.state = state;
+        view.error = error;
+        view.next_retry_at = None;
+        view.attempt = match state {
+            DestState::Live => 0,
+            DestState::Retrying | DestState::Failed => self.failures,
+            DestState::Connecting | DestState::Stopped => self.failures.saturating_add(1),
+        };
+        if state == DestState::Live {
+            view.live_since.get_or_insert(self.parts.clock.now());
+            view.live_from.get_or_insert(self.parts.clock.monotonic());
+        } else {
+            view.live_since = None;
+            view.live_from = None;
+        }
+        if changed {
+            tracing::info!(session = %self.parts.session, destination = %self.id(), state = state.as_str(), "destination");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What a destination needs to start at once: the codec configuration of each track and the packets since the last keyframe.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use satcast_plugin_api::host::Packet;
+use satcast_plugin_api::packet::Kind;
+
+/// Most packets of a kept keyframe group.
+pub const GROUP_PACKETS_MAX: usize = 4096;
+/// Most bytes of a kept keyframe group.
+pub const GROUP_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// The current configuration of each track kind.
+#[derive(Debug, Clone, Default)]
+pub struct Configs {
+    video: Option<Arc<Packet>>,
+    audio: Option<Arc<Packet>>,
+}
+
+impl Configs {
+    /// Takes a configuration; false when it is the one that holds already.
+    pub fn replace(&mut self, packet: &Arc<Packet>) -> bool {
+        let slot = match packet.kind {
+            Kind::Video => &mut self.video,
+            Kind::Audio => &mut self.audio,
+        };
+        let same =
+            slot.as_ref().is_some_and(|held| held.codec == packet.codec && held.payload == packet.payload);
+        if !same {
+            *slot = Some(packet.clone());
+        }
+        !same
+    }
+
+    /// The configurations, video first.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Packet>> {
+        self.video.iter().chain(&self.audio)
+    }
+}
+
+/// Packets from the last video keyframe on, in order. Empty while there is none, or when the group grew over its limits.
+#[derive(Debug, Default)]
+pub struct Group {
+    packets: VecDeque<Arc<Packet>>,
+    bytes: usize,
+    /// Over a limit: nothing is kept until the next keyframe.
+    over: bool,
+}
+
+impl Group {
+    /// Takes a media packet.
+    pub fn push(&mut self, packet: &Arc<Packet>) {
+        let begins = packet.kind == Kind::Video && packet.keyframe;
+        if begins {
+            self.clear();
+        } else if self.packets.is_empty() || self.over {
+            return;
+        }
+        if self.packets.len() >= GROUP_PACKETS_MAX || self.bytes + packet.payload.len() > GROUP_BYTES_MAX {
+            self.clear();
+            self.over = true;
+            return;
+        }
+        self.bytes += packet.payload.len();
+        self.packets.push_back(packet.clone());
+    }
+
+    /// Forgets everything, as when the video configuration changes.
+    pub fn clear(&mut self) {
+        self.packets.clear();
+        self.bytes = 0;
+        self.over = false;
+    }
+
+    /// The packets, keyframe first.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Packet>> {
+        self.packets.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::testing::{audio, video, video_config};
+
+    #[test]
+    fn keeps_from_the_last_keyframe_on() {
+        let mut group = Group::default();
+        group.push(&audio(0, 0));
+        assert_eq!(group.iter().count(), 0, "nothing before a keyframe");
+        for (sequence, key) in [(1, true), (2, false), (3, true), (4, false)] {
+            group.push(&video(sequence, 0, key));
+        }
+        group.push(&audio(5, 0));
+        assert_eq!(group.iter().map(|packet| packet.sequence).collect::<Vec<_>>(), [3, 4, 5]);
+    }
+
+    #[test]
+    fn a_group_over_a_limit_is_not_kept_and_the_next_one_is() {
+        let mut group = Group::default();
+        group.push(&video(0, 0, true));
+        for sequence in 1..=GROUP_PACKETS_MAX as u64 {
+            group.push(&video(sequence, 0, false));
+        }
+        assert_eq!(group.iter().count(), 0);
+        group.push(&video(9_000, 0, false));
+        assert_eq!(group.iter().count(), 0);
+        group.push(&video(9_001, 0, true));
+        assert_eq!(group.iter().count(), 1);
+
+        let mut packet = (*video(0, 0, true)).clone();
+        packet.payload = vec![0; GROUP_BYTES_MAX + 1].into();
+        group.push(&Arc::new(packet));
+        assert_eq!(group.iter().count(), 0, "a single packet over the byte limit is not kept either");
+    }
+
+    #[test]
+    fn a_repeated_configuration_is_no_change() {
+        let mut configs = Configs::default();
+        assert!(configs.replace(&video_config(0, b"one")));
+        assert!(!configs.replace(&video_config(1, b"one")));
+        assert!(configs.replace(&video_config(2, b"two")));
+        assert_eq!(configs.iter().count(), 1);
+    }
+}

@@ -1,0 +1,420 @@
+//! The bounded queue between a session and one destination. The publisher never waits; a destination that does not keep up
+//! loses packets up to the next keyframe, alone.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Packet, Recv};
+use satcast_plugin_api::packet::Kind;
+
+use super::group::Configs;
+
+/// Most packets waiting.
+pub const QUEUE_PACKETS_MAX: usize = 1024;
+/// Most bytes waiting.
+pub const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Longest stretch of media time waiting, in milliseconds.
+pub const QUEUE_SPAN_MS_MAX: i64 = 5_000;
+/// Most bytes a driver may hold at once; it gets no more until it lets go of some.
+pub const LEASED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+const NANOS_PER_MS: i64 = 1_000_000;
+
+/// The queue of one opening of one destination.
+pub struct Queue {
+    state: Mutex<State>,
+    leased_bytes: AtomicUsize,
+    dropped: Arc<AtomicU64>,
+}
+
+#[derive(Default)]
+struct State {
+    packets: VecDeque<Delivery>,
+    bytes: usize,
+    closed: bool,
+    waker: Option<DriverWaker>,
+    /// Media is left out until a video keyframe comes.
+    waiting: bool,
+    /// Media was handed in before, so what is left out now is a loss.
+    started: bool,
+    /// The next media packet follows a loss.
+    cut: bool,
+    /// Newest configuration of each track, queued or not.
+    configs: Configs,
+    /// Configuration that holds just before the first queued packet.
+    head_configs: Configs,
+    /// What the first group may exceed the limits by, until the queue was empty once.
+    burst: Burst,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Burst {
+    packets: usize,
+    bytes: usize,
+    span_ms: i64,
+}
+
+impl Queue {
+    /// An empty queue that waits for a keyframe; lost packets are added to `dropped`.
+    pub fn new(dropped: Arc<AtomicU64>) -> Self {
+        let state = Mutex::new(State { waiting: true, ..State::default() });
+        Self { state, leased_bytes: AtomicUsize::new(0), dropped }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts in what a destination needs to start at once: `configs`, then the kept `group`, keyframe first.
+    pub fn begin<'a>(
+        &self,
+        configs: &Configs,
+        group: impl Iterator<Item = &'a Arc<Packet>>,
+    ) -> Option<DriverWaker> {
+        let mut state = self.lock();
+        for packet in configs.iter() {
+            state.configs.replace(packet);
+        }
+        for packet in group {
+            state.take(packet);
+        }
+        state.burst = Burst { packets: state.packets.len(), bytes: state.bytes, span_ms: state.span_ms() };
+        state.waker_if_ready()
+    }
+
+    /// Puts a packet in. Without video in the session (`has_video` false) nothing waits for a keyframe.
+    pub fn push(&self, packet: &Arc<Packet>, has_video: bool) -> Option<DriverWaker> {
+        let mut state = self.lock();
+        if state.closed {
+            return None;
+        }
+        if packet.config {
+            state.take_config(packet);
+            return state.waker_if_ready();
+        }
+        if state.is_over(packet) {
+            let lost = state.make_room(has_video);
+            self.dropped.fetch_add(lost, Ordering::Relaxed);
+        }
+        if state.waiting && !has_video {
+            state.open();
+        }
+        if !state.take(packet) && state.started {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        state.waker_if_ready()
+    }
+
+    /// No more packets come; those inside are still handed out.
+    pub fn close(&self) -> Option<DriverWaker> {
+        let mut state = self.lock();
+        state.closed = true;
+        state.waker.take()
+    }
+}
+
+impl State {
+    fn waker_if_ready(&mut self) -> Option<DriverWaker> {
+        if self.packets.is_empty() { None } else { self.waker.take() }
+    }
+
+    fn span_ms(&self) -> i64 {
+        let times =
+            || self.packets.iter().filter(|queued| !queued.packet.config).map(|queued| queued.packet.dts_ns);
+        match (times().next(), times().next_back()) {
+            (Some(first), Some(last)) => last.saturating_sub(first) / NANOS_PER_MS,
+            _ => 0,
+        }
+    }
+
+    fn is_over(&self, packet: &Packet) -> bool {
+        let first = self.packets.iter().find(|queued| !queued.packet.config);
+        let span_ms =
+            first.map_or(0, |first| packet.dts_ns.saturating_sub(first.packet.dts_ns) / NANOS_PER_MS);
+        self.packets.len() >= QUEUE_PACKETS_MAX + self.burst.packets
+            || self.bytes + packet.payload.len() > QUEUE_BYTES_MAX + self.burst.bytes
+            || span_ms > QUEUE_SPAN_MS_MAX + self.burst.span_ms
+    }
+
+    /// Configurations are never lost: while media waits for a keyframe they wait with it.
+    fn take_config(&mut self, packet: &Arc<Packet>) {
+        self.configs.replace(packet);
+        if !self.waiting {
+            self.enqueue(packet, false);
+        }
+    }
+
+    /// Queues a media packet, or leaves it out while waiting for a keyframe.
+    fn take(&mut self, packet: &Arc<Packet>) -> bool {
+        if self.waiting {
+            if !(packet.keyframe && packet.kind == Kind::Video) {
+                return false;
+            }
+            self.open();
+        }
+        let cut = std::mem::take(&mut self.cut);
+        self.enqueue(packet, cut);
+        self.started = true;
+        true
+    }
+
+    /// Ends the waiting: the configurations that hold now go first.
+    fn open(&mut self) {
+        self.waiting = false;
+        let configs = self.configs.clone();
+        for packet in configs.iter() {
+            self.enqueue(packet, false);
+        }
+    }
+
+    fn enqueue(&mut self, packet: &Arc<Packet>, discontinuity: bool) {
+        self.bytes += packet.payload.len();
+        self.packets.push_back(Delivery { packet: packet.clone(), discontinuity });
+    }
+
+    /// Drops from the head to the newest queued keyframe; without one, everything. Returns the media packets lost.
+    fn make_room(&mut self, has_video: bool) -> u64 {
+        self.burst = Burst::default();
+        let keep_from = if has_video { self.newest_keyframe() } else { Some(self.packets.len() / 2) };
+        let mut lost = 0;
+        for queued in self.packets.drain(..keep_from.unwrap_or(self.packets.len())) {
+            self.bytes -= queued.packet.payload.len();
+            if queued.packet.config {
+                self.head_configs.replace(&queued.packet);
+            } else {
+                lost += 1;
+            }
+        }
+        if keep_from.is_none() {
+            self.waiting = true;
+            self.cut = true;
+            return lost;
+        }
+        if let Some(first) = self.packets.front_mut() {
+            first.discontinuity = true;
+        }
+        let configs: Vec<Arc<Packet>> = self.head_configs.iter().cloned().collect();
+        for packet in configs.into_iter().rev() {
+            self.bytes += packet.payload.len();
+            self.packets.push_front(Delivery { packet, discontinuity: false });
+        }
+        lost
+    }
+
+    /// Position of the newest queued keyframe, if dropping up to it would drop any media.
+    fn newest_keyframe(&self) -> Option<usize> {
+        let is_key = |queued: &Delivery| queued.packet.keyframe && queued.packet.kind == Kind::Video;
+        let at = self.packets.iter().rposition(is_key)?;
+        self.packets.iter().take(at).any(|queued| !queued.packet.config).then_some(at)
+    }
+}
+
+impl MediaSource for Queue {
+    fn recv(&self, max: usize, out: &mut Vec<Delivery>, waker: DriverWaker) -> Recv {
+        let mut state = self.lock();
+        // Checked under the lock, and released() locks after it has counted down: no wake-up is lost.
+        let holds_too_much = self.leased_bytes.load(Ordering::Acquire) >= LEASED_BYTES_MAX;
+        if state.packets.is_empty() && state.closed {
+            return Recv::Closed;
+        }
+        if state.packets.is_empty() || holds_too_much {
+            let old = state.waker.replace(waker);
+            drop(state);
+            // Foreign code: not under the lock.
+            drop(old);
+            return Recv::Empty;
+        }
+        let count = state.packets.len().min(max);
+        let mut taken_bytes = 0;
+        for _ in 0..count {
+            let Some(queued) = state.packets.pop_front() else { break };
+            taken_bytes += queued.packet.payload.len();
+            if queued.packet.config {
+                state.head_configs.replace(&queued.packet);
+            }
+            out.push(queued);
+        }
+        state.bytes -= taken_bytes;
+        if state.packets.is_empty() {
+            state.burst = Burst::default();
+        }
+        self.leased_bytes.fetch_add(taken_bytes, Ordering::AcqRel);
+        drop(state);
+        drop(waker);
+        Recv::Ready
+    }
+
+    fn released(&self, bytes: usize) {
+        let before = self.leased_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        if before < LEASED_BYTES_MAX || before - bytes >= LEASED_BYTES_MAX {
+            return;
+        }
+        let waker = self.lock().waker_if_ready();
+        if let Some(waker) = waker {
+            // This already is a thread of the driver.
+            waker.wake();
+        }
+    }
+
+    fn abandoned(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.packets.clear();
+        state.bytes = 0;
+        let waker = state.waker.take();
+        drop(state);
+        drop(waker);
+    }
+}
+
+#[cfg(test)]
+impl Queue {
+    /// Packets and bytes waiting.
+    pub(crate) fn level(&self) -> (usize, usize) {
+        let state = self.lock();
+        (state.packets.len(), state.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::testing::{audio, audio_config, video, video_config};
+
+    struct Rig {
+        queue: Queue,
+        dropped: Arc<AtomicU64>,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let dropped = Arc::new(AtomicU64::new(0));
+            Self { queue: Queue::new(dropped.clone()), dropped }
+        }
+
+        fn push(&self, packet: &Arc<Packet>) {
+            assert!(self.queue.push(packet, true).is_none(), "nobody waits");
+        }
+
+        fn dropped(&self) -> u64 {
+            self.dropped.load(Ordering::Relaxed)
+        }
+
+        /// Takes everything as `(sequence, config, discontinuity)`.
+        fn drain(&self) -> Vec<(u64, bool, bool)> {
+            let mut state = self.queue.lock();
+            state.bytes = 0;
+            let packets: Vec<_> = state.packets.drain(..).collect();
+            packets.iter().map(|d| (d.packet.sequence, d.packet.config, d.discontinuity)).collect()
+        }
+    }
+
+    #[test]
+    fn begins_at_a_keyframe_with_the_configurations_first() {
+        let rig = Rig::new();
+        rig.push(&video_config(0, b"v"));
+        rig.push(&audio_config(1, b"a"));
+        rig.push(&audio(2, 0));
+        rig.push(&video(3, 0, false));
+        assert_eq!(rig.queue.level().0, 0);
+        rig.push(&video(4, 33, true));
+        rig.push(&audio(5, 40));
+        let seen = rig.drain();
+        assert_eq!(seen, [(0, true, false), (1, true, false), (4, false, false), (5, false, false)]);
+        assert_eq!(rig.dropped(), 0, "what comes before the start is no loss");
+    }
+
+    #[test]
+    fn audio_without_video_waits_for_nothing() {
+        let rig = Rig::new();
+        rig.queue.push(&audio_config(0, b"a"), false);
+        rig.queue.push(&audio(1, 0), false);
+        assert_eq!(rig.drain(), [(0, true, false), (1, false, false)]);
+    }
+
+    #[test]
+    fn overflow_drops_to_the_newest_queued_keyframe_and_repeats_the_configuration() {
+        let rig = Rig::new();
+        rig.push(&video_config(0, b"v"));
+        rig.push(&video(1, 0, true));
+        rig.push(&video(2, 2_000, true));
+        rig.push(&video_config(3, b"changed"));
+        rig.push(&video(4, 4_000, true));
+        rig.push(&video(5, 4_500, false));
+        rig.push(&video(6, QUEUE_SPAN_MS_MAX + 1, false));
+        let seen = rig.drain();
+        assert_eq!(seen, [(3, true, false), (4, false, true), (5, false, false), (6, false, false)]);
+        assert_eq!(rig.dropped(), 2);
+    }
+
+    #[test]
+    fn overflow_without_a_queued_keyframe_drops_all_and_waits_for_the_next() {
+        let rig = Rig::new();
+        rig.push(&video_config(0, b"v"));
+        rig.push(&video(1, 0, true));
+        // The configuration has a place, too.
+        for sequence in 2..QUEUE_PACKETS_MAX as u64 {
+            rig.push(&video(sequence, 1, false));
+        }
+        assert_eq!(rig.dropped(), 0);
+        rig.push(&video(5_000, 1, false));
+        assert_eq!(rig.queue.level(), (0, 0));
+        rig.push(&audio(5_001, 1));
+        rig.push(&video_config(5_002, b"new"));
+        assert_eq!(rig.dropped(), QUEUE_PACKETS_MAX as u64 + 1);
+        rig.push(&video(5_003, 2, true));
+        assert_eq!(rig.drain(), [(5_002, true, false), (5_003, false, true)]);
+    }
+
+    #[test]
+    fn the_byte_limit_is_one_too() {
+        let rig = Rig::new();
+        let mut large = (*video(1, 0, true)).clone();
+        large.payload = vec![0; QUEUE_BYTES_MAX].into();
+        rig.push(&Arc::new(large));
+        rig.push(&video(2, 1, false));
+        assert_eq!(rig.queue.level(), (0, 0));
+        assert_eq!(rig.dropped(), 2);
+    }
+
+    #[test]
+    fn audio_alone_loses_its_older_half() {
+        let rig = Rig::new();
+        for sequence in 0..=QUEUE_PACKETS_MAX as u64 {
+            rig.queue.push(&audio(sequence, 0), false);
+        }
+        assert_eq!(rig.dropped(), QUEUE_PACKETS_MAX as u64 / 2);
+        let seen = rig.drain();
+        assert_eq!(seen[0], (QUEUE_PACKETS_MAX as u64 / 2, false, true));
+        assert_eq!(seen.last(), Some(&(QUEUE_PACKETS_MAX as u64, false, false)));
+    }
+
+    #[test]
+    fn the_first_group_may_be_longer_than_the_limits() {
+        let rig = Rig::new();
+        let mut configs = Configs::default();
+        configs.replace(&video_config(0, b"v"));
+        let group: Vec<_> = (1..=2_000).map(|n| video(n, n as i64 * 5, n == 1)).collect();
+        rig.queue.begin(&configs, group.iter());
+        rig.push(&video(2_001, 10_005, false));
+        assert_eq!(rig.queue.level().0, 2_002);
+        assert_eq!(rig.dropped(), 0);
+        // The allowance is no permanent one.
+        for n in 0..QUEUE_PACKETS_MAX as u64 {
+            rig.push(&video(3_000 + n, 10_010, false));
+        }
+        assert!(rig.dropped() > 0);
+    }
+
+    #[test]
+    fn a_closed_queue_takes_nothing_more() {
+        let rig = Rig::new();
+        rig.push(&video(1, 0, true));
+        rig.queue.close();
+        rig.push(&video(2, 1, true));
+        assert_eq!(rig.queue.level().0, 1);
+        rig.queue.abandoned();
+        assert_eq!(rig.queue.level(), (0, 0));
+    }
+}

@@ -1,0 +1,135 @@
+//! Packets and a driver for the tests of this module.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use satcast_plugin_api::abi::SatcastDriver;
+use satcast_plugin_api::driver::{
+    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Media, State,
+};
+use satcast_plugin_api::host::Packet;
+use satcast_plugin_api::packet::{Codec, Kind};
+use satcast_plugin_api::{DestType, Error, Secret, driver_entry};
+
+use crate::clock::Clock;
+use crate::drivers::{Drivers, HostParts};
+use crate::outbound::Guard;
+
+fn packet(kind: Kind, codec: Codec, sequence: u64, dts_ms: i64) -> Packet {
+    Packet {
+        kind,
+        codec,
+        config: false,
+        keyframe: false,
+        discontinuity: false,
+        track: 0,
+        source: 1,
+        sequence,
+        dts_ns: dts_ms * 1_000_000,
+        pts_ns: dts_ms * 1_000_000,
+        payload: Bytes::from_static(&[1; 100]),
+    }
+}
+
+pub(crate) fn video(sequence: u64, dts_ms: i64, keyframe: bool) -> Arc<Packet> {
+    Arc::new(Packet { keyframe, ..packet(Kind::Video, Codec::H264, sequence, dts_ms) })
+}
+
+pub(crate) fn audio(sequence: u64, dts_ms: i64) -> Arc<Packet> {
+    Arc::new(packet(Kind::Audio, Codec::Aac, sequence, dts_ms))
+}
+
+pub(crate) fn video_config(sequence: u64, record: &'static [u8]) -> Arc<Packet> {
+    let payload = Bytes::from_static(record);
+    Arc::new(Packet { config: true, payload, ..packet(Kind::Video, Codec::H264, sequence, 0) })
+}
+
+pub(crate) fn audio_config(sequence: u64, record: &'static [u8]) -> Arc<Packet> {
+    let payload = Bytes::from_static(record);
+    Arc::new(Packet { config: true, payload, ..packet(Kind::Audio, Codec::Aac, sequence, 0) })
+}
+
+/// Configuration of the `script` type: what the destination does.
+#[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Script {
+    mode: String,
+    token: Option<Secret<String>>,
+}
+
+pub(crate) struct Scripted;
+struct Out(Script);
+
+impl Driver for Scripted {
+    const INFO: DriverInfo = DriverInfo { id: "script", version: "1.0.0", title: "Scripted" };
+
+    fn types() -> Vec<DestType> {
+        vec![DestType::of::<Script>("script").title("Scripted destination")]
+    }
+
+    fn load() -> Result<Self, Error> {
+        Ok(Scripted)
+    }
+
+    fn validate(&self, config: Config<'_>) -> Result<(), Error> {
+        match config.parse::<Script>()?.mode.as_str() {
+            "bad" => Err(Error::config("mode: is bad")),
+            "hang" => {
+                std::thread::sleep(Duration::from_millis(crate::drivers::CALL_TIMEOUT_MS + 500));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        Ok(Arc::new(Out(config.parse()?)))
+    }
+}
+
+impl Destination for Out {
+    async fn run(self: Arc<Self>, ctx: Ctx, mut media: Media) -> Result<(), Error> {
+        let token = self.0.token.as_ref().map(|token| token.expose().as_str()).unwrap_or_default();
+        match self.0.mode.as_str() {
+            "network" => return Err(Error::network(format!("no route for {token}"))),
+            "config" => return Err(Error::config("this can never work")),
+            "panic" => panic!("scripted panic"),
+            "loopback" => drop(ctx.connect("127.0.0.1", 9, Duration::from_secs(1)).await?),
+            "deaf" => std::future::pending::<()>().await,
+            _ => {}
+        }
+        let media_packets = ctx.counter("media_packets");
+        let mut batch = Vec::new();
+        while media.recv_batch(&mut batch).await {
+            for packet in batch.drain(..) {
+                ctx.bytes_sent(packet.payload().len() as u64);
+                if let (false, Some(counter)) = (packet.is_config(), media_packets) {
+                    counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                }
+            }
+            ctx.state(State::Live);
+        }
+        Ok(())
+    }
+}
+
+driver_entry!(scripted_entry, Scripted);
+
+/// The scripted driver: one for all tests of the process, as a driver can be started once.
+pub(crate) fn drivers() -> Drivers {
+    static DRIVERS: OnceLock<Drivers> = OnceLock::new();
+    DRIVERS.get_or_init(|| start(scripted_entry)).clone()
+}
+
+/// Starts the driver of `entry`.
+pub(crate) fn start(entry: extern "C" fn(u32) -> *const SatcastDriver) -> Drivers {
+    let runtime = Box::leak(Box::new(tokio::runtime::Runtime::new().unwrap()));
+    let parts = HostParts {
+        guard: Guard::new(&[]).unwrap(),
+        runtime: runtime.handle().clone(),
+        clock: Clock::system(),
+        data_dir: std::env::temp_dir().join("satcast-scripted-driver"),
+    };
+    Drivers::linked(&[entry], &parts)
+}

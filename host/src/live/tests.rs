@@ -1,0 +1,348 @@
+//! Sessions with a real store and a real driver behind the C table; only the encoder is played by hand.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use satcast_media::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::config::Durability;
+use crate::drivers::ValidateError;
+use crate::ids::AccountId;
+use crate::ids::Msat;
+use crate::live::testing::drivers;
+use crate::secret::{Redacted, Vault, new_stream_key};
+use crate::store::{self, Caps, NewAccount, NewDestination, NewStream, OpenOptions};
+
+const CAPS: Caps = Caps { destinations_per_stream: 50, streams_per_account: 1000, keys_per_account: 100 };
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+struct Rig {
+    live: Live,
+    store: Store,
+    clock: Clock,
+    account: AccountId,
+    stream: StreamRecord,
+    destinations: Vec<DestinationId>,
+    _folder: TempDir,
+}
+
+impl Rig {
+    async fn new(modes: &[&str], reconnect_window: Duration) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = Redacted::new(format!("sqlite:{}", folder.path().join("t.db").display()));
+        let vault = Vault::new(&[7; 32]);
+        let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
+        let now = UnixMillis(1_000_000);
+        let new = NewAccount {
+            name: "a".into(),
+            password_hash: None,
+            operator: false,
+            initial_credit: Msat(0),
+            now,
+        };
+        let account = store.create_account(new).await.unwrap();
+        let new = NewStream {
+            account_id: account,
+            label: "test".into(),
+            stream_key: new_stream_key(),
+            destinations: modes.iter().map(|mode| destination(json!({ "mode": mode }))).collect(),
+            caps: CAPS,
+            now,
+        };
+        let (stream, destinations) = store.create_stream(new).await.unwrap();
+        let stream = store.stream(stream).await.unwrap().unwrap();
+        let clock = Clock::manual(UnixMillis(5_000_000));
+        let settings = Settings { reconnect_window, refuse_quiet: Duration::from_secs(60) };
+        let live = Live::new(store.clone(), drivers(), clock.clone(), settings);
+        Self { live, store, clock, account, stream, destinations, _folder: folder }
+    }
+
+    async fn publish(&self) -> Result<Publisher, PublishRefused> {
+        self.live.publish(self.stream.clone()).await
+    }
+
+    async fn until<R>(&self, what: &str, mut look: impl FnMut() -> Option<R>) -> R {
+        let end = tokio::time::Instant::now() + WAIT_MAX;
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            assert!(tokio::time::Instant::now() < end, "waited in vain for {what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn until_state(&self, index: usize, state: DestState) -> DestinationSnapshot {
+        let id = self.destinations[index];
+        let seen = || self.live.destination(self.stream.id, id).filter(|seen| seen.state == state);
+        self.until(state.as_str(), seen).await
+    }
+
+    async fn until_session(&self, state: SessionState) -> SessionSnapshot {
+        let seen = || self.live.session(self.stream.id).filter(|seen| seen.state == state);
+        self.until("the session", seen).await
+    }
+
+    async fn until_idle(&self) {
+        self.until("the end", || self.live.find(self.stream.id).is_none().then_some(())).await;
+    }
+
+    async fn last_reason(&self) -> Option<EndReason> {
+        self.store.last_session(self.stream.id).await.unwrap().and_then(|last| last.end_reason)
+    }
+}
+
+fn destination(config: Value) -> NewDestination {
+    NewDestination { kind: "script".into(), platform: "script".into(), config }
+}
+
+fn config() -> Packet {
+    Packet { role: Role::Config, keyframe: false, ..video(0, false) }
+}
+
+fn video(dts_ms: i64, keyframe: bool) -> Packet {
+    Packet {
+        kind: TrackKind::Video,
+        codec: Codec::H264,
+        role: Role::Data,
+        keyframe,
+        dts_ns: dts_ms * NANOS_PER_MILLI,
+        pts_ns: dts_ms * NANOS_PER_MILLI,
+        payload: Bytes::from_static(&[9; 1000]),
+    }
+}
+
+fn group() -> Vec<Packet> {
+    vec![config(), video(0, true), video(33, false), video(66, false)]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_begins_with_media_and_ends_when_stopped() {
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut vec![config()]);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(rig.live.session(rig.stream.id), None, "a configuration is no media");
+
+    publisher.push(&mut group());
+    let session = rig.until_session(SessionState::Live).await;
+    assert_eq!(session.started_at, UnixMillis(5_000_000));
+    let shown = rig.until_state(0, DestState::Live).await;
+    assert_eq!((shown.attempt, shown.error, shown.live_since), (0, None, Some(UnixMillis(5_000_000))));
+    assert_eq!(shown.bytes_sent, 4_000, "configuration and three pictures");
+    assert_eq!(rig.live.count(), 1);
+
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+    assert_eq!(publisher.closed().await.reason, "the stream was stopped by its owner");
+    assert_eq!(rig.live.session(rig.stream.id), None);
+    assert_eq!(rig.last_reason().await, Some(EndReason::Stopped));
+    assert!(!rig.live.stop(rig.stream.id, EndReason::Stopped).await, "nothing to stop");
+    publisher.push(&mut group());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_stream_refuses_its_encoder_until_it_was_quiet() {
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_session(SessionState::Live).await;
+    rig.live.stop(rig.stream.id, EndReason::Stopped).await;
+    drop(publisher);
+
+    let refused = rig.publish().await.err().unwrap();
+    assert_eq!(refused.code, codes::DENIED);
+    rig.clock.advance(Duration::from_secs(59));
+    assert!(rig.publish().await.is_err(), "still inside the wait");
+    rig.clock.advance(Duration::from_secs(59));
+    assert!(rig.publish().await.is_err(), "the refused try began the wait anew");
+    rig.clock.advance(Duration::from_secs(60));
+    assert!(rig.publish().await.is_ok());
+
+    // A restart knows it from the database.
+    let settings = Settings { reconnect_window: Duration::ZERO, refuse_quiet: Duration::from_secs(60) };
+    let clock = Clock::manual(UnixMillis(5_030_000));
+    let restarted = Live::new(rig.store.clone(), drivers(), clock, settings);
+    assert!(restarted.publish(rig.stream.clone()).await.is_err());
+    let clock = Clock::manual(UnixMillis(5_060_000));
+    let restarted = Live::new(rig.store.clone(), drivers(), clock, settings);
+    assert!(restarted.publish(rig.stream.clone()).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_encoder_waits_until_the_first_is_silent() {
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    let mut first = rig.publish().await.unwrap();
+    first.push(&mut group());
+    let session = rig.until_session(SessionState::Live).await;
+    rig.clock.advance(session::TAKE_OVER_AFTER - Duration::from_millis(1));
+    assert_eq!(rig.publish().await.err().unwrap().code, codes::BAD_NAME);
+    rig.clock.advance(Duration::from_millis(1));
+    let mut second = rig.publish().await.unwrap();
+    assert!(first.closed().await.reason.contains("took over"));
+    drop(first);
+    second.push(&mut group());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(rig.live.session(rig.stream.id), Some(session), "the same session goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encoder_that_returns_continues_its_session() {
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let before = rig.until_session(SessionState::Live).await;
+    rig.until_state(0, DestState::Live).await;
+    drop(publisher);
+    rig.until_session(SessionState::Reconnecting).await;
+    assert_eq!(rig.until_state(0, DestState::Live).await.bytes_sent, 4_000, "the destination stays");
+
+    rig.clock.advance(Duration::from_secs(5));
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    assert_eq!(rig.until_session(SessionState::Live).await.session_id, before.session_id);
+    let sent = || rig.live.destination(rig.stream.id, rig.destinations[0]).filter(|d| d.bytes_sent == 7_000);
+    rig.until("three more pictures, the same configuration not repeated", sent).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encoder_that_stays_away_ends_its_session_at_its_last_packet() {
+    let rig = Rig::new(&["live"], Duration::from_millis(100)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_session(SessionState::Live).await;
+    drop(publisher);
+    rig.clock.advance(Duration::from_millis(150));
+    rig.until_idle().await;
+    let last = rig.store.last_session(rig.stream.id).await.unwrap().unwrap();
+    assert_eq!(last.end_reason, Some(EndReason::Unpublished));
+    assert_eq!(last.ended_at, Some(UnixMillis(5_000_000)));
+    assert!(rig.publish().await.is_ok(), "no wait after leaving by itself");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encoder_that_leaves_without_media_leaves_nothing() {
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    drop(rig.publish().await.unwrap());
+    rig.until_idle().await;
+    assert!(rig.store.last_session(rig.stream.id).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_show_what_happened_and_what_comes() {
+    let rig = Rig::new(&["network", "config", "panic", "live", "loopback"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+
+    let retrying = rig.until_state(0, DestState::Retrying).await;
+    assert!(retrying.attempt >= 1 && retrying.next_retry_at >= Some(UnixMillis(5_000_250)), "{retrying:?}");
+    let failed = rig.until_state(1, DestState::Failed).await;
+    assert_eq!(failed.error.as_deref(), Some("this can never work"));
+    let panicked = rig.until_state(2, DestState::Failed).await;
+    assert!(panicked.error.unwrap().contains("scripted panic"));
+    assert_eq!(panicked.attempt, backoff::PANICS_MAX);
+    rig.until_state(3, DestState::Live).await;
+    let guarded = rig.until_state(4, DestState::Failed).await;
+    assert!(guarded.error.unwrap().contains("127.0.0.1"), "the outbound guard refuses loopback");
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await, "failed ones do not hold up the end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn destinations_come_and_go_while_live() {
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_state(0, DestState::Live).await;
+
+    let added = destination(json!({ "mode": "live", "token": "sesame-9" }));
+    let now = UnixMillis(5_000_000);
+    let id = rig.store.add_destination(rig.account, rig.stream.id, added, CAPS, now).await.unwrap();
+    rig.live.destinations_changed(rig.stream.id).await;
+    let seen = || rig.live.destination(rig.stream.id, id).filter(|seen| seen.state == DestState::Live);
+    let shown = rig.until("the added destination", seen).await;
+    assert_eq!(shown.bytes_sent, 4_000, "it begins with the kept keyframe group, before any new media");
+
+    rig.store.delete_destination(rig.account, Some(rig.stream.id), id, now).await.unwrap();
+    rig.live.destinations_changed(rig.stream.id).await;
+    assert_eq!(rig.live.destination(rig.stream.id, id), None);
+    publisher.push(&mut vec![video(99, false)]);
+    let sent = || rig.live.destination(rig.stream.id, rig.destinations[0]).filter(|d| d.bytes_sent == 5_000);
+    rig.until("the other one to go on", sent).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deaf_destination_loses_packets_alone_and_does_not_hold_up_the_end() {
+    let rig = Rig::new(&["deaf", "live"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut vec![config(), video(0, true)]);
+    rig.until_state(1, DestState::Live).await;
+    for n in 1..2_000 {
+        publisher.push(&mut vec![video(n * 33, n % 60 == 0)]);
+        if n % 100 == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+    let both = || {
+        let [deaf, good] = [0, 1].map(|n| rig.live.destination(rig.stream.id, rig.destinations[n]));
+        let (deaf, good) = (deaf?, good?);
+        (deaf.dropped_packets > 1_700 && good.bytes_sent == 2_001_000).then_some(good.dropped_packets)
+    };
+    assert_eq!(rig.until("losses on one side only", both).await, 0);
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_ends_all_sessions_and_a_crash_is_found_at_the_next_start() {
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_session(SessionState::Live).await;
+    rig.live.shut_down().await;
+    assert_eq!(rig.last_reason().await, Some(EndReason::Shutdown));
+
+    rig.clock.advance(Duration::from_secs(1));
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let running = rig.until_session(SessionState::Live).await;
+    let interrupted = rig.store.close_interrupted_sessions(UnixMillis(6_000_000)).await.unwrap();
+    assert_eq!(interrupted, [running.session_id]);
+    assert_eq!(rig.last_reason().await, Some(EndReason::Interrupted));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configurations_are_judged_by_schema_then_driver() {
+    let drivers = drivers();
+    assert_eq!(drivers.known_types(), ["script"]);
+    drivers.validate("script", &json!({ "mode": "live" })).await.unwrap();
+    let unknown = drivers.validate("other", &json!({})).await;
+    assert_eq!(unknown, Err(ValidateError::UnknownType));
+    let refused = drivers.validate("script", &json!({ "mode": "live", "nonsense": "sesame" })).await;
+    let Err(ValidateError::Config(refused)) = refused else { panic!("{refused:?}") };
+    assert!(!refused.reason.contains("sesame"), "{refused:?}");
+    let Err(ValidateError::Config(refused)) = drivers.validate("script", &json!({ "mode": "bad" })).await
+    else {
+        panic!("accepted")
+    };
+    assert_eq!((refused.field.as_str(), refused.reason.as_str()), ("mode", "is bad"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_that_hangs_is_left_alone_until_it_returns() {
+    // A driver of its own: the others must not wait for it.
+    satcast_plugin_api::driver_entry!(hanging_entry, crate::live::testing::Scripted);
+    let drivers = crate::live::testing::start(hanging_entry);
+    let asked = drivers.validate("script", &json!({ "mode": "hang" })).await;
+    let Err(ValidateError::Driver(reason)) = asked else { panic!("{asked:?}") };
+    assert!(reason.contains("does not answer"), "{reason}");
+    let refused = drivers.validate("script", &json!({ "mode": "live" })).await;
+    assert!(matches!(refused, Err(ValidateError::Driver(_))), "no call while it hangs");
+    for _ in 0..500 {
+        if drivers.validate("script", &json!({ "mode": "live" })).await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the driver was not taken back after it returned");
+}
