@@ -9,6 +9,8 @@
 
 pub mod api;
 pub mod auth;
+pub mod banner;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod data_dir;
@@ -17,6 +19,7 @@ pub mod http;
 pub mod ids;
 pub mod ingest;
 pub mod live;
+pub mod logging;
 pub mod outbound;
 pub mod rate;
 pub mod secret;

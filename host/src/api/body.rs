@@ -16,12 +16,12 @@ use serde_json::{Map, Value};
 use super::ApiError;
 
 /// Largest request body in bytes: 50 destinations with 4 KiB each, and some room.
-pub const BODY_MAX_BYTES: usize = 256 * 1024;
+pub(super) const BODY_MAX_BYTES: usize = 256 * 1024;
 /// Longest time a client may take to send its body.
-pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A value that can be read from the fields of a JSON object.
-pub trait FromFields: Sized {
+pub(super) trait FromFields: Sized {
     /// Every field the object may have.
     const FIELDS: &'static [&'static str];
 
@@ -34,7 +34,7 @@ pub trait FromFields: Sized {
 
 /// A JSON object being taken apart; `path` is put before field names in errors, `destinations[1].`.
 #[derive(Debug)]
-pub struct Fields {
+pub(super) struct Fields {
     map: Map<String, Value>,
     path: String,
 }
@@ -44,7 +44,7 @@ impl Fields {
     ///
     /// # Errors
     /// 400: not an object, an unknown field, or what `T` says.
-    pub fn read<T: FromFields>(value: Value, path: &str) -> std::result::Result<T, ApiError> {
+    pub(super) fn read<T: FromFields>(value: Value, path: &str) -> std::result::Result<T, ApiError> {
         let Value::Object(map) = value else {
             let what = if path.is_empty() { "The request body" } else { path.trim_end_matches('.') };
             return Err(ApiError::malformed("malformed_body", format!("{what} must be a JSON object")));
@@ -58,7 +58,7 @@ impl Fields {
     }
 
     /// The path of a field as it is named in errors.
-    pub fn path_of(&self, name: &str) -> String {
+    pub(super) fn path_of(&self, name: &str) -> String {
         format!("{}{name}", self.path)
     }
 
@@ -66,7 +66,7 @@ impl Fields {
     ///
     /// # Errors
     /// 400 when it is missing or no text.
-    pub fn text(&mut self, name: &str) -> std::result::Result<String, ApiError> {
+    pub(super) fn text(&mut self, name: &str) -> std::result::Result<String, ApiError> {
         match self.map.remove(name) {
             Some(Value::String(text)) => Ok(text),
             None => Err(self.malformed(name, "is required")),
@@ -78,7 +78,7 @@ impl Fields {
     ///
     /// # Errors
     /// 400 when it is something else.
-    pub fn object(&mut self, name: &str) -> std::result::Result<Value, ApiError> {
+    pub(super) fn object(&mut self, name: &str) -> std::result::Result<Value, ApiError> {
         match self.map.remove(name) {
             None => Ok(Value::Object(Map::new())),
             Some(object @ Value::Object(_)) => Ok(object),
@@ -90,7 +90,7 @@ impl Fields {
     ///
     /// # Errors
     /// 400 when it is something else or an entry cannot be read.
-    pub fn list<T: FromFields>(&mut self, name: &str) -> std::result::Result<Vec<T>, ApiError> {
+    pub(super) fn list<T: FromFields>(&mut self, name: &str) -> std::result::Result<Vec<T>, ApiError> {
         let items = match self.map.remove(name) {
             None => return Ok(Vec::new()),
             Some(Value::Array(items)) => items,
@@ -117,7 +117,7 @@ fn shown_name(name: &str) -> String {
 
 /// A JSON request body.
 #[derive(Debug)]
-pub struct Body<T>(pub T);
+pub(super) struct Body<T>(pub T);
 
 impl<T: Type + FromFields> Body<T> {
     async fn read(request: &Request, body: &mut RequestBody) -> std::result::Result<Self, ApiError> {

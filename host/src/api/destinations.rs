@@ -24,7 +24,7 @@ use crate::store::{DestinationRecord, NewDestination};
 /// A destination.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
-pub struct Destination {
+pub(super) struct Destination {
     /// Destination identifier.
     id: i64,
     /// Destination type.
@@ -56,7 +56,7 @@ pub struct Destination {
 
 impl Destination {
     /// A destination as its owner sees it: secrets masked, with the state of the running session.
-    pub fn of(app: &App, record: &DestinationRecord) -> Self {
+    pub(super) fn of(app: &App, record: &DestinationRecord) -> Self {
         let live = app.live.destination(record.stream_id, record.id);
         let state = live.as_ref().map_or(DestState::Stopped, |live| live.state);
         Self {
@@ -80,7 +80,7 @@ impl Destination {
 /// A destination to be made.
 #[derive(Clone, Object)]
 #[oai(rename = "NewDestination")]
-pub struct DestinationInput {
+pub(super) struct DestinationInput {
     /// Destination type, such as `rtmp`.
     #[oai(rename = "type")]
     kind: String,
@@ -106,7 +106,7 @@ impl FromFields for DestinationInput {
 
 /// A new destination.
 #[derive(Clone, Debug, Object)]
-pub struct DestinationCreated {
+pub(super) struct DestinationCreated {
     /// `true`.
     success: bool,
     /// Destination identifier.
@@ -115,7 +115,7 @@ pub struct DestinationCreated {
 
 /// It is done.
 #[derive(Clone, Debug, Object)]
-pub struct Done {
+pub(super) struct Done {
     /// `true`.
     success: bool,
 }
@@ -127,7 +127,7 @@ impl Done {
 }
 
 /// Operations on destinations.
-pub struct DestinationsApi;
+pub(super) struct DestinationsApi;
 
 #[OpenApi(prefix_path = "/api", tag = "Tag::Destinations")]
 impl DestinationsApi {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// A required, nullable field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Null<T>(pub Option<T>);
+pub(super) struct Null<T>(pub Option<T>);
 
 impl<T> From<Option<T>> for Null<T> {
     fn from(value: Option<T>) -> Self {

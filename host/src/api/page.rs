@@ -4,11 +4,11 @@ use super::ApiError;
 use crate::store::Page;
 
 /// Most entries of one page, and the number given without `limit`.
-pub const PAGE_ENTRIES_MAX: u32 = 1_000;
+pub(super) const PAGE_ENTRIES_MAX: u32 = 1_000;
 
 /// A page that was asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct PageRequest {
+pub(super) struct PageRequest {
     limit: u32,
     before: Option<i64>,
     explicit: bool,
@@ -19,7 +19,7 @@ impl PageRequest {
     ///
     /// # Errors
     /// 400 for a limit outside 1 to 1000 or a cursor that is not one of ours.
-    pub fn new(limit: Option<u32>, cursor: Option<&str>) -> Result<Self, ApiError> {
+    pub(super) fn new(limit: Option<u32>, cursor: Option<&str>) -> Result<Self, ApiError> {
         let refuse = |text: &str| ApiError::malformed("malformed_parameter", text);
         if limit.is_some_and(|limit| !(1..=PAGE_ENTRIES_MAX).contains(&limit)) {
             return Err(refuse("Query parameter `limit` must be a whole number from 1 to 1000"));
@@ -35,12 +35,17 @@ impl PageRequest {
     }
 
     /// What to ask the store for: one entry more than shown, to know whether a next page exists.
-    pub fn to_store(self) -> Page {
+    pub(super) fn to_store(self) -> Page {
         Page { before: self.before, limit: i64::from(self.limit) + 1 }
     }
 
     /// Cuts the extra entry off and answers the `Link` header when there was one. `address` is that of the list.
-    pub fn finish<T>(self, entries: &mut Vec<T>, address: &str, id_of: impl Fn(&T) -> i64) -> Option<String> {
+    pub(super) fn finish<T>(
+        self,
+        entries: &mut Vec<T>,
+        address: &str,
+        id_of: impl Fn(&T) -> i64,
+    ) -> Option<String> {
         let limit = self.limit as usize;
         if entries.len() <= limit {
             return None;

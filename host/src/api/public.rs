@@ -12,7 +12,7 @@ use crate::auth::address_subject;
 
 /// Prices.
 #[derive(Clone, Debug, Object)]
-pub struct Pricing {
+pub(super) struct Pricing {
     /// Free GB (10^9 bytes) per account and clock hour.
     #[oai(rename = "BANDWIDTH_LIMIT_GB_PER_HOUR")]
     bandwidth_limit_gb_per_hour: i64,
@@ -29,7 +29,7 @@ pub struct Pricing {
 
 /// The service's public configuration.
 #[derive(Clone, Debug, Object)]
-pub struct PublicConfig {
+pub(super) struct PublicConfig {
     /// Prices.
     pricing: Pricing,
     /// Service version.
@@ -39,7 +39,7 @@ pub struct PublicConfig {
 }
 
 /// Public operations.
-pub struct PublicApi;
+pub(super) struct PublicApi;
 
 #[OpenApi(prefix_path = "/api/public", tag = "Tag::Public")]
 impl PublicApi {

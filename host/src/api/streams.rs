@@ -24,7 +24,7 @@ pub(super) const LABEL_CHARS_MAX: usize = 128;
 /// Whether a session runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase")]
-pub enum Status {
+pub(super) enum Status {
     /// No session runs.
     Idle,
     /// A session runs.
@@ -34,7 +34,7 @@ pub enum Status {
 /// What a stream key is doing, in more detail than `status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase", rename = "StreamState")]
-pub enum State {
+pub(super) enum State {
     /// No session runs.
     Idle,
     /// Media comes in.
@@ -48,7 +48,7 @@ pub enum State {
 /// Hard limits; a limit that is not set is absent.
 #[derive(Clone, Copy, Debug, Object)]
 #[oai(rename_all = "camelCase", skip_serializing_if_is_none)]
-pub struct Limits {
+pub(super) struct Limits {
     /// Sats one session may cost.
     max_sats: Option<i64>,
     /// Minutes one session may last.
@@ -64,7 +64,7 @@ impl From<StreamLimits> for Limits {
 /// A stream key in a list.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
-pub struct Stream {
+pub(super) struct Stream {
     /// Stream key identifier.
     id: i64,
     /// The key to publish with; secret.
@@ -84,7 +84,7 @@ pub struct Stream {
 /// A stream key with its destinations.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
-pub struct StreamDetail {
+pub(super) struct StreamDetail {
     /// Stream key identifier.
     id: i64,
     /// The key to publish with; secret.
@@ -111,7 +111,7 @@ pub struct StreamDetail {
 /// A stream key to be made.
 #[derive(Clone, Debug, Object)]
 #[oai(rename = "NewStream")]
-pub struct StreamInput {
+pub(super) struct StreamInput {
     /// Label.
     #[oai(validator(min_length = 1, max_length = 128))]
     label: String,
@@ -131,7 +131,7 @@ impl FromFields for StreamInput {
 /// A new stream key made without destinations.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
-pub struct StreamCreated {
+pub(super) struct StreamCreated {
     /// Stream key identifier.
     id: i64,
     /// The key to publish with; secret.
@@ -147,7 +147,7 @@ pub struct StreamCreated {
 /// A new stream key made with destinations.
 #[derive(Clone, Debug, Object)]
 #[oai(rename_all = "camelCase")]
-pub struct StreamCreatedWithDestinations {
+pub(super) struct StreamCreatedWithDestinations {
     /// Stream key identifier.
     id: i64,
     /// The key to publish with; secret.
@@ -161,7 +161,7 @@ pub struct StreamCreatedWithDestinations {
 /// The answer depends on whether destinations were given.
 #[derive(Clone, Debug, Union)]
 #[oai(one_of)]
-pub enum Created {
+pub(super) enum Created {
     /// Without destinations.
     Plain(StreamCreated),
     /// With destinations.
@@ -170,7 +170,7 @@ pub enum Created {
 
 /// The answer to a stop.
 #[derive(Clone, Debug, Object)]
-pub struct Stopped {
+pub(super) struct Stopped {
     /// `true`.
     success: bool,
     /// What was done.
@@ -178,7 +178,7 @@ pub struct Stopped {
 }
 
 /// Operations on stream keys.
-pub struct StreamsApi;
+pub(super) struct StreamsApi;
 
 #[OpenApi(prefix_path = "/api", tag = "Tag::Streams")]
 impl StreamsApi {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Config, ConfigError};
+use super::{BillingMode, Config, ConfigError};
 use crate::secret::Vault;
 use crate::store;
 
@@ -155,4 +155,44 @@ fn check_log(config: &Config) -> Result<(), ConfigError> {
             config.log.level
         )),
     }
+}
+
+/// What is allowed and yet probably not meant.
+pub(super) fn warnings(config: &Config) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut warn = |applies: bool, text: &str| {
+        if applies {
+            warnings.push(text.to_owned());
+        }
+    };
+    let billed = config.billing.mode != BillingMode::Off;
+    let pricing = &config.pricing;
+    warn(
+        billed && pricing.cost_per_platform == 0,
+        "pricing.cost_per_platform = 0, destinations will be free",
+    );
+    warn(
+        billed && pricing.bandwidth_overage_sats_per_gb == 0,
+        "pricing.bandwidth_overage_sats_per_gb = 0, bandwidth will be free",
+    );
+    let open = !config.http.listen.ip().is_loopback();
+    let local =
+        config.public_url.host_str().is_some_and(|host| matches!(host, "127.0.0.1" | "localhost" | "[::1]"));
+    warn(
+        open && local,
+        "http.listen is open to other machines while public_url names this one; set public_url",
+    );
+    warn(
+        open && config.public_url.scheme() == "http",
+        "public_url is http, so keys travel in clear; put a TLS proxy in front and set public_url to https",
+    );
+    warn(
+        config.http.tls_cert.is_some(),
+        "http.tls_cert is set, but https is not served yet; use a TLS proxy",
+    );
+    warn(config.ingest.rtmps_listen.is_some(), "ingest.rtmps_listen is set, but rtmps is not served yet");
+    for name in config.driver.keys().filter(|name| !config.drivers.enabled.contains(name)) {
+        warnings.push(format!("[driver.{name}] is set, but {name} is not in drivers.enabled"));
+    }
+    warnings
 }

@@ -332,6 +332,11 @@ impl Config {
         self.public_url.as_str().trim_end_matches('/')
     }
 
+    /// What is allowed and yet probably not meant, each as one sentence.
+    pub fn warnings(&self) -> Vec<String> {
+        check::warnings(self)
+    }
+
     /// The entries of an allow list as text, as [`crate::outbound::Guard`] takes them.
     pub fn allow_texts(entries: &[AllowEntry]) -> Vec<String> {
         entries.iter().map(ToString::to_string).collect()

@@ -1,0 +1,213 @@
+//! What `satcast run` says when it is ready: everything once at the first start, five lines later on.
+//!
+//! Text only: no colour, no secrets, and every address and path whole, ready to be copied.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::api::VERSION;
+
+/// Encoders publish to this RTMP application.
+const RTMP_APP: &str = "live";
+
+/// What the start found and did.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// How the user calls the program, with the flags that lead to the same data: `./satcast --data-dir /srv/x`.
+    pub command: String,
+    /// The configuration file.
+    pub config: Option<PathBuf>,
+    /// The data folder.
+    pub data_dir: PathBuf,
+    /// It was made by this start.
+    pub data_dir_created: bool,
+    /// The database, as `SQLite, data/satcast.db`.
+    pub database: String,
+    /// The drivers folder.
+    pub drivers_dir: PathBuf,
+    /// Drivers that serve their types.
+    pub drivers_loaded: Vec<String>,
+    /// Drivers that do not, each with a few words why.
+    pub drivers_not_loaded: Vec<(String, String)>,
+    /// The HTTP listener.
+    pub http: SocketAddr,
+    /// The RTMP listener.
+    pub rtmp: SocketAddr,
+    /// The RTMPS listener.
+    pub rtmps: Option<SocketAddr>,
+    /// The configured public address.
+    pub public_url: Url,
+    /// There is no account yet.
+    pub first_run: bool,
+    /// How long the start took.
+    pub took: Duration,
+}
+
+/// The text for standard output; ends with a line end.
+pub fn render(facts: &Facts) -> String {
+    if facts.first_run { first(facts) } else { again(facts) }
+}
+
+fn first(facts: &Facts) -> String {
+    let mut text = headline();
+    // Writing to a String cannot fail.
+    let _ = writeln!(text);
+    let config = match &facts.config {
+        Some(file) => file.display().to_string(),
+        None => format!("none found, using defaults; write one: {} config > satcast.toml", program(facts)),
+    };
+    let created = if facts.data_dir_created { " (created)" } else { "" };
+    let _ = writeln!(text, "  config     {config}");
+    let _ =
+        writeln!(text, "  data       {}{created}    database: {}", facts.data_dir.display(), facts.database);
+    let _ = writeln!(text, "  drivers    {}", drivers(facts));
+    let _ = writeln!(text, "  listening  {}", listeners(facts));
+    if facts.http.ip().is_loopback() && facts.rtmp.ip().is_loopback() {
+        let hint =
+            "only this machine can connect; to open it set public_url, http.listen and ingest.rtmp_listen";
+        let _ = writeln!(text, "             {hint}");
+    }
+    let (command, base) = (&facts.command, base(facts));
+    let _ = write!(
+        text,
+        "\nFirst run: make an account and a key, in another terminal\n  \
+         {command} account create me\n  \
+         {command} key create --account me --type permanent\n\n\
+         Then make a stream key with that key, and send video:\n  \
+         curl -H 'X-API-Key: KEY' -H 'Content-Type: application/json' -d '{{\"label\":\"first\"}}' {base}/api/streams\n  \
+         OBS        Server      {}\n             Stream key  streamKey of the answer\n  \
+         API docs   {base}/docs\n\n{}\n",
+        ingest_url(facts),
+        ready(facts)
+    );
+    text
+}
+
+fn again(facts: &Facts) -> String {
+    let config = facts.config.as_ref().map_or("defaults".to_owned(), |file| file.display().to_string());
+    format!(
+        "{}  config     {config}\n  data       {}\n  listening  {}\n{}\n",
+        headline(),
+        facts.data_dir.display(),
+        listeners(facts),
+        ready(facts)
+    )
+}
+
+fn headline() -> String {
+    format!("satcast {VERSION} ({} {})\n", std::env::consts::OS, std::env::consts::ARCH)
+}
+
+fn ready(facts: &Facts) -> String {
+    format!("Ready in {:.1} s. Ctrl-C stops (sessions end cleanly).", facts.took.as_secs_f64())
+}
+
+fn drivers(facts: &Facts) -> String {
+    let loaded = match facts.drivers_loaded.as_slice() {
+        [] => "none".to_owned(),
+        names => names.join(", "),
+    };
+    if facts.drivers_not_loaded.is_empty() {
+        return loaded;
+    }
+    let others: Vec<String> =
+        facts.drivers_not_loaded.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+    format!("{loaded}    not loaded from {}: {}", facts.drivers_dir.display(), others.join("; "))
+}
+
+fn listeners(facts: &Facts) -> String {
+    let rtmps = facts.rtmps.map(|address| format!("    rtmps  {address}")).unwrap_or_default();
+    format!("http  {}    rtmp  {}{rtmps}", facts.http, facts.rtmp)
+}
+
+/// The program without its flags.
+fn program(facts: &Facts) -> &str {
+    facts.command.split(" --").next().unwrap_or("satcast")
+}
+
+/// Where the API answers: the public address, or the listener itself when it got a free port by itself.
+fn base(facts: &Facts) -> String {
+    let configured = facts.public_url.port_or_known_default();
+    if facts.http.ip().is_loopback() && configured != Some(facts.http.port()) {
+        return format!("http://{}", facts.http);
+    }
+    facts.public_url.as_str().trim_end_matches('/').to_owned()
+}
+
+/// The server address for encoders; the public host when the listener takes every address.
+pub fn ingest_url(facts: &Facts) -> String {
+    let port = facts.rtmp.port();
+    match facts.public_url.host_str() {
+        Some(host) if facts.rtmp.ip().is_unspecified() => format!("rtmp://{host}:{port}/{RTMP_APP}"),
+        _ => format!("rtmp://{}/{RTMP_APP}", facts.rtmp),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts {
+            command: "./satcast --data-dir /srv/x".into(),
+            config: None,
+            data_dir: "/srv/x".into(),
+            data_dir_created: true,
+            database: "SQLite, /srv/x/satcast.db".into(),
+            drivers_dir: "/opt/drivers".into(),
+            drivers_loaded: vec!["rtmp".into()],
+            drivers_not_loaded: vec![("hls".into(), "no file".into())],
+            http: "127.0.0.1:8080".parse().unwrap(),
+            rtmp: "127.0.0.1:1935".parse().unwrap(),
+            rtmps: None,
+            public_url: "http://127.0.0.1:8080".parse().unwrap(),
+            first_run: true,
+            took: Duration::from_millis(180),
+        }
+    }
+
+    #[test]
+    fn the_first_start_shows_every_path_and_what_to_type() {
+        let text = render(&facts());
+        for part in [
+            "none found, using defaults; write one: ./satcast config > satcast.toml",
+            "/srv/x (created)",
+            "SQLite, /srv/x/satcast.db",
+            "rtmp    not loaded from /opt/drivers: hls: no file",
+            "only this machine can connect",
+            "./satcast --data-dir /srv/x account create me",
+            "rtmp://127.0.0.1:1935/live",
+            "http://127.0.0.1:8080/docs",
+            "Ready in 0.2 s.",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(!text.contains('\x1b'));
+    }
+
+    #[test]
+    fn the_second_start_is_five_lines() {
+        let text = render(&Facts { first_run: false, config: Some("satcast.toml".into()), ..facts() });
+        assert_eq!(text.lines().count(), 5, "{text}");
+        assert!(text.ends_with("(sessions end cleanly).\n"));
+    }
+
+    #[test]
+    fn addresses_are_those_that_work_from_outside() {
+        let open = Facts {
+            http: "0.0.0.0:8080".parse().unwrap(),
+            rtmp: "0.0.0.0:1935".parse().unwrap(),
+            public_url: "https://live.example.com".parse().unwrap(),
+            ..facts()
+        };
+        assert_eq!(ingest_url(&open), "rtmp://live.example.com:1935/live");
+        let text = render(&open);
+        assert!(text.contains("https://live.example.com/docs") && !text.contains("only this machine"));
+        let free_port = Facts { http: "127.0.0.1:40123".parse().unwrap(), ..facts() };
+        assert!(render(&free_port).contains("http://127.0.0.1:40123/docs"));
+    }
+}

@@ -1,0 +1,150 @@
+//! `satcast doctor`: numbered checks of the real world. It makes nothing and changes nothing.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+
+use super::{CliError, maintenance, open_existing_store, print};
+use crate::clock::Clock;
+use crate::config::{Config, Loaded};
+use crate::data_dir;
+use crate::drivers::State;
+use crate::ids::UnixMillis;
+use crate::secret::Vault;
+
+/// A clock before this is certainly wrong: the day this program was begun.
+const CLOCK_MIN: UnixMillis = UnixMillis(1_763_596_800_000);
+
+/// What one check found.
+enum Finding {
+    Ok(String),
+    Note(String),
+    Bad(String),
+}
+
+use Finding::{Bad, Note, Ok as Good};
+
+pub(super) async fn run(loaded: &Loaded) -> Result<(), CliError> {
+    let config = &loaded.config;
+    let running = is_running(&config.data_dir);
+    let findings = [
+        ("configuration", configuration(loaded)),
+        ("data folder", data_folder(&config.data_dir, running)),
+        ("key file", key_file(config)),
+        ("database", database(config).await),
+        ("ledger", ledger(config).await),
+        ("clock", clock()),
+        ("drivers", drivers(config).await),
+        ("http listener", listener(config.http.listen, "[http] listen", running)),
+        ("rtmp listener", listener(config.ingest.rtmp_listen, "[ingest] rtmp_listen", running)),
+    ];
+    let mut bad = false;
+    for (index, (name, finding)) in findings.iter().enumerate() {
+        let (mark, text) = match finding {
+            Good(text) => ("ok", text),
+            Note(text) => ("note", text),
+            Bad(text) => ("BAD", text),
+        };
+        bad |= matches!(finding, Bad(_));
+        print(&format!("[{}] {name:<14} {mark:<5} {text}\n", index + 1))?;
+    }
+    if bad { Err(CliError::Printed) } else { Ok(()) }
+}
+
+fn is_running(data_dir: &Path) -> bool {
+    data_dir.is_dir() && matches!(data_dir::lock(data_dir), Err(data_dir::DataDirError::Locked(_)))
+}
+
+fn configuration(loaded: &Loaded) -> Finding {
+    let file = loaded.file.as_ref().map_or("defaults, no file".to_owned(), |file| file.display().to_string());
+    match loaded.config.warnings().as_slice() {
+        [] => Good(file),
+        warnings => Note(format!("{file}: {}", warnings.join("; "))),
+    }
+}
+
+fn data_folder(path: &Path, running: bool) -> Finding {
+    if !path.is_dir() {
+        return Note(format!("{} is made at the first run", path.display()));
+    }
+    match data_dir::probe_write(path) {
+        Ok(()) if running => Good(format!("{}, in use by a running service", path.display())),
+        Ok(()) => Good(format!("{}, writable", path.display())),
+        Err(error) => Bad(error.to_string()),
+    }
+}
+
+fn key_file(config: &Config) -> Finding {
+    if config.secret_key.is_some() {
+        return Good("secret_key of the configuration".to_owned());
+    }
+    let path = config.key_file();
+    if !path.exists() {
+        return Note(format!("{} is made at the first run", path.display()));
+    }
+    match Vault::load(&path) {
+        Ok(_) => Good(path.display().to_string()),
+        Err(error) => Bad(error.to_string()),
+    }
+}
+
+async fn database(config: &Config) -> Finding {
+    if !config.data_dir.is_dir() && config.database.url.is_none() {
+        return Note("made at the first run".to_owned());
+    }
+    let store = match open_existing_store(config).await {
+        Ok(store) => store,
+        Err(error) => return Bad(error.to_string()),
+    };
+    let version = store.schema_version().await;
+    store.close().await;
+    match version {
+        Ok((current, newest)) => Good(format!("schema {current} of {newest}")),
+        Err(error) => Bad(error.to_string()),
+    }
+}
+
+async fn ledger(config: &Config) -> Finding {
+    let Ok(store) = open_existing_store(config).await else { return Note("no database".to_owned()) };
+    let report = store.check_ledger().await;
+    store.close().await;
+    match report {
+        Ok(report) if report.faults.is_empty() => Good(format!("{} transfers, sums agree", report.transfers)),
+        Ok(report) => Bad(format!("{} sums are wrong; run: satcast ledger check", report.faults.len())),
+        Err(error) => Bad(error.to_string()),
+    }
+}
+
+fn clock() -> Finding {
+    let now = Clock::system().now();
+    if now < CLOCK_MIN {
+        Bad(format!("{now} ms since 1970 is in the past; set the clock"))
+    } else {
+        Good("plausible".to_owned())
+    }
+}
+
+async fn drivers(config: &Config) -> Finding {
+    let summaries = match maintenance::load_drivers(config).await {
+        Ok(summaries) => summaries,
+        Err(error) => return Bad(error.to_string()),
+    };
+    let loaded = summaries.iter().filter(|summary| summary.state == State::Loaded).count();
+    let enabled = config.drivers.enabled.len();
+    let refused = summaries.iter().find_map(|summary| match &summary.state {
+        State::Refused(reason) => Some(format!("{}: {reason}", summary.id)),
+        _ => None,
+    });
+    match refused {
+        Some(reason) => Bad(reason),
+        None if loaded < enabled => Note(format!("{loaded} of {enabled}; see: satcast drivers")),
+        None => Good(format!("{loaded} of {enabled}")),
+    }
+}
+
+fn listener(address: SocketAddr, setting: &str, running: bool) -> Finding {
+    match TcpListener::bind(address) {
+        Ok(_) => Good(format!("{address} is free")),
+        Err(_) if running => Good(format!("{address} is in use, by the running service as it seems")),
+        Err(error) => Bad(format!("{address}: {error}; stop the other server or set {setting}")),
+    }
+}

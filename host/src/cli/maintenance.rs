@@ -1,0 +1,109 @@
+//! `satcast check-config`, `drivers`, `ledger check`, `migrate` and `backup`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::{CliError, open_existing_store, open_store, print};
+use crate::clock::Clock;
+use crate::config::{Config, Loaded};
+use crate::data_dir;
+use crate::drivers::{Drivers, HostParts, LoadOptions, State, Summary};
+use crate::outbound::Guard;
+use crate::secret::new_uid;
+
+/// Folder of backups inside the data folder.
+const BACKUPS_FOLDER_NAME: &str = "backups";
+
+pub(super) fn check_config(loaded: &Loaded) -> Result<(), CliError> {
+    let file = loaded.file.as_ref().map_or("no file".to_owned(), |file| file.display().to_string());
+    let mut text =
+        format!("config ok: {file} ({} keys set, the others at their defaults)\n", loaded.keys_set);
+    for warning in loaded.config.warnings() {
+        let _ = writeln!(text, "warning: {warning}");
+    }
+    print(&text)
+}
+
+pub(super) async fn check_ledger(config: &Config) -> Result<(), CliError> {
+    let store = open_existing_store(config).await?;
+    let report = store.check_ledger().await;
+    store.close().await;
+    let report = report?;
+    if report.faults.is_empty() {
+        return print(&format!(
+            "ledger ok: {} transfers, debits = credits = {} msat, {} balances\n",
+            report.transfers, report.debits_msat, report.balances
+        ));
+    }
+    let lines: Vec<String> = report.faults.iter().map(|fault| format!("ledger wrong: {fault}\n")).collect();
+    print(&lines.concat())?;
+    Err(CliError::Printed)
+}
+
+pub(super) async fn migrate(config: &Config) -> Result<(), CliError> {
+    let store = open_store(config).await?;
+    let version = store.schema_version().await;
+    store.close().await;
+    let (current, newest) = version?;
+    print(&format!("schema {current} of {newest}\n"))
+}
+
+pub(super) async fn backup(config: &Config, file: Option<&Path>) -> Result<(), CliError> {
+    let store = open_existing_store(config).await?;
+    let target = match file {
+        Some(file) => file.to_owned(),
+        None => {
+            let folder = config.data_dir.join(BACKUPS_FOLDER_NAME);
+            data_dir::prepare(&folder)?;
+            folder.join(format!("satcast-{}.db", Clock::system().now()))
+        }
+    };
+    let written = store.backup(&target).await;
+    store.close().await;
+    written?;
+    print(&format!("{}\n", target.display()))?;
+    if config.secret_key.is_none() {
+        eprintln!(
+            "note: keep {} too, apart from it; its secrets cannot be read without",
+            config.key_file().display()
+        );
+    }
+    Ok(())
+}
+
+pub(super) async fn list_drivers(config: &Config) -> Result<(), CliError> {
+    let summaries = load_drivers(config).await?;
+    let mut text = format!("folder {}\n", config.drivers_dir().display());
+    for summary in &summaries {
+        let state = match &summary.state {
+            State::Loaded => format!("loaded    {} serves {}", summary.version, summary.types.join(", ")),
+            State::Disabled => "disabled  not in [drivers] enabled".to_owned(),
+            State::Missing => "missing   enabled, but there is no such file".to_owned(),
+            State::Refused(reason) => format!("refused   {reason}"),
+        };
+        let _ = writeln!(text, "{:<16} {state}", summary.id);
+    }
+    print(&text)
+}
+
+/// Loads the drivers as the service would, in this process and from a folder of its own.
+pub(super) async fn load_drivers(config: &Config) -> Result<Vec<Summary>, CliError> {
+    let guard = Guard::new(&Config::allow_texts(&config.outbound.allow))
+        .map_err(|error| CliError::Usage(error.to_string()))?;
+    let scratch = std::env::temp_dir().join(format!("satcast-drivers-{}", new_uid()));
+    data_dir::prepare(&scratch)?;
+    let parts = HostParts {
+        guard,
+        runtime: tokio::runtime::Handle::current(),
+        clock: Clock::system(),
+        data_dir: scratch.join("data"),
+    };
+    let exe = std::env::current_exe()?;
+    let (config, images) = (config.clone(), scratch.join("images"));
+    let loading = tokio::task::spawn_blocking(move || {
+        Drivers::load(&LoadOptions { config: &config, exe, images }, &parts).summaries().to_vec()
+    });
+    let summaries = loading.await.map_err(|error| CliError::Failed(error.to_string()));
+    std::fs::remove_dir_all(&scratch)?;
+    summaries
+}

@@ -1,0 +1,315 @@
+//! The command line: what operators type, what it prints, and how it ends.
+//!
+//! Exit code 0: done; 1: it failed while running; 2: the command line or the configuration is wrong. Every command
+//! works beside a running service; only `run` takes the lock on the data folder. Errors are one line on standard error.
+
+mod accounts;
+mod doctor;
+mod maintenance;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::{Config, ConfigError, Flags, Loaded, LogFormat};
+use crate::data_dir;
+use crate::secret::KeyKind;
+use crate::store::{self, OpenOptions, Store};
+
+/// Exit code for a wrong configuration; clap uses the same for a wrong command line.
+const EXIT_CONFIG: u8 = 2;
+
+const AFTER_HELP: &str = "\
+Examples:
+  satcast                                     run with defaults, data in ./data
+  satcast account create me && satcast key create --account me --type permanent
+
+Configuration: satcast.toml in the working folder or --config FILE, then SATCAST_... variables, then flags.";
+
+/// One live stream in, many destinations out, metered in sats.
+#[derive(Debug, Parser)]
+#[command(name = "satcast", version, about, after_help = AFTER_HELP, propagate_version = true)]
+pub struct Cli {
+    /// Flags that every command takes.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do; `run` when left out.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Flags that every command takes.
+#[derive(Clone, Debug, Args)]
+pub struct Global {
+    /// Configuration file [default: satcast.toml if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Data folder [default: data]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Form of log lines [default: text]
+    #[arg(long, global = true, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+/// The commands.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Run the service (the default)
+    Run,
+    /// Check the configuration, touch nothing
+    CheckConfig,
+    /// Print a commented configuration file with every default
+    Config,
+    /// Look at folders, database, clock, drivers and ports
+    Doctor,
+    /// Make accounts and add credit
+    #[command(subcommand)]
+    Account(AccountCommand),
+    /// Make API keys
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// List the drivers and what became of each
+    Drivers,
+    /// Prove the ledger
+    #[command(subcommand)]
+    Ledger(LedgerCommand),
+    /// Bring the database's schema up to date
+    Migrate,
+    /// Write a consistent copy of the database, beside a running service too
+    Backup {
+        /// The copy; must not exist [default: <data>/backups/satcast-<time>.db]
+        file: Option<PathBuf>,
+    },
+    /// Print the OpenAPI document
+    Openapi,
+    /// Load one driver and describe it; used by the service itself
+    #[command(hide = true)]
+    DriverProbe {
+        /// The library.
+        file: PathBuf,
+    },
+}
+
+/// `satcast account ...`
+#[derive(Clone, Debug, Subcommand)]
+pub enum AccountCommand {
+    /// Make an account and print its id
+    Create {
+        /// Unique name, 1 to 128 characters
+        name: String,
+        /// Read a password for the dashboard from standard input
+        #[arg(long)]
+        password_stdin: bool,
+        /// May operate the service: drivers, metrics, audit log
+        #[arg(long)]
+        operator: bool,
+    },
+    /// Add prepaid credit
+    Credit {
+        /// Name of the account
+        name: String,
+        /// Whole sats
+        sats: i64,
+    },
+}
+
+/// `satcast key ...`
+#[derive(Clone, Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Make an API key and print it; a permanent key is shown this once only
+    Create {
+        /// Name of the account
+        #[arg(long)]
+        account: String,
+        /// permanent manages the account; public reads one self-hosted destination
+        #[arg(long = "type", value_name = "TYPE")]
+        kind: KeyType,
+        /// Destination of a public key
+        #[arg(long, value_name = "ID")]
+        destination: Option<i64>,
+        /// A name for people
+        #[arg(long, default_value = "")]
+        label: String,
+    },
+}
+
+/// The kinds of keys by their names on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KeyType {
+    /// `sk_`
+    Permanent,
+    /// `pk_`
+    Public,
+}
+
+impl From<KeyType> for KeyKind {
+    fn from(kind: KeyType) -> Self {
+        match kind {
+            KeyType::Permanent => KeyKind::Permanent,
+            KeyType::Public => KeyKind::Public,
+        }
+    }
+}
+
+/// `satcast ledger ...`
+#[derive(Clone, Debug, Subcommand)]
+pub enum LedgerCommand {
+    /// Recompute every sum and say where one is wrong
+    Check,
+}
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The configuration or an argument is wrong: exit code 2.
+    #[error("{0}")]
+    Usage(String),
+    /// It failed while running: exit code 1.
+    #[error("{0}")]
+    Failed(String),
+    /// The checks that failed were printed already: exit code 1.
+    #[error("a check failed")]
+    Printed,
+}
+
+impl From<ConfigError> for CliError {
+    fn from(error: ConfigError) -> Self {
+        CliError::Usage(error.to_string())
+    }
+}
+
+macro_rules! failed_from {
+    ($($error:ty),*) => {$(
+        impl From<$error> for CliError {
+            fn from(error: $error) -> Self {
+                CliError::Failed(error.to_string())
+            }
+        }
+    )*};
+}
+failed_from!(store::StoreError, data_dir::DataDirError, crate::secret::VaultError, io::Error);
+
+/// Ends a command: prints the error, if any, as one line, and gives the exit code.
+pub fn exit(result: Result<(), CliError>) -> ExitCode {
+    let code = match &result {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(CliError::Usage(_)) => EXIT_CONFIG,
+        Err(_) => 1,
+    };
+    if let Err(error @ (CliError::Usage(_) | CliError::Failed(_))) = &result {
+        let line = error.to_string().replace('\n', " ");
+        // Standard error may be closed; the exit code says it all the same.
+        let _ = writeln!(io::stderr(), "error: {line}");
+    }
+    ExitCode::from(code)
+}
+
+impl Cli {
+    /// The configuration that the flags lead to.
+    ///
+    /// # Errors
+    /// The first fault of the configuration.
+    pub fn load_config(&self) -> Result<Loaded, CliError> {
+        let flags = Flags { data_dir: self.global.data_dir.clone(), log_format: self.global.log_format };
+        // Names that are not UTF-8 cannot be ours; values of ours that are not become visible as refused text.
+        let env = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        });
+        Ok(Config::load(self.global.config.as_deref(), env, &flags)?)
+    }
+
+    /// How the user calls this program so that another command reaches the same data; for the banner.
+    pub fn command_prefix(&self) -> String {
+        let program = std::env::args().next().unwrap_or_else(|| "satcast".to_owned());
+        let mut command = quoted(&program);
+        for (flag, path) in [("--config", &self.global.config), ("--data-dir", &self.global.data_dir)] {
+            if let Some(path) = path {
+                command.push_str(&format!(" {flag} {}", quoted(&path.to_string_lossy())));
+            }
+        }
+        command
+    }
+}
+
+/// The text as a word of a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+=:@%,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Runs every command except `run` and `driver-probe`, which the caller has.
+///
+/// # Errors
+/// What [`exit`] turns into a line and an exit code.
+pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
+    match command {
+        Command::Config => return print(crate::config::DEFAULT_TOML),
+        Command::Openapi => return print(&crate::api::document_text(&crate::api::document())),
+        _ => {}
+    }
+    let loaded = cli.load_config()?;
+    if let Command::CheckConfig = command {
+        return maintenance::check_config(&loaded);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let config = &loaded.config;
+    runtime.block_on(async {
+        match command {
+            Command::Account(AccountCommand::Create { name, password_stdin, operator }) => {
+                let password = password_stdin.then(accounts::read_password).transpose()?;
+                accounts::create(config, name, password, *operator).await
+            }
+            Command::Account(AccountCommand::Credit { name, sats }) => {
+                accounts::credit(config, name, *sats).await
+            }
+            Command::Key(KeyCommand::Create { account, kind, destination, label }) => {
+                accounts::create_key(config, account, (*kind).into(), *destination, label).await
+            }
+            Command::Ledger(LedgerCommand::Check) => maintenance::check_ledger(config).await,
+            Command::Migrate => maintenance::migrate(config).await,
+            Command::Backup { file } => maintenance::backup(config, file.as_deref()).await,
+            Command::Drivers => maintenance::list_drivers(config).await,
+            Command::Doctor => doctor::run(&loaded).await,
+            Command::Run
+            | Command::DriverProbe { .. }
+            | Command::CheckConfig
+            | Command::Config
+            | Command::Openapi => Err(CliError::Failed("this command is started elsewhere".to_owned())),
+        }
+    })
+}
+
+/// Prints to standard output; a reader that went away is an error, not a panic.
+fn print(text: &str) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Opens the configured store, making data folder, key file and database if they are missing.
+async fn open_store(config: &Config) -> Result<Store, CliError> {
+    data_dir::prepare(&config.data_dir)?;
+    let vault = data_dir::vault(config)?;
+    let options = OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
+    Ok(store::open(options).await?)
+}
+
+/// Opens the configured store only if its database exists.
+async fn open_existing_store(config: &Config) -> Result<Store, CliError> {
+    let url = config.database_url();
+    let file = url.expose().trim_start_matches("sqlite:").trim_start_matches("//");
+    if !Path::new(file).is_file() {
+        let text =
+            format!("there is no database {file}; run satcast once, or name its folder with --data-dir");
+        return Err(CliError::Failed(text));
+    }
+    open_store(config).await
+}
