@@ -14,8 +14,11 @@ use crate::rtmp::handshake::BLOCK_BYTES;
 use crate::rtmp::limits::{HELD_MEDIA_BYTES_MAX, MESSAGE_BYTES_MAX, UNFINISHED_BYTES_MAX};
 use crate::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 
+/// Body of a target.
+pub type Target = fn(&[u8]);
+
 /// Name and body of every target.
-pub const TARGETS: [(&str, fn(&[u8])); 6] = [
+pub const TARGETS: [(&str, Target); 6] = [
     ("amf0", amf0),
     ("chunk", chunk),
     ("server_session", server_session),

@@ -3,4 +3,5 @@
 mod common;
 mod corpus;
 mod hostile;
+mod oracle;
 mod sessions;
