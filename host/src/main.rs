@@ -1,2 +1,15 @@
-//! The `satcast` binary.
-fn main() {}
+//! The `satcast` binary: arguments in, exit code out.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use satcast::cli::{self, Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match &cli.command {
+        None | Some(Command::Run) => cli::exit(cli::run(&cli)),
+        Some(Command::DriverProbe { file }) => satcast::drivers::probe::child(file),
+        Some(command) => cli::exit(cli::execute(&cli, command)),
+    }
+}

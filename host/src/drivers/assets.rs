@@ -8,11 +8,11 @@ use satcast_plugin_api::Error;
 use satcast_plugin_api::host::Asset;
 
 /// Most pieces of one destination.
-pub const ASSETS_MAX: usize = 4096;
+pub(super) const ASSETS_MAX: usize = 4096;
 /// Most bytes of one destination's pieces.
-pub const ASSET_BYTES_MAX: u64 = 64 * 1024 * 1024;
+pub(super) const ASSET_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Longest name.
-pub const ASSET_NAME_BYTES_MAX: usize = 128;
+pub(super) const ASSET_NAME_BYTES_MAX: usize = 128;
 
 /// One published piece.
 #[derive(Clone, Debug)]

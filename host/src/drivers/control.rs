@@ -13,9 +13,9 @@ use satcast_plugin_api::host::{Driver, DriverWaker, Services, Table};
 use tokio::sync::oneshot;
 
 /// Calls waiting for one driver; more are refused.
-pub const CALLS_QUEUED_MAX: usize = 1024;
+pub(super) const CALLS_QUEUED_MAX: usize = 1024;
 /// How long `init` of a driver may take.
-pub const INIT_TIMEOUT_MS: u64 = 5_000;
+pub(super) const INIT_TIMEOUT_MS: u64 = 5_000;
 
 type Job = Box<dyn FnOnce(&Driver) + Send>;
 

@@ -7,14 +7,14 @@ const MASK: &str = "***";
 
 /// The secret values of one destination.
 #[derive(Default)]
-pub struct Redactor {
+pub(super) struct Redactor {
     // Longest first, so that a secret inside another one does not leave the rest of it.
     secrets: Vec<String>,
 }
 
 impl Redactor {
     /// Hides `secrets`.
-    pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
+    pub(super) fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         let mut secrets: Vec<String> =
             secrets.into_iter().filter(|secret| secret.len() >= SECRET_BYTES_MIN).collect();
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
@@ -23,7 +23,7 @@ impl Redactor {
     }
 
     /// `text` without the secrets.
-    pub fn clean(&self, text: &str) -> String {
+    pub(super) fn clean(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_string(), |text, secret| {
             if text.contains(secret.as_str()) { text.replace(secret.as_str(), MASK) } else { text }
         })

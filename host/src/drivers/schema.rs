@@ -4,7 +4,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 /// Largest configuration of a destination in bytes of JSON.
-pub const CONFIG_BYTES_MAX: usize = 64 * 1024;
+pub(super) const CONFIG_BYTES_MAX: usize = 64 * 1024;
 
 /// A configuration that was refused: which field, and why. Never holds a value.
 #[derive(Clone, Debug, PartialEq, Eq)]

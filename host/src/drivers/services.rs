@@ -19,13 +19,13 @@ use crate::ids::DestinationId;
 use crate::outbound::{Guard, GuardError};
 
 /// Log lines of one destination per second; further ones are counted and left out.
-pub const LOG_LINES_PER_SEC_MAX: u32 = 200;
+pub(super) const LOG_LINES_PER_SEC_MAX: u32 = 200;
 /// Longest log message or field in bytes; the rest is cut.
-pub const LOG_TEXT_BYTES_MAX: usize = 4 * 1024;
+pub(super) const LOG_TEXT_BYTES_MAX: usize = 4 * 1024;
 /// Counters one destination may have.
-pub const COUNTERS_MAX: usize = 64;
+pub(super) const COUNTERS_MAX: usize = 64;
 /// Longest event payload in bytes; longer ones are dropped.
-pub const EVENT_BYTES_MAX: usize = 16 * 1024;
+pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024;
 /// Longest a connection attempt may take when the driver names no limit.
 const CONNECT_TIMEOUT_DEFAULT_MS: u64 = 10_000;
 

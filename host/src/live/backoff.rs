@@ -7,23 +7,23 @@ use std::time::Duration;
 use satcast_plugin_api::{Class, Error};
 
 /// Upper bound of the first wait.
-pub const BACKOFF_BASE: Duration = Duration::from_secs(1);
+pub(super) const BACKOFF_BASE: Duration = Duration::from_secs(1);
 /// Upper bound of every wait.
-pub const BACKOFF_MAX: Duration = Duration::from_secs(30);
+pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// No wait is shorter.
-pub const BACKOFF_MIN: Duration = Duration::from_millis(250);
+pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(250);
 /// Floor after a refused login: platforms block addresses that knock too often.
-pub const AUTH_FLOOR: Duration = Duration::from_secs(60);
+pub(super) const AUTH_FLOOR: Duration = Duration::from_secs(60);
 /// Floors a driver asks for are cut to this.
-pub const FLOOR_MAX: Duration = Duration::from_secs(3600);
+pub(super) const FLOOR_MAX: Duration = Duration::from_secs(3600);
 /// A destination that was live for this long has recovered: its next failure counts as the first.
-pub const RECOVERED_AFTER: Duration = Duration::from_secs(20);
+pub(super) const RECOVERED_AFTER: Duration = Duration::from_secs(20);
 /// Panics of a driver in one destination before it is left alone.
-pub const PANICS_MAX: u32 = 2;
+pub(super) const PANICS_MAX: u32 = 2;
 
 /// What to do after a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
+pub(super) enum Next {
     /// Try again after this time.
     Retry(Duration),
     /// Not again until the configuration changes.
@@ -31,7 +31,7 @@ pub enum Next {
 }
 
 /// Decides after the failure `error`, the `attempt`th in a row (from 1), with `random` from the whole range of `u64`.
-pub fn next(error: &Error, attempt: u32, panics: u32, random: u64) -> Next {
+pub(super) fn next(error: &Error, attempt: u32, panics: u32, random: u64) -> Next {
     if error.class == Class::Config || panics >= PANICS_MAX {
         return Next::GiveUp;
     }

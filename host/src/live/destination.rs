@@ -21,11 +21,11 @@ use crate::secret;
 use crate::store::DestinationRecord;
 
 /// What a destination is given to flush and end.
-pub const STOP_DEADLINE: Duration = Duration::from_secs(2);
+pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(2);
 /// What is waited beyond it for a driver that does not answer.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 /// Most driver events waiting to be looked at; older ones are dropped.
-pub const EVENTS_MAX: usize = 64;
+pub(super) const EVENTS_MAX: usize = 64;
 /// Least time between two samples of the bit rate.
 const RATE_SAMPLE_MIN: Duration = Duration::from_millis(900);
 

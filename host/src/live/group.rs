@@ -7,20 +7,20 @@ use satcast_plugin_api::host::Packet;
 use satcast_plugin_api::packet::Kind;
 
 /// Most packets of a kept keyframe group.
-pub const GROUP_PACKETS_MAX: usize = 4096;
+pub(super) const GROUP_PACKETS_MAX: usize = 4096;
 /// Most bytes of a kept keyframe group.
-pub const GROUP_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub(super) const GROUP_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The current configuration of each track kind.
 #[derive(Debug, Clone, Default)]
-pub struct Configs {
+pub(super) struct Configs {
     video: Option<Arc<Packet>>,
     audio: Option<Arc<Packet>>,
 }
 
 impl Configs {
     /// Takes a configuration; false when it is the one that holds already.
-    pub fn replace(&mut self, packet: &Arc<Packet>) -> bool {
+    pub(super) fn replace(&mut self, packet: &Arc<Packet>) -> bool {
         let slot = match packet.kind {
             Kind::Video => &mut self.video,
             Kind::Audio => &mut self.audio,
@@ -34,14 +34,14 @@ impl Configs {
     }
 
     /// The configurations, video first.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Packet>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Packet>> {
         self.video.iter().chain(&self.audio)
     }
 }
 
 /// Packets from the last video keyframe on, in order. Empty while there is none, or when the group grew over its limits.
 #[derive(Debug, Default)]
-pub struct Group {
+pub(super) struct Group {
     packets: VecDeque<Arc<Packet>>,
     bytes: usize,
     /// Over a limit: nothing is kept until the next keyframe.
@@ -50,7 +50,7 @@ pub struct Group {
 
 impl Group {
     /// Takes a media packet.
-    pub fn push(&mut self, packet: &Arc<Packet>) {
+    pub(super) fn push(&mut self, packet: &Arc<Packet>) {
         let begins = packet.kind == Kind::Video && packet.keyframe;
         if begins {
             self.clear();
@@ -67,14 +67,14 @@ impl Group {
     }
 
     /// Forgets everything, as when the video configuration changes.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.packets.clear();
         self.bytes = 0;
         self.over = false;
     }
 
     /// The packets, keyframe first.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Packet>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Packet>> {
         self.packets.iter()
     }
 }

@@ -16,12 +16,12 @@ use super::timeline::Timeline;
 use crate::drivers::Waker;
 
 /// Sound alone for this long in media time means that no picture will come.
-pub const AUDIO_ONLY_AFTER_MS: i64 = 2_000;
+pub(super) const AUDIO_ONLY_AFTER_MS: i64 = 2_000;
 /// Most sound packets held until that is known.
-pub const HELD_PACKETS_MAX: usize = 1024;
+pub(super) const HELD_PACKETS_MAX: usize = 1024;
 
 /// Fan-out of one session.
-pub struct Hub {
+pub(super) struct Hub {
     source: u64,
     state: Mutex<State>,
 }
@@ -59,7 +59,7 @@ type Wakeups = Vec<(Waker, DriverWaker)>;
 
 impl Hub {
     /// The hub of the session with the number `source`.
-    pub fn new(source: u64) -> Self {
+    pub(super) fn new(source: u64) -> Self {
         Self { source, state: Mutex::new(State::default()) }
     }
 
@@ -68,7 +68,7 @@ impl Hub {
     }
 
     /// Another encoder begins, or the same one after a pause.
-    pub fn new_encoder(&self) {
+    pub(super) fn new_encoder(&self) {
         let mut state = self.lock();
         state.timeline.new_encoder();
         state.has_keyframe = false;
@@ -77,7 +77,7 @@ impl Hub {
     }
 
     /// Sends packets that came at the monotonic time `now` to all destinations.
-    pub fn publish(&self, packets: impl Iterator<Item = wire::Packet>, now: Duration) {
+    pub(super) fn publish(&self, packets: impl Iterator<Item = wire::Packet>, now: Duration) {
         let mut wakeups = Wakeups::new();
         {
             let mut state = self.lock();
@@ -92,7 +92,7 @@ impl Hub {
     }
 
     /// Adds a destination; it starts at once with the kept keyframe group, or at the next keyframe.
-    pub fn attach(&self, queue: Arc<Queue>, waker: Waker) {
+    pub(super) fn attach(&self, queue: Arc<Queue>, waker: Waker) {
         let mut state = self.lock();
         let wakeup = queue.begin(&state.configs, state.group.iter());
         let outlet = Outlet { queue, waker: waker.clone() };
@@ -102,7 +102,7 @@ impl Hub {
     }
 
     /// Takes a destination away.
-    pub fn detach(&self, queue: &Arc<Queue>) {
+    pub(super) fn detach(&self, queue: &Arc<Queue>) {
         self.lock().outlets.retain(|outlet| !Arc::ptr_eq(&outlet.queue, queue));
     }
 }

@@ -11,18 +11,18 @@ use satcast_plugin_api::packet::Kind;
 use super::group::Configs;
 
 /// Most packets waiting.
-pub const QUEUE_PACKETS_MAX: usize = 1024;
+pub(super) const QUEUE_PACKETS_MAX: usize = 1024;
 /// Most bytes waiting.
-pub const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub(super) const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Longest stretch of media time waiting, in milliseconds.
-pub const QUEUE_SPAN_MS_MAX: i64 = 5_000;
+pub(super) const QUEUE_SPAN_MS_MAX: i64 = 5_000;
 /// Most bytes a driver may hold at once; it gets no more until it lets go of some.
-pub const LEASED_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(super) const LEASED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 const NANOS_PER_MS: i64 = 1_000_000;
 
 /// The queue of one opening of one destination.
-pub struct Queue {
+pub(super) struct Queue {
     state: Mutex<State>,
     leased_bytes: AtomicUsize,
     dropped: Arc<AtomicU64>,
@@ -57,7 +57,7 @@ struct Burst {
 
 impl Queue {
     /// An empty queue that waits for a keyframe; lost packets are added to `dropped`.
-    pub fn new(dropped: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(dropped: Arc<AtomicU64>) -> Self {
         let state = Mutex::new(State { waiting: true, ..State::default() });
         Self { state, leased_bytes: AtomicUsize::new(0), dropped }
     }
@@ -67,7 +67,7 @@ impl Queue {
     }
 
     /// Puts in what a destination needs to start at once: `configs`, then the kept `group`, keyframe first.
-    pub fn begin<'a>(
+    pub(super) fn begin<'a>(
         &self,
         configs: &Configs,
         group: impl Iterator<Item = &'a Arc<Packet>>,
@@ -84,7 +84,7 @@ impl Queue {
     }
 
     /// Puts a packet in. Without video in the session (`has_video` false) nothing waits for a keyframe.
-    pub fn push(&self, packet: &Arc<Packet>, has_video: bool) -> Option<DriverWaker> {
+    pub(super) fn push(&self, packet: &Arc<Packet>, has_video: bool) -> Option<DriverWaker> {
         let mut state = self.lock();
         if state.closed {
             return None;
@@ -107,7 +107,7 @@ impl Queue {
     }
 
     /// No more packets come; those inside are still handed out.
-    pub fn close(&self) -> Option<DriverWaker> {
+    pub(super) fn close(&self) -> Option<DriverWaker> {
         let mut state = self.lock();
         state.closed = true;
         state.waker.take()

@@ -19,11 +19,11 @@ use crate::ids::{DestinationId, EndReason, SessionId, UnixMillis};
 use crate::store::{DestinationRecord, NewSession, StreamRecord};
 
 /// Commands waiting for one session.
-pub const COMMANDS_QUEUED_MAX: usize = 64;
+pub(super) const COMMANDS_QUEUED_MAX: usize = 64;
 /// An encoder that has sent nothing for this long gives way to a newer one.
-pub const TAKE_OVER_AFTER: Duration = Duration::from_secs(2);
+pub(super) const TAKE_OVER_AFTER: Duration = Duration::from_secs(2);
 /// Tries to write the end of a session to the database.
-pub const END_TRIES_MAX: u32 = 5;
+pub(super) const END_TRIES_MAX: u32 = 5;
 /// Wait between them.
 const END_RETRY_WAIT: Duration = Duration::from_millis(200);
 /// How often bit rates are sampled.

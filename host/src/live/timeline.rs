@@ -5,13 +5,13 @@
 use std::time::Duration;
 
 /// A jump of an encoder's timestamps beyond this is taken for a restart of its clock, not for media time.
-pub const JUMP_MAX: Duration = Duration::from_secs(10);
+pub(super) const JUMP_MAX: Duration = Duration::from_secs(10);
 /// Smallest step over a gap, so that the first packet after it is later than the last before it.
 const GAP_MIN: Duration = Duration::from_millis(1);
 
 /// Maps an encoder's times to the session's.
 #[derive(Debug, Default)]
-pub struct Timeline {
+pub(super) struct Timeline {
     /// Session time minus encoder time, in nanoseconds.
     offset_ns: i64,
     /// Last encoder time and the moment it came; `None` before the first packet of an encoder.
@@ -22,7 +22,7 @@ pub struct Timeline {
 
 /// A packet's place on the session's timeline.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Placed {
+pub(super) struct Placed {
     /// Decode time in nanoseconds.
     pub dts_ns: i64,
     /// Presentation time in nanoseconds.
@@ -33,18 +33,18 @@ pub struct Placed {
 
 impl Timeline {
     /// Another encoder, or the same one after a pause, begins.
-    pub fn new_encoder(&mut self) {
+    pub(super) fn new_encoder(&mut self) {
         self.last_in = None;
     }
 
     /// The place of something that has no time: the end of what was placed so far.
-    pub fn here(&self) -> Placed {
+    pub(super) fn here(&self) -> Placed {
         let end = self.end.map_or(0, |(end, _)| end);
         Placed { dts_ns: end, pts_ns: end, discontinuity: false }
     }
 
     /// Places a packet with the encoder's times that came at the monotonic time `now`.
-    pub fn place(&mut self, dts_ns: i64, pts_ns: i64, now: Duration) -> Placed {
+    pub(super) fn place(&mut self, dts_ns: i64, pts_ns: i64, now: Duration) -> Placed {
         let jumps = self.last_in.is_none_or(|last| dts_ns.abs_diff(last) > nanos(JUMP_MAX) as u64);
         let mut discontinuity = false;
         if jumps {

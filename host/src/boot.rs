@@ -1,0 +1,249 @@
+//! From a checked configuration to a serving process, and back to nothing: every step in order, with its reason.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::api::{self, App};
+use crate::banner::{self, Facts};
+use crate::clock::Clock;
+use crate::config::{Config, Loaded};
+use crate::data_dir::{self, DataDirError, DataDirLock};
+use crate::drivers::{Drivers, HostParts, LoadOptions, State};
+use crate::http::{HttpError, Server, ServerLimits};
+use crate::ingest::{self, BindError, Listener};
+use crate::live::{Live, Settings};
+use crate::outbound::{AllowError, Guard};
+use crate::secret::VaultError;
+use crate::store::{self, OpenOptions, Store, StoreError};
+
+/// Folder below the data folder for private copies of driver libraries.
+const IMAGES_FOLDER_NAME: &str = "driver-images";
+/// Folder below the data folder in which each driver has its own.
+const DRIVER_DATA_FOLDER_NAME: &str = "drivers";
+/// Longest a shutdown waits for a listener after its connections were told.
+const LISTENER_WAIT: Duration = Duration::from_secs(15);
+
+/// Why the service does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// The data folder.
+    #[error("{0}")]
+    DataDir(#[from] DataDirError),
+    /// The key of the stored secrets.
+    #[error("{0}")]
+    Vault(#[from] VaultError),
+    /// The database.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// `[outbound] allow`.
+    #[error("{0}")]
+    Allow(#[from] AllowError),
+    /// The HTTP port.
+    #[error("{0}")]
+    Http(#[from] HttpError),
+    /// The RTMP port.
+    #[error("{0}")]
+    Rtmp(#[from] BindError),
+    /// The system.
+    #[error("cannot start: {0}")]
+    System(#[from] std::io::Error),
+    /// A part that later releases bring.
+    #[error("[ingest] rtmps_listen is set, but RTMPS is not built in yet; remove it and use rtmp_listen")]
+    RtmpsNotBuilt,
+}
+
+/// Everything that runs; see [`Host::start`].
+pub struct Host {
+    app: Arc<App>,
+    live: Live,
+    store: Store,
+    server: Server,
+    listener: Listener<Live>,
+    facts: Facts,
+    _lock: DataDirLock,
+}
+
+/// Where drivers of `config` come from; `exe` runs their probes.
+pub fn load_options(config: &Config, exe: PathBuf) -> LoadOptions<'_> {
+    LoadOptions { config, exe, images: config.data_dir.join(IMAGES_FOLDER_NAME) }
+}
+
+/// What drivers of `config` need of this process.
+///
+/// # Errors
+/// An entry of `[outbound] allow` that cannot be read.
+pub fn host_parts(config: &Config, clock: &Clock) -> Result<(Guard, HostParts), AllowError> {
+    let guard = Guard::new(&Config::allow_texts(&config.outbound.allow))?;
+    let parts = HostParts {
+        guard: guard.clone(),
+        runtime: tokio::runtime::Handle::current(),
+        clock: clock.clone(),
+        data_dir: config.data_dir.join(DRIVER_DATA_FOLDER_NAME),
+    };
+    Ok((guard, parts))
+}
+
+impl Host {
+    /// Starts everything up to the open ports; nothing is served yet. `command` is how the user calls this program.
+    ///
+    /// # Errors
+    /// The first step that fails; those before it leave nothing that a second start would trip over.
+    pub async fn start(loaded: Loaded, command: String, exe: PathBuf) -> Result<Self, BootError> {
+        let clock = Clock::system();
+        let began = clock.monotonic();
+        let config = Arc::new(loaded.config);
+        if config.ingest.rtmps_listen.is_some() {
+            return Err(BootError::RtmpsNotBuilt);
+        }
+        // The lock comes before everything that a second process would disturb.
+        let data_dir_created = data_dir::prepare(&config.data_dir)?;
+        let lock = data_dir::lock(&config.data_dir)?;
+        let vault = data_dir::vault(&config)?;
+        let options =
+            OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
+        let store = store::open(options).await?;
+        // Sessions without an end are those of a process that died: nobody else can have them, as we hold the lock.
+        let interrupted = store.close_interrupted_sessions(clock.now()).await?;
+        if !interrupted.is_empty() {
+            tracing::warn!(sessions = interrupted.len(), "sessions of a process that died were ended at their last heartbeat");
+        }
+        let first_run = store.count_accounts().await? == 0;
+        // Ports are taken before drivers are loaded: a wrong port is the commonest failure and must show at once.
+        let server = Server::bind(&config.http, ServerLimits::default()).await?;
+        let (guard, parts) = host_parts(&config, &clock)?;
+        let drivers = load_drivers(config.clone(), parts, exe).await?;
+        let live = Live::new(store.clone(), drivers.clone(), clock.clone(), live_settings(&config));
+        let settings = ingest::Settings::new(config.ingest.rtmp_listen, config.ingest.read_batch_ms);
+        let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?;
+        let facts = Facts {
+            command,
+            config: loaded.file,
+            data_dir: config.data_dir.clone(),
+            data_dir_created,
+            database: database_text(&config),
+            drivers_dir: config.drivers_dir(),
+            drivers_loaded: loaded_names(&drivers),
+            drivers_not_loaded: not_loaded(&drivers),
+            http: server.local_addr(),
+            rtmp: listener.local_addr()?,
+            rtmps: None,
+            public_url: config.public_url.clone(),
+            first_run,
+            took: clock.monotonic().saturating_sub(began),
+        };
+        let app = Arc::new(App {
+            store: store.clone(),
+            live: live.clone(),
+            drivers,
+            guard,
+            clock,
+            config,
+            limits: api::Limits::default(),
+        });
+        Ok(Self { app, live, store, server, listener, facts, _lock: lock })
+    }
+
+    /// What the start found, for the banner.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The addresses listened on: HTTP, RTMP.
+    pub fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        (self.facts.http, self.facts.rtmp)
+    }
+
+    /// Serves until `shutdown` resolves, then ends in an order that loses nothing: encoders first, then sessions with
+    /// their destinations, then open requests, last the database.
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+        let (stop_ingest, ingest_stopped) = watch::channel(false);
+        let (stop_http, http_stopped) = watch::channel(false);
+        let mut ingest = tokio::spawn(self.listener.run(told(ingest_stopped)));
+        let mut http = tokio::spawn(self.server.serve(api::endpoint(self.app.clone()), told(http_stopped)));
+        let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
+        shutdown.await;
+        tracing::info!("shutting down");
+        // Sessions are told first, so that encoders hear the reason from them.
+        self.live.shut_down().await;
+        stop_ingest.send_replace(true);
+        stop_http.send_replace(true);
+        for (name, task) in [("rtmp", &mut ingest), ("http", &mut http)] {
+            if tokio::time::timeout(LISTENER_WAIT, task).await.is_err() {
+                tracing::error!(listener = name, "listener did not end in time");
+            }
+        }
+        // An encoder may have come back between the two.
+        self.live.shut_down().await;
+        heartbeat.abort();
+        self.store.close().await;
+    }
+}
+
+async fn told(mut stop: watch::Receiver<bool>) {
+    // A dropped sender means that the process ends anyway.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+async fn load_drivers(config: Arc<Config>, parts: HostParts, exe: PathBuf) -> Result<Drivers, BootError> {
+    let load = move || Drivers::load(&load_options(&config, exe), &parts);
+    tokio::task::spawn_blocking(load).await.map_err(|error| BootError::System(std::io::Error::other(error)))
+}
+
+fn live_settings(config: &Config) -> Settings {
+    Settings {
+        reconnect_window: Duration::from_secs(config.ingest.reconnect_window_secs),
+        refuse_quiet: Duration::from_secs(config.ingest.refuse_quiet_secs),
+    }
+}
+
+fn database_text(config: &Config) -> String {
+    let url = config.database_url();
+    let file = url.expose().trim_start_matches("sqlite:").trim_start_matches("//").to_string();
+    format!("SQLite, {file}")
+}
+
+fn loaded_names(drivers: &Drivers) -> Vec<String> {
+    let loaded = drivers.summaries().iter().filter(|summary| summary.state == State::Loaded);
+    loaded.map(|summary| summary.id.clone()).collect()
+}
+
+fn not_loaded(drivers: &Drivers) -> Vec<(String, String)> {
+    let others = drivers.summaries().iter().filter_map(|summary| {
+        let why = match &summary.state {
+            State::Loaded => return None,
+            State::Disabled => "disabled".to_string(),
+            State::Missing => "no file".to_string(),
+            State::Refused(_) => "refused, see the log".to_string(),
+        };
+        Some((summary.id.clone(), why))
+    });
+    others.collect()
+}
+
+/// Runs the service in this process until a signal ends it; prints the banner when the ports are open.
+///
+/// # Errors
+/// As [`Host::start`].
+pub async fn run(loaded: Loaded, command: String) -> Result<(), BootError> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let exe = std::env::current_exe()?;
+    let host = Host::start(loaded, command, exe).await?;
+    // Nobody may read standard output; the service runs all the same.
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), banner::render(host.facts()).as_bytes());
+    let (http, rtmp) = host.addresses();
+    tracing::info!(%http, %rtmp, version = api::VERSION, "ready");
+    host.serve(async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+    .await;
+    Ok(())
+}
