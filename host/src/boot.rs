@@ -110,7 +110,10 @@ impl Host {
         // Sessions without an end are those of a process that died: nobody else can have them, as we hold the lock.
         let interrupted = store.close_interrupted_sessions(clock.now()).await?;
         if !interrupted.is_empty() {
-            tracing::warn!(sessions = interrupted.len(), "sessions of a process that died were ended at their last heartbeat");
+            tracing::warn!(
+                sessions = interrupted.len(),
+                "sessions of a process that died were ended at their last heartbeat"
+            );
         }
         let first_run = store.count_accounts().await? == 0;
         // Ports are taken before drivers are loaded: a wrong port is the commonest failure and must show at once.

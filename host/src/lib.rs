@@ -10,6 +10,7 @@
 pub mod api;
 pub mod auth;
 pub mod banner;
+pub mod boot;
 pub mod cli;
 pub mod clock;
 pub mod config;

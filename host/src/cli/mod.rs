@@ -192,7 +192,13 @@ macro_rules! failed_from {
         }
     )*};
 }
-failed_from!(store::StoreError, data_dir::DataDirError, crate::secret::VaultError, io::Error);
+failed_from!(
+    crate::boot::BootError,
+    store::StoreError,
+    data_dir::DataDirError,
+    crate::secret::VaultError,
+    io::Error
+);
 
 /// Ends a command: prints the error, if any, as one line, and gives the exit code.
 pub fn exit(result: Result<(), CliError>) -> ExitCode {
@@ -243,6 +249,18 @@ fn quoted(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Runs the service until a signal ends it.
+///
+/// # Errors
+/// What [`exit`] turns into a line and an exit code.
+pub fn run(cli: &Cli) -> Result<(), CliError> {
+    let loaded = cli.load_config()?;
+    crate::logging::start(&loaded.config.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(crate::boot::run(loaded, cli.command_prefix()));
+    Ok(ended?)
 }
 
 /// Runs every command except `run` and `driver-probe`, which the caller has.

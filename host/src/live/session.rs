@@ -265,7 +265,8 @@ impl Run {
                 () = self.session.changed.notified() => {}
                 command = self.queue.recv() => match command {
                     Some(Command::Stop { reason, done }) => return Some(End { reason, done: Some(done) }),
-                    Some(Command::Reload { done }) => drop(done.send(())),
+                    // Destinations are read when the session begins. Nobody waits when the caller has gone.
+                    Some(Command::Reload { done }) => { let _ = done.send(()); }
                     None => return Some(End { reason: EndReason::Error, done: None }),
                 },
             }
@@ -313,7 +314,8 @@ impl Run {
                     Some(Command::Stop { reason, done }) => return End { reason, done: Some(done) },
                     Some(Command::Reload { done }) => {
                         self.reload().await;
-                        drop(done.send(()));
+                        // Nobody waits when the caller has gone.
+                        let _ = done.send(());
                     }
                     None => return End { reason: EndReason::Error, done: None },
                 },

@@ -6,6 +6,7 @@ const SHORT: Duration = Duration::from_millis(150);
 
 #[tokio::test]
 async fn a_slow_handshake_is_cut_off() {
+    let log = Log::start();
     let service = Service::start(0, |limits| limits.setup = SHORT).await;
     let started = Instant::now();
     let mut silent = TcpStream::connect(service.address).await.unwrap();
@@ -19,10 +20,12 @@ async fn a_slow_handshake_is_cut_off() {
     let (closed, ()) = tokio::join!(closed_by_service(&mut silent), drip);
     assert!(closed);
     assert!(started.elapsed() >= SHORT && started.elapsed() < PATIENCE, "{:?}", started.elapsed());
+    log.says("no publish within 150 ms").await;
 }
 
 #[tokio::test]
 async fn connecting_without_publishing_is_cut_off() {
+    let log = Log::start();
     let service = Service::start(0, |limits| limits.setup = SHORT).await;
     let mut encoder = Encoder::connect(service.address, "live", &service.key).await;
     let mut handshake = encoder.session.output().take();
@@ -30,10 +33,12 @@ async fn connecting_without_publishing_is_cut_off() {
     handshake.truncate(1537);
     encoder.socket.write_all(&handshake).await.unwrap();
     assert!(closed_by_service(&mut encoder.socket).await);
+    log.says("no publish within 150 ms").await;
 }
 
 #[tokio::test]
 async fn the_deadline_covers_the_decision() {
+    let log = Log::start();
     let service = Service::start(0, |limits| {
         limits.setup = SHORT;
         limits.linger = SHORT;
@@ -44,10 +49,12 @@ async fn the_deadline_covers_the_decision() {
     let (_, answer) = Encoder::publish(service.address, &service.key).await;
     assert!(matches!(answer, Some(ClientEvent::Rejected { code, .. }) if code == "NetStream.Failed"));
     assert!(started.elapsed() < Duration::from_secs(2));
+    log.says("the decision took too long").await;
 }
 
 #[tokio::test]
 async fn bytes_before_a_publish_are_limited() {
+    let log = Log::start();
     let service = Service::start(0, |limits| limits.setup_bytes_max = 20_000).await;
     let mut encoder = Encoder::connect(service.address, "live", &service.key).await;
     let handshake = encoder.session.output().take();
@@ -59,6 +66,7 @@ async fn bytes_before_a_publish_are_limited() {
         sleep(Duration::from_millis(1)).await;
     }
     assert!(started.elapsed() < PATIENCE, "the connection was closed");
+    log.says("more than 20000 bytes before a publish").await;
 }
 
 #[tokio::test]
@@ -100,6 +108,7 @@ async fn media_keeps_a_publisher_alive_and_other_bytes_do_not() {
 
 #[tokio::test]
 async fn an_encoder_that_reads_no_replies_is_cut_off() {
+    let log = Log::start();
     for read_batch_ms in [0, 20] {
         let service = Service::start(read_batch_ms, |limits| {
             limits.write = SHORT;
@@ -110,14 +119,17 @@ async fn an_encoder_that_reads_no_replies_is_cut_off() {
         assert!(flood_with_pings(&mut encoder).await, "wait {read_batch_ms}");
         service.no_publisher_is_left().await;
     }
+    log.says("took no reply within 150 ms").await;
 }
 
 #[tokio::test]
 async fn replies_that_wait_are_limited_in_size() {
+    let log = Log::start();
     let service = Service::start(0, |limits| limits.reply_bytes_max = 10_000).await;
     let mut encoder = Encoder::publishing(&service).await;
     assert!(flood_with_pings(&mut encoder).await);
     service.no_publisher_is_left().await;
+    log.says("too many replies wait").await;
 }
 
 /// Asks for replies and reads none of them; whether the service closed the connection in time.
@@ -128,12 +140,15 @@ async fn flood_with_pings(encoder: &mut Encoder) -> bool {
 
 #[tokio::test]
 async fn connections_are_limited_in_all() {
+    let log = Log::start();
     let service = Service::start(0, |limits| limits.connections_max = 2).await;
     caps_at_two(&service).await;
+    log.says("refused: too many connections").await;
 }
 
 #[tokio::test]
 async fn connections_are_limited_per_address() {
+    let log = Log::start();
     let service = Service::start(0, |limits| limits.connections_per_network_max = 2).await;
     caps_at_two(&service).await;
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -142,6 +157,7 @@ async fn connections_are_limited_per_address() {
     let mut neighbour = Encoder::connect(service.address, "live", &service.key).await;
     neighbour.socket = socket.connect(service.address).await.unwrap();
     assert_eq!(neighbour.event().await, Some(ClientEvent::Publishing), "another address has its own places");
+    log.says("refused: too many connections from this address").await;
 }
 
 async fn caps_at_two(service: &Service) {
@@ -164,6 +180,7 @@ async fn caps_at_two(service: &Service) {
 
 #[tokio::test]
 async fn wrong_keys_are_limited_per_address_and_minute() {
+    let log = Log::start();
     let service = Service::start(0, |limits| {
         limits.failed_keys_max = 2;
         limits.linger = Duration::from_millis(20);
@@ -180,6 +197,7 @@ async fn wrong_keys_are_limited_per_address_and_minute() {
     assert_eq!(service.publishers(), 1, "who publishes already is left alone");
     service.clock.advance(Duration::from_millis(caps::WINDOW_MS));
     let _later = Encoder::publishing(&service).await;
+    log.says("refused: too many wrong stream keys from this address").await;
 }
 
 #[tokio::test]
@@ -195,7 +213,53 @@ async fn a_flood_of_warnings_is_cut() {
 }
 
 #[tokio::test]
+async fn a_lack_of_file_handles_makes_the_loop_pause() {
+    let service = Service::quick().await;
+    tokio::time::pause();
+    let log = Log::start();
+    let started = Instant::now();
+    pause_after(io::ErrorKind::ConnectionAborted.into(), &service.shared, None).await;
+    assert_eq!(started.elapsed(), Duration::ZERO, "nobody else is harmed by an aborted connection");
+    pause_after(io::Error::other("no file handles"), &service.shared, None).await;
+    // The runtime's timers count in whole milliseconds.
+    assert!(
+        started.elapsed().as_millis().abs_diff(u128::from(ACCEPT_PAUSE_MS)) <= 1,
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(log.text().contains("cannot accept: no file handles; raise the limit"), "{}", log.text());
+}
+
+#[tokio::test]
+async fn one_connection_gives_others_their_turn() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut encoder = Encoder::connect(listener.local_addr().unwrap(), "live", "key").await;
+    let mut wire = wire::Wire::new(listener.accept().await.unwrap().0, usize::MAX);
+    encoder.flush().await.unwrap();
+    let ignored = [2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 99, 0, 0, 0, 0].repeat(400_000);
+    let (mut reading, mut writing) = encoder.socket.into_split();
+    let sender = tokio::spawn(async move { writing.write_all(&ignored).await });
+    let (mut largest, mut total) = (0, 0);
+    while total < 7_200_000 {
+        let read = timeout(PATIENCE, wire.fill(Instant::now())).await.expect("bytes in time").unwrap();
+        let more = wire.take(read, |_| ()).unwrap();
+        wire.flush().unwrap();
+        let _drained = reading.try_read(&mut [0; 8192]);
+        let turn = usize::try_from(wire.bytes_in()).unwrap() - total;
+        assert!(turn < wire::TURN_BYTES_MAX + 256 * 1024, "{turn}");
+        assert!(!more || turn >= wire::TURN_BYTES_MAX);
+        largest = largest.max(turn);
+        total += turn;
+        // Lets the sender fill the socket's buffer again.
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(largest >= wire::TURN_BYTES_MAX, "the limit was reached: {largest}");
+    sender.abort();
+}
+
+#[tokio::test]
 async fn a_stuck_connection_does_not_hold_up_shutdown() {
+    let log = Log::start();
     let mut service = Service::start(0, |limits| {
         limits.linger = PATIENCE * 10;
         limits.shutdown = SHORT;
@@ -204,4 +268,5 @@ async fn a_stuck_connection_does_not_hold_up_shutdown() {
     let _never_closes = Encoder::publishing(&service).await;
     service.shutdown.take().unwrap().send(()).unwrap();
     timeout(PATIENCE, &mut service.running).await.expect("the listener ends").unwrap();
+    log.says("1 RTMP connections were cut off at shutdown").await;
 }

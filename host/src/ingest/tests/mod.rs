@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
 use crate::config::Durability;
@@ -261,6 +262,62 @@ impl Encoder {
             self.session.send(packet).unwrap();
         }
         self.flush().await.unwrap();
+    }
+}
+
+/// What this test's thread logs, secrets and all levels included, until it is dropped.
+struct Log {
+    lines: Lines,
+    _guard: tracing::subscriber::DefaultGuard,
+}
+
+impl Log {
+    fn start() -> Self {
+        let lines = Lines::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .with_writer(lines.clone())
+            .finish();
+        Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.lines.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// Waits for a line with `words`.
+    async fn says(&self, words: &str) {
+        timeout(PATIENCE, async {
+            while !self.text().contains(words) {
+                sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await
+        .unwrap_or_else(|_| panic!("no \"{words}\" in {}", self.text()));
+    }
+}
+
+/// What a log line is written to.
+#[derive(Debug, Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
     }
 }
 

@@ -1,7 +1,5 @@
 //! Encoders that may not publish get a reason; bytes that are no RTMP get nothing.
 
-use tracing_subscriber::fmt::MakeWriter;
-
 use super::*;
 use crate::ids::AccountId;
 
@@ -72,21 +70,15 @@ async fn failures_of_the_service_are_not_the_encoders_fault() {
 
 #[tokio::test]
 async fn the_reason_arrives_although_the_encoder_keeps_sending() {
-    let service = Service::quick().await;
+    let service = Service::start(0, |limits| limits.admission = Duration::from_millis(150)).await;
     service.behave(Behaviour::Hang);
-    let mut encoder = Encoder::connect(service.address, "live", &wrong_key()).await;
-    let flood = async {
-        // Unread bytes at the closing side would reset the connection and lose the status.
-        let answer = encoder.event().await;
-        let noise = vec![0x5a; 64 * 1024];
-        for _ in 0..8 {
-            if encoder.socket.write_all(&noise).await.is_err() {
-                break;
-            }
-        }
-        answer
-    };
-    assert!(matches!(flood.await, Some(ClientEvent::Rejected { .. })));
+    let mut encoder = Encoder::connect(service.address, "live", &service.key).await;
+    let early = timeout(Duration::from_millis(75), encoder.event()).await;
+    assert!(early.is_err(), "the publish is being decided: {early:?}");
+    // Closing a socket with bytes unread resets the connection, and the status would be lost.
+    encoder.socket.write_all(&[0x5a; 64 * 1024]).await.unwrap();
+    sleep(Duration::from_millis(300)).await;
+    assert!(matches!(encoder.event().await, Some(ClientEvent::Rejected { .. })));
 }
 
 #[tokio::test]
@@ -130,38 +122,9 @@ async fn packets_before_garbage_are_kept() {
     service.no_publisher_is_left().await;
 }
 
-/// Collects what is logged.
-#[derive(Debug, Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
-
 #[tokio::test]
 async fn logs_name_the_peer_and_never_a_key() {
-    let lines = Lines::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_ansi(false)
-        .with_writer(lines.clone())
-        .finish();
-    let _logged = tracing::subscriber::set_default(subscriber);
+    let log = Log::start();
     let service = Service::quick().await;
     let wrong = wrong_key();
     let mut peers = Vec::new();
@@ -176,7 +139,7 @@ async fn logs_name_the_peer_and_never_a_key() {
         encoder.event().await.unwrap();
     }
     service.no_publisher_is_left().await;
-    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     for peer in peers {
         assert!(log.contains(&format!("peer={peer}")), "{peer} in {log}");
     }

@@ -1,0 +1,75 @@
+//! Destinations: what is shown, added and deleted, and by whom.
+
+use serde_json::json;
+
+use super::Rig;
+
+fn target(key: &str) -> serde_json::Value {
+    json!({"type": "rtmp", "config": {"url": "rtmp://a.example:1936/live", "key": key}})
+}
+
+#[tokio::test]
+async fn a_destination_is_shown_masked_with_every_nullable_field() {
+    let rig = Rig::new().await;
+    let path = format!("/api/streams/{}/destinations", rig.stream().await);
+    let id = rig.post(&path, &target("abcdefghijklmnop")).await.ok()["id"].clone();
+    assert_eq!(
+        rig.get(&path).await.ok(),
+        json!([{"id": id, "type": "rtmp", "platform": "rtmp", "enabled": true,
+                "url": "rtmp://a.example:1936/live/abc...nop", "state": "stopped", "error": null, "attempt": 0,
+                "nextRetryAt": null, "bytesSent": 0, "bitrate": 0, "droppedPackets": 0, "liveSince": null}])
+    );
+}
+
+#[tokio::test]
+async fn both_forms_of_delete_work_once() {
+    let rig = Rig::new().await;
+    let stream = rig.stream().await;
+    let other = rig.stream().await;
+    let path = format!("/api/streams/{stream}/destinations");
+    let first = rig.post(&path, &target("")).await.ok()["id"].clone();
+    let second = rig.post(&path, &target("")).await.ok()["id"].clone();
+    rig.delete(&format!("/api/streams/{other}/destinations/{first}")).await.error(404, "not_found");
+    assert_eq!(rig.delete(&format!("{path}/{first}")).await.ok(), json!({"success": true}));
+    rig.delete(&format!("{path}/{first}")).await.error(404, "not_found");
+    assert_eq!(rig.delete(&format!("/api/destinations/{second}")).await.ok(), json!({"success": true}));
+    rig.delete(&format!("/api/destinations/{second}")).await.error(404, "not_found");
+    assert_eq!(rig.get(&path).await.ok(), json!([]));
+}
+
+#[tokio::test]
+async fn what_belongs_to_another_account_does_not_exist() {
+    let mut rig = Rig::new().await;
+    let stream = rig.stream().await;
+    let path = format!("/api/streams/{stream}/destinations");
+    let destination = rig.post(&path, &target("")).await.ok()["id"].clone();
+    let owner = std::mem::take(&mut rig.key);
+    (_, rig.key) = rig.account("stranger").await;
+    rig.get(&format!("/api/streams/{stream}")).await.error(404, "not_found");
+    rig.get(&path).await.error(404, "not_found");
+    rig.post(&path, &target("")).await.error(404, "not_found");
+    rig.post(&format!("/api/streams/{stream}/stop"), &json!({})).await.error(404, "not_found");
+    rig.delete(&format!("/api/destinations/{destination}")).await.error(404, "not_found");
+    rig.delete(&format!("{path}/{destination}")).await.error(404, "not_found");
+    rig.delete(&format!("/api/streams/{stream}")).await.error(404, "not_found");
+    assert_eq!(rig.get("/api/streams").await.ok(), json!([]));
+    rig.key = owner;
+    assert_eq!(rig.get(&path).await.ok().as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_allowed_private_address_is_taken() {
+    let rig = Rig::with_config("[outbound]\nallow = [\"127.0.0.0/8\"]").await;
+    let path = format!("/api/streams/{}/destinations", rig.stream().await);
+    rig.post(&path, &json!({"type": "rtmp", "config": {"url": "rtmp://127.0.0.1:1936/live"}})).await.ok();
+    let other = json!({"type": "rtmp", "config": {"url": "rtmp://10.0.0.1/live"}});
+    rig.post(&path, &other).await.error(422, "address_refused");
+}
+
+#[tokio::test]
+async fn a_destination_without_config_meets_its_schema() {
+    let rig = Rig::new().await;
+    let path = format!("/api/streams/{}/destinations", rig.stream().await);
+    let text = rig.post(&path, &json!({"type": "rtmp"})).await.error(422, "config_refused");
+    assert!(text.contains("config"), "{text}");
+}

@@ -1,0 +1,184 @@
+//! One error shape for everything that can go wrong, and no echo of what was sent.
+
+use poem::Request;
+use poem::http::Method;
+use serde_json::json;
+
+use super::Rig;
+use crate::api::body::BODY_MAX_BYTES;
+
+#[tokio::test]
+async fn unknown_paths_and_methods_have_the_error_shape() {
+    let rig = Rig::new().await;
+    for path in ["/", "/nothing", "/api", "/api/streams/1/nothing", "/api/streams/", "/docs/x", "/%zz"] {
+        rig.get(path).await.error(404, "not_found");
+    }
+    for (method, path, allow) in [
+        (Method::PUT, "/api/streams", "GET, HEAD, POST"),
+        (Method::PATCH, "/api/streams/1/destinations/2", "DELETE"),
+        (Method::POST, "/healthz", "GET, HEAD"),
+        (Method::POST, "/api/public/config", "GET, HEAD"),
+        (Method::OPTIONS, "/api/streams/7", "DELETE, GET, HEAD"),
+    ] {
+        let answer = rig.ask(method, path, None).await;
+        answer.error(405, "method_not_allowed");
+        assert_eq!(answer.header("allow"), allow, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn unreadable_bodies_are_400_without_an_echo() {
+    let rig = Rig::new().await;
+    for body in ["", "{", "[]", "null", "\"hunter2\"", "{\"label\":\"hunter2\"} x", "{\"label\":\"hunter2\",}"] {
+        let text = rig.ask(Method::POST, "/api/streams", Some(body)).await.error(400, "malformed_body");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    let deep = format!("{{\"label\":{}", "[".repeat(100_000));
+    rig.ask(Method::POST, "/api/streams", Some(&deep)).await.error(400, "malformed_body");
+    let bytes = Request::builder().method(Method::POST).uri_str("/api/streams").content_type("application/json");
+    let answer = rig.send(bytes.header("X-API-Key", &rig.key).body(vec![0xff, 0xfe])).await;
+    answer.error(400, "malformed_body");
+}
+
+#[tokio::test]
+async fn bodies_that_are_too_large_or_not_json_are_refused() {
+    let rig = Rig::new().await;
+    let padding = BODY_MAX_BYTES - "{\"label\":\"\"}".len();
+    let fits = format!("{{\"label\":\"{}\"}}", "x".repeat(padding));
+    rig.ask(Method::POST, "/api/streams", Some(&fits)).await.error(422, "label_refused");
+    let over = format!("{{\"label\":\"{}\"}}", "x".repeat(padding + 1));
+    rig.ask(Method::POST, "/api/streams", Some(&over)).await.error(413, "body_too_large");
+    for content_type in ["text/plain", "application/x-www-form-urlencoded", "nonsense"] {
+        let request = Request::builder().method(Method::POST).uri_str("/api/streams").content_type(content_type);
+        let answer = rig.send(request.header("X-API-Key", &rig.key).body("{\"label\":\"x\"}")).await;
+        answer.error(415, "content_type_not_supported");
+    }
+    let request = Request::builder().method(Method::POST).uri_str("/api/streams").header("X-API-Key", &rig.key);
+    rig.send(request.body("{\"label\":\"x\"}")).await.error(415, "content_type_not_supported");
+    let charset = Request::builder().method(Method::POST).uri_str("/api/streams").header("X-API-Key", &rig.key);
+    rig.send(charset.content_type("application/json; charset=utf-8").body("{\"label\":\"x\"}")).await.ok();
+}
+
+#[tokio::test]
+async fn the_key_is_checked_before_the_body_is_read() {
+    let rig = Rig::new().await;
+    let request = Request::builder().method(Method::POST).uri_str("/api/streams").body("{");
+    rig.send(request).await.error(401, "key_required");
+}
+
+#[tokio::test]
+async fn unreadable_ids_and_parameters_are_named() {
+    let rig = Rig::new().await;
+    rig.get("/api/streams/hunter2").await.error(400, "malformed_path");
+    rig.get("/api/streams/99999999999999999999").await.error(400, "malformed_path");
+    rig.get("/api/streams/-1").await.error(404, "not_found");
+    for (query, name) in [("limit=x", "limit"), ("limit=0", "limit"), ("limit=1001", "limit"), ("cursor=x", "cursor")] {
+        let text = rig.get(&format!("/api/streams?{query}")).await.error(400, "malformed_parameter");
+        assert!(text.contains(&format!("`{name}`")), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn every_answer_has_an_id_and_careful_headers() {
+    let rig = Rig::new().await;
+    let first = rig.get("/healthz").await;
+    let second = rig.get("/nothing").await;
+    assert_ne!(first.header("x-request-id"), second.header("x-request-id"));
+    for answer in [first, second] {
+        assert!(answer.header("x-request-id").starts_with("req_"));
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+        assert_eq!(answer.header("cache-control"), "no-store");
+        assert_eq!(answer.header("referrer-policy"), "no-referrer");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_502_and_not_ready() {
+    let rig = Rig::new().await;
+    assert_eq!(rig.get("/readyz").await.status.as_u16(), 200);
+    rig.app.store.close().await;
+    rig.get("/api/streams").await.error(502, "store_failed");
+    rig.get("/readyz").await.error(503, "not_ready");
+    assert_eq!(rig.get("/healthz").await.text, "ok\n");
+}
+
+#[tokio::test]
+async fn document_and_page_are_served() {
+    let rig = Rig::new().await;
+    let document = rig.get("/openapi.json").await;
+    assert_eq!(document.ok()["openapi"], "3.0.3");
+    let page = rig.get("/docs").await;
+    assert!(page.text.contains("/api/streams/{id}") && page.header("content-security-policy").contains("'none'"));
+    assert_eq!(rig.get("/docs/style.css").await.header("content-type"), "text/css; charset=utf-8");
+}
+
+#[tokio::test]
+async fn answers_keep_to_the_document() {
+    let rig = Rig::new().await;
+    let id = rig.stream().await;
+    let target = json!({"type": "rtmp", "config": {"url": "rtmp://a.example/live"}});
+    rig.post(&format!("/api/streams/{id}/destinations"), &target).await.ok();
+    let document = crate::api::document();
+    for (path, template) in [
+        ("/api/streams".to_owned(), "/api/streams"),
+        (format!("/api/streams/{id}"), "/api/streams/{id}"),
+        (format!("/api/streams/{id}/destinations"), "/api/streams/{id}/destinations"),
+        ("/api/public/config".to_owned(), "/api/public/config"),
+    ] {
+        let answer = rig.get(&path).await.ok();
+        let schema = &document["paths"][template]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+        assert!(!schema.is_null(), "{template}");
+        conforms(&document, schema, &answer, template);
+    }
+}
+
+/// Every field that is sent is declared with its type, every required one is sent, null only where it is nullable.
+fn conforms(document: &serde_json::Value, schema: &serde_json::Value, value: &serde_json::Value, place: &str) {
+    let schema = match schema["$ref"].as_str() {
+        Some(path) => document.pointer(path.trim_start_matches('#')).unwrap(),
+        None => schema,
+    };
+    if value.is_null() {
+        assert_eq!(schema["nullable"], true, "{place} is null");
+        return;
+    }
+    match schema["type"].as_str() {
+        Some("object") => {
+            let fields = value.as_object().unwrap_or_else(|| panic!("{place} is no object"));
+            for name in schema["required"].as_array().into_iter().flatten() {
+                assert!(fields.contains_key(name.as_str().unwrap()), "{place} lacks {name}");
+            }
+            for (name, value) in fields {
+                let property = &schema["properties"][name];
+                assert!(!property.is_null(), "{place}.{name} is not in the document");
+                conforms(document, property, value, &format!("{place}.{name}"));
+            }
+        }
+        Some("array") => {
+            let items = value.as_array().unwrap_or_else(|| panic!("{place} is no list"));
+            assert!(!items.is_empty(), "{place} shows nothing");
+            items.iter().for_each(|item| conforms(document, &schema["items"], item, place));
+        }
+        Some("integer") => assert!(value.is_i64() || value.is_u64(), "{place}: {value}"),
+        Some("string") => assert!(value.is_string(), "{place}: {value}"),
+        Some("boolean") => assert!(value.is_boolean(), "{place}: {value}"),
+        other => panic!("{place}: unexpected type {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_500_and_the_next_request_is_served() {
+    use poem::{EndpointExt as _, IntoEndpoint as _, Route};
+    let rig = Rig::new().await;
+    let route = Route::new()
+        .at("/boom", poem::get(poem::endpoint::make_sync(|_| -> &'static str { panic!("hunter2") })))
+        .at("/fine", poem::get(poem::endpoint::make_sync(|_| "fine")))
+        .into_endpoint()
+        .map_to_response();
+    let shell = crate::api::Shell::new(route, rig.app.clone(), Default::default());
+    let mut response = shell.answer(Request::builder().uri_str("/boom").finish()).await;
+    assert_eq!(response.status().as_u16(), 500);
+    let text = response.take_body().into_string().await.unwrap();
+    assert!(text.contains("\"internal\"") && !text.contains("hunter2"), "{text}");
+    assert_eq!(shell.answer(Request::builder().uri_str("/fine").finish()).await.status().as_u16(), 200);
+}

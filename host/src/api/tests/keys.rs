@@ -1,0 +1,98 @@
+//! Keys: every form, every refusal.
+
+use poem::Request;
+use poem::http::Method;
+use serde_json::json;
+
+use super::Rig;
+use crate::secret::{KeyKind, new_api_key};
+use crate::store::Scopes;
+
+async fn with(rig: &Rig, uri: &str, headers: &[(&str, &str)]) -> super::Answer {
+    let mut request = Request::builder().uri_str(uri);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    rig.send(request.finish()).await
+}
+
+#[tokio::test]
+async fn every_form_of_a_key_is_taken_and_the_winner_decides_alone() {
+    let rig = Rig::new().await;
+    let key = rig.key.as_str();
+    let bearer = format!("Bearer {key}");
+    with(&rig, "/api/streams", &[("X-API-Key", key)]).await.ok();
+    with(&rig, "/api/streams", &[("Authorization", &bearer)]).await.ok();
+    with(&rig, &format!("/api/streams?apiKey={key}"), &[]).await.ok();
+    with(&rig, &format!("/api/streams?key={key}"), &[]).await.ok();
+    with(&rig, &format!("/api/streams?apiKey={key}&key=bad"), &[("X-API-Key", "")]).await.ok();
+    let loser = with(&rig, &format!("/api/streams?apiKey={key}"), &[("X-API-Key", "bad")]).await;
+    assert_eq!(loser.error(401, "invalid_key"), "Invalid API key");
+    let text = with(&rig, "/api/streams", &[]).await.error(401, "key_required");
+    assert!(text.contains("X-API-Key") && text.contains("Bearer") && text.contains("apiKey"), "{text}");
+}
+
+#[tokio::test]
+async fn unknown_mistyped_and_public_keys_are_told_apart() {
+    let rig = Rig::new().await;
+    let unknown = new_api_key(KeyKind::Permanent);
+    with(&rig, "/api/streams", &[("X-API-Key", unknown.expose())]).await.error(401, "invalid_key");
+    let mut typo = rig.key.clone();
+    typo.pop();
+    with(&rig, "/api/streams", &[("X-API-Key", &typo)]).await.error(401, "invalid_key");
+    let path = format!("/api/streams/{}/destinations", rig.stream().await);
+    let target = json!({"type": "rtmp", "config": {"url": "rtmp://a.example/live"}});
+    let destination = rig.post(&path, &target).await.ok()["id"].as_i64().unwrap();
+    let public = rig.key(rig.account, KeyKind::Public, Scopes::NONE, Some(destination)).await;
+    with(&rig, "/api/streams", &[("X-API-Key", &public)]).await.error(403, "key_type_not_allowed");
+    rig.delete(&format!("/api/destinations/{destination}")).await.ok();
+    with(&rig, "/api/streams", &[("X-API-Key", &public)]).await.error(401, "invalid_key");
+}
+
+#[tokio::test]
+async fn a_key_does_only_what_its_scopes_say() {
+    let mut rig = Rig::new().await;
+    rig.key = rig.key(rig.account, KeyKind::Permanent, Scopes { manage: false, ..Scopes::ALL }, None).await;
+    rig.get("/api/streams").await.ok();
+    rig.post("/api/streams", &json!({"label": "x"})).await.error(403, "scope_not_allowed");
+    rig.key = rig.key(rig.account, KeyKind::Permanent, Scopes { read: false, ..Scopes::ALL }, None).await;
+    rig.get("/api/streams").await.error(403, "scope_not_allowed");
+    rig.post("/api/streams", &json!({"label": "x"})).await.ok();
+}
+
+#[tokio::test]
+async fn the_use_of_a_key_is_noted() {
+    let rig = Rig::new().await;
+    let hash = crate::secret::key_hash(&rig.key);
+    rig.get("/api/streams").await.ok();
+    let used = loop {
+        let record = rig.app.store.key_by_hash(&hash).await.unwrap().unwrap();
+        if let Some(used) = record.last_used_at {
+            break used;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    };
+    assert_eq!(used, rig.app.clock.now());
+}
+
+#[tokio::test]
+async fn the_public_configuration_needs_no_key_and_ignores_a_wrong_one() {
+    let rig = Rig::with_config("[pricing]\ncost_per_platform = 7").await;
+    for headers in [&[][..], &[("X-API-Key", "bad")][..]] {
+        let answer = with(&rig, "/api/public/config", headers).await;
+        assert_eq!(answer.header("cache-control"), "max-age=60");
+        assert_eq!(
+            answer.ok(),
+            json!({"pricing": {"BANDWIDTH_LIMIT_GB_PER_HOUR": 10, "BANDWIDTH_OVERAGE_SATS_PER_GB": 5,
+                               "COST_PER_PLATFORM": 7, "FREE_PLATFORMS": 1},
+                   "version": crate::api::VERSION, "timestamp": 1_800_000_000_000_i64})
+        );
+    }
+}
+
+#[tokio::test]
+async fn head_answers_like_get_without_a_body() {
+    let rig = Rig::new().await;
+    let answer = rig.ask(Method::HEAD, "/api/streams", None).await;
+    assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, ""));
+}

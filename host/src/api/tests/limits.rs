@@ -1,0 +1,79 @@
+//! Caps and rate limits, each one reached.
+
+use std::time::Duration;
+
+use poem::Request;
+use poem::http::Method;
+use serde_json::json;
+
+use super::Rig;
+
+const TARGET: &str = "rtmp://a.example/live";
+
+#[tokio::test]
+async fn caps_of_streams_and_destinations_are_409() {
+    let rig = Rig::with_config("[limits]\nstreams_per_account = 2\ndestinations_per_stream = 2").await;
+    let one = json!({"type": "rtmp", "config": {"url": TARGET}});
+    let three = json!({"label": "x", "destinations": [one, one, one]});
+    rig.post("/api/streams", &three).await.error(409, "cap_reached");
+    let first = rig.stream().await;
+    let second = rig.stream().await;
+    let text = rig.post("/api/streams", &json!({"label": "x"})).await.error(409, "cap_reached");
+    assert_eq!(text, "The limit of 2 streams per account is reached; delete one first");
+    rig.delete(&format!("/api/streams/{second}")).await.ok();
+    rig.stream().await;
+    let path = format!("/api/streams/{first}/destinations");
+    rig.post(&path, &one).await.ok();
+    let id = rig.post(&path, &one).await.ok()["id"].clone();
+    rig.post(&path, &one).await.error(409, "cap_reached");
+    rig.delete(&format!("{path}/{id}")).await.ok();
+    rig.post(&path, &one).await.ok();
+}
+
+#[tokio::test]
+async fn reads_and_writes_have_their_own_limits_per_key() {
+    let mut rig = Rig::new().await;
+    for left in (0..300).rev() {
+        let answer = rig.get("/api/streams").await;
+        assert_eq!(answer.header("ratelimit"), format!("\"reads\";r={left};t=60"));
+        assert_eq!(answer.header("ratelimit-policy"), "\"reads\";q=300;w=60");
+        answer.ok();
+    }
+    let refused = rig.get("/api/streams").await;
+    let text = refused.error(429, "rate_limited");
+    assert_eq!(text, "Rate limit exceeded. Maximum 300 requests per minute.");
+    assert_eq!((refused.header("retry-after"), &refused.json()["retryAfter"]), ("60", &json!(60)));
+    for _ in 0..60 {
+        rig.post("/api/streams/9/stop", &json!({})).await.error(404, "not_found");
+    }
+    rig.post("/api/streams/9/stop", &json!({})).await.error(429, "rate_limited");
+    let owner = rig.key.clone();
+    rig.key = rig.account("other").await.1;
+    rig.get("/api/streams").await.ok();
+    rig.key = owner;
+    rig.app.clock.advance(Duration::from_secs(59));
+    let refused = rig.get("/api/streams").await;
+    assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (429, "1"));
+    rig.app.clock.advance(Duration::from_secs(1));
+    rig.get("/api/streams").await.ok();
+}
+
+#[tokio::test]
+async fn invalid_keys_are_limited_and_valid_ones_still_pass() {
+    let rig = Rig::new().await;
+    let bad = |method| Request::builder().method(method).uri_str("/api/streams").header("X-API-Key", "bad").finish();
+    for _ in 0..60 {
+        rig.send(bad(Method::GET)).await.error(401, "invalid_key");
+    }
+    rig.send(bad(Method::GET)).await.error(429, "rate_limited");
+    rig.get("/api/streams").await.ok();
+}
+
+#[tokio::test]
+async fn the_public_configuration_is_limited_per_address() {
+    let rig = Rig::new().await;
+    for _ in 0..60 {
+        rig.get("/api/public/config").await.ok();
+    }
+    rig.get("/api/public/config").await.error(429, "rate_limited");
+}

@@ -1,0 +1,211 @@
+//! The API against a real store, real sessions and a driver behind the C table; requests go through the shell.
+
+mod destinations;
+mod errors;
+mod keys;
+mod limits;
+mod lists;
+mod streams;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use poem::Request;
+use poem::http::{Method, StatusCode};
+use satcast_plugin_api::driver::{Config as DriverConfig, Ctx, Destination, Driver, DriverInfo, DynDestination, Media};
+use satcast_plugin_api::{DestType, Error, Secret, driver_entry};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{App, Limits, Shell, endpoint};
+use crate::clock::Clock;
+use crate::config::{Config, Durability, Flags};
+use crate::drivers::Drivers;
+use crate::ids::{AccountId, Msat, UnixMillis};
+use crate::live::{Live, Settings, testing};
+use crate::outbound::Guard;
+use crate::secret::{KeyKind, Redacted, Vault, new_api_key};
+use crate::store::{self, NewAccount, NewKey, OpenOptions, Scopes};
+
+/// Configuration of the test's `rtmp` type.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Target {
+    url: String,
+    #[allow(dead_code, reason = "read by the schema only")]
+    key: Option<Secret<String>>,
+}
+
+struct Rtmp;
+struct Sink;
+
+impl Driver for Rtmp {
+    const INFO: DriverInfo = DriverInfo { id: "apitest", version: "1.0.0", title: "API test" };
+
+    fn types() -> Vec<DestType> {
+        vec![DestType::of::<Target>("rtmp").title("RTMP")]
+    }
+
+    fn load() -> Result<Self, Error> {
+        Ok(Rtmp)
+    }
+
+    fn validate(&self, config: DriverConfig<'_>) -> Result<(), Error> {
+        if config.parse::<Target>()?.url.starts_with("rtmp://") {
+            return Ok(());
+        }
+        Err(Error::config("url: must begin with rtmp://"))
+    }
+
+    fn open(&self, _config: DriverConfig<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        Ok(Arc::new(Sink))
+    }
+}
+
+impl Destination for Sink {
+    async fn run(self: Arc<Self>, _ctx: Ctx, mut media: Media) -> Result<(), Error> {
+        let mut batch = Vec::new();
+        while media.recv_batch(&mut batch).await {
+            batch.clear();
+        }
+        Ok(())
+    }
+}
+
+driver_entry!(rtmp_entry, Rtmp);
+
+fn drivers() -> Drivers {
+    static DRIVERS: OnceLock<Drivers> = OnceLock::new();
+    DRIVERS.get_or_init(|| testing::start(rtmp_entry)).clone()
+}
+
+/// One service with one account, its permanent key, and a clock moved by hand.
+struct Rig {
+    app: Arc<App>,
+    shell: Shell,
+    account: AccountId,
+    key: String,
+    _folder: TempDir,
+}
+
+/// An answer taken apart.
+struct Answer {
+    status: StatusCode,
+    headers: poem::http::HeaderMap,
+    text: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Asserts the error shape and gives its text.
+    fn error(&self, status: u16, code: &str) -> String {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text);
+        let body = self.json();
+        assert_eq!(body["code"], code, "{body}");
+        assert_eq!(body["requestId"], self.header("x-request-id"), "{body}");
+        assert_eq!(self.header("content-type"), "application/json");
+        body["error"].as_str().unwrap().to_owned()
+    }
+
+    fn ok(&self) -> Value {
+        assert_eq!(self.status, StatusCode::OK, "{}", self.text);
+        self.json()
+    }
+}
+
+impl Rig {
+    async fn new() -> Self {
+        Self::with_config("").await
+    }
+
+    /// A service with the given TOML over the defaults.
+    async fn with_config(toml: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("satcast.toml");
+        std::fs::write(&file, toml).unwrap();
+        let config = Config::load(Some(&file), [], &Flags::default()).unwrap().config;
+        let url = Redacted::new(format!("sqlite:{}", folder.path().join("t.db").display()));
+        let vault = Vault::new(&[7; 32]);
+        let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
+        let clock = Clock::manual(UnixMillis(1_800_000_000_000));
+        let settings =
+            Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
+        let app = Arc::new(App {
+            live: Live::new(store.clone(), drivers(), clock.clone(), settings),
+            store,
+            drivers: drivers(),
+            guard: Guard::new(&Config::allow_texts(&config.outbound.allow)).unwrap(),
+            clock,
+            config: Arc::new(config),
+            limits: Limits::default(),
+        });
+        let mut rig =
+            Self { shell: endpoint(app.clone()), app, account: AccountId(0), key: String::new(), _folder: folder };
+        (rig.account, rig.key) = rig.account("owner").await;
+        rig
+    }
+
+    /// Another account with a permanent key.
+    async fn account(&self, name: &str) -> (AccountId, String) {
+        let now = self.app.clock.now();
+        let new =
+            NewAccount { name: name.into(), password_hash: None, operator: false, initial_credit: Msat(0), now };
+        let account = self.app.store.create_account(new).await.unwrap();
+        let key = self.key(account, KeyKind::Permanent, Scopes::ALL, None).await;
+        (account, key)
+    }
+
+    async fn key(&self, account: AccountId, kind: KeyKind, scopes: Scopes, destination: Option<i64>) -> String {
+        let key = new_api_key(kind);
+        let new = NewKey {
+            account_id: account,
+            kind,
+            key: key.clone(),
+            scopes,
+            destination_id: destination.map(Into::into),
+            label: String::new(),
+            caps: self.app.caps(),
+            now: self.app.clock.now(),
+        };
+        self.app.store.create_key(new).await.unwrap();
+        key.into_inner()
+    }
+
+    async fn send(&self, request: Request) -> Answer {
+        let mut response = self.shell.answer(request).await;
+        let text = response.take_body().into_string().await.unwrap();
+        Answer { status: response.status(), headers: response.headers().clone(), text }
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Option<&str>) -> Answer {
+        let mut request = Request::builder().method(method).uri_str(path).header("X-API-Key", &self.key);
+        if body.is_some() {
+            request = request.content_type("application/json");
+        }
+        self.send(request.body(body.unwrap_or_default().to_owned())).await
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.ask(Method::GET, path, None).await
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask(Method::POST, path, Some(&body.to_string())).await
+    }
+
+    async fn delete(&self, path: &str) -> Answer {
+        self.ask(Method::DELETE, path, None).await
+    }
+
+    /// A new stream's id.
+    async fn stream(&self) -> i64 {
+        self.post("/api/streams", &serde_json::json!({"label": "test"})).await.ok()["id"].as_i64().unwrap()
+    }
+}

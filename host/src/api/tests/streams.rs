@@ -1,0 +1,168 @@
+//! Stream keys: shapes, labels, life.
+
+use bytes::Bytes;
+use satcast_media::packet::{Codec, Packet, Role, TrackKind};
+use serde_json::json;
+
+use super::Rig;
+use crate::ids::{EndReason, StreamId};
+use crate::secret::key_hash;
+
+const TARGET: &str = "rtmp://a.example/live";
+
+#[tokio::test]
+async fn a_new_stream_has_the_limits_shape_and_is_found_by_its_key() {
+    let rig = Rig::new().await;
+    for body in [json!({"label": " first "}), json!({"label": "first", "destinations": []})] {
+        let made = rig.post("/api/streams", &body).await.ok();
+        let key = made["streamKey"].as_str().unwrap();
+        assert!(key.starts_with("live_"));
+        let id = made["id"].as_i64().unwrap();
+        assert_eq!(
+            made,
+            json!({"id": id, "streamKey": key, "label": "first", "status": "idle", "limits": {}})
+        );
+        let found = rig.app.store.stream_by_key_hash(&key_hash(key)).await.unwrap().unwrap();
+        assert_eq!(found.id, StreamId(id));
+    }
+}
+
+#[tokio::test]
+async fn destinations_given_at_creation_change_the_shape() {
+    let rig = Rig::new().await;
+    let one = json!({"type": "rtmp", "config": {"url": TARGET, "key": "secret-key-0123"}});
+    let made = rig.post("/api/streams", &json!({"label": "x", "destinations": [one, one]})).await.ok();
+    let (id, key) = (made["id"].clone(), made["streamKey"].clone());
+    assert_eq!(made, json!({"id": id, "streamKey": key, "label": "x", "destinationsCount": 2}));
+    assert_eq!(rig.get(&format!("/api/streams/{id}")).await.ok()["destinations"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn one_bad_destination_creates_nothing_and_is_named() {
+    let rig = Rig::new().await;
+    let good = json!({"type": "rtmp", "config": {"url": TARGET}});
+    for (bad, status, code, place) in [
+        (json!({"type": "rtmp", "config": {"url": "http://a/hunter2"}}), 422, "config_refused", "destinations[1].config.url"),
+        (json!({"type": "rtmp", "config": {"ur": "hunter2"}}), 422, "config_refused", "destinations[1].config"),
+        (json!({"type": "hunter2"}), 422, "unknown_destination_type", "destinations[1].type"),
+        (json!({"type": "rtmp", "config": {"url": "rtmp://127.0.0.1/hunter2"}}), 422, "address_refused", "destinations[1].config.url"),
+        (json!({"type": "rtmp", "config": {"url": "rtmp://2130706433/x"}}), 422, "address_refused", "destinations[1].config.url"),
+        (json!({"type": "rtmp", "config": {"url": "rtmp://[::ffff:10.0.0.1]:1/x"}}), 422, "address_refused", "destinations[1].config.url"),
+        (json!({"config": {}}), 400, "malformed_field", "destinations[1].type"),
+        (json!({"type": 5}), 400, "malformed_field", "destinations[1].type"),
+        (json!({"type": "rtmp", "config": "hunter2"}), 400, "malformed_field", "destinations[1].config"),
+        (json!({"type": "rtmp", "url": "hunter2"}), 400, "unknown_field", "destinations[1].url"),
+        (json!("hunter2"), 400, "malformed_body", "destinations[1]"),
+    ] {
+        let answer = rig.post("/api/streams", &json!({"label": "x", "destinations": [good, bad]})).await;
+        let text = answer.error(status, code);
+        assert!(text.contains(place), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    assert_eq!(rig.get("/api/streams").await.ok(), json!([]));
+}
+
+#[tokio::test]
+async fn labels_have_1_to_128_printable_characters() {
+    let rig = Rig::new().await;
+    rig.post("/api/streams", &json!({"label": "ä".repeat(128)})).await.ok();
+    for label in ["", "   ", &"ä".repeat(129), "a\nb"] {
+        let text = rig.post("/api/streams", &json!({"label": label})).await.error(422, "label_refused");
+        assert!(text.contains("`label`"), "{text}");
+    }
+    for body in [json!({}), json!({"label": 5}), json!({"label": null})] {
+        rig.post("/api/streams", &body).await.error(400, "malformed_field");
+    }
+    let text = rig.post("/api/streams", &json!({"label": "x", "lable": 1})).await.error(400, "unknown_field");
+    assert!(text.contains("`lable`"), "{text}");
+}
+
+#[tokio::test]
+async fn an_idle_stream_reads_as_the_document_says() {
+    let rig = Rig::new().await;
+    let id = rig.stream().await;
+    let listed = rig.get("/api/streams").await.ok();
+    let key = listed[0]["streamKey"].clone();
+    assert_eq!(
+        listed,
+        json!([{"id": id, "streamKey": key, "label": "test", "status": "idle", "state": "idle",
+                "lastEndReason": null, "createdAt": 1_800_000_000_000_i64}])
+    );
+    let detail = rig.get(&format!("/api/streams/{id}")).await.ok();
+    assert_eq!(
+        detail,
+        json!({"id": id, "streamKey": key, "label": "test", "status": "idle", "state": "idle",
+               "lastEndReason": null, "createdAt": 1_800_000_000_000_i64, "limits": {}, "destinations": []})
+    );
+}
+
+fn keyframe() -> Packet {
+    Packet {
+        kind: TrackKind::Video,
+        codec: Codec::H264,
+        role: Role::Data,
+        keyframe: true,
+        dts_ns: 0,
+        pts_ns: 0,
+        payload: Bytes::from_static(&[9; 100]),
+    }
+}
+
+#[tokio::test]
+async fn a_live_stream_is_active_until_it_is_stopped() {
+    let rig = Rig::new().await;
+    let id = rig.stream().await;
+    let path = format!("/api/streams/{id}");
+    let target = json!({"type": "rtmp", "config": {"url": TARGET, "key": ""}});
+    rig.post(&format!("{path}/destinations"), &target).await.ok();
+    let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();
+    let mut publisher = rig.app.live.publish(record).await.unwrap();
+    publisher.push(&mut vec![keyframe()]);
+    let detail = loop {
+        let detail = rig.get(&path).await.ok();
+        if detail["status"] == "active" {
+            break detail;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((&detail["state"], &detail["startedAt"]), (&json!("live"), &json!(1_800_000_000_000_i64)));
+    assert_ne!(detail["destinations"][0]["state"], "stopped");
+    let stopped = rig.post(&format!("{path}/stop"), &json!({})).await.ok();
+    assert_eq!(stopped, json!({"success": true, "message": "Stop signal sent"}));
+    assert_eq!(publisher.closed().await.reason, "the stream was stopped by its owner");
+    let detail = loop {
+        let detail = rig.get(&path).await.ok();
+        if detail["lastEndReason"] != json!(null) {
+            break detail;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    };
+    assert_eq!((&detail["lastEndReason"], &detail["status"]), (&json!("stopped"), &json!("idle")));
+    assert!(detail.get("startedAt").is_none());
+}
+
+#[tokio::test]
+async fn stopping_an_idle_stream_says_so_and_an_unknown_one_is_404() {
+    let rig = Rig::new().await;
+    let id = rig.stream().await;
+    let stopped = rig.ask(poem::http::Method::POST, &format!("/api/streams/{id}/stop"), None).await.ok();
+    assert_eq!(stopped, json!({"success": true, "message": "No active session"}));
+    rig.post("/api/streams/99/stop", &json!({})).await.error(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_deleted_stream_is_gone_and_its_session_ends() {
+    let rig = Rig::new().await;
+    let id = rig.stream().await;
+    let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();
+    let mut publisher = rig.app.live.publish(record).await.unwrap();
+    publisher.push(&mut vec![keyframe()]);
+    let path = format!("/api/streams/{id}");
+    assert_eq!(rig.delete(&path).await.ok(), json!({"success": true}));
+    assert_eq!(publisher.closed().await.reason, "the stream key was deleted or replaced");
+    rig.get(&path).await.error(404, "not_found");
+    rig.delete(&path).await.error(404, "not_found");
+    assert_eq!(rig.get("/api/streams").await.ok(), json!([]));
+    let last = rig.app.store.last_session(StreamId(id)).await.unwrap().unwrap();
+    assert_eq!(last.end_reason, Some(EndReason::KeyRevoked));
+}
