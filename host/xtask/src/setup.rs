@@ -30,6 +30,12 @@ const PACKAGES: &[Package] = &[
         required: true,
     },
     Package {
+        name: "g++",
+        file: "/usr/bin/c++",
+        purpose: "builds libFuzzer (cargo xtask soak)",
+        required: true,
+    },
+    Package {
         name: "libc6-dev",
         file: "/usr/include/stdio.h",
         purpose: "C headers for the above",
