@@ -70,7 +70,7 @@ pub const OUTPUT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// buy an acknowledgement with every byte. Test: `link::tests`.
 pub const WINDOW_BYTES_MIN: u32 = 4096;
 
-/// Longest status code or description kept from a peer, in characters. Test: `client::tests::limits`.
+/// Longest status code or description kept from a peer, in characters. Test: `client::tests`.
 pub const STATUS_CHARS_MAX: usize = 256;
 
 /// Largest distance of unwrapped time from zero, in milliseconds (about 139 years).

@@ -229,6 +229,19 @@ fn the_servers_text_is_bounded_and_holds_no_secret() {
 }
 
 #[test]
+fn a_name_too_short_to_be_a_secret_does_not_spoil_the_text() {
+    for (name, expected) in [("tes", "stream test is in use"), ("test", "stream **** is in use")] {
+        let mut session = ClientSession::new(ClientConfig { stream_key: name.to_owned(), ..config() });
+        session.input(Bytes::from(Peer::handshake())).expect("valid");
+        let refusal = status("error", "x", "stream test is in use");
+        let bytes = Peer::new().command(0, "_error", 1.0, &[Value::Null, refusal]);
+        session.input(Bytes::from(bytes)).expect("valid");
+        let expected = ClientEvent::Rejected { code: "x".to_owned(), description: expected.to_owned() };
+        assert_eq!(session.poll_event(), Some(expected));
+    }
+}
+
+#[test]
 fn a_server_that_ends_without_an_error_is_told() {
     for code in ["NetStream.Unpublish.Success", "NetConnection.Connect.Closed"] {
         let mut run = Run::publishing();
