@@ -1,1 +1,108 @@
-//! Under construction.
+//! Destination type `rtmp`: one stream pushed to one RTMP server.
+//!
+//! [`target`] reads the address, [`push`] owns the connection from connect to end, `feed` puts packets into the RTMP session,
+//! `watch` decides when silence is a failure, `redact` keeps the key out of what the server says.
+//!
+//! Invariants: nothing here retries, resolves a name or spawns a task; the protocol itself is
+//! `satcast_media::rtmp::client`; no text that leaves this crate holds the key, the query or the login of a target.
+
+mod feed;
+pub mod push;
+mod redact;
+mod refusal;
+pub mod target;
+pub mod timing;
+mod watch;
+
+use std::sync::Arc;
+
+use satcast_plugin_api::driver::{self, Driver, DriverInfo, DynDestination};
+use satcast_plugin_api::{DestType, Error, Secret};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use push::Push;
+use target::Target;
+use timing::Timing;
+
+/// The destination type.
+pub const TYPE: &str = "rtmp";
+
+/// Configuration of a destination of type `rtmp`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Address of the server: rtmp://host[:port]/app/key, or rtmp://host[:port]/app with the stream key in `key`.
+    // `x-secret-url`: the host shows it with its key, login and query masked.
+    #[schemars(with = "String", extend("x-secret-url" = true, "maxLength" = target::TEXT_BYTES_MAX))]
+    pub url: Secret<String>,
+    /// Stream key, when it is not part of `url`.
+    #[serde(default)]
+    #[schemars(extend("maxLength" = target::TEXT_BYTES_MAX))]
+    pub key: Option<Secret<String>>,
+}
+
+impl Config {
+    /// The target it names.
+    ///
+    /// # Errors
+    /// An error of class `Config` that begins with the name of the field.
+    pub fn target(&self) -> Result<Target, Error> {
+        let key = self.key.as_ref().map(|key| key.expose().as_str());
+        Target::parse(self.url.expose(), key).map_err(|error| Error::config(error.to_string()))
+    }
+}
+
+/// The driver.
+pub struct Rtmp;
+
+impl Driver for Rtmp {
+    const INFO: DriverInfo =
+        DriverInfo { id: "rtmp", version: env!("CARGO_PKG_VERSION"), title: "RTMP push" };
+
+    fn types() -> Vec<DestType> {
+        let codecs = ["h264", "hevc", "av1", "aac", "opus"];
+        vec![DestType::of::<Config>(TYPE).title("RTMP server").codecs(&codecs)]
+    }
+
+    fn load() -> Result<Self, Error> {
+        Ok(Rtmp)
+    }
+
+    fn validate(&self, config: driver::Config<'_>) -> Result<(), Error> {
+        config.parse::<Config>()?.target().map(drop)
+    }
+
+    fn open(&self, config: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        let target = config.parse::<Config>()?.target()?;
+        Ok(Arc::new(Push::new(target, Timing::default())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_marks_both_secrets() {
+        let schema = Rtmp::types()[0].schema.clone();
+        let fields = &schema["properties"];
+        assert_eq!(fields["url"]["x-secret-url"], true, "{schema}");
+        assert_eq!(fields["url"]["type"], "string", "{schema}");
+        assert_eq!(fields["key"]["x-secret"], true, "{schema}");
+        assert_eq!(fields["key"]["type"], serde_json::json!(["string", "null"]), "{schema}");
+        assert_eq!(schema["required"], serde_json::json!(["url"]));
+        assert_eq!(schema["additionalProperties"], false);
+    }
+
+    #[test]
+    fn debug_of_a_configuration_shows_nothing() {
+        let config: Config = serde_json::from_value(serde_json::json!({
+            "url": "rtmp://a.example/live/sesame",
+            "key": "hunter2",
+        }))
+        .unwrap();
+        let shown = format!("{config:?}");
+        assert!(!shown.contains("sesame") && !shown.contains("hunter2"), "{shown}");
+    }
+}

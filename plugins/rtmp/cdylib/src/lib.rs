@@ -1,1 +1,3 @@
-//! Under construction.
+//! The loadable library of the rtmp driver.
+
+satcast_plugin_api::export_driver!(satcast_driver_rtmp::Rtmp);

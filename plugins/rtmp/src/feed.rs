@@ -1,0 +1,197 @@
+//! Packets of the host into the RTMP session: time line, configuration records, metadata, and how far ahead of the socket.
+
+use std::collections::VecDeque;
+
+use satcast_media::codec::aac::AacConfig;
+use satcast_media::codec::avc::AvcConfig;
+use satcast_media::codec::hevc::HevcConfig;
+use satcast_media::codec::opus::OpusConfig;
+use satcast_media::packet::NANOS_PER_MILLI;
+use satcast_media::rtmp::client::ClientSession;
+use satcast_media::rtmp::{Metadata, RtmpError};
+use satcast_media::{Codec, Packet, Role};
+use satcast_plugin_api::{driver, packet};
+
+/// Bytes of chunks made ahead of the socket, beyond which no further packet becomes chunks: what the server does not take
+/// stays with the host, which drops to a keyframe. One message may go over it.
+pub(crate) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Sample rate every Opus stream is decoded at (RFC 6716).
+const OPUS_SAMPLE_RATE: u32 = 48_000;
+
+/// The packet's codec is none this driver knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the stream has a codec that the rtmp driver does not know; send H.264, HEVC, AV1, AAC or Opus")]
+pub(crate) struct UnknownCodec;
+
+/// One batch of packets on its way into the session of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Feed {
+    batch: VecDeque<Packet>,
+    /// At most one configuration record of each kind; they go out with the time of the next access unit.
+    held: Vec<Packet>,
+    /// Session time that is 0 on this connection.
+    base_ns: Option<i64>,
+    metadata: Metadata,
+    metadata_sent: Option<Metadata>,
+    counts: Counts,
+}
+
+/// Packets since the last [`Feed::take_counts`].
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Became chunks.
+    pub(crate) sent: u64,
+    /// Could not be sent: another track than the first, or over a limit of the protocol.
+    pub(crate) skipped: u64,
+}
+
+impl Feed {
+    /// Takes over a batch of the host; payloads are shared.
+    ///
+    /// # Errors
+    /// [`UnknownCodec`].
+    pub(crate) fn take(&mut self, batch: &mut Vec<driver::Packet>) -> Result<(), UnknownCodec> {
+        for packet in batch.drain(..) {
+            if packet.track() == 0 {
+                self.push(convert(packet)?);
+            } else {
+                self.counts.skipped += 1;
+            }
+        }
+        self.begin();
+        Ok(())
+    }
+
+    fn push(&mut self, packet: Packet) {
+        self.batch.push_back(packet);
+    }
+
+    /// Fixes the connection's zero with the first batch that has media: its earliest time, so that sound a little before
+    /// its picture is not moved. Whole milliseconds, as the source's times were.
+    fn begin(&mut self) {
+        if self.base_ns.is_none() {
+            let media = self.batch.iter().filter(|packet| packet.role == Role::Data);
+            let first = media.map(|packet| packet.dts_ns).min();
+            self.base_ns = first.map(|first| first.div_euclid(NANOS_PER_MILLI) * NANOS_PER_MILLI);
+        }
+    }
+
+    /// Whether every packet taken over has become chunks.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// Makes chunks until the batch is empty or [`OUTPUT_BYTES_MAX`] wait. Returns the output position behind the first
+    /// access unit of this call.
+    ///
+    /// # Errors
+    /// [`RtmpError`] when the session cannot go on; a packet that cannot be written is skipped and counted.
+    pub(crate) fn fill(&mut self, session: &mut ClientSession) -> Result<Option<u64>, RtmpError> {
+        let mut first_end = None;
+        while session.output().len_bytes() < OUTPUT_BYTES_MAX {
+            let Some(mut packet) = self.batch.pop_front() else { break };
+            let base = self.base_ns.unwrap_or(packet.dts_ns);
+            packet.dts_ns = (packet.dts_ns - base).max(0);
+            packet.pts_ns -= base;
+            if packet.role == Role::Config {
+                self.hold(packet);
+                continue;
+            }
+            self.flush_held(packet.dts_ns, session)?;
+            self.send(&packet, session)?;
+            first_end = first_end.or_else(|| Some(session.output().total_bytes()));
+        }
+        Ok(first_end)
+    }
+
+    /// What was sent and skipped since the last call.
+    pub(crate) fn take_counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
+    fn hold(&mut self, record: Packet) {
+        describe(&mut self.metadata, &record);
+        match self.held.iter_mut().find(|held| held.kind == record.kind) {
+            Some(held) => *held = record,
+            None => self.held.push(record),
+        }
+    }
+
+    fn flush_held(&mut self, dts_ns: i64, session: &mut ClientSession) -> Result<(), RtmpError> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        if self.metadata_sent != Some(self.metadata) {
+            session.send_metadata(&self.metadata)?;
+            self.metadata_sent = Some(self.metadata);
+        }
+        for mut record in std::mem::take(&mut self.held) {
+            (record.dts_ns, record.pts_ns) = (dts_ns, dts_ns);
+            self.send(&record, session)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, packet: &Packet, session: &mut ClientSession) -> Result<(), RtmpError> {
+        match session.send(packet) {
+            Ok(()) => self.counts.sent += 1,
+            Err(RtmpError::Flv(_) | RtmpError::Chunk(_)) => self.counts.skipped += 1,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+fn convert(packet: driver::Packet) -> Result<Packet, UnknownCodec> {
+    let codec = match packet.codec().ok_or(UnknownCodec)? {
+        packet::Codec::H264 => Codec::H264,
+        packet::Codec::Hevc => Codec::Hevc,
+        packet::Codec::Av1 => Codec::Av1,
+        packet::Codec::Aac => Codec::Aac,
+        packet::Codec::Opus => Codec::Opus,
+    };
+    Ok(Packet {
+        kind: codec.kind(),
+        codec,
+        role: if packet.is_config() { Role::Config } else { Role::Data },
+        keyframe: packet.is_keyframe(),
+        dts_ns: packet.dts_ns(),
+        pts_ns: packet.pts_ns(),
+        payload: packet.into_bytes(),
+    })
+}
+
+/// Adds what a configuration record says. A record that cannot be read is forwarded all the same.
+fn describe(metadata: &mut Metadata, record: &Packet) {
+    let payload = record.payload.as_ref();
+    let size = match record.codec {
+        Codec::H264 => AvcConfig::parse(payload).and_then(|config| config.picture_size()).ok(),
+        Codec::Hevc => HevcConfig::parse(payload).and_then(|config| config.picture_size()).ok(),
+        Codec::Av1 => None,
+        Codec::Aac => {
+            let config = AacConfig::parse(payload).ok();
+            let rate = config.map(|config| config.extension_sample_rate.unwrap_or(config.sample_rate));
+            describe_sound(metadata, Codec::Aac, rate, config.map(|config| config.channels));
+            return;
+        }
+        Codec::Opus => {
+            let channels = OpusConfig::parse(payload).ok().map(|config| config.channels);
+            describe_sound(metadata, Codec::Opus, channels.map(|_| OPUS_SAMPLE_RATE), channels);
+            return;
+        }
+    };
+    metadata.video_codec = Some(record.codec);
+    metadata.width = size.map(|size| size.width);
+    metadata.height = size.map(|size| size.height);
+}
+
+fn describe_sound(metadata: &mut Metadata, codec: Codec, rate: Option<u32>, channels: Option<u8>) {
+    metadata.audio_codec = Some(codec);
+    metadata.audio_sample_rate = rate;
+    // 0 channels means that only the bitstream says it.
+    metadata.audio_channels = channels.filter(|channels| *channels > 0).map(u32::from);
+}
+
+#[cfg(test)]
+mod tests;

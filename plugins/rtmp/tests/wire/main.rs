@@ -1,0 +1,7 @@
+//! The driver under the testkit's host, pushing to scripted RTMP servers over real loopback sockets.
+#![allow(clippy::unwrap_used)] // A failed step is a failed test.
+
+#[macro_use]
+mod server;
+mod push;
+mod refusals;

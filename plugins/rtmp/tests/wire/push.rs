@@ -1,0 +1,256 @@
+//! Pushing to a server that takes the stream, over real sockets.
+
+use std::io::Write as _;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::server::{Conn, Quick, Server, assert_not_logged, assert_same, push_all, stream};
+use bytes::{Buf as _, Bytes};
+use satcast_driver_rtmp::Rtmp;
+use satcast_media::rtmp::chunk::{ChunkOutput, ChunkReader, ChunkWriter, Message, MessageHeader};
+use satcast_media::rtmp::handshake;
+use satcast_plugin_api::driver::{BATCH_PACKETS_MAX, State};
+use satcast_plugin_api::packet::Codec;
+use satcast_plugin_api::testkit;
+use serde_json::json;
+
+const KEY: &str = "live_sesame0123456789";
+
+#[test]
+fn a_whole_stream_arrives_unchanged() {
+    let kit = kit!(Rtmp);
+    let server = Server::healthy();
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+    let sent = stream(3_600_000, 3000);
+    push_all(&dest, &sent);
+    assert!(dest.wait_for_state(State::Live));
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    let seen = server.finish();
+    assert_same(&seen, &sent);
+    assert_eq!((seen.app.as_str(), seen.stream_key.as_str()), ("live", KEY));
+    assert_eq!(seen.packets.len(), sent.len() + 2, "both records once");
+    assert_eq!(seen.packets[0].payload.as_ref(), b"\x01avcC-record");
+    assert_eq!((seen.metadata.len(), seen.metadata[0].audio_sample_rate), (1, Some(48_000)));
+    assert!(seen.unpublished, "the end was said");
+    assert_eq!(dest.counter("bytes_sent"), seen.bytes);
+    assert_eq!(dest.counter("packets_sent"), sent.len() as u64 + 2);
+    assert_eq!((dest.counter("packets_skipped"), dest.leased_packets()), (0, 0));
+    dest.report(|report| assert_eq!((report.states.len(), report.ends), (1, 1), "{report:?}"));
+    assert_not_logged(KEY);
+}
+
+#[test]
+fn every_codec_arrives() {
+    let kit = kit!(Rtmp);
+    for codec in [Codec::H264, Codec::Hevc, Codec::Av1, Codec::Aac, Codec::Opus] {
+        let server = Server::healthy();
+        let dest = kit.open("rtmp", &json!({ "url": server.url("/live/k") })).unwrap();
+        dest.push(testkit::config(codec, b"any record"));
+        let sent: Vec<_> = (0..50)
+            .map(|index| testkit::media(codec, index, index as i64 * 20, false, Bytes::from(vec![0x32; 700])))
+            .collect();
+        sent.iter().for_each(|packet| dest.push(packet.clone()));
+        assert!(dest.wait_for_state(State::Live));
+        dest.stop();
+        dest.wait_for_end().unwrap();
+        let seen = server.finish();
+        assert_same(&seen, &sent);
+        assert_eq!(seen.packets[0].payload.as_ref(), b"any record", "{}", codec.name());
+    }
+}
+
+#[test]
+fn a_message_of_many_segments_arrives_whole() {
+    let kit = kit!(Rtmp);
+    let server = Server::healthy();
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live/k") })).unwrap();
+    let large: Bytes = (0..8_000_000_u32).map(|n| (n >> 7) as u8).collect();
+    let sent: Vec<_> = (0..3)
+        .map(|index| testkit::media(Codec::H264, index, index as i64 * 40, index == 0, large.clone()))
+        .collect();
+    sent.iter().for_each(|packet| dest.push(packet.clone()));
+    assert!(dest.wait_for_state(State::Live));
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    assert_same(&server.finish(), &sent);
+}
+
+#[test]
+fn other_tracks_are_skipped_and_counted() {
+    let kit = kit!(Rtmp);
+    let server = Server::healthy();
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live/k") })).unwrap();
+    let mut packets = stream(0, 30);
+    packets.iter_mut().step_by(3).for_each(|packet| packet.track = 1);
+    push_all(&dest, &packets);
+    assert!(dest.wait_for_state(State::Live));
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    packets.retain(|packet| packet.track == 0);
+    assert_eq!(server.finish().media().count(), 20);
+    assert_eq!((dest.counter("packets_sent"), dest.counter("packets_skipped")), (22, 10));
+}
+
+#[test]
+fn every_form_of_the_key_reaches_the_server() {
+    let kit = kit!(Rtmp);
+    for (path, key, app, name, query) in [
+        ("/live/k1", None, "live", "k1", None),
+        ("/app/inst/k1?t=a%20b&x=1", None, "app/inst", "k1", Some("t=a%20b&x=1")),
+        ("/live", Some("k1?t=1&u=a/b"), "live", "k1", Some("t=1&u=a/b")),
+        ("/live/inst/", Some("k 1"), "live/inst", "k 1", None),
+    ] {
+        let server = Server::healthy();
+        let dest = kit.open("rtmp", &json!({ "url": server.url(path), "key": key })).unwrap();
+        push_all(&dest, &stream(0, 3));
+        assert!(dest.wait_for_state(State::Live));
+        dest.stop();
+        dest.wait_for_end().unwrap();
+        let seen = server.finish();
+        let got = (seen.app.as_str(), seen.stream_key.as_str(), seen.query.as_deref());
+        assert_eq!(got, (app, name, query), "{path} {key:?}");
+    }
+}
+
+#[test]
+fn a_stop_flushes_everything_queued_and_keeps_the_time() {
+    let kit = kit!(Rtmp);
+    let server = Server::healthy();
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live/k") })).unwrap();
+    let sent = stream(0, 200);
+    push_all(&dest, &sent[..100]);
+    assert!(dest.wait_for_state(State::Live));
+    sent[100..].iter().for_each(|packet| dest.push(packet.clone()));
+    let asked = Instant::now();
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    assert_same(&server.finish(), &sent);
+}
+
+#[test]
+fn an_encoder_that_pauses_finds_its_connection_again() {
+    let kit = kit!(Quick);
+    let server = Server::healthy();
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live/k") })).unwrap();
+    let sent = stream(0, 60);
+    push_all(&dest, &sent[..30]);
+    assert!(dest.wait_for_state(State::Live));
+    assert!(dest.wait_for_state(State::Connecting), "no media for a while");
+    sent[30..].iter().for_each(|packet| dest.push(packet.clone()));
+    assert!(dest.wait_for_state(State::Live));
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    assert_same(&server.finish(), &sent);
+    dest.report(|report| {
+        let reason = report.states[1].1.clone().unwrap().message;
+        assert_eq!(reason, "no media from the encoder");
+    });
+}
+
+#[test]
+fn an_accepted_destination_without_media_is_not_live() {
+    let kit = kit!(Quick);
+    let server = Server::healthy();
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live/k") })).unwrap();
+    assert!(dest.wait_for_state(State::Connecting));
+    dest.push(testkit::config(Codec::H264, b"record"));
+    std::thread::sleep(Duration::from_millis(100));
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    dest.report(|report| assert!(report.states.iter().all(|(state, _)| *state == State::Connecting)));
+    assert!(server.finish().packets.is_empty());
+}
+
+#[test]
+fn a_server_that_stops_reading_and_comes_back_gets_everything() {
+    let kit = kit!(Quick);
+    let (resume, resumed) = mpsc::channel();
+    let server = Server::start(move |conn| {
+        conn.accept();
+        conn.until(|seen| seen.packets.len() > 3);
+        resumed.recv().unwrap();
+        conn.read_out();
+    });
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live/k") })).unwrap();
+    let sent = bulk(1000);
+    push_all(&dest, &sent);
+    assert!(dest.wait_for_state(State::Live));
+    assert!(dest.wait_for_state(State::Connecting), "the server takes nothing");
+    let leased = dest.leased_packets();
+    assert!((1..=BATCH_PACKETS_MAX as u64).contains(&leased), "{leased} packets on their way");
+    resume.send(()).unwrap();
+    assert!(dest.wait_for_state(State::Live));
+    let all = sent.len() as u64 + 2;
+    let until = Instant::now() + testkit::WAIT_MAX;
+    while dest.counter("packets_sent") < all && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    assert_same(&server.finish(), &sent);
+    assert_eq!(dest.leased_packets(), 0);
+}
+
+/// More than the socket buffers of loopback hold; one payload shared by all.
+fn bulk(count: u64) -> Vec<satcast_plugin_api::host::Packet> {
+    let payload = Bytes::from(vec![7; 64 * 1024]);
+    (0..count)
+        .map(|index| testkit::media(Codec::H264, index, index as i64, index == 0, payload.clone()))
+        .collect()
+}
+
+#[test]
+fn pings_and_acknowledgements_are_answered() {
+    let kit = kit!(Rtmp);
+    let server = Server::start(|conn| {
+        conn.seen.raw = Some(Vec::new());
+        conn.accept();
+        control(conn, 5, &[0, 0, 0x10, 0]);
+        for _ in 0..400 {
+            control(conn, 4, &[0, 6, 1, 2, 3, 4]);
+        }
+        conn.read_out();
+    });
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live/k") })).unwrap();
+    let sent = stream(0, 300);
+    push_all(&dest, &sent);
+    assert!(dest.wait_for_state(State::Live));
+    std::thread::sleep(Duration::from_millis(300));
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    let seen = server.finish();
+    assert_same(&seen, &sent);
+    let messages = messages(seen.raw.as_deref().unwrap());
+    let pongs = messages.iter().filter(|message| message.payload.as_ref() == [0, 7, 1, 2, 3, 4]);
+    assert_eq!(pongs.count(), 400);
+    let acks: Vec<u32> = messages
+        .iter()
+        .filter(|message| message.header.kind == 3)
+        .map(|message| message.payload.clone().get_u32())
+        .collect();
+    assert!(!acks.is_empty() && acks.is_sorted(), "{acks:?}");
+}
+
+/// Sends one protocol control message (RTMP 1.0, 5.4 and 6.2).
+fn control(conn: &mut Conn, kind: u8, payload: &[u8]) {
+    let mut output = ChunkOutput::default();
+    let header = MessageHeader { chunk_stream: 2, timestamp: 0, kind, stream: 0 };
+    ChunkWriter::default().write(&mut output, header, payload, &Bytes::new()).unwrap();
+    conn.stream.write_all(&output.take()).unwrap();
+}
+
+/// The messages in everything a client sent.
+fn messages(raw: &[u8]) -> Vec<Message> {
+    let handshake_bytes = 1 + 2 * handshake::BLOCK_BYTES;
+    let mut block = Bytes::copy_from_slice(&raw[handshake_bytes..]);
+    let (mut reader, mut messages) = (ChunkReader::default(), Vec::new());
+    while let Some(message) = reader.read(&mut block).unwrap() {
+        if message.header.kind == 1 {
+            reader.set_chunk_size(message.payload.clone().get_u32() as usize);
+        }
+        messages.push(message);
+    }
+    messages
+}

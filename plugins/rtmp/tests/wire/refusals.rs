@@ -1,0 +1,269 @@
+//! Servers that refuse, break off, stall or talk nonsense, and configurations that are refused.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::server::{Quick, Server, assert_not_logged, push_all, stream};
+use bytes::Bytes;
+use satcast_driver_rtmp::Rtmp;
+use satcast_plugin_api::driver::{BATCH_PACKETS_MAX, State};
+use satcast_plugin_api::packet::Codec;
+use satcast_plugin_api::testkit::{self, TestDestination};
+use satcast_plugin_api::{Class, Error};
+use serde_json::json;
+
+const KEY: &str = "live_sesame9876543210";
+
+/// Waits for the end and checks what every failure must keep.
+fn failure(dest: &TestDestination) -> Error {
+    let error = dest.wait_for_end().unwrap_err();
+    assert_eq!(dest.leased_packets(), 0, "{error}");
+    assert!(!error.message.contains(KEY) && !error.message.contains("sesame"), "{error}");
+    dest.report(|report| {
+        assert_eq!(report.ends, 1);
+        assert!(!format!("{report:?}").contains("sesame"), "{report:?}");
+    });
+    assert_not_logged("sesame");
+    error
+}
+
+#[test]
+fn a_refused_publish_is_the_owners_to_mend() {
+    let kit = kit!(Rtmp);
+    for (code, description) in [
+        ("NetStream.Publish.BadName", "Already publishing live_sesame9876543210?sig=hunter2"),
+        ("NetStream.Publish.Denied", "sesame987654321 is no key"),
+        ("NetStream.Publish.Unauthorized", ""),
+    ] {
+        let server = Server::start(move |conn| {
+            let id = conn.requested();
+            conn.session.reject_publish(id, code, description);
+            conn.flush();
+            conn.read_out();
+        });
+        let url = server.url(&format!("/live/{KEY}?sig=hunter2"));
+        let dest = kit.open("rtmp", &json!({ "url": url })).unwrap();
+        push_all(&dest, &stream(0, 10));
+        let error = failure(&dest);
+        assert_eq!((error.class, error.retry_after), (Class::Auth, Some(Duration::from_secs(60))), "{error}");
+        assert!(error.message.contains(code), "{error}");
+        assert!(!error.message.contains("hunter2"), "{error}");
+        assert!(server.finish().packets.is_empty());
+        dest.report(|report| assert!(report.states.is_empty(), "never live: {report:?}"));
+    }
+}
+
+#[test]
+fn a_publish_ended_by_the_server_is_reported() {
+    let kit = kit!(Rtmp);
+    for (code, class) in [("NetStream.Publish.BadName", Class::Auth), ("NetStream.Failed", Class::Remote)] {
+        let server = Server::start(move |conn| {
+            conn.accept();
+            conn.until(|seen| seen.packets.len() > 5);
+            conn.session.end_publish(code, "taken over");
+            conn.flush();
+            conn.read_out();
+        });
+        let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+        push_all(&dest, &stream(0, 100));
+        let error = failure(&dest);
+        assert_eq!(error.class, class, "{error}");
+        assert!(error.message.contains("taken over"), "{error}");
+        server.finish();
+    }
+}
+
+#[test]
+fn a_server_that_closes_is_a_remote_failure() {
+    let kit = kit!(Rtmp);
+    let at_once = Server::start(|_| {});
+    let before_answer = Server::start(|conn| {
+        conn.requested();
+    });
+    let later = Server::start(|conn| {
+        conn.accept();
+        conn.until(|seen| seen.packets.len() > 50);
+    });
+    for (server, early) in [(at_once, true), (before_answer, true), (later, false)] {
+        let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+        push_all(&dest, &stream(0, 500));
+        let error = failure(&dest);
+        assert_eq!(error.class, Class::Remote, "{error}");
+        assert!(error.message.contains("closed the connection"), "{error}");
+        assert_eq!(early, error.message.contains("before it accepted"), "{error}");
+        server.finish();
+    }
+}
+
+#[test]
+fn a_server_that_says_why_and_closes_is_heard() {
+    let kit = kit!(Rtmp);
+    let server = Server::start(|conn| {
+        conn.accept();
+        conn.until(|seen| seen.packets.len() > 5);
+        conn.session.end_publish("NetStream.Publish.Denied", "quota");
+        conn.flush();
+    });
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+    push_all(&dest, &stream(0, 6));
+    server.finish();
+    stream(60, 200).into_iter().for_each(|packet| dest.push(packet));
+    let error = failure(&dest);
+    assert!(error.message.contains("quota"), "{error}");
+}
+
+#[test]
+fn nonsense_from_a_server_is_a_remote_failure() {
+    let kit = kit!(Rtmp);
+    let http = Server::start(|conn| {
+        conn.stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").unwrap();
+        conn.drain();
+    });
+    let garbage = Server::start(|conn| {
+        conn.accept();
+        conn.until(|seen| seen.packets.len() > 5);
+        let noise: Vec<u8> = (0..50_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        // The client closes in the middle of it.
+        let _ = conn.stream.write_all(&noise);
+        conn.drain();
+    });
+    for server in [http, garbage] {
+        let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+        push_all(&dest, &stream(0, 100));
+        let error = failure(&dest);
+        assert_eq!(error.class, Class::Remote, "{error}");
+        server.finish();
+    }
+}
+
+#[test]
+fn a_server_that_floods_is_left() {
+    let kit = kit!(Rtmp);
+    let server = Server::start(|conn| {
+        conn.accept();
+        // An unknown message of 100 bytes on chunk stream 3, again and again.
+        let mut message = vec![3, 0, 0, 0, 0, 0, 100, 99, 0, 0, 0, 0];
+        message.resize(112, 0);
+        let block = message.repeat(600);
+        let until = Instant::now() + testkit::WAIT_MAX;
+        while conn.stream.write_all(&block).is_ok() && Instant::now() < until {}
+    });
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+    push_all(&dest, &stream(0, 10));
+    let error = failure(&dest);
+    assert_eq!(error.class, Class::Remote, "{error}");
+    assert!(error.message.contains("far more than a publisher needs"), "{error}");
+    server.finish();
+}
+
+#[test]
+fn a_server_that_never_reads_is_given_up() {
+    let kit = kit!(Quick);
+    let (done, ended) = mpsc::channel::<()>();
+    let server = Server::start(move |conn| {
+        conn.accept();
+        // An error is the expected end: the sender is dropped.
+        let _ = ended.recv();
+    });
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+    push_bulk(&dest, 1000);
+    assert!(dest.wait_for_state(State::Live), "the socket took media");
+    assert!(dest.wait_for_state(State::Connecting));
+    let leased = dest.leased_packets();
+    assert!((1..=BATCH_PACKETS_MAX as u64).contains(&leased), "the host's queue keeps the rest: {leased}");
+    let error = failure(&dest);
+    assert_eq!(error.class, Class::Network, "{error}");
+    assert!(error.message.contains("does not read"), "{error}");
+    dest.report(|report| {
+        let reasons: Vec<_> = report.states.iter().filter_map(|(_, reason)| reason.as_ref()).collect();
+        assert_eq!((report.states.len(), reasons.len()), (2, 1), "{report:?}");
+    });
+    drop(done);
+    server.finish();
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_server_that_never_reads() {
+    let kit = kit!(Rtmp);
+    let (done, ended) = mpsc::channel::<()>();
+    let server = Server::start(move |conn| {
+        conn.accept();
+        // As above.
+        let _ = ended.recv();
+    });
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+    push_bulk(&dest, 1000);
+    assert!(dest.wait_for_state(State::Live));
+    std::thread::sleep(Duration::from_millis(200));
+    let asked = Instant::now();
+    dest.stop();
+    let error = failure(&dest);
+    assert!(asked.elapsed() < Duration::from_millis(1900), "{:?}", asked.elapsed());
+    assert!(error.message.contains("did not take the last"), "{error}");
+    drop(done);
+    server.finish();
+}
+
+/// Pushes more than the socket buffers of loopback hold.
+fn push_bulk(dest: &TestDestination, count: u64) {
+    let payload = Bytes::from(vec![7; 64 * 1024]);
+    for index in 0..count {
+        dest.push(testkit::media(Codec::H264, index, index as i64, index == 0, payload.clone()));
+    }
+}
+
+#[test]
+fn a_silent_server_is_given_up_and_a_stop_does_not_wait_for_it() {
+    let (quick, patient) = (kit!(Quick), kit!(Rtmp));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = json!({ "url": format!("rtmp://{}/live", listener.local_addr().unwrap()), "key": KEY });
+    let dest = quick.open("rtmp", &config).unwrap();
+    let error = failure(&dest);
+    assert_eq!(error.class, Class::Network, "{error}");
+    assert!(error.message.contains("did not accept the stream within 800ms"), "{error}");
+
+    let dest = patient.open("rtmp", &config).unwrap();
+    let mut stream = listener.accept().unwrap().0;
+    stream.read_exact(&mut [0; 100]).unwrap();
+    let asked = Instant::now();
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    assert!(asked.elapsed() < Duration::from_millis(500), "{:?}", asked.elapsed());
+}
+
+#[test]
+fn nobody_listening_is_a_network_failure() {
+    let kit = kit!(Rtmp);
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("rtmp://u:sesame@127.0.0.1:{port}/live/{KEY}");
+    let dest = kit.open("rtmp", &json!({ "url": url })).unwrap();
+    assert_eq!(failure(&dest).class, Class::Network);
+}
+
+#[test]
+fn configurations_are_refused_with_the_field_and_without_the_value() {
+    let kit = kit!(Rtmp);
+    for (config, starts) in [
+        (
+            json!({ "url": format!("rtmps://a.example/live/{KEY}") }),
+            "url: rtmps:// is not supported in this version; use rtmp://",
+        ),
+        (json!({ "url": format!("https://a.example/{KEY}") }), "url: "),
+        (json!({ "url": format!("rtmp://a.example/{KEY}") }), "url: "),
+        (json!({ "url": "rtmp://a.example/live", "key": format!("{KEY}\n") }), "key: "),
+        (json!({ "url": "rtmp://a.example/live", "key": null }), "url: "),
+        (json!({ "url": "rtmp://a.example/live", "keys": KEY }), "the configuration does not fit"),
+        (json!({ "url": 5 }), "the configuration does not fit"),
+        (json!({}), "the configuration does not fit"),
+    ] {
+        let error = kit.validate("rtmp", &config).unwrap_err();
+        assert_eq!(error.class, Class::Config, "{config}");
+        assert!(error.message.starts_with(starts), "{error}");
+        assert!(!error.message.contains("sesame"), "{error}");
+        assert_eq!(kit.open("rtmp", &config).err().unwrap(), error, "opening refuses the same");
+    }
+    kit.validate("rtmp", &json!({ "url": "rtmp://a.example/live", "key": KEY })).unwrap();
+    kit.validate("rtmp", &json!({ "url": format!("rtmp://a.example/live/{KEY}") })).unwrap();
+}

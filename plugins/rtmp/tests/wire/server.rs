@@ -1,0 +1,306 @@
+//! A scripted RTMP server on loopback, the driver with short time limits, and everything the driver logged.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, Once, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use satcast_driver_rtmp::push::Push;
+use satcast_driver_rtmp::timing::Timing;
+use satcast_media::rtmp::Metadata;
+use satcast_media::rtmp::server::{PublishId, ServerConfig, ServerEvent, ServerSession};
+use satcast_media::{Packet, Role};
+use satcast_plugin_api::driver::{Config, Driver, DriverInfo, DynDestination};
+use satcast_plugin_api::packet::Codec;
+use satcast_plugin_api::testkit::{self, TestDestination};
+use satcast_plugin_api::{DestType, Error};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata as LogMetadata, Subscriber, span};
+
+/// Longest a server waits for its client.
+const READ_WAIT_MAX: Duration = Duration::from_secs(20);
+/// Largest block a server reads at once.
+const READ_BYTES: usize = 256 * 1024;
+
+/// The rtmp driver with time limits a test can wait for.
+pub(crate) struct Quick;
+
+/// Time limits of [`Quick`].
+pub(crate) const QUICK: Timing = Timing {
+    setup: Duration::from_millis(800),
+    stalled: Duration::from_millis(500),
+    unread_max: Duration::from_millis(1500),
+    media_silent: Duration::from_millis(500),
+    flush: Duration::from_millis(1000),
+};
+
+impl Driver for Quick {
+    const INFO: DriverInfo = DriverInfo { id: "rtmp", version: "0.0.0", title: "quick" };
+
+    fn types() -> Vec<DestType> {
+        satcast_driver_rtmp::Rtmp::types()
+    }
+
+    fn load() -> Result<Self, Error> {
+        Ok(Quick)
+    }
+
+    fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        let target = config.parse::<satcast_driver_rtmp::Config>()?.target()?;
+        Ok(Arc::new(Push::new(target, QUICK)))
+    }
+}
+
+/// Starts a driver of this test's own: one slot belongs to each use.
+macro_rules! kit {
+    ($driver:ty) => {{
+        satcast_plugin_api::driver_entry!(entry, $driver);
+        $crate::server::capture_logs();
+        satcast_plugin_api::testkit::Testkit::start(entry).unwrap()
+    }};
+}
+
+/// What a server has seen of its client.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) app: String,
+    pub(crate) stream_key: String,
+    pub(crate) query: Option<String>,
+    pub(crate) packets: Vec<Packet>,
+    pub(crate) metadata: Vec<Metadata>,
+    pub(crate) unpublished: bool,
+    /// Bytes read.
+    pub(crate) bytes: u64,
+    /// All bytes read, when asked for.
+    pub(crate) raw: Option<Vec<u8>>,
+}
+
+impl Seen {
+    /// Media packets without configuration records.
+    pub(crate) fn media(&self) -> impl Iterator<Item = &Packet> {
+        self.packets.iter().filter(|packet| packet.role == Role::Data)
+    }
+}
+
+/// The server's side of one connection.
+pub(crate) struct Conn {
+    pub(crate) stream: TcpStream,
+    pub(crate) session: ServerSession,
+    pub(crate) seen: Seen,
+    request: Option<PublishId>,
+    buffer: Vec<u8>,
+}
+
+impl Conn {
+    fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(READ_WAIT_MAX)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let session = ServerSession::new(ServerConfig::default());
+        Conn { stream, session, seen: Seen::default(), request: None, buffer: vec![0; READ_BYTES] }
+    }
+
+    /// Reads once; false at the end of the connection.
+    pub(crate) fn read(&mut self) -> bool {
+        let Ok(count @ 1..) = self.stream.read(&mut self.buffer) else { return false };
+        self.seen.bytes += count as u64;
+        let block = &self.buffer[..count];
+        if let Some(raw) = &mut self.seen.raw {
+            raw.extend_from_slice(block);
+        }
+        self.session.input(Bytes::copy_from_slice(block)).unwrap();
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                ServerEvent::Connected { .. } => {}
+                ServerEvent::PublishRequested { id, app, stream_key, query } => {
+                    self.request = Some(id);
+                    (self.seen.app, self.seen.stream_key, self.seen.query) = (app, stream_key, query);
+                }
+                ServerEvent::Packet(packet) => self.seen.packets.push(packet),
+                ServerEvent::Metadata(metadata) => self.seen.metadata.push(metadata),
+                ServerEvent::Unpublished => self.seen.unpublished = true,
+            }
+        }
+        self.flush();
+        true
+    }
+
+    /// Writes what the session has to say.
+    pub(crate) fn flush(&mut self) {
+        let output = self.session.take_output();
+        // A client that has gone is seen at the next read.
+        let _ = self.stream.write_all(&output);
+    }
+
+    /// Reads until the client asks to publish.
+    pub(crate) fn requested(&mut self) -> PublishId {
+        while self.request.is_none() {
+            assert!(self.read(), "the client left before it asked to publish");
+        }
+        self.request.unwrap()
+    }
+
+    /// Accepts the publish.
+    pub(crate) fn accept(&mut self) {
+        let id = self.requested();
+        self.session.accept_publish(id).unwrap();
+        self.flush();
+    }
+
+    /// Reads until `done` or the end of the connection; false at the end.
+    pub(crate) fn until(&mut self, done: impl Fn(&Seen) -> bool) -> bool {
+        while !done(&self.seen) {
+            if !self.read() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Reads to the end of the connection without looking at it.
+    pub(crate) fn drain(&mut self) {
+        while let Ok(1..) = self.stream.read(&mut self.buffer) {}
+    }
+
+    /// Reads to the end of the connection.
+    pub(crate) fn read_out(&mut self) {
+        while self.read() {}
+    }
+}
+
+/// A server that takes one connection.
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    thread: JoinHandle<Seen>,
+}
+
+impl Server {
+    /// Runs `script` on the first connection.
+    pub(crate) fn start(script: impl FnOnce(&mut Conn) + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let thread = std::thread::spawn(move || {
+            let mut conn = Conn::new(accept(&listener));
+            script(&mut conn);
+            conn.seen
+        });
+        Server { port, thread }
+    }
+
+    /// A server that accepts and reads to the end.
+    pub(crate) fn healthy() -> Self {
+        Self::start(|conn| {
+            conn.accept();
+            conn.read_out();
+        })
+    }
+
+    /// `rtmp://127.0.0.1:port` and `path`.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("rtmp://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// What it saw, when the script has ended.
+    pub(crate) fn finish(self) -> Seen {
+        self.thread.join().unwrap()
+    }
+}
+
+fn accept(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).unwrap();
+    let until = Instant::now() + READ_WAIT_MAX;
+    while Instant::now() < until {
+        if let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(false).unwrap();
+            return stream;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    panic!("the client did not connect");
+}
+
+/// `count` access units, 10 ms apart from `start_ms` on: every third sound, a keyframe at every thirtieth.
+pub(crate) fn stream(start_ms: i64, count: u64) -> Vec<satcast_plugin_api::host::Packet> {
+    let unit = |index: u64| {
+        let dts_ms = start_ms + 10 * index as i64;
+        let length = 20 + (index as usize * 7919) % 9000;
+        let payload = Bytes::from(vec![index as u8; length]);
+        let codec = if index % 3 == 2 { Codec::Aac } else { Codec::H264 };
+        testkit::media(codec, index, dts_ms, index.is_multiple_of(30), payload)
+    };
+    (0..count).map(unit).collect()
+}
+
+/// Pushes both configuration records and then `packets`.
+pub(crate) fn push_all(dest: &TestDestination, packets: &[satcast_plugin_api::host::Packet]) {
+    dest.push(testkit::config(Codec::H264, b"\x01avcC-record"));
+    dest.push(testkit::config(Codec::Aac, &[0x11, 0x90]));
+    packets.iter().for_each(|packet| dest.push(packet.clone()));
+}
+
+/// Every access unit arrived, in order, whole, with its time less one offset.
+pub(crate) fn assert_same(seen: &Seen, sent: &[satcast_plugin_api::host::Packet]) {
+    let offset = sent[0].dts_ns;
+    assert_eq!(seen.media().count(), sent.len());
+    for (got, sent) in seen.media().zip(sent) {
+        assert_eq!((got.dts_ns, got.pts_ns), (sent.dts_ns - offset, sent.pts_ns - offset));
+        assert_eq!(got.codec.as_str(), sent.codec.name());
+        assert_eq!(got.keyframe, sent.keyframe);
+        assert!(got.payload == sent.payload, "payload of packet {}", sent.sequence);
+    }
+}
+
+fn lines() -> &'static Mutex<Vec<String>> {
+    static LINES: OnceLock<Mutex<Vec<String>>> = OnceLock::new();
+    LINES.get_or_init(Mutex::default)
+}
+
+/// Keeps every log line of this process, of all levels.
+pub(crate) fn capture_logs() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| tracing::subscriber::set_global_default(Capture).unwrap());
+}
+
+/// No log line so far has `secret` in it; there are lines.
+pub(crate) fn assert_not_logged(secret: &str) {
+    let lines = lines().lock().unwrap();
+    assert!(!lines.is_empty(), "the driver logs what it does");
+    for line in lines.iter() {
+        assert!(!line.contains(secret), "{line}");
+    }
+}
+
+struct Capture;
+
+impl Subscriber for Capture {
+    fn enabled(&self, _: &LogMetadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(event.metadata().target().to_owned());
+        event.record(&mut line);
+        lines().lock().unwrap().push(line.0);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.push_str(&format!(" {field}={value:?}"));
+    }
+}
