@@ -12,7 +12,20 @@ use super::service;
 pub fn document() -> Value {
     let mut document = serde_json::from_str(&service().spec()).unwrap_or(Value::Null);
     correct(&mut document);
-    document
+    sorted(document)
+}
+
+/// The same value with the fields of every object in order, whatever map the JSON library was built with.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let fields: BTreeMap<String, Value> =
+                map.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            Value::Object(fields.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        other => other,
+    }
 }
 
 /// The document as it is committed and served: sorted keys, two spaces, one line end.

@@ -1,1 +1,152 @@
+//! The command line as it is typed, and what commands do to a data folder.
 
+use clap::{CommandFactory as _, Parser as _};
+
+use super::*;
+use crate::auth::password::PASSWORD_BYTES_MAX;
+use crate::ids::Msat;
+
+fn parse(line: &str) -> Cli {
+    Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn every_command_of_the_operators_interface_is_understood() {
+    Cli::command().debug_assert();
+    for line in [
+        "satcast",
+        "satcast run --config x.toml --data-dir d",
+        "satcast --config x.toml run",
+        "satcast check-config --log-format json",
+        "satcast config",
+        "satcast doctor",
+        "satcast openapi",
+        "satcast drivers",
+        "satcast ledger check",
+        "satcast migrate",
+        "satcast backup",
+        "satcast backup copy.db",
+        "satcast account create me --password-stdin --operator",
+        "satcast account credit me 5000",
+        "satcast key create --account me --type permanent",
+        "satcast key create --account me --type public --destination 7",
+        "satcast driver-probe x.so",
+    ] {
+        parse(line);
+    }
+    assert!(parse("satcast").command.is_none());
+    for line in ["satcast fly", "satcast key create", "satcast account credit me much", "satcast --nonsense"]
+    {
+        let error = Cli::try_parse_from(line.split_whitespace()).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{line}");
+    }
+}
+
+#[test]
+fn help_fits_one_screen_and_hides_what_is_internal() {
+    let help = Cli::command().render_help().to_string();
+    assert!(help.lines().count() <= 40, "{help}");
+    assert!(!help.contains("driver-probe") && help.contains("satcast account create"));
+}
+
+#[test]
+fn printed_commands_can_be_pasted_into_a_shell() {
+    assert_eq!(quoted("target/debug/satcast"), "target/debug/satcast");
+    assert_eq!(quoted("it's here"), r"'it'\''s here'");
+    assert_eq!(quoted(""), "''");
+    let cli = parse("satcast --data-dir /srv/x");
+    assert!(cli.command_prefix().ends_with(" --data-dir /srv/x"));
+}
+
+#[test]
+fn passwords_lose_their_line_end_and_nothing_else() {
+    let read = |bytes: &[u8]| accounts::read_password_from(bytes).map(Redacted::into_inner);
+    assert_eq!(read(b" correct horse \r\n").unwrap(), " correct horse ");
+    assert_eq!(read(b"correct horse").unwrap(), "correct horse");
+    assert!(read(b"\xff\xfe").is_err());
+    let long = vec![b'x'; PASSWORD_BYTES_MAX + 500];
+    assert!(read(&long).unwrap().len() > PASSWORD_BYTES_MAX, "refused later, not cut to a valid one");
+}
+
+use crate::secret::Redacted;
+
+/// A configuration whose data folder is inside `folder`.
+fn config(folder: &Path, toml: &str) -> Config {
+    let file = folder.join("satcast.toml");
+    std::fs::write(&file, toml).unwrap();
+    let flags = Flags { data_dir: Some(folder.join("data")), log_format: None };
+    Config::load(Some(&file), [], &flags).unwrap().config
+}
+
+#[tokio::test]
+async fn accounts_credit_and_keys_are_made_from_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "");
+    let password = Some(Redacted::new("correct horse".to_owned()));
+    accounts::create(&config, " me ", password, true).await.unwrap();
+    assert!(matches!(accounts::create(&config, "me", None, false).await, Err(CliError::Failed(_))));
+    accounts::credit(&config, "me", 5_000).await.unwrap();
+    accounts::create_key(&config, "me", KeyKind::Permanent, None, "").await.unwrap();
+    let store = open_store(&config).await.unwrap();
+    let account = store.account_by_name("me").await.unwrap().unwrap();
+    assert!(account.operator && account.password_hash.is_some());
+    assert_eq!(store.balance(account.id).await.unwrap(), Msat(15_000_000));
+    maintenance::check_ledger(&config).await.unwrap();
+    maintenance::migrate(&config).await.unwrap();
+    maintenance::backup(&config, None).await.unwrap();
+    assert_eq!(std::fs::read_dir(folder.path().join("data/backups")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn initial_credit_is_given_only_where_credit_pays() {
+    let folder = tempfile::tempdir().unwrap();
+    for (mode, credit) in [("credit", 10_000_000), ("wallet", 0), ("off", 0)] {
+        let config = config(folder.path(), &format!("[billing]\nmode = \"{mode}\""));
+        assert_eq!(accounts::initial_credit(&config), Msat(credit), "{mode}");
+    }
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_usage_errors_and_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "");
+    let usage =
+        |result: Result<(), CliError>| assert!(matches!(result, Err(CliError::Usage(_))), "{result:?}");
+    usage(accounts::create(&config, "", None, false).await);
+    usage(accounts::create(&config, &"x".repeat(129), None, false).await);
+    usage(accounts::create(&config, "a\nb", None, false).await);
+    usage(accounts::create(&config, "me", Some(Redacted::new("short".to_owned())), false).await);
+    usage(accounts::create_key(&config, "me", KeyKind::Public, None, "").await);
+    usage(accounts::create_key(&config, "me", KeyKind::Permanent, Some(1), "").await);
+    usage(accounts::create_key(&config, "me", KeyKind::Permanent, None, &"x".repeat(129)).await);
+    assert!(!config.data_dir.exists());
+    accounts::create(&config, "me", None, false).await.unwrap();
+    usage(accounts::credit(&config, "me", 0).await);
+    usage(accounts::credit(&config, "me", -5).await);
+    assert!(matches!(accounts::credit(&config, "you", 5).await, Err(CliError::Failed(_))));
+    let missing = accounts::create_key(&config, "me", KeyKind::Public, Some(99), "").await;
+    assert!(matches!(missing, Err(CliError::Failed(text)) if text == "no such destination"));
+}
+
+#[tokio::test]
+async fn commands_work_beside_a_running_service_and_never_make_a_database_to_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "");
+    assert!(matches!(maintenance::check_ledger(&config).await, Err(CliError::Failed(_))));
+    assert!(matches!(maintenance::backup(&config, None).await, Err(CliError::Failed(_))));
+    assert!(!config.data_dir.exists());
+    let running = open_store(&config).await.unwrap();
+    let _lock = data_dir::lock(&config.data_dir).unwrap();
+    accounts::create(&config, "me", None, false).await.unwrap();
+    assert_eq!(running.count_accounts().await.unwrap(), 1, "seen at once");
+    maintenance::backup(&config, Some(&folder.path().join("copy.db"))).await.unwrap();
+}
+
+#[test]
+fn exit_codes_tell_configuration_from_failure() {
+    let code = |result| format!("{:?}", exit(result));
+    assert_eq!(code(Ok(())), format!("{:?}", ExitCode::SUCCESS));
+    assert_eq!(code(Err(CliError::Usage("a".into()))), format!("{:?}", ExitCode::from(2)));
+    assert_eq!(code(Err(CliError::Failed("a".into()))), format!("{:?}", ExitCode::from(1)));
+    assert_eq!(code(Err(CliError::Printed)), format!("{:?}", ExitCode::from(1)));
+}

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
 use super::{BillingMode, Config, ConfigError};
 use crate::secret::Vault;
 use crate::store;
@@ -148,13 +150,16 @@ fn check_drivers(config: &Config) -> Result<(), ConfigError> {
 }
 
 fn check_log(config: &Config) -> Result<(), ConfigError> {
-    match config.log.level.parse::<tracing_subscriber::filter::Targets>() {
-        Ok(_) => Ok(()),
-        Err(_) => refuse(format!(
-            "log.level \"{}\" is no level; use error, warn, info, debug, trace or \"info,satcast=debug\"",
-            config.log.level
-        )),
+    // `Targets` would take a misspelt level for the name of a module, and log everything.
+    let is_level = |text: &str| text.trim().parse::<LevelFilter>().is_ok();
+    let understood = |part: &str| is_level(part.split_once('=').map_or(part, |(_, level)| level));
+    let level = &config.log.level;
+    if level.split(',').all(understood) && level.parse::<Targets>().is_ok() {
+        return Ok(());
     }
+    refuse(format!(
+        "log.level \"{level}\" is no level; use error, warn, info, debug, trace or \"info,satcast=debug\""
+    ))
 }
 
 /// What is allowed and yet probably not meant.
@@ -180,7 +185,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         config.public_url.host_str().is_some_and(|host| matches!(host, "127.0.0.1" | "localhost" | "[::1]"));
     warn(
         open && local,
-        "http.listen is open to other machines while public_url names this one; set public_url",
+        "http.listen is open to other machines, but public_url names this one only; set public_url",
     );
     warn(
         open && config.public_url.scheme() == "http",

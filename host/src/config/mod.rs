@@ -5,6 +5,8 @@
 
 mod check;
 mod load;
+#[cfg(test)]
+mod tests;
 mod value;
 
 use std::collections::BTreeMap;

@@ -74,13 +74,14 @@ impl<'de> Deserialize<'de> for List {
                 f.write_str("a list such as [\"a\", \"b\"]")
             }
             fn visit_str<E: Error>(self, text: &str) -> Result<List, E> {
-                Ok(List(split_list(text)))
+                let list = split_list(text);
+                if list.len() > LIST_ENTRIES_MAX { Err(too_many()) } else { Ok(List(list)) }
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<List, A::Error> {
                 let mut list = Vec::new();
                 while let Some(Text(item)) = items.next_element()? {
                     if list.len() == LIST_ENTRIES_MAX {
-                        return Err(A::Error::custom(format!("has more than {LIST_ENTRIES_MAX} entries")));
+                        return Err(too_many());
                     }
                     list.push(item);
                 }
@@ -89,6 +90,10 @@ impl<'de> Deserialize<'de> for List {
         }
         deserializer.deserialize_any(ListVisitor)
     }
+}
+
+fn too_many<E: Error>() -> E {
+    E::custom(format!("has more than {LIST_ENTRIES_MAX} entries; use fewer"))
 }
 
 /// The entries of `a,b`, trimmed, empty ones left out.

@@ -40,7 +40,8 @@ async fn start(limits: ServerLimits) -> Running {
         tokio::time::sleep(Duration::from_millis(300)).await;
         Ok::<_, poem::Error>(Response::from("slow"))
     };
-    let routes = Route::new().at("/", poem::get(make(peer))).at("/slow", poem::get(make(slow))).map_to_response();
+    let routes =
+        Route::new().at("/", poem::get(make(peer))).at("/slow", poem::get(make(slow))).map_to_response();
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(server.serve(routes, async {
         let _ = stopped.await;
@@ -57,7 +58,8 @@ async fn send(address: SocketAddr, request: &str) -> TcpStream {
 /// Everything until the server closes.
 async fn rest(socket: &mut TcpStream) -> String {
     let mut text = Vec::new();
-    let read = tokio::time::timeout(WAIT_MAX, socket.read_to_end(&mut text)).await.expect("the server closes");
+    let read =
+        tokio::time::timeout(WAIT_MAX, socket.read_to_end(&mut text)).await.expect("the server closes");
     // A reset closes as well: bytes of ours were left unread.
     if let Err(error) = read {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);

@@ -29,13 +29,16 @@ async fn unknown_paths_and_methods_have_the_error_shape() {
 #[tokio::test]
 async fn unreadable_bodies_are_400_without_an_echo() {
     let rig = Rig::new().await;
-    for body in ["", "{", "[]", "null", "\"hunter2\"", "{\"label\":\"hunter2\"} x", "{\"label\":\"hunter2\",}"] {
+    for body in
+        ["", "{", "[]", "null", "\"hunter2\"", "{\"label\":\"hunter2\"} x", "{\"label\":\"hunter2\",}"]
+    {
         let text = rig.ask(Method::POST, "/api/streams", Some(body)).await.error(400, "malformed_body");
         assert!(!text.contains("hunter2"), "{text}");
     }
     let deep = format!("{{\"label\":{}", "[".repeat(100_000));
     rig.ask(Method::POST, "/api/streams", Some(&deep)).await.error(400, "malformed_body");
-    let bytes = Request::builder().method(Method::POST).uri_str("/api/streams").content_type("application/json");
+    let bytes =
+        Request::builder().method(Method::POST).uri_str("/api/streams").content_type("application/json");
     let answer = rig.send(bytes.header("X-API-Key", &rig.key).body(vec![0xff, 0xfe])).await;
     answer.error(400, "malformed_body");
 }
@@ -49,13 +52,16 @@ async fn bodies_that_are_too_large_or_not_json_are_refused() {
     let over = format!("{{\"label\":\"{}\"}}", "x".repeat(padding + 1));
     rig.ask(Method::POST, "/api/streams", Some(&over)).await.error(413, "body_too_large");
     for content_type in ["text/plain", "application/x-www-form-urlencoded", "nonsense"] {
-        let request = Request::builder().method(Method::POST).uri_str("/api/streams").content_type(content_type);
+        let request =
+            Request::builder().method(Method::POST).uri_str("/api/streams").content_type(content_type);
         let answer = rig.send(request.header("X-API-Key", &rig.key).body("{\"label\":\"x\"}")).await;
         answer.error(415, "content_type_not_supported");
     }
-    let request = Request::builder().method(Method::POST).uri_str("/api/streams").header("X-API-Key", &rig.key);
+    let request =
+        Request::builder().method(Method::POST).uri_str("/api/streams").header("X-API-Key", &rig.key);
     rig.send(request.body("{\"label\":\"x\"}")).await.error(415, "content_type_not_supported");
-    let charset = Request::builder().method(Method::POST).uri_str("/api/streams").header("X-API-Key", &rig.key);
+    let charset =
+        Request::builder().method(Method::POST).uri_str("/api/streams").header("X-API-Key", &rig.key);
     rig.send(charset.content_type("application/json; charset=utf-8").body("{\"label\":\"x\"}")).await.ok();
 }
 
@@ -72,7 +78,9 @@ async fn unreadable_ids_and_parameters_are_named() {
     rig.get("/api/streams/hunter2").await.error(400, "malformed_path");
     rig.get("/api/streams/99999999999999999999").await.error(400, "malformed_path");
     rig.get("/api/streams/-1").await.error(404, "not_found");
-    for (query, name) in [("limit=x", "limit"), ("limit=0", "limit"), ("limit=1001", "limit"), ("cursor=x", "cursor")] {
+    for (query, name) in
+        [("limit=x", "limit"), ("limit=0", "limit"), ("limit=1001", "limit"), ("cursor=x", "cursor")]
+    {
         let text = rig.get(&format!("/api/streams?{query}")).await.error(400, "malformed_parameter");
         assert!(text.contains(&format!("`{name}`")), "{text}");
     }
@@ -108,7 +116,9 @@ async fn document_and_page_are_served() {
     let document = rig.get("/openapi.json").await;
     assert_eq!(document.ok()["openapi"], "3.0.3");
     let page = rig.get("/docs").await;
-    assert!(page.text.contains("/api/streams/{id}") && page.header("content-security-policy").contains("'none'"));
+    assert!(
+        page.text.contains("/api/streams/{id}") && page.header("content-security-policy").contains("'none'")
+    );
     assert_eq!(rig.get("/docs/style.css").await.header("content-type"), "text/css; charset=utf-8");
 }
 
@@ -126,14 +136,22 @@ async fn answers_keep_to_the_document() {
         ("/api/public/config".to_owned(), "/api/public/config"),
     ] {
         let answer = rig.get(&path).await.ok();
-        let schema = &document["paths"][template]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+        let schema =
+            &document["paths"][template]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
         assert!(!schema.is_null(), "{template}");
         conforms(&document, schema, &answer, template);
     }
 }
 
 /// Every field that is sent is declared with its type, every required one is sent, null only where it is nullable.
-fn conforms(document: &serde_json::Value, schema: &serde_json::Value, value: &serde_json::Value, place: &str) {
+fn conforms(
+    document: &serde_json::Value,
+    schema: &serde_json::Value,
+    value: &serde_json::Value,
+    place: &str,
+) {
+    // A described reference stands as `allOf: [reference, description]`.
+    let schema = schema["allOf"].get(0).unwrap_or(schema);
     let schema = match schema["$ref"].as_str() {
         Some(path) => document.pointer(path.trim_start_matches('#')).unwrap(),
         None => schema,

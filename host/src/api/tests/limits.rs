@@ -61,7 +61,9 @@ async fn reads_and_writes_have_their_own_limits_per_key() {
 #[tokio::test]
 async fn invalid_keys_are_limited_and_valid_ones_still_pass() {
     let rig = Rig::new().await;
-    let bad = |method| Request::builder().method(method).uri_str("/api/streams").header("X-API-Key", "bad").finish();
+    let bad = |method| {
+        Request::builder().method(method).uri_str("/api/streams").header("X-API-Key", "bad").finish()
+    };
     for _ in 0..60 {
         rig.send(bad(Method::GET)).await.error(401, "invalid_key");
     }

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use poem::Request;
 use poem::http::{Method, StatusCode};
-use satcast_plugin_api::driver::{Config as DriverConfig, Ctx, Destination, Driver, DriverInfo, DynDestination, Media};
+use satcast_plugin_api::driver::{
+    Config as DriverConfig, Ctx, Destination, Driver, DriverInfo, DynDestination, Media,
+};
 use satcast_plugin_api::{DestType, Error, Secret, driver_entry};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -146,8 +148,13 @@ impl Rig {
             config: Arc::new(config),
             limits: Limits::default(),
         });
-        let mut rig =
-            Self { shell: endpoint(app.clone()), app, account: AccountId(0), key: String::new(), _folder: folder };
+        let mut rig = Self {
+            shell: endpoint(app.clone()),
+            app,
+            account: AccountId(0),
+            key: String::new(),
+            _folder: folder,
+        };
         (rig.account, rig.key) = rig.account("owner").await;
         rig
     }
@@ -155,14 +162,25 @@ impl Rig {
     /// Another account with a permanent key.
     async fn account(&self, name: &str) -> (AccountId, String) {
         let now = self.app.clock.now();
-        let new =
-            NewAccount { name: name.into(), password_hash: None, operator: false, initial_credit: Msat(0), now };
+        let new = NewAccount {
+            name: name.into(),
+            password_hash: None,
+            operator: false,
+            initial_credit: Msat(0),
+            now,
+        };
         let account = self.app.store.create_account(new).await.unwrap();
         let key = self.key(account, KeyKind::Permanent, Scopes::ALL, None).await;
         (account, key)
     }
 
-    async fn key(&self, account: AccountId, kind: KeyKind, scopes: Scopes, destination: Option<i64>) -> String {
+    async fn key(
+        &self,
+        account: AccountId,
+        kind: KeyKind,
+        scopes: Scopes,
+        destination: Option<i64>,
+    ) -> String {
         let key = new_api_key(kind);
         let new = NewKey {
             account_id: account,

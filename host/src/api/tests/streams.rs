@@ -34,7 +34,10 @@ async fn destinations_given_at_creation_change_the_shape() {
     let made = rig.post("/api/streams", &json!({"label": "x", "destinations": [one, one]})).await.ok();
     let (id, key) = (made["id"].clone(), made["streamKey"].clone());
     assert_eq!(made, json!({"id": id, "streamKey": key, "label": "x", "destinationsCount": 2}));
-    assert_eq!(rig.get(&format!("/api/streams/{id}")).await.ok()["destinations"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        rig.get(&format!("/api/streams/{id}")).await.ok()["destinations"].as_array().unwrap().len(),
+        2
+    );
 }
 
 #[tokio::test]
@@ -42,12 +45,37 @@ async fn one_bad_destination_creates_nothing_and_is_named() {
     let rig = Rig::new().await;
     let good = json!({"type": "rtmp", "config": {"url": TARGET}});
     for (bad, status, code, place) in [
-        (json!({"type": "rtmp", "config": {"url": "http://a/hunter2"}}), 422, "config_refused", "destinations[1].config.url"),
-        (json!({"type": "rtmp", "config": {"ur": "hunter2"}}), 422, "config_refused", "destinations[1].config"),
+        (
+            json!({"type": "rtmp", "config": {"url": "http://a/hunter2"}}),
+            422,
+            "config_refused",
+            "destinations[1].config.url",
+        ),
+        (
+            json!({"type": "rtmp", "config": {"ur": "hunter2"}}),
+            422,
+            "config_refused",
+            "destinations[1].config",
+        ),
         (json!({"type": "hunter2"}), 422, "unknown_destination_type", "destinations[1].type"),
-        (json!({"type": "rtmp", "config": {"url": "rtmp://127.0.0.1/hunter2"}}), 422, "address_refused", "destinations[1].config.url"),
-        (json!({"type": "rtmp", "config": {"url": "rtmp://2130706433/x"}}), 422, "address_refused", "destinations[1].config.url"),
-        (json!({"type": "rtmp", "config": {"url": "rtmp://[::ffff:10.0.0.1]:1/x"}}), 422, "address_refused", "destinations[1].config.url"),
+        (
+            json!({"type": "rtmp", "config": {"url": "rtmp://127.0.0.1/hunter2"}}),
+            422,
+            "address_refused",
+            "destinations[1].config.url",
+        ),
+        (
+            json!({"type": "rtmp", "config": {"url": "rtmp://2130706433/x"}}),
+            422,
+            "address_refused",
+            "destinations[1].config.url",
+        ),
+        (
+            json!({"type": "rtmp", "config": {"url": "rtmp://[::ffff:10.0.0.1]:1/x"}}),
+            422,
+            "address_refused",
+            "destinations[1].config.url",
+        ),
         (json!({"config": {}}), 400, "malformed_field", "destinations[1].type"),
         (json!({"type": 5}), 400, "malformed_field", "destinations[1].type"),
         (json!({"type": "rtmp", "config": "hunter2"}), 400, "malformed_field", "destinations[1].config"),

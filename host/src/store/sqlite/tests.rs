@@ -1,1 +1,409 @@
+//! The store on real files.
 
+use std::path::PathBuf;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::ids::{AccountId, DestinationId, EndReason, Msat, Sats, SessionId, StreamId, UnixMillis};
+use crate::secret::{KeyKind, Redacted, key_hash, new_api_key, new_session_id, new_stream_key};
+use crate::store::{
+    Accounts as _, Caps, Ledger as _, NewAccount, NewDestination, NewKey, NewSession, NewStream, Page,
+    Scopes, Sessions as _, Streams as _, Transfer, TransferKind,
+};
+
+const CAPS: Caps = Caps { destinations_per_stream: 3, streams_per_account: 3, keys_per_account: 2 };
+const ALL: Page = Page { before: None, limit: 1_000 };
+const NOW: UnixMillis = UnixMillis(1_000);
+
+struct Rig {
+    store: SqliteStore,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+async fn open_at(path: &Path, key: u8) -> SqliteStore {
+    SqliteStore::open(path, Durability::Full, Vault::new(&[key; 32])).await.unwrap()
+}
+
+impl Rig {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.db");
+        Self { store: open_at(&path, 7).await, path, _folder: folder }
+    }
+
+    async fn account(&self, name: &str, credit: i64) -> Result<AccountId> {
+        let account = NewAccount {
+            name: name.into(),
+            password_hash: None,
+            operator: true,
+            initial_credit: Msat(credit),
+            now: NOW,
+        };
+        self.store.create_account(account).await
+    }
+
+    async fn stream(&self, account: AccountId, targets: usize) -> Result<(StreamId, Vec<DestinationId>)> {
+        let stream = NewStream {
+            account_id: account,
+            label: "test".into(),
+            stream_key: new_stream_key(),
+            destinations: vec![target(); targets],
+            caps: CAPS,
+            now: NOW,
+        };
+        self.store.create_stream(stream).await
+    }
+}
+
+fn target() -> NewDestination {
+    NewDestination {
+        kind: "rtmp".into(),
+        platform: "rtmp".into(),
+        config: json!({"url": "rtmp://a/b", "key": "s3cret"}),
+    }
+}
+
+#[tokio::test]
+async fn account_names_are_unique_and_bring_their_credit() {
+    let rig = Rig::new().await;
+    let id = rig.account("me", 10_000_000).await.unwrap();
+    assert!(matches!(rig.account("me", 5).await, Err(StoreError::NameTaken(name)) if name == "me"));
+    let found = rig.store.account_by_name("me").await.unwrap().unwrap();
+    assert_eq!((found.id, found.operator, found.created_at), (id, true, NOW));
+    assert_eq!(rig.store.balance(id).await.unwrap(), Msat(10_000_000));
+    assert_eq!(rig.store.count_accounts().await.unwrap(), 1);
+    assert!(rig.store.account_by_name("you").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn secrets_stand_in_no_file_in_clear_and_come_back_only_with_the_key() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let key = new_stream_key();
+    let stream = NewStream {
+        account_id: account,
+        label: "test".into(),
+        stream_key: key.clone(),
+        destinations: vec![target()],
+        caps: CAPS,
+        now: NOW,
+    };
+    let (stream, _) = rig.store.create_stream(stream).await.unwrap();
+    assert_eq!(rig.store.stream_of(account, stream).await.unwrap().unwrap().stream_key, key);
+    assert_eq!(rig.store.destinations_of(stream).await.unwrap()[0].config, target().config);
+    rig.store.close().await;
+    for entry in std::fs::read_dir(rig.path.parent().unwrap()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        for secret in [key.expose().as_str(), "s3cret"] {
+            assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
+        }
+    }
+    let other = open_at(&rig.path, 8).await;
+    assert!(matches!(other.stream_of(account, stream).await, Err(StoreError::Vault(_))));
+    assert!(other.stream_by_key_hash(&key_hash(key.expose())).await.unwrap().is_some(), "hashes need no key");
+}
+
+#[tokio::test]
+async fn a_sealed_value_moved_to_another_row_does_not_open() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let (stream, ids) = rig.stream(account, 2).await.unwrap();
+    sqlx::query(
+        "UPDATE destinations SET config_sealed = (SELECT config_sealed FROM destinations WHERE id = $1)",
+    )
+    .bind(ids[0].0)
+    .execute(&rig.store.writer)
+    .await
+    .unwrap();
+    assert!(matches!(rig.store.destinations_of(stream).await, Err(StoreError::Vault(_))));
+}
+
+#[tokio::test]
+async fn keys_are_found_by_hash_until_revoked_and_capped() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let (_, ids) = rig.stream(account, 1).await.unwrap();
+    let stranger = rig.account("stranger", 0).await.unwrap();
+    let key = |account_id, kind, destination_id| NewKey {
+        account_id,
+        kind,
+        key: new_api_key(kind),
+        scopes: Scopes::ALL,
+        destination_id,
+        label: "k".into(),
+        caps: CAPS,
+        now: NOW,
+    };
+    let public = key(account, KeyKind::Public, Some(ids[0]));
+    let id = rig.store.create_key(public.clone()).await.unwrap();
+    let hash = key_hash(public.key.expose());
+    let found = rig.store.key_by_hash(&hash).await.unwrap().unwrap();
+    assert_eq!((found.id, found.account_id, found.destination_id), (id, account, Some(ids[0])));
+    let text = public.key.expose();
+    assert_eq!((found.prefix.as_str(), found.last4.as_str()), (&text[..7], &text[text.len() - 4..]));
+    let foreign = rig.store.create_key(key(stranger, KeyKind::Public, Some(ids[0]))).await;
+    assert!(matches!(foreign, Err(StoreError::NotFound("destination"))));
+    rig.store.create_key(key(account, KeyKind::Permanent, None)).await.unwrap();
+    let third = rig.store.create_key(key(account, KeyKind::Permanent, None)).await;
+    assert!(matches!(third, Err(StoreError::CapReached { limit: 2, .. })));
+    rig.store.touch_key(id, UnixMillis(100_000)).await.unwrap();
+    rig.store.touch_key(id, UnixMillis(159_999)).await.unwrap();
+    let used = rig.store.key_by_hash(&hash).await.unwrap().unwrap().last_used_at;
+    assert_eq!(used, Some(UnixMillis(100_000)), "written at most once a minute");
+    sqlx::query("UPDATE api_keys SET revoked_ms = 1").execute(&rig.store.writer).await.unwrap();
+    assert!(rig.store.key_by_hash(&hash).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_stream_with_too_many_destinations_is_not_made_at_all() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    assert!(matches!(rig.stream(account, 4).await, Err(StoreError::CapReached { limit: 3, .. })));
+    assert!(rig.store.streams_of(account, ALL).await.unwrap().is_empty());
+    for _ in 0..3 {
+        rig.stream(account, 0).await.unwrap();
+    }
+    assert!(matches!(rig.stream(account, 0).await, Err(StoreError::CapReached { limit: 3, .. })));
+}
+
+#[tokio::test]
+async fn deleted_streams_and_destinations_are_kept_but_no_longer_found() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let (stream, ids) = rig.stream(account, 3).await.unwrap();
+    let delete = |stream, id| rig.store.delete_destination(account, stream, id, NOW);
+    assert_eq!(delete(None, ids[0]).await.unwrap(), stream);
+    assert!(matches!(delete(Some(StreamId(99)), ids[1]).await, Err(StoreError::NotFound("destination"))));
+    assert_eq!(delete(Some(stream), ids[1]).await.unwrap(), stream);
+    let left: Vec<_> =
+        rig.store.destinations_of(stream).await.unwrap().iter().map(|record| record.id).collect();
+    assert_eq!(left, [ids[2]]);
+    rig.store.delete_stream(account, stream, NOW).await.unwrap();
+    assert!(rig.store.stream(stream).await.unwrap().is_none());
+    assert!(rig.store.destinations_of(stream).await.unwrap().is_empty());
+    assert!(matches!(
+        rig.store.delete_stream(account, stream, NOW).await,
+        Err(StoreError::NotFound("stream"))
+    ));
+    let kept: i64 =
+        sqlx::query_scalar("SELECT COUNT(*) FROM destinations").fetch_one(&rig.store.readers).await.unwrap();
+    assert_eq!(kept, 3);
+}
+
+#[tokio::test]
+async fn sessions_end_once_and_interrupted_ones_at_their_last_heartbeat() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let (stream, _) = rig.stream(account, 0).await.unwrap();
+    let begin = |started: i64| {
+        let session = NewSession { id: new_session_id(), stream_id: stream, started_at: UnixMillis(started) };
+        let id: SessionId = session.id.clone();
+        async {
+            rig.store.begin_session(session).await.unwrap();
+            id
+        }
+    };
+    let first = begin(10).await;
+    rig.store.end_session(&first, UnixMillis(20), EndReason::Stopped).await.unwrap();
+    rig.store.end_session(&first, UnixMillis(30), EndReason::Error).await.unwrap();
+    rig.store.heartbeat_sessions(std::slice::from_ref(&first), UnixMillis(40)).await.unwrap();
+    let ended = rig.store.last_session(stream).await.unwrap().unwrap();
+    assert_eq!((ended.ended_at, ended.end_reason), (Some(UnixMillis(20)), Some(EndReason::Stopped)));
+    assert_eq!(ended.heartbeat_at, UnixMillis(10), "an ended session has no heartbeat");
+    let second = begin(50).await;
+    rig.store.heartbeat_sessions(std::slice::from_ref(&second), UnixMillis(60)).await.unwrap();
+    rig.store.heartbeat_sessions(std::slice::from_ref(&second), UnixMillis(55)).await.unwrap();
+    let interrupted = rig.store.close_interrupted_sessions(UnixMillis(999)).await.unwrap();
+    assert_eq!(interrupted, std::slice::from_ref(&second));
+    assert!(rig.store.close_interrupted_sessions(UnixMillis(999)).await.unwrap().is_empty());
+    let last = rig.store.last_session(stream).await.unwrap().unwrap();
+    assert_eq!(
+        (last.id, last.ended_at, last.end_reason),
+        (second, Some(UnixMillis(60)), Some(EndReason::Interrupted))
+    );
+    let view = rig.store.stream_of(account, stream).await.unwrap().unwrap();
+    assert_eq!(view.last_end_reason, Some(EndReason::Interrupted));
+}
+
+#[tokio::test]
+async fn postings_are_made_once_and_only_in_range() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let transfer = |idem: &str, amount: i64| Transfer {
+        account_id: account,
+        kind: TransferKind::Prepaid,
+        amount: Msat(amount),
+        idem: idem.into(),
+        now: NOW,
+    };
+    assert!(rig.store.post(transfer("a", 1_500)).await.unwrap());
+    assert!(!rig.store.post(transfer("a", 1_500)).await.unwrap(), "a repeat posts nothing");
+    assert_eq!(rig.store.balance(account).await.unwrap(), Msat(1_500));
+    for amount in [0, -1, i64::MIN, i64::MAX] {
+        assert!(
+            matches!(rig.store.post(transfer("b", amount)).await, Err(StoreError::Amount(_))),
+            "{amount}"
+        );
+    }
+    let all_sats = Sats(2_100_000_000_000_000);
+    let over = rig.store.credit(account, all_sats, "c".into(), NOW).await;
+    assert!(matches!(over, Err(StoreError::Amount(_))), "no balance above all sats there are");
+    assert!(matches!(
+        rig.store.credit(account, Sats(i64::MAX), "d".into(), NOW).await,
+        Err(StoreError::Amount(_))
+    ));
+    let nobody = rig.store.credit(AccountId(99), Sats(1), "e".into(), NOW).await;
+    assert!(matches!(nobody, Err(StoreError::NotFound("account"))));
+    assert_eq!(rig.store.balance(account).await.unwrap(), Msat(1_500), "refused postings leave nothing");
+    let report = rig.store.check_ledger().await.unwrap();
+    assert_eq!((report.transfers, report.debits_msat, report.credits_msat), (1, 1_500, 1_500));
+    assert!(report.faults.is_empty());
+}
+
+#[tokio::test]
+async fn racing_postings_of_one_name_post_once() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let tries = (0..40).map(|index| rig.store.credit(account, Sats(1), format!("slot{}", index % 10), NOW));
+    for outcome in futures_util::future::join_all(tries).await {
+        outcome.unwrap();
+    }
+    assert_eq!(rig.store.balance(account).await.unwrap(), Msat(10_000));
+}
+
+#[tokio::test]
+async fn transfers_cannot_be_changed_or_deleted() {
+    let rig = Rig::new().await;
+    rig.account("me", 5_000).await.unwrap();
+    for sql in ["UPDATE transfers SET amount_msat = 1", "DELETE FROM transfers"] {
+        let error = sqlx::query(sql).execute(&rig.store.writer).await.unwrap_err().to_string();
+        assert!(error.contains("post a correction"), "{error}");
+    }
+    let below = sqlx::query("UPDATE ledger_accounts SET balance_msat = -1 WHERE account_id IS NOT NULL");
+    assert!(below.execute(&rig.store.writer).await.is_err(), "a customer's balance is never below zero");
+}
+
+#[tokio::test]
+async fn the_check_says_where_the_ledger_was_tampered_with() {
+    let rig = Rig::new().await;
+    rig.account("me", 5_000).await.unwrap();
+    rig.account("you", 7_000).await.unwrap();
+    let tamper = "UPDATE ledger_accounts SET balance_msat = 9000 WHERE name = 'customer:2'";
+    sqlx::query(tamper).execute(&rig.store.writer).await.unwrap();
+    let faults = rig.store.check_ledger().await.unwrap().faults;
+    let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["balance of customer:2: expected 7000 msat, found 9000 msat"]);
+    let tamper = "PRAGMA foreign_keys = OFF; DROP TRIGGER transfers_are_never_changed;
+        UPDATE transfers SET debit_id = 99 WHERE id = 1;
+        DELETE FROM ledger_accounts WHERE name = 'customer:2';";
+    sqlx::raw_sql(tamper).execute(&rig.store.writer).await.unwrap();
+    let report = rig.store.check_ledger().await.unwrap();
+    let lines: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "sum of all credits against sum of all debits: expected 7000 msat, found 5000 msat",
+            "account you has no ledger account: expected 0 msat, found 0 msat",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_second_process_writes_at_the_same_time_and_everything_survives() {
+    let rig = Rig::new().await;
+    let other = open_at(&rig.path, 7).await;
+    let account = rig.account("me", 0).await.unwrap();
+    let here = (0..20).map(|index| rig.store.credit(account, Sats(1), format!("here{index}"), NOW));
+    let there = (0..20).map(|index| other.credit(account, Sats(1), format!("there{index}"), NOW));
+    let (here, there) =
+        tokio::join!(futures_util::future::join_all(here), futures_util::future::join_all(there));
+    assert!(here.into_iter().chain(there).all(|outcome| outcome.is_ok()));
+    drop(rig.store);
+    assert_eq!(other.balance(account).await.unwrap(), Msat(40_000));
+}
+
+#[tokio::test]
+async fn processes_that_open_a_new_database_together_all_succeed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let opened = futures_util::future::join_all((0..6).map(|_| open_at(&path, 7))).await;
+    for store in opened {
+        assert_eq!(store.schema_version().await.unwrap(), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_release_is_refused_with_the_fix() {
+    let rig = Rig::new().await;
+    let newer = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+        VALUES (9999, 'later', TRUE, x'00', 0)";
+    sqlx::query(newer).execute(&rig.store.writer).await.unwrap();
+    rig.store.close().await;
+    let error = SqliteStore::open(&rig.path, Durability::Full, Vault::new(&[7; 32])).await.unwrap_err();
+    assert!(error.to_string().contains("newer"), "{error}");
+}
+
+#[tokio::test]
+async fn a_backup_is_whole_private_and_never_overwrites() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let rig = Rig::new().await;
+    let account = rig.account("me", 5_000).await.unwrap();
+    let target = rig.path.with_file_name("copy.db");
+    rig.store.backup(&target).await.unwrap();
+    assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(matches!(rig.store.backup(&target).await, Err(StoreError::File { .. })));
+    rig.account("late", 1).await.unwrap();
+    let copy = open_at(&target, 7).await;
+    assert_eq!(copy.balance(account).await.unwrap(), Msat(5_000));
+    assert_eq!(copy.count_accounts().await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn durability_and_journal_are_as_configured() {
+    let rig = Rig::new().await;
+    let journal: String =
+        sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&rig.store.writer).await.unwrap();
+    let synchronous: i64 =
+        sqlx::query_scalar("PRAGMA synchronous").fetch_one(&rig.store.writer).await.unwrap();
+    assert_eq!((journal.as_str(), synchronous), ("wal", 2));
+    let write =
+        sqlx::query("INSERT INTO accounts (name, created_ms) VALUES ('x', 0)").execute(&rig.store.readers);
+    assert!(write.await.is_err(), "readers cannot write");
+    let normal = SqliteStore::open(&rig.path, Durability::Normal, Vault::new(&[7; 32])).await.unwrap();
+    let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&normal.writer).await.unwrap();
+    assert_eq!(synchronous, 1);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    std::fs::write(&path, "x".repeat(10_000)).unwrap();
+    assert!(SqliteStore::open(&path, Durability::Full, Vault::new(&[7; 32])).await.is_err());
+    let nowhere = folder.path().join("missing/t.db");
+    let error = SqliteStore::open(&nowhere, Durability::Full, Vault::new(&[7; 32])).await.unwrap_err();
+    assert!(error.to_string().contains("missing/t.db-migrate"), "{error}");
+}
+
+#[tokio::test]
+async fn passwords_and_pages_come_back_as_stored() {
+    let rig = Rig::new().await;
+    let hash = Redacted::new("$argon2id$x".to_owned());
+    let account = NewAccount {
+        name: "me".into(),
+        password_hash: Some(hash.clone()),
+        operator: false,
+        initial_credit: Msat(0),
+        now: NOW,
+    };
+    let account = rig.store.create_account(account).await.unwrap();
+    assert_eq!(rig.store.account_by_name("me").await.unwrap().unwrap().password_hash, Some(hash));
+    let (stream, ids) = rig.stream(account, 3).await.unwrap();
+    let page = Page { before: Some(ids[2].0), limit: 1 };
+    let records = rig.store.destinations_page(account, stream, page).await.unwrap().unwrap();
+    assert_eq!(records.iter().map(|record| record.id).collect::<Vec<_>>(), [ids[1]]);
+    assert!(rig.store.destinations_page(AccountId(99), stream, ALL).await.unwrap().is_none());
+}
