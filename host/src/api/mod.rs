@@ -4,6 +4,7 @@
 //! the shell (`shell.rs`), which gives it an id, answers every error in one shape, and writes the access log.
 
 mod body;
+mod caller;
 mod destinations;
 mod docs;
 mod document;
@@ -25,6 +26,7 @@ use poem::web::Data;
 use poem::{EndpointExt as _, IntoEndpoint, Response, Route, handler};
 use poem_openapi::{OpenApiService, Tags};
 
+pub use caller::Caller;
 pub use document::{document, document_text};
 pub use error::ApiError;
 pub use shell::{RequestContext, Shell};

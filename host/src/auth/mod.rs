@@ -1,17 +1,14 @@
-//! Who asks: finds the key in a request and turns it into a [`Caller`].
+//! Who asks: the key that a request presents, the subjects and limits of requests, and passwords.
 //!
-//! The first non-empty of `X-API-Key`, `Authorization: Bearer`, `apiKey` and `key` decides alone. A key is refused by
-//! its checksum before the database is asked.
+//! The first non-empty of `X-API-Key`, `Authorization: Bearer`, `apiKey` and `key` decides alone. `api` turns the key
+//! into a caller, after its checksum and the database have been asked.
 
-mod caller;
 pub mod password;
 
 use std::net::IpAddr;
 
 use poem::Request;
 use poem::http::header::AUTHORIZATION;
-
-pub use caller::Caller;
 
 use crate::rate::RateRule;
 use crate::secret::{KEY_TEXT_MAX_BYTES, Redacted};

@@ -142,6 +142,27 @@ async fn commands_work_beside_a_running_service_and_never_make_a_database_to_che
     maintenance::backup(&config, Some(&folder.path().join("copy.db"))).await.unwrap();
 }
 
+#[tokio::test]
+async fn the_doctor_makes_nothing_and_finds_what_is_wrong() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let ports = "[http]\nlisten = \"127.0.0.1:0\"\n[ingest]\nrtmp_listen = \"127.0.0.1:0\"\n";
+    let drivers = format!("[drivers]\ndir = {:?}\n", folder.path().join("drivers"));
+    let config = config(folder.path(), &format!("{ports}{drivers}"));
+    let loaded = Loaded { config: config.clone(), file: None, keys_set: 0 };
+    doctor::run(&loaded).await.unwrap();
+    assert!(!config.data_dir.exists());
+    accounts::create(&config, "me", None, false).await.unwrap();
+    doctor::run(&loaded).await.unwrap();
+    std::fs::set_permissions(config.key_file(), std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(doctor::run(&loaded).await, Err(CliError::Printed)));
+    std::fs::set_permissions(config.key_file(), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut busy = loaded.clone();
+    busy.config.http.listen = taken.local_addr().unwrap();
+    assert!(matches!(doctor::run(&busy).await, Err(CliError::Printed)));
+}
+
 #[test]
 fn exit_codes_tell_configuration_from_failure() {
     let code = |result| format!("{:?}", exit(result));

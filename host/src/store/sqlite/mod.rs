@@ -63,6 +63,7 @@ impl SqliteStore {
             .busy_timeout(BUSY_TIMEOUT)
             .pragma("journal_size_limit", JOURNAL_SIZE_MAX_BYTES);
         let lock = lock_for_migration(path.to_owned()).await?;
+        make_private(path)?;
         let writer = SqlitePoolOptions::new()
             .max_connections(1)
             .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -71,6 +72,7 @@ impl SqliteStore {
             .map_err(db("open the file"))?;
         migrator().run(&writer).await?;
         drop(lock);
+        check_key(&writer, &vault).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS_MAX)
             .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -115,6 +117,23 @@ async fn lock_for_migration(database: PathBuf) -> Result<File> {
         Ok(file)
     });
     locking.await.map_err(|error| failed(std::io::Error::other(error)))?.map_err(failed)
+}
+
+/// Makes a missing database file readable by nobody else; SQLite gives its other files the same permissions.
+fn make_private(path: &Path) -> Result<()> {
+    let failed = |source| StoreError::File { action: "open", path: path.display().to_string(), source };
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path).map(drop).map_err(failed)
+}
+
+/// Refuses a key that does not belong to the database, before anything is sealed with it: a lost key file is made
+/// anew without a word, and a database with the secrets of two keys cannot be mended.
+async fn check_key(writer: &SqlitePool, vault: &Vault) -> Result<()> {
+    const ONE_SECRET: &str = "SELECT uid, key_sealed FROM streams ORDER BY id LIMIT 1";
+    let row = sqlx::query_as::<_, (String, Vec<u8>)>(ONE_SECRET).fetch_optional(writer).await;
+    match row.map_err(db("check the key"))? {
+        Some((uid, sealed)) => Ok(vault.open(&uid, &sealed).map(drop)?),
+        None => Ok(()),
+    }
 }
 
 #[async_trait]

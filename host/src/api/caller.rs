@@ -7,8 +7,8 @@ use poem::{Request, RequestBody, Result};
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 
-use super::{address_subject, presented_key};
-use crate::api::{ApiError, App, RequestContext};
+use super::{ApiError, App, RequestContext};
+use crate::auth::{address_subject, presented_key};
 use crate::ids::{AccountId, KeyId, UnixMillis};
 use crate::secret::{KeyKind, api_key_kind, key_hash};
 use crate::store::KeyRecord;
