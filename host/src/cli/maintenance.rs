@@ -1,6 +1,7 @@
 //! `satcast check-config`, `drivers`, `ledger check`, `migrate` and `backup`.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 
 use super::{CliError, open_existing_store, open_store, print};
@@ -63,9 +64,12 @@ pub(super) async fn backup(config: &Config, file: Option<&Path>) -> Result<(), C
     written?;
     print(&format!("{}\n", target.display()))?;
     if config.secret_key.is_none() {
-        eprintln!(
+        let key_file = config.key_file();
+        // The backup is written; a closed standard error takes nothing from it.
+        let _ = writeln!(
+            std::io::stderr(),
             "note: keep {} too, apart from it; its secrets cannot be read without",
-            config.key_file().display()
+            key_file.display()
         );
     }
     Ok(())

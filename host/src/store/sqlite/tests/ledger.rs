@@ -1,0 +1,102 @@
+//! The ledger: once, in range, unchangeable, and checked.
+
+use super::*;
+use crate::ids::Sats;
+use crate::store::{Ledger as _, Transfer, TransferKind};
+
+#[tokio::test]
+async fn postings_are_made_once_and_only_in_range() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let transfer = |idem: &str, amount: i64| Transfer {
+        account_id: account,
+        kind: TransferKind::Prepaid,
+        amount: Msat(amount),
+        idem: idem.into(),
+        now: NOW,
+    };
+    assert!(rig.store.post(transfer("a", 1_500)).await.unwrap());
+    assert!(!rig.store.post(transfer("a", 1_500)).await.unwrap(), "a repeat posts nothing");
+    assert_eq!(rig.store.balance(account).await.unwrap(), Msat(1_500));
+    for amount in [0, -1, i64::MIN, i64::MAX] {
+        assert!(
+            matches!(rig.store.post(transfer("b", amount)).await, Err(StoreError::Amount(_))),
+            "{amount}"
+        );
+    }
+    let all_sats = Sats(2_100_000_000_000_000);
+    let over = rig.store.credit(account, all_sats, "c".into(), NOW).await;
+    assert!(matches!(over, Err(StoreError::Amount(_))), "no balance above all sats there are");
+    assert!(matches!(
+        rig.store.credit(account, Sats(i64::MAX), "d".into(), NOW).await,
+        Err(StoreError::Amount(_))
+    ));
+    let nobody = rig.store.credit(AccountId(99), Sats(1), "e".into(), NOW).await;
+    assert!(matches!(nobody, Err(StoreError::NotFound("account"))));
+    assert_eq!(rig.store.balance(account).await.unwrap(), Msat(1_500), "refused postings leave nothing");
+    let report = rig.store.check_ledger().await.unwrap();
+    assert_eq!((report.transfers, report.debits_msat, report.credits_msat), (1, 1_500, 1_500));
+    assert!(report.faults.is_empty());
+}
+
+#[tokio::test]
+async fn racing_postings_of_one_name_post_once() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let tries = (0..40).map(|index| rig.store.credit(account, Sats(1), format!("slot{}", index % 10), NOW));
+    for outcome in futures_util::future::join_all(tries).await {
+        outcome.unwrap();
+    }
+    assert_eq!(rig.store.balance(account).await.unwrap(), Msat(10_000));
+}
+
+#[tokio::test]
+async fn transfers_cannot_be_changed_or_deleted() {
+    let rig = Rig::new().await;
+    rig.account("me", 5_000).await.unwrap();
+    for sql in ["UPDATE transfers SET amount_msat = 1", "DELETE FROM transfers"] {
+        let error = sqlx::query(sql).execute(&rig.store.writer).await.unwrap_err().to_string();
+        assert!(error.contains("post a correction"), "{error}");
+    }
+    let below = sqlx::query("UPDATE ledger_accounts SET balance_msat = -1 WHERE account_id IS NOT NULL");
+    assert!(below.execute(&rig.store.writer).await.is_err(), "a customer's balance is never below zero");
+}
+
+#[tokio::test]
+async fn the_check_says_where_the_ledger_was_tampered_with() {
+    let rig = Rig::new().await;
+    rig.account("me", 5_000).await.unwrap();
+    rig.account("you", 7_000).await.unwrap();
+    let tamper = "UPDATE ledger_accounts SET balance_msat = 9000 WHERE name = 'customer:2'";
+    sqlx::query(tamper).execute(&rig.store.writer).await.unwrap();
+    let faults = rig.store.check_ledger().await.unwrap().faults;
+    let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["balance of customer:2: expected 7000 msat, found 9000 msat"]);
+    let tamper = "PRAGMA foreign_keys = OFF; DROP TRIGGER transfers_are_never_changed;
+        UPDATE transfers SET debit_id = 99 WHERE id = 1;
+        DELETE FROM ledger_accounts WHERE name = 'customer:2';";
+    sqlx::raw_sql(tamper).execute(&rig.store.writer).await.unwrap();
+    let report = rig.store.check_ledger().await.unwrap();
+    let lines: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "sum of all credits against sum of all debits: expected 7000 msat, found 5000 msat",
+            "account you has no ledger account: expected 0 msat, found 0 msat",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_second_process_writes_at_the_same_time_and_everything_survives() {
+    let rig = Rig::new().await;
+    let other = open_at(&rig.path, 7).await;
+    let account = rig.account("me", 0).await.unwrap();
+    let here = (0..20).map(|index| rig.store.credit(account, Sats(1), format!("here{index}"), NOW));
+    let there = (0..20).map(|index| other.credit(account, Sats(1), format!("there{index}"), NOW));
+    let (here, there) =
+        tokio::join!(futures_util::future::join_all(here), futures_util::future::join_all(there));
+    assert!(here.into_iter().chain(there).all(|outcome| outcome.is_ok()));
+    drop(rig.store);
+    assert_eq!(other.balance(account).await.unwrap(), Msat(40_000));
+}
