@@ -1,7 +1,10 @@
 //! What stands in the drivers folder and what became of each file.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use satcast_plugin_api::host::Table;
 
 use super::loader::{self, Found, LoadError};
 use super::{Drivers, HostParts, Inner, probe, start};
@@ -56,13 +59,15 @@ impl Drivers {
             Vec::new()
         });
         let own = loader::own_hashes(&folder);
+        let mut kept = BTreeSet::new();
         let enabled = &options.config.drivers.enabled;
         for file in &found {
             let is_enabled = enabled.contains(&file.id);
-            let summary = examine(file, is_enabled, &own, options, parts, &mut inner);
+            let summary = examine(file, is_enabled, &own, options, parts, &mut inner, &mut kept);
             report(&summary);
             inner.summaries.push(summary);
         }
+        loader::remove_old_copies(&options.images, &kept);
         for id in enabled.iter().filter(|id| !found.iter().any(|file| file.id == **id)) {
             let summary = Summary {
                 id: id.clone(),
@@ -96,10 +101,11 @@ fn report(summary: &Summary) {
 fn examine(
     found: &Found,
     is_enabled: bool,
-    own: &std::collections::BTreeMap<String, String>,
+    own: &BTreeMap<String, String>,
     options: &LoadOptions<'_>,
     parts: &HostParts,
     inner: &mut Inner,
+    kept: &mut BTreeSet<String>,
 ) -> Summary {
     let mut summary = Summary {
         id: found.id.clone(),
@@ -108,7 +114,7 @@ fn examine(
         types: Vec::new(),
         state: State::Disabled,
     };
-    match check(found, is_enabled, own, options) {
+    match check(found, is_enabled, own, options, kept) {
         Ok(None) => {}
         Ok(Some(table)) => {
             summary.version = table.version().to_string();
@@ -136,10 +142,12 @@ fn examine(
 fn check(
     found: &Found,
     is_enabled: bool,
-    own: &std::collections::BTreeMap<String, String>,
+    own: &BTreeMap<String, String>,
     options: &LoadOptions<'_>,
-) -> Result<Option<satcast_plugin_api::host::Table>, LoadError> {
+    kept: &mut BTreeSet<String>,
+) -> Result<Option<Table>, LoadError> {
     let (bytes, hash) = loader::read_library(&found.file)?;
+    kept.insert(hash.clone());
     let settings = options.config.driver.get(&found.id);
     if let Some(pinned) = settings.and_then(|settings| settings.sha256.as_ref())
         && !pinned.eq_ignore_ascii_case(&hash)

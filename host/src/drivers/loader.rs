@@ -5,7 +5,7 @@
 //! replaced at any time, and overwriting a mapped file is a fatal signal for its readers. It is never unloaded: a thread of
 //! it may still be returning through its code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -176,6 +176,22 @@ fn write_copy(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::rename(&partial, path)
 }
 
+/// Removes private copies whose hash is not in `kept`: those of drivers that were replaced. Only for the one process that
+/// uses `folder`. A copy that is mapped lives on without its name.
+pub(super) fn remove_old_copies(folder: &Path, kept: &BTreeSet<String>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_copy = path.extension().is_some_and(|ending| ending == "so" || ending == "partial");
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        if is_copy
+            && !kept.contains(stem)
+            && let Err(error) = fs::remove_file(&path)
+        {
+            tracing::warn!(file = %path.display(), %error, "old copy of a driver cannot be removed");
+        }
+    }
+}
+
 /// Opens the library at the absolute `path` for the process's life and checks its table.
 #[allow(unsafe_code)] // Runs code of the library.
 pub fn open(path: &Path) -> Result<Table, LoadError> {
@@ -240,6 +256,10 @@ mod tests {
         let copy = private_copy(&images, &bytes, &hash).unwrap();
         assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, IMAGE_MODE);
         assert_eq!(private_copy(&images, &bytes, &hash).unwrap(), copy);
+        private_copy(&images, b"older", "00").unwrap();
+        fs::write(images.join("note.txt"), "not a copy").unwrap();
+        remove_old_copies(&images, &BTreeSet::from([hash]));
+        assert!(copy.exists() && images.join("note.txt").exists() && !images.join("00.so").exists());
     }
 
     #[test]
