@@ -190,7 +190,7 @@ impl Api {
     /// When it is not after `limit`.
     #[track_caller]
     pub fn wait_for_stream(&self, stream: &Stream, state: &str, limit: Duration) -> Value {
-        wait::until(&format!("stream state {state}"), limit, || {
+        wait::until_api(&format!("stream state {state}"), limit, || {
             let detail = self.stream(stream);
             if detail["state"] == state { Ok(detail) } else { Err(detail.to_string()) }
         })
@@ -202,7 +202,7 @@ impl Api {
     /// When it is not after `limit`.
     #[track_caller]
     pub fn wait_for_destination(&self, stream: &Stream, id: i64, state: &str, limit: Duration) -> Value {
-        wait::until(&format!("destination state {state}"), limit, || {
+        wait::until_api(&format!("destination state {state}"), limit, || {
             let destination = self.destination(stream, id);
             if destination["state"] == state { Ok(destination) } else { Err(destination.to_string()) }
         })

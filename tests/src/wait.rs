@@ -3,14 +3,30 @@
 use std::time::{Duration, Instant};
 
 /// Pause between two looks.
-const POLL_MS: u64 = 20;
+const POLL: Duration = Duration::from_millis(20);
+/// Pause between two looks through the API, which answers a key 300 times a minute.
+const API_POLL: Duration = Duration::from_millis(300);
 
 /// Looks until `probe` gives `Ok`, at most for `limit`; the last `Err` says how far things were.
 ///
 /// # Panics
 /// When `limit` has passed, with `what` and the last state seen.
 #[track_caller]
-pub fn until<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Result<T, String>) -> T {
+pub fn until<T>(what: &str, limit: Duration, probe: impl FnMut() -> Result<T, String>) -> T {
+    poll(what, limit, POLL, probe)
+}
+
+/// The same for a `probe` that asks the API.
+///
+/// # Panics
+/// When `limit` has passed, with `what` and the last state seen.
+#[track_caller]
+pub fn until_api<T>(what: &str, limit: Duration, probe: impl FnMut() -> Result<T, String>) -> T {
+    poll(what, limit, API_POLL, probe)
+}
+
+#[track_caller]
+fn poll<T>(what: &str, limit: Duration, pause: Duration, mut probe: impl FnMut() -> Result<T, String>) -> T {
     let started = Instant::now();
     loop {
         match probe() {
@@ -21,7 +37,7 @@ pub fn until<T>(what: &str, limit: Duration, mut probe: impl FnMut() -> Result<T
                 limit.as_secs()
             ),
         }
-        std::thread::sleep(Duration::from_millis(POLL_MS));
+        std::thread::sleep(pause);
     }
 }
 

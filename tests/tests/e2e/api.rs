@@ -88,7 +88,11 @@ fn refused_values_say_which_and_create_nothing() {
         (400, json!({ "label": "x", "colour": "red" }), "colour"),
         (422, json!({ "label": "   " }), "label"),
         (422, json!({ "label": "x".repeat(129) }), "label"),
-        (422, json!({ "label": "x", "destinations": [{ "type": "carrier-pigeon" }] }), "carrier-pigeon"),
+        (
+            422,
+            json!({ "label": "x", "destinations": [{ "type": "carrier-pigeon" }] }),
+            "destinations[0].type",
+        ),
         (422, json!({ "label": "x", "destinations": [{ "type": "rtmp", "config": {} }] }), "url"),
         (
             422,
@@ -176,7 +180,7 @@ fn accounts_do_not_see_each_other() {
     let stranger = api.with_key(Some(key.trim()));
     assert_eq!(stranger.get("/api/streams").ok(), json!([]));
     let path = format!("/api/streams/{}", stream.id);
-    let new = json!({ "type": "rtmp", "config": { "url": "rtmp://127.0.0.1:9/app" } });
+    let new = rtmp("rtmp://127.0.0.1:9/app", "key");
     stranger.get(&path).assert_error(404, None);
     stranger.get(&format!("{path}/destinations")).assert_error(404, None);
     stranger.post(&format!("{path}/destinations"), &new).assert_error(404, None);

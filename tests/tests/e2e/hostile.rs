@@ -40,6 +40,16 @@ fn hostile_peers_are_refused_while_others_stream() {
     sink.wait_until_left(seconds(20));
     assert_complete("the other stream's server", source.records(), &sink.records());
     service.assert_running();
+    let log = service.log();
+    for reason in
+        ["unknown stream key", "already publishing", "not plain rtmp", "nested too deep", "no publish within"]
+    {
+        let line = log.lines().find(|line| line.contains(reason));
+        assert!(
+            line.is_some_and(|line| line.contains("peer=")),
+            "no line of the log says \"{reason}\" and of whom"
+        );
+    }
     service.assert_not_logged(&[
         ("the stream key", &stream.key),
         ("a wrong stream key", WRONG_KEY),

@@ -86,7 +86,7 @@ fn a_data_folder_and_a_port_belong_to_one_service() {
     let other = Setup::default().set("SATCAST_HTTP__LISTEN", service.base().trim_start_matches("http://"));
     let other = other.stopped();
     let port = service.base().rsplit(':').next().map(str::to_owned).expect("a port");
-    refuses(&other.command(&["run"]), RUN_TIME, &[&port, "http.listen"]);
+    refuses(&other.command(&["run"]), RUN_TIME, &[&port, "[http] listen"]);
     assert_eq!(service.api().get("/api/streams").status, 200, "the first service runs on");
 }
 
