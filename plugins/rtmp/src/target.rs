@@ -40,9 +40,6 @@ pub enum TargetError {
     /// No path, or nothing in it.
     #[error("url: has no app; give rtmp://host/app/key, or rtmp://host/app and the stream key in key")]
     App,
-    /// One path part and no key.
-    #[error("url: has an app and no stream key; add it as the last path part, or give it in key")]
-    Key,
 }
 
 /// A parsed target. `Debug` shows host and port only.
@@ -58,7 +55,7 @@ pub struct Target {
 
 impl Target {
     /// Reads a destination's address from the right: with a `key` the whole path is the app; without one the last path
-    /// part with its query is the publish name. Escapes (`%20`) are kept as typed. A login (`user:password@`) is accepted
+    /// part with its query is the publish name, which is empty when the path is an app alone. Escapes (`%20`) are kept as typed. A login (`user:password@`) is accepted
     /// and never sent.
     ///
     /// # Errors
@@ -213,7 +210,8 @@ fn split_path(path: &str, key: Option<&str>) -> Result<(String, String), TargetE
     }
     match parts.rsplit_once('/') {
         Some((app, name)) if !name.is_empty() => Ok((app.trim_end_matches('/').to_owned(), with_query(name))),
-        _ => Err(TargetError::Key),
+        // An app alone: servers that tell streams apart by the app or by the query take an empty name.
+        _ => Ok((with_query(parts.trim_end_matches('/')), String::new())),
     }
 }
 
@@ -278,6 +276,22 @@ mod tests {
         ),
     ];
 
+    /// An app and no stream key: url, app.
+    const APP_ALONE: &[(&str, &str)] = &[
+        ("rtmp://a.example/live", "live"),
+        ("rtmp://a.example/live/", "live"),
+        ("rtmp://a.example/live/?x=1", "live?x=1"),
+        ("rtmp://a.example/live?k=/x", "live?k=/x"),
+    ];
+
+    #[test]
+    fn an_app_alone_has_an_empty_name() {
+        for (url, app) in APP_ALONE {
+            let target = Target::parse(url, None).unwrap_or_else(|error| panic!("{url}: {error}"));
+            assert_eq!((target.app(), target.publish_name()), (*app, ""), "{url}");
+        }
+    }
+
     #[test]
     fn every_good_form() {
         for ((url, key), (host, port, app, tc_url, name)) in GOOD {
@@ -289,7 +303,7 @@ mod tests {
 
     #[test]
     fn every_refusal() {
-        use TargetError::{App, BadCharacter, Fragment, Host, Ipv6, Key, Port, Scheme, Tls};
+        use TargetError::{App, BadCharacter, Fragment, Host, Ipv6, Port, Scheme, Tls};
         let long_host = format!("rtmp://{}/live/k", "a".repeat(HOST_BYTES_MAX + 1));
         for (url, key, error) in [
             ("", None, Scheme),
@@ -320,10 +334,6 @@ mod tests {
             ("rtmp://a.example//", None, App),
             ("rtmp://a.example?x=1", Some("k"), App),
             ("rtmp://a.example/?x=1", None, App),
-            ("rtmp://a.example/live", None, Key),
-            ("rtmp://a.example/live/", None, Key),
-            ("rtmp://a.example/live/?x=1", None, Key),
-            ("rtmp://a.example/live?k=/x", None, Key),
             (" rtmp://a.example/live/k", None, BadCharacter("url")),
             ("rtmp://a.example/li ve/k", None, BadCharacter("url")),
             ("rtmp://a.example/live/k\n", None, BadCharacter("url")),

@@ -259,13 +259,16 @@ fn lines() -> &'static Mutex<Vec<String>> {
 /// Keeps every log line of this process, of all levels.
 pub(crate) fn capture_logs() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| tracing::subscriber::set_global_default(Capture).unwrap());
+    ONCE.call_once(|| {
+        tracing::subscriber::set_global_default(Capture).unwrap();
+        tracing::info!("the capture works");
+    });
 }
 
-/// No log line so far has `secret` in it; there are lines.
+/// No log line so far has `secret` in it; the capture works.
 pub(crate) fn assert_not_logged(secret: &str) {
     let lines = lines().lock().unwrap();
-    assert!(!lines.is_empty(), "the driver logs what it does");
+    assert!(!lines.is_empty(), "the capture does not work");
     for line in lines.iter() {
         assert!(!line.contains(secret), "{line}");
     }
