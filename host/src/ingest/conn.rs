@@ -16,6 +16,7 @@ use tracing::{debug, info};
 use super::Shared;
 use super::admit::{Admission, Admitted, Denied, PacketSink, Status, StreamKey, admit, is_documented_app};
 use super::caps::Network;
+use super::limits::Limits;
 use super::wire::Wire;
 
 /// RTMP status of a publisher that leaves because the service stops.
@@ -255,7 +256,8 @@ impl<A: Admission> Connection<A> {
             let more = turn?;
             self.wire.flush()?;
             intake.verdict()?;
-            let (due, silence_ends) = (self.next_read(more), self.silence_ends(last_media));
+            let due = self.next_read(more);
+            let silence_ends = silence_ends(&self.shared.limits, last_media, self.wire.stuck_since());
             let read = tokio::select! {
                 biased;
                 () = stopped(&mut self.stop) => return Err(End::Shutdown),
@@ -265,7 +267,8 @@ impl<A: Admission> Connection<A> {
             };
             turn = self.wire.take(read, |event| intake.add(event));
             if turn.is_ok() && intake.packets.is_empty() {
-                self.check_silence(last_media)?;
+                let now = Instant::now();
+                check_silence(&self.shared.limits, last_media, self.wire.stuck_since(), now)?;
             }
         }
     }
@@ -279,24 +282,6 @@ impl<A: Admission> Connection<A> {
             }
             _ => Instant::now(),
         }
-    }
-
-    /// When the encoder has been silent, or deaf to our replies, for too long.
-    fn silence_ends(&self, last_media: Instant) -> Instant {
-        let limits = &self.shared.limits;
-        let idle = last_media + limits.idle;
-        self.wire.stuck_since().map_or(idle, |since| idle.min(since + limits.write))
-    }
-
-    fn check_silence(&self, last_media: Instant) -> Result<(), End> {
-        let limits = &self.shared.limits;
-        if self.wire.stuck_since().is_some_and(|since| since.elapsed() >= limits.write) {
-            return Err(End::WriteTimeout(limits.write.as_millis()));
-        }
-        if last_media.elapsed() >= limits.idle {
-            return Err(End::Idle(limits.idle.as_millis()));
-        }
-        Ok(())
     }
 
     /// Says why, to the log and where possible to the encoder.
@@ -320,6 +305,27 @@ impl<A: Admission> Connection<A> {
             let _sent = self.wire.flush();
         }
     }
+}
+
+/// When the encoder has been silent, or deaf to our replies, for too long.
+fn silence_ends(limits: &Limits, last_media: Instant, stuck_since: Option<Instant>) -> Instant {
+    let idle = last_media + limits.idle;
+    stuck_since.map_or(idle, |since| idle.min(since + limits.write))
+}
+
+fn check_silence(
+    limits: &Limits,
+    last_media: Instant,
+    stuck_since: Option<Instant>,
+    now: Instant,
+) -> Result<(), End> {
+    if stuck_since.is_some_and(|since| now >= since + limits.write) {
+        return Err(End::WriteTimeout(limits.write.as_millis()));
+    }
+    if now >= last_media + limits.idle {
+        return Err(End::Idle(limits.idle.as_millis()));
+    }
+    Ok(())
 }
 
 /// What one turn of reading brought.
@@ -354,4 +360,25 @@ impl Intake {
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     // A sender that is gone has stopped as well.
     let _seen = stop.wait_for(|stop| *stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_and_deafness_end_at_their_own_times() {
+        let limits = Limits::default();
+        let start = Instant::now();
+        let check = |stuck, now| check_silence(&limits, start, stuck, now).map_err(|end| end.to_string());
+        let idle_ends = silence_ends(&limits, start, None);
+        assert_eq!(idle_ends, start + limits.idle);
+        assert_eq!(check(None, idle_ends - limits.write), Ok(()));
+        assert_eq!(check(None, idle_ends), Err("no media within 30000 ms".to_owned()));
+        let deaf_ends = silence_ends(&limits, start, Some(start));
+        assert_eq!(deaf_ends, start + limits.write);
+        assert_eq!(check(Some(start), deaf_ends), Err("the encoder took no reply within 5000 ms".to_owned()));
+        let late = start + limits.idle;
+        assert_eq!(silence_ends(&limits, start, Some(late)), late, "whichever comes first");
+    }
 }

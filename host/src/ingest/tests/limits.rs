@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// The last ping's data.
+const LAST: &[u8] = &[0x7e, 0x57, 0xa1, 0x0d];
+
 const SHORT: Duration = Duration::from_millis(150);
 
 #[tokio::test]
@@ -132,6 +135,26 @@ async fn replies_that_wait_are_limited_in_size() {
     log.says("too many replies wait").await;
 }
 
+#[tokio::test]
+async fn replies_that_waited_leave_when_the_encoder_reads_again() {
+    for read_batch_ms in [0, 20] {
+        let service = Service::start(read_batch_ms, |limits| limits.reply_bytes_max = usize::MAX).await;
+        let mut encoder = Encoder::publishing(&service).await;
+        // More replies than the buffers between both sides hold, and one to know the last by.
+        let mut pings = [2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0].repeat(1_000_000);
+        pings.extend([2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 6]);
+        pings.extend(LAST);
+        timeout(PATIENCE, encoder.socket.write_all(&pings)).await.expect("all are taken").unwrap();
+        let mut replies = Vec::new();
+        while !replies.ends_with(LAST) {
+            let read = timeout(PATIENCE, encoder.socket.read_buf(&mut replies)).await;
+            let read = read.unwrap_or_else(|_| panic!("replies stopped after {} bytes", replies.len()));
+            assert!(read.unwrap() > 0, "the connection ended after {} bytes", replies.len());
+        }
+        assert!(replies.len() > 5_000_000, "{}", replies.len());
+    }
+}
+
 /// Asks for replies and reads none of them; whether the service closed the connection in time.
 async fn flood_with_pings(encoder: &mut Encoder) -> bool {
     let pings = [2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0].repeat(2_000);
@@ -237,7 +260,7 @@ async fn one_connection_gives_others_their_turn() {
     let mut wire = wire::Wire::new(listener.accept().await.unwrap().0, usize::MAX);
     encoder.flush().await.unwrap();
     let ignored = [2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 99, 0, 0, 0, 0].repeat(400_000);
-    let (mut reading, mut writing) = encoder.socket.into_split();
+    let (reading, mut writing) = encoder.socket.into_split();
     let sender = tokio::spawn(async move { writing.write_all(&ignored).await });
     let (mut largest, mut total) = (0, 0);
     while total < 7_200_000 {

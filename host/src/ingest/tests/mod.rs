@@ -204,6 +204,7 @@ struct Encoder {
 impl Encoder {
     async fn connect(address: SocketAddr, app: &str, name: &str) -> Self {
         let socket = TcpStream::connect(address).await.unwrap();
+        socket.set_nodelay(true).unwrap();
         let session = ClientSession::new(ClientConfig {
             app: app.to_owned(),
             tc_url: format!("rtmp://{address}/{app}"),
