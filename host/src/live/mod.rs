@@ -167,7 +167,7 @@ impl Live {
     pub async fn publish(&self, stream: StreamRecord) -> Result<Publisher, PublishRefused> {
         self.refuse_unless_quiet(&stream).await?;
         let mut sessions = lock(&self.inner.sessions);
-        if let Some(session) = sessions.get(&stream.id) {
+        if let Some(session) = sessions.get(&stream.id).filter(|session| !session.is_void()) {
             return session.let_in(&self.inner);
         }
         let number = self.inner.next_number.fetch_add(1, Ordering::Relaxed);

@@ -78,6 +78,8 @@ struct Shared {
     encoder: Option<Encoder>,
     encoders: u64,
     gone_since: Option<Duration>,
+    /// No encoder is let in any more.
+    closing: bool,
     destinations: BTreeMap<DestinationId, Arc<Destination>>,
 }
 
@@ -113,7 +115,7 @@ impl Session {
     pub(super) fn let_in(self: &Arc<Self>, live: &Arc<Inner>) -> Result<Publisher, PublishRefused> {
         let now = live.clock.monotonic();
         let mut shared = self.lock();
-        if shared.state == Some(SessionState::Stopping) {
+        if shared.closing {
             return Err(PublishRefused::new(
                 codes::DENIED,
                 "the stream is just being stopped; try again in a moment",
@@ -143,6 +145,12 @@ impl Session {
         self.hub.new_encoder();
         self.changed.notify_one();
         Ok(Publisher { session: self.clone(), live: live.clone(), number, closed, has_sent: false })
+    }
+
+    /// It never had media and takes no encoder any more: a new one may stand in its place.
+    pub(super) fn is_void(&self) -> bool {
+        let shared = self.lock();
+        shared.closing && shared.state.is_none()
     }
 
     pub(super) fn snapshot(&self) -> Option<SessionSnapshot> {
@@ -258,8 +266,13 @@ impl Run {
             if self.session.has_media.load(Ordering::Acquire) {
                 return None;
             }
-            if self.session.lock().encoder.is_none() {
-                return Some(End { reason: EndReason::Unpublished, done: None });
+            {
+                // Under one lock: an encoder that comes now must find a session that takes it, or none.
+                let mut shared = self.session.lock();
+                if shared.encoder.is_none() {
+                    shared.closing = true;
+                    return Some(End { reason: EndReason::Unpublished, done: None });
+                }
             }
             tokio::select! {
                 () = self.session.changed.notified() => {}
@@ -329,6 +342,7 @@ impl Run {
         let mut shared = self.session.lock();
         let left =
             shared.gone_since.map(|since| (since + self.live.settings.reconnect_window).saturating_sub(now));
+        shared.closing = left.is_some_and(|left| left.is_zero());
         let state = if left.is_some() { SessionState::Reconnecting } else { SessionState::Live };
         if shared.state != Some(state) {
             shared.state = Some(state);
@@ -404,6 +418,7 @@ impl Run {
         let ended_at = self.end_time(end.reason);
         let started = {
             let mut shared = self.session.lock();
+            shared.closing = true;
             let started = shared.state.is_some();
             shared.state = started.then_some(SessionState::Stopping);
             started

@@ -231,6 +231,21 @@ async fn an_encoder_that_leaves_without_media_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_encoder_that_comes_while_another_leaves_is_never_lost() {
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    for _ in 0..200 {
+        drop(rig.publish().await.unwrap());
+        let mut publisher = rig.publish().await.unwrap();
+        publisher.push(&mut group());
+        rig.until_session(SessionState::Live).await;
+        assert!(
+            rig.live.stop(rig.stream.id, EndReason::KeyRevoked).await,
+            "its session is the one that is found"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn failures_show_what_happened_and_what_comes() {
     let rig = Rig::new(&["network", "config", "panic", "live", "loopback"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
