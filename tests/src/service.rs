@@ -185,6 +185,15 @@ impl Service {
         command.output().expect("the binary can be started")
     }
 
+    /// A shell command line with the same configuration, to be started by the test.
+    #[must_use]
+    pub fn shell(&self, line: &str) -> Command {
+        let mut command = guarded(Path::new("/bin/sh"));
+        command.args(["-ec", line]);
+        self.environment(&mut command);
+        command
+    }
+
     /// Runs a command that must succeed; gives what it printed on standard output.
     ///
     /// # Panics

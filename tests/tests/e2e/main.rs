@@ -9,3 +9,4 @@ mod hostile;
 mod lame_servers;
 mod operator;
 mod peers;
+mod readme;
