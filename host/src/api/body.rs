@@ -164,3 +164,43 @@ impl<'a, T: Type + FromFields> ApiExtractor<'a> for Body<T> {
         Ok(Self::read(request, body).await?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+    use crate::api::streams::StreamInput;
+
+    async fn read(body: poem::Body) -> String {
+        let (request, mut body) = Request::builder().content_type("application/json").body(body).split();
+        Body::<StreamInput>::read(&request, &mut body)
+            .await
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_not_waited_for() {
+        let start = tokio::time::Instant::now();
+        let silent = stream::pending::<Result<Vec<u8>, std::io::Error>>();
+        assert_eq!(read(poem::Body::from_bytes_stream(silent)).await, "The request body came too slowly");
+        assert_eq!(start.elapsed(), BODY_TIMEOUT);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_is_an_error_and_one_without_end_is_cut() {
+        let broken = stream::iter([Ok(b"{".to_vec()), Err(std::io::Error::other("hunter2"))]);
+        assert_eq!(read(poem::Body::from_bytes_stream(broken)).await, "The request body broke off");
+        let endless = stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b' '; 4_096]));
+        let text = read(poem::Body::from_bytes_stream(endless)).await;
+        assert_eq!(text, format!("The request body is larger than {BODY_MAX_BYTES} bytes"));
+    }
+
+    #[test]
+    fn unknown_names_are_repeated_short_and_printable() {
+        assert_eq!(shown_name("la\u{1b}[31mbel\n"), "la[31mbel");
+        assert_eq!(shown_name(&"x".repeat(1_000)).len(), 64);
+    }
+}

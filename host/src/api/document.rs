@@ -92,6 +92,12 @@ fn correct_operation(method: &str, operation: &mut Value) {
         ("500", true, "Internal"),
         ("502", secured, "StoreFailed"),
     ];
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    for parameter in parameters.into_iter().flatten() {
+        if parameter["name"] == "cursor" {
+            parameter["schema"]["pattern"] = json!("^[1-9][0-9]{0,17}$");
+        }
+    }
     let Some(responses) = operation["responses"].as_object_mut() else { return };
     for (status, _, name) in errors.into_iter().filter(|(_, applies, _)| *applies) {
         responses.insert(status.to_owned(), json!({"$ref": format!("#/components/responses/{name}")}));

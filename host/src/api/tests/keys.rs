@@ -1,8 +1,15 @@
 //! Keys: every form, every refusal.
 
+use std::sync::{Mutex, Once};
+
 use poem::Request;
 use poem::http::Method;
 use serde_json::json;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::Rig;
 use crate::secret::{KeyKind, new_api_key};
@@ -95,4 +102,57 @@ async fn head_answers_like_get_without_a_body() {
     let rig = Rig::new().await;
     let answer = rig.ask(Method::HEAD, "/api/streams", None).await;
     assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, ""));
+}
+
+static LINES: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+/// Writes to [`LINES`].
+struct ToLines;
+
+impl std::io::Write for ToLines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LINES.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Collects the log lines of requests and of the database in this test process. One subscriber for all threads: one
+/// per thread would race for the callsites' cached interest. Not every line: other tests measure time.
+fn collect_log() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let targets = ["satcast::access", "satcast::api", "satcast::store", "sqlx"];
+        let filter = Targets::new().with_targets(targets.map(|target| (target, Level::DEBUG)));
+        let lines = fmt::layer().with_ansi(false).with_writer(|| ToLines);
+        tracing_subscriber::registry().with(lines).with(filter).init();
+    });
+}
+
+#[tokio::test]
+async fn the_access_log_has_the_path_and_never_a_key() {
+    collect_log();
+    let rig = Rig::new().await;
+    let target = json!({"type": "rtmp", "config": {"url": "rtmp://a.example/live", "key": "hunter2hunter2"}});
+    let path = format!("/api/streams?apiKey={}&x=hunter2", rig.key);
+    let bearer = format!("Bearer {}", rig.key);
+    let answers = [
+        with(&rig, &path, &[]).await,
+        with(&rig, "/api/streams", &[("Authorization", &bearer)]).await,
+        rig.post("/api/streams", &json!({"label": "x", "destinations": [target]})).await,
+        rig.get(&format!("/{}", "y".repeat(1_000))).await,
+    ];
+    let text = String::from_utf8(LINES.lock().unwrap().clone()).unwrap();
+    for answer in answers {
+        let line = text.lines().find(|line| line.contains(answer.header("x-request-id"))).unwrap();
+        assert!(
+            line.contains(&format!("status={}", answer.status.as_u16())) && line.contains("path="),
+            "{line}"
+        );
+        assert!(!line.contains(&"y".repeat(200)), "long paths are cut: {line}");
+    }
+    assert!(!text.contains(&rig.key) && !text.contains("hunter2hunter2"), "a secret is in the log");
 }

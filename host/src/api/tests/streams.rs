@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use satcast_media::packet::{Codec, Packet, Role, TrackKind};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Rig;
 use crate::ids::{EndReason, StreamId};
@@ -136,6 +136,19 @@ fn keyframe() -> Packet {
     }
 }
 
+/// Reads the stream until it is as wanted.
+async fn until(rig: &Rig, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    const TRIES_MAX: usize = 250;
+    for _ in 0..TRIES_MAX {
+        let detail = rig.get(path).await.ok();
+        if wanted(&detail) {
+            return detail;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("{path} did not become as wanted");
+}
+
 #[tokio::test]
 async fn a_live_stream_is_active_until_it_is_stopped() {
     let rig = Rig::new().await;
@@ -146,25 +159,14 @@ async fn a_live_stream_is_active_until_it_is_stopped() {
     let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();
     let mut publisher = rig.app.live.publish(record).await.unwrap();
     publisher.push(&mut vec![keyframe()]);
-    let detail = loop {
-        let detail = rig.get(&path).await.ok();
-        if detail["status"] == "active" {
-            break detail;
-        }
-        tokio::task::yield_now().await;
-    };
+    let forwarding =
+        |detail: &Value| detail["status"] == "active" && detail["destinations"][0]["state"] != "stopped";
+    let detail = until(&rig, &path, forwarding).await;
     assert_eq!((&detail["state"], &detail["startedAt"]), (&json!("live"), &json!(1_800_000_000_000_i64)));
-    assert_ne!(detail["destinations"][0]["state"], "stopped");
     let stopped = rig.post(&format!("{path}/stop"), &json!({})).await.ok();
     assert_eq!(stopped, json!({"success": true, "message": "Stop signal sent"}));
     assert_eq!(publisher.closed().await.reason, "the stream was stopped by its owner");
-    let detail = loop {
-        let detail = rig.get(&path).await.ok();
-        if detail["lastEndReason"] != json!(null) {
-            break detail;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    };
+    let detail = until(&rig, &path, |detail| !detail["lastEndReason"].is_null()).await;
     assert_eq!((&detail["lastEndReason"], &detail["status"]), (&json!("stopped"), &json!("idle")));
     assert!(detail.get("startedAt").is_none());
 }
