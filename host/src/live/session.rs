@@ -472,3 +472,11 @@ impl Run {
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+impl Session {
+    /// The moment between giving up and leaving the registry, which is too short to be met by chance.
+    pub(super) fn give_up(&self) {
+        self.lock().closing = true;
+    }
+}

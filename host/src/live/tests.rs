@@ -233,16 +233,17 @@ async fn an_encoder_that_leaves_without_media_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_encoder_that_comes_while_another_leaves_is_never_lost() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
-    for _ in 0..200 {
-        drop(rig.publish().await.unwrap());
-        let mut publisher = rig.publish().await.unwrap();
-        publisher.push(&mut group());
-        rig.until_session(SessionState::Live).await;
-        assert!(
-            rig.live.stop(rig.stream.id, EndReason::KeyRevoked).await,
-            "its session is the one that is found"
-        );
-    }
+    let waiting = rig.publish().await.unwrap();
+    rig.live.find(rig.stream.id).unwrap().give_up();
+    let mut publisher = rig.publish().await.unwrap();
+    assert_ne!(publisher.session_id(), waiting.session_id());
+    drop(waiting);
+    publisher.push(&mut group());
+    let live = rig.until_session(SessionState::Live).await;
+    assert_eq!(&live.session_id, publisher.session_id(), "the registry holds the new one");
+
+    rig.live.find(rig.stream.id).unwrap().give_up();
+    assert_eq!(rig.publish().await.err().unwrap().code, codes::DENIED, "one that had media is waited for");
 }
 
 #[tokio::test(flavor = "multi_thread")]
