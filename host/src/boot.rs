@@ -27,6 +27,10 @@ const IMAGES_FOLDER_NAME: &str = "driver-images";
 const DRIVER_DATA_FOLDER_NAME: &str = "drivers";
 /// Longest a shutdown waits for a listener after its connections were told.
 const LISTENER_WAIT: Duration = Duration::from_secs(15);
+/// Open files the service asks the system for: both ports at their caps, with as much again for destinations.
+const OPEN_FILES_WANTED: u64 = 65_536;
+/// With fewer it says so: streams will be refused long before the caps.
+const OPEN_FILES_WARNED: u64 = 4_096;
 
 /// Why the service does not start.
 #[derive(Debug, thiserror::Error)]
@@ -228,11 +232,21 @@ fn not_loaded(drivers: &Drivers) -> Vec<(String, String)> {
     others.collect()
 }
 
+/// The usual soft limit of 1024 is below the ports' caps; the hard limit may be taken without asking.
+fn raise_open_files() {
+    match rlimit::increase_nofile_limit(OPEN_FILES_WANTED) {
+        Ok(files) if files >= OPEN_FILES_WARNED => {}
+        Ok(files) => tracing::warn!(files, "few open files are allowed; raise the limit (ulimit -n, LimitNOFILE)"),
+        Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
+    }
+}
+
 /// Runs the service in this process until a signal ends it; prints the banner when the ports are open.
 ///
 /// # Errors
 /// As [`Host::start`].
 pub async fn run(loaded: Loaded, command: String) -> Result<(), BootError> {
+    raise_open_files();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let exe = std::env::current_exe()?;
