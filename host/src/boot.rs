@@ -236,7 +236,9 @@ fn not_loaded(drivers: &Drivers) -> Vec<(String, String)> {
 fn raise_open_files() {
     match rlimit::increase_nofile_limit(OPEN_FILES_WANTED) {
         Ok(files) if files >= OPEN_FILES_WARNED => {}
-        Ok(files) => tracing::warn!(files, "few open files are allowed; raise the limit (ulimit -n, LimitNOFILE)"),
+        Ok(files) => {
+            tracing::warn!(files, "few open files are allowed; raise the limit (ulimit -n, LimitNOFILE)")
+        }
         Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
     }
 }

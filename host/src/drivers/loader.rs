@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -25,6 +25,8 @@ pub const LIBRARIES_MAX: usize = 64;
 const MANIFEST_FILE_NAME: &str = "manifest.json";
 /// Mode of a private copy.
 const IMAGE_MODE: u32 = 0o400;
+/// Mode of their folder.
+const IMAGES_FOLDER_MODE: u32 = 0o700;
 
 /// Why a file is not loaded. The text follows "driver FILE: ".
 #[derive(Debug, thiserror::Error)]
@@ -164,7 +166,7 @@ pub(super) fn private_copy(folder: &Path, bytes: &[u8], hash: &str) -> Result<Pa
 }
 
 fn write_copy(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    fs::create_dir_all(folder)?;
+    fs::DirBuilder::new().recursive(true).mode(IMAGES_FOLDER_MODE).create(folder)?;
     if fs::read(path).is_ok_and(|there| there == bytes) {
         return Ok(());
     }

@@ -2,20 +2,20 @@
 //!
 //! Exactly this layer owns the retry; drivers end at their first failure.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use satcast_plugin_api::driver_state::State as DriverState;
 use satcast_plugin_api::{Class, Error};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use super::backoff::{self, Next};
 use super::hub::Hub;
+use super::mailbox::Mailbox;
 use super::queue::Queue;
 use crate::clock::Clock;
-use crate::drivers::{Assets, Counters, Drivers, Observer, OpenRequest, Opening};
+use crate::drivers::{Assets, Counters, Drivers, OpenRequest, Opening};
 use crate::ids::{DestinationId, SessionId, UnixMillis};
 use crate::secret;
 use crate::store::DestinationRecord;
@@ -24,8 +24,6 @@ use crate::store::DestinationRecord;
 pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(2);
 /// What is waited beyond it for a driver that does not answer.
 const STOP_GRACE: Duration = Duration::from_millis(500);
-/// Most driver events waiting to be looked at; older ones are dropped.
-pub(super) const EVENTS_MAX: usize = 64;
 /// Least time between two samples of the bit rate.
 const RATE_SAMPLE_MIN: Duration = Duration::from_millis(900);
 
@@ -186,42 +184,6 @@ impl Destination {
     }
 }
 
-/// What a driver reported and nobody has looked at yet.
-#[derive(Default)]
-struct Mailbox {
-    mail: Mutex<Mail>,
-    arrived: Notify,
-}
-
-#[derive(Default)]
-struct Mail {
-    state: Option<(DriverState, Option<Error>)>,
-    events: VecDeque<(String, serde_json::Value)>,
-    outcome: Option<Result<(), Error>>,
-}
-
-impl Observer for Mailbox {
-    fn state(&self, state: DriverState, reason: Option<Error>) {
-        lock(&self.mail).state = Some((state, reason));
-        self.arrived.notify_one();
-    }
-
-    fn stopped(&self, outcome: Result<(), Error>) {
-        // A second end is a fault of the driver; the first one counts.
-        lock(&self.mail).outcome.get_or_insert(outcome);
-        self.arrived.notify_one();
-    }
-
-    fn event(&self, name: &str, data: serde_json::Value) {
-        let mut mail = lock(&self.mail);
-        if mail.events.len() >= EVENTS_MAX {
-            mail.events.pop_front();
-        }
-        mail.events.push_back((name.to_string(), data));
-        self.arrived.notify_one();
-    }
-}
-
 fn random_u64() -> u64 {
     let mut bytes = [0; 8];
     secret::fill_random(&mut bytes);
@@ -334,7 +296,7 @@ impl Run {
 
     /// Takes what the driver reported; the outcome when it has ended.
     fn read_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
-        let mail = std::mem::take(&mut *lock(&mailbox.mail));
+        let mail = mailbox.take();
         for (name, data) in mail.events {
             tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, %data, "driver event");
         }

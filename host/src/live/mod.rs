@@ -12,6 +12,7 @@ mod backoff;
 mod destination;
 mod group;
 mod hub;
+mod mailbox;
 mod queue;
 mod session;
 #[cfg(test)]

@@ -11,7 +11,6 @@ use super::*;
 use crate::config::Durability;
 use crate::drivers::ValidateError;
 use crate::ids::AccountId;
-use crate::ids::Msat;
 use crate::live::testing::drivers;
 use crate::secret::{Redacted, Vault, new_stream_key};
 use crate::store::{self, Caps, NewAccount, NewDestination, NewStream, OpenOptions};
@@ -40,7 +39,7 @@ impl Rig {
             name: "a".into(),
             password_hash: None,
             operator: false,
-            initial_credit: Msat(0),
+            initial_credit: 0.into(),
             now,
         };
         let account = store.create_account(new).await.unwrap();
@@ -294,10 +293,12 @@ async fn a_deaf_destination_loses_packets_alone_and_does_not_hold_up_the_end() {
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut vec![config(), video(0, true)]);
     rig.until_state(1, DestState::Live).await;
+    let sent = || rig.live.destination(rig.stream.id, rig.destinations[1]).map(|good| good.bytes_sent);
     for n in 1..2_000 {
         publisher.push(&mut vec![video(n * 33, n % 60 == 0)]);
+        // The good one is given time, so that only the deaf one can lose.
         if n % 100 == 0 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            rig.until("the good one", || (sent() == Some(2_000 + n as u64 * 1_000)).then_some(())).await;
         }
     }
     let both = || {

@@ -8,6 +8,8 @@
 
 #[allow(unsafe_code)] // Reads and calls the driver's table.
 mod driver;
+#[allow(unsafe_code)] // Functions a driver calls.
+mod extensions;
 #[allow(unsafe_code)] // Hands out reference-counted packets.
 mod lease;
 #[allow(unsafe_code)] // Functions a driver calls.
@@ -24,7 +26,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use driver::{Driver, Instance};
-pub use services::{Body, DriverWaker};
+pub use extensions::Body;
+pub use services::DriverWaker;
 pub use table::{Table, TableError};
 
 use crate::Error;

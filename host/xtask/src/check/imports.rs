@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
         says: "SQL only in host/src/store",
         scope: &["host/src", "plugin-api", "plugins"],
         home: &["host/src/store"],
-        words: &["sqlx", "SELECT", "INSERT INTO", "DELETE FROM", "UPDATE"],
+        words: &["sqlx::", "SELECT", "INSERT INTO", "DELETE FROM", "UPDATE"],
     },
     Rule {
         says: "unsafe only in the driver loader and the driver contract",

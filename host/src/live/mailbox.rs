@@ -1,0 +1,83 @@
+//! What the driver of a destination reported, kept until the destination's task looks at it.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use satcast_plugin_api::Error;
+use satcast_plugin_api::driver_state::State as DriverState;
+use tokio::sync::Notify;
+
+use crate::drivers::Observer;
+
+/// Most driver events waiting to be looked at; older ones are dropped.
+pub(crate) const EVENTS_MAX: usize = 64;
+
+/// What a driver reported and nobody has looked at yet.
+#[derive(Default)]
+pub(super) struct Mailbox {
+    mail: Mutex<Mail>,
+    pub(super) arrived: Notify,
+}
+
+#[derive(Default)]
+pub(super) struct Mail {
+    pub(super) state: Option<(DriverState, Option<Error>)>,
+    pub(super) events: VecDeque<(String, serde_json::Value)>,
+    pub(super) outcome: Option<Result<(), Error>>,
+}
+
+impl Mailbox {
+    fn lock(&self) -> MutexGuard<'_, Mail> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything reported since the last look.
+    pub(super) fn take(&self) -> Mail {
+        std::mem::take(&mut *self.lock())
+    }
+}
+
+impl Observer for Mailbox {
+    fn state(&self, state: DriverState, reason: Option<Error>) {
+        self.lock().state = Some((state, reason));
+        self.arrived.notify_one();
+    }
+
+    fn stopped(&self, outcome: Result<(), Error>) {
+        // A second end is a fault of the driver; the first one counts.
+        self.lock().outcome.get_or_insert(outcome);
+        self.arrived.notify_one();
+    }
+
+    fn event(&self, name: &str, data: serde_json::Value) {
+        let mut mail = self.lock();
+        if mail.events.len() >= EVENTS_MAX {
+            mail.events.pop_front();
+        }
+        mail.events.push_back((name.to_string(), data));
+        self.arrived.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_last_state_the_first_end_and_the_newest_events_are_kept() {
+        let mailbox = Mailbox::default();
+        mailbox.state(DriverState::Connecting, None);
+        mailbox.state(DriverState::Live, None);
+        mailbox.stopped(Err(Error::network("first")));
+        mailbox.stopped(Ok(()));
+        for n in 0..=EVENTS_MAX {
+            mailbox.event(&n.to_string(), json!({}));
+        }
+        let mail = mailbox.take();
+        assert_eq!(mail.state, Some((DriverState::Live, None)));
+        assert_eq!(mail.outcome, Some(Err(Error::network("first"))));
+        assert_eq!((mail.events.len(), mail.events[0].0.as_str()), (EVENTS_MAX, "1"));
+        assert!(mailbox.take().outcome.is_none());
+    }
+}

@@ -1,0 +1,140 @@
+//! What a queue drops, and when.
+
+use super::*;
+use crate::live::testing::{audio, audio_config, video, video_config};
+
+struct Rig {
+    queue: Queue,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let dropped = Arc::new(AtomicU64::new(0));
+        Self { queue: Queue::new(dropped.clone()), dropped }
+    }
+
+    fn push(&self, packet: &Arc<Packet>) {
+        assert!(self.queue.push(packet, true).is_none(), "nobody waits");
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Takes everything as `(sequence, config, discontinuity)`.
+    fn drain(&self) -> Vec<(u64, bool, bool)> {
+        let mut state = self.queue.lock();
+        state.bytes = 0;
+        let packets: Vec<_> = state.packets.drain(..).collect();
+        packets.iter().map(|d| (d.packet.sequence, d.packet.config, d.discontinuity)).collect()
+    }
+}
+
+#[test]
+fn begins_at_a_keyframe_with_the_configurations_first() {
+    let rig = Rig::new();
+    rig.push(&video_config(0, b"v"));
+    rig.push(&audio_config(1, b"a"));
+    rig.push(&audio(2, 0));
+    rig.push(&video(3, 0, false));
+    assert_eq!(rig.queue.level().0, 0);
+    rig.push(&video(4, 33, true));
+    rig.push(&audio(5, 40));
+    let seen = rig.drain();
+    assert_eq!(seen, [(0, true, false), (1, true, false), (4, false, false), (5, false, false)]);
+    assert_eq!(rig.dropped(), 0, "what comes before the start is no loss");
+}
+
+#[test]
+fn audio_without_video_waits_for_nothing() {
+    let rig = Rig::new();
+    rig.queue.push(&audio_config(0, b"a"), false);
+    rig.queue.push(&audio(1, 0), false);
+    assert_eq!(rig.drain(), [(0, true, false), (1, false, false)]);
+}
+
+#[test]
+fn overflow_drops_to_the_newest_queued_keyframe_and_repeats_the_configuration() {
+    let rig = Rig::new();
+    rig.push(&video_config(0, b"v"));
+    rig.push(&video(1, 0, true));
+    rig.push(&video(2, 2_000, true));
+    rig.push(&video_config(3, b"changed"));
+    rig.push(&video(4, 4_000, true));
+    rig.push(&video(5, 4_500, false));
+    rig.push(&video(6, QUEUE_SPAN_MS_MAX + 1, false));
+    let seen = rig.drain();
+    assert_eq!(seen, [(3, true, false), (4, false, true), (5, false, false), (6, false, false)]);
+    assert_eq!(rig.dropped(), 2);
+}
+
+#[test]
+fn overflow_without_a_queued_keyframe_drops_all_and_waits_for_the_next() {
+    let rig = Rig::new();
+    rig.push(&video_config(0, b"v"));
+    rig.push(&video(1, 0, true));
+    // The configuration has a place, too.
+    for sequence in 2..QUEUE_PACKETS_MAX as u64 {
+        rig.push(&video(sequence, 1, false));
+    }
+    assert_eq!(rig.dropped(), 0);
+    rig.push(&video(5_000, 1, false));
+    assert_eq!(rig.queue.level(), (0, 0));
+    rig.push(&audio(5_001, 1));
+    rig.push(&video_config(5_002, b"new"));
+    assert_eq!(rig.dropped(), QUEUE_PACKETS_MAX as u64 + 1);
+    rig.push(&video(5_003, 2, true));
+    assert_eq!(rig.drain(), [(5_002, true, false), (5_003, false, true)]);
+}
+
+#[test]
+fn the_byte_limit_is_one_too() {
+    let rig = Rig::new();
+    let mut large = (*video(1, 0, true)).clone();
+    large.payload = vec![0; QUEUE_BYTES_MAX].into();
+    rig.push(&Arc::new(large));
+    rig.push(&video(2, 1, false));
+    assert_eq!(rig.queue.level(), (0, 0));
+    assert_eq!(rig.dropped(), 2);
+}
+
+#[test]
+fn audio_alone_loses_its_older_half() {
+    let rig = Rig::new();
+    for sequence in 0..=QUEUE_PACKETS_MAX as u64 {
+        rig.queue.push(&audio(sequence, 0), false);
+    }
+    assert_eq!(rig.dropped(), QUEUE_PACKETS_MAX as u64 / 2);
+    let seen = rig.drain();
+    assert_eq!(seen[0], (QUEUE_PACKETS_MAX as u64 / 2, false, true));
+    assert_eq!(seen.last(), Some(&(QUEUE_PACKETS_MAX as u64, false, false)));
+}
+
+#[test]
+fn the_first_group_may_be_longer_than_the_limits() {
+    let rig = Rig::new();
+    let mut configs = Configs::default();
+    configs.replace(&video_config(0, b"v"));
+    let group: Vec<_> = (1..=2_000).map(|n| video(n, n as i64 * 5, n == 1)).collect();
+    rig.queue.begin(&configs, group.iter());
+    rig.push(&video(2_001, 10_005, false));
+    assert_eq!(rig.queue.level().0, 2_002);
+    assert_eq!(rig.dropped(), 0);
+    // The allowance is no permanent one.
+    for n in 0..QUEUE_PACKETS_MAX as u64 {
+        rig.push(&video(3_000 + n, 10_010, false));
+    }
+    assert!(rig.dropped() > 0);
+}
+
+#[test]
+fn a_closed_queue_takes_nothing_more() {
+    let rig = Rig::new();
+    rig.push(&video(1, 0, true));
+    rig.queue.close();
+    rig.push(&video(2, 1, true));
+    assert_eq!(rig.queue.level().0, 1);
+    rig.queue.abandoned();
+    assert_eq!(rig.queue.level(), (0, 0));
+}

@@ -1,0 +1,75 @@
+//! The encoder's end of a session.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use satcast_media::packet::{Packet, Role};
+use tokio::sync::watch;
+
+use super::{Session, millis};
+use crate::ids::SessionId;
+use crate::live::{Closed, Inner, codes};
+
+/// The encoder's end of a session. Dropping it means that the encoder has gone.
+pub struct Publisher {
+    session: Arc<Session>,
+    live: Arc<Inner>,
+    number: u64,
+    closed: watch::Receiver<Option<Closed>>,
+    has_sent: bool,
+}
+
+impl Publisher {
+    pub(super) fn new(
+        session: Arc<Session>,
+        live: Arc<Inner>,
+        number: u64,
+        closed: watch::Receiver<Option<Closed>>,
+    ) -> Self {
+        Self { session, live, number, closed, has_sent: false }
+    }
+
+    /// The session it feeds.
+    pub fn session_id(&self) -> &SessionId {
+        &self.session.id
+    }
+
+    /// Takes all packets out of the vector, in order. Never waits. Packets of an encoder that was sent away are dropped.
+    pub fn push(&mut self, packets: &mut Vec<Packet>) {
+        if self.closed.borrow().is_some() {
+            packets.clear();
+            return;
+        }
+        let now = self.live.clock.monotonic();
+        let has_media = self.has_sent || packets.iter().any(|packet| packet.role == Role::Data);
+        self.session.hub.publish(packets.drain(..), now);
+        self.session.last_media_ms.store(millis(now), Ordering::Release);
+        if has_media && !self.has_sent {
+            self.has_sent = true;
+            self.session.has_media.store(true, Ordering::Release);
+            self.session.changed.notify_one();
+        }
+    }
+
+    /// Resolves when the encoder has to leave.
+    pub async fn closed(&self) -> Closed {
+        let mut closed = self.closed.clone();
+        match closed.wait_for(Option::is_some).await.map(|closed| closed.clone()) {
+            Ok(Some(closed)) => closed,
+            // The sender is dropped only with a close notice or the session.
+            _ => Closed { code: codes::ENDED, reason: "the session has ended".into() },
+        }
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        let mut shared = self.session.lock();
+        if shared.encoder.as_ref().is_some_and(|encoder| encoder.number == self.number) {
+            shared.encoder = None;
+            shared.gone_since = Some(self.live.clock.monotonic());
+            drop(shared);
+            self.session.changed.notify_one();
+        }
+    }
+}

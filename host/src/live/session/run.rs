@@ -1,0 +1,260 @@
+//! The task of a session: its life from the first media to the recorded end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::{Command, Session, SessionState, millis};
+use crate::ids::{DestinationId, EndReason, UnixMillis};
+use crate::live::destination::{Destination, Parts};
+use crate::live::{Closed, Inner, codes};
+use crate::store::{DestinationRecord, NewSession};
+
+/// Tries to write the end of a session to the database.
+pub(crate) const END_TRIES_MAX: u32 = 5;
+/// Wait between them.
+const END_RETRY_WAIT: Duration = Duration::from_millis(200);
+/// How often bit rates are sampled.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The task of a session.
+pub(in crate::live) struct Run {
+    session: Arc<Session>,
+    live: Arc<Inner>,
+    queue: mpsc::Receiver<Command>,
+    tasks: BTreeMap<DestinationId, JoinHandle<()>>,
+}
+
+struct End {
+    reason: EndReason,
+    done: Option<oneshot::Sender<()>>,
+}
+
+impl Run {
+    pub(super) fn new(session: Arc<Session>, live: Arc<Inner>, queue: mpsc::Receiver<Command>) -> Self {
+        Self { session, live, queue, tasks: BTreeMap::new() }
+    }
+
+    pub(in crate::live) async fn run(mut self) {
+        let end = match self.wait_for_media().await {
+            Some(end) => end,
+            None => {
+                self.begin().await;
+                self.follow().await
+            }
+        };
+        self.finish(end).await;
+    }
+
+    /// Waits for the first media; an end when the encoder leaves or is stopped before.
+    async fn wait_for_media(&mut self) -> Option<End> {
+        loop {
+            if self.session.has_media.load(Ordering::Acquire) {
+                return None;
+            }
+            {
+                // Under one lock: an encoder that comes now must find a session that takes it, or none.
+                let mut shared = self.session.lock();
+                if shared.encoder.is_none() {
+                    shared.closing = true;
+                    return Some(End { reason: EndReason::Unpublished, done: None });
+                }
+            }
+            tokio::select! {
+                () = self.session.changed.notified() => {}
+                command = self.queue.recv() => match command {
+                    Some(Command::Stop { reason, done }) => return Some(End { reason, done: Some(done) }),
+                    // Destinations are read when the session begins. Nobody waits when the caller has gone.
+                    Some(Command::Reload { done }) => { let _ = done.send(()); }
+                    None => return Some(End { reason: EndReason::Error, done: None }),
+                },
+            }
+        }
+    }
+
+    async fn begin(&mut self) {
+        let started_at = self.live.clock.now();
+        let new = NewSession { id: self.session.id.clone(), stream_id: self.session.stream.id, started_at };
+        let begun = self.live.store.begin_session(new).await;
+        if let Err(error) = begun {
+            tracing::error!(session = %self.session.id, %error, "session cannot be recorded, refused");
+            self.session.close_encoder(Closed {
+                code: codes::FAILED,
+                reason: "the service cannot record the session; try again in a moment".into(),
+            });
+            return;
+        }
+        {
+            let mut shared = self.session.lock();
+            shared.started_at = Some(started_at);
+            shared.state = Some(SessionState::Live);
+        }
+        tracing::info!(session = %self.session.id, stream = %self.session.stream.id, label = %self.session.stream.label, "session started");
+        self.reload().await;
+    }
+
+    /// The life of a running session, until something ends it.
+    async fn follow(&mut self) -> End {
+        if self.session.snapshot().is_none() {
+            return End { reason: EndReason::Error, done: None };
+        }
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let left = match self.reconnect_time_left() {
+                Some(left) if left.is_zero() => return End { reason: EndReason::Unpublished, done: None },
+                left => left,
+            };
+            tokio::select! {
+                () = self.session.changed.notified() => {}
+                () = tokio::time::sleep(left.unwrap_or(Duration::MAX)), if left.is_some() => {}
+                _ = tick.tick() => self.sample_rates(),
+                command = self.queue.recv() => match command {
+                    Some(Command::Stop { reason, done }) => return End { reason, done: Some(done) },
+                    Some(Command::Reload { done }) => {
+                        self.reload().await;
+                        // Nobody waits when the caller has gone.
+                        let _ = done.send(());
+                    }
+                    None => return End { reason: EndReason::Error, done: None },
+                },
+            }
+        }
+    }
+
+    /// Time until the session ends because no encoder is there; `None` while one is.
+    fn reconnect_time_left(&self) -> Option<Duration> {
+        let now = self.live.clock.monotonic();
+        let mut shared = self.session.lock();
+        let left =
+            shared.gone_since.map(|since| (since + self.live.settings.reconnect_window).saturating_sub(now));
+        shared.closing = left.is_some_and(|left| left.is_zero());
+        let state = if left.is_some() { SessionState::Reconnecting } else { SessionState::Live };
+        if shared.state != Some(state) {
+            shared.state = Some(state);
+            let session = &self.session.id;
+            match left {
+                Some(left) => {
+                    tracing::info!(%session, window_ms = left.as_millis() as u64, "encoder has gone, waiting for its return")
+                }
+                None => tracing::info!(%session, "encoder is back"),
+            }
+        }
+        left
+    }
+
+    fn sample_rates(&self) {
+        let now = self.live.clock.monotonic();
+        let destinations: Vec<_> = self.session.lock().destinations.values().cloned().collect();
+        destinations.iter().for_each(|destination| destination.sample_rate(now));
+    }
+
+    /// Starts, stops and restarts destinations so that they are those of the database.
+    async fn reload(&mut self) {
+        let wanted = match self.live.store.destinations_of(self.session.stream.id).await {
+            Ok(wanted) => wanted,
+            Err(error) => {
+                tracing::error!(session = %self.session.id, %error, "destinations cannot be read, left as they are");
+                return;
+            }
+        };
+        let wanted: BTreeMap<DestinationId, DestinationRecord> = wanted
+            .into_iter()
+            .filter(|destination| destination.enabled)
+            .map(|destination| (destination.id, destination))
+            .collect();
+        let running: Vec<_> = self.session.lock().destinations.values().cloned().collect();
+        for destination in running {
+            let record = destination.record();
+            let same = wanted.get(&record.id).is_some_and(|wanted| wanted == record);
+            if !same {
+                self.stop_destination(record.id);
+            }
+        }
+        for (id, record) in wanted {
+            if !self.session.lock().destinations.contains_key(&id) {
+                self.start_destination(record);
+            }
+        }
+    }
+
+    fn start_destination(&mut self, record: DestinationRecord) {
+        let id = record.id;
+        let parts = Parts {
+            drivers: self.live.drivers.clone(),
+            clock: self.live.clock.clone(),
+            hub: self.session.hub.clone(),
+            source: self.session.number,
+            session: self.session.id.clone(),
+        };
+        let (destination, task) = Destination::start(record, parts);
+        self.session.lock().destinations.insert(id, destination);
+        self.tasks.insert(id, task);
+    }
+
+    // Its task flushes and ends by itself within the stop deadline; the others are not held up by it.
+    fn stop_destination(&mut self, id: DestinationId) {
+        if let Some(destination) = self.session.lock().destinations.remove(&id) {
+            destination.stop();
+        }
+        self.tasks.remove(&id);
+    }
+
+    async fn finish(mut self, end: End) {
+        let ended_at = self.end_time(end.reason);
+        let started = {
+            let mut shared = self.session.lock();
+            shared.closing = true;
+            let started = shared.state.is_some();
+            shared.state = started.then_some(SessionState::Stopping);
+            started
+        };
+        self.session
+            .close_encoder(Closed { code: codes::ENDED, reason: codes::reason_text(end.reason).into() });
+        let destinations: Vec<_> = self.session.lock().destinations.values().cloned().collect();
+        destinations.iter().for_each(|destination| destination.stop());
+        for (_, task) in std::mem::take(&mut self.tasks) {
+            // A destination's task ends within its deadline; a panic in it must not keep the session from ending.
+            let _ = task.await;
+        }
+        if started {
+            self.record_end(ended_at, end.reason).await;
+            tracing::info!(session = %self.session.id, stream = %self.session.stream.id, reason = %end.reason, "session ended");
+        }
+        self.live.forget(&self.session, end.reason);
+        // Late commands learn that there is no session any more by their dropped answer.
+        self.queue.close();
+        if let Some(done) = end.done {
+            // Nobody waits when the caller has gone.
+            let _ = done.send(());
+        }
+    }
+
+    /// An unpublished session ended with its last packet, not with the window that waited for more.
+    fn end_time(&self, reason: EndReason) -> UnixMillis {
+        let now = self.live.clock.now();
+        if reason != EndReason::Unpublished {
+            return now;
+        }
+        let monotonic_now = millis(self.live.clock.monotonic());
+        let silent_ms = monotonic_now.saturating_sub(self.session.last_media_ms.load(Ordering::Acquire));
+        UnixMillis(now.0.saturating_sub_unsigned(silent_ms))
+    }
+
+    async fn record_end(&self, ended_at: UnixMillis, reason: EndReason) {
+        for attempt in 1..=END_TRIES_MAX {
+            match self.live.store.end_session(&self.session.id, ended_at, reason).await {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::error!(session = %self.session.id, attempt, %error, "end of session cannot be recorded");
+                    tokio::time::sleep(END_RETRY_WAIT).await;
+                }
+            }
+        }
+        // The next start finds it without an end and closes it as interrupted.
+    }
+}

@@ -1,0 +1,133 @@
+//! Extensions of the host's table, looked up by name. All of them are drafts.
+
+use std::ffi::c_void;
+
+use super::{SatcastError, SatcastErrorSink, SatcastStr, SatcastTextSink};
+
+/// Host extension: checked outbound connections ([`SatcastNet`]).
+pub const EXT_NET: &str = "draft.satcast.net/1";
+/// Host extension: a private folder of the driver ([`SatcastDataDir`]).
+pub const EXT_DATA_DIR: &str = "draft.satcast.data-dir/1";
+/// Host extension: files the host serves to viewers for the driver ([`SatcastAssets`]).
+pub const EXT_ASSETS: &str = "draft.satcast.assets/1";
+
+/// Body in memory: `data`, `len`.
+pub const BODY_MEMORY: u32 = 1;
+/// Body in a file: `fd`, `offset`, `len`; the descriptor passes to the host.
+pub const BODY_FILE: u32 = 2;
+
+/// [`EXT_NET`]: the host resolves and checks the address by its outbound guard and hands over a connected socket.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastNet {
+    /// Size of this struct in bytes.
+    pub size: usize,
+    /// Begins a connection attempt. `done` is called exactly once, from any thread, also when this returns an error code.
+    pub connect: Option<
+        unsafe extern "C" fn(
+            ctx: *mut c_void,
+            dest: u64,
+            request: *const SatcastConnect,
+            done: SatcastConnected,
+        ) -> i32,
+    >,
+}
+
+/// An address to connect to.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastConnect {
+    /// Size of this struct in bytes.
+    pub size: u32,
+    /// For resolving and connecting together, in milliseconds; 0 = the host's default.
+    pub timeout_ms: u32,
+    /// Name or literal address, without brackets.
+    pub host: SatcastStr,
+    /// TCP port.
+    pub port: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// Where the outcome of a connection attempt goes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastConnected {
+    /// Passed back.
+    pub data: *mut c_void,
+    /// `fd` >= 0: a connected, non-blocking TCP socket with TCP_NODELAY that the driver now owns. Else `error` says why.
+    pub done: Option<unsafe extern "C" fn(data: *mut c_void, fd: i32, error: *const SatcastError)>,
+}
+
+/// [`EXT_DATA_DIR`]: a folder that is the driver's alone and outlives sessions.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastDataDir {
+    /// Size of this struct in bytes.
+    pub size: usize,
+    /// Puts the absolute path into `sink`; the folder exists.
+    pub path: Option<
+        unsafe extern "C" fn(
+            ctx: *mut c_void,
+            sink: *const SatcastTextSink,
+            error: *const SatcastErrorSink,
+        ) -> i32,
+    >,
+}
+
+/// [`EXT_ASSETS`]: named pieces the host serves to viewers without asking the driver again.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastAssets {
+    /// Size of this struct in bytes.
+    pub size: usize,
+    /// Puts a piece under its name in place of an earlier one. The host owns the body in every case.
+    pub publish: Option<
+        unsafe extern "C" fn(
+            ctx: *mut c_void,
+            dest: u64,
+            asset: *const SatcastAsset,
+            error: *const SatcastErrorSink,
+        ) -> i32,
+    >,
+    /// Takes a name away. Unknown names are no error.
+    pub retract: Option<unsafe extern "C" fn(ctx: *mut c_void, dest: u64, name: SatcastStr) -> i32>,
+}
+
+/// One piece for viewers.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastAsset {
+    /// Size of this struct in bytes.
+    pub size: usize,
+    /// `a-z A-Z 0-9 . _ -`, at most 128 bytes.
+    pub name: SatcastStr,
+    /// Media type.
+    pub content_type: SatcastStr,
+    /// Seconds a cache may keep it; 0 = not at all.
+    pub max_age_secs: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// The bytes.
+    pub body: SatcastBody,
+}
+
+/// Bytes in memory or in a file, with the function that gives them back.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct SatcastBody {
+    /// `BODY_*`.
+    pub kind: u32,
+    /// File descriptor for `BODY_FILE`, else -1.
+    pub fd: i32,
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// First byte in memory for `BODY_MEMORY`.
+    pub data: *const u8,
+    /// Passed to `release`.
+    pub owner: *mut c_void,
+    /// Called exactly once when the bytes are not needed any more; may be null for a file.
+    pub release: Option<unsafe extern "C" fn(owner: *mut c_void)>,
+}
