@@ -26,8 +26,8 @@ use crate::manifest::Manifest;
 use crate::wire::report;
 use crate::{Class, Error};
 
-/// Worker threads of a driver's runtime.
-pub const RUNTIME_WORKERS: usize = 2;
+/// Most worker threads of a driver's runtime; see [`Driver::WORKERS`].
+pub const RUNTIME_WORKERS_MAX: usize = 8;
 /// Most threads for blocking work of a driver's runtime.
 pub const RUNTIME_BLOCKING_THREADS_MAX: usize = 8;
 /// Stack of a runtime thread in bytes.
@@ -195,7 +195,7 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
         }
         let id = E::Driver::INFO.id;
         let runtime = Builder::new_multi_thread()
-            .worker_threads(RUNTIME_WORKERS)
+            .worker_threads(E::Driver::WORKERS.clamp(1, RUNTIME_WORKERS_MAX))
             .max_blocking_threads(RUNTIME_BLOCKING_THREADS_MAX)
             .thread_stack_size(RUNTIME_STACK_BYTES)
             .thread_name(format!("d:{id}"))

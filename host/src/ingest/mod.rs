@@ -23,6 +23,7 @@ mod conn;
 mod limits;
 mod pace;
 mod sessions;
+mod threads;
 mod wire;
 
 pub use admit::{Admission, PacketSink, Status};
@@ -30,6 +31,7 @@ pub use limits::*;
 
 use caps::{FailedKeys, Full, Line, LogLimit, Network, Places};
 use pace::Pace;
+use threads::Threads;
 
 /// Where and how encoders are listened to.
 #[derive(Debug, Clone)]
@@ -66,6 +68,7 @@ pub struct Listener<A> {
     socket: TcpListener,
     shared: Arc<Shared<A>>,
     places: Arc<Places>,
+    threads: Threads,
 }
 
 /// What all connections share.
@@ -112,6 +115,7 @@ impl<A: Admission> Listener<A> {
         // The receive buffer is left to the kernel: fixed at a size that `net.core.rmem_max` cuts, it would hold less
         // than one wait of a fast stream; left alone, it grows with the stream.
         let socket = TcpListener::bind(address).await.map_err(|source| BindError { address, source })?;
+        let threads = Threads::start().map_err(|source| BindError { address, source })?;
         let limits = settings.limits;
         let places = Places::new(limits.connections_max, limits.connections_per_network_max);
         let shared = Arc::new(Shared {
@@ -124,7 +128,7 @@ impl<A: Admission> Listener<A> {
             warnings: LogLimit::new(limits.warnings_max),
             limits,
         });
-        Ok(Self { socket, shared, places })
+        Ok(Self { socket, shared, places, threads })
     }
 
     /// The address listened on, with the port the system chose when 0 was asked for.
@@ -138,7 +142,7 @@ impl<A: Admission> Listener<A> {
     /// Serves encoders until `shutdown` resolves; then stops accepting, tells every publisher, and returns when all
     /// connections have ended or [`SHUTDOWN_TIMEOUT_MS`] is over.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { socket, shared, places } = self;
+        let Self { socket, shared, places, mut threads } = self;
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
@@ -149,7 +153,7 @@ impl<A: Admission> Listener<A> {
                 Some(ended) = tasks.join_next() => report(ended),
                 accepted = socket.accept() => match accepted {
                     Ok((socket, peer)) => {
-                        accept(socket, peer, &shared, &places, &stopped, &mut tasks);
+                        accept(socket, peer, &shared, &places, &stopped, &mut threads, &mut tasks);
                     }
                     Err(failure) => pause_after(failure, &shared, socket.local_addr().ok()).await,
                 },
@@ -177,6 +181,7 @@ fn accept<A: Admission>(
     shared: &Arc<Shared<A>>,
     places: &Arc<Places>,
     stopped: &watch::Receiver<bool>,
+    threads: &mut Threads,
     tasks: &mut JoinSet<()>,
 ) {
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
@@ -195,11 +200,20 @@ fn accept<A: Admission>(
     if let Err(failure) = socket.set_nodelay(true) {
         return shared.warn(peer, None, &format!("refused: cannot set TCP_NODELAY: {failure}"));
     }
+    // Events of the socket must come to the thread that reads it.
+    let socket = match socket.into_std() {
+        Ok(socket) => socket,
+        Err(failure) => return shared.warn(peer, None, &format!("refused: {failure}")),
+    };
     let (shared, stopped) = (Arc::clone(shared), stopped.clone());
-    tasks.spawn(async move {
-        conn::serve(socket, peer, shared, stopped).await;
+    let work = async move {
+        match TcpStream::from_std(socket) {
+            Ok(socket) => conn::serve(socket, peer, shared, stopped).await,
+            Err(failure) => shared.warn(peer, None, &format!("refused: {failure}")),
+        }
         drop(place);
-    });
+    };
+    tasks.spawn_on(work, &threads.next());
 }
 
 /// A connection that failed before it was accepted harms nobody; a lack of file handles passes by waiting.

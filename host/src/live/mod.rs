@@ -117,6 +117,8 @@ struct Inner {
     /// Streams that were stopped, and the monotonic time until which their encoder is refused.
     quiet: Mutex<HashMap<StreamId, Duration>>,
     next_number: AtomicU64,
+    /// Where sessions run: not on the thread of the encoder that began them, which may end before them.
+    runtime: tokio::runtime::Handle,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -124,7 +126,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Live {
-    /// No sessions yet.
+    /// No sessions yet. Those to come run on the runtime this is called on.
     pub fn new(store: Store, drivers: Drivers, clock: Clock, settings: Settings) -> Self {
         let inner = Inner {
             store,
@@ -134,6 +136,7 @@ impl Live {
             sessions: Mutex::default(),
             quiet: Mutex::default(),
             next_number: AtomicU64::new(1),
+            runtime: tokio::runtime::Handle::current(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -176,7 +179,7 @@ impl Live {
         let (session, run) = Session::new(stream, number, self.inner.clone());
         let publisher = session.let_in(&self.inner)?;
         sessions.insert(id, session);
-        tokio::spawn(run.run());
+        self.inner.runtime.spawn(run.run());
         Ok(publisher)
     }
 

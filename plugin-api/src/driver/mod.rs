@@ -85,6 +85,10 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Name and version.
     const INFO: DriverInfo;
 
+    /// Threads its destinations run on, 1 to 8. One is right for work that waits for the network: a second one is woken
+    /// for nothing most of the time. Take more for work that computes.
+    const WORKERS: usize = 1;
+
     /// The destination types it serves. Called before `load`, without a runtime, at every look at the file: no side effects.
     fn types() -> Vec<DestType>;
 

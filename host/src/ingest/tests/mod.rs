@@ -113,7 +113,10 @@ impl Service {
         let clock = Clock::manual(UnixMillis(1_700_000_000_000));
         let mut settings = Settings::new(SocketAddr::from(([127, 0, 0, 1], 0)), read_batch_ms);
         change(&mut settings.limits);
-        let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await.unwrap();
+        let mut listener =
+            Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await.unwrap();
+        // Log lines are collected on the test's thread.
+        listener.threads = super::threads::Threads::here();
         let address = listener.local_addr().unwrap();
         let shared = Arc::clone(&listener.shared);
         let (shutdown, stop) = oneshot::channel();
