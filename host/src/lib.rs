@@ -2,7 +2,7 @@
 //!
 //! Who may use whom, lower rows never use higher ones:
 //! `cli` -> `boot` -> `http`, `api`, `ingest` -> `auth`, `live` -> `drivers`, `outbound`, `store` ->
-//! `config`, `secret`, `clock`, `rate`, `ids`.
+//! `config`, `secret`, `clock`, `rate`, `places`, `ids`.
 //!
 //! What is deliberately absent: SQL outside `store`, HTTP-JSON outside `api`, `unsafe` outside `drivers`,
 //! wall clock reads outside `clock`, randomness outside `secret`, and any import of a driver.
@@ -22,6 +22,7 @@ pub mod ingest;
 pub mod live;
 pub mod logging;
 pub mod outbound;
+pub mod places;
 pub mod rate;
 pub mod secret;
 pub mod store;

@@ -8,8 +8,9 @@ use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 
 use super::{ApiError, App, RequestContext};
-use crate::auth::{address_subject, presented_key};
+use crate::auth::presented_key;
 use crate::ids::{AccountId, KeyId, UnixMillis};
+use crate::places::Network;
 use crate::secret::{KeyKind, api_key_kind, key_hash};
 use crate::store::KeyRecord;
 
@@ -65,8 +66,8 @@ async fn valid_key(
     match found {
         Some(key) => Ok(key),
         None => {
-            let subject = address_subject(context.client);
-            context.count(app.limits.invalid_keys.hit(subject, app.clock.monotonic()))?;
+            let network = Network::from(context.client);
+            context.count(app.limits.invalid_keys.hit(network, app.clock.monotonic()))?;
             Err(ApiError::invalid_key())
         }
     }

@@ -17,7 +17,6 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use poem::endpoint::make;
@@ -38,6 +37,7 @@ use crate::drivers::Drivers;
 use crate::ids::{KeyId, StreamId};
 use crate::live::Live;
 use crate::outbound::Guard;
+use crate::places::Network;
 use crate::rate::{RateLimiter, RateRule};
 use crate::store::{Caps, Store};
 
@@ -76,9 +76,9 @@ pub struct Limits {
     /// Management requests that write, per key.
     pub writes: RateLimiter<KeyId>,
     /// Requests with an invalid key, per address.
-    pub invalid_keys: RateLimiter<IpAddr>,
+    pub invalid_keys: RateLimiter<Network>,
     /// Requests for the public configuration, per address.
-    pub config: RateLimiter<IpAddr>,
+    pub config: RateLimiter<Network>,
 }
 
 /// Requests for `/api/public/config`, per address.

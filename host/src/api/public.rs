@@ -8,7 +8,7 @@ use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Object, OpenApi};
 
 use super::{App, RequestContext, Tag, VERSION};
-use crate::auth::address_subject;
+use crate::places::Network;
 
 /// Prices.
 #[derive(Clone, Debug, Object)]
@@ -49,7 +49,7 @@ impl PublicApi {
     #[oai(path = "/config", method = "get", operation_id = "getPublicConfig")]
     async fn config(&self, app: Data<&Arc<App>>, request: &Request) -> Result<Response<Json<PublicConfig>>> {
         let context = RequestContext::of(request);
-        context.count(app.limits.config.hit(address_subject(context.client), app.clock.monotonic()))?;
+        context.count(app.limits.config.hit(Network::from(context.client), app.clock.monotonic()))?;
         let pricing = &app.config.pricing;
         let config = PublicConfig {
             pricing: Pricing {

@@ -1,9 +1,11 @@
 //! The HTTP listener: hyper's HTTP/1.1 around a poem endpoint, on an accept loop of our own.
 //!
 //! Ours and not poem's server, because that one costs memory per connection and loses vectored writes. Every
-//! connection has a deadline for its request head, which also closes idle ones, and there is a cap on connections.
+//! connection has a deadline for its request head, which also closes idle ones, and one for taking its answers. There
+//! is a cap on connections, and one on those of a single network, so that no stranger takes every place.
 //! TLS is not built yet: a configured certificate is an error, never silently plain text.
 
+mod stall;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +22,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use ipnet::IpNet;
 use poem::http::uri::Scheme;
 use poem::web::{LocalAddr, RemoteAddr};
 use poem::{Addr, Endpoint, IntoResponse as _, Request};
@@ -27,10 +30,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use self::stall::WriteDeadline;
 use crate::config;
+use crate::places::{Full, Network, Place, Places};
 
 /// Connections open at one time; further ones wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 16_384;
+/// Connections open at one time from one network (an IPv4 address or an IPv6 /64); further ones are closed at once.
+/// Trusted proxies speak for many and are exempt. Room for the players of a household or a small company.
+pub const CONNECTIONS_PER_NETWORK_MAX: usize = 512;
+/// Longest time a write may wait for the peer to take any of it.
+pub const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time for the head of a request, counted from the end of the one before: the life of an idle connection.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time running requests get when the service stops.
@@ -63,6 +73,10 @@ pub enum HttpError {
 pub struct ServerLimits {
     /// See [`CONNECTIONS_MAX`].
     pub connections_max: usize,
+    /// See [`CONNECTIONS_PER_NETWORK_MAX`].
+    pub per_network_max: usize,
+    /// See [`WRITE_STALL_TIMEOUT`].
+    pub write_stall_timeout: Duration,
     /// See [`HEAD_TIMEOUT`].
     pub head_timeout: Duration,
     /// See [`SHUTDOWN_GRACE`].
@@ -71,7 +85,13 @@ pub struct ServerLimits {
 
 impl Default for ServerLimits {
     fn default() -> Self {
-        Self { connections_max: CONNECTIONS_MAX, head_timeout: HEAD_TIMEOUT, shutdown_grace: SHUTDOWN_GRACE }
+        Self {
+            connections_max: CONNECTIONS_MAX,
+            per_network_max: CONNECTIONS_PER_NETWORK_MAX,
+            write_stall_timeout: WRITE_STALL_TIMEOUT,
+            head_timeout: HEAD_TIMEOUT,
+            shutdown_grace: SHUTDOWN_GRACE,
+        }
     }
 }
 
@@ -80,6 +100,7 @@ impl Default for ServerLimits {
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    trusted_proxies: Vec<IpNet>,
     limits: ServerLimits,
 }
 
@@ -95,12 +116,21 @@ impl Server {
         let failed = |source| HttpError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, limits })
+        Ok(Self { listener, address, trusted_proxies: config.trusted_proxies.clone(), limits })
     }
 
     /// The address listened on, with the port the system chose for port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The place of a connection from `peer` among those of its network; none is needed by a trusted proxy.
+    fn place(&self, places: &Arc<Places>, peer: SocketAddr) -> Result<Option<Place>, Full> {
+        let address = peer.ip().to_canonical();
+        if self.trusted_proxies.iter().any(|proxies| proxies.contains(&address)) {
+            return Ok(None);
+        }
+        places.take(Network::from(address)).map(Some)
     }
 
     /// Serves `endpoint` until `shutdown` completes, then lets running requests finish for the grace time.
@@ -109,23 +139,29 @@ impl Server {
         E: Endpoint + 'static,
     {
         let endpoint = Arc::new(endpoint);
-        let places = Arc::new(Semaphore::new(self.limits.connections_max));
+        let slots = Arc::new(Semaphore::new(self.limits.connections_max));
+        let places = Places::new(usize::MAX, self.limits.per_network_max);
         let (stop, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
         let mut shutdown = pin!(shutdown);
         loop {
             let next = async {
-                // The semaphore is never closed, so a place always comes.
-                let place = places.clone().acquire_owned().await.ok()?;
-                Some((self.listener.accept().await, place))
+                // The semaphore is never closed, so a slot always comes.
+                let slot = slots.clone().acquire_owned().await.ok()?;
+                Some((self.listener.accept().await, slot))
             };
             tokio::select! {
                 () = &mut shutdown => break,
                 Some(ended) = connections.join_next() => report(ended),
-                Some((accepted, place)) = next => match accepted {
+                Some((accepted, slot)) = next => match accepted {
                     Ok((socket, peer)) => {
+                        let Ok(place) = self.place(&places, peer) else {
+                            tracing::debug!(%peer, "an http connection above its network's cap was closed");
+                            continue;
+                        };
                         let peers = Peers { local: self.address, remote: peer };
-                        let work = connection(socket, peers, endpoint.clone(), self.limits, stopped.clone(), place);
+                        let held = Held { _slot: slot, _place: place };
+                        let work = connection(socket, peers, endpoint.clone(), self.limits, stopped.clone(), held);
                         connections.spawn(work);
                     }
                     Err(error) => {
@@ -163,13 +199,19 @@ struct Peers {
     remote: SocketAddr,
 }
 
+/// What a connection occupies, free again when it ends.
+struct Held {
+    _slot: OwnedSemaphorePermit,
+    _place: Option<Place>,
+}
+
 async fn connection<E: Endpoint + 'static>(
     socket: TcpStream,
     peers: Peers,
     endpoint: Arc<E>,
     limits: ServerLimits,
     mut stopped: watch::Receiver<bool>,
-    _place: OwnedSemaphorePermit,
+    _held: Held,
 ) {
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
@@ -184,7 +226,7 @@ async fn connection<E: Endpoint + 'static>(
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .writev(true)
-        .serve_connection(TokioIo::new(socket), service);
+        .serve_connection(TokioIo::new(WriteDeadline::new(socket, limits.write_stall_timeout)), service);
     let mut serving = pin!(serving);
     let told = async {
         // An error says that the server is gone, which is a stop as well.

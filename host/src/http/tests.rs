@@ -13,6 +13,8 @@ use tokio::task::JoinHandle;
 use super::*;
 
 const WAIT_MAX: Duration = Duration::from_secs(10);
+/// More than the buffers of both sockets take.
+const LARGE_BYTES: usize = 32 * 1024 * 1024;
 
 struct Running {
     address: SocketAddr,
@@ -30,7 +32,11 @@ fn listen() -> config::Http {
 }
 
 async fn start(limits: ServerLimits) -> Running {
-    let server = Server::bind(&listen(), limits).await.unwrap();
+    start_with(&listen(), limits).await
+}
+
+async fn start_with(config: &config::Http, limits: ServerLimits) -> Running {
+    let server = Server::bind(config, limits).await.unwrap();
     let address = server.local_addr();
     let peer = |request: Request| async move {
         let peer = request.remote_addr().as_socket_addr().unwrap().ip();
@@ -40,8 +46,12 @@ async fn start(limits: ServerLimits) -> Running {
         tokio::time::sleep(Duration::from_millis(300)).await;
         Ok::<_, poem::Error>(Response::from("slow"))
     };
-    let routes =
-        Route::new().at("/", poem::get(make(peer))).at("/slow", poem::get(make(slow))).map_to_response();
+    let large = |_| async { Ok::<_, poem::Error>(Response::from(vec![b'x'; LARGE_BYTES])) };
+    let routes = Route::new()
+        .at("/", poem::get(make(peer)))
+        .at("/slow", poem::get(make(slow)))
+        .at("/large", poem::get(make(large)))
+        .map_to_response();
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(server.serve(routes, async {
         let _ = stopped.await;
@@ -114,6 +124,69 @@ async fn connections_beyond_the_cap_wait_for_a_place() {
     assert!(early.is_err(), "the second connection waits");
     drop(first);
     assert!(rest(&mut second).await.contains("TTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_read_its_answers_loses_its_place() {
+    let limits = ServerLimits {
+        connections_max: 1,
+        write_stall_timeout: Duration::from_millis(300),
+        ..ServerLimits::default()
+    };
+    let server = start(limits).await;
+    let pipelined = "GET /large HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100);
+    let _deaf = send(server.address, &pipelined).await;
+    let mut other = send(server.address, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    assert!(rest(&mut other).await.contains("200 OK"), "the only place is free again");
+}
+
+#[tokio::test]
+async fn a_peer_that_reads_slowly_gets_its_whole_answer() {
+    let limits = ServerLimits { write_stall_timeout: Duration::from_millis(500), ..ServerLimits::default() };
+    let server = start(limits).await;
+    let mut slow = send(server.address, "GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    let mut part = vec![0; LARGE_BYTES / 8];
+    for _ in 0..7 {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        slow.read_exact(&mut part).await.unwrap();
+    }
+    assert!(rest(&mut slow).await.len() > part.len(), "the rest and the length of the head");
+}
+
+#[tokio::test]
+async fn one_network_gets_no_more_connections_than_its_cap_unless_it_is_a_trusted_proxy() {
+    let limits = ServerLimits { per_network_max: 2, ..ServerLimits::default() };
+    let request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut byte = [0; 1];
+    let server = start(limits).await;
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut socket = send(server.address, request).await;
+        socket.read_exact(&mut byte).await.unwrap();
+        held.push(socket);
+    }
+    let mut third = TcpStream::connect(server.address).await.unwrap();
+    assert_eq!(rest(&mut third).await, "", "closed at once");
+    held.pop();
+    let served = async {
+        loop {
+            let mut socket = TcpStream::connect(server.address).await.unwrap();
+            // A closed socket may refuse the request before the answer is looked for.
+            let _ = socket.write_all(request.as_bytes()).await;
+            if socket.read_exact(&mut byte).await.is_ok() {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(WAIT_MAX, served).await.expect("a place that was given back is taken again");
+    let proxies = config::Http { trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()], ..listen() };
+    let server = start_with(&proxies, limits).await;
+    let mut held = Vec::new();
+    for _ in 0..5 {
+        let mut socket = send(server.address, request).await;
+        socket.read_exact(&mut byte).await.unwrap();
+        held.push(socket);
+    }
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
-//! What strangers may use up: connections, attempts with wrong keys, lines in the log. Pure counters, time is an
-//! argument.
+//! What strangers may use up besides connections: attempts with wrong keys, lines in the log. Pure counters, time is
+//! an argument.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use crate::places::Network;
 
 /// Networks remembered for wrong keys; beyond it the one whose window began first is forgotten.
 pub(super) const FAILED_NETWORKS_MAX: usize = 10_000;
@@ -12,86 +13,6 @@ pub(super) const FAILED_NETWORKS_MAX: usize = 10_000;
 pub(super) const WINDOW_MS: u64 = 60_000;
 
 const WINDOW: Duration = Duration::from_millis(WINDOW_MS);
-
-/// What counts as one stranger: an IPv4 address, or the /64 that a single IPv6 subscriber is given at least.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Network(IpAddr);
-
-impl From<IpAddr> for Network {
-    fn from(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let [a, b, c, d, ..] = address.segments();
-                Self(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into())
-            }
-            address @ IpAddr::V4(_) => Self(address),
-        }
-    }
-}
-
-/// Why a connection was not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Full {
-    /// The service holds as many connections as it may.
-    Service,
-    /// This network does.
-    Network,
-}
-
-/// The connections there may be, in all and per network.
-#[derive(Debug)]
-pub(super) struct Places {
-    taken: Mutex<Taken>,
-    total_max: usize,
-    per_network_max: usize,
-}
-
-#[derive(Debug, Default)]
-struct Taken {
-    total: usize,
-    by_network: HashMap<Network, usize>,
-}
-
-/// One connection's place, given back when dropped.
-#[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
-    network: Network,
-}
-
-impl Places {
-    pub(super) fn new(total_max: usize, per_network_max: usize) -> Arc<Self> {
-        Arc::new(Self { taken: Mutex::default(), total_max, per_network_max })
-    }
-
-    /// A place for one more connection from `network`.
-    pub(super) fn take(self: &Arc<Self>, network: Network) -> Result<Place, Full> {
-        let mut taken = lock(&self.taken);
-        if taken.total >= self.total_max {
-            return Err(Full::Service);
-        }
-        let here = taken.by_network.entry(network).or_default();
-        if *here >= self.per_network_max {
-            return Err(Full::Network);
-        }
-        *here += 1;
-        taken.total += 1;
-        Ok(Place { places: Arc::clone(self), network })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut taken = lock(&self.places.taken);
-        taken.total -= 1;
-        if let Some(here) = taken.by_network.get_mut(&self.network) {
-            *here -= 1;
-            if *here == 0 {
-                taken.by_network.remove(&self.network);
-            }
-        }
-    }
-}
 
 /// Wrong keys per network and minute: a network over the limit is not talked to until its window is over, so that a
 /// guesser costs no handshake and no database read.
@@ -196,33 +117,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     fn network(text: &str) -> Network {
         Network::from(text.parse::<IpAddr>().unwrap())
-    }
-
-    #[test]
-    fn a_network_is_an_ipv4_address_or_an_ipv6_subscriber() {
-        assert_eq!(network("::ffff:1.2.3.4"), network("1.2.3.4"));
-        assert_ne!(network("1.2.3.4"), network("1.2.3.5"));
-        assert_eq!(network("2001:db8:1:2::3"), network("2001:db8:1:2:ffff::1"));
-        assert_ne!(network("2001:db8:1:2::3"), network("2001:db8:1:3::3"));
-    }
-
-    #[test]
-    fn places_are_limited_in_all_and_per_network_and_come_back() {
-        let places = Places::new(3, 2);
-        let (a, b) = (network("1.1.1.1"), network("2.2.2.2"));
-        let first = places.take(a).unwrap();
-        let _second = places.take(a).unwrap();
-        assert_eq!(places.take(a).unwrap_err(), Full::Network);
-        let third = places.take(b).unwrap();
-        assert_eq!(places.take(b).unwrap_err(), Full::Service);
-        drop(first);
-        let _fourth = places.take(a).unwrap();
-        drop(third);
-        assert_eq!(lock(&places.taken).by_network.len(), 1, "no entry stays behind for a network that left");
     }
 
     #[test]

@@ -15,9 +15,9 @@ use tracing::{debug, info};
 
 use super::Shared;
 use super::admit::{Admission, Admitted, Denied, PacketSink, Status, StreamKey, admit, is_documented_app};
-use super::caps::Network;
 use super::limits::Limits;
 use super::wire::Wire;
+use crate::places::Network;
 
 /// RTMP status of a publisher that leaves because the service stops.
 const CODE_SHUTDOWN: &str = "NetConnection.Connect.AppShutdown";

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 
 use crate::clock::Clock;
+use crate::places::{Full, Network, Places};
 use crate::store::Store;
 
 mod admit;
@@ -29,7 +30,7 @@ mod wire;
 pub use admit::{Admission, PacketSink, Status};
 pub use limits::*;
 
-use caps::{FailedKeys, Full, Line, LogLimit, Network, Places};
+use caps::{FailedKeys, Line, LogLimit};
 use pace::Pace;
 use threads::Threads;
 
