@@ -33,7 +33,8 @@ pub const TYPE: &str = "rtmp";
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Address of the server: rtmp://host[:port]/app/key, or rtmp://host[:port]/app with the stream key in `key`.
-    // `x-secret-url`: the host shows it with its key, login and query masked.
+    // The host masks key, login and query in the fields `url` and `key` by these names; `x-secret-url` says so to other
+    // readers of the schema.
     #[schemars(with = "String", extend("x-secret-url" = true, "maxLength" = target::TEXT_BYTES_MAX))]
     pub url: Secret<String>,
     /// Stream key, when it is not part of `url`.
