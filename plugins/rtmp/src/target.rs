@@ -55,8 +55,8 @@ pub struct Target {
 
 impl Target {
     /// Reads a destination's address from the right: with a `key` the whole path is the app; without one the last path
-    /// part with its query is the publish name, which is empty when the path is an app alone. Escapes (`%20`) are kept as typed. A login (`user:password@`) is accepted
-    /// and never sent.
+    /// part with its query is the publish name, which is empty when the path is an app alone. Slashes at the end of the
+    /// path mean nothing. Escapes (`%20`) are kept as typed. A login (`user:password@`) is accepted and never sent.
     ///
     /// # Errors
     /// Any [`TargetError`].
@@ -124,11 +124,14 @@ impl Target {
     /// Every text that must not be shown, the longest forms first.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
         let name = [self.publish_name.as_str(), before_query(&self.publish_name)];
+        // Only the app's first part is surely no key: users put theirs behind it, as an instance or by mistake.
+        let instances = before_query(&self.app).split('/').skip(1);
         let queries = [query(&self.publish_name), query(&self.app)];
         let login = self.login.as_deref().into_iter().flat_map(|login| {
             [Some(login), login.split_once(':').map(|(_, password)| password)].into_iter().flatten()
         });
-        name.into_iter().chain(queries.into_iter().flatten()).chain(login).filter(|text| !text.is_empty())
+        let all = name.into_iter().chain(queries.into_iter().flatten()).chain(instances).chain(login);
+        all.filter(|text| !text.is_empty())
     }
 }
 
@@ -197,7 +200,7 @@ fn parse_port(port: &str) -> Result<u16, TargetError> {
 
 /// App and publish name.
 fn split_path(path: &str, key: Option<&str>) -> Result<(String, String), TargetError> {
-    let (parts, query) = (before_query(path).trim_start_matches('/'), query(path));
+    let (parts, query) = (before_query(path).trim_matches('/'), query(path));
     let with_query = |text: &str| match query {
         Some(query) => format!("{text}?{query}"),
         None => text.to_owned(),
@@ -206,12 +209,12 @@ fn split_path(path: &str, key: Option<&str>) -> Result<(String, String), TargetE
         return Err(TargetError::App);
     }
     if let Some(key) = key {
-        return Ok((with_query(parts.trim_end_matches('/')), key.to_owned()));
+        return Ok((with_query(parts), key.to_owned()));
     }
     match parts.rsplit_once('/') {
-        Some((app, name)) if !name.is_empty() => Ok((app.trim_end_matches('/').to_owned(), with_query(name))),
+        Some((app, name)) => Ok((app.trim_end_matches('/').to_owned(), with_query(name))),
         // An app alone: servers that tell streams apart by the app or by the query take an empty name.
-        _ => Ok((with_query(parts.trim_end_matches('/')), String::new())),
+        None => Ok((with_query(parts), String::new())),
     }
 }
 
@@ -263,6 +266,11 @@ mod tests {
         ),
         (("rtmp://a.example/live/k1", Some("")), ("a.example", 1935, "live", "rtmp://a.example/live", "k1")),
         (("rtmp://a.example//live//k1", None), ("a.example", 1935, "live", "rtmp://a.example/live", "k1")),
+        (("rtmp://a.example/live/k1/", None), ("a.example", 1935, "live", "rtmp://a.example/live", "k1")),
+        (
+            ("rtmp://a.example/app/inst/k1//?x=/1", None),
+            ("a.example", 1935, "app/inst", "rtmp://a.example/app/inst", "k1?x=/1"),
+        ),
         (("rtmp://u:p@ss@a.example/live/k", None), ("a.example", 1935, "live", "rtmp://a.example/live", "k")),
         (("rtmp://u@127.0.0.1:1/live/k", None), ("127.0.0.1", 1, "live", "rtmp://127.0.0.1:1/live", "k")),
         (
@@ -366,5 +374,8 @@ mod tests {
         assert_eq!(target.to_string(), "[::1]:99");
         let secrets: Vec<_> = target.secrets().collect();
         assert_eq!(secrets, ["sesame?token=open", "sesame", "token=open", "user:hunter2", "hunter2"]);
+        let target = Target::parse("rtmp://a.example/app/inst//sesame/?token=open", Some("key")).unwrap();
+        let secrets: Vec<_> = target.secrets().collect();
+        assert_eq!(secrets, ["key", "key", "token=open", "inst", "sesame"]);
     }
 }
