@@ -11,6 +11,13 @@ use crate::target::Target;
 /// Floor before the next try after the server refused the stream.
 pub(crate) const REFUSED_RETRY_FLOOR: Duration = Duration::from_secs(60);
 
+/// Floor before the next try after the server said that the stream's name is in use. Most often it is our own connection
+/// from before a break that the server has not given up yet.
+pub(crate) const NAME_TAKEN_RETRY_FLOOR: Duration = Duration::from_secs(10);
+
+/// Status code of a name that is in use; some servers say it of a wrong key, too.
+const BAD_NAME: &str = "NetStream.Publish.BadName";
+
 /// Endings of status codes that say "not now" and not "not you".
 const PASSING: [&str; 3] = [".Failed", ".AppShutdown", ".Closed"];
 
@@ -21,11 +28,18 @@ pub(crate) fn refused(target: &Target, code: &str, description: &str) -> Error {
         return Error::remote(format!("{target} could not take the stream: {said}"));
     }
     let hint = if target.has_login() {
-        "; check url and key (the login in the URL is not sent: this version has no RTMP login)"
+        "check url and key (the login in the URL is not sent: this version has no RTMP login)"
     } else {
-        "; check url and key"
+        "check url and key"
     };
-    Error::auth(format!("{target} refused the stream: {said}{hint}")).retry_after(REFUSED_RETRY_FLOOR)
+    if code == BAD_NAME {
+        return Error::remote(format!(
+            "{target} refused the stream: {said}; it may still be publishing at the server, from before a break or \
+             from another encoder; if this goes on, {hint}"
+        ))
+        .retry_after(NAME_TAKEN_RETRY_FLOOR);
+    }
+    Error::auth(format!("{target} refused the stream: {said}; {hint}")).retry_after(REFUSED_RETRY_FLOOR)
 }
 
 /// The server ended the stream without an error status.
@@ -75,20 +89,30 @@ mod tests {
 
     #[test]
     fn codes_have_their_class() {
-        for (code, class) in [
-            ("NetConnection.Connect.Rejected", Class::Auth),
-            ("NetConnection.Connect.InvalidApp", Class::Auth),
-            ("NetStream.Publish.BadName", Class::Auth),
-            ("NetStream.Publish.Denied", Class::Auth),
-            ("", Class::Auth),
-            ("NetConnection.Connect.AppShutdown", Class::Remote),
-            ("NetConnection.Connect.Closed", Class::Remote),
-            ("NetStream.Publish.Failed", Class::Remote),
+        let seconds = Duration::from_secs;
+        for (code, class, floor) in [
+            ("NetConnection.Connect.Rejected", Class::Auth, Some(seconds(60))),
+            ("NetConnection.Connect.InvalidApp", Class::Auth, Some(seconds(60))),
+            ("NetStream.Publish.Denied", Class::Auth, Some(seconds(60))),
+            ("", Class::Auth, Some(seconds(60))),
+            ("NetStream.Publish.BadName", Class::Remote, Some(seconds(10))),
+            ("NetConnection.Connect.AppShutdown", Class::Remote, None),
+            ("NetConnection.Connect.Closed", Class::Remote, None),
+            ("NetStream.Publish.Failed", Class::Remote, None),
         ] {
             let error = refused(&target(), code, "");
-            assert_eq!(error.class, class, "{code}");
-            assert_eq!(error.retry_after.is_some(), class == Class::Auth, "{code}");
+            assert_eq!((error.class, error.retry_after), (class, floor), "{code}");
         }
+    }
+
+    #[test]
+    fn a_name_in_use_is_said_to_be_one() {
+        let plain = Target::parse("rtmp://a.example/live/sesame-open", None).unwrap();
+        let error = refused(&plain, BAD_NAME, "");
+        let text = "a.example:1935 refused the stream: NetStream.Publish.BadName; it may still be publishing at \
+                    the server, from before a break or from another encoder; if this goes on, check url and key";
+        assert_eq!(error.message, text);
+        assert!(refused(&target(), BAD_NAME, "").message.contains("the login in the URL is not sent"));
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn failure(dest: &TestDestination) -> Error {
 fn a_refused_publish_is_the_owners_to_mend() {
     let kit = kit!(Rtmp);
     for (code, description) in [
-        ("NetStream.Publish.BadName", "Already publishing live_sesame9876543210?sig=hunter2"),
+        ("NetStream.Publish.Rejected", "no live_sesame9876543210?sig=hunter2 here"),
         ("NetStream.Publish.Denied", "sesame987654321 is no key"),
         ("NetStream.Publish.Unauthorized", ""),
     ] {
@@ -56,9 +56,29 @@ fn a_refused_publish_is_the_owners_to_mend() {
 }
 
 #[test]
+fn a_name_that_is_still_published_is_tried_again_soon() {
+    let kit = kit!(Rtmp);
+    let server = Server::start(|conn| {
+        let id = conn.requested();
+        conn.session.reject_publish(
+            id,
+            "NetStream.Publish.BadName",
+            "Already publishing live_sesame9876543210",
+        );
+        conn.flush();
+        conn.read_out();
+    });
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+    let error = failure(&dest);
+    assert_eq!((error.class, error.retry_after), (Class::Remote, Some(Duration::from_secs(10))), "{error}");
+    assert!(error.message.contains("it may still be publishing at the server"), "{error}");
+    server.finish();
+}
+
+#[test]
 fn a_publish_ended_by_the_server_is_reported() {
     let kit = kit!(Rtmp);
-    for (code, class) in [("NetStream.Publish.BadName", Class::Auth), ("NetStream.Failed", Class::Remote)] {
+    for (code, class) in [("NetStream.Publish.Denied", Class::Auth), ("NetStream.Failed", Class::Remote)] {
         let server = Server::start(move |conn| {
             conn.accept();
             conn.until(|seen| seen.packets.len() > 5);
