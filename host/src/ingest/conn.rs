@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use satcast_media::packet::Packet;
+use satcast_media::packet::{Packet, Role};
 use satcast_media::rtmp::RtmpError;
 use satcast_media::rtmp::server::{PublishId, ServerEvent};
 use tokio::net::TcpStream;
@@ -248,8 +248,10 @@ impl<A: Admission> Connection<A> {
         let mut last_media = Instant::now();
         let mut turn = Ok(false);
         loop {
-            if !intake.packets.is_empty() {
+            if intake.has_media() {
                 last_media = Instant::now();
+            }
+            if !intake.packets.is_empty() {
                 publisher.push(&mut intake.packets);
                 intake.packets.clear();
             }
@@ -266,7 +268,7 @@ impl<A: Admission> Connection<A> {
                 () = sleep_until(silence_ends) => 0,
             };
             turn = self.wire.take(read, |event| intake.add(event));
-            if turn.is_ok() && intake.packets.is_empty() {
+            if turn.is_ok() && !intake.has_media() {
                 let now = Instant::now();
                 check_silence(&self.shared.limits, last_media, self.wire.stuck_since(), now)?;
             }
@@ -344,6 +346,11 @@ impl Intake {
             ServerEvent::PublishRequested { .. } => self.published_again = true,
             ServerEvent::Connected { .. } | ServerEvent::Metadata(_) => {}
         }
+    }
+
+    /// Whether there is sound or picture in it: a configuration record alone shows nothing and costs nothing to send.
+    fn has_media(&self) -> bool {
+        self.packets.iter().any(|packet| packet.role == Role::Data)
     }
 
     /// Whether the encoder ended its publish with this turn.

@@ -110,6 +110,23 @@ async fn media_keeps_a_publisher_alive_and_other_bytes_do_not() {
 }
 
 #[tokio::test]
+async fn configuration_records_alone_do_not_hold_a_stream() {
+    let log = Log::start();
+    for read_batch_ms in [0, 20] {
+        let service = Service::start(read_batch_ms, |limits| limits.idle = SHORT).await;
+        let mut encoder = Encoder::publishing(&service).await;
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE && service.publishers() == 1 {
+            encoder.session.send(&start_of_stream()[1]).unwrap();
+            let _closed_at_last = encoder.flush().await;
+            sleep(SHORT / 10).await;
+        }
+        assert_eq!(service.publishers(), 0, "wait {read_batch_ms}");
+    }
+    log.says("no media within 150 ms").await;
+}
+
+#[tokio::test]
 async fn an_encoder_that_reads_no_replies_is_cut_off() {
     let log = Log::start();
     for read_batch_ms in [0, 20] {
