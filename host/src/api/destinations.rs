@@ -18,7 +18,10 @@ use super::{ApiError, App, Caller, Tag};
 use crate::drivers::ValidateError;
 use crate::ids::{AccountId, DestinationId, StreamId};
 use crate::live::DestState;
-use crate::store::{DestinationRecord, NewDestination};
+use crate::store::{DestinationView, NewDestination};
+
+/// What the owner of a destination is told whose stored configuration was damaged.
+const UNREADABLE: &str = "Its stored configuration cannot be read; delete this destination and add it again";
 
 /// A destination.
 #[derive(Clone, Debug, Object)]
@@ -33,7 +36,7 @@ pub(super) struct Destination {
     platform: String,
     /// Whether it takes part in sessions.
     enabled: bool,
-    /// Target address, partly masked.
+    /// Target address, partly masked; empty when the stored configuration cannot be read.
     url: String,
     /// What it is doing: `connecting`, `live`, `retrying`, `failed` or `stopped`.
     state: String,
@@ -55,17 +58,22 @@ pub(super) struct Destination {
 
 impl Destination {
     /// A destination as its owner sees it: secrets masked, with the state of the running session.
-    pub(super) fn of(app: &App, record: &DestinationRecord) -> Self {
+    pub(super) fn of(app: &App, record: &DestinationView) -> Self {
         let live = app.live.destination(record.stream_id, record.id);
-        let state = live.as_ref().map_or(DestState::Stopped, |live| live.state);
+        let (idle, fault) = match record.config {
+            Some(_) => (DestState::Stopped, None),
+            None => (DestState::Failed, Some(UNREADABLE.to_owned())),
+        };
+        let state = live.as_ref().map_or(idle, |live| live.state);
+        let url = |config| app.drivers.public_view(&record.kind, config).url;
         Self {
             id: record.id.0,
             kind: record.kind.clone(),
             platform: record.platform.clone(),
             enabled: record.enabled,
-            url: app.drivers.public_view(&record.kind, &record.config).url,
+            url: record.config.as_ref().map(url).unwrap_or_default(),
             state: state.as_str().to_owned(),
-            error: live.as_ref().and_then(|live| live.error.clone()).into(),
+            error: live.as_ref().and_then(|live| live.error.clone()).or(fault).into(),
             attempt: live.as_ref().map_or(0, |live| live.attempt),
             next_retry_at: live.as_ref().and_then(|live| live.next_retry_at).map(|time| time.0).into(),
             bytes_sent: live.as_ref().map_or(0, |live| live.bytes_sent),

@@ -15,7 +15,7 @@ use super::page::PageRequest;
 use super::{ApiError, App, Caller, Tag, stream_state};
 use crate::ids::{EndReason, StreamId};
 use crate::secret::new_stream_key;
-use crate::store::{NewStream, StreamLimits, StreamView};
+use crate::store::{NewStream, Page, StreamLimits, StreamView};
 
 /// Longest label in characters, after trimming.
 pub(super) const LABEL_CHARS_MAX: usize = 128;
@@ -260,7 +260,8 @@ impl StreamsApi {
         id: Path<i64>,
     ) -> Result<Json<StreamDetail>> {
         let view = owned(&app, &caller, id.0).await?;
-        let records = app.store.destinations_of(view.stream.id).await.map_err(ApiError::from)?;
+        let records = app.store.destinations_page(caller.account, view.stream.id, Page::ALL).await;
+        let records = records.map_err(ApiError::from)?.ok_or_else(|| ApiError::not_found("stream"))?;
         let destinations = records.iter().map(|record| Destination::of(&app, record)).collect();
         Ok(Json(detail(&app, view, destinations)))
     }

@@ -16,8 +16,9 @@ use async_trait::async_trait;
 
 pub use ledger::{LedgerFault, LedgerReport};
 pub use model::{
-    AccountRecord, Caps, DestinationRecord, KeyRecord, NewAccount, NewDestination, NewKey, NewSession,
-    NewStream, Page, Scopes, SessionRecord, StreamLimits, StreamRecord, StreamView, Transfer, TransferKind,
+    AccountRecord, Caps, DestinationRecord, DestinationView, KeyRecord, NewAccount, NewDestination, NewKey,
+    NewSession, NewStream, Page, Scopes, SessionRecord, StreamLimits, StreamRecord, StreamView, Transfer,
+    TransferKind,
 };
 pub use open::{OpenOptions, check_url, open};
 
@@ -133,15 +134,17 @@ pub trait Streams: Send + Sync {
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn delete_stream(&self, account: AccountId, stream: StreamId, now: UnixMillis) -> Result<()>;
-    /// The destinations of a stream that are not deleted, newest first, disabled ones too.
+    /// The destinations of a stream that are not deleted, newest first, disabled ones too. One whose stored
+    /// configuration cannot be read is logged and left out: the others must go live without it.
     async fn destinations_of(&self, stream: StreamId) -> Result<Vec<DestinationRecord>>;
-    /// One page of the destinations of a stream of the account, newest first; `None` when it is not the account's.
+    /// One page of the destinations of a stream of the account, newest first, unreadable ones too; `None` when the
+    /// stream is not the account's.
     async fn destinations_page(
         &self,
         account: AccountId,
         stream: StreamId,
         page: Page,
-    ) -> Result<Option<Vec<DestinationRecord>>>;
+    ) -> Result<Option<Vec<DestinationView>>>;
     /// Adds a destination to a stream of the account.
     ///
     /// # Errors

@@ -197,6 +197,30 @@ impl std::fmt::Debug for DestinationRecord {
     }
 }
 
+/// A destination as its owner sees it in a list, one whose stored configuration was damaged too.
+#[derive(Clone, PartialEq)]
+pub struct DestinationView {
+    /// Its id.
+    pub id: DestinationId,
+    /// The stream it belongs to.
+    pub stream_id: StreamId,
+    /// Its type, which names a driver: `rtmp`, `self-hosted`, ...
+    pub kind: String,
+    /// Its platform name for display.
+    pub platform: String,
+    /// Whether it takes part in sessions.
+    pub enabled: bool,
+    /// The driver's configuration in clear, secrets included; `None` when it can no longer be read.
+    pub config: Option<Value>,
+}
+
+impl std::fmt::Debug for DestinationView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // `config` holds secrets.
+        f.debug_struct("DestinationView").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
 /// A destination to be made; its configuration was accepted by the driver.
 #[derive(Clone)]
 pub struct NewDestination {
@@ -233,6 +257,11 @@ pub struct Page {
     pub before: Option<i64>,
     /// At most this many rows.
     pub limit: i64,
+}
+
+impl Page {
+    /// Everything at once; for lists that a cap keeps short.
+    pub const ALL: Page = Page { before: None, limit: i64::MAX };
 }
 
 /// A session that begins.

@@ -73,3 +73,23 @@ async fn a_destination_without_config_meets_its_schema() {
     let text = rig.post(&path, &json!({"type": "rtmp"})).await.error(422, "config_refused");
     assert!(text.contains("config"), "{text}");
 }
+
+#[tokio::test]
+async fn a_damaged_destination_is_shown_as_failed_beside_the_others_and_can_be_deleted() {
+    let rig = Rig::new().await;
+    let stream = rig.stream().await;
+    let path = format!("/api/streams/{stream}/destinations");
+    let damaged = rig.post(&path, &target("")).await.ok()["id"].clone();
+    let sound = rig.post(&path, &target("")).await.ok()["id"].clone();
+    rig.run_sql(&format!("UPDATE destinations SET config_sealed = x'01' WHERE id = {damaged}")).await;
+    let list = rig.get(&path).await.ok();
+    assert_eq!((&list[0]["id"], &list[0]["state"]), (&sound, &json!("stopped")));
+    assert_eq!(
+        (&list[1]["id"], &list[1]["state"], &list[1]["url"]),
+        (&damaged, &json!("failed"), &json!(""))
+    );
+    assert!(list[1]["error"].as_str().unwrap().contains("delete this destination"), "{list}");
+    assert_eq!(rig.get(&format!("/api/streams/{stream}")).await.ok()["destinations"], list);
+    rig.delete(&format!("{path}/{damaged}")).await.ok();
+    assert_eq!(rig.get(&path).await.ok().as_array().unwrap().len(), 1);
+}

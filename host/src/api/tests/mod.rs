@@ -87,7 +87,7 @@ struct Rig {
     shell: Shell,
     account: AccountId,
     key: String,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// An answer taken apart.
@@ -148,13 +148,8 @@ impl Rig {
             config: Arc::new(config),
             limits: Limits::default(),
         });
-        let mut rig = Self {
-            shell: endpoint(app.clone()),
-            app,
-            account: AccountId(0),
-            key: String::new(),
-            _folder: folder,
-        };
+        let mut rig =
+            Self { shell: endpoint(app.clone()), app, account: AccountId(0), key: String::new(), folder };
         (rig.account, rig.key) = rig.account("owner").await;
         rig
     }
@@ -194,6 +189,16 @@ impl Rig {
         };
         self.app.store.create_key(new).await.unwrap();
         key.into_inner()
+    }
+
+    /// Changes the database behind the service's back.
+    async fn run_sql(&self, sql: &str) {
+        use sqlx::Connection as _;
+        let file = self.folder.path().join("t.db");
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
+        let mut database = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(&mut database).await.unwrap();
+        database.close().await.unwrap();
     }
 
     async fn send(&self, request: Request) -> Answer {

@@ -8,8 +8,8 @@ use super::{SqliteStore, commit, db};
 use crate::ids::{AccountId, DestinationId, EndReason, StreamId, UnixMillis};
 use crate::secret::{key_hash, new_uid};
 use crate::store::{
-    Caps, DestinationRecord, NewDestination, NewStream, Page, Result, StoreError, StreamLimits, StreamRecord,
-    StreamView, Streams,
+    Caps, DestinationRecord, DestinationView, NewDestination, NewStream, Page, Result, StoreError,
+    StreamLimits, StreamRecord, StreamView, Streams,
 };
 
 const COUNT_STREAMS: &str = "SELECT COUNT(*) FROM streams WHERE account_id = $1 AND deleted_ms IS NULL";
@@ -133,7 +133,8 @@ impl Streams for SqliteStore {
     }
 
     async fn destinations_of(&self, stream: StreamId) -> Result<Vec<DestinationRecord>> {
-        self.read_destinations(stream, Page { before: None, limit: i64::MAX }).await
+        let views = self.read_destinations(stream, Page::ALL).await?;
+        Ok(views.into_iter().filter_map(readable).collect())
     }
 
     async fn destinations_page(
@@ -141,7 +142,7 @@ impl Streams for SqliteStore {
         account: AccountId,
         stream: StreamId,
         page: Page,
-    ) -> Result<Option<Vec<DestinationRecord>>> {
+    ) -> Result<Option<Vec<DestinationView>>> {
         let owned =
             sqlx::query(OWNED_STREAM).bind(stream.0).bind(account.0).fetch_optional(&self.readers).await;
         match owned.map_err(db("read the stream"))? {
@@ -226,7 +227,7 @@ impl SqliteStore {
         Ok(DestinationId(id))
     }
 
-    async fn read_destinations(&self, stream: StreamId, page: Page) -> Result<Vec<DestinationRecord>> {
+    async fn read_destinations(&self, stream: StreamId, page: Page) -> Result<Vec<DestinationView>> {
         let rows = sqlx::query(SELECT_DESTINATIONS)
             .bind(stream.0)
             .bind(page.before.unwrap_or(i64::MAX))
@@ -234,22 +235,21 @@ impl SqliteStore {
             .fetch_all(&self.readers)
             .await
             .map_err(db("read the destinations"))?;
-        rows.iter().map(|row| self.destination_record(row)).collect()
+        rows.iter().map(|row| self.destination_view(row)).collect()
     }
 
-    fn destination_record(&self, row: &SqliteRow) -> Result<DestinationRecord> {
+    fn destination_view(&self, row: &SqliteRow) -> Result<DestinationView> {
         let failed = db("read the destination");
         let uid: String = row.try_get("uid").map_err(&failed)?;
         let sealed: Vec<u8> = row.try_get("config_sealed").map_err(&failed)?;
-        let config = self.vault.open(&uid, &sealed)?;
-        let unreadable = |_| StoreError::Unreadable { what: "destinations.config_sealed" };
-        Ok(DestinationRecord {
+        let config = self.vault.open(&uid, &sealed).ok();
+        Ok(DestinationView {
             id: DestinationId(row.try_get("id").map_err(&failed)?),
             stream_id: StreamId(row.try_get("stream_id").map_err(&failed)?),
             kind: row.try_get("kind").map_err(&failed)?,
             platform: row.try_get("platform").map_err(&failed)?,
             enabled: row.try_get::<i64, _>("enabled").map_err(&failed)? != 0,
-            config: serde_json::from_slice(config.expose()).map_err(unreadable)?,
+            config: config.and_then(|config| serde_json::from_slice(config.expose()).ok()),
         })
     }
 
@@ -268,6 +268,26 @@ impl SqliteStore {
             },
         })
     }
+}
+
+/// The destination, unless its configuration cannot be read; then a line in the log says which one it is.
+fn readable(view: DestinationView) -> Option<DestinationRecord> {
+    let Some(config) = view.config else {
+        tracing::error!(
+            stream_id = view.stream_id.0,
+            destination_id = view.id.0,
+            "the stored configuration of a destination cannot be read; it is left out until it is deleted and made anew"
+        );
+        return None;
+    };
+    Some(DestinationRecord {
+        id: view.id,
+        stream_id: view.stream_id,
+        kind: view.kind,
+        platform: view.platform,
+        enabled: view.enabled,
+        config,
+    })
 }
 
 fn stream_record(row: &SqliteRow) -> sqlx::Result<StreamRecord> {

@@ -16,7 +16,7 @@ use crate::store::{
 };
 
 const CAPS: Caps = Caps { destinations_per_stream: 3, streams_per_account: 3, keys_per_account: 2 };
-const ALL: Page = Page { before: None, limit: 1_000 };
+const ALL: Page = Page::ALL;
 const NOW: UnixMillis = UnixMillis(1_000);
 
 struct Rig {
@@ -119,7 +119,11 @@ async fn a_sealed_value_moved_to_another_row_does_not_open() {
     .execute(&rig.store.writer)
     .await
     .unwrap();
-    assert!(matches!(rig.store.destinations_of(stream).await, Err(StoreError::Vault(_))));
+    let left = rig.store.destinations_of(stream).await.unwrap();
+    assert_eq!(left.iter().map(|record| record.id).collect::<Vec<_>>(), [ids[0]], "the others are not lost");
+    let views = rig.store.destinations_page(account, stream, ALL).await.unwrap().unwrap();
+    let readable: Vec<_> = views.iter().map(|view| (view.id, view.config.is_some())).collect();
+    assert_eq!(readable, [(ids[1], false), (ids[0], true)], "the owner sees both");
 }
 
 #[tokio::test]
