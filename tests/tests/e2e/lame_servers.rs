@@ -62,29 +62,39 @@ fn a_dead_and_a_stalled_server_harm_nobody_else() {
 #[test]
 fn a_server_that_refuses_is_shown_and_tried_again_slowly() {
     let source = Source::shared();
-    let refusal =
-        Behaviour::Refuse { code: "NetStream.Publish.BadName", description: "key is not known here" };
-    let (refusing, healthy) = (Sink::start(refusal), Sink::recording());
+    let denying = Sink::start(refusal("NetStream.Publish.Denied", "key is not known here"));
+    // What a server says that still holds a connection from before a break.
+    let taken = Sink::start(refusal("NetStream.Publish.BadName", "already publishing"));
+    let healthy = Sink::recording();
     let service = Setup::default().start();
     let api = service.api();
     let stream = api.create_stream("refused");
-    let refused = api.add_destination(&stream, &refusing.url(), "wrong-secret-key");
+    let to_denying = api.add_destination(&stream, &denying.url(), "wrong-secret-key");
+    let to_taken = api.add_destination(&stream, &taken.url(), "taken-secret-key");
     api.add_destination(&stream, &healthy.url(), "right");
 
-    let encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
-    let shown = api.wait_for_destination(&stream, refused, "retrying", seconds(20));
+    let _encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let shown = api.wait_for_destination(&stream, to_denying, "retrying", seconds(20));
     let error = shown["error"].as_str().expect("the error says what happened");
-    assert!(!error.contains("wrong-secret-key"), "{error}");
-    let live_since = wait::until_api("the healthy server to be live", seconds(20), || {
-        let list = api.get(&format!("/api/streams/{}/destinations", stream.id)).ok();
-        let times =
-            list.as_array().into_iter().flatten().filter_map(|entry| entry["liveSince"].as_i64()).max();
-        times.ok_or_else(|| list.to_string())
-    });
+    assert!(error.contains("NetStream.Publish.Denied") && !error.contains("wrong-secret-key"), "{error}");
+    let started = api.wait_for_stream(&stream, "live", seconds(20))["startedAt"].as_i64().expect("a start");
     // A login that was refused is not tried again within a minute; half of it leaves room for what passed.
-    assert!(shown["nextRetryAt"].as_i64() > Some(live_since + 30_000), "{shown}");
+    assert!(shown["nextRetryAt"].as_i64() > Some(started + 30_000), "{shown}");
+
+    let shown = api.wait_for_destination(&stream, to_taken, "retrying", seconds(20));
+    assert!(shown["nextRetryAt"].as_i64() > Some(started + 2_000), "{shown}");
+    wait::until("a second try of the name that was taken", seconds(25), || match taken.attempts() {
+        0 | 1 => Err("none".to_owned()),
+        _ => Ok(()),
+    });
     healthy.wait_for_media(300, seconds(20));
-    assert_eq!(refusing.attempts(), 1);
-    drop(encoder);
-    service.assert_not_logged(&[("the key of a destination", "wrong-secret-key")]);
+    assert_eq!((denying.attempts(), healthy.publishes()), (1, 1));
+    service.assert_not_logged(&[
+        ("the key of a destination", "wrong-secret-key"),
+        ("the key of a destination", "taken-secret-key"),
+    ]);
+}
+
+fn refusal(code: &'static str, description: &'static str) -> Behaviour {
+    Behaviour::Refuse { code, description }
 }
