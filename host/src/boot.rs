@@ -69,7 +69,7 @@ pub struct Host {
     server: Server,
     listener: Listener<Live>,
     facts: Facts,
-    _lock: DataDirLock,
+    _locks: [DataDirLock; 2],
 }
 
 /// Where drivers of `config` come from; `exe` runs their probes.
@@ -107,6 +107,7 @@ impl Host {
         // The lock comes before everything that a second process would disturb.
         let data_dir_created = data_dir::prepare(&config.data_dir)?;
         let lock = data_dir::lock(&config.data_dir)?;
+        let database_lock = data_dir::lock_database(&store::database_file(config.database_url().expose())?)?;
         let vault = data_dir::vault(&config)?;
         let options =
             OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
@@ -152,7 +153,7 @@ impl Host {
             config,
             limits: api::Limits::default(),
         });
-        Ok(Self { app, live, store, server, listener, facts, _lock: lock })
+        Ok(Self { app, live, store, server, listener, facts, _locks: [lock, database_lock] })
     }
 
     /// What the start found, for the banner.

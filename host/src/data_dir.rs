@@ -2,18 +2,28 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::config::Config;
 use crate::secret::{Vault, VaultError};
 
 /// Name of the lock file inside the data folder.
 const LOCK_FILE_NAME: &str = "satcast.lock";
-/// Permissions of a data folder that we make: it holds keys.
+/// Put behind the name of the database file for the lock beside it.
+const DATABASE_LOCK_SUFFIX: &str = "-lock";
+/// Permissions of a folder that we make: it holds keys.
 const FOLDER_MODE: u32 = 0o700;
+/// Permission bits that let others than the owner put files into a folder.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// Tries for a lock: whoever only looks whether it is taken holds it for an instant.
+const LOCK_TRIES: u32 = 10;
+/// Wait between two tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Why the data folder cannot be used.
+/// Why the data folder, or the database's, cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// It cannot be made or written to.
@@ -26,40 +36,123 @@ pub enum DataDirError {
         /// What the system said.
         source: io::Error,
     },
+    /// Others than the owner can write to it.
+    #[error("the folder {path} can be changed by other users (mode {mode:o}); run: chmod go-w {path}")]
+    Exposed {
+        /// The folder.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// Another service runs on it.
     #[error("another satcast is running with the data folder {0}; stop it or set data_dir")]
     Locked(PathBuf),
+    /// Another service runs on the database, from another data folder.
+    #[error("another satcast is running on the database {0}; stop it or set another [database] url")]
+    DatabaseLocked(PathBuf),
+    /// The lock beside the database cannot be made.
+    #[error(
+        "cannot lock the database {path}: {source}; make its folder, writable for the service's user, or set [database] url"
+    )]
+    DatabaseFolder {
+        /// The database file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
 }
 
 /// Held by the running service; released when dropped or when the process ends, however it ends.
 #[derive(Debug)]
 pub struct DataDirLock(#[allow(dead_code, reason = "held, not read")] File);
 
-/// Makes the data folder if it is missing; `true` when it was made.
+/// Makes the folder if it is missing; `true` when it was made.
 ///
 /// # Errors
-/// [`DataDirError::Unusable`].
+/// [`DataDirError::Unusable`], or [`DataDirError::Exposed`] for a folder that was there before.
 pub fn prepare(path: &Path) -> Result<bool, DataDirError> {
     let failed = |source| DataDirError::Unusable { path: path.to_owned(), source };
     if path.is_dir() {
+        check_mode(path)?;
         return Ok(false);
     }
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).map_err(failed)?;
     Ok(true)
 }
 
-/// Takes the lock that only one running service can have.
+/// Refuses a folder in which others could exchange the key, the database or a driver.
+///
+/// # Errors
+/// [`DataDirError::Exposed`].
+pub fn check_mode(path: &Path) -> Result<(), DataDirError> {
+    let failed = |source| DataDirError::Unusable { path: path.to_owned(), source };
+    let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o7777;
+    if mode & WRITABLE_BY_OTHERS != 0 {
+        return Err(DataDirError::Exposed { path: path.to_owned(), mode });
+    }
+    Ok(())
+}
+
+/// Takes the lock on the data folder that only one running service can have.
 ///
 /// # Errors
 /// [`DataDirError::Locked`] when another service has it.
 pub fn lock(path: &Path) -> Result<DataDirLock, DataDirError> {
     let failed = |source| DataDirError::Unusable { path: path.to_owned(), source };
-    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path.join(LOCK_FILE_NAME));
-    let file = file.map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(DataDirLock(file)),
+    match lock_file(&path.join(LOCK_FILE_NAME)) {
+        Ok(file) => Ok(DataDirLock(file)),
         Err(TryLockError::WouldBlock) => Err(DataDirError::Locked(path.to_owned())),
         Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+/// Takes the lock beside the database that only one running service can have, whatever its data folder: two of them
+/// would end each other's sessions.
+///
+/// # Errors
+/// [`DataDirError::DatabaseLocked`] when another service has it.
+pub fn lock_database(database: &Path) -> Result<DataDirLock, DataDirError> {
+    // Behind a symbolic link the same file has another name, and its lock must be the same all the same.
+    let real = database.canonicalize().unwrap_or_else(|_| database.to_owned());
+    let mut name = real.into_os_string();
+    name.push(DATABASE_LOCK_SUFFIX);
+    match lock_file(Path::new(&name)) {
+        Ok(file) => Ok(DataDirLock(file)),
+        Err(TryLockError::WouldBlock) => Err(DataDirError::DatabaseLocked(database.to_owned())),
+        Err(TryLockError::Error(source)) => {
+            Err(DataDirError::DatabaseFolder { path: database.to_owned(), source })
+        }
+    }
+}
+
+fn lock_file(path: &Path) -> Result<File, TryLockError> {
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+    let file = file.map_err(TryLockError::Error)?;
+    for _ in 1..LOCK_TRIES {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
+            other => return other.map(|()| file),
+        }
+    }
+    file.try_lock().map(|()| file)
+}
+
+/// Whether a service runs with this data folder. Makes nothing, and keeps no service from starting: the lock is
+/// shared, held for an instant, and a service tries more than once.
+pub fn is_locked(path: &Path) -> bool {
+    let Ok(file) = File::open(path.join(LOCK_FILE_NAME)) else { return false };
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// The vault of the configured key or of the key file; `None` when there is no key file yet.
+///
+/// # Errors
+/// The key or the key file cannot be used.
+pub fn existing_vault(config: &Config) -> Result<Option<Vault>, VaultError> {
+    match &config.secret_key {
+        Some(key) => Vault::from_hex(key, "secret_key").map(Some),
+        None if config.key_file().exists() => Vault::load(&config.key_file()).map(Some),
+        None => Ok(None),
     }
 }
 
@@ -87,8 +180,6 @@ pub fn probe_write(path: &Path) -> Result<(), DataDirError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
@@ -112,5 +203,59 @@ mod tests {
         fs::write(&file, b"").unwrap();
         let error = prepare(&file.join("data")).unwrap_err().to_string();
         assert!(error.contains("file/data") && error.contains("data_dir"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_to_is_refused_with_the_fix() {
+        let folder = tempfile::tempdir().unwrap();
+        for (mode, refused) in [(0o777, true), (0o1777, true), (0o770, true), (0o755, false), (0o700, false)]
+        {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+            match prepare(folder.path()) {
+                Ok(made) => assert!(!refused && !made, "{mode:o}"),
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(refused && text.contains(&format!("{mode:o}")), "{text}");
+                    assert!(text.ends_with(&format!("chmod go-w {}", folder.path().display())), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_database_has_one_service_whatever_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("s.db");
+        fs::write(&database, b"").unwrap();
+        let other_name = folder.path().join("link.db");
+        std::os::unix::fs::symlink(&database, &other_name).unwrap();
+        let held = lock_database(&database).unwrap();
+        for name in [&database, &other_name] {
+            let error = lock_database(name).unwrap_err().to_string();
+            assert!(error.contains("another satcast") && error.contains("[database] url"), "{error}");
+        }
+        drop(held);
+        assert!(lock_database(&other_name).is_ok());
+        let error = lock_database(&folder.path().join("missing/s.db")).unwrap_err().to_string();
+        assert!(error.contains("missing/s.db") && error.contains("[database] url"), "{error}");
+    }
+
+    #[test]
+    fn looking_for_a_service_makes_nothing_and_keeps_none_from_starting() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!is_locked(folder.path()));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let held = lock(folder.path()).unwrap();
+        assert!(is_locked(folder.path()));
+        drop(held);
+        assert!(!is_locked(folder.path()));
+        let looking = File::open(folder.path().join(LOCK_FILE_NAME)).unwrap();
+        looking.try_lock_shared().unwrap();
+        let looker = thread::spawn(move || {
+            thread::sleep(2 * LOCK_PAUSE);
+            drop(looking);
+        });
+        assert!(lock(folder.path()).is_ok(), "a service waits for whoever looks");
+        looker.join().unwrap();
     }
 }

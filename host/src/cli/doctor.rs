@@ -1,15 +1,16 @@
-//! `satcast doctor`: numbered checks of the real world. It makes nothing and changes nothing.
+//! `satcast doctor`: numbered checks of the real world. It changes nothing and leaves nothing behind.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
-use super::{CliError, maintenance, open_existing_store, print};
+use super::{CliError, inspect, maintenance, print};
 use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir;
 use crate::drivers::State;
 use crate::ids::UnixMillis;
 use crate::secret::Vault;
+use crate::store::{self, Inspector};
 
 /// A clock before this is certainly wrong: the day this program was begun.
 const CLOCK_MIN: UnixMillis = UnixMillis(1_763_596_800_000);
@@ -25,7 +26,7 @@ use Finding::{Bad, Note, Ok as Good};
 
 pub(super) async fn run(loaded: &Loaded) -> Result<(), CliError> {
     let config = &loaded.config;
-    let running = is_running(&config.data_dir);
+    let running = data_dir::is_locked(&config.data_dir);
     let findings = [
         ("configuration", configuration(loaded)),
         ("data folder", data_folder(&config.data_dir, running)),
@@ -50,10 +51,6 @@ pub(super) async fn run(loaded: &Loaded) -> Result<(), CliError> {
     if bad { Err(CliError::Printed) } else { Ok(()) }
 }
 
-fn is_running(data_dir: &Path) -> bool {
-    data_dir.is_dir() && matches!(data_dir::lock(data_dir), Err(data_dir::DataDirError::Locked(_)))
-}
-
 fn configuration(loaded: &Loaded) -> Finding {
     let file = loaded.file.as_ref().map_or("defaults, no file".to_owned(), |file| file.display().to_string());
     match loaded.config.warnings().as_slice() {
@@ -66,7 +63,7 @@ fn data_folder(path: &Path, running: bool) -> Finding {
     if !path.is_dir() {
         return Note(format!("{} is made at the first run", path.display()));
     }
-    match data_dir::probe_write(path) {
+    match data_dir::check_mode(path).and_then(|()| data_dir::probe_write(path)) {
         Ok(()) if running => Good(format!("{}, in use by a running service", path.display())),
         Ok(()) => Good(format!("{}, writable", path.display())),
         Err(error) => Bad(error.to_string()),
@@ -88,28 +85,46 @@ fn key_file(config: &Config) -> Finding {
 }
 
 async fn database(config: &Config) -> Finding {
-    if !config.data_dir.is_dir() && config.database.url.is_none() {
-        return Note("made at the first run".to_owned());
+    match store::database_file(config.database_url().expose()) {
+        Ok(file) if !file.exists() => return Note(format!("{} is made at the first run", file.display())),
+        Ok(_) => {}
+        Err(error) => return Bad(error.to_string()),
     }
-    let store = match open_existing_store(config).await {
-        Ok(store) => store,
+    let database = match inspect(config).await {
+        Ok(database) => database,
         Err(error) => return Bad(error.to_string()),
     };
-    let version = store.schema_version().await;
-    store.close().await;
-    match version {
-        Ok((current, newest)) => Good(format!("schema {current} of {newest}")),
-        Err(error) => Bad(error.to_string()),
+    let finding = database_finding(config, &database).await;
+    database.close().await;
+    finding.unwrap_or_else(|error| Bad(error.to_string()))
+}
+
+async fn database_finding(config: &Config, database: &Inspector) -> Result<Finding, CliError> {
+    let (current, newest) = database.schema_version().await?;
+    if current > newest {
+        let text = format!("schema {current} is newer than {newest}; use the release that wrote it");
+        return Ok(Bad(text));
     }
+    match data_dir::existing_vault(config)? {
+        Some(vault) => database.check_key(&vault).await?,
+        None if database.has_secrets().await? => {
+            let key_file = config.key_file();
+            let text = format!("its secrets need the key file {}; restore it", key_file.display());
+            return Ok(Bad(text));
+        }
+        None => {}
+    }
+    let text = format!("schema {current} of {newest}");
+    Ok(if current < newest { Note(format!("{text}, migrated at the next start")) } else { Good(text) })
 }
 
 async fn ledger(config: &Config) -> Finding {
-    let Ok(store) = open_existing_store(config).await else { return Note("no database".to_owned()) };
-    let report = store.check_ledger().await;
-    store.close().await;
+    let Ok(database) = inspect(config).await else { return Note("no database".to_owned()) };
+    let report = database.check_ledger().await;
+    database.close().await;
     match report {
         Ok(report) if report.faults.is_empty() => Good(format!("{} transfers, sums agree", report.transfers)),
-        Ok(report) => Bad(format!("{} sums are wrong; run: satcast ledger check", report.faults.len())),
+        Ok(report) => Bad(format!("{} faults; run: satcast ledger check", report.faults.len())),
         Err(error) => Bad(error.to_string()),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
-use super::{CliError, open_existing_store, open_store, print};
+use super::{CliError, inspect, open_store, print};
 use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir;
@@ -26,14 +26,14 @@ pub(super) fn check_config(loaded: &Loaded) -> Result<(), CliError> {
 }
 
 pub(super) async fn check_ledger(config: &Config) -> Result<(), CliError> {
-    let store = open_existing_store(config).await?;
-    let report = store.check_ledger().await;
-    store.close().await;
+    let database = inspect(config).await?;
+    let report = database.check_ledger().await;
+    database.close().await;
     let report = report?;
     if report.faults.is_empty() {
         return print(&format!(
-            "ledger ok: {} transfers, debits = credits = {} msat, {} balances\n",
-            report.transfers, report.debits_msat, report.balances
+            "ledger ok: {} transfers of {} msat, {} balances are what their transfers come to, all accounts sum to 0\n",
+            report.transfers, report.moved_msat, report.balances
         ));
     }
     let lines: Vec<String> = report.faults.iter().map(|fault| format!("ledger wrong: {fault}\n")).collect();
@@ -42,15 +42,17 @@ pub(super) async fn check_ledger(config: &Config) -> Result<(), CliError> {
 }
 
 pub(super) async fn migrate(config: &Config) -> Result<(), CliError> {
-    let store = open_store(config).await?;
-    let version = store.schema_version().await;
-    store.close().await;
+    // Opening it is what migrates it.
+    open_store(config).await?.close().await;
+    let database = inspect(config).await?;
+    let version = database.schema_version().await;
+    database.close().await;
     let (current, newest) = version?;
     print(&format!("schema {current} of {newest}\n"))
 }
 
 pub(super) async fn backup(config: &Config, file: Option<&Path>) -> Result<(), CliError> {
-    let store = open_existing_store(config).await?;
+    let database = inspect(config).await?;
     let target = match file {
         Some(file) => file.to_owned(),
         None => {
@@ -59,8 +61,8 @@ pub(super) async fn backup(config: &Config, file: Option<&Path>) -> Result<(), C
             folder.join(format!("satcast-{}.db", Clock::system().now()))
         }
     };
-    let written = store.backup(&target).await;
-    store.close().await;
+    let written = database.backup(&target).await;
+    database.close().await;
     written?;
     print(&format!("{}\n", target.display()))?;
     if config.secret_key.is_none() {

@@ -10,7 +10,7 @@ mod maintenance;
 mod tests;
 
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -18,7 +18,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::config::{Config, ConfigError, Flags, Loaded, LogFormat};
 use crate::data_dir;
 use crate::secret::KeyKind;
-use crate::store::{self, OpenOptions, Store};
+use crate::store::{self, Inspector, OpenOptions, Store};
 
 /// Exit code for a wrong configuration; clap uses the same for a wrong command line.
 const EXIT_CONFIG: u8 = 2;
@@ -320,14 +320,14 @@ async fn open_store(config: &Config) -> Result<Store, CliError> {
     Ok(store::open(options).await?)
 }
 
-/// Opens the configured store only if its database exists.
-async fn open_existing_store(config: &Config) -> Result<Store, CliError> {
-    let url = config.database_url();
-    let file = url.expose().trim_start_matches("sqlite:").trim_start_matches("//");
-    if !Path::new(file).is_file() {
+/// Opens the configured database to look at it, if it exists: makes nothing, migrates nothing, needs no key.
+async fn inspect(config: &Config) -> Result<Inspector, CliError> {
+    let file = store::database_file(config.database_url().expose())?;
+    if !file.is_file() {
+        let file = file.display();
         let text =
             format!("there is no database {file}; run satcast once, or name its folder with --data-dir");
         return Err(CliError::Failed(text));
     }
-    open_store(config).await
+    Ok(Inspector::open(&file).await?)
 }

@@ -1,10 +1,16 @@
 //! The command line as it is typed, and what commands do to a data folder.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use clap::{CommandFactory as _, Parser as _};
 
 use super::*;
 use crate::auth::password::PASSWORD_BYTES_MAX;
-use crate::ids::Msat;
+use crate::boot::{BootError, Host};
+use crate::ids::{Msat, UnixMillis};
+use crate::secret::new_stream_key;
+use crate::store::{Caps, NewStream};
 
 fn parse(line: &str) -> Cli {
     Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"))
@@ -142,25 +148,111 @@ async fn commands_work_beside_a_running_service_and_never_make_a_database_to_che
     maintenance::backup(&config, Some(&folder.path().join("copy.db"))).await.unwrap();
 }
 
+/// Names and contents of every file below the folder.
+fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.append(&mut contents(&path));
+        } else {
+            found.insert(path.clone(), std::fs::read(&path).unwrap());
+        }
+    }
+    found
+}
+
+/// A configuration with ports that are free and no drivers.
+fn doctors_patient(folder: &Path) -> Loaded {
+    let ports = "[http]\nlisten = \"127.0.0.1:0\"\n[ingest]\nrtmp_listen = \"127.0.0.1:0\"\n";
+    let drivers = format!("[drivers]\ndir = {:?}\n", folder.join("drivers"));
+    Loaded { config: config(folder, &format!("{ports}{drivers}")), file: None, keys_set: 0 }
+}
+
 #[tokio::test]
 async fn the_doctor_makes_nothing_and_finds_what_is_wrong() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
-    let ports = "[http]\nlisten = \"127.0.0.1:0\"\n[ingest]\nrtmp_listen = \"127.0.0.1:0\"\n";
-    let drivers = format!("[drivers]\ndir = {:?}\n", folder.path().join("drivers"));
-    let config = config(folder.path(), &format!("{ports}{drivers}"));
-    let loaded = Loaded { config: config.clone(), file: None, keys_set: 0 };
+    let loaded = doctors_patient(folder.path());
+    let config = loaded.config.clone();
     doctor::run(&loaded).await.unwrap();
     assert!(!config.data_dir.exists());
     accounts::create(&config, "me", None, false).await.unwrap();
     doctor::run(&loaded).await.unwrap();
-    std::fs::set_permissions(config.key_file(), std::fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(matches!(doctor::run(&loaded).await, Err(CliError::Printed)));
-    std::fs::set_permissions(config.key_file(), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (path, bad, good) in [(config.key_file(), 0o644, 0o600), (config.data_dir.clone(), 0o777, 0o700)] {
+        mode(&path, bad);
+        assert!(matches!(doctor::run(&loaded).await, Err(CliError::Printed)), "{path:?}");
+        mode(&path, good);
+    }
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut busy = loaded.clone();
     busy.config.http.listen = taken.local_addr().unwrap();
     assert!(matches!(doctor::run(&busy).await, Err(CliError::Printed)));
+}
+
+#[tokio::test]
+async fn commands_that_look_change_no_file_and_make_no_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let loaded = doctors_patient(folder.path());
+    let config = &loaded.config;
+    accounts::create(config, "me", None, false).await.unwrap();
+    std::fs::remove_file(config.key_file()).unwrap();
+    let before = contents(folder.path());
+    let same = |what: &str| {
+        // SQLite's own files beside the database hold nothing; they come and go with its readers.
+        let mut now = contents(folder.path());
+        now.retain(|path, _| {
+            !path.to_string_lossy().ends_with("-wal") && !path.to_string_lossy().ends_with("-shm")
+        });
+        assert!(now == before, "{what}: {:?} became {:?}", before.keys(), now.keys());
+    };
+    doctor::run(&loaded).await.unwrap();
+    same("doctor");
+    maintenance::check_ledger(config).await.unwrap();
+    same("ledger check");
+    let copy = folder.path().join("copy.db");
+    maintenance::backup(config, Some(&copy)).await.unwrap();
+    std::fs::remove_file(copy).unwrap();
+    same("backup");
+}
+
+#[tokio::test]
+async fn the_doctor_finds_that_the_key_of_stored_secrets_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let loaded = doctors_patient(folder.path());
+    accounts::create(&loaded.config, "me", None, false).await.unwrap();
+    let store = open_store(&loaded.config).await.unwrap();
+    let stream = NewStream {
+        account_id: store.account_by_name("me").await.unwrap().unwrap().id,
+        label: "x".to_owned(),
+        stream_key: new_stream_key(),
+        destinations: Vec::new(),
+        caps: Caps { destinations_per_stream: 1, streams_per_account: 1, keys_per_account: 1 },
+        now: UnixMillis(1),
+    };
+    store.create_stream(stream).await.unwrap();
+    store.close().await;
+    doctor::run(&loaded).await.unwrap();
+    std::fs::remove_file(loaded.config.key_file()).unwrap();
+    assert!(matches!(doctor::run(&loaded).await, Err(CliError::Printed)));
+    assert!(!loaded.config.key_file().exists());
+}
+
+#[tokio::test]
+async fn a_second_service_on_one_database_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = doctors_patient(folder.path());
+    let mut second = first.clone();
+    second.config.data_dir = folder.path().join("other");
+    second.config.database.url = Some(first.config.database_url());
+    let start = |loaded| Host::start(loaded, "satcast".to_owned(), std::env::current_exe().unwrap());
+    let running = start(first).await.unwrap();
+    let refused = start(second).await.err().expect("the database is in use");
+    assert!(matches!(refused, BootError::DataDir(data_dir::DataDirError::DatabaseLocked(_))), "{refused}");
+    drop(running);
 }
 
 #[test]

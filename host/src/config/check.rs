@@ -55,7 +55,7 @@ fn check_addresses(config: &Config) -> Result<(), ConfigError> {
         }
     }
     if let Some(url) = &config.database.url {
-        store::check_url(url.expose()).map_err(|error| ConfigError(format!("database.url: {error}")))?;
+        store::database_file(url.expose()).map_err(|error| ConfigError(format!("database.url: {error}")))?;
     }
     Ok(())
 }

@@ -9,7 +9,6 @@ mod model;
 mod open;
 mod sqlite;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -20,7 +19,8 @@ pub use model::{
     NewSession, NewStream, Page, Scopes, SessionRecord, StreamLimits, StreamRecord, StreamView, Transfer,
     TransferKind,
 };
-pub use open::{OpenOptions, check_url, open};
+pub use open::{OpenOptions, database_file, open};
+pub use sqlite::Inspector;
 
 use crate::ids::{AccountId, DestinationId, EndReason, KeyId, Msat, Sats, SessionId, StreamId, UnixMillis};
 use crate::secret::VaultError;
@@ -203,8 +203,6 @@ pub trait Ledger: Send + Sync {
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn balance(&self, account: AccountId) -> Result<Msat>;
-    /// Recomputes every sum of the ledger and says where one is wrong.
-    async fn check_ledger(&self) -> Result<LedgerReport>;
 }
 
 /// What operators ask of a database.
@@ -212,10 +210,6 @@ pub trait Ledger: Send + Sync {
 pub trait StoreApi: Accounts + Streams + Sessions + Ledger + std::fmt::Debug {
     /// A read that proves the database answers.
     async fn ping(&self) -> Result<()>;
-    /// The schema's version and the newest this release knows.
-    async fn schema_version(&self) -> Result<(i64, i64)>;
-    /// Writes a consistent copy of the database to a file that must not exist.
-    async fn backup(&self, target: &Path) -> Result<()>;
     /// Finishes running statements and closes every connection.
     async fn close(&self);
 }

@@ -25,20 +25,16 @@ pub struct OpenOptions {
 /// # Errors
 /// The address is refused, the file cannot be opened, or the schema is newer than this release.
 pub async fn open(options: OpenOptions) -> Result<Store> {
-    let path = sqlite_path(options.url.expose())?;
+    let path = database_file(options.url.expose())?;
     let store = SqliteStore::open(&path, options.durability, options.vault).await?;
     Ok(Arc::new(store))
 }
 
-/// Checks the form of a database address; opens nothing.
+/// The file that a database address names; opens nothing.
 ///
 /// # Errors
 /// [`StoreError::Address`] with the fix. The address itself is not repeated: it may hold a password.
-pub fn check_url(url: &str) -> Result<()> {
-    sqlite_path(url).map(|_| ())
-}
-
-fn sqlite_path(url: &str) -> Result<PathBuf> {
+pub fn database_file(url: &str) -> Result<PathBuf> {
     let refuse = |sentence: &str| Err(StoreError::Address(sentence.to_owned()));
     if url.starts_with("postgres:") || url.starts_with("postgresql:") {
         return refuse("PostgreSQL comes in a later release; use sqlite:FILE");
@@ -59,12 +55,12 @@ mod tests {
 
     #[test]
     fn only_sqlite_files_are_taken_and_passwords_are_not_repeated() {
-        assert_eq!(sqlite_path("sqlite:data/satcast.db").unwrap(), PathBuf::from("data/satcast.db"));
-        assert_eq!(sqlite_path("sqlite:///var/lib/s.db").unwrap(), PathBuf::from("/var/lib/s.db"));
+        assert_eq!(database_file("sqlite:data/satcast.db").unwrap(), PathBuf::from("data/satcast.db"));
+        assert_eq!(database_file("sqlite:///var/lib/s.db").unwrap(), PathBuf::from("/var/lib/s.db"));
         for url in ["", "data.db", "mysql://x", "sqlite:", "sqlite::memory:", "sqlite:x?mode=ro"] {
-            assert!(check_url(url).is_err(), "{url}");
+            assert!(database_file(url).is_err(), "{url}");
         }
-        let error = check_url("postgres://user:hunter2@db/satcast").unwrap_err().to_string();
+        let error = database_file("postgres://user:hunter2@db/satcast").unwrap_err().to_string();
         assert!(
             error.contains("PostgreSQL comes in a later release") && !error.contains("hunter2"),
             "{error}"

@@ -5,6 +5,8 @@
 //! the subset of SQL that PostgreSQL understands too.
 
 mod accounts;
+mod check;
+mod inspect;
 mod ledger;
 mod sessions;
 mod streams;
@@ -23,6 +25,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{SqlSafeStr as _, Sqlite, Transaction};
 
+pub use self::inspect::Inspector;
 use super::{Result, StoreApi, StoreError};
 use crate::config::Durability;
 use crate::secret::Vault;
@@ -127,13 +130,17 @@ fn make_private(path: &Path) -> Result<()> {
 
 /// Refuses a key that does not belong to the database, before anything is sealed with it: a lost key file is made
 /// anew without a word, and a database with the secrets of two keys cannot be mended.
-async fn check_key(writer: &SqlitePool, vault: &Vault) -> Result<()> {
-    const ONE_SECRET: &str = "SELECT uid, key_sealed FROM streams ORDER BY id LIMIT 1";
-    let row = sqlx::query_as::<_, (String, Vec<u8>)>(ONE_SECRET).fetch_optional(writer).await;
-    match row.map_err(db("check the key"))? {
+async fn check_key(pool: &SqlitePool, vault: &Vault) -> Result<()> {
+    match first_secret(pool).await? {
         Some((uid, sealed)) => Ok(vault.open(&uid, &sealed).map(drop)?),
         None => Ok(()),
     }
+}
+
+/// The row uid and the sealed value of the oldest secret that is stored.
+async fn first_secret(pool: &SqlitePool) -> Result<Option<(String, Vec<u8>)>> {
+    let row = sqlx::query_as("SELECT uid, key_sealed FROM streams ORDER BY id LIMIT 1").fetch_optional(pool);
+    row.await.map_err(db("check the key"))
 }
 
 #[async_trait]
@@ -141,27 +148,6 @@ impl StoreApi for SqliteStore {
     async fn ping(&self) -> Result<()> {
         let read = sqlx::query("SELECT id FROM accounts LIMIT 1").fetch_optional(&self.readers);
         read.await.map(|_| ()).map_err(db("read"))
-    }
-
-    async fn schema_version(&self) -> Result<(i64, i64)> {
-        let sql = "SELECT CAST(COALESCE(MAX(version), 0) AS BIGINT) FROM _sqlx_migrations WHERE success";
-        let current =
-            sqlx::query_scalar(sql).fetch_one(&self.readers).await.map_err(db("read the schema"))?;
-        Ok((current, MIGRATIONS[MIGRATIONS.len() - 1].0))
-    }
-
-    async fn backup(&self, target: &Path) -> Result<()> {
-        let failed =
-            |source| StoreError::File { action: "write", path: target.display().to_string(), source };
-        // An empty file with mode 600 is made first; VACUUM INTO fills it and refuses a file with content.
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(target).map_err(failed)?;
-        let text = target.to_str().ok_or_else(|| failed(std::io::Error::other("the name is not UTF-8")))?;
-        let copied = sqlx::query("VACUUM INTO $1").bind(text).execute(&self.writer).await;
-        if copied.is_err() {
-            std::fs::remove_file(target).map_err(failed)?;
-        }
-        copied.map_err(db("write the backup"))?;
-        File::open(target).and_then(|file| file.sync_all()).map_err(failed)
     }
 
     async fn close(&self) {

@@ -34,8 +34,8 @@ async fn postings_are_made_once_and_only_in_range() {
     let nobody = rig.store.credit(AccountId(99), Sats(1), "e".into(), NOW).await;
     assert!(matches!(nobody, Err(StoreError::NotFound("account"))));
     assert_eq!(rig.store.balance(account).await.unwrap(), Msat(1_500), "refused postings leave nothing");
-    let report = rig.store.check_ledger().await.unwrap();
-    assert_eq!((report.transfers, report.debits_msat, report.credits_msat), (1, 1_500, 1_500));
+    let report = check::check(&rig.store.readers).await.unwrap();
+    assert_eq!((report.transfers, report.moved_msat, report.balances), (1, 1_500, 1));
     assert!(report.faults.is_empty());
 }
 
@@ -62,29 +62,63 @@ async fn transfers_cannot_be_changed_or_deleted() {
     assert!(below.execute(&rig.store.writer).await.is_err(), "a customer's balance is never below zero");
 }
 
+/// What the check says after somebody with the file in hand ran `sql`.
+async fn faults_after(rig: &Rig, sql: &'static str) -> Vec<String> {
+    sqlx::raw_sql(sql).execute(&rig.store.writer).await.unwrap();
+    let report = check::check(&rig.store.readers).await.unwrap();
+    report.faults.iter().map(ToString::to_string).collect()
+}
+
 #[tokio::test]
 async fn the_check_says_where_the_ledger_was_tampered_with() {
     let rig = Rig::new().await;
     rig.account("me", 5_000).await.unwrap();
     rig.account("you", 7_000).await.unwrap();
-    let tamper = "UPDATE ledger_accounts SET balance_msat = 9000 WHERE name = 'customer:2'";
-    sqlx::query(tamper).execute(&rig.store.writer).await.unwrap();
-    let faults = rig.store.check_ledger().await.unwrap().faults;
-    let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    assert_eq!(lines, ["balance of customer:2: expected 7000 msat, found 9000 msat"]);
-    let tamper = "PRAGMA foreign_keys = OFF; DROP TRIGGER transfers_are_never_changed;
-        UPDATE transfers SET debit_id = 99 WHERE id = 1;
-        DELETE FROM ledger_accounts WHERE name = 'customer:2';";
-    sqlx::raw_sql(tamper).execute(&rig.store.writer).await.unwrap();
-    let report = rig.store.check_ledger().await.unwrap();
-    let lines: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
+    assert_eq!(faults_after(&rig, "").await, [""; 0]);
+    let balance = "UPDATE ledger_accounts SET balance_msat = 9000 WHERE name = 'customer:2'";
     assert_eq!(
-        lines,
+        faults_after(&rig, balance).await,
         [
-            "sum of all credits against sum of all debits: expected 7000 msat, found 5000 msat",
-            "account you has no ledger account: expected 0 msat, found 0 msat",
+            "balance of customer:2: expected 7000 msat, found 9000 msat",
+            "sum over all accounts: expected 0 msat, found 2000 msat",
         ]
     );
+    let amount = "DROP TRIGGER transfers_are_never_changed; PRAGMA ignore_check_constraints = ON;
+        PRAGMA foreign_keys = OFF; UPDATE transfers SET amount_msat = -9000 WHERE id = 2;";
+    assert_eq!(
+        faults_after(&rig, amount).await,
+        [
+            "transfer 2 moves -9000 msat",
+            "balance of customer:2: expected -9000 msat, found 9000 msat",
+            "sum over all accounts: expected 0 msat, found 18000 msat",
+            "the trigger transfers_are_never_changed is missing",
+        ]
+    );
+    let sides = "UPDATE transfers SET amount_msat = 9000, debit_id = 99 WHERE id = 2;
+        UPDATE transfers SET debit_id = credit_id WHERE id = 1;";
+    assert_eq!(
+        faults_after(&rig, sides).await[..3],
+        [
+            "transfer 1 has the same account on both sides",
+            "transfer 2 debits the ledger account 99, which does not exist",
+            "balance of customer:1: expected 0 msat, found 5000 msat",
+        ]
+    );
+    let orphan = "DELETE FROM ledger_accounts WHERE name = 'customer:2'";
+    let orphans = faults_after(&rig, orphan).await;
+    assert!(orphans.contains(&"account you has no ledger account".to_owned()), "{orphans:?}");
+}
+
+#[tokio::test]
+async fn the_check_survives_amounts_no_sum_can_hold() {
+    let rig = Rig::new().await;
+    rig.account("me", 5_000).await.unwrap();
+    let huge = "DROP TRIGGER transfers_are_never_changed; PRAGMA ignore_check_constraints = ON;
+        INSERT INTO transfers (debit_id, credit_id, amount_msat, kind, idem, created_ms)
+        VALUES (1, 7, 9223372036854775807, 'x', 'x', 0), (1, 7, 9223372036854775807, 'x', 'y', 0);";
+    let faults = faults_after(&rig, huge).await;
+    assert!(faults.contains(&format!("transfer 2 moves {} msat", i64::MAX)), "{faults:?}");
+    assert!(faults.iter().any(|fault| fault.contains("balance of customer:1")), "{faults:?}");
 }
 
 #[tokio::test]

@@ -239,7 +239,7 @@ async fn processes_that_open_a_new_database_together_all_succeed() {
     let path = folder.path().join("t.db");
     let opened = futures_util::future::join_all((0..6).map(|_| open_at(&path, 7))).await;
     for store in opened {
-        assert_eq!(store.schema_version().await.unwrap(), (1, 1));
+        assert_eq!(store.count_accounts().await.unwrap(), 0);
     }
 }
 
@@ -260,9 +260,10 @@ async fn a_backup_is_whole_private_and_never_overwrites() {
     let rig = Rig::new().await;
     let account = rig.account("me", 5_000).await.unwrap();
     let target = rig.path.with_file_name("copy.db");
-    rig.store.backup(&target).await.unwrap();
+    let database = Inspector::open(&rig.path).await.unwrap();
+    database.backup(&target).await.unwrap();
     assert_eq!(std::fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(matches!(rig.store.backup(&target).await, Err(StoreError::File { .. })));
+    assert!(matches!(database.backup(&target).await, Err(StoreError::File { .. })));
     rig.account("late", 1).await.unwrap();
     let copy = open_at(&target, 7).await;
     assert_eq!(copy.balance(account).await.unwrap(), Msat(5_000));
@@ -316,4 +317,31 @@ async fn passwords_and_pages_come_back_as_stored() {
     let records = rig.store.destinations_page(account, stream, page).await.unwrap().unwrap();
     assert_eq!(records.iter().map(|record| record.id).collect::<Vec<_>>(), [ids[1]]);
     assert!(rig.store.destinations_page(AccountId(99), stream, ALL).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_database_that_is_looked_at_is_not_changed() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 5_000).await.unwrap();
+    let database = Inspector::open(&rig.path).await.unwrap();
+    assert_eq!(database.schema_version().await.unwrap(), (1, 1));
+    assert!(!database.has_secrets().await.unwrap());
+    rig.stream(account, 0).await.unwrap();
+    assert!(database.has_secrets().await.unwrap(), "beside a running service");
+    database.check_key(&Vault::new(&[7; 32])).await.unwrap();
+    let other = database.check_key(&Vault::new(&[8; 32])).await.unwrap_err().to_string();
+    assert!(other.contains("restore the secret.key"), "{other}");
+    sqlx::query("DELETE FROM _sqlx_migrations").execute(&rig.store.writer).await.unwrap();
+    assert_eq!(database.schema_version().await.unwrap(), (0, 1), "an old schema stays old");
+    assert_eq!(database.check_ledger().await.unwrap().transfers, 1);
+    database.close().await;
+    rig.store.close().await;
+    let before = std::fs::read(&rig.path).unwrap();
+    let database = Inspector::open(&rig.path).await.unwrap();
+    assert_eq!(database.schema_version().await.unwrap(), (0, 1));
+    database.check_ledger().await.unwrap();
+    database.close().await;
+    assert!(std::fs::read(&rig.path).unwrap() == before);
+    let missing = rig.path.with_file_name("missing.db");
+    assert!(Inspector::open(&missing).await.is_err() && !missing.exists());
 }
