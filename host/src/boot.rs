@@ -13,7 +13,7 @@ use crate::banner::{self, Facts};
 use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir::{self, DataDirError, DataDirLock};
-use crate::drivers::{Drivers, HostParts, LoadOptions, State};
+use crate::drivers::{self, Drivers, HostParts, LoadOptions, State};
 use crate::http::{HttpError, Server, ServerLimits};
 use crate::ingest::{self, BindError, Listener};
 use crate::live::{Live, Settings};
@@ -121,7 +121,7 @@ impl Host {
             );
         }
         let first_run = store.count_accounts().await? == 0;
-        // Ports are taken before drivers are loaded: a wrong port is the commonest failure and must show at once.
+        // This port is taken before drivers are loaded: a taken port is the commonest failure and must show at once.
         let server = Server::bind(&config.http, ServerLimits::default()).await?;
         let (guard, parts) = host_parts(&config, &clock)?;
         let drivers = load_drivers(config.clone(), parts, exe).await?;
@@ -233,6 +233,18 @@ fn not_loaded(drivers: &Drivers) -> Vec<(String, String)> {
     others.collect()
 }
 
+/// What drivers log is decided in them by one number: the most that any part of this process logs.
+fn driver_log_level() -> u32 {
+    match tracing::level_filters::LevelFilter::current().into_level() {
+        None => 0,
+        Some(tracing::Level::ERROR) => 1,
+        Some(tracing::Level::WARN) => 2,
+        Some(tracing::Level::INFO) => 3,
+        Some(tracing::Level::DEBUG) => 4,
+        Some(tracing::Level::TRACE) => 5,
+    }
+}
+
 /// The usual soft limit of 1024 is below the ports' caps; the hard limit may be taken without asking.
 fn raise_open_files() {
     match rlimit::increase_nofile_limit(OPEN_FILES_WANTED) {
@@ -250,6 +262,7 @@ fn raise_open_files() {
 /// As [`Host::start`].
 pub async fn run(loaded: Loaded, command: String) -> Result<(), BootError> {
     raise_open_files();
+    drivers::set_log_level(driver_log_level());
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let exe = std::env::current_exe()?;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::abi;
 
-/// Longest message that crosses the boundary, in bytes; the rest is cut.
-pub const MESSAGE_BYTES_MAX: usize = 1024;
+/// Longest message that crosses the boundary, in bytes; the rest is cut. Well above what a host shows, which removes secrets
+/// first and cuts then: a secret that this cut splits is not shown either.
+pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// What kind of failure it is; decides the host's retry policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,6 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -223,8 +222,9 @@ fn install_hooks(host: &Arc<HostRef>) {
     std::panic::set_hook(Box::new(move |info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         let dest = CURRENT_DEST.try_with(|dest| *dest).unwrap_or(0);
-        let text = info.payload_as_str().unwrap_or("no message");
-        host.log(dest, 1, "panic", &format!("driver panicked at {place}: {text}"), &[]);
+        // Outside a destination nobody knows which secrets the text may hold; the caller gets it as its error.
+        let text = if dest == 0 { "" } else { info.payload_as_str().unwrap_or("no message") };
+        host.log(dest, 1, "panic", format!("driver panicked at {place} {text}").trim_end(), &[]);
     }));
 }
 
@@ -270,7 +270,7 @@ unsafe extern "C" fn open<E: Exported>(
         let json = parse_config(&config)?;
         let destination = {
             let _entered = loaded.runtime.enter();
-            loaded.driver.open(Config::new(&type_name, &json))?
+            CURRENT_DEST.sync_scope(request.dest, || loaded.driver.open(Config::new(&type_name, &json)))?
         };
         let (stopping, stop_seen) = watch::channel(false);
         let deadline_ms = Arc::new(AtomicU32::new(0));
@@ -295,21 +295,28 @@ async fn bounded_run(
     mut stop_seen: watch::Receiver<bool>,
     deadline_ms: Arc<AtomicU32>,
 ) -> Result<(), Error> {
-    let run = catch_panics(move || destination.run_dyn(ctx, media));
+    let mut run = match catch_unwind(AssertUnwindSafe(|| destination.run_dyn(ctx, media))) {
+        Ok(run) => run,
+        Err(panic) => return Err(panic_error(&*panic)),
+    };
     let overdue = async {
         // An error means that the instance was destroyed, which ends the run as well.
         let _ = stop_seen.wait_for(|stop| *stop).await;
         tokio::time::sleep(Duration::from_millis(u64::from(deadline_ms.load(Ordering::Acquire)))).await;
     };
-    tokio::select! {
-        outcome = run => outcome,
+    let outcome = tokio::select! {
+        outcome = poll_caught(&mut run) => outcome,
         () = overdue => Err(Error::internal("the destination did not end in time and was cut off")),
+    };
+    // What the author left in it may panic when it goes, too.
+    match catch_unwind(AssertUnwindSafe(|| drop(run))) {
+        Ok(()) => outcome,
+        Err(panic) => Err(panic_error(&*panic)),
     }
 }
 
-async fn catch_panics(start: impl FnOnce() -> BoxFuture<Result<(), Error>>) -> Result<(), Error> {
-    let made = catch_unwind(AssertUnwindSafe(start)).map_err(|panic| panic_error(&*panic))?;
-    let mut run = pin!(made);
+/// Polls `run`; a panic in it is its outcome.
+async fn poll_caught(run: &mut BoxFuture<Result<(), Error>>) -> Result<(), Error> {
     poll_fn(|cx| {
         catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(cx)))
             .unwrap_or_else(|panic| std::task::Poll::Ready(Err(panic_error(&*panic))))

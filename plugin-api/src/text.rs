@@ -13,11 +13,20 @@ impl SatcastStr {
     /// # Safety
     /// `ptr` must be null or valid for `len` bytes as long as the result lives.
     pub unsafe fn read<'a>(self) -> Cow<'a, str> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.read_up_to(TEXT_BYTES_MAX) }
+    }
+
+    /// The first `bytes_max` bytes of the text.
+    ///
+    /// # Safety
+    /// As [`SatcastStr::read`].
+    pub unsafe fn read_up_to<'a>(self, bytes_max: usize) -> Cow<'a, str> {
         if self.ptr.is_null() || self.len == 0 {
             return Cow::Borrowed("");
         }
         // SAFETY: the caller vouches for pointer and length.
-        let bytes = unsafe { std::slice::from_raw_parts(self.ptr, self.len.min(TEXT_BYTES_MAX)) };
+        let bytes = unsafe { std::slice::from_raw_parts(self.ptr, self.len.min(bytes_max)) };
         String::from_utf8_lossy(bytes)
     }
 }
@@ -33,6 +42,7 @@ mod tests {
         unsafe {
             assert_eq!(null.read(), "");
             assert_eq!(SatcastStr::new("häuser").read(), "häuser");
+            assert_eq!(SatcastStr::new("häuser").read_up_to(3), "hä");
             let broken = [b'a', 0xff];
             assert_eq!(SatcastStr { ptr: broken.as_ptr(), len: 2 }.read(), "a\u{fffd}");
         }

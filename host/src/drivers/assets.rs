@@ -51,32 +51,39 @@ impl Assets {
         }
         let size = asset.body.len();
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        let replaced = pieces.by_name.get(&asset.name).map_or(0, |piece| piece.body.len() as u64);
+        let replaced_bytes = pieces.by_name.get(&asset.name).map_or(0, |piece| piece.body.len() as u64);
         let is_new = !pieces.by_name.contains_key(&asset.name);
         if is_new && pieces.by_name.len() >= ASSETS_MAX {
             return Err(Error::internal(format!("more than {ASSETS_MAX} assets; retract old ones")));
         }
-        if pieces.bytes - replaced + size > ASSET_BYTES_MAX {
+        if pieces.bytes - replaced_bytes + size > ASSET_BYTES_MAX {
             return Err(Error::internal(format!(
                 "more than {ASSET_BYTES_MAX} bytes of assets; retract old ones"
             )));
         }
-        pieces.bytes = pieces.bytes - replaced + size;
+        pieces.bytes = pieces.bytes - replaced_bytes + size;
         let piece = Published {
             content_type: asset.content_type,
             max_age_secs: asset.max_age_secs,
             body: Bytes::from_owner(asset.body),
         };
-        pieces.by_name.insert(asset.name, Arc::new(piece));
+        let replaced = pieces.by_name.insert(asset.name, Arc::new(piece));
+        drop(pieces);
+        // Foreign code runs when the bytes go: not under the lock.
+        drop(replaced);
         Ok(())
     }
 
     /// Takes a piece away.
     pub fn retract(&self, name: &str) {
         let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(piece) = pieces.by_name.remove(name) {
+        let removed = pieces.by_name.remove(name);
+        if let Some(piece) = &removed {
             pieces.bytes -= piece.body.len() as u64;
         }
+        drop(pieces);
+        // Foreign code runs when the bytes go: not under the lock.
+        drop(removed);
     }
 
     /// The piece of that name.

@@ -2,7 +2,7 @@
 //!
 //! Driver code that blocks or never returns holds up one of these threads and nothing else of the host.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -17,13 +17,30 @@ pub(super) const CALLS_QUEUED_MAX: usize = 1024;
 /// How long `init` of a driver may take.
 pub(super) const INIT_TIMEOUT_MS: u64 = 5_000;
 
+/// How long a call may wait for those before it.
+pub(super) const CALL_QUEUE_WAIT_MS: u64 = 10_000;
+
 type Job = Box<dyn FnOnce(&Driver) + Send>;
 
 /// The control thread of one driver.
 pub(super) struct Control {
     id: String,
     jobs: SyncSender<Job>,
-    hung: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+}
+
+/// Which call runs, and which ran over its time. Numbers grow, so that a late answer and a late verdict cannot be mixed up.
+#[derive(Default)]
+struct Progress {
+    started: AtomicU64,
+    ended: AtomicU64,
+    overdue: AtomicU64,
+}
+
+impl Progress {
+    fn hangs(&self) -> bool {
+        self.overdue.load(Ordering::Acquire) > self.ended.load(Ordering::Acquire)
+    }
 }
 
 impl Control {
@@ -37,8 +54,8 @@ impl Control {
         let id = table.id().to_string();
         let (jobs, queue) = sync_channel(CALLS_QUEUED_MAX);
         let (started, outcome) = sync_channel(1);
-        let hung = Arc::new(AtomicBool::new(false));
-        let seen = hung.clone();
+        let progress = Arc::new(Progress::default());
+        let seen = progress.clone();
         thread::Builder::new()
             .name(format!("c:{id}"))
             .spawn(move || match Driver::start(table, services, max_level, flags) {
@@ -56,31 +73,39 @@ impl Control {
         outcome.recv_timeout(limit).unwrap_or_else(|_| {
             Err(Error::internal(format!("driver {id} did not start within {INIT_TIMEOUT_MS} ms")))
         })?;
-        Ok(Self { id, jobs, hung })
+        Ok(Self { id, jobs, progress })
     }
 
-    /// Runs `job` on the control thread and waits for it, at most `limit`. A driver that is over a limit takes no further
-    /// calls until the late one returns. `job` learns by its own means that nobody waits any more.
+    /// Runs `job` on the control thread and waits for it: [`CALL_QUEUE_WAIT_MS`] until it begins, `limit` from then on. A
+    /// driver that is over a limit takes no further calls until the late one returns, whose result goes to `late`.
     pub(super) async fn call<R: Send + 'static>(
         &self,
         limit: Duration,
         job: impl FnOnce(&Driver) -> R + Send + 'static,
         late: impl FnOnce(R) + Send + 'static,
     ) -> Result<R, Error> {
-        if self.hung.load(Ordering::Acquire) {
+        if self.progress.hangs() {
             return Err(self.no_answer());
         }
+        let (begin, begun) = oneshot::channel();
         let (answer, outcome) = oneshot::channel();
+        let progress = self.progress.clone();
         self.send(Box::new(move |driver| {
+            // Nobody waits any more: it is not begun at all.
+            if begin.send(progress.started.load(Ordering::Acquire)).is_err() {
+                return;
+            }
             if let Err(result) = answer.send(job(driver)) {
                 late(result);
             }
         }))?;
+        let ended = |_| Error::internal(format!("driver {} has ended", self.id));
+        let wait = Duration::from_millis(CALL_QUEUE_WAIT_MS);
+        let number = tokio::time::timeout(wait, begun).await.map_err(|_| self.no_answer())?.map_err(ended)?;
         match tokio::time::timeout(limit, outcome).await {
-            Ok(Ok(result)) => Ok(result),
-            Ok(Err(_)) => Err(Error::internal(format!("driver {} has ended", self.id))),
+            Ok(result) => result.map_err(ended),
             Err(_) => {
-                self.hung.store(true, Ordering::Release);
+                self.progress.overdue.fetch_max(number, Ordering::AcqRel);
                 tracing::error!(driver = %self.id, limit_ms = limit.as_millis() as u64, "driver does not return");
                 Err(self.no_answer())
             }
@@ -107,15 +132,16 @@ impl Control {
     }
 }
 
-fn run_jobs(driver: Driver, queue: &Receiver<Job>, hung: &AtomicBool) {
+fn run_jobs(driver: Driver, queue: &Receiver<Job>, progress: &Progress) {
     while let Ok(job) = queue.recv() {
+        let number = progress.started.fetch_add(1, Ordering::AcqRel) + 1;
         job(&driver);
-        hung.store(false, Ordering::Release);
+        progress.ended.store(number, Ordering::Release);
     }
     driver.shut_down();
 }
 
-/// The pump thread of one driver: runs its wakers, which are foreign code, off the threads that take media in.
+/// The pump thread of one driver: runs its wakers and other foreign code, off the threads that take media in.
 pub(super) struct Pump {
     shared: Arc<PumpShared>,
 }
@@ -128,6 +154,7 @@ struct PumpShared {
 #[derive(Default)]
 struct PumpState {
     wakers: Vec<DriverWaker>,
+    calls: Vec<Box<dyn FnOnce() + Send>>,
     sleeping: bool,
     ended: bool,
 }
@@ -145,14 +172,29 @@ impl Pump {
 
     /// Wakes all of `wakers` soon. At most one waker per open destination waits here, so the list is bounded.
     pub(super) fn wake(&self, wakers: impl IntoIterator<Item = DriverWaker>) {
+        self.add(|state| state.wakers.extend(wakers));
+    }
+
+    /// Runs `call`, which runs code of the driver, soon. The caller bounds how many there are.
+    pub(super) fn run(&self, call: impl FnOnce() + Send + 'static) {
+        self.add(|state| state.calls.push(Box::new(call)));
+    }
+
+    fn add(&self, add: impl FnOnce(&mut PumpState)) {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.wakers.extend(wakers);
+        add(&mut state);
         // A notification is a system call even when nobody sleeps.
-        if state.sleeping && !state.wakers.is_empty() {
+        if state.sleeping && !state.is_empty() {
             state.sleeping = false;
             drop(state);
             self.shared.filled.notify_one();
         }
+    }
+}
+
+impl PumpState {
+    fn is_empty(&self) -> bool {
+        self.wakers.is_empty() && self.calls.is_empty()
     }
 }
 
@@ -165,21 +207,23 @@ impl Drop for Pump {
 
 impl PumpShared {
     fn run(&self) {
-        let mut taken = Vec::new();
+        let (mut wakers, mut calls) = (Vec::new(), Vec::new());
         loop {
             {
                 let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                while state.wakers.is_empty() && !state.ended {
+                while state.is_empty() && !state.ended {
                     state.sleeping = true;
                     state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
                 state.sleeping = false;
-                if state.wakers.is_empty() {
+                if state.is_empty() {
                     return;
                 }
-                std::mem::swap(&mut taken, &mut state.wakers);
+                std::mem::swap(&mut wakers, &mut state.wakers);
+                std::mem::swap(&mut calls, &mut state.calls);
             }
-            taken.drain(..).for_each(DriverWaker::wake);
+            wakers.drain(..).for_each(DriverWaker::wake);
+            calls.drain(..).for_each(|call| call());
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -34,6 +34,9 @@ pub enum LoadError {
     /// It cannot be read.
     #[error("cannot be read: {0}")]
     Read(std::io::Error),
+    /// A folder, pipe or device.
+    #[error("is no regular file")]
+    NoFile,
     /// Anyone may change it.
     #[error("{0} is writable by everyone; run chmod o-w on it")]
     WritableByOthers(PathBuf),
@@ -127,7 +130,12 @@ pub(super) fn own_hashes(folder: &Path) -> BTreeMap<String, String> {
     struct Listed {
         files: BTreeMap<String, String>,
     }
-    let Ok(text) = fs::read_to_string(folder.join(MANIFEST_FILE_NAME)) else { return BTreeMap::new() };
+    let path = folder.join(MANIFEST_FILE_NAME);
+    let Ok(text) = fs::read_to_string(&path) else { return BTreeMap::new() };
+    if let Err(error) = refuse_writable(&path) {
+        tracing::warn!(%error, "list of own drivers not used; all drivers count as third-party");
+        return BTreeMap::new();
+    }
     match serde_json::from_str::<Listed>(&text) {
         Ok(listed) => listed.files,
         Err(error) => {
@@ -139,19 +147,29 @@ pub(super) fn own_hashes(folder: &Path) -> BTreeMap<String, String> {
 
 /// The content of a library file and its SHA-256 in hexadecimal.
 pub(super) fn read_library(file: &Path) -> Result<(Vec<u8>, String), LoadError> {
-    refuse_writable(file)?;
-    let size = fs::metadata(file).map_err(LoadError::Read)?.len();
-    if size > LIBRARY_BYTES_MAX {
+    // Looked at through one handle, and not waited for: a pipe of that name would never end.
+    let mut options = fs::OpenOptions::new();
+    let opened = options.read(true).custom_flags(libc::O_NONBLOCK).open(file).map_err(LoadError::Read)?;
+    let metadata = opened.metadata().map_err(LoadError::Read)?;
+    if !metadata.is_file() {
+        return Err(LoadError::NoFile);
+    }
+    refuse_if_writable(file, &metadata)?;
+    let mut bytes = Vec::new();
+    opened.take(LIBRARY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(LoadError::Read)?;
+    if bytes.len() as u64 > LIBRARY_BYTES_MAX {
         return Err(LoadError::TooLarge);
     }
-    let bytes = fs::read(file).map_err(LoadError::Read)?;
     let hash = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     Ok((bytes, hash))
 }
 
 fn refuse_writable(path: &Path) -> Result<(), LoadError> {
-    let mode = fs::metadata(path).map_err(LoadError::Read)?.permissions().mode();
-    if mode & 0o002 != 0 {
+    refuse_if_writable(path, &fs::metadata(path).map_err(LoadError::Read)?)
+}
+
+fn refuse_if_writable(path: &Path, metadata: &fs::Metadata) -> Result<(), LoadError> {
+    if metadata.permissions().mode() & 0o002 != 0 {
         return Err(LoadError::WritableByOthers(path.to_path_buf()));
     }
     Ok(())
@@ -183,10 +201,12 @@ fn write_copy(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 pub(super) fn remove_old_copies(folder: &Path, kept: &BTreeSet<String>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        let is_copy = path.extension().is_some_and(|ending| ending == "so" || ending == "partial");
+        let is_copy =
+            path.extension().is_some_and(|ending| ending == "so" || ending == "partial" || ending == "probe");
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let is_kept = kept.contains(stem) && path.extension().is_some_and(|ending| ending == "so");
         if is_copy
-            && !kept.contains(stem)
+            && !is_kept
             && let Err(error) = fs::remove_file(&path)
         {
             tracing::warn!(file = %path.display(), %error, "old copy of a driver cannot be removed");
@@ -254,6 +274,7 @@ mod tests {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         let (bytes, hash) = read_library(&file).unwrap();
         assert_eq!(hash, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881");
+        assert!(matches!(read_library(folder.path()), Err(LoadError::NoFile)));
         let images = folder.path().join("images");
         let copy = private_copy(&images, &bytes, &hash).unwrap();
         assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, IMAGE_MODE);

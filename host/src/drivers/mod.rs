@@ -172,9 +172,12 @@ impl Drivers {
             .call(limit(), move |driver| driver.validate(&kind, &json), |_| ())
             .await
             .map_err(|error| ValidateError::Driver(error.message))?;
+        let redactor = Redactor::new(entry.schema.secrets(config));
         asked.map_err(|error| match error.class {
-            Class::Config => ValidateError::Config(entry.schema.refused_by_driver(&error.message)),
-            _ => ValidateError::Driver(Redactor::new(entry.schema.secrets(config)).clean(&error.message)),
+            Class::Config => {
+                ValidateError::Config(entry.schema.refused_by_driver(&redactor.clean(&error.message)))
+            }
+            _ => ValidateError::Driver(redactor.clean(&error.message)),
         })
     }
 
@@ -227,7 +230,7 @@ impl Drivers {
             observer: request.observer,
             counters: request.counters,
             assets: request.assets,
-            redactor: Redactor::new(secrets.clone()),
+            redactor: Arc::new(Redactor::new(secrets.clone())),
             log_gate: LogGate::default(),
         };
         services.insert(dest, opened);
@@ -295,16 +298,17 @@ fn start(table: Table, parts: &HostParts, flags: u32) -> Result<BTreeMap<String,
         })?;
         schemas.insert(kind.name.clone(), (kind.title.clone(), schema));
     }
+    let failed = |error: Error| LoadError::Start(error.message);
+    let pump = Arc::new(Pump::start(&id).map_err(failed)?);
     let services = Arc::new(DriverServices::new(
         &id,
         parts.data_dir.join(&id),
         parts.guard.clone(),
         parts.runtime.clone(),
         parts.clock.clone(),
+        pump.clone(),
     ));
-    let failed = |error: Error| LoadError::Start(error.message);
     let control = Control::start(table, services.clone(), &MAX_LEVEL, flags).map_err(failed)?;
-    let pump = Arc::new(Pump::start(&id).map_err(failed)?);
     let driver = Arc::new(Loaded { control, pump, services });
     let kinds = schemas.into_iter();
     Ok(kinds.map(|(name, (title, schema))| (name, Kind { driver: driver.clone(), title, schema })).collect())

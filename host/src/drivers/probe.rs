@@ -1,5 +1,6 @@
 //! Looking at a library in a child process: whatever it does there, this process lives.
 
+use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -42,13 +43,17 @@ pub fn child(path: &Path) -> ExitCode {
 
 /// Probes the library at the absolute `path` with the binary `exe`. Blocks for at most [`PROBE_TIMEOUT_MS`].
 pub(super) fn probe(exe: &Path, path: &Path) -> Result<(), LoadError> {
+    // A file and not a pipe: a library may leave a process behind that holds the pipe open for ever.
+    let said = path.with_extension("probe");
+    let stderr = File::create(&said)
+        .map_err(|error| LoadError::Probe(format!("cannot be probed: {}: {error}", said.display())))?;
     let child = Command::new(exe)
         .arg(PROBE_COMMAND)
         .arg(path)
         .env_clear()
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stderr(stderr)
         .spawn();
     let mut child =
         child.map_err(|error| LoadError::Probe(format!("cannot be probed: {}: {error}", exe.display())))?;
@@ -62,9 +67,8 @@ pub(super) fn probe(exe: &Path, path: &Path) -> Result<(), LoadError> {
         return Ok(());
     }
     let mut text = Vec::new();
-    if let Some(stderr) = child.stderr.take() {
-        let _ = stderr.take(PROBE_TEXT_BYTES_MAX).read_to_end(&mut text);
-    }
+    // Nothing read means that nothing was said.
+    let _ = File::open(&said).and_then(|said| said.take(PROBE_TEXT_BYTES_MAX).read_to_end(&mut text));
     Err(LoadError::Probe(verdict(status, &String::from_utf8_lossy(&text))))
 }
 

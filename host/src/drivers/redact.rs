@@ -1,7 +1,14 @@
-//! Keeps a destination's secrets out of everything its driver says.
+//! Keeps the secrets of destinations out of everything their driver says.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
 
 /// Shorter secrets are not replaced: they would blank ordinary words.
 const SECRET_BYTES_MIN: usize = 4;
+/// Redactors of closed destinations that are still used for lines without a destination.
+pub(super) const RETIRED_MAX: usize = 256;
 /// What stands in place of a secret.
 const MASK: &str = "***";
 
@@ -28,15 +35,67 @@ impl Redactor {
             if text.contains(secret.as_str()) { text.replace(secret.as_str(), MASK) } else { text }
         })
     }
+
+    /// `value` with every text in it cleaned, names included. Its nesting is bounded by the parser it came from.
+    pub(super) fn clean_json(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.clean(&text)),
+            Value::Array(items) => items.into_iter().map(|item| self.clean_json(item)).collect(),
+            Value::Object(fields) => {
+                fields.into_iter().map(|(name, value)| (self.clean(&name), self.clean_json(value))).collect()
+            }
+            plain => plain,
+        }
+    }
+}
+
+/// Redactors of destinations that are closed, for what a driver says late or without naming a destination.
+#[derive(Default)]
+pub(super) struct Retired {
+    redactors: Mutex<VecDeque<Arc<Redactor>>>,
+}
+
+impl Retired {
+    /// Keeps a redactor; the oldest beyond [`RETIRED_MAX`] goes.
+    pub(super) fn keep(&self, redactor: Arc<Redactor>) {
+        let mut redactors = self.redactors.lock().unwrap_or_else(PoisonError::into_inner);
+        if redactors.len() >= RETIRED_MAX {
+            redactors.pop_front();
+        }
+        redactors.push_back(redactor);
+    }
+
+    /// `text` without the secrets of any of them.
+    pub(super) fn clean(&self, text: String) -> String {
+        let redactors = self.redactors.lock().unwrap_or_else(PoisonError::into_inner);
+        redactors.iter().fold(text, |text, redactor| redactor.clean(&text))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn replaces_every_secret_longest_first_and_leaves_short_ones() {
         let redactor = Redactor::new(["key1".into(), "key1-long".into(), "abc".into()]);
         assert_eq!(redactor.clean("a key1-long b key1 c abc"), "a *** b *** c abc");
+    }
+
+    #[test]
+    fn values_are_cleaned_after_parsing_so_that_escapes_hide_nothing() {
+        let redactor = Redactor::new(["se\"cret".into()]);
+        let value = serde_json::from_str(r#"{"a":["x se\"cret"],"se\"cret":1,"n":null}"#).unwrap();
+        assert_eq!(redactor.clean_json(value), json!({ "a": ["x ***"], "***": 1, "n": null }));
+    }
+
+    #[test]
+    fn retired_redactors_are_limited() {
+        let retired = Retired::default();
+        for n in 0..=RETIRED_MAX {
+            retired.keep(Arc::new(Redactor::new([format!("secret{n:04}")])));
+        }
+        assert_eq!(retired.clean("secret0000 secret0001".into()), "secret0000 ***");
     }
 }

@@ -1,7 +1,7 @@
 //! Configurations checked against the JSON Schema of their destination type, and the secrets in them found by its marks.
 
-use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
 /// Largest configuration of a destination in bytes of JSON.
@@ -26,6 +26,8 @@ impl ConfigSchema {
     pub(super) fn compile(schema: &Value) -> Result<Self, String> {
         let validator = jsonschema::draft202012::options()
             .should_validate_formats(false)
+            // Linear in the text, whatever pattern a driver declares.
+            .with_pattern_options(PatternOptions::regex())
             .build(schema)
             .map_err(|error| error.to_string())?;
         Ok(Self { schema: schema.clone(), validator })
@@ -74,16 +76,32 @@ impl ConfigSchema {
     /// The values of `config` that must not be shown.
     pub(super) fn secrets(&self, config: &Value) -> Vec<String> {
         let mut found = Vec::new();
-        let properties = self.schema.get("properties").and_then(Value::as_object);
-        for (name, value) in config.as_object().into_iter().flatten() {
-            let Some(text) = value.as_str() else { continue };
-            let marks = properties.and_then(|properties| properties.get(name));
-            if marks.is_none_or(is_secret) {
-                found.push(text.to_string());
+        collect_secrets(Some(&self.schema), config, &mut found);
+        found
+    }
+}
+
+/// Walks configuration and schema together. A text whose schema is not plain to see counts as secret: hiding too much is the
+/// lesser harm. The nesting is bounded by the parser the configuration came from.
+fn collect_secrets(schema: Option<&Value>, config: &Value, found: &mut Vec<String>) {
+    match config {
+        Value::String(text) => {
+            if schema.is_none_or(|schema| is_secret(schema) || schema.get("$ref").is_some()) {
+                found.push(text.clone());
             }
             found.extend(url_secrets(text));
         }
-        found
+        Value::Array(items) => {
+            let schema = schema.and_then(|schema| schema.get("items"));
+            items.iter().for_each(|item| collect_secrets(schema, item, found));
+        }
+        Value::Object(fields) => {
+            let properties = schema.and_then(|schema| schema.get("properties"));
+            for (name, value) in fields {
+                collect_secrets(properties.and_then(|properties| properties.get(name)), value, found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -94,7 +112,8 @@ fn is_secret(schema: &Value) -> bool {
     marked(schema) || alternatives.flatten().any(marked)
 }
 
-/// The parts of a URL that let somebody in: password, query, and the last part of the path, where RTMP servers expect the key.
+/// The parts of a URL that let somebody in: password, query, and the path after its first part, where RTMP servers expect the
+/// key.
 fn url_secrets(text: &str) -> Vec<String> {
     let Some((_, rest)) = text.split_once("://") else { return Vec::new() };
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -104,11 +123,8 @@ fn url_secrets(text: &str) -> Vec<String> {
         found.push(user_info.to_string());
     }
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let segments: Vec<&str> = path.split('/').collect();
-    // A path of one part is the app, which is no secret.
-    if let [_, .., key] = segments.as_slice() {
-        found.push((*key).to_string());
-    }
+    // The first part is the app, which is no secret.
+    found.extend(path.split('/').skip(1).filter(|part| !part.is_empty()).map(str::to_string));
     if !query.is_empty() {
         found.push(query.to_string());
         found.extend(query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1.to_string())));
@@ -167,5 +183,22 @@ mod tests {
             assert!(secrets.iter().any(|found| found == secret), "{secret} in {secrets:?}");
         }
         assert!(!secrets.iter().any(|found| found == "app"));
+        let secrets = schema().secrets(&json!({ "url": "rtmp://h/app/inst/skey/" }));
+        assert_eq!(secrets, ["inst", "skey"]);
+    }
+
+    #[test]
+    fn secrets_are_found_at_any_depth() {
+        let schema = ConfigSchema::compile(&json!({
+            "properties": {
+                "plain": { "type": "string" },
+                "list": { "items": { "properties": { "token": { "type": "string", "x-secret": true } } } },
+                "other": { "$ref": "#/$defs/o" }
+            },
+            "$defs": { "o": { "type": "string" } }
+        }))
+        .unwrap();
+        let config = json!({ "plain": "open", "list": [{ "token": "deep" }], "other": "unseen" });
+        assert_eq!(schema.secrets(&config), ["deep", "unseen"]);
     }
 }

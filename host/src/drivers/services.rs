@@ -13,7 +13,8 @@ use satcast_plugin_api::host::{Asset, Connected, LogLine, Services};
 use satcast_plugin_api::{Class, Error};
 
 use super::assets::Assets;
-use super::redact::Redactor;
+use super::control::Pump;
+use super::redact::{Redactor, Retired};
 use crate::clock::Clock;
 use crate::ids::DestinationId;
 use crate::outbound::{Guard, GuardError};
@@ -22,6 +23,8 @@ use crate::outbound::{Guard, GuardError};
 pub(super) const LOG_LINES_PER_SEC_MAX: u32 = 200;
 /// Longest log message or field in bytes; the rest is cut.
 pub(super) const LOG_TEXT_BYTES_MAX: usize = 4 * 1024;
+/// Longest error of a driver that is shown, in bytes; the rest is cut.
+pub(super) const ERROR_TEXT_BYTES_MAX: usize = 1024;
 /// Counters one destination may have.
 pub(super) const COUNTERS_MAX: usize = 64;
 /// Longest event payload in bytes; longer ones are dropped.
@@ -67,7 +70,7 @@ pub(super) struct Opened {
     pub(super) observer: Arc<dyn Observer>,
     pub(super) counters: Arc<Counters>,
     pub(super) assets: Arc<Assets>,
-    pub(super) redactor: Redactor,
+    pub(super) redactor: Arc<Redactor>,
     pub(super) log_gate: LogGate,
 }
 
@@ -80,6 +83,8 @@ pub(super) struct DriverServices {
     clock: Clock,
     log_gate: LogGate,
     opened: RwLock<HashMap<u64, Arc<Opened>>>,
+    retired: Retired,
+    pump: Arc<Pump>,
 }
 
 impl DriverServices {
@@ -89,6 +94,7 @@ impl DriverServices {
         guard: Guard,
         runtime: tokio::runtime::Handle,
         clock: Clock,
+        pump: Arc<Pump>,
     ) -> Self {
         let opened = RwLock::new(HashMap::new());
         Self {
@@ -99,6 +105,8 @@ impl DriverServices {
             clock,
             log_gate: LogGate::default(),
             opened,
+            retired: Retired::default(),
+            pump,
         }
     }
 
@@ -107,7 +115,26 @@ impl DriverServices {
     }
 
     pub(super) fn remove(&self, dest: u64) {
-        self.opened.write().unwrap_or_else(PoisonError::into_inner).remove(&dest);
+        let removed = self.opened.write().unwrap_or_else(PoisonError::into_inner).remove(&dest);
+        if let Some(opened) = removed {
+            self.retired.keep(opened.redactor.clone());
+        }
+    }
+
+    /// `text` without secrets, then cut and made printable: a cut before could leave half a secret. What names no open
+    /// destination is cleaned of the secrets of all that this driver has or lately had.
+    fn clean(&self, opened: Option<&Opened>, text: &str) -> String {
+        let cleaned = match opened {
+            Some(opened) => opened.redactor.clean(text),
+            None => {
+                let all = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+                let cleaned =
+                    all.values().fold(text.to_string(), |text, opened| opened.redactor.clean(&text));
+                drop(all);
+                self.retired.clean(cleaned)
+            }
+        };
+        printable(&cleaned)
     }
 
     // A number that is not open any more finds nothing: late calls are harmless.
@@ -124,10 +151,7 @@ impl Services for DriverServices {
         if left_out > 0 {
             tracing::warn!(driver = %self.driver, left_out, "driver log lines left out: more than {LOG_LINES_PER_SEC_MAX} a second");
         }
-        let clean = |text: &str| match &opened {
-            Some(opened) => opened.redactor.clean(&printable(text)),
-            None => printable(text),
-        };
+        let clean = |text: &str| self.clean(opened.as_deref(), text);
         let dest = opened.as_ref().map_or(0, |opened| opened.destination.0);
         let fields: Vec<String> =
             line.fields.iter().map(|(key, value)| format!("{}={}", clean(key), clean(value))).collect();
@@ -154,8 +178,15 @@ impl Services for DriverServices {
             tracing::warn!(driver = %self.driver, dest = opened.destination.0, bytes = json.len(), "driver event too large, dropped");
             return;
         }
-        match serde_json::from_str(&opened.redactor.clean(json)) {
-            Ok(data) => opened.observer.event(&printable(name), data),
+        // Each event becomes a log line, so that it counts as one.
+        if opened.log_gate.admit(self.clock.monotonic()).is_none() {
+            return;
+        }
+        match serde_json::from_str(json) {
+            Ok(data) => {
+                let name = self.clean(Some(&opened), name);
+                opened.observer.event(&name, opened.redactor.clean_json(data));
+            }
             Err(_) => {
                 tracing::warn!(driver = %self.driver, dest = opened.destination.0, "driver event is not JSON, dropped");
             }
@@ -180,9 +211,10 @@ impl Services for DriverServices {
         let timeout =
             if timeout.is_zero() { Duration::from_millis(CONNECT_TIMEOUT_DEFAULT_MS) } else { timeout };
         let guard = self.guard.clone();
+        let answer = OnPump { pump: self.pump.clone(), done: Some(done) };
         self.runtime.spawn(async move {
             let outcome = guard.connect(&host, port, timeout).await;
-            done(outcome.map(OwnedFd::from).map_err(connect_error));
+            answer.give(outcome.map(OwnedFd::from).map_err(connect_error));
         });
     }
 
@@ -205,6 +237,29 @@ impl Services for DriverServices {
     }
 }
 
+/// The driver's callback, which is foreign code: called, or dropped, on the driver's pump thread. One waits at most for
+/// each connection attempt, which the guard's time limit ends.
+struct OnPump {
+    pump: Arc<Pump>,
+    done: Option<Connected>,
+}
+
+impl OnPump {
+    fn give(mut self, outcome: Result<OwnedFd, Error>) {
+        if let Some(done) = self.done.take() {
+            self.pump.run(move || done(outcome));
+        }
+    }
+}
+
+impl Drop for OnPump {
+    fn drop(&mut self) {
+        if let Some(done) = self.done.take() {
+            self.pump.run(move || drop(done));
+        }
+    }
+}
+
 fn connect_error(error: GuardError) -> Error {
     let class = match &error {
         GuardError::Refused(_) => Class::Config,
@@ -214,13 +269,17 @@ fn connect_error(error: GuardError) -> Error {
 }
 
 fn cleaned(redactor: &Redactor, mut error: Error) -> Error {
-    error.message = redactor.clean(&printable(&error.message));
+    error.message = shortened(&redactor.clean(&error.message), ERROR_TEXT_BYTES_MAX);
     error
 }
 
 /// `text` cut to the limit and without characters that would break a log line or colour a terminal.
 fn printable(text: &str) -> String {
-    let end = (0..=text.len().min(LOG_TEXT_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
+    shortened(text, LOG_TEXT_BYTES_MAX)
+}
+
+fn shortened(text: &str, bytes_max: usize) -> String {
+    let end = (0..=text.len().min(bytes_max)).rev().find(|end| text.is_char_boundary(*end));
     text[..end.unwrap_or(0)].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
@@ -259,38 +318,4 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_log_flood_is_cut_and_counted() {
-        let gate = LogGate::default();
-        let first = Duration::from_secs(5);
-        for _ in 0..LOG_LINES_PER_SEC_MAX {
-            assert_eq!(gate.admit(first), Some(0));
-        }
-        assert_eq!(gate.admit(first), None);
-        assert_eq!(gate.admit(first), None);
-        assert_eq!(gate.admit(Duration::from_secs(6)), Some(2));
-        assert_eq!(gate.admit(Duration::from_secs(6)), Some(0));
-    }
-
-    #[test]
-    fn counters_are_shared_and_limited() {
-        let counters = Counters::default();
-        counters.get("bytes_sent").unwrap().fetch_add(7, Ordering::Relaxed);
-        assert_eq!(counters.value("bytes_sent"), 7);
-        for n in 1..COUNTERS_MAX {
-            assert!(counters.get(&format!("c{n}")).is_some());
-        }
-        assert!(counters.get("one too many").is_none());
-        assert!(counters.get("bytes_sent").is_some());
-        assert_eq!(counters.value("unknown"), 0);
-    }
-
-    #[test]
-    fn text_is_cut_and_made_printable() {
-        assert_eq!(printable("a\x1b[31m\nb"), "a [31m b");
-        assert_eq!(printable(&"ä".repeat(LOG_TEXT_BYTES_MAX)).len(), LOG_TEXT_BYTES_MAX);
-    }
-}
+mod tests;

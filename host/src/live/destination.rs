@@ -14,6 +14,7 @@ use super::backoff::{self, Next};
 use super::hub::Hub;
 use super::mailbox::Mailbox;
 use super::queue::Queue;
+use super::view::{DestState, DestinationSnapshot, View};
 use crate::clock::Clock;
 use crate::drivers::{Assets, Counters, Drivers, OpenRequest, Opening};
 use crate::ids::{DestinationId, SessionId, UnixMillis};
@@ -24,57 +25,9 @@ use crate::store::DestinationRecord;
 pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(2);
 /// What is waited beyond it for a driver that does not answer.
 const STOP_GRACE: Duration = Duration::from_millis(500);
-/// Least time between two samples of the bit rate.
-const RATE_SAMPLE_MIN: Duration = Duration::from_millis(900);
 
-/// State of a destination of a live session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DestState {
-    /// Being opened, or connected without media flowing.
-    Connecting,
-    /// Media was written or acknowledged within the last five seconds.
-    Live,
-    /// Waiting for the next try.
-    Retrying,
-    /// Not tried again until changed.
-    Failed,
-    /// Not running.
-    Stopped,
-}
-
-impl DestState {
-    /// The name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DestState::Connecting => "connecting",
-            DestState::Live => "live",
-            DestState::Retrying => "retrying",
-            DestState::Failed => "failed",
-            DestState::Stopped => "stopped",
-        }
-    }
-}
-
-/// A destination as it stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DestinationSnapshot {
-    /// Its state.
-    pub state: DestState,
-    /// Why it is not live, without secrets.
-    pub error: Option<String>,
-    /// Tries since it last was live for a while; 0 while it is live.
-    pub attempt: u32,
-    /// Time of the next try.
-    pub next_retry_at: Option<UnixMillis>,
-    /// Bytes sent in this session.
-    pub bytes_sent: u64,
-    /// Bits per second, over the last second or more.
-    pub bitrate: u64,
-    /// Packets left out in this session because the destination did not keep up.
-    pub dropped_packets: u64,
-    /// Since when it is live without a break.
-    pub live_since: Option<UnixMillis>,
-}
+/// Least time between two log lines about a state its driver reports.
+const STATE_LOG_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a destination needs of its session.
 #[derive(Clone)]
@@ -96,24 +49,6 @@ pub(super) struct Destination {
     stop: watch::Sender<bool>,
 }
 
-struct View {
-    state: DestState,
-    error: Option<String>,
-    attempt: u32,
-    next_retry_at: Option<UnixMillis>,
-    live_since: Option<UnixMillis>,
-    /// The same moment on the monotonic clock.
-    live_from: Option<Duration>,
-    rate: Rate,
-}
-
-#[derive(Default)]
-struct Rate {
-    at: Duration,
-    bytes: u64,
-    bits_per_sec: u64,
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -122,15 +57,7 @@ impl Destination {
     /// Starts it; the task ends some time after [`Destination::stop`].
     pub(super) fn start(record: DestinationRecord, parts: Parts) -> (Arc<Self>, tokio::task::JoinHandle<()>) {
         let (stop, stopping) = watch::channel(false);
-        let view = View {
-            state: DestState::Connecting,
-            error: None,
-            attempt: 1,
-            next_retry_at: None,
-            live_since: None,
-            live_from: None,
-            rate: Rate { at: parts.clock.monotonic(), ..Rate::default() },
-        };
+        let view = View::new(parts.clock.monotonic());
         let destination = Arc::new(Self {
             record,
             view: Mutex::new(view),
@@ -160,7 +87,7 @@ impl Destination {
             attempt: view.attempt,
             next_retry_at: view.next_retry_at,
             bytes_sent: self.bytes_sent(),
-            bitrate: view.rate.bits_per_sec,
+            bitrate: view.bits_per_sec(),
             dropped_packets: self.dropped.load(Ordering::Relaxed),
             live_since: view.live_since,
         }
@@ -171,16 +98,9 @@ impl Destination {
     }
 
     /// Looks at the bytes sent; called about once a second.
-    pub(super) fn sample_rate(&self, now: Duration) {
+    pub(super) fn sample_rate(&self, now: Duration, wall_now: UnixMillis) {
         let bytes = self.bytes_sent();
-        let mut view = lock(&self.view);
-        let passed = now.saturating_sub(view.rate.at);
-        if passed < RATE_SAMPLE_MIN {
-            return;
-        }
-        let bits = u128::from(bytes.saturating_sub(view.rate.bytes)) * 8_000;
-        let bits_per_sec = u64::try_from(bits / passed.as_millis()).unwrap_or(u64::MAX);
-        view.rate = Rate { at: now, bytes, bits_per_sec };
+        lock(&self.view).sample(bytes, now, wall_now);
     }
 }
 
@@ -301,6 +221,8 @@ impl Run {
             tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, %data, "driver event");
         }
         match mail.state {
+            // Words alone do not make it live again.
+            Some((DriverState::Live, _)) if lock(&self.destination.view).is_quieted => {}
             Some((DriverState::Live, _)) => self.show(DestState::Live, None),
             Some((DriverState::Connecting, reason)) => {
                 self.show(DestState::Connecting, reason.map(|reason| reason.message));
@@ -320,7 +242,7 @@ impl Run {
         }
         self.failures = self.failures.saturating_add(1);
         self.panics += u32::from(error.class == Class::Panic);
-        self.destination.sample_rate(monotonic_now);
+        self.destination.sample_rate(monotonic_now, now);
         let (session, destination) = (self.parts.session.clone(), self.id());
         match backoff::next(&error, self.failures, self.panics, random_u64()) {
             Next::Retry(wait) => {
@@ -346,24 +268,19 @@ impl Run {
     }
 
     fn show(&self, state: DestState, error: Option<String>) {
+        let (now, wall_now) = (self.parts.clock.monotonic(), self.parts.clock.now());
         let mut view = lock(&self.destination.view);
-        let changed = view.state != state;
-        view.state = state;
-        view.error = error;
-        view.next_retry_at = None;
+        let changed = view.set(state, error, now, wall_now);
         view.attempt = match state {
             DestState::Live => 0,
             DestState::Retrying | DestState::Failed => self.failures,
             DestState::Connecting | DestState::Stopped => self.failures.saturating_add(1),
         };
-        if state == DestState::Live {
-            view.live_since.get_or_insert(self.parts.clock.now());
-            view.live_from.get_or_insert(self.parts.clock.monotonic());
-        } else {
-            view.live_since = None;
-            view.live_from = None;
-        }
-        if changed {
+        // A driver may flip between the two as fast as it likes.
+        let flips = matches!(state, DestState::Live | DestState::Connecting);
+        let is_due = view.logged_at.is_none_or(|at| now.saturating_sub(at) >= STATE_LOG_PAUSE);
+        if changed && (is_due || !flips) {
+            view.logged_at = Some(now);
             tracing::info!(session = %self.parts.session, destination = %self.id(), state = state.as_str(), "destination");
         }
     }

@@ -19,18 +19,27 @@ pub(super) struct Configs {
 }
 
 impl Configs {
-    /// Takes a configuration; false when it is the one that holds already.
-    pub(super) fn replace(&mut self, packet: &Arc<Packet>) -> bool {
-        let slot = match packet.kind {
+    fn slot(&mut self, kind: Kind) -> &mut Option<Arc<Packet>> {
+        match kind {
             Kind::Video => &mut self.video,
             Kind::Audio => &mut self.audio,
-        };
-        let same =
-            slot.as_ref().is_some_and(|held| held.codec == packet.codec && held.payload == packet.payload);
-        if !same {
-            *slot = Some(packet.clone());
         }
-        !same
+    }
+
+    /// The configuration is not the one that holds already.
+    pub(super) fn changes(&mut self, packet: &Packet) -> bool {
+        let held = self.slot(packet.kind).as_ref();
+        held.is_none_or(|held| held.codec != packet.codec || held.payload != packet.payload)
+    }
+
+    /// Takes a configuration.
+    pub(super) fn replace(&mut self, packet: &Arc<Packet>) {
+        *self.slot(packet.kind) = Some(packet.clone());
+    }
+
+    /// There is no such track any more.
+    pub(super) fn forget(&mut self, kind: Kind) {
+        *self.slot(kind) = None;
     }
 
     /// The configurations, video first.
@@ -118,9 +127,12 @@ mod tests {
     #[test]
     fn a_repeated_configuration_is_no_change() {
         let mut configs = Configs::default();
-        assert!(configs.replace(&video_config(0, b"one")));
-        assert!(!configs.replace(&video_config(1, b"one")));
-        assert!(configs.replace(&video_config(2, b"two")));
+        assert!(configs.changes(&video_config(0, b"one")));
+        configs.replace(&video_config(0, b"one"));
+        assert!(!configs.changes(&video_config(1, b"one")));
+        assert!(configs.changes(&video_config(2, b"two")));
         assert_eq!(configs.iter().count(), 1);
+        configs.forget(Kind::Video);
+        assert_eq!(configs.iter().count(), 0);
     }
 }

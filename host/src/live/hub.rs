@@ -19,6 +19,8 @@ use crate::drivers::Waker;
 pub(super) const AUDIO_ONLY_AFTER_MS: i64 = 2_000;
 /// Most sound packets held until that is known.
 pub(super) const HELD_PACKETS_MAX: usize = 1024;
+/// Most bytes of them.
+pub(super) const HELD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Fan-out of one session.
 pub(super) struct Hub {
@@ -34,6 +36,7 @@ struct State {
     tracks: Tracks,
     /// Sound that came before it was known whether a picture will.
     held: Vec<Arc<Packet>>,
+    held_bytes: usize,
     /// A keyframe of the present encoder was seen; pictures before it cannot be decoded by anyone.
     has_keyframe: bool,
     /// The next media packet follows a gap in the timeline.
@@ -72,6 +75,10 @@ impl Hub {
         let mut state = self.lock();
         state.timeline.new_encoder();
         state.has_keyframe = false;
+        // It may come back without picture or without sound.
+        state.tracks = Tracks::Unknown;
+        state.held.clear();
+        state.held_bytes = 0;
         // What was kept belongs to before the gap: a destination that starts now starts with the new encoder.
         state.group.clear();
     }
@@ -114,7 +121,8 @@ impl State {
         let placed = if config {
             self.timeline.here()
         } else {
-            self.timeline.place(packet.dts_ns, packet.pts_ns, now)
+            let is_video = packet.kind == wire::TrackKind::Video;
+            self.timeline.place(usize::from(is_video), packet.dts_ns, packet.pts_ns, now)
         };
         self.cut |= placed.discontinuity;
         Packet {
@@ -140,6 +148,7 @@ impl State {
         if is_video && self.tracks != Tracks::Video {
             self.tracks = Tracks::Video;
             self.held.clear();
+            self.held_bytes = 0;
         }
         if is_video && !packet.config {
             self.has_keyframe |= packet.keyframe;
@@ -147,19 +156,21 @@ impl State {
                 return;
             }
         }
+        // Encoders repeat their configuration; only a real change goes on.
+        if packet.config && !self.configs.changes(&packet) {
+            return;
+        }
         // The mark goes on the next media packet that anyone gets, not on one that is left out.
         packet.discontinuity = !packet.config && std::mem::take(&mut self.cut);
         packet.sequence = self.sequence;
         self.sequence += 1;
         let packet = Arc::new(packet);
         if packet.config {
-            // Encoders repeat their configuration; only a real change goes on.
-            if self.configs.replace(&packet) {
-                if is_video {
-                    self.group.clear();
-                }
-                self.deliver(&packet, wakeups);
+            self.configs.replace(&packet);
+            if is_video {
+                self.group.clear();
             }
+            self.deliver(&packet, wakeups);
         } else if self.tracks == Tracks::Unknown {
             self.hold(&packet, wakeups);
         } else {
@@ -171,12 +182,17 @@ impl State {
     /// Keeps sound until it is known whether a picture will come, then sends it.
     fn hold(&mut self, packet: &Arc<Packet>, wakeups: &mut Wakeups) {
         self.held.push(packet.clone());
+        self.held_bytes += packet.payload.len();
         let first = self.held.first().map_or(packet.dts_ns, |first| first.dts_ns);
         let waited_ms = packet.dts_ns.saturating_sub(first) / wire::NANOS_PER_MILLI;
-        if waited_ms < AUDIO_ONLY_AFTER_MS && self.held.len() < HELD_PACKETS_MAX {
+        let is_small = self.held.len() < HELD_PACKETS_MAX && self.held_bytes < HELD_BYTES_MAX;
+        if waited_ms < AUDIO_ONLY_AFTER_MS && is_small {
             return;
         }
         self.tracks = Tracks::AudioOnly;
+        // A picture of an earlier encoder is not part of what destinations get now.
+        self.configs.forget(Kind::Video);
+        self.held_bytes = 0;
         for packet in std::mem::take(&mut self.held) {
             self.deliver(&packet, wakeups);
         }
@@ -293,6 +309,23 @@ mod tests {
         let queue = rig.attach();
         rig.publish((0..HELD_PACKETS_MAX).map(|_| audio(0)));
         assert_eq!(queue.level().0, HELD_PACKETS_MAX, "the number of held packets is limited");
+
+        let rig = Rig::new();
+        let queue = rig.attach();
+        let large = || wire::Packet { payload: vec![0; HELD_BYTES_MAX / 2].into(), ..audio(0) };
+        rig.publish([large(), large()]);
+        assert_eq!(queue.level().0, 2, "their bytes are limited");
+    }
+
+    #[test]
+    fn an_encoder_may_return_without_picture() {
+        let rig = Rig::new();
+        rig.publish([config(b"v"), video(0, true)]);
+        rig.hub.new_encoder();
+        rig.publish((0..=AUDIO_ONLY_AFTER_MS / 20).map(|n| audio(n * 20)));
+        let late = rig.attach();
+        rig.publish([audio(AUDIO_ONLY_AFTER_MS + 20)]);
+        assert_eq!(late.level().0, 1, "neither a keyframe nor an old picture is waited for");
     }
 
     #[test]

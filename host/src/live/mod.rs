@@ -20,25 +20,31 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod view;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use destination::{DestState, DestinationSnapshot};
 pub use session::{Publisher, SessionSnapshot, SessionState};
+pub use view::{DestState, DestinationSnapshot};
 
 use crate::clock::Clock;
 use crate::drivers::Drivers;
 use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{Store, StoreError, StreamRecord};
-use session::{Command, Session};
+use session::{Command, Refusal, Session};
 
 /// How often running sessions are marked as alive in the database; a crash bills nothing after the last mark.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Longest a shutdown waits for sessions to end.
 pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(8);
+
+/// Longest an encoder that returns is kept waiting while its former session ends.
+pub const ENDING_WAIT: Duration = Duration::from_secs(4);
+/// Endings waited for in one attempt to publish.
+pub const ENDINGS_AWAITED_MAX: u32 = 2;
 
 /// RTMP status codes and texts an encoder gets.
 mod codes {
@@ -169,16 +175,37 @@ impl Live {
     /// # Errors
     /// Another encoder is publishing, or the stream was stopped and its encoder has not been quiet yet.
     pub async fn publish(&self, stream: StreamRecord) -> Result<Publisher, PublishRefused> {
-        self.refuse_unless_quiet(&stream).await?;
+        for _ in 0..ENDINGS_AWAITED_MAX {
+            self.refuse_unless_quiet(&stream).await?;
+            let ending = match self.enter(&stream) {
+                Ok(publisher) => return Ok(publisher),
+                Err(refused) => refused?,
+            };
+            // Encoders take a refusal for final, so that the end of the session before is waited for.
+            if tokio::time::timeout(ENDING_WAIT, ending.gone()).await.is_err() {
+                break;
+            }
+        }
+        Err(PublishRefused::new(codes::DENIED, "the stream is just being stopped; try again in a moment"))
+    }
+
+    /// Lets an encoder into the stream's session, or a new one; the session to wait for when it is ending.
+    fn enter(&self, stream: &StreamRecord) -> Result<Publisher, Result<Arc<Session>, PublishRefused>> {
+        let busy = || {
+            let reason = "this stream key is already publishing; stop the other encoder first";
+            Err(PublishRefused::new(codes::BAD_NAME, reason))
+        };
         let mut sessions = lock(&self.inner.sessions);
         if let Some(session) = sessions.get(&stream.id).filter(|session| !session.is_void()) {
-            return session.let_in(&self.inner);
+            return session.let_in(&self.inner).map_err(|refusal| match refusal {
+                Refusal::Busy => busy(),
+                Refusal::Closing => Ok(session.clone()),
+            });
         }
         let number = self.inner.next_number.fetch_add(1, Ordering::Relaxed);
-        let id = stream.id;
-        let (session, run) = Session::new(stream, number, self.inner.clone());
-        let publisher = session.let_in(&self.inner)?;
-        sessions.insert(id, session);
+        let (session, run) = Session::new(stream.clone(), number, self.inner.clone());
+        let publisher = session.let_in(&self.inner).map_err(|_| busy())?;
+        sessions.insert(stream.id, session);
         self.inner.runtime.spawn(run.run());
         Ok(publisher)
     }

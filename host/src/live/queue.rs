@@ -89,13 +89,14 @@ impl Queue {
         if state.closed {
             return None;
         }
-        if packet.config {
-            state.take_config(packet);
-            return state.waker_if_ready();
-        }
+        // Configurations count as well: an encoder may change them without end.
         if state.is_over(packet) {
             let lost = state.make_room(has_video);
             self.dropped.fetch_add(lost, Ordering::Relaxed);
+        }
+        if packet.config {
+            state.take_config(packet);
+            return state.waker_if_ready();
         }
         if state.waiting && !has_video {
             state.open();

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-use super::destination::{Destination, DestinationSnapshot};
+use super::destination::Destination;
 use super::hub::Hub;
-use super::{Closed, Inner, PublishRefused, codes};
+use super::view::DestinationSnapshot;
+use super::{Closed, Inner, codes};
 use crate::ids::{DestinationId, EndReason, SessionId, UnixMillis};
 use crate::store::StreamRecord;
 pub use publisher::Publisher;
@@ -46,6 +47,14 @@ pub struct SessionSnapshot {
     pub started_at: UnixMillis,
     /// Its state.
     pub state: SessionState,
+}
+
+/// Why a session lets no encoder in.
+pub(super) enum Refusal {
+    /// Another one is publishing.
+    Busy,
+    /// It is ending.
+    Closing,
 }
 
 pub(super) enum Command {
@@ -108,24 +117,23 @@ impl Session {
         (session, run)
     }
 
+    /// Resolves when the session is out of the registry.
+    pub(super) async fn gone(&self) {
+        self.commands.closed().await;
+    }
+
     /// Lets an encoder in: the first one, one that returns, or a newer one in place of a silent one.
-    pub(super) fn let_in(self: &Arc<Self>, live: &Arc<Inner>) -> Result<Publisher, PublishRefused> {
+    pub(super) fn let_in(self: &Arc<Self>, live: &Arc<Inner>) -> Result<Publisher, Refusal> {
         let now = live.clock.monotonic();
         let mut shared = self.lock();
         if shared.closing {
-            return Err(PublishRefused::new(
-                codes::DENIED,
-                "the stream is just being stopped; try again in a moment",
-            ));
+            return Err(Refusal::Closing);
         }
         if let Some(encoder) = &shared.encoder {
             let silent =
                 now.saturating_sub(Duration::from_millis(self.last_media_ms.load(Ordering::Acquire)));
             if silent < TAKE_OVER_AFTER {
-                return Err(PublishRefused::new(
-                    codes::BAD_NAME,
-                    "this stream key is already publishing; stop the other encoder first",
-                ));
+                return Err(Refusal::Busy);
             }
             encoder.close.send_replace(Some(Closed {
                 code: codes::BAD_NAME,

@@ -97,6 +97,7 @@ impl Destination for Out {
             "panic" => panic!("scripted panic"),
             "loopback" => drop(ctx.connect("127.0.0.1", 9, Duration::from_secs(1)).await?),
             "deaf" => std::future::pending::<()>().await,
+            "mute" => return mute(&ctx, &mut media).await,
             _ => {}
         }
         let media_packets = ctx.counter("media_packets");
@@ -112,6 +113,16 @@ impl Destination for Out {
         }
         Ok(())
     }
+}
+
+/// Says live, whatever happens.
+async fn mute(ctx: &Ctx, media: &mut Media) -> Result<(), Error> {
+    let mut batch = Vec::new();
+    while media.recv_batch(&mut batch).await {
+        batch.clear();
+        ctx.state(State::Live);
+    }
+    Ok(())
 }
 
 driver_entry!(scripted_entry, Scripted);

@@ -16,6 +16,8 @@ use crate::wire::read_error;
 
 /// Most packets taken in one call, whatever the driver's array holds.
 const RECV_PACKETS_MAX: usize = 256;
+/// Most bytes of a text of a log line that are read.
+const LOG_TEXT_BYTES_MAX: usize = 16 * 1024;
 /// Most fields of a log line that are read.
 const LOG_FIELDS_MAX: usize = 32;
 
@@ -79,16 +81,14 @@ unsafe extern "C" fn log(
     // SAFETY: all arguments live for the call.
     unsafe {
         with(ctx, (), |context| {
+            let read = |text: SatcastStr| text.read_up_to(LOG_TEXT_BYTES_MAX).into_owned();
             let fields = if fields.is_null() {
                 Vec::new()
             } else {
                 let fields = std::slice::from_raw_parts(fields, count.min(LOG_FIELDS_MAX));
-                fields
-                    .iter()
-                    .map(|field| (field.key.read().into_owned(), field.value.read().into_owned()))
-                    .collect()
+                fields.iter().map(|field| (read(field.key), read(field.value))).collect()
             };
-            let (target, message) = (target.read().into_owned(), message.read().into_owned());
+            let (target, message) = (read(target), read(message));
             context.services.log(LogLine { dest, level, target, message, fields });
         });
     }

@@ -78,6 +78,53 @@ fn a_driver_that_is_not_enabled_is_listed_and_not_used() {
     service.api().post("/api/streams", &body).assert_error(422, None);
 }
 
+#[test]
+fn a_driver_that_panics_harms_only_its_destination_and_tells_no_secret() {
+    let token = "very-secret-token";
+    let folder = tempfile::tempdir().expect("a folder for drivers");
+    for file in ["rtmp.so", "manifest.json"] {
+        std::fs::copy(built_drivers().join(file), folder.path().join(file)).expect("a built file");
+    }
+    let library = binary().parent().expect("the folder of the binary").join("libsatcast_test_driver.so");
+    std::fs::copy(library, folder.path().join("panic.so")).expect("the built test driver");
+    let drivers = folder.path().to_str().expect("a path in UTF-8");
+    let untrusted = Setup::default()
+        .set("SATCAST_DRIVERS__DIR", drivers)
+        .set("SATCAST_DRIVERS__ENABLED", "[\"rtmp\",\"panic\"]")
+        .start();
+    refused(&untrusted, "panic.so", &["third-party", "isolation = \"thread\""]);
+    drop(untrusted);
+
+    let mut service = Setup::default()
+        .set("SATCAST_DRIVERS__DIR", drivers)
+        .set("SATCAST_DRIVERS__ENABLED", "[\"rtmp\",\"panic\"]")
+        .set("SATCAST_DRIVER__PANIC__ISOLATION", "thread")
+        .start();
+    let (api, source, sink) = (service.api(), Source::shared(), Sink::recording());
+    let stream = api.create_stream("panics");
+    api.add_destination(&stream, &sink.url(), "copy");
+    let path = format!("/api/streams/{}/destinations", stream.id);
+    let add = |place: &str| {
+        let config = serde_json::json!({ "place": place, "token": token });
+        api.post(&path, &serde_json::json!({ "type": "panic", "config": config }))
+    };
+    let refused = add("validate");
+    assert!(refused.status >= 400 && !refused.body.to_string().contains(token), "{}", refused.body);
+    let ids = ["open", "run", "nowhere"].map(|place| add(place).ok()["id"].as_i64().expect("an id"));
+
+    let _encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    api.wait_for_destination(&stream, ids[2], "live", seconds(20));
+    for id in &ids[..2] {
+        let failed = api.wait_for_destination(&stream, *id, "failed", seconds(20));
+        let error = failed["error"].as_str().expect("a reason");
+        assert!(error.contains("panicked") && !error.contains(token), "{failed}");
+    }
+    sink.wait_for_media(120, seconds(20));
+    service.assert_running();
+    service.wait_for_log("where it panicked", seconds(5), |line| line.contains("tests/driver/src/lib.rs:"));
+    service.assert_not_logged(&[("the driver's token", token)]);
+}
+
 /// One line of the log names the file, says that something is wrong, and holds every one of `words`.
 fn refused(service: &Service, file: &str, words: &[&str]) {
     let line = service.wait_for_log(&format!("the refusal of {file}"), seconds(5), |line| {

@@ -138,3 +138,20 @@ fn a_closed_queue_takes_nothing_more() {
     rig.queue.abandoned();
     assert_eq!(rig.queue.level(), (0, 0));
 }
+
+#[test]
+fn a_flood_of_configurations_is_bounded_and_the_newest_is_not_lost() {
+    static RECORDS: [&[u8]; 2] = [b"one", b"two"];
+    let rig = Rig::new();
+    rig.push(&video_config(0, b"first"));
+    rig.push(&video(1, 0, true));
+    for n in 2..10 * QUEUE_PACKETS_MAX as u64 {
+        rig.push(&video_config(n, RECORDS[n as usize % 2]));
+        assert!(rig.queue.level().0 <= QUEUE_PACKETS_MAX);
+    }
+    rig.push(&video_config(90_000, b"last"));
+    rig.push(&video(90_001, 1, true));
+    let seen = rig.drain();
+    let last: Vec<_> = seen.iter().rev().take(2).map(|(sequence, ..)| *sequence).collect();
+    assert_eq!(last, [90_001, 90_000]);
+}

@@ -27,6 +27,8 @@ pub(in crate::live) struct Run {
     live: Arc<Inner>,
     queue: mpsc::Receiver<Command>,
     tasks: BTreeMap<DestinationId, JoinHandle<()>>,
+    /// The destinations could not be read; tried again at the next tick.
+    reload_due: bool,
 }
 
 struct End {
@@ -36,16 +38,16 @@ struct End {
 
 impl Run {
     pub(super) fn new(session: Arc<Session>, live: Arc<Inner>, queue: mpsc::Receiver<Command>) -> Self {
-        Self { session, live, queue, tasks: BTreeMap::new() }
+        Self { session, live, queue, tasks: BTreeMap::new(), reload_due: false }
     }
 
     pub(in crate::live) async fn run(mut self) {
         let end = match self.wait_for_media().await {
             Some(end) => end,
-            None => {
-                self.begin().await;
-                self.follow().await
-            }
+            None => match self.begin().await {
+                Some(end) => end,
+                None => self.follow().await,
+            },
         };
         self.finish(end).await;
     }
@@ -76,7 +78,8 @@ impl Run {
         }
     }
 
-    async fn begin(&mut self) {
+    /// Records the session and starts its destinations; an end when that cannot be.
+    async fn begin(&mut self) -> Option<End> {
         let started_at = self.live.clock.now();
         let new = NewSession { id: self.session.id.clone(), stream_id: self.session.stream.id, started_at };
         let begun = self.live.store.begin_session(new).await;
@@ -86,7 +89,7 @@ impl Run {
                 code: codes::FAILED,
                 reason: "the service cannot record the session; try again in a moment".into(),
             });
-            return;
+            return Some(End { reason: EndReason::Error, done: None });
         }
         {
             let mut shared = self.session.lock();
@@ -94,14 +97,16 @@ impl Run {
             shared.state = Some(SessionState::Live);
         }
         tracing::info!(session = %self.session.id, stream = %self.session.stream.id, label = %self.session.stream.label, "session started");
+        // The stream may have been deleted between the check of its key and now, when nobody could find this session.
+        if matches!(self.live.store.stream(self.session.stream.id).await, Ok(None)) {
+            return Some(End { reason: EndReason::KeyRevoked, done: None });
+        }
         self.reload().await;
+        None
     }
 
     /// The life of a running session, until something ends it.
     async fn follow(&mut self) -> End {
-        if self.session.snapshot().is_none() {
-            return End { reason: EndReason::Error, done: None };
-        }
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -112,7 +117,12 @@ impl Run {
             tokio::select! {
                 () = self.session.changed.notified() => {}
                 () = tokio::time::sleep(left.unwrap_or(Duration::MAX)), if left.is_some() => {}
-                _ = tick.tick() => self.sample_rates(),
+                _ = tick.tick() => {
+                    self.sample_rates();
+                    if self.reload_due {
+                        self.reload().await;
+                    }
+                }
                 command = self.queue.recv() => match command {
                     Some(Command::Stop { reason, done }) => return End { reason, done: Some(done) },
                     Some(Command::Reload { done }) => {
@@ -148,9 +158,9 @@ impl Run {
     }
 
     fn sample_rates(&self) {
-        let now = self.live.clock.monotonic();
+        let (now, wall_now) = (self.live.clock.monotonic(), self.live.clock.now());
         let destinations: Vec<_> = self.session.lock().destinations.values().cloned().collect();
-        destinations.iter().for_each(|destination| destination.sample_rate(now));
+        destinations.iter().for_each(|destination| destination.sample_rate(now, wall_now));
     }
 
     /// Starts, stops and restarts destinations so that they are those of the database.
@@ -158,10 +168,12 @@ impl Run {
         let wanted = match self.live.store.destinations_of(self.session.stream.id).await {
             Ok(wanted) => wanted,
             Err(error) => {
-                tracing::error!(session = %self.session.id, %error, "destinations cannot be read, left as they are");
+                tracing::error!(session = %self.session.id, %error, "destinations cannot be read, tried again in a moment");
+                self.reload_due = true;
                 return;
             }
         };
+        self.reload_due = false;
         let wanted: BTreeMap<DestinationId, DestinationRecord> = wanted
             .into_iter()
             .filter(|destination| destination.enabled)

@@ -1,0 +1,91 @@
+//! Limits, redaction and threads of what a driver asks for.
+
+use super::*;
+
+#[test]
+fn a_log_flood_is_cut_and_counted() {
+    let gate = LogGate::default();
+    let first = Duration::from_secs(5);
+    for _ in 0..LOG_LINES_PER_SEC_MAX {
+        assert_eq!(gate.admit(first), Some(0));
+    }
+    assert_eq!(gate.admit(first), None);
+    assert_eq!(gate.admit(first), None);
+    assert_eq!(gate.admit(Duration::from_secs(6)), Some(2));
+    assert_eq!(gate.admit(Duration::from_secs(6)), Some(0));
+}
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn state(&self, _: State, _: Option<Error>) {}
+    fn stopped(&self, _: Result<(), Error>) {}
+    fn event(&self, _: &str, _: serde_json::Value) {}
+}
+
+fn opened(secret: &str) -> Opened {
+    Opened {
+        destination: DestinationId(1),
+        observer: Arc::new(Nobody),
+        counters: Arc::default(),
+        assets: Arc::default(),
+        redactor: Arc::new(Redactor::new([secret.to_string()])),
+        log_gate: LogGate::default(),
+    }
+}
+
+fn services() -> DriverServices {
+    DriverServices::new(
+        "t",
+        std::env::temp_dir(),
+        Guard::new(&[]).unwrap(),
+        tokio::runtime::Handle::current(),
+        Clock::system(),
+        Arc::new(Pump::start("t").unwrap()),
+    )
+}
+
+#[tokio::test]
+async fn connection_outcomes_reach_the_driver_on_its_pump_thread() {
+    let services = services();
+    services.insert(7, opened("secret"));
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let done = move |outcome: Result<OwnedFd, Error>| {
+        let thread = std::thread::current().name().map(str::to_owned);
+        let _ = tell.send((thread, outcome.map(drop).map_err(|error| error.class)));
+    };
+    services.connect(7, "127.0.0.1".into(), 9, Duration::from_secs(1), Box::new(done));
+    let (thread, outcome) = told.await.unwrap();
+    assert_eq!((thread.as_deref(), outcome), (Some("p:t"), Err(Class::Config)));
+}
+
+#[tokio::test]
+async fn lines_without_a_destination_lose_the_secrets_of_all() {
+    let services = services();
+    services.insert(1, opened("first-secret"));
+    services.insert(2, opened("second-secret"));
+    services.remove(1);
+    let text = "first-secret second-secret third";
+    assert_eq!(services.clean(None, text), "*** *** third");
+    let long = format!("{}second-secret", "x".repeat(LOG_TEXT_BYTES_MAX - 4));
+    assert!(!services.clean(services.find(2).as_deref(), &long).contains("seco"), "cleaned before it is cut");
+}
+
+#[test]
+fn counters_are_shared_and_limited() {
+    let counters = Counters::default();
+    counters.get("bytes_sent").unwrap().fetch_add(7, Ordering::Relaxed);
+    assert_eq!(counters.value("bytes_sent"), 7);
+    for n in 1..COUNTERS_MAX {
+        assert!(counters.get(&format!("c{n}")).is_some());
+    }
+    assert!(counters.get("one too many").is_none());
+    assert!(counters.get("bytes_sent").is_some());
+    assert_eq!(counters.value("unknown"), 0);
+}
+
+#[test]
+fn text_is_cut_and_made_printable() {
+    assert_eq!(printable("a\x1b[31m\nb"), "a [31m b");
+    assert_eq!(printable(&"ä".repeat(LOG_TEXT_BYTES_MAX)).len(), LOG_TEXT_BYTES_MAX);
+}

@@ -1,0 +1,127 @@
+//! Destinations of a live session: failures, changes, slow ones, and the driver behind them.
+
+use super::*;
+use crate::drivers::ValidateError;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_show_what_happened_and_what_comes() {
+    let rig = Rig::new(&["network", "config", "panic", "live", "loopback"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+
+    let retrying = rig.until_state(0, DestState::Retrying).await;
+    assert!(retrying.attempt >= 1 && retrying.next_retry_at >= Some(UnixMillis(5_000_250)), "{retrying:?}");
+    let failed = rig.until_state(1, DestState::Failed).await;
+    assert_eq!(failed.error.as_deref(), Some("this can never work"));
+    let panicked = rig.until_state(2, DestState::Failed).await;
+    assert!(panicked.error.unwrap().contains("scripted panic"));
+    assert_eq!(panicked.attempt, backoff::PANICS_MAX);
+    rig.until_state(3, DestState::Live).await;
+    let guarded = rig.until_state(4, DestState::Failed).await;
+    assert!(guarded.error.unwrap().contains("127.0.0.1"), "the outbound guard refuses loopback");
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await, "failed ones do not hold up the end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn destinations_come_and_go_while_live() {
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_state(0, DestState::Live).await;
+
+    let added = destination(json!({ "mode": "live", "token": "sesame-9" }));
+    let now = UnixMillis(5_000_000);
+    let id = rig.store.add_destination(rig.account, rig.stream.id, added, CAPS, now).await.unwrap();
+    rig.live.destinations_changed(rig.stream.id).await;
+    let seen = || rig.live.destination(rig.stream.id, id).filter(|seen| seen.state == DestState::Live);
+    let shown = rig.until("the added destination", seen).await;
+    assert_eq!(shown.bytes_sent, 4_000, "it begins with the kept keyframe group, before any new media");
+
+    rig.store.delete_destination(rig.account, Some(rig.stream.id), id, now).await.unwrap();
+    rig.live.destinations_changed(rig.stream.id).await;
+    assert_eq!(rig.live.destination(rig.stream.id, id), None);
+    publisher.push(&mut vec![video(99, false)]);
+    let sent = || rig.live.destination(rig.stream.id, rig.destinations[0]).filter(|d| d.bytes_sent == 5_000);
+    rig.until("the other one to go on", sent).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deaf_destination_loses_packets_alone_and_does_not_hold_up_the_end() {
+    let rig = Rig::new(&["deaf", "live"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut vec![config(), video(0, true)]);
+    rig.until_state(1, DestState::Live).await;
+    let sent = || rig.live.destination(rig.stream.id, rig.destinations[1]).map(|good| good.bytes_sent);
+    for n in 1..2_000 {
+        publisher.push(&mut vec![video(n * 33, n % 60 == 0)]);
+        // The good one is given time, so that only the deaf one can lose.
+        if n % 100 == 0 {
+            rig.until("the good one", || (sent() == Some(2_000 + n as u64 * 1_000)).then_some(())).await;
+        }
+    }
+    let both = || {
+        let [deaf, good] = [0, 1].map(|n| rig.live.destination(rig.stream.id, rig.destinations[n]));
+        let (deaf, good) = (deaf?, good?);
+        (deaf.dropped_packets > 1_700 && good.bytes_sent == 2_001_000).then_some(good.dropped_packets)
+    };
+    assert_eq!(rig.until("losses on one side only", both).await, 0);
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configurations_are_judged_by_schema_then_driver() {
+    let drivers = drivers();
+    assert_eq!(drivers.known_types(), ["script"]);
+    drivers.validate("script", &json!({ "mode": "live" })).await.unwrap();
+    let unknown = drivers.validate("other", &json!({})).await;
+    assert_eq!(unknown, Err(ValidateError::UnknownType));
+    let refused = drivers.validate("script", &json!({ "mode": "live", "nonsense": "sesame" })).await;
+    let Err(ValidateError::Config(refused)) = refused else { panic!("{refused:?}") };
+    assert!(!refused.reason.contains("sesame"), "{refused:?}");
+    let Err(ValidateError::Config(refused)) = drivers.validate("script", &json!({ "mode": "bad" })).await
+    else {
+        panic!("accepted")
+    };
+    assert_eq!((refused.field.as_str(), refused.reason.as_str()), ("mode", "is bad"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_that_hangs_is_left_alone_until_it_returns() {
+    // A driver of its own: the others must not wait for it.
+    satcast_plugin_api::driver_entry!(hanging_entry, crate::live::testing::Scripted);
+    let drivers = crate::live::testing::start(hanging_entry);
+    let asked = drivers.validate("script", &json!({ "mode": "hang" })).await;
+    let Err(ValidateError::Driver(reason)) = asked else { panic!("{asked:?}") };
+    assert!(reason.contains("does not answer"), "{reason}");
+    let refused = drivers.validate("script", &json!({ "mode": "live" })).await;
+    assert!(matches!(refused, Err(ValidateError::Driver(_))), "no call while it hangs");
+    for _ in 0..500 {
+        if drivers.validate("script", &json!({ "mode": "live" })).await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the driver was not taken back after it returned");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_is_live_only_while_bytes_leave() {
+    let rig = Rig::new(&["mute", "live"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_state(0, DestState::Live).await;
+    rig.until_state(1, DestState::Live).await;
+    rig.clock.advance(Duration::from_secs(1));
+    let sampled = || rig.live.destination(rig.stream.id, rig.destinations[1]).filter(|good| good.bitrate > 0);
+    assert_eq!(rig.until("a sample of the bit rate", sampled).await.bitrate, 32_000);
+    rig.clock.advance(Duration::from_secs(6));
+    for n in 0..2 {
+        let quiet = rig.until_state(n, DestState::Connecting).await;
+        assert_eq!((quiet.error.as_deref(), quiet.live_since), (Some("nothing was sent for 5 s"), None));
+    }
+    publisher.push(&mut vec![video(99, false)]);
+    rig.clock.advance(Duration::from_secs(1));
+    rig.until_state(1, DestState::Live).await;
+    rig.clock.advance(Duration::from_secs(1));
+    rig.until_state(0, DestState::Connecting).await;
+}

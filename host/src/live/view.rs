@@ -1,0 +1,194 @@
+//! What is shown of a destination: its state as far as facts support it, and its bit rate.
+//!
+//! Pure: times are arguments.
+
+use std::time::Duration;
+
+use crate::ids::UnixMillis;
+
+/// A destination that was sent no bytes for this long is not live, whatever its driver says.
+pub(super) const QUIET_MAX: Duration = Duration::from_secs(5);
+const QUIET_TEXT: &str = "nothing was sent for 5 s";
+/// Least time between two samples of the bit rate.
+const RATE_SAMPLE_MIN: Duration = Duration::from_millis(900);
+
+/// State of a destination of a live session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DestState {
+    /// Being opened, or connected without media flowing.
+    Connecting,
+    /// Media was written or acknowledged within the last five seconds.
+    Live,
+    /// Waiting for the next try.
+    Retrying,
+    /// Not tried again until changed.
+    Failed,
+    /// Not running.
+    Stopped,
+}
+
+impl DestState {
+    /// The name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DestState::Connecting => "connecting",
+            DestState::Live => "live",
+            DestState::Retrying => "retrying",
+            DestState::Failed => "failed",
+            DestState::Stopped => "stopped",
+        }
+    }
+}
+
+/// A destination as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DestinationSnapshot {
+    /// Its state.
+    pub state: DestState,
+    /// Why it is not live, without secrets.
+    pub error: Option<String>,
+    /// Tries since it last was live for a while; 0 while it is live.
+    pub attempt: u32,
+    /// Time of the next try.
+    pub next_retry_at: Option<UnixMillis>,
+    /// Bytes sent in this session.
+    pub bytes_sent: u64,
+    /// Bits per second, over the last second or more.
+    pub bitrate: u64,
+    /// Packets left out in this session because the destination did not keep up.
+    pub dropped_packets: u64,
+    /// Since when it is live without a break.
+    pub live_since: Option<UnixMillis>,
+}
+
+/// The shown state and what it is derived from.
+pub(super) struct View {
+    pub(super) state: DestState,
+    pub(super) error: Option<String>,
+    pub(super) attempt: u32,
+    pub(super) next_retry_at: Option<UnixMillis>,
+    pub(super) live_since: Option<UnixMillis>,
+    /// The same moment on the monotonic clock.
+    pub(super) live_from: Option<Duration>,
+    /// Its driver says live, but no bytes leave.
+    pub(super) is_quieted: bool,
+    /// When a change of state was logged last.
+    pub(super) logged_at: Option<Duration>,
+    rate: Rate,
+}
+
+#[derive(Default)]
+struct Rate {
+    at: Duration,
+    bytes: u64,
+    bits_per_sec: u64,
+    /// When the bytes grew last.
+    grew_at: Duration,
+}
+
+impl View {
+    /// A destination whose first try begins at `now`.
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            state: DestState::Connecting,
+            error: None,
+            attempt: 1,
+            next_retry_at: None,
+            live_since: None,
+            live_from: None,
+            is_quieted: false,
+            logged_at: None,
+            rate: Rate { at: now, grew_at: now, ..Rate::default() },
+        }
+    }
+
+    /// Changes the state; true when it was another one.
+    pub(super) fn set(
+        &mut self,
+        state: DestState,
+        error: Option<String>,
+        now: Duration,
+        wall: UnixMillis,
+    ) -> bool {
+        let changed = self.state != state;
+        self.state = state;
+        self.error = error;
+        self.next_retry_at = None;
+        self.is_quieted = false;
+        if state != DestState::Live {
+            self.live_since = None;
+            self.live_from = None;
+        } else if changed {
+            self.live_since = Some(wall);
+            self.live_from = Some(now);
+            // Being live counts from now, whenever bytes left last.
+            self.rate.grew_at = now;
+        }
+        changed
+    }
+
+    /// Takes the bytes sent so far; called about once a second. A driver may say live and hang: what counts is that bytes
+    /// leave.
+    pub(super) fn sample(&mut self, bytes: u64, now: Duration, wall: UnixMillis) {
+        let passed = now.saturating_sub(self.rate.at);
+        if passed < RATE_SAMPLE_MIN {
+            return;
+        }
+        let bits = u128::from(bytes.saturating_sub(self.rate.bytes)) * 8_000;
+        let bits_per_sec = u64::try_from(bits / passed.as_millis()).unwrap_or(u64::MAX);
+        let grew_at = if bytes > self.rate.bytes { now } else { self.rate.grew_at };
+        self.rate = Rate { at: now, bytes, bits_per_sec, grew_at };
+        let is_quiet = now.saturating_sub(grew_at) >= QUIET_MAX;
+        if self.state == DestState::Live && is_quiet {
+            self.set(DestState::Connecting, Some(QUIET_TEXT.into()), now, wall);
+            self.is_quieted = true;
+        } else if self.is_quieted && !is_quiet {
+            self.set(DestState::Live, None, now, wall);
+            self.attempt = 0;
+        }
+    }
+
+    /// Bits per second of the last sample.
+    pub(super) fn bits_per_sec(&self) -> u64 {
+        self.rate.bits_per_sec
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> (Duration, UnixMillis) {
+        (Duration::from_secs(secs), UnixMillis(secs as i64 * 1_000))
+    }
+
+    fn sample(view: &mut View, bytes: u64, secs: u64) -> DestState {
+        let (now, wall) = at(secs);
+        view.sample(bytes, now, wall);
+        view.state
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_time_since_the_last_sample() {
+        let mut view = View::new(Duration::ZERO);
+        view.sample(500, Duration::from_millis(899), UnixMillis(0));
+        assert_eq!(view.bits_per_sec(), 0, "too early");
+        sample(&mut view, 1_000, 2);
+        assert_eq!(view.bits_per_sec(), 4_000);
+        sample(&mut view, 1_000, 3);
+        assert_eq!(view.bits_per_sec(), 0);
+    }
+
+    #[test]
+    fn live_needs_bytes_and_comes_back_with_them() {
+        let mut view = View::new(Duration::ZERO);
+        let (now, wall) = at(100);
+        assert!(view.set(DestState::Live, None, now, wall));
+        assert_eq!(sample(&mut view, 0, 104), DestState::Live, "five seconds count from being live");
+        assert_eq!(sample(&mut view, 0, 105), DestState::Connecting);
+        assert_eq!((view.error.as_deref(), view.live_since), (Some(QUIET_TEXT), None));
+        assert_eq!(sample(&mut view, 0, 106), DestState::Connecting);
+        assert_eq!(sample(&mut view, 1, 107), DestState::Live);
+        assert_eq!((view.live_since, view.attempt), (Some(UnixMillis(107_000)), 0));
+    }
+}
