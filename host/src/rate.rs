@@ -9,8 +9,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Subjects one limiter follows. With 300 requests of 16 bytes each that is 300 MB in the worst case of a full attack,
-/// and a few megabytes in use. Beyond it new subjects are let through uncounted until old ones leave.
+/// and a few megabytes in use. Beyond it new subjects share one window until old ones leave: a flood of addresses
+/// costs its newcomers their requests, never the limit.
 pub const SUBJECTS_MAX: usize = 65_536;
+/// Subjects looked at for each new one, whether their window is over: more leave than come, and no request pays for
+/// the whole table.
+const SWEPT_MAX: usize = 4;
 
 /// One limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,34 +51,64 @@ pub struct RateVerdict {
 #[derive(Debug)]
 pub struct RateLimiter<S> {
     rule: RateRule,
-    subjects: Mutex<HashMap<S, VecDeque<Duration>>>,
+    windows: Mutex<Windows<S>>,
 }
 
-impl<S: Eq + Hash> RateLimiter<S> {
+#[derive(Debug)]
+struct Windows<S> {
+    by_subject: HashMap<S, VecDeque<Duration>>,
+    /// Every subject of the map, the one looked at longest ago in front.
+    order: VecDeque<S>,
+    /// The window of all subjects that found no room.
+    shared: VecDeque<Duration>,
+}
+
+impl<S: Eq + Hash + Clone> Windows<S> {
+    /// The window of a subject: its own, if it has one or there is room for one.
+    fn of(&mut self, subject: &S, window: Duration, now: Duration) -> &mut VecDeque<Duration> {
+        if !self.by_subject.contains_key(subject) {
+            self.sweep(window, now);
+            if self.by_subject.len() < SUBJECTS_MAX {
+                self.order.push_back(subject.clone());
+                self.by_subject.insert(subject.clone(), VecDeque::new());
+            }
+        }
+        self.by_subject.get_mut(subject).unwrap_or(&mut self.shared)
+    }
+
+    fn sweep(&mut self, window: Duration, now: Duration) {
+        for _ in 0..SWEPT_MAX.min(self.order.len()) {
+            let Some(subject) = self.order.pop_front() else { return };
+            let last = self.by_subject.get(&subject).and_then(VecDeque::back);
+            if last.is_some_and(|last| *last + window > now) {
+                self.order.push_back(subject);
+            } else {
+                self.by_subject.remove(&subject);
+            }
+        }
+    }
+}
+
+impl<S: Eq + Hash + Clone> RateLimiter<S> {
     /// A limiter that has seen nothing.
     pub fn new(rule: RateRule) -> Self {
-        Self { rule, subjects: Mutex::new(HashMap::new()) }
+        let windows = Windows { by_subject: HashMap::new(), order: VecDeque::new(), shared: VecDeque::new() };
+        Self { rule, windows: Mutex::new(windows) }
     }
 
     /// Counts a request of `subject` at the monotonic time `now`, or refuses it.
     pub fn hit(&self, subject: S, now: Duration) -> RateVerdict {
-        self.decide(subject, now, true)
+        self.decide(&subject, now, true)
     }
 
     /// What [`RateLimiter::hit`] would say, without counting.
     pub fn peek(&self, subject: S, now: Duration) -> RateVerdict {
-        self.decide(subject, now, false)
+        self.decide(&subject, now, false)
     }
 
-    fn decide(&self, subject: S, now: Duration, count: bool) -> RateVerdict {
-        let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
-        if subjects.len() >= SUBJECTS_MAX && !subjects.contains_key(&subject) {
-            subjects.retain(|_, hits| hits.back().is_some_and(|last| *last + self.rule.window > now));
-            if subjects.len() >= SUBJECTS_MAX {
-                return self.verdict(&VecDeque::new(), now, true);
-            }
-        }
-        let hits = subjects.entry(subject).or_default();
+    fn decide(&self, subject: &S, now: Duration, count: bool) -> RateVerdict {
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let hits = windows.of(subject, self.rule.window, now);
         while hits.front().is_some_and(|first| *first + self.rule.window <= now) {
             hits.pop_front();
         }
@@ -145,18 +179,35 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_old_subjects_make_room() {
-        let limiter = RateLimiter::new(RateRule::per_minute("test", 1));
+    fn a_full_table_is_bounded_and_newcomers_share_one_window() {
+        let limiter = RateLimiter::new(RateRule::per_minute("test", 2));
         for subject in 0..SUBJECTS_MAX {
             limiter.hit(subject, at(0));
         }
-        assert!(
-            limiter.hit(usize::MAX, at(1)).allowed && limiter.hit(usize::MAX, at(2)).allowed,
-            "uncounted"
-        );
-        assert!(!limiter.hit(5, at(3)).allowed, "known subjects are still limited");
-        assert!(limiter.hit(usize::MAX, at(60_000)).allowed);
-        assert!(!limiter.hit(usize::MAX, at(60_001)).allowed, "counted again after the sweep");
-        assert_eq!(limiter.subjects.lock().unwrap().len(), 1);
+        let newcomers: Vec<_> =
+            (0..4).map(|index| limiter.hit(SUBJECTS_MAX + index, at(1)).allowed).collect();
+        assert_eq!(newcomers, [true, true, false, false], "they are counted together");
+        assert!(limiter.hit(5, at(2)).allowed && !limiter.hit(5, at(3)).allowed, "known ones have their own");
+        let sizes = |limiter: &RateLimiter<usize>| {
+            let windows = limiter.windows.lock().unwrap();
+            (windows.by_subject.len(), windows.order.len(), windows.shared.len())
+        };
+        assert_eq!(sizes(&limiter), (SUBJECTS_MAX, SUBJECTS_MAX, 2));
+        assert!(limiter.hit(usize::MAX, at(60_003)).allowed, "room again, in a window of its own");
+        let swept = SUBJECTS_MAX - SWEPT_MAX + 1;
+        assert_eq!(sizes(&limiter), (swept, swept, 2), "a call looks at few subjects, not at all");
+        for subject in 0..SUBJECTS_MAX {
+            limiter.hit(subject, at(120_004));
+        }
+        assert!(sizes(&limiter).0 <= SUBJECTS_MAX);
+    }
+
+    #[test]
+    fn subjects_that_left_make_room_while_others_come() {
+        let limiter = RateLimiter::new(RateRule::per_minute("test", 1));
+        for subject in 0..100_000_u64 {
+            assert!(limiter.hit(subject, at(subject * 10)).allowed);
+        }
+        assert!(limiter.windows.lock().unwrap().by_subject.len() < 9_000, "those of a minute and a few");
     }
 }
