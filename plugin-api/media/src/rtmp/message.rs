@@ -153,12 +153,15 @@ impl fmt::Debug for Command {
 }
 
 impl Command {
-    /// Reads a command body of message type 20, or 17 with its leading byte.
+    /// Reads a command body of message type 20, or 17 with its leading byte. What cannot be read, and all behind it, is
+    /// left out: peers put types of their own behind what matters. A missing transaction is read as 0, a missing name as
+    /// empty.
     ///
     /// # Errors
-    /// Any [`Amf0Error`]. A missing transaction is read as 0, a missing name as empty.
+    /// [`Amf0Error::TooDeep`] and [`Amf0Error::TooMany`].
     pub fn parse(kind: u8, body: &[u8]) -> Result<Self, Amf0Error> {
-        let mut values = amf0::decode_all(without_envelope(kind, body))?.into_iter();
+        let (values, _unreadable) = amf0::decode_front(without_envelope(kind, body))?;
+        let mut values = values.into_iter();
         let name = match values.next() {
             Some(Value::String(name)) => name,
             _ => String::new(),

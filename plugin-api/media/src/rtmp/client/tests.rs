@@ -1,5 +1,7 @@
 //! Servers good, odd and hostile against the client session.
 
+mod odd;
+
 use bytes::Bytes;
 
 use super::*;

@@ -191,6 +191,19 @@ fn a_command_in_an_amf3_envelope_is_read() {
 }
 
 #[test]
+fn what_cannot_be_read_behind_a_commands_arguments_is_passed_over() {
+    let mut run = Run::connected();
+    let args = vec![Value::Null, Value::String("key".to_owned())];
+    let mut publish = Command { name: "publish".to_owned(), transaction: 5.0, args }.encode();
+    publish.extend([0x0d, 7]);
+    for body in [&[2, 0, 6, b'o', b'n', 0xff][..], &[0x11], &publish] {
+        let bytes = run.peer.message(kind::COMMAND, 1, 0, body);
+        run.input(bytes).expect("passed over");
+    }
+    assert_eq!(run.request(), PublishId(1));
+}
+
+#[test]
 fn a_connect_nested_20_000_deep_is_refused() {
     let mut run = Run::new();
     run.input(Peer::handshake()).expect("valid");
