@@ -1,12 +1,10 @@
 //! One encoder's connection, from its handshake to its goodbye, as one task.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use satcast_media::packet::{Packet, Role};
-use satcast_media::rtmp::RtmpError;
 use satcast_media::rtmp::server::{PublishId, ServerEvent};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -15,120 +13,28 @@ use tracing::{debug, info};
 
 use super::Shared;
 use super::admit::{Admission, Admitted, Denied, PacketSink, Status, StreamKey, admit, is_documented_app};
+use super::end::End;
 use super::limits::Limits;
 use super::wire::Wire;
-use crate::places::Network;
+use crate::places::{Network, Place};
 
-/// RTMP status of a publisher that leaves because the service stops.
-const CODE_SHUTDOWN: &str = "NetConnection.Connect.AppShutdown";
-/// RTMP status of a publisher that is thrown out for sending nothing.
-const CODE_IDLE: &str = "NetConnection.Connect.IdleTimeOut";
-
-/// Why a connection ended. The texts hold no secrets and nothing the peer wrote.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum End {
-    /// The encoder said that it is done.
-    #[error("the encoder unpublished")]
-    Unpublished,
-    /// The encoder closed the connection without a word.
-    #[error("the encoder closed the connection")]
-    PeerClosed,
-    /// The connection failed.
-    #[error("the connection failed: {0}")]
-    Io(io::Error),
-    /// The peer broke the protocol or one of its limits.
-    #[error("{0}")]
-    Protocol(RtmpError),
-    /// Handshake, connect and publish took too long.
-    #[error("no publish within {0} ms")]
-    SetupTimeout(u128),
-    /// Too much was sent before a publish.
-    #[error("more than {0} bytes before a publish")]
-    SetupFull(u64),
-    /// The publish request was refused; the status has been queued.
-    #[error("publish refused: {reason}")]
-    Refused {
-        /// What happened, for the operator.
-        reason: String,
-        /// The stream key's mask, where there was one.
-        key: Option<String>,
-    },
-    /// No media came.
-    #[error("no media within {0} ms")]
-    Idle(u128),
-    /// The encoder did not read its replies in time.
-    #[error("the encoder took no reply within {0} ms")]
-    WriteTimeout(u128),
-    /// The encoder asks for more replies than it reads.
-    #[error("too many replies wait for the encoder")]
-    RepliesFull,
-    /// The session has no more use for this encoder.
-    #[error("{}", .0.reason)]
-    Closed(Status),
-    /// The service stops.
-    #[error("the service shuts down")]
-    Shutdown,
-}
-
-impl From<io::Error> for End {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            ErrorKind::UnexpectedEof => Self::PeerClosed,
-            _ => Self::Io(error),
-        }
-    }
-}
-
-impl From<RtmpError> for End {
-    fn from(error: RtmpError) -> Self {
-        match error {
-            // The encoder changed its mind while its request was being decided.
-            RtmpError::NoSuchRequest => Self::Unpublished,
-            error => Self::Protocol(error),
-        }
-    }
-}
-
-impl End {
-    /// The status a running publisher gets before the connection closes.
-    fn status(&self) -> Option<Status> {
-        match self {
-            Self::Closed(status) => Some(status.clone()),
-            Self::Shutdown => {
-                Some(Status::new(CODE_SHUTDOWN, "the server is shutting down; reconnect shortly"))
-            }
-            Self::Idle(_) => Some(Status::new(CODE_IDLE, "no audio or video came in time")),
-            _ => None,
-        }
-    }
-
-    /// Whether the encoder still listens and should get the time to read its last status.
-    fn is_polite(&self) -> bool {
-        matches!(
-            self,
-            Self::Unpublished | Self::Refused { .. } | Self::Idle(_) | Self::Closed(_) | Self::Shutdown
-        )
-    }
-
-    /// Whether the operator should hear of it: somebody does something wrong or cannot get in.
-    fn is_warning(&self) -> bool {
-        !matches!(self, Self::Unpublished | Self::PeerClosed | Self::Closed(_) | Self::Shutdown | Self::Io(_))
-    }
-}
-
-/// Serves one connection until it ends.
+/// Serves one connection until it ends. `stranger` is given back when it is admitted or closed.
 pub(super) async fn serve<A: Admission>(
     socket: TcpStream,
     peer: SocketAddr,
     shared: Arc<Shared<A>>,
+    stranger: Place,
     stop: watch::Receiver<bool>,
 ) {
     let wire = Wire::new(socket, shared.limits.reply_bytes_max);
-    let mut connection = Connection { wire, peer, shared, stop, events: VecDeque::new() };
+    let stranger = Some(stranger);
+    let mut connection = Connection { wire, peer, shared, stranger, stop, events: VecDeque::new() };
     let deadline = Instant::now() + connection.shared.limits.setup;
     let end = match connection.set_up(deadline).await {
         Ok(admitted) => {
             let stream = admitted.stream;
+            connection.stranger = None;
+            connection.wire.admit();
             info!(peer = %peer, stream = %stream, "encoder publishes");
             let end = connection.relay(admitted.publisher).await;
             info!(peer = %peer, stream = %stream, bytes_in = connection.wire.bytes_in(), "encoder left: {end}");
@@ -143,6 +49,7 @@ struct Connection<A> {
     wire: Wire,
     peer: SocketAddr,
     shared: Arc<Shared<A>>,
+    stranger: Option<Place>,
     stop: watch::Receiver<bool>,
     /// Events between a publish request and its decision.
     events: VecDeque<ServerEvent>,

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 /// Connections at once.
 pub const CONNECTIONS_MAX: usize = 4_096;
+/// Part of the connections, in all and per network, that those may have whose publish is not accepted (yet): a flood of
+/// them leaves the rest to encoders with a right key, and is bounded in memory by this and [`SETUP_BYTES_MAX`].
+pub const STRANGERS_PART: usize = 2;
 /// Connections at once from one IPv4 address or one IPv6 /64. High enough for a relay or an address translator with
 /// hundreds of encoders behind it.
 pub const CONNECTIONS_PER_NETWORK_MAX: usize = 1_024;
@@ -14,8 +17,9 @@ pub const FAILED_KEYS_PER_MINUTE_MAX: u32 = 30;
 pub const WARNINGS_PER_MINUTE_MAX: u32 = 60;
 /// Time for handshake, connect and an accepted publish together.
 pub const SETUP_TIMEOUT_MS: u64 = 10_000;
-/// Bytes a connection may send before its publish is accepted.
-pub const SETUP_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes a connection may send before it asks to publish. Encoders need less than 8 KiB; while the request is decided,
+/// nothing is read.
+pub const SETUP_BYTES_MAX: u64 = 256 * 1024;
 /// Time for the database and the live sessions to decide about a publish.
 pub const ADMISSION_TIMEOUT_MS: u64 = 5_000;
 /// Time without a media packet after which a publisher is taken for dead.

@@ -15,12 +15,13 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 
 use crate::clock::Clock;
-use crate::places::{Full, Network, Places};
+use crate::places::{Full, Network, Place, Places};
 use crate::store::Store;
 
 mod admit;
 mod caps;
 mod conn;
+mod end;
 mod limits;
 mod pace;
 mod sessions;
@@ -68,8 +69,38 @@ pub struct BindError {
 pub struct Listener<A> {
     socket: TcpListener,
     shared: Arc<Shared<A>>,
-    places: Arc<Places>,
+    room: Room,
     threads: Threads,
+}
+
+/// The places there are.
+#[derive(Debug)]
+struct Room {
+    /// For all connections.
+    all: Arc<Places>,
+    /// For those whose publish is not accepted (yet), out of the same.
+    strangers: Arc<Places>,
+}
+
+impl Room {
+    fn new(limits: &Limits) -> Self {
+        let (all, per_network) = (limits.connections_max, limits.connections_per_network_max);
+        let part = |places: usize| places.div_ceil(STRANGERS_PART);
+        Self { all: Places::new(all, per_network), strangers: Places::new(part(all), part(per_network)) }
+    }
+
+    /// A place, and a stranger's place; or which of them are taken.
+    fn take(&self, network: Network) -> Result<(Place, Place), &'static str> {
+        let all = self.all.take(network).map_err(|full| match full {
+            Full::Service => "too many connections",
+            Full::Network => "too many connections from this address",
+        })?;
+        let stranger = self.strangers.take(network).map_err(|full| match full {
+            Full::Service => "too many connections that do not publish",
+            Full::Network => "too many connections from this address that do not publish",
+        })?;
+        Ok((all, stranger))
+    }
 }
 
 /// What all connections share.
@@ -118,7 +149,7 @@ impl<A: Admission> Listener<A> {
         let socket = TcpListener::bind(address).await.map_err(|source| BindError { address, source })?;
         let threads = Threads::start().map_err(|source| BindError { address, source })?;
         let limits = settings.limits;
-        let places = Places::new(limits.connections_max, limits.connections_per_network_max);
+        let room = Room::new(&limits);
         let shared = Arc::new(Shared {
             store,
             admission,
@@ -129,7 +160,7 @@ impl<A: Admission> Listener<A> {
             warnings: LogLimit::new(limits.warnings_max),
             limits,
         });
-        Ok(Self { socket, shared, places, threads })
+        Ok(Self { socket, shared, room, threads })
     }
 
     /// The address listened on, with the port the system chose when 0 was asked for.
@@ -143,7 +174,7 @@ impl<A: Admission> Listener<A> {
     /// Serves encoders until `shutdown` resolves; then stops accepting, tells every publisher, and returns when all
     /// connections have ended or [`SHUTDOWN_TIMEOUT_MS`] is over.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { socket, shared, places, mut threads } = self;
+        let Self { socket, shared, room, mut threads } = self;
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
@@ -154,7 +185,7 @@ impl<A: Admission> Listener<A> {
                 Some(ended) = tasks.join_next() => report(ended),
                 accepted = socket.accept() => match accepted {
                     Ok((socket, peer)) => {
-                        accept(socket, peer, &shared, &places, &stopped, &mut threads, &mut tasks);
+                        accept(socket, peer, &shared, &room, &stopped, &mut threads, &mut tasks);
                     }
                     Err(failure) => pause_after(failure, &shared, socket.local_addr().ok()).await,
                 },
@@ -180,7 +211,7 @@ fn accept<A: Admission>(
     socket: TcpStream,
     peer: SocketAddr,
     shared: &Arc<Shared<A>>,
-    places: &Arc<Places>,
+    room: &Room,
     stopped: &watch::Receiver<bool>,
     threads: &mut Threads,
     tasks: &mut JoinSet<()>,
@@ -191,12 +222,9 @@ fn accept<A: Admission>(
         shared.warn(peer, None, "refused: too many wrong stream keys from this address in the last minute");
         return;
     }
-    let place = match places.take(network) {
-        Ok(place) => place,
-        Err(Full::Service) => return shared.warn(peer, None, "refused: too many connections"),
-        Err(Full::Network) => {
-            return shared.warn(peer, None, "refused: too many connections from this address");
-        }
+    let (place, stranger) = match room.take(network) {
+        Ok(places) => places,
+        Err(full) => return shared.warn(peer, None, &format!("refused: {full}")),
     };
     if let Err(failure) = socket.set_nodelay(true) {
         return shared.warn(peer, None, &format!("refused: cannot set TCP_NODELAY: {failure}"));
@@ -209,7 +237,7 @@ fn accept<A: Admission>(
     let (shared, stopped) = (Arc::clone(shared), stopped.clone());
     let work = async move {
         match TcpStream::from_std(socket) {
-            Ok(socket) => conn::serve(socket, peer, shared, stopped).await,
+            Ok(socket) => conn::serve(socket, peer, shared, stranger, stopped).await,
             Err(failure) => shared.warn(peer, None, &format!("refused: {failure}")),
         }
         drop(place);

@@ -16,9 +16,10 @@ use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::conn::End;
+use super::end::End;
 
-/// First read block of a connection: a stranger has not earned more.
+/// Read block of a connection until its publish is accepted, and what is taken of it in one turn: a stranger has not
+/// earned more, and what comes behind its request waits in the kernel for the decision.
 const SETUP_BLOCK_BYTES: usize = 16 * 1024;
 /// Smallest and largest read block of a publishing connection. A block lives as long as a packet in it.
 const BLOCK_BYTES_MIN: usize = 64 * 1024;
@@ -35,6 +36,8 @@ pub(super) struct Wire {
     /// Taken in pieces from the front as bytes come; all of it is initialised.
     block: BytesMut,
     block_bytes: usize,
+    /// The publish was accepted: blocks grow, and a turn reads all that has come.
+    admitted: bool,
     /// The protocol state; replies it makes leave with the next [`Wire::flush`].
     pub(super) session: ServerSession,
     replies: BytesMut,
@@ -57,11 +60,17 @@ impl Wire {
             socket: Socket::Watched(socket),
             block: BytesMut::zeroed(SETUP_BLOCK_BYTES),
             block_bytes: SETUP_BLOCK_BYTES,
+            admitted: false,
             session: ServerSession::new(ServerConfig::default()),
             replies: BytesMut::new(),
             replies_max,
             stuck_since: None,
         }
+    }
+
+    /// The encoder may publish: from now on it gets larger blocks and longer turns.
+    pub(super) fn admit(&mut self) {
+        self.admitted = true;
     }
 
     /// Takes the socket out of the runtime's event queue; from now on it is read by the clock.
@@ -91,8 +100,8 @@ impl Wire {
         }
     }
 
-    /// Hands `first` bytes of the block to the session, and what else has come, until a read comes up short; events go
-    /// to `on_event`. True when the turn ended before a short read: more bytes wait.
+    /// Hands `first` bytes of the block to the session and, once the encoder is admitted, what else has come, until a read
+    /// comes up short; events go to `on_event`. True when the turn ended before a short read: more bytes wait.
     pub(super) fn take(&mut self, first: usize, mut on_event: impl FnMut(ServerEvent)) -> Result<bool, End> {
         let mut read = first;
         let mut total = 0;
@@ -109,7 +118,7 @@ impl Wire {
             if !full {
                 return Ok(false);
             }
-            if total >= TURN_BYTES_MAX {
+            if !self.admitted || total >= TURN_BYTES_MAX {
                 return Ok(true);
             }
             read = match self.read_now() {
@@ -137,7 +146,9 @@ impl Wire {
     /// A new block when the old one is nearly used up: twice what came in one turn, so that one read is enough.
     fn renew_block(&mut self, turn_bytes: usize) {
         if self.block.len() < self.block_bytes / BLOCK_REST_PART {
-            self.block_bytes = block_bytes_for(turn_bytes);
+            if self.admitted {
+                self.block_bytes = block_bytes_for(turn_bytes);
+            }
             self.block = BytesMut::zeroed(self.block_bytes);
         }
     }

@@ -96,6 +96,20 @@ async fn an_encoder_that_waits_for_no_answer_loses_nothing() {
 }
 
 #[tokio::test]
+async fn what_comes_behind_a_publish_waits_in_the_kernel_for_the_decision() {
+    let mut service = Service::quick().await;
+    let mut model = Encoder::publishing(&service).await;
+    // More messages, and with the next more bytes, than the protocol holds before a decision.
+    let mut sent: Vec<Packet> = (0..1_000).map(|n| audio(n, 1_000)).collect();
+    sent.push(audio(1_000, 1_500_000));
+    model.send(&sent).await;
+    service.packets(sent.len()).await;
+    let mut hasty = TcpStream::connect(service.address).await.unwrap();
+    hasty.write_all(&model.written).await.unwrap();
+    assert!(service.packets(sent.len()).await.0 == sent, "all arrive");
+}
+
+#[tokio::test]
 async fn every_way_to_leave_drops_the_publisher() {
     for read_batch_ms in [0, 40] {
         let service = Service::start(read_batch_ms, |_| ()).await;

@@ -187,6 +187,39 @@ async fn connections_are_limited_in_all() {
 }
 
 #[tokio::test]
+async fn strangers_leave_half_of_the_places_to_publishers() {
+    let log = Log::start();
+    let service = Service::start(0, |limits| limits.connections_max = 4).await;
+    let _admitted = Encoder::publishing(&service).await;
+    let _first = TcpStream::connect(service.address).await.unwrap();
+    let _second = TcpStream::connect(service.address).await.unwrap();
+    let mut third = TcpStream::connect(service.address).await.unwrap();
+    assert!(closed_by_service(&mut third).await);
+    log.says("refused: too many connections that do not publish").await;
+
+    let service = Service::start(0, |limits| limits.connections_per_network_max = 4).await;
+    let first = TcpStream::connect(service.address).await.unwrap();
+    let _second = TcpStream::connect(service.address).await.unwrap();
+    let mut third = TcpStream::connect(service.address).await.unwrap();
+    assert!(closed_by_service(&mut third).await);
+    log.says("refused: too many connections from this address that do not publish").await;
+    drop(first);
+    let _admitted = timeout(PATIENCE, async {
+        loop {
+            let (encoder, answer) = Encoder::publish(service.address, &service.key).await;
+            if answer.is_some() {
+                break encoder;
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await
+    .expect("a stranger's place comes back");
+    let _more = [Encoder::publishing(&service).await, Encoder::publishing(&service).await];
+    assert_eq!(Encoder::publish(service.address, &service.key).await.1, None, "all four are taken");
+}
+
+#[tokio::test]
 async fn connections_are_limited_per_address() {
     let log = Log::start();
     let service = Service::start(0, |limits| limits.connections_per_network_max = 2).await;
@@ -276,10 +309,19 @@ async fn one_connection_gives_others_their_turn() {
     let mut encoder = Encoder::connect(listener.local_addr().unwrap(), "live", "key").await;
     let mut wire = wire::Wire::new(listener.accept().await.unwrap().0, usize::MAX);
     encoder.flush().await.unwrap();
-    let ignored = [2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 99, 0, 0, 0, 0].repeat(400_000);
+    let ignored = [2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 99, 0, 0, 0, 0].repeat(500_000);
     let (reading, mut writing) = encoder.socket.into_split();
     let sender = tokio::spawn(async move { writing.write_all(&ignored).await });
-    let (mut largest, mut total) = (0, 0);
+    let mut total = 0;
+    for _ in 0..20 {
+        let read = timeout(PATIENCE, wire.fill(Instant::now())).await.expect("bytes in time").unwrap();
+        wire.take(read, |_| ()).unwrap();
+        wire.flush().unwrap();
+        assert!(read <= 16 * 1024 && wire.bytes_in() == total + read as u64, "a stranger gets short turns");
+        total = wire.bytes_in();
+    }
+    wire.admit();
+    let (mut largest, mut total) = (0, usize::try_from(total).unwrap());
     while total < 7_200_000 {
         let read = timeout(PATIENCE, wire.fill(Instant::now())).await.expect("bytes in time").unwrap();
         let more = wire.take(read, |_| ()).unwrap();
