@@ -35,6 +35,7 @@ pub(super) async fn serve<A: Admission>(
             let stream = admitted.stream;
             connection.stranger = None;
             connection.wire.admit();
+            let _known = KnownNetwork::note(&connection.shared, peer);
             info!(peer = %peer, stream = %stream, "encoder publishes");
             let end = connection.relay(admitted.publisher).await;
             info!(peer = %peer, stream = %stream, bytes_in = connection.wire.bytes_in(), "encoder left: {end}");
@@ -93,7 +94,7 @@ impl<A: Admission> Connection<A> {
         deadline: Instant,
     ) -> Result<Admitted<A::Publisher>, End> {
         let Some(key) = key else {
-            self.count_failed_key();
+            self.wrong_key(deadline).await?;
             return Err(self.refuse(id, Status::no_key(), "no text of a stream key's form".to_owned(), None));
         };
         let mask = Some(key.mask());
@@ -103,7 +104,7 @@ impl<A: Admission> Connection<A> {
                 Ok(admitted)
             }
             Err(Denied::UnknownKey) => {
-                self.count_failed_key();
+                self.wrong_key(deadline).await?;
                 Err(self.refuse(id, Status::unknown_key(), "unknown stream key".to_owned(), mask))
             }
             Err(Denied::Refused(status)) => {
@@ -114,8 +115,18 @@ impl<A: Admission> Connection<A> {
         }
     }
 
-    fn count_failed_key(&self) {
-        self.shared.failed_keys.count(Network::from(self.peer.ip()), self.shared.clock.monotonic());
+    /// Counts a wrong key, and makes its answer wait where the attempts are used up.
+    async fn wrong_key(&mut self, deadline: Instant) -> Result<(), End> {
+        let over = self.shared.keys.failed(Network::from(self.peer.ip()), self.shared.clock.monotonic());
+        if !over {
+            return Ok(());
+        }
+        let until = deadline.min(Instant::now() + self.shared.limits.refusal_delay);
+        tokio::select! {
+            biased;
+            () = stopped(&mut self.stop) => Err(End::Shutdown),
+            () = sleep_until(until) => Ok(()),
+        }
     }
 
     fn refuse(&mut self, id: PublishId, status: Status, reason: String, key: Option<String>) -> End {
@@ -267,6 +278,26 @@ impl Intake {
             return Err(End::Closed(Status::new(super::admit::CODE_BAD_NAME, reason)));
         }
         if self.unpublished { Err(End::Unpublished) } else { Ok(()) }
+    }
+}
+
+/// Notes that an encoder from this network is admitted, and when dropped that it has gone.
+struct KnownNetwork<A> {
+    shared: Arc<Shared<A>>,
+    network: Network,
+}
+
+impl<A> KnownNetwork<A> {
+    fn note(shared: &Arc<Shared<A>>, peer: SocketAddr) -> Self {
+        let network = Network::from(peer.ip());
+        shared.keys.admitted(network, shared.clock.monotonic());
+        Self { shared: Arc::clone(shared), network }
+    }
+}
+
+impl<A> Drop for KnownNetwork<A> {
+    fn drop(&mut self) {
+        self.shared.keys.left(self.network, self.shared.clock.monotonic());
     }
 }
 

@@ -11,8 +11,14 @@ pub const STRANGERS_PART: usize = 2;
 /// hundreds of encoders behind it.
 pub const CONNECTIONS_PER_NETWORK_MAX: usize = 1_024;
 /// Wrong stream keys per network and minute; after that its connections are closed before the handshake until the
-/// minute is over.
+/// minute is over. From a network with an encoder that publishes, or did so within [`KNOWN_NETWORK_MS`], they are still
+/// taken, so that nobody locks out others behind the same address; wrong keys are answered after
+/// [`REFUSAL_DELAY_MS`].
 pub const FAILED_KEYS_PER_MINUTE_MAX: u32 = 30;
+/// Time after its last publish for which a network counts as one that encoders with a right key come from.
+pub const KNOWN_NETWORK_MS: u64 = 10 * 60 * 1000;
+/// Time a wrong key waits for its answer when its network has used up its attempts; never beyond [`SETUP_TIMEOUT_MS`].
+pub const REFUSAL_DELAY_MS: u64 = 5_000;
 /// Warnings about refused, broken and hostile connections per minute; more are counted and summed up in one line.
 pub const WARNINGS_PER_MINUTE_MAX: u32 = 60;
 /// Time for handshake, connect and an accepted publish together.
@@ -41,6 +47,7 @@ pub(crate) struct Limits {
     pub(crate) connections_max: usize,
     pub(crate) connections_per_network_max: usize,
     pub(crate) failed_keys_max: u32,
+    pub(crate) refusal_delay: Duration,
     pub(crate) warnings_max: u32,
     pub(crate) setup: Duration,
     pub(crate) setup_bytes_max: u64,
@@ -58,6 +65,7 @@ impl Default for Limits {
             connections_max: CONNECTIONS_MAX,
             connections_per_network_max: CONNECTIONS_PER_NETWORK_MAX,
             failed_keys_max: FAILED_KEYS_PER_MINUTE_MAX,
+            refusal_delay: Duration::from_millis(REFUSAL_DELAY_MS),
             warnings_max: WARNINGS_PER_MINUTE_MAX,
             setup: Duration::from_millis(SETUP_TIMEOUT_MS),
             setup_bytes_max: SETUP_BYTES_MAX,

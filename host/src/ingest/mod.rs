@@ -22,6 +22,7 @@ mod admit;
 mod caps;
 mod conn;
 mod end;
+mod keys;
 mod limits;
 mod pace;
 mod sessions;
@@ -31,7 +32,8 @@ mod wire;
 pub use admit::{Admission, PacketSink, Status};
 pub use limits::*;
 
-use caps::{FailedKeys, Line, LogLimit};
+use caps::{Line, LogLimit};
+use keys::KeyAttempts;
 use pace::Pace;
 use threads::Threads;
 
@@ -114,7 +116,7 @@ struct Shared<A> {
     pace: Option<Pace>,
     /// Zero of the pace's grid.
     started: Instant,
-    failed_keys: FailedKeys,
+    keys: KeyAttempts,
     warnings: LogLimit,
 }
 
@@ -156,7 +158,7 @@ impl<A: Admission> Listener<A> {
             clock,
             pace: Pace::new(settings.read_wait),
             started: Instant::now(),
-            failed_keys: FailedKeys::new(limits.failed_keys_max),
+            keys: KeyAttempts::new(limits.failed_keys_max),
             warnings: LogLimit::new(limits.warnings_max),
             limits,
         });
@@ -218,7 +220,7 @@ fn accept<A: Admission>(
 ) {
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     let network = Network::from(peer.ip());
-    if shared.failed_keys.is_blocked(network, shared.clock.monotonic()) {
+    if shared.keys.is_blocked(network, shared.clock.monotonic()) {
         shared.warn(peer, None, "refused: too many wrong stream keys from this address in the last minute");
         return;
     }

@@ -3,6 +3,7 @@
 mod admitted;
 mod limits;
 mod refused;
+mod wrong_keys;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -267,6 +268,16 @@ impl Encoder {
         }
         self.flush().await.unwrap();
     }
+}
+
+/// An encoder with the right key from another address.
+async fn publishing_from_elsewhere(service: &Service) -> Encoder {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+    let mut encoder = Encoder::connect(service.address, "live", &service.key).await;
+    encoder.socket = socket.connect(service.address).await.unwrap();
+    assert_eq!(encoder.event().await, Some(ClientEvent::Publishing), "another address has its own limits");
+    encoder
 }
 
 /// What this test's thread logs, secrets and all levels included, until it is dropped.

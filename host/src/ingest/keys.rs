@@ -1,0 +1,211 @@
+//! Which networks sent wrong stream keys, and which have encoders with a right one. Pure counters, time is an argument.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use super::caps::{WINDOW, lock};
+use super::limits::KNOWN_NETWORK_MS;
+use crate::places::Network;
+
+/// Networks remembered for wrong keys, and networks remembered for encoders that have left; beyond it the oldest is
+/// forgotten.
+pub(super) const NETWORKS_MAX: usize = 10_000;
+
+const KNOWN: Duration = Duration::from_millis(KNOWN_NETWORK_MS);
+
+/// Wrong keys per network and minute: a network over the limit is not talked to until its window is over, so that a
+/// guesser costs no handshake and no database read. Where encoders with a right key come from, that would lock them out
+/// together with the guesser (one address for a whole house, or a proxy in front of the service): there it is slowed only.
+#[derive(Debug)]
+pub(super) struct KeyAttempts {
+    windows: Mutex<HashMap<Network, Window>>,
+    known: Mutex<HashMap<Network, Known>>,
+    per_window_max: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    since: Duration,
+    failures: u32,
+}
+
+/// A network encoders were admitted from.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    publishers: usize,
+    /// When a publisher came or left last.
+    last: Duration,
+}
+
+impl KeyAttempts {
+    pub(super) fn new(per_window_max: u32) -> Self {
+        Self { windows: Mutex::default(), known: Mutex::default(), per_window_max }
+    }
+
+    /// Whether connections from `network` are closed before the handshake. `now` is the monotonic time.
+    pub(super) fn is_blocked(&self, network: Network, now: Duration) -> bool {
+        self.is_over(network, now) && !self.is_known(network, now)
+    }
+
+    /// Counts a wrong key from `network`; true when its attempts were used up before.
+    pub(super) fn failed(&self, network: Network, now: Duration) -> bool {
+        let over = self.is_over(network, now);
+        let mut windows = lock(&self.windows);
+        if !windows.contains_key(&network) {
+            make_room(&mut windows, |window| now < window.since + WINDOW, |window| Some(window.since));
+        }
+        let window = windows.entry(network).or_insert(Window { since: now, failures: 0 });
+        if now >= window.since + WINDOW {
+            *window = Window { since: now, failures: 0 };
+        }
+        window.failures = window.failures.saturating_add(1);
+        over
+    }
+
+    /// An encoder from `network` was admitted. To be followed by one [`Self::left`].
+    pub(super) fn admitted(&self, network: Network, now: Duration) {
+        let mut known = lock(&self.known);
+        if !known.contains_key(&network) {
+            // Who publishes stays; the connections bound how many these are.
+            make_room(
+                &mut known,
+                |known| known.is(now),
+                |known| (known.publishers == 0).then_some(known.last),
+            );
+        }
+        let here = known.entry(network).or_default();
+        here.publishers += 1;
+        here.last = now;
+    }
+
+    /// An admitted encoder from `network` has gone.
+    pub(super) fn left(&self, network: Network, now: Duration) {
+        if let Some(here) = lock(&self.known).get_mut(&network) {
+            here.publishers = here.publishers.saturating_sub(1);
+            here.last = now;
+        }
+    }
+
+    fn is_over(&self, network: Network, now: Duration) -> bool {
+        lock(&self.windows)
+            .get(&network)
+            .is_some_and(|window| now < window.since + WINDOW && window.failures >= self.per_window_max)
+    }
+
+    fn is_known(&self, network: Network, now: Duration) -> bool {
+        lock(&self.known).get(&network).is_some_and(|known| known.is(now))
+    }
+}
+
+impl Known {
+    fn is(&self, now: Duration) -> bool {
+        self.publishers > 0 || now < self.last + KNOWN
+    }
+}
+
+/// Makes room for one more entry where it is needed: drops all that do not count any more, else the one of the earliest
+/// `since`; those without one stay.
+fn make_room<T>(
+    entries: &mut HashMap<Network, T>,
+    counts: impl Fn(&T) -> bool,
+    since: impl Fn(&T) -> Option<Duration>,
+) {
+    if entries.len() < NETWORKS_MAX {
+        return;
+    }
+    entries.retain(|_, entry| counts(entry));
+    if entries.len() < NETWORKS_MAX {
+        return;
+    }
+    let dated = entries.iter().filter_map(|(network, entry)| Some((since(entry)?, *network)));
+    if let Some((_, oldest)) = dated.min_by_key(|(since, _)| *since) {
+        entries.remove(&oldest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    fn network(text: &str) -> Network {
+        Network::from(text.parse::<IpAddr>().unwrap())
+    }
+
+    fn nth(n: usize) -> Network {
+        let [_, a, b, c] = u32::try_from(n).unwrap().to_be_bytes();
+        network(&format!("9.{a}.{b}.{c}"))
+    }
+
+    #[test]
+    fn failed_keys_block_until_the_window_is_over() {
+        let keys = KeyAttempts::new(2);
+        let (guesser, other) = (network("1.1.1.1"), network("2.2.2.2"));
+        let start = Duration::from_secs(5);
+        assert!(!keys.failed(guesser, start));
+        assert!(!keys.is_blocked(guesser, start));
+        assert!(!keys.failed(guesser, start + WINDOW / 2), "the last of its attempts");
+        assert!(keys.is_blocked(guesser, start + WINDOW / 2));
+        assert!(keys.failed(guesser, start + WINDOW / 2), "one too many");
+        assert!(!keys.is_blocked(other, start));
+        assert!(keys.is_blocked(guesser, start + WINDOW - MOMENT));
+        assert!(!keys.is_blocked(guesser, start + WINDOW));
+        assert!(!keys.failed(guesser, start + WINDOW));
+        assert!(!keys.is_blocked(guesser, start + WINDOW), "a new window starts from nothing");
+    }
+
+    #[test]
+    fn a_network_with_a_right_key_is_not_blocked_until_some_time_after_its_last_publish() {
+        let keys = KeyAttempts::new(1);
+        let (shared, other) = (network("1.1.1.1"), network("2.2.2.2"));
+        let start = Duration::from_secs(5);
+        keys.admitted(shared, start);
+        keys.admitted(shared, start);
+        keys.left(shared, start);
+        let later = start + KNOWN * 3;
+        for network in [shared, other] {
+            keys.failed(network, later);
+        }
+        assert!(!keys.is_blocked(shared, later), "one still publishes");
+        assert!(keys.is_blocked(other, later));
+        keys.left(shared, later);
+        keys.failed(shared, later + KNOWN - MOMENT);
+        assert!(!keys.is_blocked(shared, later + KNOWN - MOMENT));
+        assert!(keys.is_blocked(shared, later + KNOWN));
+    }
+
+    #[test]
+    fn a_bounded_number_of_networks_is_remembered_for_wrong_keys() {
+        let keys = KeyAttempts::new(1);
+        for n in 0..NETWORKS_MAX + 10 {
+            keys.failed(nth(n), Duration::from_millis(n as u64));
+        }
+        let now = Duration::from_millis(NETWORKS_MAX as u64 + 10);
+        assert_eq!(lock(&keys.windows).len(), NETWORKS_MAX);
+        assert!(!keys.is_blocked(nth(9), now), "the oldest is forgotten");
+        assert!(keys.is_blocked(nth(10), now));
+        keys.failed(nth(usize::from(u16::MAX)), now + WINDOW);
+        assert_eq!(lock(&keys.windows).len(), 1, "windows that are over make room");
+    }
+
+    #[test]
+    fn a_bounded_number_of_networks_is_remembered_for_right_keys() {
+        let keys = KeyAttempts::new(1);
+        keys.admitted(nth(0), Duration::ZERO);
+        for n in 1..NETWORKS_MAX + 10 {
+            keys.admitted(nth(n), Duration::from_millis(n as u64));
+            keys.left(nth(n), Duration::from_millis(n as u64));
+        }
+        let now = Duration::from_millis(NETWORKS_MAX as u64 + 10);
+        assert_eq!(lock(&keys.known).len(), NETWORKS_MAX);
+        assert!(keys.is_known(nth(0), now + KNOWN * 2), "who publishes stays");
+        assert!(!keys.is_known(nth(10), now), "the oldest is forgotten");
+        assert!(keys.is_known(nth(11), now));
+        keys.admitted(nth(usize::from(u16::MAX)), now + KNOWN);
+        assert_eq!(lock(&keys.known).len(), 2, "those that are over make room");
+    }
+}
