@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use poem::error::ReadBodyError;
 use poem::{Request, RequestBody, Result};
 use poem_openapi::payload::{Json, Payload as _};
@@ -115,6 +116,19 @@ fn shown_name(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(SHOWN_CHARS_MAX).collect()
 }
 
+/// The whole body, within its limits of size and time.
+///
+/// # Errors
+/// 413 when it is too large, 400 when it breaks off or does not come.
+pub(super) async fn read_bytes(body: poem::Body) -> std::result::Result<Bytes, ApiError> {
+    match tokio::time::timeout(BODY_TIMEOUT, body.into_bytes_limit(BODY_MAX_BYTES)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(ReadBodyError::PayloadTooLarge)) => Err(ApiError::too_large(BODY_MAX_BYTES)),
+        Ok(Err(_)) => Err(ApiError::malformed("malformed_body", "The request body broke off")),
+        Err(_) => Err(ApiError::malformed("malformed_body", "The request body came too slowly")),
+    }
+}
+
 /// A JSON request body.
 #[derive(Debug)]
 pub(super) struct Body<T>(pub T);
@@ -126,12 +140,7 @@ impl<T: Type + FromFields> Body<T> {
             return Err(ApiError::not_json());
         }
         let body = body.take().map_err(|_| ApiError::internal())?;
-        let bytes = match tokio::time::timeout(BODY_TIMEOUT, body.into_bytes_limit(BODY_MAX_BYTES)).await {
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err(ReadBodyError::PayloadTooLarge)) => return Err(ApiError::too_large(BODY_MAX_BYTES)),
-            Ok(Err(_)) => return Err(ApiError::malformed("malformed_body", "The request body broke off")),
-            Err(_) => return Err(ApiError::malformed("malformed_body", "The request body came too slowly")),
-        };
+        let bytes = read_bytes(body).await?;
         let value = serde_json::from_slice(&bytes).map_err(|error| {
             let text =
                 format!("The request body is no JSON (line {}, column {})", error.line(), error.column());

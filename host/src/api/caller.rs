@@ -32,6 +32,9 @@ impl Caller {
     /// # Errors
     /// 401 without a valid key, 403 for a public key or a missing scope, 429 over a limit, 502 from the store.
     pub async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
+        if let Some(known) = request.extensions().get::<Caller>() {
+            return Ok(*known);
+        }
         let context = RequestContext::of(request);
         let key = valid_key(app, request, &context).await?;
         if key.kind == KeyKind::Public {

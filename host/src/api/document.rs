@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::idempotency::{IDEMPOTENCY_KEY, KEY_BYTES_MAX};
 use super::service;
 
 /// The corrected document.
@@ -78,20 +79,25 @@ fn correct_operation(method: &str, operation: &mut Value) {
     let has_id = parameters.iter().any(in_path);
     let is_list = parameters.iter().any(|parameter| parameter["name"] == "cursor");
     let has_body = operation.get("requestBody").is_some();
-    let makes = has_body && method == "post";
+    let once = secured && method == "post";
     let errors = [
-        ("400", has_id || is_list || has_body, "Malformed"),
+        ("400", has_id || is_list || has_body || once, "Malformed"),
         ("401", secured, "Unauthorized"),
         ("403", secured, "Forbidden"),
         ("404", has_id, "NotFound"),
-        ("409", makes, "Conflict"),
-        ("413", has_body, "BodyTooLarge"),
+        ("409", once, "Conflict"),
+        ("413", has_body || once, "BodyTooLarge"),
         ("415", has_body, "ContentTypeNotSupported"),
         ("422", has_body, "Refused"),
         ("429", true, "RateLimited"),
         ("500", true, "Internal"),
         ("502", secured, "StoreFailed"),
     ];
+    if once {
+        let mut parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        parameters.push(key_parameter());
+        operation["parameters"] = Value::Array(parameters);
+    }
     let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
     for parameter in parameters.into_iter().flatten() {
         if parameter["name"] == "cursor" {
@@ -110,11 +116,24 @@ fn correct_operation(method: &str, operation: &mut Value) {
         if is_list {
             names.push("Link");
         }
+        if once {
+            names.push("Idempotent-Replayed");
+        }
         let references = names
             .into_iter()
             .map(|name| (name.to_owned(), json!({"$ref": format!("#/components/headers/{name}")})));
         success["headers"] = Value::Object(references.collect());
     }
+}
+
+/// The header that makes it safe to send a POST again.
+fn key_parameter() -> Value {
+    json!({
+        "name": IDEMPOTENCY_KEY, "in": "header", "required": false,
+        "description": "Names this request, so that it can be sent again without being done again: for 24 hours the \
+            same key gets the answer of the first success. With another body it is refused.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": KEY_BYTES_MAX, "pattern": "^[ -~]+$"}
+    })
 }
 
 fn error_schema() -> Value {
@@ -151,7 +170,7 @@ fn error_responses() -> Value {
         "Unauthorized": answer("No key, or no valid one"),
         "Forbidden": answer("This kind of key, or a key without this scope, cannot do that"),
         "NotFound": answer("Unknown, or another owner's"),
-        "Conflict": answer("A cap is reached, or the state does not allow it"),
+        "Conflict": answer("A cap is reached, the state does not allow it, or the Idempotency-Key is in use"),
         "BodyTooLarge": answer("The body is too large"),
         "ContentTypeNotSupported": answer("The body is not declared as JSON"),
         "Refused": answer("A value is refused; the text names the field"),
@@ -167,6 +186,7 @@ fn headers() -> Value {
     json!({
         "X-Request-Id": header("Names the request in the operator's log.", "string"),
         "Link": header("The next page with rel=\"next\"; absent on the last one.", "string"),
+        "Idempotent-Replayed": header("`true` when this is the answer of an earlier request.", "string"),
         "Retry-After": header("Whole seconds until the window has room.", "integer"),
         "RateLimit": header("Requests left and seconds until the window has more room.", "string"),
         "RateLimit-Policy": header("Requests in one window and its length in seconds.", "string"),

@@ -9,6 +9,7 @@ mod destinations;
 mod docs;
 mod document;
 mod error;
+mod idempotency;
 mod null;
 mod page;
 mod public;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use poem::endpoint::make;
 use poem::http::header::{CONTENT_TYPE, HeaderValue};
 use poem::web::Data;
-use poem::{EndpointExt as _, IntoEndpoint, Response, Route, handler};
+use poem::{EndpointExt as _, Response, Route, handler};
 use poem_openapi::{OpenApiService, Tags};
 
 pub use caller::Caller;
@@ -159,7 +160,8 @@ pub fn endpoint(app: Arc<App>) -> Shell {
         .at("/healthz", poem::get(healthz))
         .at("/readyz", poem::get(readyz))
         .data(app.clone());
-    Shell::new(routes.into_endpoint(), app, document::methods_by_path(&document))
+    let routes = idempotency::Idempotent::new(routes, app.clone());
+    Shell::new(routes, app, document::methods_by_path(&document))
 }
 
 async fn fixed(text: Arc<str>, content_type: &'static str) -> poem::Result<Response> {

@@ -4,6 +4,7 @@
 //! Secrets go in and come out in clear inside [`Redacted`] and are encrypted here. Nothing here knows HTTP,
 //! media or configuration files.
 
+mod idempotency;
 mod ledger;
 mod model;
 mod open;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use idempotency::{Begun, Idempotency, IdempotentRequest};
 pub use ledger::{LedgerFault, LedgerReport};
 pub use model::{
     AccountRecord, Caps, DestinationRecord, DestinationView, KeyRecord, NewAccount, NewDestination, NewKey,
@@ -207,7 +209,7 @@ pub trait Ledger: Send + Sync {
 
 /// What operators ask of a database.
 #[async_trait]
-pub trait StoreApi: Accounts + Streams + Sessions + Ledger + std::fmt::Debug {
+pub trait StoreApi: Accounts + Streams + Sessions + Ledger + Idempotency + std::fmt::Debug {
     /// A read that proves the database answers.
     async fn ping(&self) -> Result<()>;
     /// Finishes running statements and closes every connection.

@@ -2,6 +2,7 @@
 
 mod destinations;
 mod errors;
+mod idempotency;
 mod keys;
 mod limits;
 mod lists;
@@ -17,6 +18,7 @@ use satcast_plugin_api::driver::{
 };
 use satcast_plugin_api::{DestType, Error, Secret, driver_entry};
 use serde_json::Value;
+use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;
 
 use super::{App, Limits, Shell, endpoint};
@@ -193,12 +195,16 @@ impl Rig {
 
     /// Changes the database behind the service's back.
     async fn run_sql(&self, sql: &str) {
-        use sqlx::Connection as _;
-        let file = self.folder.path().join("t.db");
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
-        let mut database = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+        let mut database = self.database().await;
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(&mut database).await.unwrap();
         database.close().await.unwrap();
+    }
+
+    /// A connection of somebody else.
+    async fn database(&self) -> SqliteConnection {
+        let file = self.folder.path().join("t.db");
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
+        SqliteConnection::connect_with(&options).await.unwrap()
     }
 
     async fn send(&self, request: Request) -> Answer {

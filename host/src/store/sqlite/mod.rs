@@ -6,6 +6,7 @@
 
 mod accounts;
 mod check;
+mod idempotency;
 mod inspect;
 mod ledger;
 mod sessions;
@@ -40,8 +41,10 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const JOURNAL_SIZE_MAX_BYTES: &str = "67108864";
 
 /// Every migration in order; a released one is never edited.
-const MIGRATIONS: [(i64, &str, &str); 1] =
-    [(1, "first light", include_str!("../../../migrations/sqlite/0001_first_light.sql"))];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "first light", include_str!("../../../migrations/sqlite/0001_first_light.sql")),
+    (2, "idempotency", include_str!("../../../migrations/sqlite/0002_idempotency.sql")),
+];
 
 /// A store in one SQLite file.
 #[derive(Debug)]

@@ -1,0 +1,152 @@
+//! `Idempotency-Key`: a POST that is sent again is not done again, it gets the answer of the first time.
+//!
+//! Only successes are kept. A refused request did nothing, so that it may be mended and sent again under its key.
+
+use std::sync::Arc;
+
+use poem::endpoint::{BoxEndpoint, EndpointExt as _};
+use poem::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use poem::http::{Method, StatusCode};
+use poem::{Endpoint, IntoResponse, Request, Response, Result};
+use sha2::{Digest as _, Sha256};
+
+use super::body::read_bytes;
+use super::{ApiError, App, Caller};
+use crate::store::{Begun, IdempotentRequest, Store};
+
+/// The header.
+pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
+/// Longest key in bytes.
+pub(super) const KEY_BYTES_MAX: usize = 255;
+/// Largest answer that is kept; those of today's operations are far smaller.
+const ANSWER_BYTES_MAX: usize = 4 * 1024;
+/// Says that an answer is that of an earlier request.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Around all operations.
+pub(super) struct Idempotent {
+    inner: Arc<BoxEndpoint<'static, Response>>,
+    app: Arc<App>,
+}
+
+impl Idempotent {
+    pub(super) fn new<E>(inner: E, app: Arc<App>) -> Self
+    where
+        E: Endpoint + 'static,
+        E::Output: IntoResponse,
+    {
+        Self { inner: Arc::new(inner.map_to_response().boxed()), app }
+    }
+
+    async fn once(&self, mut request: Request, key: String) -> Result<Response> {
+        let caller = Caller::of(&self.app, &request).await?;
+        let body = read_bytes(request.take_body()).await?;
+        let asked = IdempotentRequest {
+            account_id: caller.account,
+            request_hash: hash(&[request.method().as_str(), request.uri().path(), &key], &[]),
+            body_hash: hash(&[&key], &body),
+            now: self.app.clock.now(),
+        };
+        // Counted and checked once; the operation finds the caller in the request.
+        request.extensions_mut().insert(caller);
+        request.set_body(body);
+        let (store, inner) = (self.app.store.clone(), Arc::clone(&self.inner));
+        // To the end even if the client goes away: the answer is what its next try needs.
+        App::to_the_end(async move {
+            match store.begin_request(asked).await? {
+                Begun::New(name) => Ok(settle(&store, &name, inner.call(request).await).await),
+                Begun::Done { status, answer } => Ok(Ok(replay(status, answer.into_inner()))),
+                Begun::InProgress => Err(ApiError::conflict(
+                    "idempotency_in_progress",
+                    "A request with this Idempotency-Key is being worked on; try again in a second",
+                )),
+                Begun::OtherBody => Err(ApiError::conflict(
+                    "idempotency_key_reused",
+                    "This Idempotency-Key was used with another body; use a new key for a new request",
+                )),
+                Begun::Full => Err(ApiError::conflict(
+                    "idempotency_full",
+                    "This account used too many Idempotency-Keys within 24 hours; send the request without one",
+                )),
+            }
+        })
+        .await?
+    }
+}
+
+impl Endpoint for Idempotent {
+    type Output = Response;
+
+    async fn call(&self, request: Request) -> Result<Response> {
+        match presented(&request)? {
+            Some(key) => self.once(request, key).await,
+            None => self.inner.call(request).await,
+        }
+    }
+}
+
+/// The key of a POST of the API.
+fn presented(request: &Request) -> std::result::Result<Option<String>, ApiError> {
+    let mut values = request.headers().get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if *request.method() != Method::POST {
+        return Ok(None);
+    }
+    let printable = value.as_bytes().iter().all(|byte| (b' '..=b'~').contains(byte));
+    match value.to_str() {
+        Ok(key) if printable && (1..=KEY_BYTES_MAX).contains(&key.len()) && values.next().is_none() => {
+            Ok(Some(key.to_owned()))
+        }
+        _ => {
+            let text = format!(
+                "Header `{IDEMPOTENCY_KEY}` must be one of 1 to {KEY_BYTES_MAX} printable ASCII characters"
+            );
+            Err(ApiError::malformed("malformed_idempotency_key", text))
+        }
+    }
+}
+
+/// SHA-256 over parts that cannot run into each other, none of which holds a zero byte but the last.
+fn hash(parts: &[&str], last: &[u8]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(part.as_bytes());
+        hasher.update([0]);
+    }
+    hasher.update(last);
+    hasher.finalize().into()
+}
+
+/// Records the outcome of a request that was done now. A failure to do so is no failure of the request.
+async fn settle(store: &Store, name: &str, outcome: Result<Response>) -> Result<Response> {
+    let recorded = match outcome {
+        Ok(mut response) if response.status().is_success() => {
+            let answer = response.take_body().into_bytes().await.map_err(|_| ApiError::internal())?;
+            let recorded = if answer.len() <= ANSWER_BYTES_MAX {
+                store.finish_request(name, response.status().as_u16(), &answer).await
+            } else {
+                tracing::warn!(
+                    bytes = answer.len(),
+                    "an answer is too large to be kept for a repeated request"
+                );
+                store.release_request(name).await
+            };
+            response.set_body(answer);
+            (recorded, Ok(response))
+        }
+        other => (store.release_request(name).await, other),
+    };
+    if let Err(error) = recorded.0 {
+        tracing::error!(%error, "the outcome of a request cannot be recorded; a repeat may do it again");
+    }
+    recorded.1
+}
+
+fn replay(status: u16, answer: Vec<u8>) -> Response {
+    let mut response = Response::from(answer);
+    response.set_status(StatusCode::from_u16(status).unwrap_or(StatusCode::OK));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
