@@ -7,8 +7,8 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use satcast_media::rtmp::chunk::{ChunkOutput, ChunkReader, ChunkWriter, MessageHeader};
 
 const SECONDS: u32 = 10;
-/// Size of the blocks the reader gets, as a socket read would give them.
-const BLOCK_BYTES: usize = 64 * 1024;
+/// Sizes of the blocks the reader gets, as a socket read would give them.
+const BLOCK_BYTES: [usize; 3] = [64 * 1024, 128 * 1024, 256 * 1024];
 const VIDEO: u8 = 9;
 const AUDIO: u8 = 8;
 
@@ -49,9 +49,10 @@ fn write(messages: &[(MessageHeader, Bytes)], chunk_size: usize, mut drain: impl
     }
 }
 
-fn read(blocks: &[Bytes], chunk_size: usize) -> usize {
+fn read(blocks: &[Bytes], chunk_size: usize, block_bytes: usize) -> usize {
     let mut reader = ChunkReader::default();
     reader.set_chunk_size(chunk_size);
+    reader.set_block_bytes(block_bytes);
     let mut count = 0;
     for block in blocks {
         let mut block = block.clone();
@@ -77,11 +78,14 @@ fn chunk(criterion: &mut Criterion) {
         let mut bytes = Vec::new();
         write(&messages, chunk_size, |output| bytes.extend_from_slice(&output.take()));
         // Blocks of their own, as fresh socket reads are.
-        let blocks: Vec<Bytes> = bytes.chunks(BLOCK_BYTES).map(Bytes::copy_from_slice).collect();
-        assert_eq!(read(&blocks, chunk_size), messages.len());
-        group.bench_function(BenchmarkId::new("read", chunk_size), |bencher| {
-            bencher.iter(|| black_box(read(&blocks, chunk_size)));
-        });
+        for block_bytes in BLOCK_BYTES {
+            let blocks: Vec<Bytes> = bytes.chunks(block_bytes).map(Bytes::copy_from_slice).collect();
+            assert_eq!(read(&blocks, chunk_size, block_bytes), messages.len());
+            let id = BenchmarkId::new("read", format!("{chunk_size} blocks of {block_bytes}"));
+            group.bench_function(id, |bencher| {
+                bencher.iter(|| black_box(read(&blocks, chunk_size, block_bytes)));
+            });
+        }
     }
     group.finish();
 }

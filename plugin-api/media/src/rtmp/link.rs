@@ -74,6 +74,11 @@ impl Link {
         self.reader.unfinished_bytes()
     }
 
+    /// Memory that a block keeps alive, see [`ChunkReader::set_block_bytes`].
+    pub(crate) fn set_block_bytes(&mut self, bytes: usize) {
+        self.reader.set_block_bytes(bytes);
+    }
+
     /// Counts a block that is about to be read with [`Self::next`].
     pub(crate) fn count(&mut self, bytes: usize) {
         self.bytes_in = self.bytes_in.saturating_add(bytes as u64);

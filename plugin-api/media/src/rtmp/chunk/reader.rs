@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use super::{CHUNK_SIZE_INITIAL, ChunkError, EXTENDED_TIME, Message, MessageHeader};
 use crate::rtmp::limits::{
     ALLOCATION_AHEAD_BYTES_MAX, CHUNK_SIZE_MAX, CHUNK_SIZE_MIN, CHUNK_STREAMS_MAX, MESSAGE_BYTES_MAX,
-    SMALL_PAYLOAD_BYTES, UNFINISHED_BYTES_MAX,
+    SMALL_PAYLOAD_BYTES, SMALL_PAYLOAD_PART, UNFINISHED_BYTES_MAX,
 };
 
 /// Longest chunk header: 3 basic, 11 message, 4 extended time.
@@ -49,6 +49,8 @@ struct Header {
 /// Puts chunks together to messages.
 pub struct ChunkReader {
     chunk_size: usize,
+    /// Payloads below this are copied.
+    copy_below: usize,
     streams: Vec<Stream>,
     /// Stream and bytes still to come of the chunk being read.
     current: Option<(usize, usize)>,
@@ -72,6 +74,7 @@ impl Default for ChunkReader {
     fn default() -> Self {
         ChunkReader {
             chunk_size: CHUNK_SIZE_INITIAL,
+            copy_below: SMALL_PAYLOAD_BYTES,
             streams: Vec::new(),
             current: None,
             carry: [0; HEADER_BYTES_MAX],
@@ -90,6 +93,11 @@ impl ChunkReader {
     /// Sets the peer's chunk size in bytes, brought into 1 to 16 MiB, from the next chunk on.
     pub fn set_chunk_size(&mut self, bytes: usize) {
         self.chunk_size = bytes.clamp(CHUNK_SIZE_MIN, CHUNK_SIZE_MAX);
+    }
+
+    /// Tells how much memory the blocks read from now on keep alive, in bytes: payloads that are small in it are copied.
+    pub fn set_block_bytes(&mut self, bytes: usize) {
+        self.copy_below = (bytes / SMALL_PAYLOAD_PART).max(SMALL_PAYLOAD_BYTES);
     }
 
     /// Bytes of unfinished messages in memory.
@@ -145,7 +153,7 @@ impl ChunkReader {
             let piece = left.min(block.len() - at);
             let stream = &mut self.streams[index];
             if stream.partial.is_empty() && piece == stream.length {
-                let payload = match piece < SMALL_PAYLOAD_BYTES {
+                let payload = match piece < self.copy_below {
                     true => Bytes::copy_from_slice(&block[at..at + piece]),
                     false => block.slice(at..at + piece),
                 };

@@ -184,6 +184,12 @@ impl ServerSession {
         result
     }
 
+    /// Tells how large the buffer is, in bytes, that the blocks given to [`Self::input`] from now on are pieces of. Payloads
+    /// below an eighth of it are copied out of it, so that a small packet does not keep a large buffer in memory.
+    pub fn set_block_bytes(&mut self, bytes: usize) {
+        self.link.set_block_bytes(bytes);
+    }
+
     /// The next event, in order.
     pub fn poll_event(&mut self) -> Option<ServerEvent> {
         self.events.pop_front()

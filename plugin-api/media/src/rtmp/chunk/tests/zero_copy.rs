@@ -30,6 +30,27 @@ fn a_small_message_is_copied_out_of_the_block() {
 }
 
 #[test]
+fn a_message_small_in_its_block_is_copied_out_of_it() {
+    let block_bytes = 256 * 1024;
+    let limit = block_bytes / SMALL_PAYLOAD_PART;
+    for (bytes, shared) in [(limit - 1, false), (limit, true)] {
+        let body = vec![1; bytes];
+        let mut reader = ChunkReader::default();
+        reader.set_chunk_size(60_000);
+        reader.set_block_bytes(block_bytes);
+        let block = Bytes::from(chunk(0, 6, 0, body.len(), &body));
+        let payload = reader.read(&mut block.clone()).expect("valid").expect("whole").payload;
+        assert_eq!((shares(&block, &payload), payload == body), (shared, true), "{bytes}");
+    }
+    let mut reader = ChunkReader::default();
+    reader.set_chunk_size(60_000);
+    reader.set_block_bytes(1);
+    let small = Bytes::from(chunk(0, 6, 0, 2047, &[1; 2047]));
+    let payload = reader.read(&mut small.clone()).expect("valid").expect("whole").payload;
+    assert!(!shares(&small, &payload), "small is small in any block");
+}
+
+#[test]
 fn a_message_in_two_chunks_is_put_together() {
     let body = vec![1; 5000];
     let bytes = [chunk(0, 6, 0, 5000, &body[..4096]), chunk(3, 6, 0, 0, &body[4096..])].concat();
