@@ -23,8 +23,9 @@ use super::end::End;
 const SETUP_BLOCK_BYTES: usize = 16 * 1024;
 /// Smallest and largest read block of a publishing connection. A block lives as long as a packet in it.
 const BLOCK_BYTES_MIN: usize = 64 * 1024;
-/// See [`BLOCK_BYTES_MIN`].
-const BLOCK_BYTES_MAX: usize = 256 * 1024;
+/// See [`BLOCK_BYTES_MIN`]. In larger blocks the pictures of a usual stream (6 Mbit/s) are small enough to be copied out
+/// of them, which costs more than the second read that one of this size sometimes takes (measured).
+const BLOCK_BYTES_MAX: usize = 128 * 1024;
 /// A block with less room than this part of it is not read into any more.
 const BLOCK_REST_PART: usize = 4;
 /// Bytes taken from one connection before others get their turn.
@@ -148,6 +149,8 @@ impl Wire {
         if self.block.len() < self.block_bytes / BLOCK_REST_PART {
             if self.admitted {
                 self.block_bytes = block_bytes_for(turn_bytes);
+                // A queue counts payloads, not the blocks they hold in memory.
+                self.session.set_block_bytes(self.block_bytes);
             }
             self.block = BytesMut::zeroed(self.block_bytes);
         }
@@ -252,7 +255,62 @@ fn block_bytes_for(turn_bytes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use satcast_media::packet::{Codec, Packet, Role, TrackKind};
+    use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    /// A socket and a client session that publishes over it to the wire.
+    async fn publishing() -> (Wire, TcpStream, ClientSession) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut wire = Wire::new(listener.accept().await.unwrap().0, usize::MAX);
+        let mut client = ClientSession::new(ClientConfig { stream_key: "key".into(), ..Default::default() });
+        while client.poll_event() != Some(ClientEvent::Publishing) {
+            socket.write_all(&client.output().take()).await.unwrap();
+            let read = timeout(Duration::from_millis(20), wire.fill(Instant::now())).await.unwrap_or(Ok(0));
+            let mut request = None;
+            wire.take(read.unwrap(), |event| {
+                if let ServerEvent::PublishRequested { id, .. } = event {
+                    request = Some(id);
+                }
+            })
+            .unwrap();
+            request.into_iter().for_each(|id| wire.session.accept_publish(id).unwrap());
+            wire.flush().unwrap();
+            let mut answer = BytesMut::new();
+            let _nothing_yet = timeout(Duration::from_millis(20), socket.read_buf(&mut answer)).await;
+            client.input(answer.freeze()).unwrap();
+        }
+        (wire, socket, client)
+    }
+
+    #[tokio::test]
+    async fn a_small_packet_does_not_keep_a_large_block() {
+        let (mut wire, mut socket, mut client) = publishing().await;
+        wire.admit();
+        wire.block.clear();
+        wire.renew_block(usize::MAX);
+        for (bytes, copied) in [(BLOCK_BYTES_MAX / 8 - 100, true), (BLOCK_BYTES_MAX / 8 + 100, false)] {
+            let (kind, codec, role) = (TrackKind::Audio, Codec::Aac, Role::Data);
+            let payload = vec![7; bytes].into();
+            let sent = Packet { kind, codec, role, keyframe: false, dts_ns: 0, pts_ns: 0, payload };
+            client.send(&sent).unwrap();
+            socket.write_all(&client.output().take()).await.unwrap();
+            let mut arrived = Vec::new();
+            while arrived.is_empty() {
+                let read = wire.fill(Instant::now()).await.unwrap();
+                let keep = |event| match event {
+                    ServerEvent::Packet(packet) => arrived.push(packet),
+                    _ => {}
+                };
+                wire.take(read, keep).unwrap();
+            }
+            assert!(arrived == [sent], "{bytes}");
+            assert_eq!(arrived[0].payload.is_unique(), copied, "{bytes} of a block of {BLOCK_BYTES_MAX}");
+        }
+    }
 
     #[test]
     fn blocks_follow_the_bitrate_within_their_bounds() {
