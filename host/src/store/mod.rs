@@ -9,6 +9,8 @@ mod ledger;
 mod model;
 mod open;
 mod sqlite;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::sync::Arc;
 

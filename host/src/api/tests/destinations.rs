@@ -81,7 +81,7 @@ async fn a_damaged_destination_is_shown_as_failed_beside_the_others_and_can_be_d
     let path = format!("/api/streams/{stream}/destinations");
     let damaged = rig.post(&path, &target("")).await.ok()["id"].clone();
     let sound = rig.post(&path, &target("")).await.ok()["id"].clone();
-    rig.run_sql(&format!("UPDATE destinations SET config_sealed = x'01' WHERE id = {damaged}")).await;
+    rig.intruder().await.damage_destination(damaged.as_i64().unwrap()).await;
     let list = rig.get(&path).await.ok();
     assert_eq!((&list[0]["id"], &list[0]["state"]), (&sound, &json!("stopped")));
     assert_eq!(

@@ -74,11 +74,11 @@ async fn a_client_that_goes_away_finds_its_answer_later() {
     let rig = Rig::new().await;
     let body = json!({"label": "a"});
     rig.get(STREAMS).await.ok();
-    let mut writer = rig.database().await;
-    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut writer).await.unwrap();
+    let mut writer = rig.intruder().await;
+    writer.keep_from_writing().await;
     let left = tokio::time::timeout(Duration::from_millis(300), post(&rig, STREAMS, "k", &body)).await;
     assert!(left.is_err(), "it left while its request waited for another writer");
-    sqlx::raw_sql("COMMIT").execute(&mut writer).await.unwrap();
+    writer.let_write().await;
     let mut tries = 0;
     while count(&rig).await == 0 {
         tries += 1;
@@ -102,7 +102,7 @@ async fn what_a_process_left_when_it_died_is_taken_over_after_a_while() {
     let rig = Rig::new().await;
     let body = json!({"label": "a"});
     post(&rig, STREAMS, "k", &body).await.ok();
-    rig.run_sql("UPDATE idempotency SET status = NULL, answer_sealed = NULL").await;
+    rig.intruder().await.lose_answers().await;
     rig.app.clock.advance(Duration::from_millis(59_999));
     post(&rig, STREAMS, "k", &body).await.error(409, "idempotency_in_progress");
     rig.app.clock.advance(Duration::from_millis(1));
@@ -123,14 +123,7 @@ async fn malformed_keys_are_refused_and_reads_ignore_them() {
 #[tokio::test]
 async fn an_account_keeps_a_bounded_number_of_requests_and_old_ones_make_room() {
     let rig = Rig::new().await;
-    let now = rig.app.clock.now().0;
-    rig.run_sql(&format!(
-        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
-        INSERT INTO idempotency (uid, account_id, request_hash, body_hash, created_ms)
-        SELECT 'u' || i, {}, CAST('r' || i AS BLOB), x'00', {now} FROM n",
-        rig.account.0
-    ))
-    .await;
+    rig.intruder().await.fill_requests(rig.account, rig.app.clock.now()).await;
     post(&rig, STREAMS, "k", &json!({"label": "a"})).await.error(409, "idempotency_full");
     rig.post(STREAMS, &json!({"label": "a"})).await.ok();
     rig.app.clock.advance(Duration::from_secs(24 * 60 * 60));

@@ -18,7 +18,6 @@ use satcast_plugin_api::driver::{
 };
 use satcast_plugin_api::{DestType, Error, Secret, driver_entry};
 use serde_json::Value;
-use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;
 
 use super::{App, Limits, Shell, endpoint};
@@ -29,6 +28,7 @@ use crate::ids::{AccountId, Msat, UnixMillis};
 use crate::live::{Live, Settings, testing};
 use crate::outbound::Guard;
 use crate::secret::{KeyKind, Redacted, Vault, new_api_key};
+use crate::store::testing::Intruder;
 use crate::store::{self, NewAccount, NewKey, OpenOptions, Scopes};
 
 /// Configuration of the test's `rtmp` type.
@@ -193,18 +193,9 @@ impl Rig {
         key.into_inner()
     }
 
-    /// Changes the database behind the service's back.
-    async fn run_sql(&self, sql: &str) {
-        let mut database = self.database().await;
-        sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(&mut database).await.unwrap();
-        database.close().await.unwrap();
-    }
-
-    /// A connection of somebody else.
-    async fn database(&self) -> SqliteConnection {
-        let file = self.folder.path().join("t.db");
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(file);
-        SqliteConnection::connect_with(&options).await.unwrap()
+    /// Somebody else who writes to the database.
+    async fn intruder(&self) -> Intruder {
+        Intruder::open(&self.folder.path().join("t.db")).await
     }
 
     async fn send(&self, request: Request) -> Answer {

@@ -11,7 +11,7 @@ const KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
 /// A request without an answer for this long is taken to be that of a process that died. Longer than any request works.
 const PENDING_MAX_MS: i64 = 60_000;
 /// Requests kept of one account.
-pub(super) const ROWS_PER_ACCOUNT_MAX: i64 = 10_000;
+pub(in crate::store) const ROWS_PER_ACCOUNT_MAX: i64 = 10_000;
 /// Old rows deleted with each new request: more than come, and no request pays for a day's.
 const PRUNED_MAX: i64 = 100;
 

@@ -26,6 +26,8 @@ use sqlx::sqlite::{
 };
 use sqlx::{SqlSafeStr as _, Sqlite, Transaction};
 
+#[cfg(test)]
+pub(super) use self::idempotency::ROWS_PER_ACCOUNT_MAX as IDEMPOTENCY_ROWS_MAX;
 pub use self::inspect::Inspector;
 use super::{Result, StoreApi, StoreError};
 use crate::config::Durability;

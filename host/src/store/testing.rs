@@ -1,0 +1,55 @@
+//! For tests of other modules: somebody else who writes to the database file.
+
+use std::path::Path;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
+
+use super::sqlite::IDEMPOTENCY_ROWS_MAX;
+use crate::ids::{AccountId, UnixMillis};
+
+/// A connection that the store knows nothing of.
+pub(crate) struct Intruder(SqliteConnection);
+
+impl Intruder {
+    /// Opens the file.
+    pub(crate) async fn open(file: &Path) -> Self {
+        let options = SqliteConnectOptions::new().filename(file);
+        Self(SqliteConnection::connect_with(&options).await.unwrap())
+    }
+
+    /// Makes the configuration of a destination unreadable.
+    pub(crate) async fn damage_destination(&mut self, id: i64) {
+        self.run(&format!("UPDATE destinations SET config_sealed = x'01' WHERE id = {id}")).await;
+    }
+
+    /// Leaves requests with an idempotency key as a process that died over them would.
+    pub(crate) async fn lose_answers(&mut self) {
+        self.run("UPDATE idempotency SET status = NULL, answer_sealed = NULL").await;
+    }
+
+    /// Records as many requests of an account as are kept.
+    pub(crate) async fn fill_requests(&mut self, account: AccountId, now: UnixMillis) {
+        let (rows, now) = (IDEMPOTENCY_ROWS_MAX, now.0);
+        self.run(&format!(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})
+            INSERT INTO idempotency (uid, account_id, request_hash, body_hash, created_ms)
+            SELECT 'u' || i, {account}, CAST('r' || i AS BLOB), x'00', {now} FROM n"
+        ))
+        .await;
+    }
+
+    /// Keeps everybody else from writing until [`Intruder::let_write`].
+    pub(crate) async fn keep_from_writing(&mut self) {
+        self.run("BEGIN IMMEDIATE").await;
+    }
+
+    /// Ends what [`Intruder::keep_from_writing`] began.
+    pub(crate) async fn let_write(&mut self) {
+        self.run("COMMIT").await;
+    }
+
+    async fn run(&mut self, sql: &str) {
+        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut self.0).await.unwrap();
+    }
+}
