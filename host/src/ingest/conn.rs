@@ -156,8 +156,8 @@ impl<A: Admission> Connection<A> {
     }
 
     async fn relay_turns(&mut self, publisher: &mut A::Publisher) -> Result<std::convert::Infallible, End> {
-        if self.shared.pace.is_some() {
-            self.wire.unwatch()?;
+        if let Some(pace) = self.shared.pace {
+            self.wire.unwatch(pace.wait())?;
         }
         let mut intake = Intake::default();
         let held = std::mem::take(&mut self.events);

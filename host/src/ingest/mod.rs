@@ -19,6 +19,7 @@ use crate::places::{Full, Network, Place, Places};
 use crate::store::Store;
 
 mod admit;
+mod alarm;
 mod caps;
 mod conn;
 mod end;

@@ -18,6 +18,11 @@ impl Pace {
         (!wait.is_zero()).then(|| Self { step: (wait / PHASES).max(Duration::from_nanos(1)) })
     }
 
+    /// The distance of reads that come in time.
+    pub(super) fn wait(self) -> Duration {
+        self.step * PHASES
+    }
+
     /// The next moment to read after `now`: the wait, less what is needed to stay on the grid.
     pub(super) fn next(self, now: Duration) -> Duration {
         let steps = now.as_nanos() / self.step.as_nanos() + u128::from(PHASES);

@@ -14,8 +14,9 @@ use bytes::BytesMut;
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
+use super::alarm::Alarm;
 use super::end::End;
 
 /// Read block of a connection until its publish is accepted, and what is taken of it in one turn: a stranger has not
@@ -50,7 +51,7 @@ enum Socket {
     /// In the runtime's event queue: read as soon as bytes come.
     Watched(TcpStream),
     /// Outside of it: read when the time has come. Non-blocking.
-    Unwatched(std::net::TcpStream),
+    Unwatched(std::net::TcpStream, Alarm),
     /// Lost between the two, which only a failing system call does.
     Lost,
 }
@@ -74,10 +75,10 @@ impl Wire {
         self.admitted = true;
     }
 
-    /// Takes the socket out of the runtime's event queue; from now on it is read by the clock.
-    pub(super) fn unwatch(&mut self) -> io::Result<()> {
+    /// Takes the socket out of the runtime's event queue; from now on it is read by the clock, usually `wait` apart.
+    pub(super) fn unwatch(&mut self, wait: Duration) -> io::Result<()> {
         if let Socket::Watched(socket) = std::mem::replace(&mut self.socket, Socket::Lost) {
-            self.socket = Socket::Unwatched(socket.into_std()?);
+            self.socket = Socket::Unwatched(socket.into_std()?, Alarm::new(wait));
         }
         Ok(())
     }
@@ -89,8 +90,8 @@ impl Wire {
         let read = match &mut self.socket {
             Socket::Watched(socket) if stuck => read_or_room(socket, &mut self.block).await,
             Socket::Watched(socket) => ended(socket.read(&mut self.block).await),
-            Socket::Unwatched(socket) => {
-                sleep_until(due).await;
+            Socket::Unwatched(socket, alarm) => {
+                alarm.at(due).await;
                 ended(socket.read(&mut self.block))
             }
             Socket::Lost => Err(ErrorKind::NotConnected.into()),
@@ -139,7 +140,7 @@ impl Wire {
     fn read_now(&mut self) -> io::Result<usize> {
         match &mut self.socket {
             Socket::Watched(socket) => ended(socket.try_read(&mut self.block)),
-            Socket::Unwatched(socket) => ended(socket.read(&mut self.block)),
+            Socket::Unwatched(socket, _) => ended(socket.read(&mut self.block)),
             Socket::Lost => Err(ErrorKind::NotConnected.into()),
         }
     }
@@ -187,7 +188,7 @@ impl Wire {
     fn write_now(&mut self) -> io::Result<usize> {
         match &mut self.socket {
             Socket::Watched(socket) => socket.try_write(&self.replies),
-            Socket::Unwatched(socket) => socket.write(&self.replies),
+            Socket::Unwatched(socket, _) => socket.write(&self.replies),
             Socket::Lost => Err(ErrorKind::NotConnected.into()),
         }
     }
@@ -209,7 +210,7 @@ impl Wire {
         self.replies.extend_from_slice(&output);
         let socket = match self.socket {
             Socket::Watched(socket) => Ok(socket),
-            Socket::Unwatched(socket) => TcpStream::from_std(socket),
+            Socket::Unwatched(socket, _) => TcpStream::from_std(socket),
             Socket::Lost => return,
         };
         let Ok(mut socket) = socket else { return };
