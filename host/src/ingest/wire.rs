@@ -302,9 +302,10 @@ mod tests {
             let mut arrived = Vec::new();
             while arrived.is_empty() {
                 let read = wire.fill(Instant::now()).await.unwrap();
-                let keep = |event| match event {
-                    ServerEvent::Packet(packet) => arrived.push(packet),
-                    _ => {}
+                let keep = |event| {
+                    if let ServerEvent::Packet(packet) = event {
+                        arrived.push(packet);
+                    }
                 };
                 wire.take(read, keep).unwrap();
             }
