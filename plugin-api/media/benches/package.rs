@@ -4,14 +4,13 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use satcast_media::fuzz::RECORDS;
 use satcast_media::playlist::{Entry, MediaPlaylist, init_name, segment_name};
 use satcast_media::segment::{Event, Segmenter};
 use satcast_media::{Codec, Packet, Role};
 
 const SECONDS: i64 = 60;
 const MILLI: i64 = 1_000_000;
-const AVC: &[u8] = b"\x01\x64\x00\x28\xff\xe1\x00\x08\x67\x64\x00\x28\xac\xd9\x40\x78\x01\x00\x02\x68\xeb";
-
 fn packet(codec: Codec, role: Role, keyframe: bool, dts_ns: i64, payload: Bytes) -> Packet {
     Packet { kind: codec.kind(), codec, role, keyframe, dts_ns, pts_ns: dts_ns, payload }
 }
@@ -20,8 +19,8 @@ fn packet(codec: Codec, role: Role, keyframe: bool, dts_ns: i64, payload: Bytes)
 fn packets() -> Vec<Packet> {
     let payload = Bytes::from(vec![0x5a; 100_000]);
     let mut packets = vec![
-        packet(Codec::H264, Role::Config, false, 0, Bytes::from_static(AVC)),
-        packet(Codec::Aac, Role::Config, false, 0, Bytes::from_static(&[0x11, 0x90])),
+        packet(Codec::H264, Role::Config, false, 0, Bytes::from_static(RECORDS[0].1)),
+        packet(Codec::Aac, Role::Config, false, 0, Bytes::from_static(RECORDS[2].1)),
     ];
     for frame in 0..SECONDS * 30 {
         let keyframe = frame % 60 == 0;
