@@ -45,7 +45,9 @@ fn package(packets: &[Packet]) -> (usize, usize) {
         segmenter.push(packet, 0);
         while let Some(event) = segmenter.poll_event() {
             match event {
-                Event::Started { target_seconds } => playlist = Some(MediaPlaylist::new(target_seconds, 3600)),
+                Event::Started { target_seconds } => {
+                    playlist = Some(MediaPlaylist::new(target_seconds, 3600))
+                }
                 Event::Segment(segment) => {
                     segments += 1;
                     bytes += segment.bytes.len();
@@ -108,7 +110,8 @@ fn benches(criterion: &mut Criterion) {
             sequence += 1;
         });
     });
-    criterion.bench_function("playlist of 1800: render", |bencher| bencher.iter(|| black_box(playlist.render())));
+    criterion
+        .bench_function("playlist of 1800: render", |bencher| bencher.iter(|| black_box(playlist.render())));
 }
 
 criterion_group!(package_benches, benches);

@@ -1,6 +1,8 @@
 //! AVCDecoderConfigurationRecord (ISO/IEC 14496-15, 5.3.3.1) and the sequence parameter set.
 
-use super::{BitReader, CodecError, PARAMETER_SETS_MAX, PictureSize, take, take_array, take_nal, vui_transfer};
+use super::{
+    BitReader, CodecError, PARAMETER_SETS_MAX, PictureSize, take, take_array, take_nal, vui_transfer,
+};
 
 /// Profiles whose parameter set has chroma and scaling fields (ISO/IEC 14496-10, 7.3.2.1.1).
 const HIGH_PROFILES: [u32; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];

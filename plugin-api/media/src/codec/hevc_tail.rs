@@ -80,7 +80,8 @@ fn short_term_set(bits: &mut BitReader<'_>, set: u32, before: u32) -> Result<u32
         }
         return at_most(pictures, SHORT_TERM_PICTURES_MAX);
     }
-    let pictures = at_most(bits.ue()?, SHORT_TERM_PICTURES_MAX)? + at_most(bits.ue()?, SHORT_TERM_PICTURES_MAX)?;
+    let pictures =
+        at_most(bits.ue()?, SHORT_TERM_PICTURES_MAX)? + at_most(bits.ue()?, SHORT_TERM_PICTURES_MAX)?;
     for _ in 0..pictures {
         bits.ue()?;
         bits.skip(1)?;

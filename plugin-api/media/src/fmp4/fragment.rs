@@ -97,8 +97,7 @@ pub fn media_segment(sequence: u32, runs: &[TrackRun]) -> Result<Bytes, Fmp4Erro
     }
     let mut head = Vec::with_capacity(1024);
     let brand = FourCC::new(b"msdh");
-    Styp { major_brand: brand, minor_version: 0, compatible_brands: vec![brand] }
-        .encode(&mut head)?;
+    Styp { major_brand: brand, minor_version: 0, compatible_brands: vec![brand] }.encode(&mut head)?;
     let styp_bytes = head.len();
     // The size of moof does not depend on the offsets in it: written once to learn it, once with them.
     moof(sequence, &runs, 0).encode(&mut head)?;

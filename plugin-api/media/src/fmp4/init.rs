@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use mp4_atom::{
-    Dinf, Dref, DrefEntry, Encode, FourCC, Ftyp, Hdlr, Mdhd, Mdia, Minf, Moov, Mvex, Mvhd, Smhd, Stbl, Stco, Stsd,
-    Tkhd, Trak, Trex, Url, Vmhd,
+    Dinf, Dref, DrefEntry, Encode, FourCC, Ftyp, Hdlr, Mdhd, Mdia, Minf, Moov, Mvex, Mvhd, Smhd, Stbl, Stco,
+    Stsd, Tkhd, Trak, Trex, Url, Vmhd,
 };
 
 use super::{AUDIO_TRACK_ID, Fmp4Error, TRACKS_MAX, TrackConfig, TrackDetails, VIDEO_TRACK_ID};
@@ -35,12 +35,7 @@ pub fn init_segment(tracks: &[&TrackConfig]) -> Result<Bytes, Fmp4Error> {
         ..Trex::default()
     };
     let moov = Moov {
-        mvhd: Mvhd {
-            rate: 1.into(),
-            volume: 1.into(),
-            next_track_id: AUDIO_TRACK_ID + 1,
-            ..Mvhd::default()
-        },
+        mvhd: Mvhd { rate: 1.into(), volume: 1.into(), next_track_id: AUDIO_TRACK_ID + 1, ..Mvhd::default() },
         trak: tracks.iter().map(|track| trak(track)).collect(),
         mvex: Some(Mvex { mehd: None, trex: tracks.iter().map(trex).collect() }),
         ..Moov::default()

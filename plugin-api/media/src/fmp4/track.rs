@@ -154,7 +154,12 @@ type Parts = (SampleEntry, String, TrackDetails);
 
 fn visual(size: PictureSize) -> Visual {
     // Sizes are at most 65,535 by the type's promise.
-    Visual { data_reference_index: 1, width: size.width as u16, height: size.height as u16, ..Visual::default() }
+    Visual {
+        data_reference_index: 1,
+        width: size.width as u16,
+        height: size.height as u16,
+        ..Visual::default()
+    }
 }
 
 fn audio(channels: u8, sample_rate: u32) -> Audio {
@@ -229,7 +234,8 @@ fn av1_parts(record: &[u8]) -> Result<Parts, Fmp4Error> {
         let fits = (1..=u32::from(u16::MAX)).contains(&side);
         fits.then_some(side).ok_or(CodecError::Field("picture size"))
     };
-    let size = PictureSize { width: side(sequence.max_frame_width)?, height: side(sequence.max_frame_height)? };
+    let size =
+        PictureSize { width: side(sequence.max_frame_width)?, height: side(sequence.max_frame_height)? };
     let tier = if config.high_tier { 'H' } else { 'M' };
     let name = format!("av01.{}.{:02}{tier}.{:02}", config.profile, config.level, config.bit_depth);
     let range = VideoRange::of_transfer(av1::transfer(header.payload));

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use super::{
-    ENTRIES_MAX, PlaylistError, VERSION, WINDOW_SECONDS_MAX, WINDOW_TARGETS_MIN, name_is_plain, program_date_time,
-    rounded_seconds,
+    ENTRIES_MAX, PlaylistError, VERSION, WINDOW_SECONDS_MAX, WINDOW_TARGETS_MIN, name_is_plain,
+    program_date_time, rounded_seconds,
 };
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;

@@ -27,8 +27,7 @@ impl Multivariant {
     /// From the newest initialization segment and what its segments measured.
     pub fn new(init: &Init, rates: &Rates) -> Self {
         let tracks = [&init.video, &init.audio];
-        let codecs: Vec<&str> =
-            tracks.into_iter().flatten().map(|track| track.codec_string()).collect();
+        let codecs: Vec<&str> = tracks.into_iter().flatten().map(|track| track.codec_string()).collect();
         let video = init.video.as_ref().map(|track| track.details());
         let (resolution, video_range) = match video {
             Some(TrackDetails::Video { size, range }) => (Some((size.width, size.height)), Some(range)),

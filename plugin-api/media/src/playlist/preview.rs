@@ -1,7 +1,8 @@
 //! The preview playlist: few requests for a viewer who only looks in.
 
 use super::{
-    Entry, MediaPlaylist, PREVIEW_GROUP_SEGMENTS, PREVIEW_WINDOW_SECONDS, PlaylistError, init_name, preview_name,
+    Entry, MediaPlaylist, PREVIEW_GROUP_SEGMENTS, PREVIEW_WINDOW_SECONDS, PlaylistError, init_name,
+    preview_name,
 };
 use crate::segment::Segment;
 

@@ -79,6 +79,8 @@ impl Segmenter {
     }
 
     fn start_sound_only(&mut self, sound: Sound, wall_ms: i64) {
+        // No keyframe came for what waits, and it is older than this.
+        self.drop_waiting();
         let wall_ms = wall_ms.max(self.wall_floor_ms);
         let epoch = Epoch::audio_only(sound.packet.dts_ns, sound.config.clone(), self.end_ns, wall_ms);
         self.epoch = Some(epoch);

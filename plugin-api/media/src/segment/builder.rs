@@ -46,7 +46,8 @@ impl Builder {
     pub(super) fn is_full(&self, kind: TrackKind, more: usize) -> bool {
         let run = if kind == TrackKind::Video { &self.video } else { &self.audio };
         // Half of the limits stay free for what another track may still bring to this segment.
-        run.samples.len() >= SEGMENT_SAMPLES_MAX / 2 || self.bytes.saturating_add(more) > SEGMENT_BYTES_MAX / 2
+        run.samples.len() >= SEGMENT_SAMPLES_MAX / 2
+            || self.bytes.saturating_add(more) > SEGMENT_BYTES_MAX / 2
     }
 
     pub(super) fn push_video(&mut self, tick: u64, sample: Sample) {

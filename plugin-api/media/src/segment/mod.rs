@@ -17,9 +17,9 @@ mod emit;
 mod epoch;
 mod probe;
 mod segmenter;
-mod video;
 #[cfg(test)]
 mod tests;
+mod video;
 
 use bytes::Bytes;
 

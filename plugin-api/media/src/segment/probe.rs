@@ -46,11 +46,8 @@ impl Probe {
             return false;
         }
         let first = *self.first_audio.get_or_insert(dts);
-        let wait = if self.has_video {
-            i64::from(TARGET_SECONDS_MAX) * NANOS_PER_SECOND
-        } else {
-            AUDIO_ONLY_NANOS
-        };
+        let wait =
+            if self.has_video { i64::from(TARGET_SECONDS_MAX) * NANOS_PER_SECOND } else { AUDIO_ONLY_NANOS };
         dts.saturating_sub(first) >= wait && self.first_keyframe.is_none()
     }
 

@@ -172,9 +172,8 @@ impl Segmenter {
     /// Takes a configuration record. Encoders repeat them: equal bytes change nothing, and a change that is taken
     /// back before the next keyframe neither.
     fn record(&mut self, packet: &Packet) {
-        let same = |config: &&Arc<TrackConfig>| {
-            config.codec() == packet.codec && config.record() == &packet.payload
-        };
+        let same =
+            |config: &&Arc<TrackConfig>| config.codec() == packet.codec && config.record() == &packet.payload;
         let video = packet.kind == TrackKind::Video;
         let now = if video { &self.video_config } else { &self.audio_config };
         if now.as_ref().is_some_and(|config| same(&config)) {
@@ -212,7 +211,7 @@ impl Segmenter {
         self.waiting.push_back(packet);
     }
 
-    fn drop_waiting(&mut self) {
+    pub(super) fn drop_waiting(&mut self) {
         self.stats.samples_dropped += self.waiting.len() as u64;
         self.waiting.clear();
     }

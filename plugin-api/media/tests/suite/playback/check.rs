@@ -58,8 +58,8 @@ fn segments(packaged: &Packaged, folder: &Path) {
         let extinf = segment.duration_ns as f64 / 1e9;
         let last_frame = extinf - (end - start);
         // A cut among B-frames is between decode times: pictures may be shown before or after it.
-        let cut_in_group = !segment.independent
-            || packaged.segments.get(index + 1).is_some_and(|next| !next.independent);
+        let cut_in_group =
+            !segment.independent || packaged.segments.get(index + 1).is_some_and(|next| !next.independent);
         let slack = if cut_in_group { 4.0 } else { 1.0 } * frame + ROUNDING;
         let least = if cut_in_group { -slack } else { 0.0 };
         assert!((least..=slack).contains(&last_frame), "{what}: EXTINF {extinf}, {start} to {end}");
@@ -99,7 +99,8 @@ fn decode_times(packaged: &Packaged) {
     for segment in &packaged.segments {
         for (track, start, end) in times(segment) {
             let before = std::mem::replace(&mut ends[track as usize], end);
-            let joined = start == before || (before == 0 && segment.sequence == packaged.segments[0].sequence);
+            let joined =
+                start == before || (before == 0 && segment.sequence == packaged.segments[0].sequence);
             assert!(joined || (segment.discontinuity && start > before), "{start} after {before} of {track}");
         }
     }

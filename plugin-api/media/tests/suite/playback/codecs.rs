@@ -19,7 +19,11 @@ fn hevc_with_b_frames() {
     let x265 = "-c:v libx265 -preset ultrafast -x265-params keyint=50:min-keyint=50:scenecut=0:bframes=3:log-level=1:open-gop=0";
     let packaged = mp4(&format!("{x265} -tag:v hvc1 -c:a aac"));
     let index = Multivariant::new(&packaged.inits[0], &packaged.rates());
-    assert!(index.codecs.starts_with("hvc1.1.6.L") && index.codecs.ends_with(",mp4a.40.2"), "{}", index.codecs);
+    assert!(
+        index.codecs.starts_with("hvc1.1.6.L") && index.codecs.ends_with(",mp4a.40.2"),
+        "{}",
+        index.codecs
+    );
     assert_eq!((index.resolution, index.frame_rate_milli), (Some((320, 180)), Some(25_000)));
 }
 
@@ -34,7 +38,8 @@ fn hevc_of_high_dynamic_range() {
 
 #[test]
 fn av1_with_opus() {
-    let packaged = mp4("-c:v libaom-av1 -cpu-used 8 -usage realtime -g 50 -keyint_min 50 -b:v 300k -c:a libopus");
+    let packaged =
+        mp4("-c:v libaom-av1 -cpu-used 8 -usage realtime -g 50 -keyint_min 50 -b:v 300k -c:a libopus");
     let index = Multivariant::new(&packaged.inits[0], &packaged.rates());
     assert!(index.codecs.starts_with("av01.0.0") && index.codecs.ends_with("M.08,opus"), "{}", index.codecs);
     assert_eq!(index.resolution, Some((320, 180)));

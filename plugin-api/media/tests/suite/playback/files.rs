@@ -56,7 +56,8 @@ fn a_later_group_that_is_too_long_is_cut_in_the_middle() {
 
 #[test]
 fn a_variable_frame_rate() {
-    let select = "-vf select='lt(mod(n,60),20)+not(mod(n,7))' -vsync vfr -force_key_frames expr:gte(t,n_forced*2)";
+    let select =
+        "-vf select='lt(mod(n,60),20)+not(mod(n,7))' -vsync vfr -force_key_frames expr:gte(t,n_forced*2)";
     let arguments = format!("{{v}} {{a}} -t 12 {select} {{x264}} -bf 2 -g 9999 -c:a aac");
     let packaged = package(packets(flv("30", &arguments)));
     check::all(&packaged);
@@ -94,8 +95,7 @@ fn a_header_changes_in_the_middle() {
         packet.pts_ns += end_ns;
     }
     // Encoders repeat their headers at every keyframe: no reason for anything.
-    let records: Vec<Packet> =
-        first.iter().filter(|packet| packet.role == Role::Config).cloned().collect();
+    let records: Vec<Packet> = first.iter().filter(|packet| packet.role == Role::Config).cloned().collect();
     let repeated = first.into_iter().flat_map(|packet| {
         let records = if packet.keyframe { records.clone() } else { vec![] };
         records.into_iter().chain([packet])
@@ -122,11 +122,11 @@ fn a_reconnect_drops_the_unfinished_segment() {
     let packaged = package(inputs);
     check::all(&packaged);
     assert_eq!(durations(&packaged), [2000; 6]);
-    let breaks: Vec<usize> =
-        (0..6).filter(|index| packaged.segments[*index].discontinuity).collect();
+    let breaks: Vec<usize> = (0..6).filter(|index| packaged.segments[*index].discontinuity).collect();
     assert_eq!(breaks, [3]);
     assert!(packaged.stats.samples_dropped > 40, "{:?}", packaged.stats);
-    let sequences: Vec<u64> = packaged.segments.iter().map(|segment| segment.sequence - super::FIRST).collect();
+    let sequences: Vec<u64> =
+        packaged.segments.iter().map(|segment| segment.sequence - super::FIRST).collect();
     assert_eq!(sequences, [0, 1, 2, 3, 4, 5]);
     let times: Vec<i64> = packaged.segments.iter().map(|segment| segment.program_date_time_ms).collect();
     assert!(times.is_sorted(), "{times:?}");
