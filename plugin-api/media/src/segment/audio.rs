@@ -90,7 +90,7 @@ impl Segmenter {
     fn sound_only(&mut self, sound: Sound, wall_ms: i64) {
         let Some(track) = self.epoch.as_ref().and_then(|epoch| epoch.audio.as_ref()) else { return };
         let step = sound.packet.dts_ns.saturating_sub(track.last_dts);
-        let jump = step > AUDIO_GAP_NANOS_MAX || step < -JUMP_BACK_NANOS;
+        let jump = !(-JUMP_BACK_NANOS..=AUDIO_GAP_NANOS_MAX).contains(&step);
         if jump || !Arc::ptr_eq(&track.config, &sound.config) {
             self.close_epoch(None);
             return self.start_sound_only(sound, wall_ms);
