@@ -15,9 +15,10 @@ fn packet(codec: Codec, role: Role, keyframe: bool, dts_ns: i64, payload: Bytes)
     Packet { kind: codec.kind(), codec, role, keyframe, dts_ns, pts_ns: dts_ns, payload }
 }
 
-/// Keyframes of 100 kB every two seconds, pictures of 23.6 kB, audio of 427 bytes.
+/// Keyframes of 100 kB every two seconds, pictures of 23.6 kB, audio of 427 bytes; each in memory of its own, so
+/// that they come from memory and not from a cache.
 fn packets() -> Vec<Packet> {
-    let payload = Bytes::from(vec![0x5a; 100_000]);
+    let payload = |bytes: usize| Bytes::from(vec![0x5a; bytes]);
     let mut packets = vec![
         packet(Codec::H264, Role::Config, false, 0, Bytes::from_static(RECORDS[0].1)),
         packet(Codec::Aac, Role::Config, false, 0, Bytes::from_static(RECORDS[2].1)),
@@ -26,11 +27,11 @@ fn packets() -> Vec<Packet> {
         let keyframe = frame % 60 == 0;
         let bytes = if keyframe { 100_000 } else { 23_600 };
         let dts = frame * 100 / 3 * MILLI;
-        packets.push(packet(Codec::H264, Role::Data, keyframe, dts, payload.slice(..bytes)));
+        packets.push(packet(Codec::H264, Role::Data, keyframe, dts, payload(bytes)));
     }
     for frame in 0..SECONDS * 48_000 / 1024 {
         let dts = frame * 1024 / 48 * MILLI;
-        packets.push(packet(Codec::Aac, Role::Data, false, dts, payload.slice(..427)));
+        packets.push(packet(Codec::Aac, Role::Data, false, dts, payload(427)));
     }
     packets.sort_by_key(|packet| (packet.role == Role::Data, packet.dts_ns));
     packets
