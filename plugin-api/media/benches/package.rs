@@ -15,8 +15,8 @@ fn packet(codec: Codec, role: Role, keyframe: bool, dts_ns: i64, payload: Bytes)
     Packet { kind: codec.kind(), codec, role, keyframe, dts_ns, pts_ns: dts_ns, payload }
 }
 
-/// Keyframes of 100 kB every two seconds, pictures of 23.6 kB, audio of 427 bytes; each in memory of its own, so
-/// that they come from memory and not from a cache.
+/// Keyframes of 100 kB every two seconds, pictures of 23.6 kB, audio of 427 bytes; each in memory of its own,
+/// so that they come from memory and not from a cache.
 fn packets() -> Vec<Packet> {
     let payload = |bytes: usize| Bytes::from(vec![0x5a; bytes]);
     let mut packets = vec![

@@ -195,8 +195,8 @@ pub fn codec(data: &[u8]) {
 /// Bytes of the instruction for one packet of the segmenter's target.
 const STEP_BYTES: usize = 4;
 
-/// Segmenter: every four bytes are a packet (what, step in time, composition, length) or a gap. What comes out
-/// keeps all promises of playlists.
+/// Segmenter: every four bytes are a packet (what, step in time, composition, length) or a gap. What comes
+/// out keeps all promises of playlists.
 pub fn segmenter(data: &[u8]) {
     let mut segmenter = Segmenter::new(7);
     let mut lists = None;

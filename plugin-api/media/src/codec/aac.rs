@@ -13,14 +13,15 @@ const OBJECT_SBR: u8 = 5;
 /// Parametric stereo.
 const OBJECT_PS: u8 = 29;
 
-/// Object types whose GASpecificConfig says the frame length (ISO/IEC 14496-3, 4.4.1): AAC Main, LC, SSR, LTP.
+/// Object types whose GASpecificConfig says the frame length (ISO/IEC 14496-3, 4.4.1): AAC Main, LC, SSR,
+/// LTP.
 const OBJECTS_WITH_FRAME_LENGTH: std::ops::RangeInclusive<u8> = 1..=4;
 
 /// The start of an AudioSpecificConfig.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AacConfig {
-    /// Audio object type at the start of the record, as codec strings name it: 5 is HE-AAC, 29 HE-AAC v2, else
-    /// equal to `object_type`.
+    /// Audio object type at the start of the record, as codec strings name it: 5 is HE-AAC, 29 HE-AAC v2,
+    /// else equal to `object_type`.
     pub signalled_type: u8,
     /// Audio object type of the core: 2 is AAC-LC.
     pub object_type: u8,

@@ -35,7 +35,8 @@ impl AudioClock {
         AudioClock { rate: rate.max(1), next: None, resyncs: 0 }
     }
 
-    /// Places a packet of `samples` samples with the media time `time_ns` (negative is 0). `None`: leave it out.
+    /// Places a packet of `samples` samples with the media time `time_ns` (negative is 0). `None`: leave it
+    /// out.
     pub fn place(&mut self, time_ns: i64, samples: u32) -> Option<Placed> {
         let told = nanos_to_ticks(time_ns, self.rate);
         let counted = self.next.unwrap_or(told);
@@ -74,8 +75,8 @@ pub(crate) fn ticks_to_nanos(ticks: u64, timescale: u32) -> i64 {
     i64::try_from((i128::from(ticks) * NANOS_PER_SECOND + scale / 2) / scale).unwrap_or(i64::MAX)
 }
 
-/// Samples at 48 kHz in an Opus packet by its table of contents (RFC 6716, section 3.1); `None` when it is not
-/// a valid packet.
+/// Samples at 48 kHz in an Opus packet by its table of contents (RFC 6716, section 3.1); `None` when it is
+/// not a valid packet.
 pub fn opus_samples(packet: &[u8]) -> Option<u32> {
     let toc = *packet.first()?;
     // Tenths of a millisecond, as CELT has frames of 2.5 ms.

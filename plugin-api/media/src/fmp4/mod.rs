@@ -4,8 +4,9 @@
 //! [`init_segment`] writes `ftyp` and `moov`, [`media_segment`] one `styp`, `moof` and `mdat`. [`AudioClock`]
 //! counts samples. No function here knows playlists or keyframe rules; those are in [`crate::segment`].
 //!
-//! Times: video runs at [`VIDEO_TIMESCALE`], audio at its sample rate. There is no edit list: with B-frames the
-//! first picture is shown a few frames after decode time 0, and Opus pre-skip is only announced in `dOps`.
+//! Times: video runs at [`VIDEO_TIMESCALE`], audio at its sample rate. There is no edit list: with B-frames
+//! the first picture is shown a few frames after decode time 0, and Opus pre-skip is only announced in
+//! `dOps`.
 
 mod clock;
 mod fragment;

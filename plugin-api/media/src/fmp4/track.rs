@@ -92,8 +92,8 @@ impl TrackConfig {
     /// `mp4a.40.2`, which players play with the extension they find. AV1 needs a sequence header in `av1C`.
     ///
     /// # Errors
-    /// [`Fmp4Error::Record`], [`Fmp4Error::RecordTooLong`] or [`Fmp4Error::Unsupported`]: AAC other than Main, LC,
-    /// SSR and LTP cores, AV1 without a sequence header.
+    /// [`Fmp4Error::Record`], [`Fmp4Error::RecordTooLong`] or [`Fmp4Error::Unsupported`]: AAC other than
+    /// Main, LC, SSR and LTP cores, AV1 without a sequence header.
     pub fn parse(codec: Codec, record: &Bytes) -> Result<Self, Fmp4Error> {
         if record.len() > RECORD_BYTES_MAX {
             return Err(Fmp4Error::RecordTooLong(record.len()));

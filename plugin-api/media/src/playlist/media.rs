@@ -44,8 +44,8 @@ struct Listed {
 
 /// Rolling media playlist: entries are written once, and a version is a short head and one copy of the text.
 ///
-/// The target duration never changes. The window holds at every moment: after each push the durations listed sum
-/// to no more than it. A discontinuity keeps its line as long as its segment is listed and is counted in
+/// The target duration never changes. The window holds at every moment: after each push the durations listed
+/// sum to no more than it. A discontinuity keeps its line as long as its segment is listed and is counted in
 /// EXT-X-DISCONTINUITY-SEQUENCE afterwards.
 #[derive(Debug)]
 pub struct MediaPlaylist {
@@ -84,7 +84,8 @@ impl MediaPlaylist {
         }
     }
 
-    /// Lists a segment and removes what no longer fits the window; returns how many were removed from the front.
+    /// Lists a segment and removes what no longer fits the window; returns how many were removed from the
+    /// front.
     ///
     /// # Errors
     /// Any [`PlaylistError`]; the playlist is unchanged then.
@@ -170,7 +171,8 @@ impl MediaPlaylist {
         }
     }
 
-    /// Removes every segment before `sequence`, as when its file is lost; the last one stays. Returns how many.
+    /// Removes every segment before `sequence`, as when its file is lost; the last one stays. Returns how
+    /// many.
     pub fn remove_before(&mut self, sequence: u64) -> usize {
         let mut removed = 0;
         while self.listed.len() > 1 && self.first_sequence < sequence {

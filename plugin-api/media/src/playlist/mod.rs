@@ -1,8 +1,9 @@
 //! HLS playlists (RFC 8216 and its successor draft-pantos-hls-rfc8216bis): text only, no I/O.
 //!
-//! [`MediaPlaylist`] is the rolling window, [`PreviewPlaylist`] groups of three segments over a short window, and
-//! [`Multivariant`] the one entry that names codecs and rates, which [`Rates`] measures. Names of files are
-//! relative, carry no key, and are the same for every viewer: [`segment_name`], [`init_name`], [`preview_name`].
+//! [`MediaPlaylist`] is the rolling window, [`PreviewPlaylist`] groups of three segments over a short window,
+//! and [`Multivariant`] the one entry that names codecs and rates, which [`Rates`] measures. Names of files
+//! are relative, carry no key, and are the same for every viewer: [`segment_name`], [`init_name`],
+//! [`preview_name`].
 
 mod date;
 mod media;

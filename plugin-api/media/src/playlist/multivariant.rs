@@ -43,8 +43,8 @@ impl Multivariant {
         }
     }
 
-    /// The playlist, with `media` as the relative address of the media playlist. `independent` is whether every
-    /// segment of the session starts with a keyframe.
+    /// The playlist, with `media` as the relative address of the media playlist. `independent` is whether
+    /// every segment of the session starts with a keyframe.
     ///
     /// # Errors
     /// [`PlaylistError::Name`] for an address with other characters than those of names.

@@ -35,8 +35,8 @@ pub struct PreviewPlaylist {
 }
 
 impl PreviewPlaylist {
-    /// For media segments with the target duration given. The target of the groups is a second more than the sum,
-    /// as each of the segments may be half a second longer than it rounds to.
+    /// For media segments with the target duration given. The target of the groups is a second more than the
+    /// sum, as each of the segments may be half a second longer than it rounds to.
     pub fn new(target_seconds: u32) -> Self {
         let target = target_seconds.saturating_mul(PREVIEW_GROUP_SEGMENTS as u32).saturating_add(1);
         PreviewPlaylist {
@@ -46,8 +46,9 @@ impl PreviewPlaylist {
         }
     }
 
-    /// Takes the next media segment; returns the group that it made listed, if any. A discontinuity ends a group
-    /// early. Groups are numbered up from the first segment's number, so that they never fall over sessions.
+    /// Takes the next media segment; returns the group that it made listed, if any. A discontinuity ends a
+    /// group early. Groups are numbered up from the first segment's number, so that they never fall over
+    /// sessions.
     ///
     /// # Errors
     /// [`PlaylistError::Duration`] for a segment longer than its target, [`PlaylistError::Ended`].

@@ -18,8 +18,8 @@ const STANDARD_RATES: [(u64, u64); 11] = [
     (120_000, 1001),
     (120, 1),
 ];
-/// How far a measured rate may be from a standard one, in thousandths of it. 29.97 and 30 are one apart, so the
-/// nearest is taken.
+/// How far a measured rate may be from a standard one, in thousandths of it. 29.97 and 30 are one apart, so
+/// the nearest is taken.
 const SNAP_PER_MILLE: u64 = 5;
 /// What BANDWIDTH is more than the peak seen, in percent.
 const HEADROOM_PERCENT: u64 = 10;
@@ -60,8 +60,8 @@ impl Rates {
         bits_per_second(self.bytes, self.duration_ns)
     }
 
-    /// FRAME-RATE in thousandths of a frame per second, as a standard rate when it is near one; `None` without
-    /// pictures.
+    /// FRAME-RATE in thousandths of a frame per second, as a standard rate when it is near one; `None`
+    /// without pictures.
     pub fn frame_rate_milli(&self) -> Option<u64> {
         if self.frames == 0 || self.duration_ns == 0 {
             return None;

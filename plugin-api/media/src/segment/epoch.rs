@@ -113,8 +113,8 @@ impl Epoch {
         dts_ns.saturating_sub(self.base_dts).saturating_add(self.origin_ns)
     }
 
-    /// Presentation time at which a segment that starts with a picture begins. That of a keyframe is its own; a
-    /// picture among others is taken to be shown as long after its decode time as the last keyframe was.
+    /// Presentation time at which a segment that starts with a picture begins. That of a keyframe is its own;
+    /// a picture among others is taken to be shown as long after its decode time as the last keyframe was.
     pub(super) fn boundary_ns(&self, packet: &Packet, tick: u64) -> i64 {
         if packet.keyframe {
             return self.media_ns(packet.dts_ns).saturating_add(composition_ns(packet));

@@ -1,15 +1,16 @@
 //! Pure segmenter: packets in, initialization and media segments out.
 //!
-//! [`Segmenter`] cuts segments of about [`SEGMENT_NANOS`] at keyframes. It holds all packets until two groups of
-//! pictures are known, says the target duration once ([`Event::Started`]) and never exceeds it afterwards: a
-//! group that is too long is cut at a picture that is no keyframe, and the segment is marked (RFC 8216, 4.3.3.1:
-//! no EXTINF may round to more than the target). Audio goes to the segment whose presentation time it has.
+//! [`Segmenter`] cuts segments of about [`SEGMENT_NANOS`] at keyframes. It holds all packets until two groups
+//! of pictures are known, says the target duration once ([`Event::Started`]) and never exceeds it afterwards:
+//! a group that is too long is cut at a picture that is no keyframe, and the segment is marked (RFC 8216,
+//! 4.3.3.1: no EXTINF may round to more than the target). Audio goes to the segment whose presentation time
+//! it has.
 //!
 //! A discontinuity comes with every change of a configuration record's bytes, of the set of tracks, after
 //! [`Segmenter::gap`], and at a jump of the time stamps. Decode times go on rising across it.
 //!
-//! Not here: I/O, clocks (the caller gives the wall time with each packet), and partial segments. Those will be
-//! cut from the open segment by the same rules; nothing in the types here keeps that out.
+//! Not here: I/O, clocks (the caller gives the wall time with each packet), and partial segments. Those will
+//! be cut from the open segment by the same rules; nothing in the types here keeps that out.
 
 mod audio;
 mod builder;

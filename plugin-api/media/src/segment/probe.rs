@@ -63,8 +63,8 @@ impl Probe {
         self.first_keyframe.get_or_insert(pts);
     }
 
-    /// Target duration in seconds: the longest group and a quarter, rounded up, within the limits. When no group
-    /// ended in time the largest; for sound only the smallest.
+    /// Target duration in seconds: the longest group and a quarter, rounded up, within the limits. When no
+    /// group ended in time the largest; for sound only the smallest.
     pub(super) fn target_seconds(&self) -> u32 {
         if self.groups == 0 {
             return if self.first_keyframe.is_some() { TARGET_SECONDS_MAX } else { TARGET_SECONDS_MIN };

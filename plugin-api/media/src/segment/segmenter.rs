@@ -43,8 +43,8 @@ pub struct Segmenter {
 impl Segmenter {
     /// A segmenter whose first segment has the media sequence number `first_sequence`.
     ///
-    /// The number must never fall under one URL, over sessions and restarts: take the Unix time in seconds, or one
-    /// more than the last number used when that is higher (segments last a second or more on average).
+    /// The number must never fall under one URL, over sessions and restarts: take the Unix time in seconds,
+    /// or one more than the last number used when that is higher (segments last a second or more on average).
     pub fn new(first_sequence: u64) -> Self {
         Segmenter {
             probe: Some(Probe::default()),
@@ -94,8 +94,8 @@ impl Segmenter {
         self.events.pop_front()
     }
 
-    /// The encoder went and came back, or packets were lost: the unfinished segment is dropped and the next one,
-    /// which starts at a keyframe, has a discontinuity. Time stamps may start anew.
+    /// The encoder went and came back, or packets were lost: the unfinished segment is dropped and the next
+    /// one, which starts at a keyframe, has a discontinuity. Time stamps may start anew.
     pub fn gap(&mut self) {
         if let Some(probe) = self.probe.take() {
             self.restart_probe(probe);
@@ -169,8 +169,8 @@ impl Segmenter {
         }
     }
 
-    /// Takes a configuration record. Encoders repeat them: equal bytes change nothing, and a change that is taken
-    /// back before the next keyframe neither.
+    /// Takes a configuration record. Encoders repeat them: equal bytes change nothing, and a change that is
+    /// taken back before the next keyframe neither.
     fn record(&mut self, packet: &Packet) {
         let same =
             |config: &&Arc<TrackConfig>| config.codec() == packet.codec && config.record() == &packet.payload;

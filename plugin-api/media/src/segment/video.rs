@@ -93,8 +93,8 @@ impl Segmenter {
         self.stop_waiting_for_sound(ticks_to_nanos(tick, VIDEO_TIMESCALE));
     }
 
-    /// Gives the held picture its end; `boundary_ns` is the presentation time of what follows. A segment that would
-    /// grow too long or too large with it ends before it.
+    /// Gives the held picture its end; `boundary_ns` is the presentation time of what follows. A segment that
+    /// would grow too long or too large with it ends before it.
     pub(super) fn settle_held(&mut self, end_tick: u64, boundary_ns: i64) {
         let limit_ns = self.limit_ns();
         let Some(epoch) = &self.epoch else { return };

@@ -1,4 +1,5 @@
-//! Tests over the public interface: sessions against each other, hostile peers, the fuzz corpus, packaged streams.
+//! Tests over the public interface: sessions against each other, hostile peers, the fuzz corpus, packaged
+//! streams.
 
 mod common;
 mod corpus;

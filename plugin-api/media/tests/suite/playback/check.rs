@@ -11,7 +11,8 @@ use super::Packaged;
 /// RTMP times are whole milliseconds, so frames are up to one longer than the shortest.
 const ROUNDING: f64 = 0.001_1;
 
-/// One packet as ffprobe reads it; times in seconds. Its durations are not used: they are guesses from the codec.
+/// One packet as ffprobe reads it; times in seconds. Its durations are not used: they are guesses from the
+/// codec.
 #[derive(Debug, Clone, Copy)]
 struct Read {
     pts: f64,
@@ -44,8 +45,8 @@ fn span(track: &[Read]) -> (f64, f64, f64) {
     (times[0], times[times.len() - 1], longest)
 }
 
-/// Reads every segment on its own: it starts with a keyframe (when it says so), EXTINF is its presentation span
-/// within a frame, and its tracks start and end within a frame of each other.
+/// Reads every segment on its own: it starts with a keyframe (when it says so), EXTINF is its presentation
+/// span within a frame, and its tracks start and end within a frame of each other.
 fn segments(packaged: &Packaged, folder: &Path) {
     for (index, segment) in packaged.segments.iter().enumerate() {
         let path = super::write(folder, "whole.mp4", &packaged.whole(segment));
