@@ -149,6 +149,19 @@ fn sound_goes_where_it_is_heard() {
     assert_eq!(starts[..4], [9_600, 105_600, 201_600, 297_600]);
 }
 
+#[test]
+fn sound_that_comes_early_is_moved_to_the_next_segment() {
+    let mut packets = mixed([pictures(0, 9000, 2000), sound(0, 9000)]);
+    // In the order of arrival sound is 300 ms ahead.
+    let ahead = |packet: &Packet| if packet.kind == TrackKind::Audio { 300 * MS } else { 0 };
+    packets.sort_by_key(|packet| packet.dts_ns - ahead(packet));
+    packets.splice(0..0, [record(AVC), record(OPUS)]);
+    let (_, segments, stats) = session(&packets);
+    assert_eq!((durations(&segments), stats.samples_dropped), (vec![2000, 2000, 2000, 2000, 1000], 0));
+    let starts: Vec<u64> = segments.iter().map(|segment| first_tick(segment, 1)).collect();
+    assert_eq!(starts, [0, 96_000, 192_000, 288_000, 384_000]);
+}
+
 /// Decode time of a track of a segment.
 pub(super) fn first_tick(segment: &Segment, track: usize) -> u64 {
     use mp4_atom::{Decode, Moof, Styp};

@@ -6,6 +6,10 @@ use satcast_media::playlist::Multivariant;
 const SOURCES: &str =
     "-f lavfi -i testsrc2=size=320x180:rate=25 -f lavfi -i sine=frequency=440:sample_rate=48000 -t 7";
 
+/// A keyframe every two seconds; more parameters may follow.
+const X265: &str = "-c:v libx265 -preset ultrafast -x265-params \
+    keyint=50:min-keyint=50:scenecut=0:log-level=1:open-gop=0";
+
 fn mp4(arguments: &str) -> Packaged {
     let folder = tempfile::tempdir().expect("temporary folder");
     let packaged = package(packets(source::mp4(folder.path(), &format!("{SOURCES} {arguments}"))));
@@ -16,8 +20,7 @@ fn mp4(arguments: &str) -> Packaged {
 
 #[test]
 fn hevc_with_b_frames() {
-    let x265 = "-c:v libx265 -preset ultrafast -x265-params keyint=50:min-keyint=50:scenecut=0:bframes=3:log-level=1:open-gop=0";
-    let packaged = mp4(&format!("{x265} -tag:v hvc1 -c:a aac"));
+    let packaged = mp4(&format!("{X265}:bframes=3 -tag:v hvc1 -c:a aac"));
     let index = Multivariant::new(&packaged.inits[0], &packaged.rates());
     assert!(
         index.codecs.starts_with("hvc1.1.6.L") && index.codecs.ends_with(",mp4a.40.2"),
@@ -29,8 +32,8 @@ fn hevc_with_b_frames() {
 
 #[test]
 fn hevc_of_high_dynamic_range() {
-    let x265 = "-pix_fmt yuv420p10le -c:v libx265 -preset ultrafast -x265-params keyint=50:min-keyint=50:scenecut=0:log-level=1:open-gop=0:transfer=smpte2084:colorprim=bt2020:colormatrix=bt2020nc";
-    let packaged = mp4(&format!("{x265} -tag:v hvc1 -c:a aac"));
+    let colours = "transfer=smpte2084:colorprim=bt2020:colormatrix=bt2020nc";
+    let packaged = mp4(&format!("-pix_fmt yuv420p10le {X265}:{colours} -tag:v hvc1 -c:a aac"));
     let index = Multivariant::new(&packaged.inits[0], &packaged.rates());
     let index = index.render("media.m3u8", true).expect("plain name");
     assert!(index.contains("VIDEO-RANGE=PQ") && index.contains("hvc1.2."), "{index}");
