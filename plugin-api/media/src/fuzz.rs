@@ -6,25 +6,46 @@ use bytes::{Buf, Bytes};
 
 use crate::codec::{aac, av1, avc, hevc, opus};
 use crate::flv::{demux, mux};
+use crate::fmp4::SEGMENT_BYTES_MAX;
 use crate::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
+use crate::playlist::{Entry, MediaPlaylist, PreviewPlaylist, init_name, segment_name};
 use crate::rtmp::amf0::{decode_all, encode_all};
 use crate::rtmp::chunk::{ChunkOutput, ChunkReader, ChunkWriter, Message};
 use crate::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use crate::rtmp::handshake::BLOCK_BYTES;
 use crate::rtmp::limits::{HELD_MEDIA_BYTES_MAX, MESSAGE_BYTES_MAX, UNFINISHED_BYTES_MAX};
 use crate::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
+use crate::segment::{Event, HELD_BYTES_MAX, Segmenter};
 
 /// Body of a target.
 pub type Target = fn(&[u8]);
 
 /// Name and body of every target.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("amf0", amf0),
     ("chunk", chunk),
     ("server_session", server_session),
     ("client_session", client_session),
     ("flv", flv),
     ("codec", codec),
+    ("segmenter", segmenter),
+];
+
+/// Configuration records that the segmenter's target chooses from.
+pub const RECORDS: [(Codec, &[u8]); 5] = [
+    (
+        Codec::H264,
+        b"\x01\x64\0\x1f\xff\xe1\0\x1a\x67\x64\0\x1f\xac\xd9\x40\x50\x05\xbb\x01\x10\0\0\x03\0\x10\0\0\x03\
+          \x03\xc0\xf1\x83\x19\x60\x01\0\x06\x68\xeb\xe3\xcb\x22\xc0\xfd\xf8\xf8\0",
+    ),
+    (
+        Codec::H264,
+        b"\x01\x42\xc0\x1e\xff\xe1\0\x19\x67\x42\xc0\x1e\xd9\0\xd8\x3d\xe6\xf0\x11\0\0\x03\0\x01\0\0\x03\0\x32\
+          \x0f\x16\x2e\x48\x01\0\x05\x68\xcb\x83\xcb\x20",
+    ),
+    (Codec::Aac, b"\x11\x90"),
+    (Codec::Aac, b"\x12\x08"),
+    (Codec::Opus, b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0"),
 ];
 
 /// AMF0: what was read is written and read the same.
@@ -169,4 +190,83 @@ pub fn codec(data: &[u8]) {
     let unit = Bytes::copy_from_slice(data);
     let stripped = av1::strip_temporal_delimiter(unit.clone());
     assert_eq!(stripped, unit.slice(unit.len() - stripped.remaining()..));
+}
+
+/// Bytes of the instruction for one packet of the segmenter's target.
+const STEP_BYTES: usize = 4;
+
+/// Segmenter: every four bytes are a packet (what, step in time, composition, length) or a gap. What comes
+/// out keeps all promises of playlists.
+pub fn segmenter(data: &[u8]) {
+    let mut segmenter = Segmenter::new(7);
+    let mut lists = None;
+    let mut next = 7;
+    let mut times = [0i64; 2];
+    for step in data.chunks_exact(STEP_BYTES) {
+        push_step(&mut segmenter, &mut times, step);
+        assert!(segmenter.held_bytes() <= HELD_BYTES_MAX + SEGMENT_BYTES_MAX);
+        list_events(&mut segmenter, &mut lists, &mut next);
+    }
+    segmenter.finish();
+    list_events(&mut segmenter, &mut lists, &mut next);
+    let stats = segmenter.stats();
+    assert_eq!(stats.samples_in, stats.samples_out + stats.samples_dropped);
+    assert_eq!(segmenter.held_bytes(), 0);
+}
+
+fn push_step(segmenter: &mut Segmenter, times: &mut [i64; 2], step: &[u8]) {
+    let [what, time, composition, length] = *step else { return };
+    if what == u8::MAX {
+        return segmenter.gap();
+    }
+    let (codec, record) = RECORDS[usize::from(what) % RECORDS.len()];
+    let video = codec.kind() == TrackKind::Video;
+    let role = if what & 0x60 == 0x60 { Role::Config } else { Role::Data };
+    let at = &mut times[usize::from(!video)];
+    // Mostly milliseconds, now and then a jump of minutes either way.
+    let unit = if time & 0xe0 == 0xe0 { 10_000 } else { 1 };
+    let step_ms = (i64::from(time & 0x7f) - if unit > 1 { 112 } else { 0 }) * unit;
+    *at = at.saturating_add(step_ms * NANOS_PER_MILLI);
+    let payload = match role {
+        Role::Config if length == 1 => Bytes::from_static(b"garbage"),
+        Role::Config => Bytes::from_static(record),
+        Role::Data => Bytes::from(vec![what; usize::from(length)]),
+    };
+    let composition_ns = i64::from(composition as i8) * NANOS_PER_MILLI;
+    let (dts_ns, pts_ns) = (*at, at.saturating_add(if video { composition_ns } else { 0 }));
+    let keyframe = video && role == Role::Data && what & 0x80 != 0;
+    let packet = Packet { kind: codec.kind(), codec, role, keyframe, dts_ns, pts_ns, payload };
+    segmenter.push(&packet, i64::from(time));
+}
+
+fn list_events(
+    segmenter: &mut Segmenter,
+    lists: &mut Option<(MediaPlaylist, PreviewPlaylist)>,
+    next: &mut u64,
+) {
+    while let Some(event) = segmenter.poll_event() {
+        match event {
+            Event::Started { target_seconds } => {
+                let preview = PreviewPlaylist::new(target_seconds);
+                assert!(lists.replace((MediaPlaylist::new(target_seconds, 60), preview)).is_none());
+            }
+            Event::Segment(segment) => {
+                assert_eq!(segment.sequence, *next);
+                *next += 1;
+                let Some((media, preview)) = lists else { panic!("segment before the start") };
+                let entry = Entry {
+                    sequence: segment.sequence,
+                    duration_ns: segment.duration_ns,
+                    program_date_time_ms: segment.program_date_time_ms,
+                    discontinuity: segment.discontinuity,
+                    independent: segment.independent,
+                    init: &init_name(segment.init_id),
+                    name: &segment_name(segment.sequence),
+                };
+                assert!(media.push(entry).is_ok(), "{entry:?}");
+                assert!(preview.push(&segment).is_ok(), "{segment:?}");
+            }
+            Event::Init(_) | Event::TrackRefused { .. } => {}
+        }
+    }
 }

@@ -1,20 +1,26 @@
-//! Sans-I/O live media: RTMP in both roles, FLV and Enhanced RTMP tags, codec configuration records.
+//! Sans-I/O live media: RTMP in both roles, FLV and Enhanced RTMP tags, codec configuration records,
+//! fragmented MP4, segments and HLS playlists.
 //!
 //! Bytes go in, [`Packet`]s and bytes come out. Nothing here opens a socket, reads a clock, spawns a task,
 //! draws a random number or logs. Every size, depth and count that a peer controls has a limit in
-//! [`rtmp::limits`]. Not here on purpose: RTMPE, RTMPT, the digest handshake, playback, AMF3, aggregate
-//! messages, and codecs other than H.264, HEVC, AV1, AAC and Opus (such messages are skipped and counted).
+//! [`rtmp::limits`], or beside the type it limits in [`fmp4`], [`segment`] and [`playlist`]. Not here on
+//! purpose: RTMPE, RTMPT, the digest handshake, RTMP playback, AMF3, aggregate messages, and codecs other
+//! than H.264, HEVC, AV1, AAC and Opus (such messages are skipped and counted).
 //!
 //! Map: [`rtmp::server::ServerSession`] and [`rtmp::client::ClientSession`] are the two peers, built from
 //! [`rtmp::handshake`], [`rtmp::chunk`], [`rtmp::message`] and [`rtmp::amf0`]; [`flv`] turns message bodies
-//! into packets and back; [`codec`] reads configuration records.
+//! into packets and back; [`codec`] reads configuration records. [`segment::Segmenter`] turns packets into
+//! [`fmp4`] segments, and [`playlist`] writes the lists that name them.
 
 pub mod codec;
 pub mod flv;
+pub mod fmp4;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod packet;
+pub mod playlist;
 pub mod rtmp;
+pub mod segment;
 #[cfg(test)]
 mod testing;
 

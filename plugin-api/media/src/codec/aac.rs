@@ -13,9 +13,16 @@ const OBJECT_SBR: u8 = 5;
 /// Parametric stereo.
 const OBJECT_PS: u8 = 29;
 
+/// Object types whose GASpecificConfig says the frame length (ISO/IEC 14496-3, 4.4.1): AAC Main, LC, SSR,
+/// LTP.
+const OBJECTS_WITH_FRAME_LENGTH: std::ops::RangeInclusive<u8> = 1..=4;
+
 /// The start of an AudioSpecificConfig.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AacConfig {
+    /// Audio object type at the start of the record, as codec strings name it: 5 is HE-AAC, 29 HE-AAC v2,
+    /// else equal to `object_type`.
+    pub signalled_type: u8,
     /// Audio object type of the core: 2 is AAC-LC.
     pub object_type: u8,
     /// Sample rate of the core in hertz.
@@ -24,16 +31,19 @@ pub struct AacConfig {
     pub channels: u8,
     /// Output sample rate in hertz when spectral band replication is signalled at the start (HE-AAC).
     pub extension_sample_rate: Option<u32>,
+    /// Samples of the core in one access unit: 960 when the record says so, else 1024.
+    pub frame_samples: u32,
 }
 
 impl AacConfig {
-    /// Reads the fixed start of an AudioSpecificConfig; extensions behind it are not read.
+    /// Reads the fixed start of an AudioSpecificConfig and the frame length; extensions behind are not read.
     ///
     /// # Errors
     /// [`CodecError::Truncated`] or [`CodecError::Field`].
     pub fn parse(record: &[u8]) -> Result<Self, CodecError> {
         let mut bits = BitReader::plain(record);
         let mut object_type = object_type(&mut bits)?;
+        let signalled_type = object_type;
         let sample_rate = sample_rate(&mut bits)?;
         let channels = CHANNELS[bits.bits(4)? as usize];
         let mut extension_sample_rate = None;
@@ -44,7 +54,17 @@ impl AacConfig {
         if object_type == 0 {
             return Err(CodecError::Field("audio object type"));
         }
-        Ok(AacConfig { object_type, sample_rate, channels, extension_sample_rate })
+        // A record that ends before the flag is read as most decoders read it: the usual length.
+        let short = OBJECTS_WITH_FRAME_LENGTH.contains(&object_type) && bits.flag().unwrap_or(false);
+        let frame_samples = if short { 960 } else { 1024 };
+        Ok(AacConfig {
+            signalled_type,
+            object_type,
+            sample_rate,
+            channels,
+            extension_sample_rate,
+            frame_samples,
+        })
     }
 }
 
@@ -70,8 +90,16 @@ mod tests {
 
     #[test]
     fn usual_records_are_read() {
-        let config = |object_type, sample_rate, channels, extension_sample_rate| {
-            Ok(AacConfig { object_type, sample_rate, channels, extension_sample_rate })
+        let config = |object_type, sample_rate, channels, extension_sample_rate: Option<u32>| {
+            let signalled_type = if extension_sample_rate.is_some() { 5 } else { object_type };
+            Ok(AacConfig {
+                signalled_type,
+                object_type,
+                sample_rate,
+                channels,
+                extension_sample_rate,
+                frame_samples: 1024,
+            })
         };
         assert_eq!(AacConfig::parse(&[0x11, 0x90]), config(2, 48_000, 2, None));
         assert_eq!(AacConfig::parse(&[0x12, 0x10, 0x56, 0xe5, 0x00]), config(2, 44_100, 2, None));
@@ -79,6 +107,8 @@ mod tests {
         assert_eq!(AacConfig::parse(&[0x2b, 0x11, 0x88, 0x00]), config(2, 24_000, 2, Some(48_000)));
         // Explicit rate 0x00bb80 = 48,000 and 5.1 channels.
         assert_eq!(AacConfig::parse(&[0x17, 0x80, 0x5d, 0xc0, 0x30]), config(2, 48_000, 6, None));
+        // Frame length flag set.
+        assert_eq!(AacConfig::parse(&[0x11, 0x94]).map(|config| config.frame_samples), Ok(960));
         // Object type by escape: 31, 10 = 42 (USAC).
         assert_eq!(AacConfig::parse(&[0xf9, 0x46, 0x40]).map(|config| config.object_type), Ok(42));
     }

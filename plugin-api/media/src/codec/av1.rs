@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes};
 
-use super::{CodecError, take_array};
+use super::{BitReader, CodecError, take_array};
 
 /// OBU type of a temporal delimiter (AV1 bitstream, 6.2.2).
 const OBU_TEMPORAL_DELIMITER: u8 = 2;
@@ -58,6 +58,98 @@ impl<'a> Av1Config<'a> {
             config_obus: rest,
         })
     }
+}
+
+/// Transfer characteristics in the payload of a sequence header OBU (AV1 bitstream, 5.5); `None` when it does
+/// not say them.
+pub fn transfer(sequence_header: &[u8]) -> Option<u32> {
+    let mut bits = BitReader::plain(sequence_header);
+    let profile = bits.bits(3).ok()?;
+    before_colour(&mut bits).ok()?;
+    colour_transfer(&mut bits, profile).ok().flatten()
+}
+
+/// Reads from the still picture flag to the flags before color_config (5.5.1).
+fn before_colour(bits: &mut BitReader<'_>) -> Result<(), CodecError> {
+    bits.skip(1)?;
+    let reduced = bits.flag()?;
+    if reduced {
+        bits.skip(5)?;
+    } else {
+        operating_points(bits)?;
+    }
+    let (width_bits, height_bits) = (bits.bits(4)? + 1, bits.bits(4)? + 1);
+    bits.skip(width_bits + height_bits)?;
+    if !reduced && bits.flag()? {
+        bits.skip(7)?;
+    }
+    bits.skip(3)?;
+    if !reduced {
+        bits.skip(4)?;
+        let order_hint = bits.flag()?;
+        bits.skip(if order_hint { 2 } else { 0 })?;
+        let screen_content = bits.flag()? || bits.flag()?;
+        if screen_content && !bits.flag()? {
+            bits.skip(1)?;
+        }
+        bits.skip(if order_hint { 3 } else { 0 })?;
+    }
+    bits.skip(3)
+}
+
+fn operating_points(bits: &mut BitReader<'_>) -> Result<(), CodecError> {
+    let mut delay_bits = None;
+    if bits.flag()? {
+        bits.skip(64)?;
+        if bits.flag()? {
+            skip_uvlc(bits)?;
+        }
+        if bits.flag()? {
+            delay_bits = Some(bits.bits(5)? + 1);
+            bits.skip(42)?;
+        }
+    }
+    let display_delay = bits.flag()?;
+    for _ in 0..=bits.bits(5)? {
+        bits.skip(12)?;
+        if bits.bits(5)? > 7 {
+            bits.skip(1)?;
+        }
+        if let Some(delay_bits) = delay_bits
+            && bits.flag()?
+        {
+            bits.skip(2 * delay_bits + 1)?;
+        }
+        if display_delay && bits.flag()? {
+            bits.skip(4)?;
+        }
+    }
+    Ok(())
+}
+
+/// uvlc (4.10.3): as many bits as there were zeros, none after 32 of them.
+fn skip_uvlc(bits: &mut BitReader<'_>) -> Result<(), CodecError> {
+    let mut zeros = 0;
+    while !bits.flag()? {
+        zeros += 1;
+    }
+    bits.skip(if zeros < 32 { zeros } else { 0 })
+}
+
+/// color_config (5.5.2) up to the transfer characteristics.
+fn colour_transfer(bits: &mut BitReader<'_>, profile: u32) -> Result<Option<u32>, CodecError> {
+    let high_depth = bits.flag()?;
+    if profile == 2 && high_depth {
+        bits.skip(1)?;
+    }
+    if profile != 1 {
+        bits.skip(1)?;
+    }
+    if !bits.flag()? {
+        return Ok(None);
+    }
+    bits.skip(8)?;
+    bits.bits(8).map(Some)
 }
 
 /// Takes temporal delimiters off the front of a temporal unit, as ISO base media and Enhanced RTMP want it.

@@ -1,6 +1,8 @@
 //! AVCDecoderConfigurationRecord (ISO/IEC 14496-15, 5.3.3.1) and the sequence parameter set.
 
-use super::{BitReader, CodecError, PARAMETER_SETS_MAX, PictureSize, take, take_array, take_nal};
+use super::{
+    BitReader, CodecError, PARAMETER_SETS_MAX, PictureSize, take, take_array, take_nal, vui_transfer,
+};
 
 /// Profiles whose parameter set has chroma and scaling fields (ISO/IEC 14496-10, 7.3.2.1.1).
 const HIGH_PROFILES: [u32; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
@@ -64,16 +66,27 @@ fn nals<'a>(rest: &mut &'a [u8], count: u8) -> Result<Vec<&'a [u8]>, CodecError>
 /// # Errors
 /// Any [`CodecError`].
 pub fn picture_size(sps: &[u8]) -> Result<PictureSize, CodecError> {
+    size_then_vui(&mut BitReader::nal(sps))
+}
+
+/// Transfer characteristics in a sequence parameter set NAL unit; `None` when it does not say them.
+pub fn transfer(sps: &[u8]) -> Option<u32> {
     let mut bits = BitReader::nal(sps);
+    size_then_vui(&mut bits).ok()?;
+    vui_transfer(&mut bits).ok().flatten()
+}
+
+/// Reads a parameter set up to its video usability information.
+fn size_then_vui(bits: &mut BitReader<'_>) -> Result<PictureSize, CodecError> {
     if bits.bits(8)? & 0x1f != 7 {
         return Err(CodecError::Field("nal unit type"));
     }
     let profile = bits.bits(8)?;
     bits.skip(16)?;
     bits.ue()?;
-    let chroma = if HIGH_PROFILES.contains(&profile) { high_profile_fields(&mut bits)? } else { 1 };
+    let chroma = if HIGH_PROFILES.contains(&profile) { high_profile_fields(bits)? } else { 1 };
     bits.ue()?;
-    order_count_fields(&mut bits)?;
+    order_count_fields(bits)?;
     bits.ue()?;
     bits.skip(1)?;
     let width = (u64::from(bits.ue()?) + 1) * 16;

@@ -88,14 +88,25 @@ impl<'a> HevcConfig<'a> {
 /// # Errors
 /// Any [`CodecError`].
 pub fn picture_size(sps: &[u8]) -> Result<PictureSize, CodecError> {
+    size_then_tail(&mut BitReader::nal(sps)).map(|(size, _)| size)
+}
+
+/// Transfer characteristics in a sequence parameter set NAL unit; `None` when it does not say them.
+pub fn transfer(sps: &[u8]) -> Option<u32> {
     let mut bits = BitReader::nal(sps);
+    let (_, sub_layers) = size_then_tail(&mut bits).ok()?;
+    super::hevc_tail::transfer(&mut bits, sub_layers).ok().flatten()
+}
+
+/// Reads a parameter set up to its bit depths; the size, and the number of sub-layers beside the first.
+fn size_then_tail(bits: &mut BitReader<'_>) -> Result<(PictureSize, u32), CodecError> {
     if (bits.bits(16)? >> 9) & 0x3f != u32::from(NAL_SPS) {
         return Err(CodecError::Field("nal unit type"));
     }
     bits.skip(4)?;
     let sub_layers = bits.bits(3)?;
     bits.skip(1)?;
-    skip_profile_tier_level(&mut bits, sub_layers)?;
+    skip_profile_tier_level(bits, sub_layers)?;
     bits.ue()?;
     let chroma = bits.ue()?;
     if chroma > 3 {
@@ -110,7 +121,7 @@ pub fn picture_size(sps: &[u8]) -> Result<PictureSize, CodecError> {
         let [left, right, top, bottom] = [bits.ue()?, bits.ue()?, bits.ue()?, bits.ue()?].map(u64::from);
         crop = ((left + right) * unit_x, (top + bottom) * unit_y);
     }
-    PictureSize::cropped(coded, crop)
+    Ok((PictureSize::cropped(coded, crop)?, sub_layers))
 }
 
 /// profile_tier_level (ISO/IEC 23008-2, 7.3.3) with `sub_layers` sub-layers beside the first, at most 7.

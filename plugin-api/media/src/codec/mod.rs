@@ -8,6 +8,7 @@ pub mod av1;
 pub mod avc;
 mod bits;
 pub mod hevc;
+mod hevc_tail;
 pub mod opus;
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,32 @@ impl PictureSize {
         };
         Ok(PictureSize { width: side(coded.0, crop.0)?, height: side(coded.1, crop.1)? })
     }
+}
+
+/// Aspect ratio index that is followed by two numbers (ISO/IEC 14496-10, table E-1).
+const EXTENDED_SAR: u32 = 255;
+
+/// Transfer characteristics in video usability information, whose start is the same in H.264 and HEVC
+/// (ISO/IEC 14496-10 and 23008-2, annex E.2.1); the flag before it is read too.
+fn vui_transfer(bits: &mut BitReader<'_>) -> Result<Option<u32>, CodecError> {
+    if !bits.flag()? {
+        return Ok(None);
+    }
+    if bits.flag()? && bits.bits(8)? == EXTENDED_SAR {
+        bits.skip(32)?;
+    }
+    if bits.flag()? {
+        bits.skip(1)?;
+    }
+    if !bits.flag()? {
+        return Ok(None);
+    }
+    bits.skip(4)?;
+    if !bits.flag()? {
+        return Ok(None);
+    }
+    bits.skip(8)?;
+    bits.bits(8).map(Some)
 }
 
 /// Splits `count` bytes off the front.

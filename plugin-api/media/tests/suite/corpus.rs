@@ -19,6 +19,16 @@ fn with_byte(first: u8, rest: &[u8]) -> Vec<u8> {
     [&[first], rest].concat()
 }
 
+/// Records, then pictures of 33 ms with a keyframe after every `group`, and sound.
+fn packet_steps(packets: usize, group: usize) -> Vec<u8> {
+    let mut steps = vec![0x64, 0, 0, 0, 0x66, 0, 0, 0];
+    for picture in 0..packets / 2 {
+        let video = if picture % group == 0 { 0x80 + 2 } else { 0 };
+        steps.extend_from_slice(&[video, 33, [0, 66, 225][picture % 3], 40, 2, 33, 0, 9]);
+    }
+    steps
+}
+
 /// Name and bytes of the seeds of a target.
 fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let mut random = Random::new(0xc0_4b05);
@@ -47,6 +57,7 @@ fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
             b"\x01\xaf\x01\x21\x22".to_vec(),
             b"\x01\x95\x01Opus\x00abc".to_vec(),
         ],
+        "segmenter" => vec![packet_steps(2000, 60), packet_steps(3000, 180), packet_steps(1500, 1)],
         _ => vec![
             b"\x01\x64\x00\x28\xff\xe1\x00\x08\x67\x64\x00\x28\xac\xd9\x40\x78\x01\x00\x02\x68\xeb".to_vec(),
             b"\x67\x64\x00\x28\xac\xd9\x40\x78\x02\x27\xe5\xc0\x44\x00\x00\x03\x00\x04\x00\x00\x03".to_vec(),

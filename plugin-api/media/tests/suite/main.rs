@@ -1,7 +1,9 @@
-//! Tests over the public interface: sessions against each other, hostile peers, the fuzz corpus.
+//! Tests over the public interface: sessions against each other, hostile peers, the fuzz corpus, packaged
+//! streams.
 
 mod common;
 mod corpus;
 mod hostile;
 mod oracle;
+mod playback;
 mod sessions;

@@ -1,0 +1,119 @@
+//! Packaging of a synthetic 6 Mbps stream: 30 pictures and about 47 AAC packets a second, a minute of it.
+
+use std::hint::black_box;
+
+use bytes::Bytes;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use satcast_media::fuzz::RECORDS;
+use satcast_media::playlist::{Entry, MediaPlaylist, init_name, segment_name};
+use satcast_media::segment::{Event, Segmenter};
+use satcast_media::{Codec, Packet, Role};
+
+const SECONDS: i64 = 60;
+const MILLI: i64 = 1_000_000;
+fn packet(codec: Codec, role: Role, keyframe: bool, dts_ns: i64, payload: Bytes) -> Packet {
+    Packet { kind: codec.kind(), codec, role, keyframe, dts_ns, pts_ns: dts_ns, payload }
+}
+
+/// Keyframes of 100 kB every two seconds, pictures of 23.6 kB, audio of 427 bytes; each in memory of its own,
+/// so that they come from memory and not from a cache.
+fn packets() -> Vec<Packet> {
+    let payload = |bytes: usize| Bytes::from(vec![0x5a; bytes]);
+    let mut packets = vec![
+        packet(Codec::H264, Role::Config, false, 0, Bytes::from_static(RECORDS[0].1)),
+        packet(Codec::Aac, Role::Config, false, 0, Bytes::from_static(RECORDS[2].1)),
+    ];
+    for frame in 0..SECONDS * 30 {
+        let keyframe = frame % 60 == 0;
+        let bytes = if keyframe { 100_000 } else { 23_600 };
+        let dts = frame * 100 / 3 * MILLI;
+        packets.push(packet(Codec::H264, Role::Data, keyframe, dts, payload(bytes)));
+    }
+    for frame in 0..SECONDS * 48_000 / 1024 {
+        let dts = frame * 1024 / 48 * MILLI;
+        packets.push(packet(Codec::Aac, Role::Data, false, dts, payload(427)));
+    }
+    packets.sort_by_key(|packet| (packet.role == Role::Data, packet.dts_ns));
+    packets
+}
+
+/// Packages everything; returns segments and bytes.
+fn package(packets: &[Packet]) -> (usize, usize) {
+    let mut segmenter = Segmenter::new(1);
+    let mut playlist = None;
+    let (mut segments, mut bytes) = (0, 0);
+    for packet in packets {
+        segmenter.push(packet, 0);
+        while let Some(event) = segmenter.poll_event() {
+            match event {
+                Event::Started { target_seconds } => {
+                    playlist = Some(MediaPlaylist::new(target_seconds, 3600))
+                }
+                Event::Segment(segment) => {
+                    segments += 1;
+                    bytes += segment.bytes.len();
+                    let entry = Entry {
+                        sequence: segment.sequence,
+                        duration_ns: segment.duration_ns,
+                        program_date_time_ms: segment.program_date_time_ms,
+                        discontinuity: segment.discontinuity,
+                        independent: segment.independent,
+                        init: &init_name(segment.init_id),
+                        name: &segment_name(segment.sequence),
+                    };
+                    let playlist = playlist.as_mut().expect("started first");
+                    playlist.push(entry).expect("valid");
+                    black_box(playlist.render());
+                }
+                _ => {}
+            }
+        }
+    }
+    (segments, bytes)
+}
+
+/// Lists and renders a window that is full.
+fn full_window() -> MediaPlaylist {
+    let mut playlist = MediaPlaylist::new(3, 3600);
+    for sequence in 0..1900 {
+        next(&mut playlist, sequence);
+    }
+    playlist
+}
+
+fn next(playlist: &mut MediaPlaylist, sequence: u64) {
+    let entry = Entry {
+        sequence,
+        duration_ns: 2_000_000_000,
+        program_date_time_ms: 1_700_000_000_000 + sequence as i64 * 2000,
+        discontinuity: false,
+        independent: true,
+        init: "i0.mp4",
+        name: &segment_name(sequence),
+    };
+    playlist.push(entry).expect("valid");
+}
+
+fn benches(criterion: &mut Criterion) {
+    let packets = packets();
+    let payload: usize = packets.iter().map(|packet| packet.payload.len()).sum();
+    let (segments, bytes) = package(&packets);
+    assert!(segments >= 28 && bytes * 10 > payload * 9, "{segments} segments, {bytes} of {payload} bytes");
+    let mut group = criterion.benchmark_group("package");
+    group.throughput(Throughput::Bytes(payload as u64));
+    group.bench_function("a minute of 6 Mbps", |bencher| bencher.iter(|| black_box(package(&packets))));
+    group.finish();
+    let mut playlist = full_window();
+    let mut sequence = 1900;
+    criterion.bench_function("playlist of 1800: push", |bencher| {
+        bencher.iter(|| {
+            next(&mut playlist, sequence);
+            sequence += 1;
+        });
+    });
+    criterion
+        .bench_function("playlist of 1800: render", |bencher| bencher.iter(|| black_box(playlist.render())));
+}
+
+criterion_group!(package_benches, benches);
+criterion_main!(package_benches);

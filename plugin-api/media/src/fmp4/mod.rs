@@ -1,0 +1,78 @@
+//! Fragmented MP4 (ISO/IEC 14496-12, CMAF style): initialization segments and media segments.
+//!
+//! [`TrackConfig`] turns a codec configuration record into a sample entry and what playlists say of it,
+//! [`init_segment`] writes `ftyp` and `moov`, [`media_segment`] one `styp`, `moof` and `mdat`. [`AudioClock`]
+//! counts samples. No function here knows playlists or keyframe rules; those are in [`crate::segment`].
+//!
+//! Times: video runs at [`VIDEO_TIMESCALE`], audio at its sample rate. There is no edit list: with B-frames
+//! the first picture is shown a few frames after decode time 0, and Opus pre-skip is only announced in
+//! `dOps`.
+
+mod clock;
+mod fragment;
+mod init;
+mod track;
+
+pub use clock::{AudioClock, Placed, opus_samples};
+pub(crate) use clock::{nanos_to_ticks, ticks_to_nanos};
+pub use fragment::{Sample, TrackRun, media_segment};
+pub use init::init_segment;
+pub use track::{TrackConfig, TrackDetails, VideoRange};
+
+use crate::codec::CodecError;
+
+/// Ticks per second of video tracks; a millisecond is 90 of them.
+pub const VIDEO_TIMESCALE: u32 = 90_000;
+/// Track id of the video track.
+pub const VIDEO_TRACK_ID: u32 = 1;
+/// Track id of the audio track.
+pub const AUDIO_TRACK_ID: u32 = 2;
+/// Tracks of one rendition: at most one of each kind.
+pub const TRACKS_MAX: usize = 2;
+/// Samples of one track in one segment.
+pub const SEGMENT_SAMPLES_MAX: usize = 8192;
+/// Payload of one segment in bytes, all tracks together; 10 s of 50 Mbit/s fit.
+pub const SEGMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Configuration record in bytes that becomes a sample entry.
+pub const RECORD_BYTES_MAX: usize = 64 * 1024;
+/// Farthest that presentation may be from decode time, either way, in nanoseconds; farther is brought here.
+pub const COMPOSITION_NANOS_MAX: i64 = 10_000_000_000;
+/// How far an audio packet's time may be from the counted one before the clock follows it, in milliseconds.
+pub const AUDIO_RESYNC_MILLIS: u32 = 100;
+
+/// Why a track or segment cannot be written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fmp4Error {
+    /// The configuration record is broken.
+    #[error("track cannot be packaged: {0}; the encoder must send a valid configuration record")]
+    Record(#[from] CodecError),
+    /// The configuration record is over [`RECORD_BYTES_MAX`].
+    #[error("codec configuration record of {0} bytes is over the limit of {RECORD_BYTES_MAX}")]
+    RecordTooLong(usize),
+    /// A valid record of something that is not packaged.
+    #[error("track cannot be packaged: {0}; choose another setting in the encoder")]
+    Unsupported(&'static str),
+    /// No track, more than [`TRACKS_MAX`], or two of one kind.
+    #[error("a segment needs one or two tracks of different kinds; fix the caller")]
+    Tracks,
+    /// More than [`SEGMENT_SAMPLES_MAX`] samples or [`SEGMENT_BYTES_MAX`] bytes.
+    #[error("segment of {samples} samples and {bytes} bytes is over the limit; cut earlier")]
+    TooLarge {
+        /// Samples of the largest track.
+        samples: usize,
+        /// Payload bytes of all tracks.
+        bytes: usize,
+    },
+    /// A box cannot hold its values.
+    #[error("box cannot be written: {0}")]
+    Box(String),
+}
+
+impl From<mp4_atom::Error> for Fmp4Error {
+    fn from(error: mp4_atom::Error) -> Self {
+        Fmp4Error::Box(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests;

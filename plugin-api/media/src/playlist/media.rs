@@ -1,0 +1,269 @@
+//! The media playlist of a rolling window.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+
+use super::{
+    ENTRIES_MAX, PlaylistError, VERSION, WINDOW_SECONDS_MAX, WINDOW_TARGETS_MIN, name_is_plain,
+    program_date_time, rounded_seconds,
+};
+
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+/// Removed text that is kept in front before the rest is moved, in bytes.
+const SLACK_BYTES: usize = 64 * 1024;
+
+/// One segment as it is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Media sequence number.
+    pub sequence: u64,
+    /// Duration in nanoseconds.
+    pub duration_ns: i64,
+    /// Wall time of its start in milliseconds since 1970.
+    pub program_date_time_ms: i64,
+    /// It does not continue the segment before.
+    pub discontinuity: bool,
+    /// It starts with a keyframe, or has sound only.
+    pub independent: bool,
+    /// File name of its initialization segment.
+    pub init: &'a str,
+    /// Its own file name.
+    pub name: &'a str,
+}
+
+/// What is remembered of a listed entry; its lines are in the text.
+#[derive(Debug)]
+struct Listed {
+    duration_ns: i64,
+    text_bytes: usize,
+    discontinuity: bool,
+    /// It has a line of its own for the initialization segment.
+    mapped: bool,
+    init: String,
+}
+
+/// Rolling media playlist: entries are written once, and a version is a short head and one copy of the text.
+///
+/// The target duration never changes. The window holds at every moment: after each push the durations listed
+/// sum to no more than it. A discontinuity keeps its line as long as its segment is listed and is counted in
+/// EXT-X-DISCONTINUITY-SEQUENCE afterwards.
+#[derive(Debug)]
+pub struct MediaPlaylist {
+    target_seconds: u32,
+    window_ns: i64,
+    listed: VecDeque<Listed>,
+    /// Lines of the listed entries from `text_start` on; before that, lines of removed ones.
+    text: String,
+    text_start: usize,
+    first_sequence: u64,
+    discontinuity_sequence: u64,
+    total_ns: i64,
+    independent: bool,
+    ended: bool,
+    version: u64,
+}
+
+impl MediaPlaylist {
+    /// An empty playlist. The window is brought between [`WINDOW_TARGETS_MIN`] targets and
+    /// [`WINDOW_SECONDS_MAX`]; a target of 0 becomes 1.
+    pub fn new(target_seconds: u32, window_seconds: u32) -> Self {
+        let target_seconds = target_seconds.clamp(1, WINDOW_SECONDS_MAX / WINDOW_TARGETS_MIN);
+        let window = window_seconds.clamp(target_seconds * WINDOW_TARGETS_MIN, WINDOW_SECONDS_MAX);
+        MediaPlaylist {
+            target_seconds,
+            window_ns: i64::from(window) * NANOS_PER_SECOND,
+            listed: VecDeque::new(),
+            text: String::new(),
+            text_start: 0,
+            first_sequence: 0,
+            discontinuity_sequence: 0,
+            total_ns: 0,
+            independent: true,
+            ended: false,
+            version: 0,
+        }
+    }
+
+    /// Lists a segment and removes what no longer fits the window; returns how many were removed from the
+    /// front.
+    ///
+    /// # Errors
+    /// Any [`PlaylistError`]; the playlist is unchanged then.
+    pub fn push(&mut self, entry: Entry<'_>) -> Result<usize, PlaylistError> {
+        self.check(&entry)?;
+        if self.listed.is_empty() {
+            self.first_sequence = entry.sequence;
+        }
+        let last_init = self.listed.back().map(|last| last.init.as_str());
+        let mapped = entry.discontinuity || last_init != Some(entry.init);
+        let before = self.text.len();
+        self.write_entry(&entry, mapped);
+        self.listed.push_back(Listed {
+            duration_ns: entry.duration_ns,
+            text_bytes: self.text.len() - before,
+            discontinuity: entry.discontinuity,
+            mapped,
+            init: entry.init.to_owned(),
+        });
+        self.total_ns += entry.duration_ns;
+        // Once a segment cannot be started at, the promise is not made again in this session.
+        self.independent &= entry.independent;
+        self.version += 1;
+        let mut removed = 0;
+        while self.listed.len() > 1 && (self.total_ns > self.window_ns || self.listed.len() > ENTRIES_MAX) {
+            self.remove_first();
+            removed += 1;
+        }
+        self.compact();
+        Ok(removed)
+    }
+
+    fn check(&self, entry: &Entry<'_>) -> Result<(), PlaylistError> {
+        if self.ended {
+            return Err(PlaylistError::Ended);
+        }
+        if let Some(last) = self.last_sequence()
+            && last.checked_add(1) != Some(entry.sequence)
+        {
+            return Err(PlaylistError::Sequence { last, given: entry.sequence });
+        }
+        let target = i64::from(self.target_seconds);
+        let plausible = 1..=(target + 1) * NANOS_PER_SECOND;
+        if !plausible.contains(&entry.duration_ns) || rounded_seconds(entry.duration_ns) > target {
+            let (duration_ns, target_seconds) = (entry.duration_ns, self.target_seconds);
+            return Err(PlaylistError::Duration { duration_ns, target_seconds });
+        }
+        if name_is_plain(entry.name) && name_is_plain(entry.init) { Ok(()) } else { Err(PlaylistError::Name) }
+    }
+
+    fn write_entry(&mut self, entry: &Entry<'_>, mapped: bool) {
+        if entry.discontinuity {
+            self.text.push_str("#EXT-X-DISCONTINUITY\n");
+        }
+        if mapped {
+            write_map(&mut self.text, entry.init);
+        }
+        // Five digits are 10 us, less than a tick of video, and half of them never reaches the next second.
+        let micros = entry.duration_ns / 10_000;
+        let (seconds, part) = (micros / 100_000, micros % 100_000);
+        // Writing to a String cannot fail.
+        let _ = write!(
+            self.text,
+            "#EXT-X-PROGRAM-DATE-TIME:{}\n#EXTINF:{seconds}.{part:05},\n{}\n",
+            program_date_time(entry.program_date_time_ms),
+            entry.name
+        );
+    }
+
+    fn remove_first(&mut self) {
+        let Some(first) = self.listed.pop_front() else { return };
+        self.total_ns -= first.duration_ns;
+        self.text_start += first.text_bytes;
+        self.first_sequence += 1;
+        self.discontinuity_sequence += u64::from(first.discontinuity);
+    }
+
+    /// Moves the text to the front when more was removed than is left.
+    fn compact(&mut self) {
+        if self.text_start > SLACK_BYTES.max(self.text.len() / 2) {
+            self.text.drain(..self.text_start);
+            self.text_start = 0;
+        }
+    }
+
+    /// Removes every segment before `sequence`, as when its file is lost; the last one stays. Returns how
+    /// many.
+    pub fn remove_before(&mut self, sequence: u64) -> usize {
+        let mut removed = 0;
+        while self.listed.len() > 1 && self.first_sequence < sequence {
+            self.remove_first();
+            removed += 1;
+        }
+        self.version += u64::from(removed > 0);
+        self.compact();
+        removed
+    }
+
+    /// Ends the playlist: it has EXT-X-ENDLIST from now on and takes no more segments.
+    pub fn end(&mut self) {
+        self.version += u64::from(!self.ended);
+        self.ended = true;
+    }
+
+    /// The playlist as it is served; `None` while it has no segment.
+    pub fn render(&self) -> Option<String> {
+        let first = self.listed.front()?;
+        let lines = &self.text[self.text_start..];
+        let mut text = String::with_capacity(lines.len() + 256);
+        let _ = write!(
+            text,
+            "#EXTM3U\n#EXT-X-VERSION:{VERSION}\n#EXT-X-TARGETDURATION:{}\n#EXT-X-MEDIA-SEQUENCE:{}\n",
+            self.target_seconds, self.first_sequence
+        );
+        if self.discontinuity_sequence > 0 {
+            let _ = writeln!(text, "#EXT-X-DISCONTINUITY-SEQUENCE:{}", self.discontinuity_sequence);
+        }
+        if self.independent {
+            text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
+        }
+        if !first.mapped {
+            write_map(&mut text, &first.init);
+        }
+        text.push_str(lines);
+        if self.ended {
+            text.push_str("#EXT-X-ENDLIST\n");
+        }
+        Some(text)
+    }
+
+    /// Counts up with every change: render once per number.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Sequence number of the first listed segment.
+    pub fn first_sequence(&self) -> Option<u64> {
+        (!self.listed.is_empty()).then_some(self.first_sequence)
+    }
+
+    /// Sequence number of the last listed segment.
+    pub fn last_sequence(&self) -> Option<u64> {
+        (!self.listed.is_empty()).then(|| self.first_sequence + self.listed.len() as u64 - 1)
+    }
+
+    /// Initialization segments that listed segments need, oldest first, without repeats in a row.
+    pub fn inits(&self) -> Vec<&str> {
+        let mut inits: Vec<&str> = self.listed.iter().map(|listed| listed.init.as_str()).collect();
+        inits.dedup();
+        inits
+    }
+
+    /// Every segment of the session so far can be started at.
+    pub fn is_independent(&self) -> bool {
+        self.independent
+    }
+
+    /// Listed segments.
+    pub fn len(&self) -> usize {
+        self.listed.len()
+    }
+
+    /// No segment is listed.
+    pub fn is_empty(&self) -> bool {
+        self.listed.is_empty()
+    }
+
+    /// Sum of the listed durations in nanoseconds.
+    pub fn duration_ns(&self) -> i64 {
+        self.total_ns
+    }
+
+    /// Target duration in seconds.
+    pub fn target_seconds(&self) -> u32 {
+        self.target_seconds
+    }
+}
+
+fn write_map(text: &mut String, init: &str) {
+    let _ = writeln!(text, "#EXT-X-MAP:URI=\"{init}\"");
+}

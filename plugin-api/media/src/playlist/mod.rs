@@ -1,0 +1,88 @@
+//! HLS playlists (RFC 8216 and its successor draft-pantos-hls-rfc8216bis): text only, no I/O.
+//!
+//! [`MediaPlaylist`] is the rolling window, [`PreviewPlaylist`] groups of three segments over a short window,
+//! and [`Multivariant`] the one entry that names codecs and rates, which [`Rates`] measures. Names of files
+//! are relative, carry no key, and are the same for every viewer: [`segment_name`], [`init_name`],
+//! [`preview_name`].
+
+mod date;
+mod media;
+mod multivariant;
+mod preview;
+mod rates;
+#[cfg(test)]
+mod tests;
+
+pub use date::program_date_time;
+pub use media::{Entry, MediaPlaylist};
+pub use multivariant::Multivariant;
+pub use preview::{PreviewGroup, PreviewPlaylist};
+pub use rates::Rates;
+
+/// EXT-X-VERSION of all playlists: EXT-X-MAP outside of I-frame playlists needs 6 (RFC 8216, section 7), and
+/// engines refuse 11 and more.
+pub const VERSION: u32 = 7;
+/// Longest window in seconds.
+pub const WINDOW_SECONDS_MAX: u32 = 3600;
+/// Shortest window, in target durations (RFC 8216, 6.2.2: removing must not leave less than three).
+pub const WINDOW_TARGETS_MIN: u32 = 3;
+/// Entries of one playlist, whatever their durations.
+pub const ENTRIES_MAX: usize = 4096;
+/// Window of a preview playlist in seconds.
+pub const PREVIEW_WINDOW_SECONDS: u32 = 60;
+/// Segments in one entry of a preview playlist.
+pub const PREVIEW_GROUP_SEGMENTS: usize = 3;
+/// A file name in bytes.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Why an entry was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlaylistError {
+    /// The media sequence number is not the last one plus one.
+    #[error("segment {given} cannot follow segment {last}; list every segment in order")]
+    Sequence {
+        /// Last listed.
+        last: u64,
+        /// Refused.
+        given: u64,
+    },
+    /// The duration rounds to more than the target duration, or is not positive.
+    #[error("segment of {duration_ns} ns does not fit the target duration of {target_seconds} s")]
+    Duration {
+        /// Of the segment.
+        duration_ns: i64,
+        /// Of the playlist.
+        target_seconds: u32,
+    },
+    /// A name that is empty, too long, or has characters that do not belong into a line.
+    #[error("file name cannot stand in a playlist; use letters, digits, dots, dashes and underscores")]
+    Name,
+    /// The playlist has ended.
+    #[error("segment cannot be listed after the end of its playlist")]
+    Ended,
+}
+
+/// Name of a media segment.
+pub fn segment_name(sequence: u64) -> String {
+    format!("{sequence}.m4s")
+}
+
+/// Name of an initialization segment.
+pub fn init_name(id: u32) -> String {
+    format!("i{id}.mp4")
+}
+
+/// Name of a preview segment: `count` media segments from `first` on, one after the other.
+pub fn preview_name(first: u64, count: usize) -> String {
+    format!("p{first}-{count}.m4s")
+}
+
+/// Rounded to the nearest second, halves up (RFC 8216, 4.3.3.1).
+fn rounded_seconds(duration_ns: i64) -> i64 {
+    (duration_ns + 500_000_000).div_euclid(1_000_000_000)
+}
+
+fn name_is_plain(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_/".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(plain)
+}

@@ -1,0 +1,106 @@
+//! A segment under construction.
+
+use crate::fmp4::{AUDIO_TRACK_ID, Sample, TrackRun, VIDEO_TIMESCALE, VIDEO_TRACK_ID};
+use crate::fmp4::{SEGMENT_BYTES_MAX, SEGMENT_SAMPLES_MAX};
+use crate::packet::TrackKind;
+
+/// Samples gathered for one segment. Times are media times of the session.
+#[derive(Debug)]
+pub(super) struct Builder {
+    /// Presentation time of the start in nanoseconds; earlier sound belongs to the segment before.
+    pub(super) boundary_ns: i64,
+    pub(super) independent: bool,
+    pub(super) video: TrackRun,
+    pub(super) audio: TrackRun,
+    /// Decode time behind the last audio sample in ticks.
+    audio_end: u64,
+    bytes: usize,
+}
+
+impl Builder {
+    pub(super) fn new(boundary_ns: i64, independent: bool) -> Self {
+        let run = |track_id| TrackRun { track_id, ..TrackRun::default() };
+        Builder {
+            boundary_ns,
+            independent,
+            video: run(VIDEO_TRACK_ID),
+            audio: run(AUDIO_TRACK_ID),
+            audio_end: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.video.samples.is_empty() && self.audio.samples.is_empty()
+    }
+
+    pub(super) fn samples(&self) -> usize {
+        self.video.samples.len() + self.audio.samples.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// No room for `more` bytes or one more sample.
+    pub(super) fn is_full(&self, kind: TrackKind, more: usize) -> bool {
+        let run = if kind == TrackKind::Video { &self.video } else { &self.audio };
+        // Half of the limits stay free for what another track may still bring to this segment.
+        run.samples.len() >= SEGMENT_SAMPLES_MAX / 2
+            || self.bytes.saturating_add(more) > SEGMENT_BYTES_MAX / 2
+    }
+
+    pub(super) fn push_video(&mut self, tick: u64, sample: Sample) {
+        if self.video.samples.is_empty() {
+            self.video.decode_time = tick;
+        }
+        self.bytes += sample.payload.len();
+        self.video.samples.push(sample);
+    }
+
+    /// Appends an audio sample; what lies empty before it becomes part of the sample before.
+    pub(super) fn push_audio(&mut self, tick: u64, sample: Sample) {
+        match self.audio.samples.last_mut() {
+            None => self.audio.decode_time = tick,
+            Some(last) => {
+                let gap = u32::try_from(tick.saturating_sub(self.audio_end)).unwrap_or(u32::MAX);
+                last.duration = last.duration.saturating_add(gap);
+            }
+        }
+        self.audio_end = tick + u64::from(sample.duration);
+        self.bytes += sample.payload.len();
+        self.audio.samples.push(sample);
+    }
+
+    /// Moves the audio samples from `tick` on into `next`, which has none.
+    pub(super) fn split_audio(&mut self, tick: u64, next: &mut Builder) {
+        let mut at = self.audio.decode_time;
+        let mut kept = 0;
+        for sample in &self.audio.samples {
+            if at >= tick {
+                break;
+            }
+            at += u64::from(sample.duration);
+            kept += 1;
+        }
+        let moved = self.audio.samples.split_off(kept);
+        if moved.is_empty() {
+            return;
+        }
+        let bytes: usize = moved.iter().map(|sample| sample.payload.len()).sum();
+        self.bytes -= bytes;
+        next.bytes += bytes;
+        next.audio.decode_time = at;
+        next.audio_end = self.audio_end;
+        next.audio.samples = moved;
+        self.audio_end = at;
+    }
+
+    /// Decode time where its media ends in nanoseconds, by the longer track.
+    pub(super) fn media_end_ns(&self, audio_rate: u32) -> i64 {
+        let ticks: u64 = self.video.samples.iter().map(|sample| u64::from(sample.duration)).sum();
+        let video = crate::fmp4::ticks_to_nanos(self.video.decode_time + ticks, VIDEO_TIMESCALE);
+        let audio = crate::fmp4::ticks_to_nanos(self.audio_end, audio_rate);
+        video.max(audio)
+    }
+}

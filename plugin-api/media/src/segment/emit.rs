@@ -1,0 +1,136 @@
+//! Finished segments.
+
+use super::builder::Builder;
+use super::epoch::Epoch;
+use super::segmenter::Segmenter;
+use super::{AUDIO_WAIT_NANOS, Event, Init, Segment};
+use crate::fmp4::{Fmp4Error, VIDEO_TIMESCALE, init_segment, media_segment, nanos_to_ticks};
+use crate::packet::NANOS_PER_MILLI;
+
+impl Segmenter {
+    /// Ends the stretch: everything in it becomes segments. `end_dts` is the publisher's time where its last
+    /// picture ends, when that is known.
+    pub(super) fn close_epoch(&mut self, end_dts: Option<i64>) {
+        let Some(epoch) = &self.epoch else { return };
+        let mut end_ns = None;
+        if let Some(video) = &epoch.video {
+            let told = end_dts.map(|dts| nanos_to_ticks(epoch.media_ns(dts), VIDEO_TIMESCALE));
+            let usual = video.held.tick + u64::from(video.last_duration.max(1));
+            let end_tick = told.map_or(usual, |tick| tick.max(video.held.tick + 1));
+            let boundary_ns = epoch.estimated_boundary_ns(end_tick);
+            end_ns = Some(boundary_ns);
+            self.settle_held(end_tick, boundary_ns);
+        }
+        self.emit_closing();
+        let Some(mut epoch) = self.epoch.take() else { return };
+        let open = std::mem::replace(&mut epoch.open, Builder::new(0, true));
+        let open = self.without_late_sound(&epoch, open, end_ns);
+        let end_ns = end_ns.unwrap_or_else(|| media_end(&epoch, &open));
+        self.emit(&mut epoch, open, end_ns);
+        self.discontinuity = self.init.is_some();
+    }
+
+    /// Leaves out sound that goes on long after the last picture.
+    fn without_late_sound(&mut self, epoch: &Epoch, mut open: Builder, end_ns: Option<i64>) -> Builder {
+        if let (Some(end_ns), Some(audio)) = (end_ns, &epoch.audio) {
+            let mut rest = Builder::new(end_ns, true);
+            let last = nanos_to_ticks(end_ns + AUDIO_WAIT_NANOS, audio.config.timescale());
+            open.split_audio(last, &mut rest);
+            self.stats.samples_dropped += rest.samples() as u64;
+        }
+        open
+    }
+
+    /// Drops what is not finished; a segment that only waits for sound is.
+    pub(super) fn drop_unfinished(&mut self) {
+        self.emit_closing();
+        let Some(epoch) = self.epoch.take() else { return };
+        let held = u64::from(epoch.video.is_some());
+        self.stats.samples_dropped += epoch.open.samples() as u64 + held;
+        self.discontinuity = self.init.is_some();
+    }
+
+    pub(super) fn emit_closing(&mut self) {
+        let Some(mut epoch) = self.epoch.take() else { return };
+        if let Some((builder, end_ns)) = epoch.closing.take() {
+            self.emit(&mut epoch, builder, end_ns);
+        }
+        self.epoch = Some(epoch);
+    }
+
+    /// Ends a segment of sound at media time `end_ns`.
+    pub(super) fn cut_sound(&mut self, end_ns: i64) {
+        let Some(mut epoch) = self.epoch.take() else { return };
+        let done = std::mem::replace(&mut epoch.open, Builder::new(end_ns, true));
+        self.emit(&mut epoch, done, end_ns);
+        self.epoch = Some(epoch);
+    }
+
+    fn emit(&mut self, epoch: &mut Epoch, builder: Builder, end_ns: i64) {
+        if builder.is_empty() {
+            return;
+        }
+        let samples = builder.samples() as u64;
+        self.end_ns = self.end_ns.max(end_ns).max(media_end(epoch, &builder));
+        match self.segment(epoch, builder, end_ns) {
+            Ok(segment) => {
+                self.stats.samples_out += samples;
+                self.wall_floor_ms =
+                    segment.program_date_time_ms.saturating_add(segment.duration_ns / NANOS_PER_MILLI);
+                self.events.push_back(Event::Segment(segment));
+                self.sequence += 1;
+                self.discontinuity = false;
+                epoch.emitted = true;
+            }
+            // The limits kept by the builder make this impossible; a segment lost is no session lost.
+            Err(_) => {
+                self.stats.samples_dropped += samples;
+                self.discontinuity = self.init.is_some();
+            }
+        }
+    }
+
+    fn segment(&mut self, epoch: &Epoch, builder: Builder, end_ns: i64) -> Result<Segment, Fmp4Error> {
+        let init_id = self.init_id(epoch)?;
+        self.fragment = self.fragment.wrapping_add(1);
+        let video_samples = builder.video.samples.len() as u32;
+        let runs = [builder.video, builder.audio];
+        let bytes = media_segment(self.fragment, &runs)?;
+        let since_start = (builder.boundary_ns - epoch.first_boundary_ns) / NANOS_PER_MILLI;
+        Ok(Segment {
+            sequence: self.sequence,
+            init_id,
+            // Only times that no encoder makes bring this to its limits.
+            duration_ns: (end_ns - builder.boundary_ns).clamp(1, self.limit_ns()),
+            independent: builder.independent,
+            discontinuity: self.discontinuity,
+            program_date_time_ms: epoch.wall_ms.saturating_add(since_start),
+            video_samples,
+            bytes,
+        })
+    }
+
+    /// Id of the stretch's initialization segment, which is written when it differs from the last one.
+    fn init_id(&mut self, epoch: &Epoch) -> Result<u32, Fmp4Error> {
+        let video = epoch.video.as_ref().map(|track| track.config.clone());
+        let audio = epoch.audio.as_ref().map(|track| track.config.clone());
+        if let Some(init) = &self.init
+            && init.video == video
+            && init.audio == audio
+        {
+            return Ok(init.id);
+        }
+        let tracks: Vec<_> = [&video, &audio].into_iter().filter_map(|track| track.as_deref()).collect();
+        let bytes = init_segment(&tracks)?;
+        let id = self.init.as_ref().map_or(0, |init| init.id.wrapping_add(1));
+        let init = Init { id, bytes, video, audio };
+        self.events.push_back(Event::Init(init.clone()));
+        self.init = Some(init);
+        Ok(id)
+    }
+}
+
+fn media_end(epoch: &Epoch, builder: &Builder) -> i64 {
+    let rate = epoch.audio.as_ref().map_or(1, |track| track.config.timescale());
+    builder.media_end_ns(rate)
+}

@@ -1,0 +1,179 @@
+//! The stretch between two discontinuities: one configuration, one continuous time line.
+
+use std::sync::Arc;
+
+use super::builder::Builder;
+use crate::fmp4::{
+    AudioClock, COMPOSITION_NANOS_MAX, Sample, TrackConfig, VIDEO_TIMESCALE, nanos_to_ticks, ticks_to_nanos,
+};
+use crate::packet::Packet;
+
+/// Duration of a picture when nothing tells it: 1/30 s.
+const PICTURE_TICKS: u32 = VIDEO_TIMESCALE / 30;
+
+/// A picture whose duration is not known before the next one.
+#[derive(Debug)]
+pub(super) struct HeldPicture {
+    pub(super) packet: Packet,
+    /// Decode time in ticks.
+    pub(super) tick: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct VideoTrack {
+    pub(super) config: Arc<TrackConfig>,
+    pub(super) held: HeldPicture,
+    /// Presentation time of the last keyframe in nanoseconds.
+    pub(super) group_start_ns: i64,
+    /// Duration of the picture before the held one.
+    pub(super) last_duration: u32,
+    /// Composition time of the last keyframe in nanoseconds.
+    pub(super) key_composition_ns: i64,
+}
+
+#[derive(Debug)]
+pub(super) struct AudioTrack {
+    pub(super) config: Arc<TrackConfig>,
+    pub(super) clock: AudioClock,
+    /// Publisher's time of the last packet.
+    pub(super) last_dts: i64,
+}
+
+#[derive(Debug)]
+pub(super) struct Epoch {
+    /// Publisher's time of the start in nanoseconds.
+    base_dts: i64,
+    /// Media time of the start in nanoseconds.
+    pub(super) origin_ns: i64,
+    /// Presentation time of the start in nanoseconds; earlier sound is left out.
+    pub(super) first_boundary_ns: i64,
+    /// Wall time of the start in milliseconds since 1970.
+    pub(super) wall_ms: i64,
+    pub(super) video: Option<VideoTrack>,
+    pub(super) audio: Option<AudioTrack>,
+    pub(super) open: Builder,
+    /// Whole in video, waiting for its last sound; with the presentation time of its end in nanoseconds.
+    pub(super) closing: Option<(Builder, i64)>,
+    /// A segment of this stretch is out, so its tracks are fixed.
+    pub(super) emitted: bool,
+}
+
+impl Epoch {
+    /// A stretch that starts with `packet` at media time `origin_ns`.
+    pub(super) fn new(packet: Packet, config: Arc<TrackConfig>, origin_ns: i64, wall_ms: i64) -> Self {
+        let tick = nanos_to_ticks(origin_ns, VIDEO_TIMESCALE);
+        // From here on the start is a whole tick.
+        let origin_ns = ticks_to_nanos(tick, VIDEO_TIMESCALE);
+        let composition = composition_ns(&packet);
+        let mut epoch = Epoch {
+            base_dts: packet.dts_ns,
+            origin_ns,
+            first_boundary_ns: origin_ns + composition,
+            wall_ms,
+            video: None,
+            audio: None,
+            open: Builder::new(origin_ns + composition, true),
+            closing: None,
+            emitted: false,
+        };
+        epoch.video = Some(VideoTrack {
+            config,
+            group_start_ns: origin_ns + composition,
+            last_duration: PICTURE_TICKS,
+            key_composition_ns: composition,
+            held: HeldPicture { packet, tick },
+        });
+        epoch
+    }
+
+    /// A stretch of sound only that starts at `dts_ns`.
+    pub(super) fn audio_only(dts_ns: i64, config: Arc<TrackConfig>, origin_ns: i64, wall_ms: i64) -> Self {
+        let mut epoch = Epoch {
+            base_dts: dts_ns,
+            origin_ns,
+            first_boundary_ns: origin_ns,
+            wall_ms,
+            video: None,
+            audio: None,
+            open: Builder::new(origin_ns, true),
+            closing: None,
+            emitted: false,
+        };
+        epoch.attach_audio(config, dts_ns);
+        epoch
+    }
+
+    pub(super) fn attach_audio(&mut self, config: Arc<TrackConfig>, dts_ns: i64) {
+        let clock = AudioClock::new(config.timescale());
+        self.audio = Some(AudioTrack { config, clock, last_dts: dts_ns });
+    }
+
+    /// Media time of a publisher's time.
+    pub(super) fn media_ns(&self, dts_ns: i64) -> i64 {
+        dts_ns.saturating_sub(self.base_dts).saturating_add(self.origin_ns)
+    }
+
+    /// Presentation time at which a segment that starts with a picture begins. That of a keyframe is its own;
+    /// a picture among others is taken to be shown as long after its decode time as the last keyframe was.
+    pub(super) fn boundary_ns(&self, packet: &Packet, tick: u64) -> i64 {
+        if packet.keyframe {
+            return self.media_ns(packet.dts_ns).saturating_add(composition_ns(packet));
+        }
+        self.estimated_boundary_ns(tick)
+    }
+
+    /// As [`Epoch::boundary_ns`] for a picture that is not known.
+    pub(super) fn estimated_boundary_ns(&self, tick: u64) -> i64 {
+        let composition = self.video.as_ref().map_or(0, |video| video.key_composition_ns);
+        ticks_to_nanos(tick, VIDEO_TIMESCALE) + composition
+    }
+
+    /// Puts the held picture into the open segment; it ends at `end_tick`, or as long after its start as the
+    /// picture before.
+    pub(super) fn release_held(&mut self, end_tick: Option<u64>) {
+        let Some(video) = &mut self.video else { return };
+        let tick = video.held.tick;
+        let duration = match end_tick {
+            Some(end) => u32::try_from(end.saturating_sub(tick)).unwrap_or(u32::MAX),
+            None => video.last_duration,
+        };
+        video.last_duration = duration;
+        let packet = video.held.packet.clone();
+        // The decode time may have been moved to keep order; what is shown keeps its time.
+        let shown_ns = self.media_ns(packet.dts_ns).saturating_add(composition_ns(&packet));
+        let composition = signed_ticks(shown_ns) - i128::from(tick);
+        let composition = i32::try_from(composition).unwrap_or(0);
+        let sample = Sample { duration, composition, sync: packet.keyframe, payload: packet.payload };
+        self.open.push_video(tick, sample);
+    }
+
+    /// Starts a new open segment at the picture that is held; the one before waits for its sound.
+    pub(super) fn cut_at_held(&mut self) {
+        let Some(video) = &self.video else { return };
+        let keyframe = video.held.packet.keyframe;
+        let boundary_ns = self.boundary_ns(&video.held.packet, video.held.tick);
+        let mut next = Builder::new(boundary_ns, keyframe);
+        if let Some(audio) = &self.audio {
+            let boundary = nanos_to_ticks(boundary_ns, audio.config.timescale());
+            self.open.split_audio(boundary, &mut next);
+        }
+        let done = std::mem::replace(&mut self.open, next);
+        self.closing = Some((done, boundary_ns));
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        let closing = self.closing.as_ref().map_or(0, |(builder, _)| builder.bytes());
+        let held = self.video.as_ref().map_or(0, |video| video.held.packet.payload.len());
+        closing + held + self.open.bytes()
+    }
+}
+
+/// Presentation minus decode time, within the limit.
+pub(super) fn composition_ns(packet: &Packet) -> i64 {
+    packet.pts_ns.saturating_sub(packet.dts_ns).clamp(-COMPOSITION_NANOS_MAX, COMPOSITION_NANOS_MAX)
+}
+
+fn signed_ticks(nanos: i64) -> i128 {
+    let size = i128::from(nanos_to_ticks(nanos.saturating_abs(), VIDEO_TIMESCALE));
+    if nanos < 0 { -size } else { size }
+}

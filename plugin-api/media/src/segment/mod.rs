@@ -1,0 +1,140 @@
+//! Pure segmenter: packets in, initialization and media segments out.
+//!
+//! [`Segmenter`] cuts segments of about [`SEGMENT_NANOS`] at keyframes. It holds all packets until two groups
+//! of pictures are known, says the target duration once ([`Event::Started`]) and never exceeds it afterwards:
+//! a group that is too long is cut at a picture that is no keyframe, and the segment is marked (RFC 8216,
+//! 4.3.3.1: no EXTINF may round to more than the target). Audio goes to the segment whose presentation time
+//! it has.
+//!
+//! A discontinuity comes with every change of a configuration record's bytes, of the set of tracks, after
+//! [`Segmenter::gap`], and at a jump of the time stamps. Decode times go on rising across it.
+//!
+//! Not here: I/O, clocks (the caller gives the wall time with each packet), and partial segments. Those will
+//! be cut from the open segment by the same rules; nothing in the types here keeps that out.
+
+mod audio;
+mod builder;
+mod emit;
+mod epoch;
+mod probe;
+mod segmenter;
+#[cfg(test)]
+mod tests;
+mod video;
+
+use bytes::Bytes;
+
+pub use segmenter::Segmenter;
+
+use crate::fmp4::{Fmp4Error, TrackConfig};
+use crate::packet::TrackKind;
+use std::sync::Arc;
+
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+/// Length that segments should have, in nanoseconds.
+pub const SEGMENT_NANOS: i64 = 2 * NANOS_PER_SECOND;
+/// From this length on a segment ends at the next keyframe, in nanoseconds.
+pub const SEGMENT_NANOS_MIN: i64 = 1_750_000_000;
+/// Smallest target duration in seconds.
+pub const TARGET_SECONDS_MIN: u32 = 2;
+/// Largest target duration in seconds.
+pub const TARGET_SECONDS_MAX: u32 = 10;
+/// What a segment may be longer than the target, in nanoseconds: it still rounds to the target.
+pub const TARGET_EXCESS_NANOS: i64 = 490_000_000;
+/// Groups of pictures seen before the target duration is fixed.
+pub const PROBE_GROUPS: usize = 2;
+/// Packets held before the target duration is fixed.
+pub const HELD_PACKETS_MAX: usize = 8192;
+/// Payload bytes held before the target duration is fixed.
+pub const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Sound without any picture that makes a session audio only, in nanoseconds.
+pub const AUDIO_ONLY_NANOS: i64 = 3 * NANOS_PER_SECOND;
+/// Sound after the last picture that makes a session with video audio only, in nanoseconds.
+pub const VIDEO_LOST_NANOS: i64 = 10 * NANOS_PER_SECOND;
+/// Pictures after the last sound from which a segment no longer promises sound, in nanoseconds.
+pub const AUDIO_LOST_NANOS: i64 = 3 * NANOS_PER_SECOND;
+/// Step back in decode time that is a jump and not disorder, in nanoseconds.
+pub const JUMP_BACK_NANOS: i64 = NANOS_PER_SECOND;
+/// How long a finished segment waits for its last sound, in nanoseconds of video.
+pub const AUDIO_WAIT_NANOS: i64 = NANOS_PER_SECOND;
+/// Audio packets kept while a keyframe is waited for.
+pub const WAITING_AUDIO_PACKETS_MAX: usize = 128;
+/// Silence inside a session of sound only that is a jump, in nanoseconds; less is part of the sample before.
+pub const AUDIO_GAP_NANOS_MAX: i64 = 300_000_000;
+/// One access unit in bytes.
+pub const SAMPLE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Times beyond this, either way, are refused, in nanoseconds (36 years).
+pub const TIME_NANOS_MAX: i64 = 1 << 60;
+
+/// What the segmenter tells.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// First event, once: the target duration of the session in seconds.
+    Started {
+        /// [`TARGET_SECONDS_MIN`] to [`TARGET_SECONDS_MAX`].
+        target_seconds: u32,
+    },
+    /// A new initialization segment; comes before the first segment that needs it.
+    Init(Init),
+    /// A finished segment.
+    Segment(Segment),
+    /// A track cannot be packaged until its encoder sends another configuration record.
+    TrackRefused {
+        /// The track.
+        kind: TrackKind,
+        /// Why, without any bytes of the record.
+        error: Fmp4Error,
+    },
+}
+
+/// Initialization segment of one configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Init {
+    /// Counts up from 0 within the session.
+    pub id: u32,
+    /// `ftyp` and `moov`.
+    pub bytes: Bytes,
+    /// Video track.
+    pub video: Option<Arc<TrackConfig>>,
+    /// Audio track.
+    pub audio: Option<Arc<TrackConfig>>,
+}
+
+/// A finished segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// Media sequence number; rises by one with each segment.
+    pub sequence: u64,
+    /// Initialization segment it needs.
+    pub init_id: u32,
+    /// Duration in nanoseconds on the presentation time line: from its start to the start of what follows.
+    pub duration_ns: i64,
+    /// It starts with a keyframe, or has sound only.
+    pub independent: bool,
+    /// It does not continue the segment before.
+    pub discontinuity: bool,
+    /// Wall time of its start in milliseconds since 1970.
+    pub program_date_time_ms: i64,
+    /// Pictures in it.
+    pub video_samples: u32,
+    /// `styp`, `moof` and `mdat`.
+    pub bytes: Bytes,
+}
+
+/// What became of the packets; configuration records are not counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SegmenterStats {
+    /// Access units given.
+    pub samples_in: u64,
+    /// Access units in finished segments.
+    pub samples_out: u64,
+    /// Access units left out: before a keyframe, of a refused or changing track, lost with a gap, too early.
+    pub samples_dropped: u64,
+    /// Segments cut at a picture that is no keyframe.
+    pub overlong_groups: u64,
+    /// Times the audio clock and the packets were more than [`crate::fmp4::AUDIO_RESYNC_MILLIS`] apart.
+    pub audio_resyncs: u64,
+    /// Configuration records refused.
+    pub records_refused: u64,
+}

@@ -1,0 +1,227 @@
+//! The segmenter's state, its inputs, and what a configuration record does.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::epoch::Epoch;
+use super::probe::Probe;
+use super::{
+    Event, Init, NANOS_PER_SECOND, SAMPLE_BYTES_MAX, SegmenterStats, TARGET_EXCESS_NANOS, TARGET_SECONDS_MIN,
+    TIME_NANOS_MAX, WAITING_AUDIO_PACKETS_MAX,
+};
+use crate::fmp4::TrackConfig;
+use crate::packet::{Packet, Role, TrackKind};
+
+/// Cuts one session's packets into segments; see the module's text for the rules.
+#[derive(Debug)]
+pub struct Segmenter {
+    /// Until the target duration is known.
+    probe: Option<Probe>,
+    target_seconds: u32,
+    /// What the packets that come now are described by; `None` before a record and after a refused one.
+    pub(super) video_config: Option<Arc<TrackConfig>>,
+    pub(super) audio_config: Option<Arc<TrackConfig>>,
+    pub(super) epoch: Option<Epoch>,
+    /// Sound that waits for a keyframe.
+    pub(super) waiting: VecDeque<Packet>,
+    /// Sound since the last picture in nanoseconds.
+    pub(super) sound_alone_ns: i64,
+    pub(super) last_audio_dts: Option<i64>,
+    pub(super) sequence: u64,
+    pub(super) fragment: u32,
+    pub(super) init: Option<Init>,
+    /// The next segment does not continue the one before.
+    pub(super) discontinuity: bool,
+    /// Media time where everything finished ends.
+    pub(super) end_ns: i64,
+    /// Wall time where the last finished segment ends: the next one is not earlier.
+    pub(super) wall_floor_ms: i64,
+    pub(super) events: VecDeque<Event>,
+    pub(super) stats: SegmenterStats,
+}
+
+impl Segmenter {
+    /// A segmenter whose first segment has the media sequence number `first_sequence`.
+    ///
+    /// The number must never fall under one URL, over sessions and restarts: take the Unix time in seconds,
+    /// or one more than the last number used when that is higher (segments last a second or more on average).
+    pub fn new(first_sequence: u64) -> Self {
+        Segmenter {
+            probe: Some(Probe::default()),
+            target_seconds: TARGET_SECONDS_MIN,
+            video_config: None,
+            audio_config: None,
+            epoch: None,
+            waiting: VecDeque::new(),
+            sound_alone_ns: 0,
+            last_audio_dts: None,
+            sequence: first_sequence,
+            fragment: 0,
+            init: None,
+            discontinuity: false,
+            end_ns: 0,
+            wall_floor_ms: 0,
+            events: VecDeque::new(),
+            stats: SegmenterStats::default(),
+        }
+    }
+
+    /// Takes one packet. `wall_ms` is the time it arrived, in milliseconds since 1970; only that of the first
+    /// keyframe after the start or a discontinuity is used, as the anchor of EXT-X-PROGRAM-DATE-TIME.
+    ///
+    /// Never fails: what cannot be used is counted in [`Segmenter::stats`]. Poll the events afterwards.
+    pub fn push(&mut self, packet: &Packet, wall_ms: i64) {
+        if packet.role == Role::Data {
+            self.stats.samples_in += 1;
+            if !plausible(packet) {
+                self.stats.samples_dropped += 1;
+                return;
+            }
+        }
+        let wall_ms = wall_ms.max(0);
+        match &mut self.probe {
+            None => self.process(packet.clone(), wall_ms),
+            Some(probe) => {
+                if probe.push(packet.clone(), wall_ms) {
+                    self.start();
+                }
+            }
+        }
+    }
+
+    /// Next event, oldest first.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The encoder went and came back, or packets were lost: the unfinished segment is dropped and the next
+    /// one, which starts at a keyframe, has a discontinuity. Time stamps may start anew.
+    pub fn gap(&mut self) {
+        if let Some(probe) = self.probe.take() {
+            self.restart_probe(probe);
+            return;
+        }
+        self.drop_waiting();
+        self.sound_alone_ns = 0;
+        self.last_audio_dts = None;
+        self.drop_unfinished();
+    }
+
+    /// Ends the session: everything held becomes segments.
+    pub fn finish(&mut self) {
+        if self.probe.is_some() {
+            self.start();
+        }
+        self.close_epoch(None);
+        self.drop_waiting();
+    }
+
+    /// What became of the packets.
+    pub fn stats(&self) -> SegmenterStats {
+        self.stats
+    }
+
+    /// Payload bytes held in unfinished segments and before the start.
+    pub fn held_bytes(&self) -> usize {
+        let waiting: usize = self.waiting.iter().map(|packet| packet.payload.len()).sum();
+        waiting
+            + self.probe.as_ref().map_or(0, Probe::held_bytes)
+            + self.epoch.as_ref().map_or(0, Epoch::held_bytes)
+    }
+
+    /// Longest that a segment may be, in nanoseconds.
+    pub(super) fn limit_ns(&self) -> i64 {
+        i64::from(self.target_seconds) * NANOS_PER_SECOND + TARGET_EXCESS_NANOS
+    }
+
+    fn start(&mut self) {
+        let Some(probe) = self.probe.take() else { return };
+        self.target_seconds = probe.target_seconds();
+        self.events.push_back(Event::Started { target_seconds: self.target_seconds });
+        for (packet, wall_ms) in probe.take() {
+            self.process(packet, wall_ms);
+        }
+    }
+
+    /// Forgets what was held before a gap, but for the last record of each track.
+    fn restart_probe(&mut self, probe: Probe) {
+        let mut fresh = Probe::default();
+        let mut records = [None, None];
+        for (packet, wall_ms) in probe.take() {
+            if packet.role == Role::Data {
+                self.stats.samples_dropped += 1;
+            } else {
+                let slot = usize::from(packet.kind == TrackKind::Audio);
+                records[slot] = Some((packet, wall_ms));
+            }
+        }
+        for (packet, wall_ms) in records.into_iter().flatten() {
+            fresh.push(packet, wall_ms);
+        }
+        self.probe = Some(fresh);
+    }
+
+    fn process(&mut self, packet: Packet, wall_ms: i64) {
+        match (packet.role, packet.kind) {
+            (Role::Config, _) => self.record(&packet),
+            (Role::Data, TrackKind::Video) => self.video(packet, wall_ms),
+            (Role::Data, TrackKind::Audio) => self.audio(packet, wall_ms),
+        }
+    }
+
+    /// Takes a configuration record. Encoders repeat them: equal bytes change nothing, and a change that is
+    /// taken back before the next keyframe neither.
+    fn record(&mut self, packet: &Packet) {
+        let same =
+            |config: &&Arc<TrackConfig>| config.codec() == packet.codec && config.record() == &packet.payload;
+        let video = packet.kind == TrackKind::Video;
+        let now = if video { &self.video_config } else { &self.audio_config };
+        if now.as_ref().is_some_and(|config| same(&config)) {
+            return;
+        }
+        let used = self.epoch.as_ref().and_then(|epoch| match packet.kind {
+            TrackKind::Video => epoch.video.as_ref().map(|track| &track.config),
+            TrackKind::Audio => epoch.audio.as_ref().map(|track| &track.config),
+        });
+        let config = match used.filter(same) {
+            Some(config) => Some(config.clone()),
+            None => match TrackConfig::parse(packet.codec, &packet.payload) {
+                Ok(config) => Some(Arc::new(config)),
+                Err(error) => {
+                    self.stats.records_refused += 1;
+                    self.events.push_back(Event::TrackRefused { kind: packet.kind, error });
+                    None
+                }
+            },
+        };
+        if video {
+            self.video_config = config;
+        } else {
+            // What waits was made with the record before.
+            self.drop_waiting();
+            self.audio_config = config;
+        }
+    }
+
+    pub(super) fn keep_waiting(&mut self, packet: Packet) {
+        if self.waiting.len() == WAITING_AUDIO_PACKETS_MAX {
+            self.waiting.pop_front();
+            self.stats.samples_dropped += 1;
+        }
+        self.waiting.push_back(packet);
+    }
+
+    pub(super) fn drop_waiting(&mut self) {
+        self.stats.samples_dropped += self.waiting.len() as u64;
+        self.waiting.clear();
+    }
+}
+
+/// Times that can be calculated with, and a payload of a size that a segment can hold.
+fn plausible(packet: &Packet) -> bool {
+    let times = -TIME_NANOS_MAX..=TIME_NANOS_MAX;
+    packet.kind == packet.codec.kind()
+        && times.contains(&packet.dts_ns)
+        && times.contains(&packet.pts_ns)
+        && (1..=SAMPLE_BYTES_MAX).contains(&packet.payload.len())
+}

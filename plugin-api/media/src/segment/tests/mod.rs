@@ -1,0 +1,172 @@
+//! Rules of cutting with made-up packets: tables of what goes in and which segments come out.
+
+mod changes;
+mod limits;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::fuzz::RECORDS;
+use crate::packet::{Packet, Role};
+
+pub(super) const MS: i64 = 1_000_000;
+/// Indices into the records.
+pub(super) const AVC: usize = 0;
+pub(super) const OTHER_AVC: usize = 1;
+pub(super) const AAC: usize = 2;
+pub(super) const OTHER_AAC: usize = 3;
+pub(super) const OPUS: usize = 4;
+
+pub(super) fn packet(record: usize, role: Role, keyframe: bool, ms: i64, bytes: usize) -> Packet {
+    let (codec, config) = RECORDS[record];
+    let payload = match role {
+        Role::Config => Bytes::from_static(config),
+        Role::Data => Bytes::from(vec![0xfc; bytes]),
+    };
+    Packet { kind: codec.kind(), codec, role, keyframe, dts_ns: ms * MS, pts_ns: ms * MS, payload }
+}
+
+pub(super) fn record(record: usize) -> Packet {
+    packet(record, Role::Config, false, 0, 0)
+}
+
+pub(super) fn key(ms: i64) -> Packet {
+    packet(AVC, Role::Data, true, ms, 100)
+}
+
+pub(super) fn delta(ms: i64) -> Packet {
+    packet(AVC, Role::Data, false, ms, 100)
+}
+
+/// Pictures of 25 a second from `from` to `to`, with a keyframe after every `group` milliseconds.
+pub(super) fn pictures(from: i64, to: i64, group: i64) -> Vec<Packet> {
+    let picture = |ms| if (ms - from) % group == 0 { key(ms) } else { delta(ms) };
+    (from..to).step_by(40).map(picture).collect()
+}
+
+/// Opus packets of 20 ms.
+pub(super) fn sound(from: i64, to: i64) -> Vec<Packet> {
+    (from..to).step_by(20).map(|ms| packet(OPUS, Role::Data, false, ms, 50)).collect()
+}
+
+/// Records first, the rest in the order of time.
+pub(super) fn mixed(parts: impl IntoIterator<Item = Vec<Packet>>) -> Vec<Packet> {
+    let mut packets: Vec<Packet> = parts.into_iter().flatten().collect();
+    packets.sort_by_key(|packet| (packet.role == Role::Data, packet.dts_ns));
+    packets
+}
+
+pub(super) fn push(segmenter: &mut Segmenter, packets: &[Packet]) {
+    packets.iter().for_each(|packet| segmenter.push(packet, 1_000_000));
+}
+
+pub(super) fn events(segmenter: &mut Segmenter) -> Vec<Event> {
+    std::iter::from_fn(|| segmenter.poll_event()).collect()
+}
+
+pub(super) fn segments(segmenter: &mut Segmenter) -> Vec<Segment> {
+    let segment = |event| match event {
+        Event::Segment(segment) => Some(segment),
+        _ => None,
+    };
+    events(segmenter).into_iter().filter_map(segment).collect()
+}
+
+/// Everything of a whole session: target and segments.
+pub(super) fn session(packets: &[Packet]) -> (u32, Vec<Segment>, SegmenterStats) {
+    let mut segmenter = Segmenter::new(5);
+    push(&mut segmenter, packets);
+    segmenter.finish();
+    let target = segmenter.limit_ns() / NANOS_PER_SECOND;
+    let segments = segments(&mut segmenter);
+    (target as u32, segments, segmenter.stats())
+}
+
+/// Durations in milliseconds.
+pub(super) fn durations(segments: &[Segment]) -> Vec<i64> {
+    segments.iter().map(|segment| segment.duration_ns / MS).collect()
+}
+
+#[test]
+fn the_target_is_fixed_by_the_first_two_groups() {
+    // Length of the groups, target, durations of the first segments.
+    let table: [(i64, u32, &[i64]); 8] = [
+        (400, 2, &[2000, 2000]),
+        (1000, 2, &[2000, 2000]),
+        (1480, 2, &[1480, 1480]),
+        (2000, 3, &[2000, 2000]),
+        (2400, 3, &[2400, 2400]),
+        (5000, 7, &[5000, 5000]),
+        (8000, 10, &[8000, 8000]),
+        // Over the cap: cut in the group.
+        (20_000, 10, &[10_480, 9520]),
+    ];
+    for (group, target, expected) in table {
+        let packets = mixed([vec![record(AVC)], pictures(0, 24_000, group)]);
+        let (found, segments, stats) = session(&packets);
+        assert_eq!((found, &durations(&segments)[..2]), (target, expected), "groups of {group} ms");
+        assert_eq!(stats.samples_dropped, 0);
+        assert_eq!(stats.overlong_groups, u64::from(group == 20_000));
+    }
+}
+
+#[test]
+fn nothing_comes_out_before_two_groups_are_whole() {
+    let mut segmenter = Segmenter::new(5);
+    push(&mut segmenter, &mixed([vec![record(AVC)], pictures(0, 4000, 2000)]));
+    assert_eq!(events(&mut segmenter), []);
+    push(&mut segmenter, &[key(4000)]);
+    let events = events(&mut segmenter);
+    assert_eq!(events[0], Event::Started { target_seconds: 3 });
+    assert!(matches!(&events[1], Event::Init(Init { id: 0, .. })));
+    assert!(matches!(&events[2], Event::Segment(segment) if segment.sequence == 5), "{events:?}");
+    assert_eq!(events.len(), 4);
+}
+
+#[test]
+fn a_later_group_that_is_too_long_is_cut_and_marked() {
+    let packets = mixed([vec![record(AVC)], pictures(0, 4000, 2000), pictures(4000, 12_000, 7000)]);
+    let (target, segments, stats) = session(&packets);
+    assert_eq!((target, stats.overlong_groups), (3, 2));
+    assert_eq!(durations(&segments), [2000, 2000, 3480, 3480, 1040]);
+    let independent: Vec<bool> = segments.iter().map(|segment| segment.independent).collect();
+    assert_eq!(independent, [true, true, true, false, false]);
+}
+
+#[test]
+fn sound_goes_where_it_is_heard() {
+    // Pictures are shown 200 ms after they are decoded, and sound comes with the pictures it is decoded with.
+    let mut packets = mixed([pictures(0, 9000, 2000), sound(0, 9000)]);
+    for packet in packets.iter_mut().filter(|packet| packet.codec.kind() == TrackKind::Video) {
+        packet.pts_ns += 200 * MS;
+    }
+    packets.splice(0..0, [record(AVC), record(OPUS)]);
+    let (_, segments, stats) = session(&packets);
+    assert_eq!(durations(&segments)[..4], [2000; 4]);
+    // Ten packets of sound are before the first picture is shown.
+    assert_eq!((stats.samples_dropped, segments[1].program_date_time_ms), (10, 1_002_000));
+    let starts: Vec<u64> = segments.iter().map(|segment| first_tick(segment, 1)).collect();
+    assert_eq!(starts[..4], [9_600, 105_600, 201_600, 297_600]);
+}
+
+#[test]
+fn sound_that_comes_early_is_moved_to_the_next_segment() {
+    let mut packets = mixed([pictures(0, 9000, 2000), sound(0, 9000)]);
+    // In the order of arrival sound is 300 ms ahead.
+    let ahead = |packet: &Packet| if packet.kind == TrackKind::Audio { 300 * MS } else { 0 };
+    packets.sort_by_key(|packet| packet.dts_ns - ahead(packet));
+    packets.splice(0..0, [record(AVC), record(OPUS)]);
+    let (_, segments, stats) = session(&packets);
+    assert_eq!((durations(&segments), stats.samples_dropped), (vec![2000, 2000, 2000, 2000, 1000], 0));
+    let starts: Vec<u64> = segments.iter().map(|segment| first_tick(segment, 1)).collect();
+    assert_eq!(starts, [0, 96_000, 192_000, 288_000, 384_000]);
+}
+
+/// Decode time of a track of a segment.
+pub(super) fn first_tick(segment: &Segment, track: usize) -> u64 {
+    use mp4_atom::{Decode, Moof, Styp};
+    let mut rest = &segment.bytes[..];
+    Styp::decode(&mut rest).expect("styp first");
+    let moof = Moof::decode(&mut rest).expect("moof");
+    moof.traf[track].tfdt.as_ref().expect("tfdt").base_media_decode_time
+}

@@ -1,0 +1,130 @@
+//! What a picture does: start, continue, cut.
+
+use std::sync::Arc;
+
+use super::epoch::{Epoch, HeldPicture, composition_ns};
+use super::segmenter::Segmenter;
+use super::{AUDIO_LOST_NANOS, AUDIO_WAIT_NANOS, JUMP_BACK_NANOS, NANOS_PER_SECOND, SEGMENT_NANOS_MIN};
+use crate::fmp4::{TrackConfig, VIDEO_TIMESCALE, nanos_to_ticks, ticks_to_nanos};
+use crate::packet::{Packet, TrackKind};
+
+impl Segmenter {
+    pub(super) fn video(&mut self, packet: Packet, wall_ms: i64) {
+        let Some(config) = self.video_config.clone().filter(|config| config.codec() == packet.codec) else {
+            self.stats.samples_dropped += 1;
+            return;
+        };
+        self.sound_alone_ns = 0;
+        let current = self.epoch.as_ref().and_then(|epoch| epoch.video.as_ref());
+        let mut end_dts = None;
+        if let Some(video) = current {
+            let step = packet.dts_ns.saturating_sub(video.held.packet.dts_ns);
+            let jump = step > self.limit_ns() || step < -JUMP_BACK_NANOS;
+            let same = Arc::ptr_eq(&video.config, &config);
+            let switch = packet.keyframe && self.sound_changed(packet.dts_ns);
+            if same && !jump && !switch {
+                return self.picture(packet);
+            }
+            if !same && !packet.keyframe {
+                self.stats.samples_dropped += 1;
+                return;
+            }
+            end_dts = (!jump && step > 0).then_some(packet.dts_ns);
+        }
+        if !packet.keyframe {
+            // After a jump nothing can be decoded before the next keyframe; sound alone goes on.
+            self.stats.samples_dropped += 1;
+            if self.epoch.as_ref().is_some_and(|epoch| epoch.video.is_some()) {
+                self.close_epoch(None);
+            }
+            return;
+        }
+        self.close_epoch(end_dts);
+        self.start_epoch(packet, config, wall_ms);
+    }
+
+    fn start_epoch(&mut self, packet: Packet, config: Arc<TrackConfig>, wall_ms: i64) {
+        self.epoch = Some(Epoch::new(packet, config, self.end_ns, wall_ms.max(self.wall_floor_ms)));
+        for packet in std::mem::take(&mut self.waiting) {
+            self.audio(packet, wall_ms);
+        }
+    }
+
+    /// The next segment should have another audio track, or should have one, or none.
+    fn sound_changed(&self, dts_ns: i64) -> bool {
+        let Some(epoch) = &self.epoch else { return false };
+        let recent = |last: i64| dts_ns.saturating_sub(last).saturating_abs() <= AUDIO_LOST_NANOS;
+        let wanted = self.audio_config.as_ref().filter(|_| self.last_audio_dts.is_some_and(recent));
+        match (&epoch.audio, wanted) {
+            (None, None) => false,
+            // It can still join the first segment.
+            (None, Some(_)) => epoch.emitted,
+            (Some(_), None) => true,
+            (Some(track), Some(wanted)) => !Arc::ptr_eq(&track.config, wanted),
+        }
+    }
+
+    /// A picture that continues the stretch.
+    fn picture(&mut self, packet: Packet) {
+        let limit_ns = self.limit_ns();
+        let Some(epoch) = &self.epoch else { return };
+        let media_ns = epoch.media_ns(packet.dts_ns);
+        let Some(video) = &epoch.video else { return };
+        // Decode times must rise; a picture that comes too early is decoded a tick after the one before.
+        let tick = nanos_to_ticks(media_ns, VIDEO_TIMESCALE).max(video.held.tick + 1);
+        let boundary_ns = epoch.boundary_ns(&packet, tick);
+        self.settle_held(tick, boundary_ns);
+        let Some(epoch) = &mut self.epoch else { return };
+        let Some(video) = &mut epoch.video else { return };
+        let mut cut = false;
+        if packet.keyframe {
+            let group_ns = boundary_ns - video.group_start_ns;
+            video.group_start_ns = boundary_ns;
+            video.key_composition_ns = composition_ns(&packet);
+            let elapsed = boundary_ns - epoch.open.boundary_ns;
+            // Two groups of 1.5 s would be too long for a target of 2 s.
+            let next_too_long = elapsed >= NANOS_PER_SECOND && elapsed + group_ns > limit_ns;
+            cut = elapsed >= SEGMENT_NANOS_MIN || next_too_long;
+        }
+        video.held = HeldPicture { packet, tick };
+        if cut {
+            self.cut();
+        }
+        self.stop_waiting_for_sound(ticks_to_nanos(tick, VIDEO_TIMESCALE));
+    }
+
+    /// Gives the held picture its end; `boundary_ns` is the presentation time of what follows. A segment that
+    /// would grow too long or too large with it ends before it.
+    pub(super) fn settle_held(&mut self, end_tick: u64, boundary_ns: i64) {
+        let limit_ns = self.limit_ns();
+        let Some(epoch) = &self.epoch else { return };
+        let Some(video) = &epoch.video else { return };
+        let whole_ns = boundary_ns - epoch.open.boundary_ns;
+        let full = epoch.open.is_full(TrackKind::Video, video.held.packet.payload.len());
+        if (whole_ns > limit_ns || full) && !epoch.open.video.samples.is_empty() {
+            self.stats.overlong_groups += u64::from(!video.held.packet.keyframe);
+            self.cut();
+        }
+        if let Some(epoch) = &mut self.epoch {
+            epoch.release_held(Some(end_tick));
+        }
+    }
+
+    /// Ends the open segment at the held picture.
+    fn cut(&mut self) {
+        self.emit_closing();
+        if let Some(epoch) = &mut self.epoch {
+            epoch.cut_at_held();
+        }
+    }
+
+    /// Lets the segment before go when its sound is whole, cannot come, or is too late.
+    fn stop_waiting_for_sound(&mut self, now_ns: i64) {
+        let Some(epoch) = &self.epoch else { return };
+        let Some((_, end_ns)) = &epoch.closing else { return };
+        let whole = epoch.audio.is_none() || !epoch.open.audio.samples.is_empty();
+        if whole || now_ns.saturating_sub(*end_ns) > AUDIO_WAIT_NANOS {
+            self.emit_closing();
+        }
+    }
+}
