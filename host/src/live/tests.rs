@@ -180,6 +180,7 @@ async fn a_second_encoder_waits_until_the_first_is_silent() {
     rig.clock.advance(session::TAKE_OVER_AFTER - Duration::from_millis(1));
     assert_eq!(rig.publish().await.err().unwrap().code, codes::BAD_NAME);
     rig.clock.advance(Duration::from_millis(1));
+    first.push(&mut vec![config()]);
     let mut second = rig.publish().await.unwrap();
     assert!(first.closed().await.reason.contains("took over"));
     drop(first);

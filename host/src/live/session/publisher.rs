@@ -41,9 +41,12 @@ impl Publisher {
             return;
         }
         let now = self.live.clock.monotonic();
-        let has_media = self.has_sent || packets.iter().any(|packet| packet.role == Role::Data);
+        // Configurations alone do not make an encoder present.
+        let has_media = packets.iter().any(|packet| packet.role == Role::Data);
         self.session.hub.publish(packets.drain(..), now);
-        self.session.last_media_ms.store(millis(now), Ordering::Release);
+        if has_media {
+            self.session.last_media_ms.store(millis(now), Ordering::Release);
+        }
         if has_media && !self.has_sent {
             self.has_sent = true;
             self.session.has_media.store(true, Ordering::Release);
