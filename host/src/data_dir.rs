@@ -16,8 +16,8 @@ const LOCK_FILE_NAME: &str = "satcast.lock";
 const DATABASE_LOCK_SUFFIX: &str = "-lock";
 /// Permissions of a folder that we make: it holds keys.
 const FOLDER_MODE: u32 = 0o700;
-/// Permission bits that let others than the owner put files into a folder.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// Permission bit that lets everybody put files into a folder. A group may: operators share folders that way.
+const WRITABLE_BY_OTHERS: u32 = 0o002;
 /// Tries for a lock: whoever only looks whether it is taken holds it for an instant.
 const LOCK_TRIES: u32 = 10;
 /// Wait between two tries.
@@ -37,7 +37,7 @@ pub enum DataDirError {
         source: io::Error,
     },
     /// Others than the owner can write to it.
-    #[error("the folder {path} can be changed by other users (mode {mode:o}); run: chmod go-w {path}")]
+    #[error("the folder {path} can be changed by other users (mode {mode:o}); run: chmod o-w {path}")]
     Exposed {
         /// The folder.
         path: PathBuf,
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_folder_that_others_can_write_to_is_refused_with_the_fix() {
         let folder = tempfile::tempdir().unwrap();
-        for (mode, refused) in [(0o777, true), (0o1777, true), (0o770, true), (0o755, false), (0o700, false)]
+        for (mode, refused) in [(0o777, true), (0o1777, true), (0o770, false), (0o755, false), (0o700, false)]
         {
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
             match prepare(folder.path()) {
@@ -216,7 +216,7 @@ mod tests {
                 Err(error) => {
                     let text = error.to_string();
                     assert!(refused && text.contains(&format!("{mode:o}")), "{text}");
-                    assert!(text.ends_with(&format!("chmod go-w {}", folder.path().display())), "{text}");
+                    assert!(text.ends_with(&format!("chmod o-w {}", folder.path().display())), "{text}");
                 }
             }
         }
