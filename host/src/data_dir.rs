@@ -156,15 +156,22 @@ pub fn existing_vault(config: &Config) -> Result<Option<Vault>, VaultError> {
     }
 }
 
-/// The vault of the configured key, or of the key file in the data folder, which is made if it is missing.
+/// The vault of the configured key, or of the key file in the data folder, which is made together with the database: where
+/// there is a database and no key file, the key was lost, and a new one would only hide that.
 ///
 /// # Errors
 /// The key or the key file cannot be used.
 pub fn vault(config: &Config) -> Result<Vault, VaultError> {
+    let file = config.key_file();
     match &config.secret_key {
         Some(key) => Vault::from_hex(key, "secret_key"),
-        None => Vault::load_or_create(&config.key_file()),
+        None if !file.exists() && has_database(config) => Err(VaultError::Missing(file)),
+        None => Vault::load_or_create(&file),
     }
+}
+
+fn has_database(config: &Config) -> bool {
+    crate::store::database_file(config.database_url().expose()).is_ok_and(|file| file.exists())
 }
 
 /// Proves that the folder can be written to, by a file that is removed again.
@@ -203,6 +210,20 @@ mod tests {
         fs::write(&file, b"").unwrap();
         let error = prepare(&file.join("data")).unwrap_err().to_string();
         assert!(error.contains("file/data") && error.contains("data_dir"), "{error}");
+    }
+
+    #[test]
+    fn a_lost_key_file_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let env = [("SATCAST_DATA_DIR".to_owned(), folder.path().display().to_string())];
+        let config = Config::load(None, env, &Default::default()).unwrap().config;
+        vault(&config).unwrap();
+        fs::write(folder.path().join("satcast.db"), b"rows").unwrap();
+        vault(&config).unwrap();
+        fs::remove_file(config.key_file()).unwrap();
+        let error = vault(&config).unwrap_err().to_string();
+        assert!(error.contains("secret.key is missing"), "{error}");
+        assert!(!config.key_file().exists());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use poem::{Endpoint, Request, Response, Result};
 
 use super::{ApiError, App};
 use crate::rate::RateVerdict;
-use crate::secret::new_request_id;
+use crate::secret::{STREAM_KEY_PREFIX, mask_key, new_request_id};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
@@ -164,11 +164,20 @@ fn finish_headers(headers: &mut HeaderMap, context: &RequestContext) {
 /// One line per request. The query is left out, since it may hold a key.
 fn log(method: &Method, path: &str, status: StatusCode, context: &RequestContext, took_ms: u128) {
     let path: String = path.chars().take(LOGGED_PATH_CHARS_MAX).collect();
-    tracing::info!(
-        target: "satcast::access",
-        request_id = %context.id, client = %context.client, %method, path, status = status.as_u16(), took_ms,
-        "request"
-    );
+    // Somebody may paste a key into the path.
+    let path = path.split('/').map(without_key).collect::<Vec<_>>().join("/");
+    let (request_id, client, status) = (&context.id, &context.client, status.as_u16());
+    // Pages and probes that look every few seconds would drown what happens.
+    if status < 400 && matches!(*method, Method::GET | Method::HEAD) {
+        tracing::debug!(target: "satcast::access", %request_id, %client, %method, path, status, took_ms, "request");
+    } else {
+        tracing::info!(target: "satcast::access", %request_id, %client, %method, path, status, took_ms, "request");
+    }
+}
+
+fn without_key(part: &str) -> String {
+    let is_key = ["sk_", "pk_", STREAM_KEY_PREFIX].iter().any(|prefix| part.starts_with(prefix));
+    if is_key { mask_key(part) } else { part.to_owned() }
 }
 
 /// Whether a path is one of the template `/api/streams/{id}`.

@@ -54,10 +54,15 @@ impl Drivers {
     pub fn load(options: &LoadOptions<'_>, parts: &HostParts) -> Self {
         let mut inner = Inner::default();
         let folder = options.config.drivers_dir();
-        let found = loader::scan(&folder).unwrap_or_else(|error| {
-            tracing::warn!(folder = %folder.display(), %error, "drivers folder not used");
-            Vec::new()
-        });
+        let (found, no_folder) = match loader::scan(&folder) {
+            Ok(found) => (found, None),
+            Err(error) => {
+                tracing::warn!(folder = %folder.display(), %error, "drivers folder not used");
+                // Where there is no folder there simply are no files; one that is refused is another matter.
+                let reason = || format!("the drivers folder {} is not used: {error}", folder.display());
+                (Vec::new(), folder.exists().then(reason))
+            }
+        };
         let own = loader::own_hashes(&folder);
         let mut kept = BTreeSet::new();
         let enabled = &options.config.drivers.enabled;
@@ -74,7 +79,7 @@ impl Drivers {
                 file: None,
                 version: String::new(),
                 types: Vec::new(),
-                state: State::Missing,
+                state: no_folder.clone().map_or(State::Missing, State::Refused),
             };
             report(&summary);
             inner.summaries.push(summary);

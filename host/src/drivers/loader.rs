@@ -286,6 +286,13 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_everyone_can_write_to_is_refused_for_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(scan(folder.path()), Err(LoadError::WritableByOthers(_))));
+    }
+
+    #[test]
     fn scan_takes_libraries_only_and_no_more_than_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("manifest.json"), r#"{"files":{"b.so":"00"}}"#).unwrap();

@@ -51,7 +51,10 @@ impl Status {
 
     /// No text of a stream key's form was sent.
     pub(super) fn no_key() -> Self {
-        Self::new(CODE_BAD_NAME, "no stream key was sent; copy the key of your stream into the encoder")
+        Self::new(
+            CODE_BAD_NAME,
+            "no stream key was sent that could be right; copy the whole key of your stream into the encoder",
+        )
     }
 
     /// No stream has the key.

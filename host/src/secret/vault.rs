@@ -36,6 +36,12 @@ pub enum VaultError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is a database, but not the key of its secrets.
+    #[error(
+        "the key file {0} is missing, but there is a database; restore the secret.key that belongs to it, or move the \
+         database away to begin anew"
+    )]
+    Missing(PathBuf),
     /// The key file is open to other users.
     #[error("the key file {path} can be read by other users (mode {mode:o}); run: chmod 600 {path}")]
     Exposed {

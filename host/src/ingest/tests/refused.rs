@@ -19,7 +19,8 @@ async fn a_wrong_key_is_told_so() {
 #[tokio::test]
 async fn a_missing_key_is_told_so() {
     let service = Service::quick().await;
-    let reason = "no stream key was sent; copy the key of your stream into the encoder";
+    let reason =
+        "no stream key was sent that could be right; copy the whole key of your stream into the encoder";
     for name in ["", "obs", "live_short"] {
         let (_, answer) = Encoder::publish(service.address, name).await;
         assert_eq!(answer, rejected("NetStream.Publish.BadName", reason), "{name}");
