@@ -137,6 +137,11 @@ fn check_secrets(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Keys of `[driver.<name>]` that are not the driver's own.
+const DRIVER_KEYS: [&str; 3] = ["isolation", "sha256", "limits"];
+/// A driver's own key this near to one of them is taken for a misspelt one.
+const DRIVER_KEY_DISTANCE_MAX: usize = 2;
+
 fn check_drivers(config: &Config) -> Result<(), ConfigError> {
     for (name, driver) in &config.driver {
         let right = |hash: &String| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -144,6 +149,13 @@ fn check_drivers(config: &Config) -> Result<(), ConfigError> {
             return refuse(format!(
                 "driver.{name}.sha256 is not 64 hexadecimal digits; run: sha256sum {name}.so"
             ));
+        }
+        // Other keys are the driver's own; one that is nearly ours would pin or isolate nothing without a word.
+        for key in driver.settings.keys() {
+            let near = |known: &&&str| strsim::damerau_levenshtein(key, known) <= DRIVER_KEY_DISTANCE_MAX;
+            if let Some(known) = DRIVER_KEYS.iter().find(near) {
+                return refuse(format!("driver.{name}.{key} is no known key; did you mean \"{known}\"?"));
+            }
         }
     }
     Ok(())

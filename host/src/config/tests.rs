@@ -244,6 +244,16 @@ fn oversized_files_and_lists_are_refused() {
 }
 
 #[test]
+fn a_misspelt_key_of_a_driver_is_no_setting_of_the_driver() {
+    for (key, meant) in [("ISOLATON", "isolation"), ("SHA265", "sha256"), ("LIMIT", "limits")] {
+        let name = format!("SATCAST_DRIVER__RTMP__{key}");
+        let error = from("", &[(&name, "x")]).unwrap_err();
+        assert!(error.contains(&format!("did you mean \"{meant}\"?")), "{error}");
+    }
+    assert!(from("", &[("SATCAST_DRIVER__RTMP__WORKERS", "4")]).is_ok());
+}
+
+#[test]
 fn doubtful_settings_are_warned_about() {
     let open =
         from("[http]\nlisten = \"0.0.0.0:80\"\n[pricing]\ncost_per_platform = 0\n[driver.x]\na = 1", &[])
