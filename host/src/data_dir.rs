@@ -64,7 +64,9 @@ pub enum DataDirError {
 
 /// Held by the running service; released when dropped or when the process ends, however it ends.
 #[derive(Debug)]
-pub struct DataDirLock(#[allow(dead_code, reason = "held, not read")] File);
+pub struct DataDirLock {
+    _held: File,
+}
 
 /// Makes the folder if it is missing; `true` when it was made.
 ///
@@ -100,7 +102,7 @@ pub fn check_mode(path: &Path) -> Result<(), DataDirError> {
 pub fn lock(path: &Path) -> Result<DataDirLock, DataDirError> {
     let failed = |source| DataDirError::Unusable { path: path.to_owned(), source };
     match lock_file(&path.join(LOCK_FILE_NAME)) {
-        Ok(file) => Ok(DataDirLock(file)),
+        Ok(file) => Ok(DataDirLock { _held: file }),
         Err(TryLockError::WouldBlock) => Err(DataDirError::Locked(path.to_owned())),
         Err(TryLockError::Error(source)) => Err(failed(source)),
     }
@@ -117,7 +119,7 @@ pub fn lock_database(database: &Path) -> Result<DataDirLock, DataDirError> {
     let mut name = real.into_os_string();
     name.push(DATABASE_LOCK_SUFFIX);
     match lock_file(Path::new(&name)) {
-        Ok(file) => Ok(DataDirLock(file)),
+        Ok(file) => Ok(DataDirLock { _held: file }),
         Err(TryLockError::WouldBlock) => Err(DataDirError::DatabaseLocked(database.to_owned())),
         Err(TryLockError::Error(source)) => {
             Err(DataDirError::DatabaseFolder { path: database.to_owned(), source })

@@ -55,6 +55,10 @@ impl Destination for Out {
     async fn run(self: Arc<Self>, ctx: Ctx, mut media: Media) -> Result<(), Error> {
         match self.0.mode.as_str() {
             "panic-run" => panic!("run panics"),
+            "panic-drop" => {
+                let _held = PanicsWhenDropped;
+                std::future::pending::<()>().await;
+            }
             "hang" => std::future::pending::<()>().await,
             "connect" => {
                 let stream = ctx.connect("127.0.0.1", self.0.port, Duration::from_secs(5)).await?;
@@ -80,6 +84,14 @@ impl Destination for Out {
         ctx.retract("p0");
         ctx.event("done", &json!({ "dir": ctx.data_dir()?.is_dir(), "secret": self.0.token.is_some() }));
         Ok(())
+    }
+}
+
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        panic!("drop panics");
     }
 }
 
@@ -154,6 +166,11 @@ fn ends_with_errors_of_their_class(kit: &Testkit) {
     dest.stop();
     let error = dest.wait_for_end().unwrap_err();
     assert!(error.message.contains("did not end in time"), "{error}");
+
+    let dest = kit.open("probe", &mode("panic-drop")).unwrap();
+    dest.stop();
+    let error = dest.wait_for_end().unwrap_err();
+    assert_eq!((error.class, error.message.contains("drop panics")), (Class::Panic, true), "{error}");
 }
 
 fn connects(kit: &Testkit) {

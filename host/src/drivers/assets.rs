@@ -120,6 +120,31 @@ mod tests {
         assert_eq!(assets.pieces.lock().unwrap().bytes, 0);
     }
 
+    /// Bytes of a driver whose release calls back.
+    struct CallsBack(Arc<Assets>);
+
+    impl AsRef<[u8]> for CallsBack {
+        fn as_ref(&self) -> &[u8] {
+            b"bytes"
+        }
+    }
+
+    impl Drop for CallsBack {
+        fn drop(&mut self) {
+            self.0.retract("other");
+        }
+    }
+
+    #[test]
+    fn releasing_a_piece_may_call_back() {
+        let assets = Arc::new(Assets::default());
+        let piece = || Asset { body: Bytes::from_owner(CallsBack(assets.clone())).into(), ..asset("a", b"") };
+        assets.publish(piece()).unwrap();
+        assets.publish(piece()).unwrap();
+        assets.retract("a");
+        assert!(assets.get("a").is_none());
+    }
+
     #[test]
     fn every_limit_refuses_and_keeps_what_is_there() {
         let assets = Assets::default();

@@ -227,3 +227,20 @@ impl PumpShared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_that_comes_after_the_call_has_ended_is_void() {
+        let progress = Progress::default();
+        assert!(!progress.hangs());
+        progress.overdue.fetch_max(3, Ordering::AcqRel);
+        assert!(progress.hangs());
+        progress.ended.store(3, Ordering::Release);
+        assert!(!progress.hangs(), "the late call returned");
+        progress.overdue.fetch_max(2, Ordering::AcqRel);
+        assert!(!progress.hangs(), "the verdict is about a call that ended meanwhile");
+    }
+}

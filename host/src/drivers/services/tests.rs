@@ -15,18 +15,23 @@ fn a_log_flood_is_cut_and_counted() {
     assert_eq!(gate.admit(Duration::from_secs(6)), Some(0));
 }
 
-struct Nobody;
+#[derive(Default)]
+struct Counting {
+    events: AtomicU64,
+}
 
-impl Observer for Nobody {
+impl Observer for Counting {
     fn state(&self, _: State, _: Option<Error>) {}
     fn stopped(&self, _: Result<(), Error>) {}
-    fn event(&self, _: &str, _: serde_json::Value) {}
+    fn event(&self, _: &str, _: serde_json::Value) {
+        self.events.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 fn opened(secret: &str) -> Opened {
     Opened {
         destination: DestinationId(1),
-        observer: Arc::new(Nobody),
+        observer: Arc::new(Counting::default()),
         counters: Arc::default(),
         assets: Arc::default(),
         redactor: Arc::new(Redactor::new([secret.to_string()])),
@@ -88,4 +93,20 @@ fn counters_are_shared_and_limited() {
 fn text_is_cut_and_made_printable() {
     assert_eq!(printable("a\x1b[31m\nb"), "a [31m b");
     assert_eq!(printable(&"ä".repeat(LOG_TEXT_BYTES_MAX)).len(), LOG_TEXT_BYTES_MAX);
+}
+
+#[tokio::test]
+async fn a_flood_of_events_is_cut() {
+    let mut services = services();
+    services.clock = Clock::manual(crate::ids::UnixMillis(0));
+    let observer = Arc::new(Counting::default());
+    services.insert(1, Opened { observer: observer.clone(), ..opened("secret") });
+    for _ in 0..2 * LOG_LINES_PER_SEC_MAX {
+        services.event(1, "e", "{}");
+    }
+    assert_eq!(observer.events.load(Ordering::Relaxed), u64::from(LOG_LINES_PER_SEC_MAX));
+    services.event(1, "e", &format!("\"{}\"", "x".repeat(EVENT_BYTES_MAX)));
+    services.clock.advance(Duration::from_secs(1));
+    services.event(1, "e", "{}");
+    assert_eq!(observer.events.load(Ordering::Relaxed), u64::from(LOG_LINES_PER_SEC_MAX) + 1);
 }
