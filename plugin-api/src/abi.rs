@@ -376,7 +376,8 @@ mod tests {
         assert_eq!(offset_of!(SatcastHost, log), 32);
         assert_eq!(size_of::<SatcastConnect>(), 32);
         assert_eq!(size_of::<SatcastBody>(), 48);
-        assert_eq!(size_of::<SatcastAsset>(), 96);
+        assert_eq!(size_of::<SatcastAsset>(), 112);
+        assert_eq!(size_of::<SatcastPlayback>(), 72);
         assert_eq!(align_of::<SatcastDriver>(), 8);
     }
 }

@@ -203,7 +203,7 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
             .map_err(|error| Error::internal(format!("cannot start the driver's runtime: {error}")))?;
         let driver = {
             let _entered = runtime.enter();
-            E::Driver::load()?
+            E::Driver::load(&crate::driver::Host::new(host.clone()))?
         };
         let mut loaded = E::slot().loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if loaded.is_some() {

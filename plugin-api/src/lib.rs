@@ -34,6 +34,7 @@ pub mod driver_state;
 mod error;
 pub mod manifest;
 pub mod packet;
+pub mod playback;
 mod secret;
 #[allow(unsafe_code)] // Reads the other side's pointers.
 mod text;
@@ -52,4 +53,5 @@ pub mod testkit;
 
 pub use error::{Class, Error, MESSAGE_BYTES_MAX};
 pub use manifest::DestType;
+pub use playback::Audience;
 pub use secret::Secret;

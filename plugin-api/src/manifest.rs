@@ -32,18 +32,27 @@ pub struct DestType {
     /// Codecs it can forward, as in `Codec::name`; empty = all.
     #[serde(default)]
     pub codecs: Vec<String>,
+    /// It publishes pieces for viewers: its destinations get an address of their own and public keys.
+    #[serde(default)]
+    pub playback: bool,
 }
 
 impl DestType {
     /// The type `name` with the configuration struct `C`.
     pub fn of<C: JsonSchema>(name: &str) -> Self {
         let schema = schemars::schema_for!(C).to_value();
-        Self { name: name.to_string(), title: name.to_string(), schema, codecs: Vec::new() }
+        Self { name: name.to_string(), title: name.to_string(), schema, codecs: Vec::new(), playback: false }
     }
 
     /// Sets the human name.
     pub fn title(mut self, title: &str) -> Self {
         self.title = title.to_string();
+        self
+    }
+
+    /// Says that it publishes pieces for viewers.
+    pub fn playback(mut self) -> Self {
+        self.playback = true;
         self
     }
 

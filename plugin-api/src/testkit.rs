@@ -13,6 +13,7 @@
 //! Connections go to any address: the outbound guard is the real host's. There are no retries and no limits here.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,8 +26,8 @@ use crate::Error;
 use crate::abi::{HOST_FLAG_STATIC, SatcastDriver};
 use crate::driver_state::State;
 use crate::host::{
-    Asset, Connected, Delivery, Driver, DriverWaker, Instance, LogLine, MediaSource, Packet, Recv, Services,
-    Table,
+    Asset, AssetBody, Connected, Delivery, Driver, DriverWaker, Instance, LogLine, MediaSource, Packet,
+    Playback, Recv, Services, Table,
 };
 use crate::packet::{Codec, Kind};
 
@@ -65,7 +66,37 @@ pub struct Report {
     /// How often it reported an end.
     pub ends: u32,
     /// Published assets by name.
-    pub assets: BTreeMap<String, Vec<u8>>,
+    pub assets: BTreeMap<String, Recorded>,
+    /// What viewers can see, as told last.
+    pub playback: Option<Playback>,
+}
+
+/// A published asset. Dropping it, which a repeated name and a retraction do, gives its file back to the driver.
+#[derive(Debug)]
+pub struct Recorded {
+    /// As the host gets it.
+    pub asset: Asset,
+    folder: PathBuf,
+}
+
+impl Recorded {
+    /// Its bytes, from memory or the file. Empty for parts.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is shorter than told.
+    pub fn bytes(&self) -> std::io::Result<Vec<u8>> {
+        match &self.asset.body {
+            AssetBody::Memory(body) => Ok(body.as_ref().to_vec()),
+            AssetBody::File { path, offset, len, .. } => {
+                let file = std::fs::File::open(self.folder.join(path))?;
+                let size = usize::try_from(*len).map_err(std::io::Error::other)?;
+                let mut bytes = vec![0; size];
+                file.read_exact_at(&mut bytes, *offset)?;
+                Ok(bytes)
+            }
+            AssetBody::Parts(_) => Ok(Vec::new()),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -108,6 +139,26 @@ impl Testkit {
         lock(&self.shared.reports).insert(dest, Report::default());
         let instance = self.driver.open(dest, 1, type_name, &config.to_string(), queue.clone())?;
         Ok(TestDestination { dest, queue, instance: Mutex::new(Some(instance)), shared: self.shared.clone() })
+    }
+
+    /// Forgets what a destination published, as the host does some time after its end.
+    pub fn forget_assets(&self, destination: &TestDestination) {
+        let mut assets = BTreeMap::new();
+        self.shared.change(destination.dest, |report| assets = std::mem::take(&mut report.assets));
+        drop(assets);
+    }
+
+    /// The folder the driver gets.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn data_dir(&self) -> Result<PathBuf, Error> {
+        self.shared.data_dir()
+    }
+
+    /// Waits until a destination's report satisfies `is_met`; false after [`WAIT_MAX`].
+    pub fn wait_until(&self, destination: &TestDestination, is_met: impl Fn(&Report) -> bool) -> bool {
+        destination.wait(|report| is_met(report).then_some(())).is_some()
     }
 
     /// All log lines so far.
@@ -313,17 +364,25 @@ impl Services for Shared {
     }
 
     fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error> {
-        let bytes = asset.body.memory().ok_or_else(|| Error::internal("the kit takes bodies in memory"))?;
+        let recorded = Recorded { folder: self.data_dir()?, asset };
+        let mut replaced = None;
         self.change(dest, |report| {
-            report.assets.insert(asset.name.clone(), bytes.to_vec());
+            replaced = report.assets.insert(recorded.asset.name.clone(), recorded);
         });
+        // The driver's code runs when a piece goes: not under the lock.
+        drop(replaced);
         Ok(())
     }
 
     fn retract(&self, dest: u64, name: &str) {
-        self.change(dest, |report| {
-            report.assets.remove(name);
-        });
+        let mut removed = None;
+        self.change(dest, |report| removed = report.assets.remove(name));
+        drop(removed);
+    }
+
+    fn playback(&self, dest: u64, playback: Playback) -> Result<(), Error> {
+        self.change(dest, |report| report.playback = Some(playback));
+        Ok(())
     }
 }
 

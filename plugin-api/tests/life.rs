@@ -2,15 +2,17 @@
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use satcast_plugin_api::driver::{
-    Asset, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Media, State,
+    Asset, AssetBody, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Playback,
+    State,
 };
 use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{self, Testkit};
-use satcast_plugin_api::{Class, DestType, Error, Secret, driver_entry};
+use satcast_plugin_api::{Audience, Class, DestType, Error, Secret, driver_entry, host};
 use serde_json::json;
 
 #[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
@@ -32,7 +34,7 @@ impl Driver for Probe {
         vec![DestType::of::<Cfg>("probe").codecs(&["h264"])]
     }
 
-    fn load() -> Result<Self, Error> {
+    fn load(_: &Host) -> Result<Self, Error> {
         Ok(Probe)
     }
 
@@ -77,13 +79,54 @@ impl Destination for Out {
                     name: &name,
                     content_type: "x/y",
                     max_age_secs: 1,
-                    body: packet.into_bytes(),
+                    audience: Audience::Both,
+                    body: AssetBody::Memory(packet.into_bytes()),
                 })?;
             }
         }
         ctx.retract("p0");
+        publish_all_bodies(&ctx)?;
         ctx.event("done", &json!({ "dir": ctx.data_dir()?.is_dir(), "secret": self.0.token.is_some() }));
         Ok(())
+    }
+}
+
+/// A piece in a file and one made of others, an entry, and what must be refused.
+fn publish_all_bodies(ctx: &Ctx) -> Result<(), Error> {
+    std::fs::write(ctx.data_dir()?.join("window.bin"), b"..file..")
+        .map_err(|e| Error::internal(e.to_string()))?;
+    let publish = |name, body| {
+        let audience = Audience::Hosted;
+        ctx.publish(Asset { name, content_type: "x/y", max_age_secs: 0, audience, body })
+    };
+    let file =
+        |path: &str| AssetBody::File { path: path.into(), offset: 2, len: 4, keep: Box::new(CountsDrops) };
+    publish("file", file("window.bin"))?;
+    publish("both", AssetBody::Parts(vec!["p1".into(), "file".into()]))?;
+    let refused = publish("file", file("../window.bin")).unwrap_err();
+    assert!(refused.message.contains("below the driver's data folder"), "{refused}");
+    assert!(publish("a/b", AssetBody::Memory(Bytes::new())).is_err());
+    assert!(publish("none", AssetBody::Parts(Vec::new())).is_err());
+    let playback = Playback {
+        entry: "p1",
+        preview: None,
+        first_ms: 5,
+        window_ms: 6,
+        window_max_ms: 7,
+        fresh_ms: 8,
+        ended: false,
+    };
+    assert!(ctx.playback(&Playback { entry: "../p1", ..playback }).is_err());
+    ctx.playback(&playback)
+}
+
+static DROPS: AtomicU32 = AtomicU32::new(0);
+
+struct CountsDrops;
+
+impl Drop for CountsDrops {
+    fn drop(&mut self) {
+        DROPS.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -108,6 +151,7 @@ fn a_drivers_life() {
     describes_itself(&kit);
     validates(&kit);
     carries_media_without_copying(&kit);
+    gives_files_back(&kit);
     ends_with_errors_of_their_class(&kit);
     connects(&kit);
     gives_every_packet_back(&kit);
@@ -144,9 +188,22 @@ fn carries_media_without_copying(kit: &Testkit) {
     assert_eq!(dest.counter("bytes_sent"), 10_000);
     dest.report(|report| {
         assert_eq!(report.ends, 1);
-        assert_eq!(report.assets.keys().collect::<Vec<_>>(), ["p1"]);
+        assert_eq!(report.assets.keys().collect::<Vec<_>>(), ["both", "file", "p1"]);
+        assert_eq!(report.assets["file"].bytes().unwrap(), b"file");
+        assert!(matches!(&report.assets["both"].asset.body, host::AssetBody::Parts(names) if names[..] == ["p1", "file"]));
+        assert_eq!(report.playback.as_ref().map(|playback| playback.entry.as_str()), Some("p1"));
         assert_eq!(report.events, [("done".into(), json!({ "dir": true, "secret": true }).to_string())]);
     });
+}
+
+fn gives_files_back(kit: &Testkit) {
+    let before = DROPS.load(Ordering::SeqCst);
+    assert_eq!(before, 1, "the refused piece was given back, the other is held");
+    let dest = kit.open("probe", &mode("fine")).unwrap();
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    kit.forget_assets(&dest);
+    assert_eq!(DROPS.load(Ordering::SeqCst), before + 2);
 }
 
 fn ends_with_errors_of_their_class(kit: &Testkit) {
@@ -195,6 +252,8 @@ fn gives_every_packet_back(kit: &Testkit) {
         dest.stop();
         dest.wait_for_end().unwrap();
         assert_eq!(dest.counter("bytes_sent"), 100, "everything queued before the stop is handed over");
+        assert_eq!(dest.leased_packets(), 99, "what is published is held, not copied");
+        kit.forget_assets(&dest);
         assert_eq!(dest.leased_packets(), 0);
     }
 }

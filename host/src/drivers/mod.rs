@@ -27,7 +27,7 @@ use satcast_plugin_api::host::{DriverWaker, Instance, MediaSource, Table};
 use satcast_plugin_api::{Class, Error};
 use serde_json::Value;
 
-pub use assets::{Assets, Published};
+pub use assets::{Assets, PlaybackFacts, Published, PublishedBody};
 pub use catalog::{LoadOptions, State, Summary};
 pub use loader::LoadError;
 pub use schema::ConfigRefused;
@@ -96,6 +96,7 @@ struct Loaded {
 struct Kind {
     driver: Arc<Loaded>,
     title: String,
+    playback: bool,
     schema: ConfigSchema,
 }
 
@@ -128,7 +129,7 @@ pub struct OpenRequest {
     pub observer: Arc<dyn Observer>,
     /// Counters that outlive this opening.
     pub counters: Arc<Counters>,
-    /// Published pieces that outlive this opening.
+    /// Where its pieces for viewers go.
     pub assets: Arc<Assets>,
 }
 
@@ -179,6 +180,11 @@ impl Drivers {
             }
             _ => ValidateError::Driver(redactor.clean(&error.message)),
         })
+    }
+
+    /// Destinations of the type publish for viewers.
+    pub fn has_playback(&self, kind: &str) -> bool {
+        self.inner.kinds.get(kind).is_some_and(|kind| kind.playback)
     }
 
     /// The names of all destination types, sorted.
@@ -296,7 +302,7 @@ fn start(table: Table, parts: &HostParts, flags: u32) -> Result<BTreeMap<String,
         let schema = ConfigSchema::compile(&kind.schema).map_err(|error| {
             LoadError::Start(format!("the configuration schema of type {} is invalid: {error}", kind.name))
         })?;
-        schemas.insert(kind.name.clone(), (kind.title.clone(), schema));
+        schemas.insert(kind.name.clone(), (kind.title.clone(), kind.playback, schema));
     }
     let failed = |error: Error| LoadError::Start(error.message);
     let pump = Arc::new(Pump::start(&id).map_err(failed)?);
@@ -310,8 +316,10 @@ fn start(table: Table, parts: &HostParts, flags: u32) -> Result<BTreeMap<String,
     ));
     let control = Control::start(table, services.clone(), &MAX_LEVEL, flags).map_err(failed)?;
     let driver = Arc::new(Loaded { control, pump, services });
-    let kinds = schemas.into_iter();
-    Ok(kinds.map(|(name, (title, schema))| (name, Kind { driver: driver.clone(), title, schema })).collect())
+    let kinds = schemas.into_iter().map(|(name, (title, playback, schema))| {
+        (name, Kind { driver: driver.clone(), title, playback, schema })
+    });
+    Ok(kinds.collect())
 }
 
 #[cfg(test)]

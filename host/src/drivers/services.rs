@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use satcast_plugin_api::driver_state::State;
-use satcast_plugin_api::host::{Asset, Connected, LogLine, Services};
+use satcast_plugin_api::host::{Asset, Connected, LogLine, Playback, Services};
 use satcast_plugin_api::{Class, Error};
 
 use super::assets::Assets;
@@ -227,13 +227,20 @@ impl Services for DriverServices {
     fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error> {
         let opened =
             self.find(dest).ok_or_else(|| Error::internal("this destination is not open any more"))?;
-        opened.assets.publish(asset)
+        opened.assets.publish(asset, &self.data_dir)
     }
 
     fn retract(&self, dest: u64, name: &str) {
         if let Some(opened) = self.find(dest) {
             opened.assets.retract(name);
         }
+    }
+
+    fn playback(&self, dest: u64, playback: Playback) -> Result<(), Error> {
+        let opened =
+            self.find(dest).ok_or_else(|| Error::internal("this destination is not open any more"))?;
+        opened.assets.set_playback(playback, self.clock.monotonic());
+        Ok(())
     }
 }
 

@@ -14,9 +14,10 @@ use super::backoff::{self, Next};
 use super::hub::Hub;
 use super::mailbox::Mailbox;
 use super::queue::Queue;
+use super::shelf::{Shelf, Shelves};
 use super::view::{DestState, DestinationSnapshot, View};
 use crate::clock::Clock;
-use crate::drivers::{Assets, Counters, Drivers, OpenRequest, Opening};
+use crate::drivers::{Counters, Drivers, OpenRequest, Opening};
 use crate::ids::{DestinationId, SessionId, UnixMillis};
 use crate::secret;
 use crate::store::DestinationRecord;
@@ -37,6 +38,9 @@ pub(super) struct Parts {
     pub(super) hub: Arc<Hub>,
     pub(super) source: u64,
     pub(super) session: SessionId,
+    /// Time of the session's first media.
+    pub(super) started_at: UnixMillis,
+    pub(super) shelves: Arc<Shelves>,
 }
 
 /// A destination while its session lives.
@@ -44,7 +48,6 @@ pub(super) struct Destination {
     record: DestinationRecord,
     view: Mutex<View>,
     counters: Arc<Counters>,
-    assets: Arc<Assets>,
     dropped: Arc<AtomicU64>,
     stop: watch::Sender<bool>,
 }
@@ -62,7 +65,6 @@ impl Destination {
             record,
             view: Mutex::new(view),
             counters: Arc::default(),
-            assets: Arc::default(),
             dropped: Arc::default(),
             stop,
         });
@@ -149,6 +151,7 @@ impl Run {
         let queue = Arc::new(Queue::new(self.destination.dropped.clone()));
         let mailbox = Arc::new(Mailbox::default());
         self.parts.hub.attach(queue.clone(), waker.clone());
+        let shelf = self.begin_shelf();
         let request = OpenRequest {
             kind: record.kind.clone(),
             config: record.config.clone(),
@@ -157,16 +160,30 @@ impl Run {
             media: queue.clone(),
             observer: mailbox.clone(),
             counters: self.destination.counters.clone(),
-            assets: self.destination.assets.clone(),
+            assets: shelf.assets().clone(),
         };
         let opened = self.parts.drivers.open(request).await;
         let outcome = match opened {
             Ok(opening) => self.watch(opening, &mailbox, || waker.wake(queue.close())).await,
             Err(error) => Err(error),
         };
+        self.parts.shelves.end(&shelf, self.parts.clock.monotonic());
         self.parts.hub.detach(&queue);
         waker.wake(queue.close());
         outcome
+    }
+
+    /// Where this opening puts what viewers may fetch; in the registry only when its type has playback.
+    fn begin_shelf(&self) -> Arc<Shelf> {
+        let (session, started_at) = (self.parts.session.clone(), self.parts.started_at);
+        let shelf = Arc::new(Shelf::new(self.id(), session, started_at));
+        if self.parts.drivers.has_playback(&self.destination.record.kind)
+            && let Some(oldest) = self.parts.shelves.begin(shelf.clone())
+        {
+            // Its drop runs driver code. Nobody waits for it.
+            tokio::task::spawn_blocking(move || drop(oldest));
+        }
+        shelf
     }
 
     /// Follows an opening to its end.

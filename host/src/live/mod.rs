@@ -5,6 +5,7 @@
 //! - [`queue`]: the bounded queue of one destination.
 //! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
 //! - [`session`]: the task that owns a session's life.
+//! - [`shelf`]: what destinations with playback publish, for as long as viewers may fetch it.
 //!
 //! Knows no money, no HTTP and no RTMP.
 
@@ -15,6 +16,7 @@ mod hub;
 mod mailbox;
 mod queue;
 mod session;
+mod shelf;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -28,6 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use session::{Publisher, SessionSnapshot, SessionState};
+pub use shelf::{SHELF_KEPT, Shelf};
 pub use view::{DestState, DestinationSnapshot};
 
 use crate::clock::Clock;
@@ -35,6 +38,7 @@ use crate::drivers::Drivers;
 use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{Store, StoreError, StreamRecord};
 use session::{Command, Refusal, Session};
+use shelf::Shelves;
 
 /// How often running sessions are marked as alive in the database; a crash bills nothing after the last mark.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -123,6 +127,7 @@ struct Inner {
     /// Streams that were stopped, and the monotonic time until which their encoder is refused.
     quiet: Mutex<HashMap<StreamId, Duration>>,
     next_number: AtomicU64,
+    shelves: Arc<Shelves>,
     /// Where sessions run: not on the thread of the encoder that began them, which may end before them.
     runtime: tokio::runtime::Handle,
 }
@@ -142,6 +147,7 @@ impl Live {
             sessions: Mutex::default(),
             quiet: Mutex::default(),
             next_number: AtomicU64::new(1),
+            shelves: Arc::default(),
             runtime: tokio::runtime::Handle::current(),
         };
         Self { inner: Arc::new(inner) }
@@ -163,6 +169,16 @@ impl Live {
     /// A destination of a live session.
     pub fn destination(&self, stream: StreamId, destination: DestinationId) -> Option<DestinationSnapshot> {
         self.find(stream)?.destination(destination)
+    }
+
+    /// What viewers of a destination can fetch now; `None` when it is not live or has no playback.
+    pub fn shelf(&self, destination: DestinationId) -> Option<Arc<Shelf>> {
+        self.inner.shelves.open(destination)
+    }
+
+    /// What viewers of a destination's session can fetch, for [`SHELF_KEPT`] after its end too.
+    pub fn shelf_of(&self, destination: DestinationId, session: &str) -> Option<Arc<Shelf>> {
+        self.inner.shelves.of(destination, session, self.inner.clock.monotonic())
     }
 
     /// Sessions that are live or waiting for their encoder.
@@ -263,12 +279,13 @@ impl Live {
         }
     }
 
-    /// Marks all running sessions as alive in the database, for ever.
+    /// Marks all running sessions as alive in the database and clears away what viewers may no longer fetch, for ever.
     pub async fn keep_heartbeat(self) {
         let mut tick = tokio::time::interval(HEARTBEAT);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
+            self.sweep_shelves().await;
             let running: Vec<SessionId> =
                 self.all().iter().filter_map(|session| Some(session.snapshot()?.session_id)).collect();
             if running.is_empty() {
@@ -279,6 +296,14 @@ impl Live {
             if let Err(error) = marked {
                 tracing::error!(%error, "sessions cannot be marked as alive");
             }
+        }
+    }
+
+    /// The drop runs driver code and may free an hour of media: not on a thread of the runtime.
+    async fn sweep_shelves(&self) {
+        let gone = self.inner.shelves.sweep(self.inner.clock.monotonic());
+        if !gone.is_empty() && tokio::task::spawn_blocking(move || drop(gone)).await.is_err() {
+            tracing::error!("a driver's release of its media panicked");
         }
     }
 
@@ -315,4 +340,19 @@ impl Inner {
 
 fn needs_quiet(reason: EndReason) -> bool {
     matches!(reason, EndReason::Stopped | EndReason::MaxSats | EndReason::MaxDuration)
+}
+
+#[cfg(test)]
+impl Live {
+    /// A shelf that no driver fills.
+    pub(crate) fn begin_shelf(&self, destination: DestinationId, session: SessionId) -> Arc<Shelf> {
+        let shelf = Arc::new(Shelf::new(destination, session, self.inner.clock.now()));
+        drop(self.inner.shelves.begin(shelf.clone()));
+        shelf
+    }
+
+    /// As when its destination ends.
+    pub(crate) fn end_shelf(&self, shelf: &Shelf) {
+        self.inner.shelves.end(shelf, self.inner.clock.monotonic());
+    }
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use satcast_plugin_api::abi::SatcastDriver;
 use satcast_plugin_api::driver::{
-    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Media, State,
+    Asset, AssetBody, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Playback,
+    State,
 };
 use satcast_plugin_api::host::Packet;
 use satcast_plugin_api::packet::{Codec, Kind};
-use satcast_plugin_api::{DestType, Error, Secret, driver_entry};
+use satcast_plugin_api::playback::PLAYLIST_TYPE;
+use satcast_plugin_api::{Audience, DestType, Error, Secret, driver_entry};
 
 use crate::clock::Clock;
 use crate::drivers::{Drivers, HostParts};
@@ -65,10 +67,11 @@ impl Driver for Scripted {
     const INFO: DriverInfo = DriverInfo { id: "script", version: "1.0.0", title: "Scripted" };
 
     fn types() -> Vec<DestType> {
-        vec![DestType::of::<Script>("script").title("Scripted destination")]
+        let shown = DestType::of::<Script>("shown").title("Scripted destination with playback").playback();
+        vec![DestType::of::<Script>("script").title("Scripted destination"), shown]
     }
 
-    fn load() -> Result<Self, Error> {
+    fn load(_: &Host) -> Result<Self, Error> {
         Ok(Scripted)
     }
 
@@ -98,6 +101,7 @@ impl Destination for Out {
             "loopback" => drop(ctx.connect("127.0.0.1", 9, Duration::from_secs(1)).await?),
             "deaf" => std::future::pending::<()>().await,
             "mute" => return mute(&ctx, &mut media).await,
+            "show" => show(&ctx)?,
             _ => {}
         }
         let media_packets = ctx.counter("media_packets");
@@ -113,6 +117,26 @@ impl Destination for Out {
         }
         Ok(())
     }
+}
+
+/// Gives viewers one piece.
+fn show(ctx: &Ctx) -> Result<(), Error> {
+    ctx.publish(Asset {
+        name: "index.m3u8",
+        content_type: PLAYLIST_TYPE,
+        max_age_secs: 1,
+        audience: Audience::Hosted,
+        body: AssetBody::Memory(Bytes::from_static(b"#EXTM3U\n")),
+    })?;
+    ctx.playback(&Playback {
+        entry: "index.m3u8",
+        preview: None,
+        first_ms: 1,
+        window_ms: 2_000,
+        window_max_ms: 3_600_000,
+        fresh_ms: 60_000,
+        ended: false,
+    })
 }
 
 /// Says live, whatever happens.

@@ -13,8 +13,20 @@ pub const EXT_ASSETS: &str = "draft.satcast.assets/1";
 
 /// Body in memory: `data`, `len`.
 pub const BODY_MEMORY: u32 = 1;
-/// Body in a file: `fd`, `offset`, `len`; the descriptor passes to the host.
+/// Body in a file below the driver's data folder: `source` is its relative path, `offset` and `len` say which bytes. The
+/// file must stay as it is until `release`; one that is open then may be removed.
 pub const BODY_FILE: u32 = 2;
+/// Body made of other pieces of the same destination, one after the other: `source` holds their names, one in each line.
+/// They are looked up when a viewer asks.
+pub const BODY_PARTS: u32 = 3;
+
+/// Viewers with a key may fetch the piece.
+pub const AUDIENCE_HOSTED: u32 = 1;
+/// Viewers of the preview may fetch the piece.
+pub const AUDIENCE_PREVIEW: u32 = 1 << 1;
+
+/// [`SatcastPlayback`]: the playlists say that no more will come.
+pub const PLAYBACK_ENDED: u32 = 1;
 
 /// [`EXT_NET`]: the host resolves and checks the address by its outbound guard and hands over a connected socket.
 #[repr(C)]
@@ -92,6 +104,15 @@ pub struct SatcastAssets {
     >,
     /// Takes a name away. Unknown names are no error.
     pub retract: Option<unsafe extern "C" fn(ctx: *mut c_void, dest: u64, name: SatcastStr) -> i32>,
+    /// Says where viewers enter and what they can see now, in place of what was said before.
+    pub playback: Option<
+        unsafe extern "C" fn(
+            ctx: *mut c_void,
+            dest: u64,
+            playback: *const SatcastPlayback,
+            error: *const SatcastErrorSink,
+        ) -> i32,
+    >,
 }
 
 /// One piece for viewers.
@@ -106,28 +127,52 @@ pub struct SatcastAsset {
     pub content_type: SatcastStr,
     /// Seconds a cache may keep it; 0 = not at all.
     pub max_age_secs: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// `AUDIENCE_*`.
+    pub audience: u32,
     /// The bytes.
     pub body: SatcastBody,
+    /// Path for `BODY_FILE`, names for `BODY_PARTS`, else empty.
+    pub source: SatcastStr,
 }
 
-/// Bytes in memory or in a file, with the function that gives them back.
+/// Where viewers of a destination enter and what they can see.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastPlayback {
+    /// Size of this struct in bytes.
+    pub size: usize,
+    /// Playlist that viewers with a key get first. The host puts a viewer's path before each of its URIs.
+    pub entry: SatcastStr,
+    /// The same for viewers of the preview; empty without one.
+    pub preview: SatcastStr,
+    /// Wall time of the oldest media listed, in milliseconds since 1970.
+    pub first_ms: i64,
+    /// Media listed, in milliseconds.
+    pub window_ms: u64,
+    /// Longest window as configured, in milliseconds; 0 = no rewind.
+    pub window_max_ms: u64,
+    /// The playback is ready for so long after this call, in milliseconds.
+    pub fresh_ms: u32,
+    /// `PLAYBACK_*`.
+    pub flags: u32,
+}
+
+/// Bytes in memory or elsewhere, with the function that gives them back.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct SatcastBody {
     /// `BODY_*`.
     pub kind: u32,
-    /// File descriptor for `BODY_FILE`, else -1.
-    pub fd: i32,
-    /// First byte in the file.
+    /// Zero.
+    pub reserved: u32,
+    /// First byte in the file for `BODY_FILE`.
     pub offset: u64,
-    /// Bytes.
+    /// Bytes; 0 for `BODY_PARTS`.
     pub len: u64,
     /// First byte in memory for `BODY_MEMORY`.
     pub data: *const u8,
     /// Passed to `release`.
     pub owner: *mut c_void,
-    /// Called exactly once when the bytes are not needed any more; may be null for a file.
+    /// Called exactly once when the bytes are not needed any more; must not block. May be null.
     pub release: Option<unsafe extern "C" fn(owner: *mut c_void)>,
 }

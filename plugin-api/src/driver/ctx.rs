@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 
 use super::State;
+use super::assets::{Asset, Playback};
 use super::hostref::HostRef;
 use crate::Error;
-use crate::abi::{self, SatcastBody, SatcastError, SatcastStr};
-use crate::wire::{ErrorSlot, read_error};
+use crate::abi::{self, SatcastError, SatcastStr};
+use crate::wire::read_error;
 
 /// A running destination's line to the host. Cheap to clone; usable from any task of the driver.
 #[derive(Clone)]
@@ -26,18 +26,6 @@ pub struct Ctx {
     source: u64,
     bytes_sent: Option<&'static AtomicU64>,
     stopping: watch::Receiver<bool>,
-}
-
-/// A piece the host serves to viewers by name.
-pub struct Asset<'a> {
-    /// `a-z A-Z 0-9 . _ -`, at most 128 bytes.
-    pub name: &'a str,
-    /// Media type.
-    pub content_type: &'a str,
-    /// Seconds a cache may keep it; 0 = not at all.
-    pub max_age_secs: u32,
-    /// The bytes, shared with the host.
-    pub body: Bytes,
 }
 
 impl Ctx {
@@ -130,62 +118,32 @@ impl Ctx {
 
     /// A folder that is the driver's alone and outlives sessions; it exists.
     pub fn data_dir(&self) -> Result<PathBuf, Error> {
-        // SAFETY: `SatcastDataDir` is the struct of this name.
-        let ext = unsafe { self.host.extension::<abi::SatcastDataDir>(abi::EXT_DATA_DIR) };
-        let path = ext.and_then(|ext| ext.path).ok_or_else(|| missing(abi::EXT_DATA_DIR))?;
-        let (mut text, mut slot) = (String::new(), ErrorSlot::new());
-        let sink = abi::SatcastTextSink { data: (&raw mut text).cast(), put: Some(put_text) };
-        let errors = slot.sink();
-        // SAFETY: both sinks live for the call.
-        match unsafe { path(self.host.ctx(), &raw const sink, &raw const errors) } {
-            abi::OK => Ok(PathBuf::from(text)),
-            _ => Err(slot.take("the host gave no data folder")),
-        }
+        self.host.data_dir()
     }
 
     /// Gives viewers a piece under its name, in place of an earlier one.
+    ///
+    /// # Errors
+    /// `Internal` when the host refuses it: a bad name, or one of its limits is reached. The earlier piece stays.
     pub fn publish(&self, asset: Asset<'_>) -> Result<(), Error> {
-        // SAFETY: `SatcastAssets` is the struct of this name.
-        let ext = unsafe { self.host.extension::<abi::SatcastAssets>(abi::EXT_ASSETS) };
-        let publish = ext.and_then(|ext| ext.publish).ok_or_else(|| missing(abi::EXT_ASSETS))?;
-        let owner = Box::new(asset.body);
-        let raw = abi::SatcastAsset {
-            size: size_of::<abi::SatcastAsset>(),
-            name: SatcastStr::new(asset.name),
-            content_type: SatcastStr::new(asset.content_type),
-            max_age_secs: asset.max_age_secs,
-            reserved: 0,
-            body: SatcastBody {
-                kind: abi::BODY_MEMORY,
-                fd: -1,
-                offset: 0,
-                len: owner.len() as u64,
-                data: owner.as_ptr(),
-                owner: Box::into_raw(owner).cast(),
-                release: Some(release_bytes),
-            },
-        };
-        let mut slot = ErrorSlot::new();
-        let errors = slot.sink();
-        // SAFETY: the description lives for the call; the host owns the body from here on.
-        match unsafe { publish(self.host.ctx(), self.dest, &raw const raw, &raw const errors) } {
-            abi::OK => Ok(()),
-            _ => Err(slot.take("the host refused the asset")),
-        }
+        super::assets::publish(&self.host, self.dest, asset)
     }
 
     /// Takes a name away from viewers.
     pub fn retract(&self, name: &str) {
-        // SAFETY: `SatcastAssets` is the struct of this name.
-        let ext = unsafe { self.host.extension::<abi::SatcastAssets>(abi::EXT_ASSETS) };
-        if let Some(retract) = ext.and_then(|ext| ext.retract) {
-            // SAFETY: the name lives for the call.
-            unsafe { retract(self.host.ctx(), self.dest, SatcastStr::new(name)) };
-        }
+        super::assets::retract(&self.host, self.dest, name);
+    }
+
+    /// Says where viewers enter and what they can see now.
+    ///
+    /// # Errors
+    /// `Internal` when the host knows no playback or refuses a name.
+    pub fn playback(&self, playback: &Playback<'_>) -> Result<(), Error> {
+        super::assets::playback(&self.host, self.dest, playback)
     }
 }
 
-fn missing(extension: &str) -> Error {
+pub(super) fn missing(extension: &str) -> Error {
     Error::internal(format!("this host does not offer {extension}; use a newer host"))
 }
 
@@ -203,18 +161,4 @@ unsafe extern "C" fn connected(data: *mut c_void, fd: i32, error: *const Satcast
     };
     // The destination may have gone meanwhile; the socket closes with the dropped value.
     let _ = done.send(outcome);
-}
-
-/// # Safety
-/// `data` must be the `String` of the running call.
-unsafe extern "C" fn put_text(data: *mut c_void, text: SatcastStr) {
-    // SAFETY: see above; the text lives for the call.
-    unsafe { *data.cast::<String>() = text.read().into_owned() };
-}
-
-/// # Safety
-/// `owner` must be the boxed `Bytes` of an asset, passed here once.
-unsafe extern "C" fn release_bytes(owner: *mut c_void) {
-    // SAFETY: see above.
-    drop(unsafe { Box::from_raw(owner.cast::<Bytes>()) });
 }

@@ -1,10 +1,12 @@
 //! The host's table as the driver sees it, with missing functions told apart from present ones.
 
 use std::ffi::c_void;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::Error;
 use crate::abi::{self, SatcastError, SatcastHost, SatcastKv, SatcastStr};
+use crate::wire::ErrorSlot;
 
 /// A full-size copy of the host's table; functions the host does not have are `None`.
 pub(crate) struct HostRef {
@@ -110,6 +112,21 @@ impl HostRef {
         Some(unsafe { &*slot })
     }
 
+    /// The driver's folder.
+    pub(crate) fn data_dir(&self) -> Result<PathBuf, Error> {
+        // SAFETY: `SatcastDataDir` is the struct of this name.
+        let ext = unsafe { self.extension::<abi::SatcastDataDir>(abi::EXT_DATA_DIR) };
+        let path = ext.and_then(|ext| ext.path).ok_or_else(|| super::ctx::missing(abi::EXT_DATA_DIR))?;
+        let (mut text, mut slot) = (String::new(), ErrorSlot::new());
+        let sink = abi::SatcastTextSink { data: (&raw mut text).cast(), put: Some(put_text) };
+        let errors = slot.sink();
+        // SAFETY: both sinks live for the call.
+        match unsafe { path(self.ctx(), &raw const sink, &raw const errors) } {
+            abi::OK => Ok(PathBuf::from(text)),
+            _ => Err(slot.take("the host gave no data folder")),
+        }
+    }
+
     /// The extension `name` as `T`, if the host has it and its struct is at least `T`'s size.
     ///
     /// # Safety
@@ -128,6 +145,13 @@ impl HostRef {
         // SAFETY: at least `size_of::<T>()` bytes are there.
         Some(unsafe { raw.cast::<T>().read() })
     }
+}
+
+/// # Safety
+/// `data` must be the `String` of the running call.
+unsafe extern "C" fn put_text(data: *mut c_void, text: SatcastStr) {
+    // SAFETY: see above; the text lives for the call.
+    unsafe { *data.cast::<String>() = text.read().into_owned() };
 }
 
 fn with_error(error: Option<&Error>, call: impl FnOnce(*const SatcastError)) {

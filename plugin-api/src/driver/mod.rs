@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use satcast_plugin_api::driver::{Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Media, State};
+//! use satcast_plugin_api::driver::{Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, State};
 //! use satcast_plugin_api::{DestType, Error, Secret};
 //!
 //! #[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
@@ -20,7 +20,7 @@
 //!     fn types() -> Vec<DestType> {
 //!         vec![DestType::of::<Cfg>("tcp").codecs(&["h264", "aac"])]
 //!     }
-//!     fn load() -> Result<Self, Error> {
+//!     fn load(_: &Host) -> Result<Self, Error> {
 //!         Ok(Tcp)
 //!     }
 //!     fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
@@ -47,6 +47,8 @@
 //! ```
 
 #[allow(unsafe_code)] // Calls the host's table.
+mod assets;
+#[allow(unsafe_code)] // Calls the host's table.
 mod ctx;
 #[allow(unsafe_code)] // Calls the host's table.
 pub(crate) mod hostref;
@@ -62,7 +64,8 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use ctx::{Asset, Ctx};
+pub use assets::{Asset, AssetBody, Playback};
+pub use ctx::Ctx;
 pub use media::{BATCH_PACKETS_MAX, Media, Packet};
 
 pub use crate::driver_state::State;
@@ -80,6 +83,25 @@ pub struct DriverInfo {
     pub title: &'static str,
 }
 
+/// What a driver can ask of the host before it has a destination.
+pub struct Host {
+    host: Arc<hostref::HostRef>,
+}
+
+impl Host {
+    pub(crate) fn new(host: Arc<hostref::HostRef>) -> Self {
+        Self { host }
+    }
+
+    /// A folder that is the driver's alone and outlives sessions; it exists.
+    ///
+    /// # Errors
+    /// `Internal` when the host has none or cannot make it.
+    pub fn data_dir(&self) -> Result<std::path::PathBuf, Error> {
+        self.host.data_dir()
+    }
+}
+
 /// One per process: makes destinations.
 pub trait Driver: Send + Sync + Sized + 'static {
     /// Name and version.
@@ -93,7 +115,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     fn types() -> Vec<DestType>;
 
     /// Called once, on the driver's runtime, before anything is opened.
-    fn load() -> Result<Self, Error>;
+    fn load(host: &Host) -> Result<Self, Error>;
 
     /// Checks a configuration that its schema accepts. No I/O.
     fn validate(&self, config: Config<'_>) -> Result<(), Error> {

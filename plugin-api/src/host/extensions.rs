@@ -1,13 +1,13 @@
 //! The extensions of the host's table: checked connections, the driver's folder, pieces for viewers.
 
 use std::ffi::c_void;
-use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd};
+use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::time::Duration;
 
-use super::Asset;
+use super::assets::{playback, publish, retract};
 use super::services::with;
 use crate::Error;
-use crate::abi::{self, SatcastBody, SatcastStr};
+use crate::abi::{self, SatcastStr};
 use crate::wire::report;
 
 static NET: abi::SatcastNet = abi::SatcastNet { size: size_of::<abi::SatcastNet>(), connect: Some(connect) };
@@ -17,6 +17,7 @@ static ASSETS: abi::SatcastAssets = abi::SatcastAssets {
     size: size_of::<abi::SatcastAssets>(),
     publish: Some(publish),
     retract: Some(retract),
+    playback: Some(playback),
 };
 
 /// # Safety
@@ -115,127 +116,5 @@ unsafe extern "C" fn data_dir(
                 }
             }
         })
-    }
-}
-
-/// Bytes of a driver, given back when dropped.
-#[derive(Debug)]
-pub struct Body {
-    raw: SatcastBody,
-}
-
-// SAFETY: the contract makes bodies immutable and their release callable from any thread.
-unsafe impl Send for Body {}
-// SAFETY: as above.
-unsafe impl Sync for Body {}
-
-impl Body {
-    /// The bytes in memory; `None` when they are in a file.
-    pub fn memory(&self) -> Option<&[u8]> {
-        if self.raw.kind != abi::BODY_MEMORY || self.raw.data.is_null() {
-            return None;
-        }
-        // SAFETY: the contract keeps `len` bytes alive until release.
-        Some(unsafe { std::slice::from_raw_parts(self.raw.data, usize::try_from(self.raw.len).ok()?) })
-    }
-
-    /// Bytes.
-    pub fn len(&self) -> u64 {
-        self.raw.len
-    }
-
-    /// There are no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.raw.len == 0
-    }
-}
-
-impl AsRef<[u8]> for Body {
-    fn as_ref(&self) -> &[u8] {
-        self.memory().unwrap_or_default()
-    }
-}
-
-impl Drop for Body {
-    fn drop(&mut self) {
-        if self.raw.kind == abi::BODY_FILE && self.raw.fd >= 0 {
-            // SAFETY: the descriptor passed to us with the body.
-            drop(unsafe { OwnedFd::from_raw_fd(self.raw.fd) });
-        }
-        if let Some(release) = self.raw.release {
-            // SAFETY: called exactly once, here.
-            unsafe { release(self.raw.owner) };
-        }
-    }
-}
-
-/// # Safety
-/// As [`abi::SatcastAssets::publish`].
-unsafe extern "C" fn publish(
-    ctx: *mut c_void,
-    dest: u64,
-    asset: *const abi::SatcastAsset,
-    errors: *const abi::SatcastErrorSink,
-) -> i32 {
-    // SAFETY: the description lives for the call; the body passes to us.
-    unsafe {
-        with(ctx, abi::ERR, |context| {
-            if asset.is_null() || (*asset).size < size_of::<abi::SatcastAsset>() {
-                report(errors, &Error::internal("the driver's asset is malformed"));
-                return abi::ERR;
-            }
-            let raw = *asset;
-            let asset = Asset {
-                name: raw.name.read().into_owned(),
-                content_type: raw.content_type.read().into_owned(),
-                max_age_secs: raw.max_age_secs,
-                body: Body { raw: raw.body },
-            };
-            match context.services.publish(dest, asset) {
-                Ok(()) => abi::OK,
-                Err(error) => {
-                    report(errors, &error);
-                    abi::ERR
-                }
-            }
-        })
-    }
-}
-
-/// # Safety
-/// As [`abi::SatcastAssets::retract`].
-unsafe extern "C" fn retract(ctx: *mut c_void, dest: u64, name: SatcastStr) -> i32 {
-    // SAFETY: the name lives for the call.
-    unsafe {
-        with(ctx, abi::ERR, |context| {
-            context.services.retract(dest, &name.read());
-            abi::OK
-        })
-    }
-}
-
-impl From<bytes::Bytes> for Body {
-    /// A body of the host's own, for tests of what takes bodies.
-    fn from(bytes: bytes::Bytes) -> Self {
-        /// # Safety
-        /// `owner` must be the boxed bytes, passed here once.
-        unsafe extern "C" fn release(owner: *mut c_void) {
-            // SAFETY: see above.
-            drop(unsafe { Box::from_raw(owner.cast::<bytes::Bytes>()) });
-        }
-        let owner = Box::new(bytes);
-        let (data, len) = (owner.as_ptr(), owner.len() as u64);
-        let owner = Box::into_raw(owner).cast();
-        Self {
-            raw: SatcastBody {
-                kind: abi::BODY_MEMORY,
-                fd: -1,
-                offset: 0,
-                len,
-                data,
-                owner,
-                release: Some(release),
-            },
-        }
     }
 }

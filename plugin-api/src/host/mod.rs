@@ -6,6 +6,8 @@
 //!
 //! This module owns no thread, no clock and no policy.
 
+#[allow(unsafe_code)] // Functions a driver calls.
+mod assets;
 #[allow(unsafe_code)] // Reads and calls the driver's table.
 mod driver;
 #[allow(unsafe_code)] // Functions a driver calls.
@@ -25,8 +27,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use assets::{Asset, AssetBody, Body, Playback};
 pub use driver::{Driver, Instance};
-pub use extensions::Body;
 pub use services::DriverWaker;
 pub use table::{Table, TableError};
 
@@ -109,19 +111,6 @@ pub struct LogLine {
     pub fields: Vec<(String, String)>,
 }
 
-/// A piece a driver publishes for viewers.
-#[derive(Debug)]
-pub struct Asset {
-    /// Name, not yet checked.
-    pub name: String,
-    /// Media type, not yet checked.
-    pub content_type: String,
-    /// Seconds a cache may keep it.
-    pub max_age_secs: u32,
-    /// The bytes.
-    pub body: Body,
-}
-
 /// Called with the outcome of a connection attempt.
 pub type Connected = Box<dyn FnOnce(Result<OwnedFd, Error>) + Send>;
 
@@ -146,4 +135,6 @@ pub trait Services: Send + Sync + 'static {
     fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error>;
     /// Takes a piece away.
     fn retract(&self, dest: u64, name: &str);
+    /// Takes what viewers can see.
+    fn playback(&self, dest: u64, playback: Playback) -> Result<(), Error>;
 }

@@ -66,7 +66,7 @@ impl Driver for Rtmp {
         vec![DestType::of::<Config>(TYPE).title("RTMP server").codecs(&codecs)]
     }
 
-    fn load() -> Result<Self, Error> {
+    fn load(_: &driver::Host) -> Result<Self, Error> {
         Ok(Rtmp)
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use satcast_plugin_api::driver::{
-    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Media, State,
+    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, State,
 };
 use satcast_plugin_api::{DestType, Error, Secret, export_driver};
 
@@ -31,7 +31,7 @@ impl Driver for Panics {
         vec![DestType::of::<Settings>("panic").title("Panics on request")]
     }
 
-    fn load() -> Result<Self, Error> {
+    fn load(_: &Host) -> Result<Self, Error> {
         Ok(Panics)
     }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use poem::Request;
 use poem::http::{Method, StatusCode};
 use satcast_plugin_api::driver::{
-    Config as DriverConfig, Ctx, Destination, Driver, DriverInfo, DynDestination, Media,
+    Config as DriverConfig, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media,
 };
 use satcast_plugin_api::{DestType, Error, Secret, driver_entry};
 use serde_json::Value;
@@ -50,7 +50,7 @@ impl Driver for Rtmp {
         vec![DestType::of::<Target>("rtmp").title("RTMP")]
     }
 
-    fn load() -> Result<Self, Error> {
+    fn load(_: &Host) -> Result<Self, Error> {
         Ok(Rtmp)
     }
 

@@ -202,6 +202,9 @@ impl Run {
             hub: self.session.hub.clone(),
             source: self.session.number,
             session: self.session.id.clone(),
+            // Destinations start after the session has begun.
+            started_at: self.session.lock().started_at.unwrap_or_else(|| self.live.clock.now()),
+            shelves: self.live.shelves.clone(),
         };
         let (destination, task) = Destination::start(record, parts);
         self.session.lock().destinations.insert(id, destination);

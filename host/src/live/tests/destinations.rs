@@ -71,7 +71,10 @@ async fn a_deaf_destination_loses_packets_alone_and_does_not_hold_up_the_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn configurations_are_judged_by_schema_then_driver() {
     let drivers = drivers();
-    assert_eq!(drivers.known_types(), ["script"]);
+    assert_eq!(drivers.known_types(), ["script", "shown"]);
+    assert!(
+        drivers.has_playback("shown") && !drivers.has_playback("script") && !drivers.has_playback("none")
+    );
     drivers.validate("script", &json!({ "mode": "live" })).await.unwrap();
     let unknown = drivers.validate("other", &json!({})).await;
     assert_eq!(unknown, Err(ValidateError::UnknownType));
@@ -124,4 +127,29 @@ async fn a_destination_is_live_only_while_bytes_leave() {
     rig.until_state(1, DestState::Live).await;
     rig.clock.advance(Duration::from_secs(1));
     rig.until_state(0, DestState::Connecting).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn viewers_find_what_a_destination_shows_until_some_time_after_its_end() {
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    let now = UnixMillis(5_000_000);
+    let mut added = destination(json!({ "mode": "show" }));
+    let plain =
+        rig.store.add_destination(rig.account, rig.stream.id, added.clone(), CAPS, now).await.unwrap();
+    added.kind = "shown".into();
+    let id = rig.store.add_destination(rig.account, rig.stream.id, added, CAPS, now).await.unwrap();
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let facts = || rig.live.shelf(id)?.assets().playback();
+    assert_eq!(rig.until("what the driver said", facts).await.window_ms, 2_000);
+    assert!(rig.live.shelf(plain).is_none(), "its type has no playback");
+    let shelf = rig.live.shelf(id).unwrap();
+    assert!(shelf.assets().get("index.m3u8").is_some());
+
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+    assert!(rig.live.shelf(id).is_none());
+    let session = shelf.session.as_str().to_owned();
+    assert!(rig.live.shelf_of(id, &session).is_some_and(|ended| ended.ended()));
+    rig.clock.advance(crate::live::SHELF_KEPT);
+    assert!(rig.live.shelf_of(id, &session).is_none());
 }

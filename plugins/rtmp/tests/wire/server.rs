@@ -12,7 +12,7 @@ use satcast_driver_rtmp::timing::Timing;
 use satcast_media::rtmp::Metadata;
 use satcast_media::rtmp::server::{PublishId, ServerConfig, ServerEvent, ServerSession};
 use satcast_media::{Packet, Role};
-use satcast_plugin_api::driver::{Config, Driver, DriverInfo, DynDestination};
+use satcast_plugin_api::driver::{Config, Driver, DriverInfo, DynDestination, Host};
 use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{self, TestDestination};
 use satcast_plugin_api::{DestType, Error};
@@ -43,7 +43,7 @@ impl Driver for Quick {
         satcast_driver_rtmp::Rtmp::types()
     }
 
-    fn load() -> Result<Self, Error> {
+    fn load(_: &Host) -> Result<Self, Error> {
         Ok(Quick)
     }
 

@@ -1,0 +1,142 @@
+//! What viewers can fetch: one shelf for each opening of a destination that has playback, kept some time after its end.
+//!
+//! Read by every request of a viewer; changed when a destination begins or ends.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use crate::drivers::Assets;
+use crate::ids::{DestinationId, SessionId, UnixMillis};
+
+/// How long players may fetch what they know of after the end.
+pub const SHELF_KEPT: Duration = Duration::from_secs(60);
+/// Most shelves of one destination; the oldest goes when a driver begins anew again and again.
+pub(super) const SHELVES_PER_DESTINATION_MAX: usize = 4;
+
+/// The pieces of one opening of a destination.
+#[derive(Debug)]
+pub struct Shelf {
+    /// The destination.
+    pub destination: DestinationId,
+    /// The session it belongs to.
+    pub session: SessionId,
+    /// Time of the session's first media.
+    pub started_at: UnixMillis,
+    assets: Arc<Assets>,
+    /// Monotonic time of the end.
+    ended_at: OnceLock<Duration>,
+}
+
+impl Shelf {
+    /// An empty shelf of an opening that begins.
+    pub(super) fn new(destination: DestinationId, session: SessionId, started_at: UnixMillis) -> Self {
+        Self { destination, session, started_at, assets: Arc::default(), ended_at: OnceLock::new() }
+    }
+
+    /// The pieces.
+    pub fn assets(&self) -> &Arc<Assets> {
+        &self.assets
+    }
+
+    /// The opening has ended; what is here will go soon.
+    pub fn ended(&self) -> bool {
+        self.ended_at.get().is_some()
+    }
+
+    fn is_over(&self, now: Duration) -> bool {
+        self.ended_at.get().is_some_and(|at| now.saturating_sub(*at) >= SHELF_KEPT)
+    }
+}
+
+/// All shelves of the service.
+#[derive(Default)]
+pub(super) struct Shelves {
+    by_destination: RwLock<HashMap<DestinationId, Vec<Arc<Shelf>>>>,
+}
+
+impl Shelves {
+    /// Adds the shelf of an opening that begins. What has to go is given to the caller, as foreign code runs when it does.
+    #[must_use = "drop it where foreign code may run"]
+    pub(super) fn begin(&self, shelf: Arc<Shelf>) -> Option<Arc<Shelf>> {
+        let mut all = self.by_destination.write().unwrap_or_else(PoisonError::into_inner);
+        let shelves = all.entry(shelf.destination).or_default();
+        shelves.push(shelf);
+        (shelves.len() > SHELVES_PER_DESTINATION_MAX).then(|| shelves.remove(0))
+    }
+
+    /// The opening of the shelf has ended.
+    pub(super) fn end(&self, shelf: &Shelf, now: Duration) {
+        // A second end changes nothing.
+        let _ = shelf.ended_at.set(now);
+    }
+
+    /// Takes away what ended long enough ago.
+    #[must_use = "drop it where foreign code may run"]
+    pub(super) fn sweep(&self, now: Duration) -> Vec<Arc<Shelf>> {
+        let mut gone = Vec::new();
+        let mut all = self.by_destination.write().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, shelves| {
+            gone.extend(shelves.extract_if(.., |shelf| shelf.is_over(now)));
+            !shelves.is_empty()
+        });
+        gone
+    }
+
+    /// The newest shelf of a destination that is open.
+    pub(super) fn open(&self, destination: DestinationId) -> Option<Arc<Shelf>> {
+        let all = self.by_destination.read().unwrap_or_else(PoisonError::into_inner);
+        all.get(&destination)?.iter().rev().find(|shelf| !shelf.ended()).cloned()
+    }
+
+    /// The newest shelf of a destination's session, ended or not.
+    pub(super) fn of(&self, destination: DestinationId, session: &str, now: Duration) -> Option<Arc<Shelf>> {
+        let all = self.by_destination.read().unwrap_or_else(PoisonError::into_inner);
+        let mut newest_first = all.get(&destination)?.iter().rev();
+        newest_first.find(|shelf| shelf.session.as_str() == session && !shelf.is_over(now)).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(100);
+
+    fn shelf(destination: i64, session: &str) -> Arc<Shelf> {
+        Arc::new(Shelf::new(DestinationId(destination), SessionId(session.into()), UnixMillis(5)))
+    }
+
+    #[test]
+    fn a_shelf_is_open_then_known_by_its_session_and_then_gone() {
+        let shelves = Shelves::default();
+        let first = shelf(1, "a");
+        assert!(shelves.begin(first.clone()).is_none());
+        assert!(Arc::ptr_eq(&shelves.open(DestinationId(1)).unwrap(), &first));
+        assert!(shelves.open(DestinationId(2)).is_none());
+        shelves.end(&first, NOW);
+        shelves.end(&first, NOW * 2);
+        assert!(shelves.open(DestinationId(1)).is_none());
+        let almost = NOW + SHELF_KEPT - Duration::from_millis(1);
+        assert!(shelves.of(DestinationId(1), "a", almost).is_some());
+        assert!(shelves.of(DestinationId(1), "b", almost).is_none());
+        assert!(shelves.sweep(almost).is_empty());
+        assert!(shelves.of(DestinationId(1), "a", NOW + SHELF_KEPT).is_none(), "not swept yet, but over");
+        assert_eq!(shelves.sweep(NOW + SHELF_KEPT).len(), 1);
+        assert!(shelves.by_destination.read().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_newer_opening_of_the_session_stands_before_the_older() {
+        let shelves = Shelves::default();
+        let (first, second) = (shelf(1, "a"), shelf(1, "a"));
+        assert!(shelves.begin(first.clone()).is_none());
+        shelves.end(&first, NOW);
+        assert!(shelves.begin(second.clone()).is_none());
+        assert!(Arc::ptr_eq(&shelves.of(DestinationId(1), "a", NOW).unwrap(), &second));
+        for _ in 2..SHELVES_PER_DESTINATION_MAX {
+            assert!(shelves.begin(shelf(1, "a")).is_none());
+        }
+        assert!(Arc::ptr_eq(&shelves.begin(shelf(1, "a")).unwrap(), &first), "the oldest makes room");
+    }
+}

@@ -1,0 +1,152 @@
+//! What a destination publishes for viewers.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+
+use super::ctx::missing;
+use super::hostref::HostRef;
+use crate::Error;
+use crate::abi::{self, SatcastBody, SatcastStr};
+use crate::playback::Audience;
+use crate::wire::ErrorSlot;
+
+/// A piece the host serves to viewers by name.
+pub struct Asset<'a> {
+    /// `a-z A-Z 0-9 . _ -`, at most 128 bytes. A name with a cache time must never come back with other bytes.
+    pub name: &'a str,
+    /// Media type; [`PLAYLIST_TYPE`](crate::playback::PLAYLIST_TYPE) marks playlists.
+    pub content_type: &'a str,
+    /// Seconds a cache may keep it; 0 = not at all.
+    pub max_age_secs: u32,
+    /// Who may fetch it.
+    pub audience: Audience,
+    /// The bytes.
+    pub body: AssetBody,
+}
+
+/// Where the bytes of a piece are.
+pub enum AssetBody {
+    /// In memory, shared with the host.
+    Memory(Bytes),
+    /// In a file below the driver's data folder that does not change any more.
+    File {
+        /// Path relative to the folder, without `..` and symbolic links.
+        path: PathBuf,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// Dropped on a thread of the host when nobody needs the file any more; must not block.
+        keep: Box<dyn Any + Send + Sync>,
+    },
+    /// In other pieces of the destination, one after the other, by name; at most
+    /// [`ASSET_PARTS_MAX`](crate::playback::ASSET_PARTS_MAX).
+    Parts(Vec<String>),
+}
+
+/// Where viewers enter and what they can see.
+#[derive(Debug, Clone, Copy)]
+pub struct Playback<'a> {
+    /// Name of the playlist that viewers with a key get first; its URIs are names of pieces.
+    pub entry: &'a str,
+    /// The same for viewers of the preview.
+    pub preview: Option<&'a str>,
+    /// Wall time of the oldest media listed, in milliseconds since 1970.
+    pub first_ms: i64,
+    /// Media listed, in milliseconds.
+    pub window_ms: u64,
+    /// Longest window as configured, in milliseconds; 0 = no rewind.
+    pub window_max_ms: u64,
+    /// For so long after this report the playback is ready, in milliseconds.
+    pub fresh_ms: u32,
+    /// The playlists say that no more will come.
+    pub ended: bool,
+}
+
+/// Frees what `release_owner` gets.
+type Owner = Box<dyn Any + Send + Sync>;
+
+pub(super) fn publish(host: &HostRef, dest: u64, asset: Asset<'_>) -> Result<(), Error> {
+    let publish = extension(host)?.publish.ok_or_else(|| missing(abi::EXT_ASSETS))?;
+    let (kind, offset, len, source, bytes, owner): (_, _, _, _, _, Owner) = match asset.body {
+        AssetBody::Memory(bytes) => {
+            (abi::BODY_MEMORY, 0, bytes.len() as u64, String::new(), bytes.clone(), Box::new(bytes))
+        }
+        AssetBody::File { path, offset, len, keep } => {
+            let path = path.into_os_string().into_string();
+            let path = path.map_err(|_| Error::internal("the path of an asset's file is not UTF-8"))?;
+            (abi::BODY_FILE, offset, len, path, Bytes::new(), keep)
+        }
+        AssetBody::Parts(names) => (abi::BODY_PARTS, 0, 0, names.join("\n"), Bytes::new(), Box::new(())),
+    };
+    let raw = abi::SatcastAsset {
+        size: size_of::<abi::SatcastAsset>(),
+        name: SatcastStr::new(asset.name),
+        content_type: SatcastStr::new(asset.content_type),
+        max_age_secs: asset.max_age_secs,
+        audience: asset.audience.to_abi(),
+        body: SatcastBody {
+            kind,
+            reserved: 0,
+            offset,
+            len,
+            // The bytes stay where they are for as long as `owner` holds its share of them.
+            data: bytes.as_ptr(),
+            owner: Box::into_raw(Box::new(owner)).cast(),
+            release: Some(release_owner),
+        },
+        source: SatcastStr::new(&source),
+    };
+    let mut slot = ErrorSlot::new();
+    let errors = slot.sink();
+    // SAFETY: the description lives for the call; the host owns the body from here on.
+    match unsafe { publish(host.ctx(), dest, &raw const raw, &raw const errors) } {
+        abi::OK => Ok(()),
+        _ => Err(slot.take("the host refused the asset")),
+    }
+}
+
+pub(super) fn retract(host: &HostRef, dest: u64, name: &str) {
+    if let Some(retract) = extension(host).ok().and_then(|extension| extension.retract) {
+        // SAFETY: the name lives for the call.
+        unsafe { retract(host.ctx(), dest, SatcastStr::new(name)) };
+    }
+}
+
+pub(super) fn playback(host: &HostRef, dest: u64, playback: &Playback<'_>) -> Result<(), Error> {
+    let call = extension(host)?.playback.ok_or_else(|| missing(abi::EXT_ASSETS))?;
+    let raw = abi::SatcastPlayback {
+        size: size_of::<abi::SatcastPlayback>(),
+        entry: SatcastStr::new(playback.entry),
+        preview: SatcastStr::new(playback.preview.unwrap_or_default()),
+        first_ms: playback.first_ms,
+        window_ms: playback.window_ms,
+        window_max_ms: playback.window_max_ms,
+        fresh_ms: playback.fresh_ms,
+        flags: if playback.ended { abi::PLAYBACK_ENDED } else { 0 },
+    };
+    let mut slot = ErrorSlot::new();
+    let errors = slot.sink();
+    // SAFETY: the description lives for the call.
+    match unsafe { call(host.ctx(), dest, &raw const raw, &raw const errors) } {
+        abi::OK => Ok(()),
+        _ => Err(slot.take("the host refused the playback")),
+    }
+}
+
+fn extension(host: &HostRef) -> Result<abi::SatcastAssets, Error> {
+    // SAFETY: `SatcastAssets` is the struct of this name.
+    unsafe { host.extension::<abi::SatcastAssets>(abi::EXT_ASSETS) }.ok_or_else(|| missing(abi::EXT_ASSETS))
+}
+
+/// # Safety
+/// `owner` must be the boxed owner of an asset, passed here once.
+unsafe extern "C" fn release_owner(owner: *mut c_void) {
+    // SAFETY: see above.
+    let owner = unsafe { Box::from_raw(owner.cast::<Owner>()) };
+    // A panic of the author's drop must not unwind into the host.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(owner)));
+}

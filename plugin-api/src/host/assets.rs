@@ -1,0 +1,283 @@
+//! Pieces that drivers publish for viewers, as the host gets them.
+
+use std::ffi::c_void;
+use std::path::{Component, PathBuf};
+
+use super::services::with;
+use crate::Error;
+use crate::abi::{self, SatcastBody, SatcastStr};
+use crate::playback::{ASSET_NAME_BYTES_MAX, ASSET_PARTS_MAX, Audience, is_asset_name};
+use crate::wire::report;
+
+/// Longest path of a file in bytes.
+const PATH_BYTES_MAX: usize = 1024;
+/// Longest list of parts in bytes.
+const PARTS_BYTES_MAX: usize = ASSET_PARTS_MAX * (ASSET_NAME_BYTES_MAX + 1);
+
+/// A piece a driver publishes for viewers; its names and its path are checked.
+#[derive(Debug)]
+pub struct Asset {
+    /// Name.
+    pub name: String,
+    /// Media type, not checked.
+    pub content_type: String,
+    /// Seconds a cache may keep it.
+    pub max_age_secs: u32,
+    /// Who may fetch it.
+    pub audience: Audience,
+    /// The bytes.
+    pub body: AssetBody,
+}
+
+/// Where the bytes of a piece are.
+#[derive(Debug)]
+pub enum AssetBody {
+    /// In memory.
+    Memory(Body),
+    /// In a file that stays as it is while `keep` lives.
+    File {
+        /// Path relative to the driver's data folder, made of plain names only.
+        path: PathBuf,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// Dropped when the file is not needed any more.
+        keep: Body,
+    },
+    /// In other pieces, one after the other.
+    Parts(Vec<String>),
+}
+
+/// Where viewers of a destination enter and what they can see; names are checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Playback {
+    /// Playlist that viewers with a key get first.
+    pub entry: String,
+    /// The same for viewers of the preview.
+    pub preview: Option<String>,
+    /// Wall time of the oldest media listed, in milliseconds since 1970.
+    pub first_ms: i64,
+    /// Media listed, in milliseconds.
+    pub window_ms: u64,
+    /// Longest window as configured, in milliseconds; 0 = no rewind.
+    pub window_max_ms: u64,
+    /// For so long after this report the playback is ready, in milliseconds.
+    pub fresh_ms: u32,
+    /// No more will come.
+    pub ended: bool,
+}
+
+/// Bytes of a driver, given back when dropped. Dropping runs a function of the driver.
+#[derive(Debug)]
+pub struct Body {
+    raw: SatcastBody,
+}
+
+// SAFETY: the contract makes bodies immutable and their release callable from any thread.
+unsafe impl Send for Body {}
+// SAFETY: as above.
+unsafe impl Sync for Body {}
+
+impl Body {
+    fn is_memory(&self) -> bool {
+        let sound = !self.raw.data.is_null() && isize::try_from(self.raw.len).is_ok();
+        self.raw.kind == abi::BODY_MEMORY && (sound || self.raw.len == 0)
+    }
+}
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        if !self.is_memory() || self.raw.len == 0 {
+            return &[];
+        }
+        // SAFETY: the contract keeps `len` bytes alive until release; `is_memory` checked pointer and length.
+        unsafe { std::slice::from_raw_parts(self.raw.data, self.raw.len as usize) }
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if let Some(release) = self.raw.release {
+            // SAFETY: called exactly once, here.
+            unsafe { release(self.raw.owner) };
+        }
+    }
+}
+
+impl From<bytes::Bytes> for Body {
+    /// A body of the host's own, for tests of what takes bodies.
+    fn from(bytes: bytes::Bytes) -> Self {
+        /// # Safety
+        /// `owner` must be the boxed bytes, passed here once.
+        unsafe extern "C" fn release(owner: *mut c_void) {
+            // SAFETY: see above.
+            drop(unsafe { Box::from_raw(owner.cast::<bytes::Bytes>()) });
+        }
+        let owner = Box::new(bytes);
+        let (data, len) = (owner.as_ptr(), owner.len() as u64);
+        let owner = Box::into_raw(owner).cast();
+        let kind = abi::BODY_MEMORY;
+        Self { raw: SatcastBody { kind, reserved: 0, offset: 0, len, data, owner, release: Some(release) } }
+    }
+}
+
+/// # Safety
+/// `raw` must be the description of a running call; its body passes to us.
+unsafe fn read_asset(raw: abi::SatcastAsset) -> Result<Asset, Error> {
+    // Owned from here on, so that it is given back whatever follows.
+    let body = Body { raw: raw.body };
+    // SAFETY: text lives for the call.
+    let (name, content_type, source) =
+        unsafe { (raw.name.read(), raw.content_type.read(), raw.source.read()) };
+    if !is_asset_name(&name) {
+        return Err(Error::internal(format!(
+            "an asset's name must be 1 to {ASSET_NAME_BYTES_MAX} of a-z A-Z 0-9 . _ - and not begin with a dot"
+        )));
+    }
+    let audience = Audience::from_abi(raw.audience)
+        .ok_or_else(|| Error::internal(format!("asset {name} is for nobody; set its audience")))?;
+    let body = match raw.body.kind {
+        abi::BODY_MEMORY if body.is_memory() => AssetBody::Memory(body),
+        abi::BODY_FILE => {
+            let (offset, len) = (raw.body.offset, raw.body.len);
+            let path = plain_path(&source).filter(|_| offset.checked_add(len).is_some());
+            let path = path.ok_or_else(|| {
+                Error::internal(format!("asset {name} names no file below the driver's data folder"))
+            })?;
+            AssetBody::File { path, offset, len, keep: body }
+        }
+        abi::BODY_PARTS => {
+            let parts = part_names(&source).ok_or_else(|| {
+                Error::internal(format!("asset {name} must be made of 1 to {ASSET_PARTS_MAX} asset names"))
+            })?;
+            AssetBody::Parts(parts)
+        }
+        _ => return Err(Error::internal(format!("asset {name} has no body this host knows"))),
+    };
+    let (name, content_type) = (name.into_owned(), content_type.into_owned());
+    Ok(Asset { name, content_type, max_age_secs: raw.max_age_secs, audience, body })
+}
+
+/// The path, when it is relative and made of plain names.
+fn plain_path(text: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(text);
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    (plain && (1..=PATH_BYTES_MAX).contains(&text.len()) && !text.contains('\0')).then_some(path)
+}
+
+fn part_names(text: &str) -> Option<Vec<String>> {
+    if text.len() > PARTS_BYTES_MAX {
+        return None;
+    }
+    let names: Vec<String> = text.split('\n').map(str::to_owned).collect();
+    (names.len() <= ASSET_PARTS_MAX && names.iter().all(|name| is_asset_name(name))).then_some(names)
+}
+
+/// # Safety
+/// As [`abi::SatcastAssets::publish`].
+pub(super) unsafe extern "C" fn publish(
+    ctx: *mut c_void,
+    dest: u64,
+    asset: *const abi::SatcastAsset,
+    errors: *const abi::SatcastErrorSink,
+) -> i32 {
+    // SAFETY: the description lives for the call; the body passes to us.
+    unsafe {
+        with(ctx, abi::ERR, |context| {
+            if asset.is_null() || (*asset).size < size_of::<abi::SatcastAsset>() {
+                report(errors, &Error::internal("the driver's asset is malformed"));
+                return abi::ERR;
+            }
+            answer(errors, read_asset(*asset).and_then(|asset| context.services.publish(dest, asset)))
+        })
+    }
+}
+
+/// # Safety
+/// As [`abi::SatcastAssets::retract`].
+pub(super) unsafe extern "C" fn retract(ctx: *mut c_void, dest: u64, name: SatcastStr) -> i32 {
+    // SAFETY: the name lives for the call.
+    unsafe {
+        with(ctx, abi::ERR, |context| {
+            context.services.retract(dest, &name.read());
+            abi::OK
+        })
+    }
+}
+
+/// # Safety
+/// As [`abi::SatcastAssets::playback`].
+pub(super) unsafe extern "C" fn playback(
+    ctx: *mut c_void,
+    dest: u64,
+    playback: *const abi::SatcastPlayback,
+    errors: *const abi::SatcastErrorSink,
+) -> i32 {
+    // SAFETY: the description lives for the call.
+    unsafe {
+        with(ctx, abi::ERR, |context| {
+            if playback.is_null() || (*playback).size < size_of::<abi::SatcastPlayback>() {
+                report(errors, &Error::internal("the driver's playback is malformed"));
+                return abi::ERR;
+            }
+            let raw = *playback;
+            let read = Playback {
+                entry: raw.entry.read().into_owned(),
+                preview: Some(raw.preview.read().into_owned()).filter(|name| !name.is_empty()),
+                first_ms: raw.first_ms,
+                window_ms: raw.window_ms,
+                window_max_ms: raw.window_max_ms,
+                fresh_ms: raw.fresh_ms,
+                ended: raw.flags & abi::PLAYBACK_ENDED != 0,
+            };
+            let good = [Some(&read.entry), read.preview.as_ref()]
+                .into_iter()
+                .flatten()
+                .all(|name| is_asset_name(name));
+            if !good {
+                report(errors, &Error::internal("a playback must name assets as its entries"));
+                return abi::ERR;
+            }
+            answer(errors, context.services.playback(dest, read))
+        })
+    }
+}
+
+/// # Safety
+/// The sink must live for the call.
+unsafe fn answer(errors: *const abi::SatcastErrorSink, outcome: Result<(), Error>) -> i32 {
+    match outcome {
+        Ok(()) => abi::OK,
+        Err(error) => {
+            // SAFETY: see above.
+            unsafe { report(errors, &error) };
+            abi::ERR
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_below_the_folder() {
+        for bad in ["", "/etc/passwd", "../x", "a/../b", "./a", "a\0b", &"p".repeat(PATH_BYTES_MAX + 1)] {
+            assert_eq!(plain_path(bad), None, "{bad:?}");
+        }
+        assert_eq!(plain_path("dvr/1/2.m4s"), Some(PathBuf::from("dvr/1/2.m4s")));
+    }
+
+    #[test]
+    fn parts_are_names_within_the_limit() {
+        assert_eq!(part_names("a\nb"), Some(vec!["a".to_owned(), "b".to_owned()]));
+        let most = vec!["n"; ASSET_PARTS_MAX].join("\n");
+        assert!(part_names(&most).is_some());
+        for bad in
+            [format!("{most}\nn"), String::new(), "a\n".into(), "a/b".into(), "x".repeat(PARTS_BYTES_MAX + 1)]
+        {
+            assert_eq!(part_names(&bad), None);
+        }
+    }
+}
