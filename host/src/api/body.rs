@@ -105,7 +105,33 @@ impl Fields {
             .collect()
     }
 
-    fn malformed(&self, name: &str, fault: &str) -> ApiError {
+    /// A field of any type, `None` when absent.
+    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+        self.map.remove(name)
+    }
+
+    /// An optional text.
+    ///
+    /// # Errors
+    /// 400 when it is no text.
+    pub(super) fn optional_text(&mut self, name: &str) -> std::result::Result<Option<String>, ApiError> {
+        if self.map.contains_key(name) { self.text(name).map(Some) } else { Ok(None) }
+    }
+
+    /// An optional truth value.
+    ///
+    /// # Errors
+    /// 400 when it is something else.
+    pub(super) fn optional_bool(&mut self, name: &str) -> std::result::Result<Option<bool>, ApiError> {
+        match self.map.remove(name) {
+            None => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(value)),
+            Some(_) => Err(self.malformed(name, "must be true or false")),
+        }
+    }
+
+    /// 400 for a field, in words that follow its name.
+    pub(super) fn malformed(&self, name: &str, fault: &str) -> ApiError {
         ApiError::malformed("malformed_field", format!("Field `{}` {fault}", self.path_of(name)))
     }
 }

@@ -12,7 +12,7 @@ use crate::auth::presented_key;
 use crate::ids::{AccountId, KeyId, UnixMillis};
 use crate::places::Network;
 use crate::secret::{KeyKind, api_key_kind, key_hash};
-use crate::store::KeyRecord;
+use crate::store::{KeyRecord, Scopes};
 
 /// The use of a key is noted at most this often.
 const TOUCH_INTERVAL_MS: i64 = 60_000;
@@ -24,6 +24,8 @@ pub struct Caller {
     pub account: AccountId,
     /// The key.
     pub key: KeyId,
+    /// What it may do.
+    pub scopes: Scopes,
 }
 
 impl Caller {
@@ -52,7 +54,7 @@ impl Caller {
             return Err(ApiError::forbidden("scope_not_allowed", text));
         }
         note_use(app, &key);
-        Ok(Self { account: key.account_id, key: key.id })
+        Ok(Self { account: key.account_id, key: key.id, scopes: key.scopes })
     }
 }
 

@@ -96,6 +96,13 @@ pub(super) struct DestinationInput {
     config: Value,
 }
 
+impl DestinationInput {
+    /// A destination of a type that is known.
+    pub(super) fn new(kind: String, config: Value) -> Self {
+        Self { kind, config }
+    }
+}
+
 impl std::fmt::Debug for DestinationInput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // `config` holds secrets.

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 use super::idempotency::{IDEMPOTENCY_KEY, KEY_BYTES_MAX};
@@ -11,9 +13,43 @@ use super::service;
 
 /// The corrected document.
 pub fn document() -> Value {
-    let mut document = serde_json::from_str(&service().spec()).unwrap_or(Value::Null);
+    let mut document =
+        serde_json::from_str::<Merged>(&service().spec()).map_or(Value::Null, |merged| merged.0);
     correct(&mut document);
     sorted(document)
+}
+
+/// A JSON object in which objects of the same name are merged: the generator writes a path once for each group of
+/// operations that has it, and a plain reader keeps only the last.
+struct Merged(Value);
+
+impl<'de> Deserialize<'de> for Merged {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Merged;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Merged, M::Error> {
+                let mut merged = Map::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    let value =
+                        if name == "paths" { map.next_value::<Merged>()?.0 } else { map.next_value()? };
+                    match (merged.get_mut(&name), value) {
+                        (Some(Value::Object(known)), Value::Object(more)) => known.extend(more),
+                        (_, value) => {
+                            merged.insert(name, value);
+                        }
+                    }
+                }
+                Ok(Merged(Value::Object(merged)))
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
 }
 
 /// The same value with the fields of every object in order, whatever map the JSON library was built with.
@@ -265,14 +301,14 @@ mod tests {
                 assert_eq!(operation["responses"]["500"]["$ref"], "#/components/responses/Internal");
             }
         }
-        assert_eq!(count, 10, "operations of the document");
+        assert_eq!(count, 17, "operations of the document");
     }
 
     #[test]
     fn allow_headers_follow_from_the_document() {
         let methods = methods_by_path(&document());
         assert_eq!(methods["/api/streams"], "GET, HEAD, POST");
-        assert_eq!(methods["/api/streams/{id}/destinations/{destId}"], "DELETE");
+        assert_eq!(methods["/api/streams/{id}/destinations/{destId}"], "DELETE, PATCH");
     }
 
     #[test]

@@ -8,8 +8,10 @@ mod caller;
 mod destinations;
 mod docs;
 mod document;
+mod edits;
 mod error;
 mod idempotency;
+mod keys;
 mod null;
 mod page;
 mod public;
@@ -133,18 +135,24 @@ enum Tag {
     Streams,
     /// Where a stream is forwarded to.
     Destinations,
+    /// API keys.
+    Keys,
     /// Read without managing.
     Public,
 }
 
-type Service = OpenApiService<(streams::StreamsApi, destinations::DestinationsApi, public::PublicApi), ()>;
+type Apis =
+    (streams::StreamsApi, edits::EditsApi, destinations::DestinationsApi, keys::KeysApi, public::PublicApi);
 
-fn service() -> Service {
-    OpenApiService::new(
-        (streams::StreamsApi, destinations::DestinationsApi, public::PublicApi),
-        "Satcast",
-        VERSION,
-    )
+fn service() -> OpenApiService<Apis, ()> {
+    let apis = (
+        streams::StreamsApi,
+        edits::EditsApi,
+        destinations::DestinationsApi,
+        keys::KeysApi,
+        public::PublicApi,
+    );
+    OpenApiService::new(apis, "Satcast", VERSION)
 }
 
 /// The whole HTTP surface: API, document, documentation page and health checks, inside the shell.

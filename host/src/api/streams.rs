@@ -314,7 +314,7 @@ async fn owned(app: &App, caller: &Caller, id: i64) -> std::result::Result<Strea
 }
 
 /// The label without surrounding space.
-fn checked_label(label: &str) -> std::result::Result<String, ApiError> {
+pub(super) fn checked_label(label: &str) -> std::result::Result<String, ApiError> {
     let label = label.trim();
     let chars = label.chars().count();
     if chars == 0 || chars > LABEL_CHARS_MAX {

@@ -279,6 +279,12 @@ impl Live {
         }
     }
 
+    /// The hard limits of a stream changed: an encoder that was refused because of the old ones may come at once.
+    pub fn limits_changed(&self, stream: StreamId) {
+        // Kept with a time that has passed, so that the history is not asked again.
+        lock(&self.inner.quiet).insert(stream, self.inner.clock.monotonic());
+    }
+
     /// Marks all running sessions as alive in the database and clears away what viewers may no longer fetch, for ever.
     pub async fn keep_heartbeat(self) {
         let mut tick = tokio::time::interval(HEARTBEAT);

@@ -4,6 +4,7 @@
 //! Secrets go in and come out in clear inside [`Redacted`] and are encrypted here. Nothing here knows HTTP,
 //! media or configuration files.
 
+mod edits;
 mod idempotency;
 mod ledger;
 mod model;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use edits::{DestinationChange, Edits, KeyView, LimitChange, LimitsChange};
 pub use idempotency::{Begun, Idempotency, IdempotentRequest};
 pub use ledger::{LedgerFault, LedgerReport};
 pub use model::{
@@ -211,7 +213,7 @@ pub trait Ledger: Send + Sync {
 
 /// What operators ask of a database.
 #[async_trait]
-pub trait StoreApi: Accounts + Streams + Sessions + Ledger + Idempotency + std::fmt::Debug {
+pub trait StoreApi: Accounts + Streams + Edits + Sessions + Ledger + Idempotency + std::fmt::Debug {
     /// A read that proves the database answers.
     async fn ping(&self) -> Result<()>;
     /// Finishes running statements and closes every connection.

@@ -15,10 +15,10 @@ async fn unknown_paths_and_methods_have_the_error_shape() {
     }
     for (method, path, allow) in [
         (Method::PUT, "/api/streams", "GET, HEAD, POST"),
-        (Method::PATCH, "/api/streams/1/destinations/2", "DELETE"),
+        (Method::PUT, "/api/streams/1/destinations/2", "DELETE, PATCH"),
         (Method::POST, "/healthz", "GET, HEAD"),
         (Method::POST, "/api/public/config", "GET, HEAD"),
-        (Method::OPTIONS, "/api/streams/7", "DELETE, GET, HEAD"),
+        (Method::OPTIONS, "/api/streams/7", "DELETE, GET, HEAD, PATCH"),
     ] {
         let answer = rig.ask(method, path, None).await;
         answer.error(405, "method_not_allowed");

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod check;
+mod edits;
 mod idempotency;
 mod inspect;
 mod ledger;

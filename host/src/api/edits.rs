@@ -1,0 +1,254 @@
+//! Changes to stream keys and destinations that exist: limits, label, a new stream key, configuration.
+
+use std::sync::Arc;
+
+use poem::Result;
+use poem::web::Data;
+use poem_openapi::param::Path;
+use poem_openapi::payload::Json;
+use poem_openapi::types::MaybeUndefined;
+use poem_openapi::{Object, OpenApi};
+use serde_json::Value;
+
+use super::body::{Body, Fields, FromFields};
+use super::destinations::{self, DestinationInput, Done};
+use super::streams::checked_label;
+use super::{ApiError, App, Caller, Tag};
+use crate::ids::{DestinationId, EndReason, StreamId};
+use crate::secret::new_stream_key;
+use crate::store::{DestinationChange, LimitChange, LimitsChange};
+
+/// Largest budget of a session in sats: all there will ever be.
+const MAX_SATS_MAX: i64 = 2_100_000_000_000_000;
+/// Longest duration of a session in minutes: a year.
+const MAX_DURATION_MINUTES_MAX: i64 = 525_600;
+
+/// Hard limits to change: what is absent stays, `null` removes.
+#[derive(Clone, Copy, Debug, Object)]
+#[oai(rename_all = "camelCase", rename = "LimitsChange")]
+pub(super) struct LimitsInput {
+    /// Sats one session may cost.
+    #[oai(validator(minimum(value = "1"), maximum(value = "2100000000000000")))]
+    max_sats: MaybeUndefined<i64>,
+    /// Minutes one session may last.
+    #[oai(validator(minimum(value = "1"), maximum(value = "525600")))]
+    max_duration_minutes: MaybeUndefined<i64>,
+}
+
+impl FromFields for LimitsInput {
+    const FIELDS: &'static [&'static str] = &["maxSats", "maxDurationMinutes"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        let mut limit = |name: &str, max: i64| match fields.take(name) {
+            None => Ok(MaybeUndefined::Undefined),
+            Some(Value::Null) => Ok(MaybeUndefined::Null),
+            Some(value) => match value.as_i64().filter(|value| (1..=max).contains(value)) {
+                Some(value) => Ok(MaybeUndefined::Value(value)),
+                None => {
+                    let text = format!(
+                        "Field `{name}` must be a whole number from 1 to {max}, or null to remove it"
+                    );
+                    Err(ApiError::refused("limit_refused", text))
+                }
+            },
+        };
+        let input = Self {
+            max_sats: limit("maxSats", MAX_SATS_MAX)?,
+            max_duration_minutes: limit("maxDurationMinutes", MAX_DURATION_MINUTES_MAX)?,
+        };
+        if input.max_sats.is_undefined() && input.max_duration_minutes.is_undefined() {
+            let text = "Send `maxSats`, `maxDurationMinutes` or both";
+            return Err(ApiError::refused("limit_refused", text));
+        }
+        Ok(input)
+    }
+}
+
+/// What can be changed of a stream key.
+#[derive(Clone, Debug, Object)]
+#[oai(rename = "StreamChange")]
+pub(super) struct StreamChangeInput {
+    /// Label.
+    #[oai(validator(min_length = 1, max_length = 128))]
+    label: String,
+}
+
+impl FromFields for StreamChangeInput {
+    const FIELDS: &'static [&'static str] = &["label"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        Ok(Self { label: fields.text("label")? })
+    }
+}
+
+/// What can be changed of a destination; what is absent stays.
+#[derive(Clone, Object)]
+#[oai(rename = "DestinationChange", skip_serializing_if_is_none)]
+pub(super) struct DestinationChangeInput {
+    /// Whether it takes part in sessions.
+    enabled: Option<bool>,
+    /// A whole new configuration of its type.
+    config: Option<Value>,
+}
+
+impl std::fmt::Debug for DestinationChangeInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // `config` holds secrets.
+        f.debug_struct("DestinationChangeInput").field("enabled", &self.enabled).finish_non_exhaustive()
+    }
+}
+
+impl FromFields for DestinationChangeInput {
+    const FIELDS: &'static [&'static str] = &["enabled", "config"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        let enabled = fields.optional_bool("enabled")?;
+        let config = match fields.take("config") {
+            None => None,
+            Some(config @ Value::Object(_)) => Some(config),
+            Some(_) => return Err(fields.malformed("config", "must be an object")),
+        };
+        if enabled.is_none() && config.is_none() {
+            return Err(ApiError::refused("nothing_to_change", "Send `enabled`, `config` or both"));
+        }
+        Ok(Self { enabled, config })
+    }
+}
+
+/// The new stream key.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct Rotated {
+    /// `true`.
+    success: bool,
+    /// Stream key identifier.
+    id: i64,
+    /// The key to publish with from now on; secret.
+    stream_key: String,
+}
+
+/// Operations that change what exists.
+pub(super) struct EditsApi;
+
+#[OpenApi(prefix_path = "/api")]
+impl EditsApi {
+    /// Set hard limits
+    ///
+    /// At least one of the two. What is absent stays, `null` removes. They count per session.
+    #[oai(path = "/streams/:id/limits", method = "post", operation_id = "setLimits", tag = "Tag::Streams")]
+    async fn set_limits(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Stream key identifier.
+        id: Path<i64>,
+        body: Body<LimitsInput>,
+    ) -> Result<Json<Done>> {
+        let (app, stream) = (Arc::clone(&app), StreamId(id.0));
+        let change = LimitsChange {
+            max_sats: limit_change(body.0.max_sats),
+            max_duration_minutes: limit_change(body.0.max_duration_minutes),
+        };
+        App::to_the_end(async move {
+            app.store.change_limits(caller.account, stream, change).await?;
+            app.live.limits_changed(stream);
+            Ok(())
+        })
+        .await?;
+        Ok(Json(Done::new()))
+    }
+
+    /// Change a stream key
+    ///
+    /// An addition to the specification.
+    #[oai(path = "/streams/:id", method = "patch", operation_id = "changeStream", tag = "Tag::Streams")]
+    async fn change_stream(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Stream key identifier.
+        id: Path<i64>,
+        body: Body<StreamChangeInput>,
+    ) -> Result<Json<Done>> {
+        let label = checked_label(&body.0.label)?;
+        let (store, stream) = (app.store.clone(), StreamId(id.0));
+        App::to_the_end(async move { Ok(store.rename_stream(caller.account, stream, &label).await?) })
+            .await?;
+        Ok(Json(Done::new()))
+    }
+
+    /// Replace a stream key
+    ///
+    /// The old key is unknown at once and the running session ends. An addition to the specification.
+    #[oai(
+        path = "/streams/:id/rotate",
+        method = "post",
+        operation_id = "rotateStreamKey",
+        tag = "Tag::Streams"
+    )]
+    async fn rotate(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Stream key identifier.
+        id: Path<i64>,
+    ) -> Result<Json<Rotated>> {
+        let (app, stream) = (Arc::clone(&app), StreamId(id.0));
+        let key = new_stream_key();
+        let stored = key.clone();
+        App::to_the_end(async move {
+            app.store.replace_stream_key(caller.account, stream, &stored).await?;
+            app.live.stop(stream, EndReason::KeyRevoked).await;
+            Ok(())
+        })
+        .await?;
+        Ok(Json(Rotated { success: true, id: id.0, stream_key: key.into_inner() }))
+    }
+
+    /// Change a destination
+    ///
+    /// Takes effect at once, in a running session too, without disturbing the other destinations. An addition to the
+    /// specification.
+    #[oai(
+        path = "/streams/:id/destinations/:destId",
+        method = "patch",
+        operation_id = "changeDestination",
+        tag = "Tag::Destinations"
+    )]
+    async fn change_destination(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Stream key identifier.
+        id: Path<i64>,
+        /// Destination identifier.
+        #[oai(name = "destId")]
+        dest_id: Path<i64>,
+        body: Body<DestinationChangeInput>,
+    ) -> Result<Json<Done>> {
+        let (app, account) = (Arc::clone(&app), caller.account);
+        let (stream, destination) = (StreamId(id.0), DestinationId(dest_id.0));
+        let known = app.store.destination_of(account, stream, destination).await.map_err(ApiError::from)?;
+        let known = known.ok_or_else(|| ApiError::not_found("destination"))?;
+        let mut change = DestinationChange { enabled: body.0.enabled, config: None };
+        if let Some(config) = body.0.config {
+            let input = DestinationInput::new(known.kind, config);
+            change.config = Some(destinations::accept(&app, input, "").await?.config);
+        }
+        App::to_the_end(async move {
+            app.store.change_destination(account, stream, destination, change).await?;
+            app.live.destinations_changed(stream).await;
+            Ok(())
+        })
+        .await?;
+        Ok(Json(Done::new()))
+    }
+}
+
+fn limit_change(limit: MaybeUndefined<i64>) -> LimitChange {
+    match limit {
+        MaybeUndefined::Undefined => LimitChange::Keep,
+        MaybeUndefined::Null => LimitChange::Remove,
+        MaybeUndefined::Value(value) => LimitChange::Set(value),
+    }
+}

@@ -1,0 +1,270 @@
+//! API keys: list, make, revoke.
+
+use std::sync::Arc;
+
+use poem::Result;
+use poem::web::Data;
+use poem_openapi::param::{Path, Query};
+use poem_openapi::payload::{Json, Response};
+use poem_openapi::{Enum, Object, OpenApi};
+use serde_json::Value;
+
+use super::body::{Body, Fields, FromFields};
+use super::destinations::Done;
+use super::null::Null;
+use super::page::PageRequest;
+use super::streams::with_link;
+use super::{ApiError, App, Caller, Tag};
+use crate::ids::{DestinationId, KeyId};
+use crate::secret::{KeyKind, mask_key, new_api_key};
+use crate::store::{KeyView, NewKey, Scopes};
+
+/// Longest label of a key in characters.
+const LABEL_CHARS_MAX: usize = 128;
+
+/// What a key is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename_all = "lowercase", rename = "KeyType")]
+pub(super) enum Kind {
+    /// `pk_`: status and playback of one self-hosted destination, and active cost.
+    Public,
+    /// `sk_`: management.
+    Permanent,
+}
+
+/// What a permanent key may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename_all = "lowercase", rename = "KeyScope")]
+pub(super) enum Scope {
+    /// Read what belongs to the account.
+    Read,
+    /// Change it.
+    Manage,
+    /// Manage webhooks.
+    Webhooks,
+}
+
+/// An API key in a list.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct ApiKey {
+    /// Key identifier.
+    id: i64,
+    /// What it is for.
+    #[oai(rename = "type")]
+    kind: Kind,
+    /// A name for people; may be empty.
+    label: String,
+    /// The key itself for a public one; null for a permanent one, which is shown only when it is made.
+    key: Null<String>,
+    /// The key with its middle left out.
+    masked: String,
+    /// What it may do; empty for a public one.
+    scopes: Vec<Scope>,
+    /// The destination of a public one; null for a permanent one.
+    destination_id: Null<i64>,
+    /// Creation time, Unix milliseconds.
+    created_at: i64,
+    /// Last use to the minute, Unix milliseconds; null before the first.
+    last_used_at: Null<i64>,
+}
+
+impl From<KeyView> for ApiKey {
+    fn from(view: KeyView) -> Self {
+        Self {
+            id: view.id.0,
+            kind: if view.kind == KeyKind::Public { Kind::Public } else { Kind::Permanent },
+            label: view.label,
+            key: view.key.map(|key| key.into_inner()).into(),
+            masked: format!("{}...{}", view.prefix, view.last4),
+            scopes: scope_list(view.scopes),
+            destination_id: view.destination_id.map(|id| id.0).into(),
+            created_at: view.created_at.0,
+            last_used_at: view.last_used_at.map(|time| time.0).into(),
+        }
+    }
+}
+
+/// A key to be made.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase", rename = "NewApiKey", skip_serializing_if_is_none)]
+pub(super) struct KeyInput {
+    /// What it is for.
+    #[oai(rename = "type")]
+    kind: Kind,
+    /// A name for people.
+    #[oai(validator(max_length = 128))]
+    label: Option<String>,
+    /// What a permanent key may do; all when absent.
+    scopes: Option<Vec<Scope>>,
+    /// The self-hosted destination of a public key.
+    destination_id: Option<i64>,
+}
+
+impl FromFields for KeyInput {
+    const FIELDS: &'static [&'static str] = &["type", "label", "scopes", "destinationId"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        let kind = match fields.text("type")?.as_str() {
+            "public" => Kind::Public,
+            "permanent" => Kind::Permanent,
+            _ => return Err(refused("Field `type` must be \"public\" or \"permanent\"")),
+        };
+        let label = fields.optional_text("label")?;
+        let scopes = match fields.take("scopes") {
+            None => None,
+            Some(Value::Array(names)) => {
+                Some(names.iter().map(scope).collect::<std::result::Result<_, _>>()?)
+            }
+            Some(_) => return Err(fields.malformed("scopes", "must be a list")),
+        };
+        let destination_id = match fields.take("destinationId") {
+            None => None,
+            Some(id) => {
+                Some(id.as_i64().ok_or_else(|| fields.malformed("destinationId", "must be a whole number"))?)
+            }
+        };
+        Ok(Self { kind, label, scopes, destination_id })
+    }
+}
+
+fn scope(name: &Value) -> std::result::Result<Scope, ApiError> {
+    match name.as_str() {
+        Some("read") => Ok(Scope::Read),
+        Some("manage") => Ok(Scope::Manage),
+        Some("webhooks") => Ok(Scope::Webhooks),
+        _ => Err(refused("Field `scopes` may hold \"read\", \"manage\" and \"webhooks\"")),
+    }
+}
+
+fn refused(text: &str) -> ApiError {
+    ApiError::refused("key_refused", text)
+}
+
+/// A new API key.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct KeyCreated {
+    /// `true`.
+    success: bool,
+    /// Key identifier.
+    id: i64,
+    /// The key; a permanent one is not shown again.
+    key: String,
+    /// The key with its middle left out.
+    masked: String,
+}
+
+/// Operations on API keys.
+pub(super) struct KeysApi;
+
+#[OpenApi(prefix_path = "/api", tag = "Tag::Keys")]
+impl KeysApi {
+    /// List API keys
+    ///
+    /// Newest first, without revoked ones. A further page is named in the `Link` header. An addition to the specification.
+    #[oai(path = "/keys", method = "get", operation_id = "listKeys")]
+    async fn list(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Entries per page, 1 to 1000.
+        #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
+        limit: Query<Option<u32>>,
+        /// Where the page starts, from the `Link` header.
+        cursor: Query<Option<String>>,
+    ) -> Result<Response<Json<Vec<ApiKey>>>> {
+        let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
+        let mut views = app.store.keys_of(caller.account, page.to_store()).await.map_err(ApiError::from)?;
+        let address = format!("{}/api/keys", app.config.public_base());
+        let link = page.finish(&mut views, &address, |view| view.id.0);
+        Ok(with_link(Json(views.into_iter().map(ApiKey::from).collect()), link))
+    }
+
+    /// Make an API key
+    ///
+    /// A public key belongs to one self-hosted destination. A permanent key cannot do more than the key that makes it.
+    /// An addition to the specification.
+    #[oai(path = "/keys", method = "post", operation_id = "createKey")]
+    async fn create(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        body: Body<KeyInput>,
+    ) -> Result<Json<KeyCreated>> {
+        let input = body.0;
+        let (kind, scopes) = checked_kind(&input, caller.scopes)?;
+        let label = input.label.unwrap_or_default().trim().to_owned();
+        if label.chars().count() > LABEL_CHARS_MAX || label.chars().any(char::is_control) {
+            let text = format!("Field `label` must have at most {LABEL_CHARS_MAX} printable characters");
+            return Err(ApiError::refused("label_refused", text).into());
+        }
+        let key = new_api_key(kind);
+        let new = NewKey {
+            account_id: caller.account,
+            kind,
+            key: key.clone(),
+            scopes,
+            destination_id: input.destination_id.map(DestinationId),
+            label,
+            caps: app.caps(),
+            now: app.clock.now(),
+        };
+        let store = app.store.clone();
+        let id = App::to_the_end(async move { Ok(store.create_key(new).await?) }).await?;
+        let masked = mask_key(key.expose());
+        Ok(Json(KeyCreated { success: true, id: id.0, key: key.into_inner(), masked }))
+    }
+
+    /// Revoke an API key
+    ///
+    /// It is refused from then on, for ever. An addition to the specification.
+    #[oai(path = "/keys/:id", method = "delete", operation_id = "revokeKey")]
+    async fn revoke(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Key identifier.
+        id: Path<i64>,
+    ) -> Result<Json<Done>> {
+        let (store, now) = (app.store.clone(), app.clock.now());
+        App::to_the_end(async move { Ok(store.revoke_key(caller.account, KeyId(id.0), now).await?) }).await?;
+        Ok(Json(Done::new()))
+    }
+}
+
+/// The kind and scopes of a key that `creator` may make.
+fn checked_kind(input: &KeyInput, creator: Scopes) -> std::result::Result<(KeyKind, Scopes), ApiError> {
+    match (input.kind, input.destination_id, &input.scopes) {
+        (Kind::Public, None, _) => {
+            Err(refused("Field `destinationId` is required: a public key belongs to one destination"))
+        }
+        (Kind::Public, Some(_), Some(_)) => Err(refused("Field `scopes` is for permanent keys")),
+        (Kind::Public, Some(_), None) => Ok((KeyKind::Public, Scopes::NONE)),
+        (Kind::Permanent, Some(_), _) => Err(refused("Field `destinationId` is for public keys")),
+        (Kind::Permanent, None, None) => Ok((KeyKind::Permanent, creator)),
+        (Kind::Permanent, None, Some(list)) => {
+            let has = |scope| list.contains(&scope);
+            let scopes =
+                Scopes { read: has(Scope::Read), manage: has(Scope::Manage), webhooks: has(Scope::Webhooks) };
+            if scopes == Scopes::NONE {
+                return Err(refused("Field `scopes` must name at least one scope"));
+            }
+            let exceeds = (scopes.read && !creator.read)
+                || (scopes.manage && !creator.manage)
+                || (scopes.webhooks && !creator.webhooks);
+            if exceeds {
+                let text =
+                    "A key cannot make one that may do more than itself; leave out the scopes it lacks";
+                return Err(ApiError::forbidden("scope_not_allowed", text));
+            }
+            Ok((KeyKind::Permanent, scopes))
+        }
+    }
+}
+
+fn scope_list(scopes: Scopes) -> Vec<Scope> {
+    let named =
+        [(scopes.read, Scope::Read), (scopes.manage, Scope::Manage), (scopes.webhooks, Scope::Webhooks)];
+    named.into_iter().filter(|(set, _)| *set).map(|(_, scope)| scope).collect()
+}
