@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Largest integer that every JSON reader holds exactly (2^53 - 1); ids, amounts and times stay below it.
 pub const JSON_INTEGER_MAX: i64 = 9_007_199_254_740_991;
 
+/// Milliseconds in a clock hour.
+pub const HOUR_MS: i64 = 3_600_000;
+
 /// Millisats in one sat.
 pub const MSAT_PER_SAT: i64 = 1_000;
 
@@ -49,6 +52,18 @@ integer_newtype! {
     Msat;
     /// An amount in whole sats, the unit of prices and of the API.
     Sats;
+}
+
+impl UnixMillis {
+    /// Start of the UTC clock hour the time is in: bandwidth is counted by it.
+    pub fn hour_start(self) -> Self {
+        Self(self.0.saturating_sub(self.0.rem_euclid(HOUR_MS)))
+    }
+
+    /// Whole seconds since the Unix epoch, rounded down.
+    pub fn to_secs_floor(self) -> i64 {
+        self.0.div_euclid(1_000)
+    }
 }
 
 impl Sats {
@@ -157,6 +172,14 @@ mod tests {
         assert_eq!(Sats(i64::MAX).to_msat(), None);
         assert_eq!(Msat(6_172).to_sats_floor(), Sats(6));
         assert_eq!(Msat(-1).to_sats_floor(), Sats(-1));
+    }
+
+    #[test]
+    fn hours_begin_on_the_clock_and_seconds_are_whole() {
+        assert_eq!(UnixMillis(7_199_999).hour_start(), UnixMillis(3_600_000));
+        assert_eq!(UnixMillis(7_200_000).hour_start(), UnixMillis(7_200_000));
+        assert_eq!(UnixMillis(-1).hour_start(), UnixMillis(-3_600_000));
+        assert_eq!((UnixMillis(1_999).to_secs_floor(), UnixMillis(-1).to_secs_floor()), (1, -1));
     }
 
     #[test]

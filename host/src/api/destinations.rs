@@ -264,7 +264,8 @@ pub(super) async fn accept(
     }
     check_addresses(app, &input.config, path)?;
     let platform = app.drivers.public_view(&input.kind, &input.config).platform;
-    Ok(NewDestination { kind: input.kind, platform, config: input.config })
+    let has_playback = app.drivers.has_playback(&input.kind);
+    Ok(NewDestination { kind: input.kind, platform, config: input.config, has_playback })
 }
 
 fn refusal(app: &App, error: ValidateError, path: &str) -> ApiError {

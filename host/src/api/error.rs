@@ -165,6 +165,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NotFound(what) => Self::not_found(what),
+            StoreError::NoPlayback(_) => Self::refused("no_playback", sentence(&error.to_string())),
             StoreError::CapReached { .. } => Self::conflict("cap_reached", sentence(&error.to_string())),
             other => {
                 tracing::error!(error = %other, "the store failed");

@@ -10,7 +10,7 @@ use crate::auth::password::PASSWORD_BYTES_MAX;
 use crate::boot::{BootError, Host};
 use crate::ids::{Msat, UnixMillis};
 use crate::secret::new_stream_key;
-use crate::store::{Caps, NewStream};
+use crate::store::{Caps, NewDestination, NewStream};
 
 fn parse(line: &str) -> Cli {
     Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"))
@@ -132,6 +132,35 @@ async fn wrong_arguments_are_usage_errors_and_change_nothing() {
     assert!(matches!(accounts::credit(&config, "you", 5).await, Err(CliError::Failed(_))));
     let missing = accounts::create_key(&config, "me", KeyKind::Public, Some(99), "").await;
     assert!(matches!(missing, Err(CliError::Failed(text)) if text == "no such destination"));
+}
+
+#[tokio::test]
+async fn public_keys_are_made_for_self_hosted_destinations_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "");
+    accounts::create(&config, "me", None, false).await.unwrap();
+    let store = open_store(&config).await.unwrap();
+    let destination = |kind: &str, has_playback| NewDestination {
+        kind: kind.to_owned(),
+        platform: kind.to_owned(),
+        config: serde_json::json!({}),
+        has_playback,
+    };
+    let stream = NewStream {
+        account_id: store.account_by_name("me").await.unwrap().unwrap().id,
+        label: "x".to_owned(),
+        stream_key: new_stream_key(),
+        destinations: vec![destination("rtmp", false), destination("self-hosted", true)],
+        caps: Caps { destinations_per_stream: 2, streams_per_account: 1, keys_per_account: 1 },
+        now: UnixMillis(1),
+    };
+    let (_, ids) = store.create_stream(stream).await.unwrap();
+    store.close().await;
+    let refused = accounts::create_key(&config, "me", KeyKind::Public, Some(ids[0].0), "").await.unwrap_err();
+    let text =
+        format!("destination {} has no playback; public keys belong to self-hosted destinations", ids[0]);
+    assert!(matches!(&refused, CliError::Failed(said) if *said == text), "{refused}");
+    accounts::create_key(&config, "me", KeyKind::Public, Some(ids[1].0), "").await.unwrap();
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ impl Rig {
 }
 
 fn destination(config: Value) -> NewDestination {
-    NewDestination { kind: "script".into(), platform: "script".into(), config }
+    NewDestination { kind: "script".into(), platform: "script".into(), config, has_playback: false }
 }
 
 fn config() -> Packet {

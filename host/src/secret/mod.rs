@@ -24,6 +24,8 @@ const KEY_BODY_CHARS: usize = 32;
 const KEY_CHECKSUM_CHARS: usize = 6;
 /// Random characters of a session id: 131 bits.
 const SESSION_ID_CHARS: usize = 22;
+/// Random characters of a playback path: 131 bits.
+const PLAYBACK_PATH_CHARS: usize = 22;
 /// Random characters of a request id: 95 bits.
 const REQUEST_ID_CHARS: usize = 16;
 /// Largest random byte that maps to base62 without bias (4 x 62).
@@ -154,6 +156,11 @@ pub fn new_session_id() -> SessionId {
     SessionId(format!("ses_{}", random_base62(SESSION_ID_CHARS)))
 }
 
+/// A new playback path: what names a self-hosted destination in its URL, unrelated to its stream key.
+pub fn new_playback_path() -> String {
+    random_base62(PLAYBACK_PATH_CHARS)
+}
+
 /// A new request id, shown in `X-Request-Id`, error bodies and the access log.
 pub fn new_request_id() -> String {
     format!("req_{}", random_base62(REQUEST_ID_CHARS))
@@ -185,6 +192,7 @@ mod tests {
         }
         assert_eq!(new_stream_key().expose().len(), STREAM_KEY_PREFIX.len() + 32);
         assert_eq!(new_session_id().as_str().len(), 4 + 22);
+        assert_eq!(new_playback_path().len(), 22);
     }
 
     #[test]

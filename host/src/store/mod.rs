@@ -9,6 +9,7 @@ mod idempotency;
 mod ledger;
 mod model;
 mod open;
+mod playback;
 mod sqlite;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -26,6 +27,7 @@ pub use model::{
     TransferKind,
 };
 pub use open::{OpenOptions, database_file, open};
+pub use playback::{Bandwidth, Playback, PlaybackRecord};
 pub use sqlite::Inspector;
 
 use crate::ids::{AccountId, DestinationId, EndReason, KeyId, Msat, Sats, SessionId, StreamId, UnixMillis};
@@ -73,6 +75,9 @@ pub enum StoreError {
     /// There is no such row, or it belongs to someone else.
     #[error("no such {0}")]
     NotFound(&'static str),
+    /// A public key for a destination that viewers cannot play.
+    #[error("destination {0} has no playback; public keys belong to self-hosted destinations")]
+    NoPlayback(DestinationId),
     /// A cap is reached.
     #[error("the limit of {limit} {what} is reached; delete one first")]
     CapReached {
@@ -111,7 +116,8 @@ pub trait Accounts: Send + Sync {
     /// Stores a key: its hash, and for a public key the key itself, encrypted.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] when the destination is not the account's, [`StoreError::CapReached`].
+    /// [`StoreError::NotFound`] when the destination is not the account's, [`StoreError::NoPlayback`] when a public
+    /// key's destination is of a type without playback, [`StoreError::CapReached`].
     async fn create_key(&self, key: NewKey) -> Result<KeyId>;
     /// The key with that SHA-256, unless revoked.
     async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<KeyRecord>>;
@@ -213,7 +219,9 @@ pub trait Ledger: Send + Sync {
 
 /// What operators ask of a database.
 #[async_trait]
-pub trait StoreApi: Accounts + Streams + Edits + Sessions + Ledger + Idempotency + std::fmt::Debug {
+pub trait StoreApi:
+    Accounts + Streams + Edits + Playback + Sessions + Ledger + Idempotency + std::fmt::Debug
+{
     /// A read that proves the database answers.
     async fn ping(&self) -> Result<()>;
     /// Finishes running statements and closes every connection.

@@ -183,6 +183,8 @@ pub struct DestinationRecord {
     pub enabled: bool,
     /// The driver's configuration in clear, secrets included.
     pub config: Value,
+    /// The part of its playback URL that names it; `None` for types without playback.
+    pub playback_path: Option<String>,
 }
 
 impl std::fmt::Debug for DestinationRecord {
@@ -212,6 +214,8 @@ pub struct DestinationView {
     pub enabled: bool,
     /// The driver's configuration in clear, secrets included; `None` when it can no longer be read.
     pub config: Option<Value>,
+    /// The part of its playback URL that names it; `None` for types without playback.
+    pub playback_path: Option<String>,
 }
 
 impl std::fmt::Debug for DestinationView {
@@ -230,6 +234,8 @@ pub struct NewDestination {
     pub platform: String,
     /// The driver's configuration in clear.
     pub config: Value,
+    /// Whether viewers can play it: then it gets a playback path.
+    pub has_playback: bool,
 }
 
 impl std::fmt::Debug for NewDestination {
@@ -344,6 +350,7 @@ mod tests {
             kind: "rtmp".into(),
             platform: "rtmp".into(),
             config: serde_json::json!({"key": "hunter2"}),
+            has_playback: false,
         };
         assert!(!format!("{new:?}").contains("hunter2"));
     }

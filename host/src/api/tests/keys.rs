@@ -48,7 +48,7 @@ async fn unknown_mistyped_and_public_keys_are_told_apart() {
     typo.pop();
     with(&rig, "/api/streams", &[("X-API-Key", &typo)]).await.error(401, "invalid_key");
     let path = format!("/api/streams/{}/destinations", rig.stream().await);
-    let target = json!({"type": "rtmp", "config": {"url": "rtmp://a.example/live"}});
+    let target = json!({"type": "self-hosted", "config": {}});
     let destination = rig.post(&path, &target).await.ok()["id"].as_i64().unwrap();
     let public = rig.key(rig.account, KeyKind::Public, Scopes::NONE, Some(destination)).await;
     with(&rig, "/api/streams", &[("X-API-Key", &public)]).await.error(403, "key_type_not_allowed");

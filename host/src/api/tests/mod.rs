@@ -41,6 +41,15 @@ struct Target {
     key: Option<Secret<String>>,
 }
 
+/// Configuration of the test's `self-hosted` type.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Hosted {
+    #[serde(rename = "dvrSeconds")]
+    #[allow(dead_code, reason = "read by the schema only")]
+    dvr_seconds: Option<u32>,
+}
+
 struct Rtmp;
 struct Sink;
 
@@ -48,7 +57,8 @@ impl Driver for Rtmp {
     const INFO: DriverInfo = DriverInfo { id: "apitest", version: "1.0.0", title: "API test" };
 
     fn types() -> Vec<DestType> {
-        vec![DestType::of::<Target>("rtmp").title("RTMP")]
+        let hosted = DestType::of::<Hosted>("self-hosted").title("Self-hosted").playback();
+        vec![DestType::of::<Target>("rtmp").title("RTMP"), hosted]
     }
 
     fn load(_: &Host) -> Result<Self, Error> {
@@ -56,6 +66,9 @@ impl Driver for Rtmp {
     }
 
     fn validate(&self, config: DriverConfig<'_>) -> Result<(), Error> {
+        if config.type_name() == "self-hosted" {
+            return config.parse::<Hosted>().map(drop);
+        }
         if config.parse::<Target>()?.url.starts_with("rtmp://") {
             return Ok(());
         }

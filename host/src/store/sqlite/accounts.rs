@@ -25,7 +25,8 @@ const INSERT_ACCOUNT: &str = "INSERT INTO accounts (name, password_hash, operato
 const SELECT_ACCOUNT: &str =
     "SELECT id, name, password_hash, operator, created_ms FROM accounts WHERE name = $1";
 const COUNT_KEYS: &str = "SELECT COUNT(*) FROM api_keys WHERE account_id = $1 AND revoked_ms IS NULL";
-const OWNED_DESTINATION: &str = "SELECT d.id FROM destinations d JOIN streams s ON s.id = d.stream_id
+const OWNED_DESTINATION: &str =
+    "SELECT d.playback_path FROM destinations d JOIN streams s ON s.id = d.stream_id
     WHERE d.id = $1 AND s.account_id = $2 AND d.deleted_ms IS NULL";
 const INSERT_KEY: &str =
     "INSERT INTO api_keys (uid, account_id, hash, kind, key_sealed, prefix, last4, scopes,
@@ -94,9 +95,11 @@ impl Accounts for SqliteStore {
             });
         }
         if let Some(destination) = key.destination_id {
-            let owned = sqlx::query(OWNED_DESTINATION).bind(destination.0).bind(key.account_id.0);
-            if owned.fetch_optional(&mut *tx).await.map_err(&failed)?.is_none() {
-                return Err(StoreError::NotFound("destination"));
+            let owned = sqlx::query_scalar(OWNED_DESTINATION).bind(destination.0).bind(key.account_id.0);
+            let owned: Option<Option<String>> = owned.fetch_optional(&mut *tx).await.map_err(&failed)?;
+            let playback_path = owned.ok_or(StoreError::NotFound("destination"))?;
+            if playback_path.is_none() {
+                return Err(StoreError::NoPlayback(destination));
             }
         }
         let uid = new_uid();

@@ -10,6 +10,7 @@ mod edits;
 mod idempotency;
 mod inspect;
 mod ledger;
+mod playback;
 mod sessions;
 mod streams;
 #[cfg(test)]
@@ -44,9 +45,10 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const JOURNAL_SIZE_MAX_BYTES: &str = "67108864";
 
 /// Every migration in order; a released one is never edited.
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+const MIGRATIONS: [(i64, &str, &str); 3] = [
     (1, "first light", include_str!("../../../migrations/sqlite/0001_first_light.sql")),
     (2, "idempotency", include_str!("../../../migrations/sqlite/0002_idempotency.sql")),
+    (3, "playback", include_str!("../../../migrations/sqlite/0003_playback.sql")),
 ];
 
 /// A store in one SQLite file.

@@ -6,7 +6,7 @@ use sqlx::{Row as _, Sqlite, Transaction};
 
 use super::{SqliteStore, commit, db};
 use crate::ids::{AccountId, DestinationId, EndReason, StreamId, UnixMillis};
-use crate::secret::{key_hash, new_uid};
+use crate::secret::{key_hash, new_playback_path, new_uid};
 use crate::store::{
     Caps, DestinationRecord, DestinationView, NewDestination, NewStream, Page, Result, StoreError,
     StreamLimits, StreamRecord, StreamView, Streams,
@@ -48,9 +48,9 @@ const DELETE_DESTINATIONS: &str =
 const COUNT_DESTINATIONS: &str =
     "SELECT COUNT(*) FROM destinations WHERE stream_id = $1 AND deleted_ms IS NULL";
 const INSERT_DESTINATION: &str = "INSERT INTO destinations (uid, stream_id, kind, platform, config_sealed,
-    created_ms) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
-const SELECT_DESTINATIONS: &str = "SELECT id, uid, stream_id, kind, platform, enabled, config_sealed
-    FROM destinations WHERE stream_id = $1 AND deleted_ms IS NULL AND id < $2 ORDER BY id DESC LIMIT $3";
+    created_ms, playback_path) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id";
+const SELECT_DESTINATIONS: &str = "SELECT id, uid, stream_id, kind, platform, enabled, config_sealed,
+    playback_path FROM destinations WHERE stream_id = $1 AND deleted_ms IS NULL AND id < $2 ORDER BY id DESC LIMIT $3";
 const DELETE_DESTINATION: &str =
     "UPDATE destinations SET deleted_ms = $3 WHERE id = $1 AND deleted_ms IS NULL
     AND stream_id IN (SELECT s.id FROM streams s WHERE s.account_id = $2 AND s.deleted_ms IS NULL)
@@ -221,6 +221,7 @@ impl SqliteStore {
             .bind(&destination.platform)
             .bind(self.vault.seal(&uid, config.as_bytes()))
             .bind(now.0)
+            .bind(destination.has_playback.then(new_playback_path))
             .fetch_one(&mut **tx)
             .await
             .map_err(&failed)?;
@@ -250,6 +251,7 @@ impl SqliteStore {
             platform: row.try_get("platform").map_err(&failed)?,
             enabled: row.try_get::<i64, _>("enabled").map_err(&failed)? != 0,
             config: config.and_then(|config| serde_json::from_slice(config.expose()).ok()),
+            playback_path: row.try_get("playback_path").map_err(&failed)?,
         })
     }
 
@@ -287,6 +289,7 @@ fn readable(view: DestinationView) -> Option<DestinationRecord> {
         platform: view.platform,
         enabled: view.enabled,
         config,
+        playback_path: view.playback_path,
     })
 }
 

@@ -1,6 +1,7 @@
 //! The store on real files.
 
 mod ledger;
+mod playback;
 
 use std::path::PathBuf;
 
@@ -65,6 +66,7 @@ fn target() -> NewDestination {
         kind: "rtmp".into(),
         platform: "rtmp".into(),
         config: json!({"url": "rtmp://a/b", "key": "s3cret"}),
+        has_playback: false,
     }
 }
 
@@ -130,7 +132,7 @@ async fn a_sealed_value_moved_to_another_row_does_not_open() {
 async fn keys_are_found_by_hash_until_revoked_and_capped() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
-    let (_, ids) = rig.stream(account, 1).await.unwrap();
+    let (_, _, hosted) = rig.hosted(account).await;
     let stranger = rig.account("stranger", 0).await.unwrap();
     let key = |account_id, kind, destination_id| NewKey {
         account_id,
@@ -142,14 +144,14 @@ async fn keys_are_found_by_hash_until_revoked_and_capped() {
         caps: CAPS,
         now: NOW,
     };
-    let public = key(account, KeyKind::Public, Some(ids[0]));
+    let public = key(account, KeyKind::Public, Some(hosted));
     let id = rig.store.create_key(public.clone()).await.unwrap();
     let hash = key_hash(public.key.expose());
     let found = rig.store.key_by_hash(&hash).await.unwrap().unwrap();
-    assert_eq!((found.id, found.account_id, found.destination_id), (id, account, Some(ids[0])));
+    assert_eq!((found.id, found.account_id, found.destination_id), (id, account, Some(hosted)));
     let text = public.key.expose();
     assert_eq!((found.prefix.as_str(), found.last4.as_str()), (&text[..7], &text[text.len() - 4..]));
-    let foreign = rig.store.create_key(key(stranger, KeyKind::Public, Some(ids[0]))).await;
+    let foreign = rig.store.create_key(key(stranger, KeyKind::Public, Some(hosted))).await;
     assert!(matches!(foreign, Err(StoreError::NotFound("destination"))));
     rig.store.create_key(key(account, KeyKind::Permanent, None)).await.unwrap();
     let third = rig.store.create_key(key(account, KeyKind::Permanent, None)).await;
@@ -324,7 +326,7 @@ async fn a_database_that_is_looked_at_is_not_changed() {
     let rig = Rig::new().await;
     let account = rig.account("me", 5_000).await.unwrap();
     let database = Inspector::open(&rig.path).await.unwrap();
-    assert_eq!(database.schema_version().await.unwrap(), (2, 2));
+    assert_eq!(database.schema_version().await.unwrap(), (3, 3));
     assert!(!database.has_secrets().await.unwrap());
     rig.stream(account, 0).await.unwrap();
     assert!(database.has_secrets().await.unwrap(), "beside a running service");
@@ -332,13 +334,13 @@ async fn a_database_that_is_looked_at_is_not_changed() {
     let other = database.check_key(&Vault::new(&[8; 32])).await.unwrap_err().to_string();
     assert!(other.contains("restore the secret.key"), "{other}");
     sqlx::query("DELETE FROM _sqlx_migrations").execute(&rig.store.writer).await.unwrap();
-    assert_eq!(database.schema_version().await.unwrap(), (0, 2), "an old schema stays old");
+    assert_eq!(database.schema_version().await.unwrap(), (0, 3), "an old schema stays old");
     assert_eq!(database.check_ledger().await.unwrap().transfers, 1);
     database.close().await;
     rig.store.close().await;
     let before = std::fs::read(&rig.path).unwrap();
     let database = Inspector::open(&rig.path).await.unwrap();
-    assert_eq!(database.schema_version().await.unwrap(), (0, 2));
+    assert_eq!(database.schema_version().await.unwrap(), (0, 3));
     database.check_ledger().await.unwrap();
     database.close().await;
     assert!(std::fs::read(&rig.path).unwrap() == before);
