@@ -301,7 +301,7 @@ mod tests {
                 assert_eq!(operation["responses"]["500"]["$ref"], "#/components/responses/Internal");
             }
         }
-        assert_eq!(count, 17, "operations of the document");
+        assert_eq!(count, 20, "operations of the document");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The only HTTP-JSON code. Handlers hold no decisions: they read, call, and convert. Every request goes through
 //! the shell (`shell.rs`), which gives it an id, answers every error in one shape, and writes the access log.
 
+mod analytics;
 mod body;
 mod caller;
 mod destinations;
@@ -15,6 +16,7 @@ mod keys;
 mod null;
 mod page;
 mod public;
+mod range;
 mod shell;
 mod streams;
 #[cfg(test)]
@@ -137,12 +139,20 @@ enum Tag {
     Destinations,
     /// API keys.
     Keys,
+    /// Bytes, minutes and sats of the past.
+    Analytics,
     /// Read without managing.
     Public,
 }
 
-type Apis =
-    (streams::StreamsApi, edits::EditsApi, destinations::DestinationsApi, keys::KeysApi, public::PublicApi);
+type Apis = (
+    streams::StreamsApi,
+    edits::EditsApi,
+    destinations::DestinationsApi,
+    keys::KeysApi,
+    analytics::AnalyticsApi,
+    public::PublicApi,
+);
 
 fn service() -> OpenApiService<Apis, ()> {
     let apis = (
@@ -150,6 +160,7 @@ fn service() -> OpenApiService<Apis, ()> {
         edits::EditsApi,
         destinations::DestinationsApi,
         keys::KeysApi,
+        analytics::AnalyticsApi,
         public::PublicApi,
     );
     OpenApiService::new(apis, "Satcast", VERSION)

@@ -57,6 +57,28 @@ impl PageRequest {
     }
 }
 
+/// Longest query that is repeated in a link, in bytes.
+const QUERY_BYTES_MAX: usize = 2_048;
+
+impl PageRequest {
+    /// As [`PageRequest::finish`], for a list with filters: they are repeated from `query`, the request's own.
+    pub(super) fn finish_query<T>(
+        self,
+        entries: &mut Vec<T>,
+        address: &str,
+        query: Option<&str>,
+        id_of: impl Fn(&T) -> i64,
+    ) -> Option<String> {
+        let link = self.finish(entries, address, id_of)?;
+        let own = ["limit", "cursor", "apiKey", "key"];
+        let query = query.filter(|query| query.len() <= QUERY_BYTES_MAX).unwrap_or_default();
+        let filters =
+            url::form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| !own.contains(&&**name));
+        let filters = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(filters).finish();
+        if filters.is_empty() { Some(link) } else { Some(link.replacen('?', &format!("?{filters}&"), 1)) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +101,13 @@ mod tests {
         assert_eq!(link.as_deref(), Some("<http://x/api/streams?cursor=7&limit=2>; rel=\"next\""));
         assert_eq!(entries, [8, 7]);
         assert_eq!(page.finish(&mut vec![8, 7], "http://x", |id| *id), None);
+    }
+
+    #[test]
+    fn filters_are_repeated_and_keys_never() {
+        let page = PageRequest::new(Some(1), None).unwrap();
+        let query = "platform=a+b&limit=1&key=sk_x&apiKey=sk_y&cursor=9&minCost=2";
+        let link = page.finish_query(&mut vec![8, 7], "http://x", Some(query), |id| *id).unwrap();
+        assert_eq!(link, "<http://x?platform=a+b&minCost=2&cursor=8&limit=1>; rel=\"next\"");
     }
 }

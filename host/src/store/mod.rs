@@ -5,6 +5,7 @@
 //! media or configuration files.
 
 mod edits;
+mod history;
 mod idempotency;
 mod ledger;
 mod model;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use edits::{DestinationChange, Edits, KeyView, LimitChange, LimitsChange};
+pub use history::{History, HistoryEntry, HistoryFilter, TimeRange};
 pub use idempotency::{Begun, Idempotency, IdempotentRequest};
 pub use ledger::{LedgerFault, LedgerReport};
 pub use model::{
@@ -220,7 +222,7 @@ pub trait Ledger: Send + Sync {
 /// What operators ask of a database.
 #[async_trait]
 pub trait StoreApi:
-    Accounts + Streams + Edits + Playback + Sessions + Ledger + Idempotency + std::fmt::Debug
+    Accounts + Streams + Edits + Playback + Sessions + History + Ledger + Idempotency + std::fmt::Debug
 {
     /// A read that proves the database answers.
     async fn ping(&self) -> Result<()>;

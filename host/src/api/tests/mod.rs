@@ -1,5 +1,6 @@
 //! The API against a real store, real sessions and a driver behind the C table; requests go through the shell.
 
+mod analytics;
 mod destinations;
 mod edits;
 mod errors;

@@ -180,17 +180,35 @@ impl Run {
             .map(|destination| (destination.id, destination))
             .collect();
         let running: Vec<_> = self.session.lock().destinations.values().cloned().collect();
+        let mut stopped = Vec::new();
         for destination in running {
             let record = destination.record();
             let same = wanted.get(&record.id).is_some_and(|wanted| wanted == record);
             if !same {
                 self.stop_destination(record.id);
+                stopped.push(record.id);
             }
         }
+        let mut started = Vec::new();
         for (id, record) in wanted {
             if !self.session.lock().destinations.contains_key(&id) {
                 self.start_destination(record);
+                started.push(id);
             }
+        }
+        self.note_forwarding(&started, &stopped).await;
+    }
+
+    /// The rows of the history. They follow the destinations, which wait for no database.
+    async fn note_forwarding(&self, started: &[DestinationId], stopped: &[DestinationId]) {
+        let (store, session, now) = (&self.live.store, &self.session.id, self.live.clock.now());
+        for destination in stopped {
+            if let Err(error) = store.end_forwarding(session, *destination, now).await {
+                tracing::error!(%session, %destination, %error, "the end of a destination cannot be recorded");
+            }
+        }
+        if let Err(error) = store.begin_forwarding(session, started, now).await {
+            tracing::error!(%session, %error, "destinations of a session cannot be recorded");
         }
     }
 

@@ -7,6 +7,7 @@
 mod accounts;
 mod check;
 mod edits;
+mod history;
 mod idempotency;
 mod inspect;
 mod ledger;
@@ -45,10 +46,11 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const JOURNAL_SIZE_MAX_BYTES: &str = "67108864";
 
 /// Every migration in order; a released one is never edited.
-const MIGRATIONS: [(i64, &str, &str); 3] = [
+const MIGRATIONS: [(i64, &str, &str); 4] = [
     (1, "first light", include_str!("../../../migrations/sqlite/0001_first_light.sql")),
     (2, "idempotency", include_str!("../../../migrations/sqlite/0002_idempotency.sql")),
     (3, "playback", include_str!("../../../migrations/sqlite/0003_playback.sql")),
+    (4, "history", include_str!("../../../migrations/sqlite/0004_history.sql")),
 ];
 
 /// A store in one SQLite file.

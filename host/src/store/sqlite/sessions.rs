@@ -12,6 +12,13 @@ const INSERT: &str = "INSERT INTO sessions (id, stream_id, started_ms, heartbeat
 const HEARTBEAT: &str =
     "UPDATE sessions SET heartbeat_ms = $2 WHERE id = $1 AND ended_ms IS NULL AND heartbeat_ms < $2";
 const END: &str = "UPDATE sessions SET ended_ms = $2, end_reason = $3 WHERE id = $1 AND ended_ms IS NULL";
+const END_DESTINATIONS: &str =
+    "UPDATE session_destinations SET ended_ms = CASE WHEN started_ms > $2 THEN started_ms ELSE $2 END
+    WHERE session_id = $1 AND ended_ms IS NULL";
+const INTERRUPT_DESTINATIONS: &str = "UPDATE session_destinations SET ended_ms =
+    (SELECT CASE WHEN session_destinations.started_ms > e.ended_ms THEN session_destinations.started_ms
+    ELSE e.ended_ms END FROM sessions e WHERE e.id = session_destinations.session_id)
+    WHERE ended_ms IS NULL AND session_id IN (SELECT e.id FROM sessions e WHERE e.ended_ms IS NOT NULL)";
 const INTERRUPT: &str = "UPDATE sessions SET end_reason = $2,
     ended_ms = CASE WHEN heartbeat_ms < $1 THEN heartbeat_ms ELSE $1 END WHERE ended_ms IS NULL RETURNING id";
 const LAST: &str = "SELECT id, stream_id, started_ms, heartbeat_ms, ended_ms, end_reason FROM sessions
@@ -45,6 +52,8 @@ impl Sessions for SqliteStore {
         let mut tx = self.begin().await?;
         let end = sqlx::query(END).bind(session.as_str()).bind(ended_at.0).bind(reason.as_str());
         end.execute(&mut *tx).await.map_err(db("end the session"))?;
+        let rest = sqlx::query(END_DESTINATIONS).bind(session.as_str()).bind(ended_at.0);
+        rest.execute(&mut *tx).await.map_err(db("end the session"))?;
         commit(tx).await
     }
 
@@ -56,6 +65,8 @@ impl Sessions for SqliteStore {
             .fetch_all(&mut *tx)
             .await
             .map_err(db("end interrupted sessions"))?;
+        let rest = sqlx::query(INTERRUPT_DESTINATIONS).execute(&mut *tx).await;
+        rest.map_err(db("end interrupted sessions"))?;
         commit(tx).await?;
         Ok(ids.into_iter().map(SessionId).collect())
     }
