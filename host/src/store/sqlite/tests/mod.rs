@@ -340,7 +340,7 @@ async fn a_database_that_is_looked_at_is_not_changed() {
     rig.store.close().await;
     let before = std::fs::read(&rig.path).unwrap();
     let database = Inspector::open(&rig.path).await.unwrap();
-    assert_eq!(database.schema_version().await.unwrap(), (0, 3));
+    assert_eq!(database.schema_version().await.unwrap(), (0, 4));
     database.check_ledger().await.unwrap();
     database.close().await;
     assert!(std::fs::read(&rig.path).unwrap() == before);
