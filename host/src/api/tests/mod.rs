@@ -6,6 +6,7 @@ mod idempotency;
 mod keys;
 mod limits;
 mod lists;
+mod status;
 mod streams;
 
 use std::sync::{Arc, OnceLock};
@@ -20,7 +21,7 @@ use satcast_plugin_api::{DestType, Error, Secret, driver_entry};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{App, Limits, Shell, endpoint};
+use super::{App, Limits, Playback, Shell, endpoint};
 use crate::clock::Clock;
 use crate::config::{Config, Durability, Flags};
 use crate::drivers::Drivers;
@@ -156,6 +157,7 @@ impl Rig {
             Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
         let app = Arc::new(App {
             live: Live::new(store.clone(), drivers(), clock.clone(), settings),
+            playback: Playback::new(store.clone(), clock.clone()),
             store,
             drivers: drivers(),
             guard: Guard::new(&Config::allow_texts(&config.outbound.allow)).unwrap(),
