@@ -9,7 +9,7 @@ use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 use super::caller::{known_key, note_use, register_schemes, scheme_names};
 use super::{ApiError, App, RequestContext};
 use crate::auth::presented_key;
-use crate::secret::{KeyKind, Redacted};
+use crate::secret::Redacted;
 use crate::store::PlaybackRecord;
 
 /// A public key and the destination it belongs to, which is enabled.
@@ -32,9 +32,7 @@ impl Viewer {
         let key = presented_key(request).ok_or_else(ApiError::public_key_required)?;
         let known = known_key(app, &context, &key, ApiError::invalid_public_key()).await?;
         context.count(app.limits.status.hit(known.id, app.clock.monotonic()))?;
-        if known.kind != KeyKind::Public {
-            return Err(ApiError::invalid_public_key());
-        }
+        // A permanent key has no destination.
         let destination = app.store.playback_by_key(known.id).await?.filter(|record| record.enabled);
         let destination = destination.ok_or_else(ApiError::invalid_public_key)?;
         note_use(app, &known);

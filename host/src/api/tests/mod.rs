@@ -48,10 +48,16 @@ struct Hosted {
     #[serde(rename = "dvrSeconds")]
     #[allow(dead_code, reason = "read by the schema only")]
     dvr_seconds: Option<u32>,
+    /// Does not end by itself when its stream does.
+    #[serde(default)]
+    deaf: bool,
 }
 
 struct Rtmp;
-struct Sink;
+
+struct Sink {
+    deaf: bool,
+}
 
 impl Driver for Rtmp {
     const INFO: DriverInfo = DriverInfo { id: "apitest", version: "1.0.0", title: "API test" };
@@ -75,8 +81,9 @@ impl Driver for Rtmp {
         Err(Error::config("url: must begin with rtmp://"))
     }
 
-    fn open(&self, _config: DriverConfig<'_>) -> Result<Arc<dyn DynDestination>, Error> {
-        Ok(Arc::new(Sink))
+    fn open(&self, config: DriverConfig<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        let deaf = config.type_name() == "self-hosted" && config.parse::<Hosted>()?.deaf;
+        Ok(Arc::new(Sink { deaf }))
     }
 }
 
@@ -85,6 +92,9 @@ impl Destination for Sink {
         let mut batch = Vec::new();
         while media.recv_batch(&mut batch).await {
             batch.clear();
+        }
+        if self.deaf {
+            std::future::pending::<()>().await;
         }
         Ok(())
     }

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::{Answer, Rig};
 use crate::ids::{DestinationId, EndReason, HOUR_MS, StreamId, UnixMillis};
-use crate::live::{Publisher, Shelf};
-use crate::secret::{KeyKind, new_api_key};
+use crate::live::{Publisher, SessionState, Shelf};
+use crate::secret::{KeyKind, key_hash, new_api_key, new_session_id};
 use crate::store::{Bandwidth, Scopes};
 
 const STATUS: &str = "/api/public/stream/status";
@@ -44,9 +44,13 @@ impl Hosted {
 
 impl Rig {
     pub(super) async fn hosted(&self) -> Hosted {
+        self.hosted_with(json!({"dvrSeconds": 60})).await
+    }
+
+    async fn hosted_with(&self, config: Value) -> Hosted {
         let stream = self.stream().await;
         let path = format!("/api/streams/{stream}/destinations");
-        let made = self.post(&path, &json!({"type": "self-hosted", "config": {"dvrSeconds": 60}})).await.ok();
+        let made = self.post(&path, &json!({"type": "self-hosted", "config": config})).await.ok();
         let destination = made["id"].as_i64().unwrap();
         let key = self.key(self.account, KeyKind::Public, Scopes::NONE, Some(destination)).await;
         let url = self.get(&path).await.ok()[0]["url"].as_str().unwrap().to_owned();
@@ -192,16 +196,41 @@ async fn without_rewind_there_is_no_buffer() {
 }
 
 #[tokio::test]
-async fn a_shelf_of_an_earlier_session_is_not_this_ones() {
+async fn what_is_left_of_another_session_is_not_shown() {
     let rig = Rig::new().await;
     let hosted = rig.hosted().await;
-    let id = DestinationId(hosted.destination);
-    let old = rig.app.live.begin_shelf(id, crate::secret::new_session_id());
-    rig.make_playable(&old, 12_000, 60_000);
-    assert_eq!(rig.status(&hosted.key).await.ok(), offline(1_800_000_000), "no session");
+    let _live = rig.go_live(&hosted).await;
+    let other = rig.app.live.begin_shelf(DestinationId(hosted.destination), new_session_id());
+    rig.make_playable(&other, 12_000, 60_000);
+    let status = rig.status(&hosted.key).await.ok();
+    assert_eq!((&status["isLive"], &status["hlsReady"]), (&json!(true), &json!(false)));
+    assert_eq!((&status["playbackToken"], &status["dvr"]), (&json!(null), &offline(0)["dvr"]));
     let path = format!("/api/streams/{}", hosted.stream);
     assert_eq!(rig.get(&path).await.ok()["playback"][0]["previewToken"], json!(null));
-    rig.app.live.end_shelf(&old);
+    rig.app.live.end_shelf(&other);
+    assert!(rig.status(&hosted.key).await.ok()["playbackToken"].is_string());
+}
+
+#[tokio::test]
+async fn a_stream_that_is_being_stopped_is_offline_for_viewers() {
+    let rig = Rig::new().await;
+    let hosted = rig.hosted_with(json!({"deaf": true})).await;
+    let (_publisher, shelf) = rig.go_live(&hosted).await;
+    rig.make_playable(&shelf, 12_000, 60_000);
+    let (live, stream) = (rig.app.live.clone(), StreamId(hosted.stream));
+    let stopping = tokio::spawn(async move { live.stop(stream, EndReason::Stopped).await });
+    let is_stopping =
+        || rig.app.live.session(stream).is_some_and(|session| session.state == SessionState::Stopping);
+    for _ in 0..100 {
+        if is_stopping() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let status = rig.status(&hosted.key).await.ok();
+    assert!(is_stopping() && !shelf.ended(), "its driver takes its time");
+    assert_eq!(status, offline(1_800_000_000));
+    assert!(stopping.await.unwrap());
 }
 
 #[tokio::test]
@@ -319,7 +348,7 @@ async fn the_use_of_a_public_key_is_noted() {
     let rig = Rig::new().await;
     let hosted = rig.hosted().await;
     rig.status(&hosted.key).await.ok();
-    let hash = crate::secret::key_hash(&hosted.key);
+    let hash = key_hash(&hosted.key);
     for _ in 0..250 {
         let used = rig.app.store.key_by_hash(&hash).await.unwrap().unwrap().last_used_at;
         if used == Some(UnixMillis(START_MS)) {
