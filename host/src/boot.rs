@@ -147,6 +147,7 @@ impl Host {
         let app = Arc::new(App {
             store: store.clone(),
             live: live.clone(),
+            playback: api::Playback::new(store.clone(), clock.clone()),
             drivers,
             guard,
             clock,

@@ -42,6 +42,38 @@ pub fn parse(bytes: &[u8]) -> Option<Vec<Record>> {
     Some(records)
 }
 
+/// The tags of `first` before `millis`, then those of `second`, with times that go on; `None` when one of them is
+/// no FLV file.
+///
+/// A publisher of the result sends the codec configuration of `second` in mid-stream.
+#[must_use]
+pub fn join(first: &[u8], millis: u32, second: &[u8]) -> Option<Vec<u8>> {
+    let head = FILE_HEADER_BYTES + BACK_POINTER_BYTES;
+    let mut joined = first.get(..head)?.to_vec();
+    for (file, from, until) in [(first, 0, millis), (second, millis, u32::MAX)] {
+        let mut rest = file.strip_prefix(b"FLV")?.get(head - 3..)?;
+        while let Some(header) = rest.get(..TAG_HEADER_BYTES) {
+            let length = usize::from(header[1]) << 16 | usize::from(header[2]) << 8 | usize::from(header[3]);
+            let Some((tag, after)) = rest.split_at_checked(TAG_HEADER_BYTES + length + BACK_POINTER_BYTES)
+            else {
+                break;
+            };
+            rest = after;
+            let time = from.checked_add(u32::from_be_bytes([header[7], header[4], header[5], header[6]]))?;
+            let kept = matches!(header[0], TAG_AUDIO | TAG_VIDEO) && time < until;
+            // An end of sequence would end the picture for the reader of the joined file.
+            if kept && !(header[0] == TAG_VIDEO && tag.get(TAG_HEADER_BYTES + 1) == Some(&2)) {
+                let [high, time @ ..] = time.to_be_bytes();
+                joined.extend_from_slice(&tag[..4]);
+                joined.extend_from_slice(&time);
+                joined.push(high);
+                joined.extend_from_slice(&tag[8..]);
+            }
+        }
+    }
+    Some(joined)
+}
+
 fn audio(body: &[u8], time: i64) -> Option<Record> {
     let (header, payload) = body.split_at_checked(2)?;
     assert_eq!(header[0] >> 4, 10, "the sound is not AAC");
@@ -87,6 +119,19 @@ mod tests {
         assert!(records[0].config && records[0].size == 2);
         assert_eq!((records[1].track, records[1].dts_ms), (Track::Audio, 0x0100_0005));
         assert_eq!((records[2].dts_ms, records[2].pts_ms, records[2].keyframe), (256, 255, false));
+    }
+
+    #[test]
+    fn files_are_joined_with_times_that_go_on() {
+        let mut file = b"FLV\x01\x05\0\0\0\x09\0\0\0\0".to_vec();
+        file.extend(tag(TAG_VIDEO, [0, 0, 0, 0], &[0x17, 0, 0, 0, 0, 1]));
+        file.extend(tag(TAG_VIDEO, [0, 0, 0, 0], &[0x17, 1, 0, 0, 0, 2]));
+        file.extend(tag(TAG_VIDEO, [0, 0, 40, 0], &[0x27, 1, 0, 0, 0, 3]));
+        file.extend(tag(TAG_VIDEO, [0, 0, 80, 0], &[0x17, 2, 0, 0, 0]));
+        let joined = parse(&join(&file, 40, &file).unwrap()).unwrap();
+        let times: Vec<_> = joined.iter().map(|record| (record.config, record.dts_ms)).collect();
+        assert_eq!(times, [(true, 0), (false, 0), (true, 40), (false, 40), (false, 80)]);
+        assert!(join(b"RIFF", 40, &file).is_none());
     }
 
     #[test]

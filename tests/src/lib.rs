@@ -4,9 +4,11 @@
 //! commands, sockets, HTTP answers and the log. The peers are real (ffmpeg, nginx with its RTMP module), plus an
 //! RTMP sink of our own that can do what a real one does on a bad day: stall, refuse, die, come back.
 //!
-//! * [`service`] and [`api`]: the service under test
+//! * [`service`], [`api`], [`hosted`] and [`database`]: the service under test
 //! * [`encoder`], [`caller`]: who publishes (ffmpeg; or single RTMP calls and hostile bytes)
 //! * [`nginx`], [`sink`]: who receives
+//! * [`http`], [`playlist`], [`hls`], [`player`]: who watches (every byte counted; strictly read; in a browser)
+//! * [`probe`]: ffprobe and ffmpeg as judges of what was watched
 //! * [`source`], [`flv`], [`record`]: the media itself, and how two copies of it are compared
 //! * [`process`], [`ports`], [`wait`], [`soak`]: children that always end, ports of one's own, bounded waits, rounds
 //!
@@ -15,10 +17,17 @@
 
 pub mod api;
 pub mod caller;
+pub mod database;
 pub mod encoder;
 pub mod flv;
+pub mod hls;
+pub mod hosted;
+pub mod http;
 pub mod nginx;
+pub mod player;
+pub mod playlist;
 pub mod ports;
+pub mod probe;
 pub mod process;
 pub mod record;
 pub mod service;

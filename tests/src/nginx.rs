@@ -1,6 +1,7 @@
-//! nginx with its RTMP module: the foreign server that we push to, and the peer that benchmarks run beside.
+//! nginx, with its RTMP module: the foreign server that we push to, and the peer that benchmarks run beside.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ const BINARY: &str = "/usr/sbin/nginx";
 const MODULE: &str = "/usr/lib/nginx/modules/ngx_rtmp_module.so";
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// A running nginx with one application, `live`.
+/// A running nginx: with one RTMP application, `live`, or with files to serve.
 #[derive(Debug)]
 pub struct Nginx {
     process: Process,
@@ -47,16 +48,47 @@ impl Nginx {
         Self::start(&pushes)
     }
 
+    /// Packages everything that is published to it as HLS with segments of two seconds and a window of an hour.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn packaging() -> Self {
+        Self::start("hls on; hls_path records; hls_fragment 2s; hls_playlist_length 1h;")
+    }
+
+    /// Serves the files of `root` by HTTP, as fast as it can (sendfile).
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn serving(root: &Path) -> Self {
+        let root = root.canonicalize().expect("the folder to serve");
+        Self::run(|port| {
+            format!(
+                "http {{ access_log off; sendfile on; tcp_nopush on; tcp_nodelay on; keepalive_requests 1000000; \
+                 types {{ application/vnd.apple.mpegurl m3u8; video/mp4 mp4 m4s; }} \
+                 server {{ listen {port}; root {}; add_header Access-Control-Allow-Origin *; }} }}",
+                root.display()
+            )
+        })
+    }
+
     fn start(directives: &str) -> Self {
+        Self::run(|port| {
+            format!("rtmp {{ server {{ listen {port}; application live {{ live on; {directives} }} }} }}")
+        })
+    }
+
+    fn run(block: impl FnOnce(&str) -> String) -> Self {
         let folder = tempfile::tempdir().expect("a folder for nginx");
         std::fs::create_dir(folder.path().join("records")).expect("a folder for recordings");
         let port = Port::lease();
         // One process: workers of a killed master would live on.
         let config = format!(
             "load_module {MODULE};\ndaemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr info;\n\
-             events {{ worker_connections 256; }}\n\
-             rtmp {{ server {{ listen {}; application live {{ live on; {directives} }} }} }}\n",
-            port.address()
+             events {{ worker_connections 1024; }}\n{}\n",
+            block(&port.address().to_string())
         );
         let path = folder.path().join("nginx.conf");
         std::fs::write(&path, config).expect("nginx's configuration");
@@ -68,6 +100,12 @@ impl Nginx {
             std::net::TcpStream::connect(port.address()).map_err(|error| error.to_string())
         });
         Self { process, folder, port }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
     }
 
     /// The URL of its application, without a stream name.

@@ -5,7 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -48,6 +48,11 @@ impl Process {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Its standard input, when the command was given a pipe; once.
+    pub fn take_input(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
     }
 
     /// What it printed so far.

@@ -2,6 +2,9 @@
 
 use sha2::{Digest, Sha256};
 
+/// How far the time of a packet may be off after a container with another clock, milliseconds: both round once.
+pub const CARRIED_MILLIS: i64 = 2;
+
 /// Picture or sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Track {
@@ -117,6 +120,38 @@ pub fn assert_media_run(who: &str, sent: &[Record], got: &[Record]) -> usize {
     let at = at.unwrap_or_else(|| panic!("{who} got a first packet that was never sent: {first:?}"));
     assert_run(who, &sent[at..], &got_media);
     at
+}
+
+/// Expects that each track of `got` is a gapless run of that track in `sent`, and that both have one offset for all
+/// times, to within [`CARRIED_MILLIS`]: what a container with a finer clock and another order of packets keeps.
+///
+/// # Panics
+/// With the first difference.
+#[track_caller]
+pub fn assert_carried(who: &str, sent: &[Record], got: &[Record]) {
+    let mut offset = None;
+    for track in [Track::Video, Track::Audio] {
+        let of_track = |records: &[Record]| -> Vec<Record> {
+            records.iter().filter(|record| record.track == track && !record.config).cloned().collect()
+        };
+        let (sent, got) = (of_track(sent), of_track(got));
+        let digests = |records: &[Record]| records.iter().map(|record| record.digest).collect::<Vec<_>>();
+        let (all, here) = (digests(&sent), digests(&got));
+        assert!(!here.is_empty(), "{who} got nothing of {track:?}");
+        let at = all.windows(here.len()).position(|window| window == here);
+        let at = at.unwrap_or_else(|| {
+            panic!("{who} got {} packets of {track:?} that were never sent so", here.len())
+        });
+        let offset = *offset.get_or_insert(got[0].dts_ms - sent[at].dts_ms);
+        for (sent, got) in sent[at..].iter().zip(&got) {
+            let shift = |before: i64, after: i64| (after - before - offset).abs() > CARRIED_MILLIS;
+            let wrong = shift(sent.dts_ms, got.dts_ms) || shift(sent.pts_ms, got.pts_ms);
+            assert!(
+                !wrong && sent.keyframe == got.keyframe,
+                "{who}: {sent:?} came as {got:?}, offset {offset} ms"
+            );
+        }
+    }
 }
 
 /// Expects that times within each track never go back.
@@ -235,6 +270,19 @@ mod tests {
         let from = |at: usize| [config, &stream()[at..]].concat();
         assert_eq!(assert_run_from_keyframe("test", &sent, &from(10)), 8);
         assert!(std::panic::catch_unwind(|| assert_run_from_keyframe("test", &sent, &from(12))).is_err());
+    }
+
+    #[test]
+    fn a_copy_in_another_order_is_carried_and_a_hole_is_found() {
+        let sent = stream();
+        let mut got: Vec<Record> = shifted(7)[10..].to_vec();
+        got.sort_by_key(|record| record.track == Track::Audio);
+        assert_carried("test", &sent, &got);
+        let mut late = got.clone();
+        late[3].dts_ms += CARRIED_MILLIS + 1;
+        assert!(std::panic::catch_unwind(|| assert_carried("test", &stream(), &late)).is_err());
+        got.remove(3);
+        assert!(std::panic::catch_unwind(|| assert_carried("test", &stream(), &got)).is_err());
     }
 
     #[test]

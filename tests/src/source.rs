@@ -12,13 +12,64 @@ pub const SOURCE_SECONDS: u64 = 30;
 /// Time from one keyframe of the source to the next.
 pub const KEYFRAME_SECONDS: u64 = 2;
 
-/// Noise makes the picture cost what a real one costs; without it the rate would be a tenth.
-const ENCODING: &str = "-f lavfi -i testsrc2=size=1280x720:rate=30,noise=alls=12:allf=t \
-    -f lavfi -i sine=frequency=440:sample_rate=48000 -t 30 \
-    -c:v libx264 -preset ultrafast -bf 2 -pix_fmt yuv420p -b:v 3M -maxrate 3M -bufsize 3M -g 60 -sc_threshold 0 \
-    -c:a aac -b:a 128k";
+/// A source: its name among the files, and how ffmpeg makes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Recipe {
+    name: &'static str,
+    encoding: &'static str,
+}
 
-/// H.264 720p30 of about 3 Mbit/s with B-frames and AAC, and what ffmpeg's FLV writer makes of it.
+impl Recipe {
+    /// H.264 720p30 of about 3 Mbit/s with B-frames and AAC. Noise makes the picture cost what a real one costs;
+    /// without it the rate would be a tenth.
+    pub const SHARED: Self = Self {
+        name: "source-v1",
+        encoding: "-f lavfi -i testsrc2=size=1280x720:rate=30,noise=alls=12:allf=t \
+            -f lavfi -i sine=frequency=440:sample_rate=48000 -t 30 \
+            -c:v libx264 -preset ultrafast -bf 2 -pix_fmt yuv420p -b:v 3M -maxrate 3M -bufsize 3M -g 60 -sc_threshold 0 \
+            -c:a aac -b:a 128k",
+    };
+    /// 360p25 and a low rate: what an encoder may come back with.
+    pub const SMALL: Self = Self {
+        name: "small-v1",
+        encoding: "-f lavfi -i testsrc2=size=640x360:rate=25 -f lavfi -i sine=frequency=660:sample_rate=48000 -t 30 \
+            -c:v libx264 -preset ultrafast -pix_fmt yuv420p -b:v 800k -g 50 -sc_threshold 0 -c:a aac -b:a 96k",
+    };
+    /// 30000/1001 frames a second with B-frames, and sound of 44.1 kHz in one channel.
+    pub const NTSC: Self = Self {
+        name: "ntsc-v1",
+        encoding: "-f lavfi -i testsrc2=size=640x360:rate=30000/1001 -f lavfi -i sine=frequency=440:sample_rate=44100 \
+            -t 30 -c:v libx264 -preset veryfast -bf 3 -pix_fmt yuv420p -b:v 800k -g 60 -sc_threshold 0 \
+            -c:a aac -ac 1 -b:a 64k",
+    };
+    /// A keyframe every five seconds.
+    pub const LONG_GROUPS: Self = Self {
+        name: "long-groups-v1",
+        encoding: "-f lavfi -i testsrc2=size=640x360:rate=30 -f lavfi -i sine=frequency=440:sample_rate=48000 -t 30 \
+            -c:v libx264 -preset ultrafast -bf 2 -pix_fmt yuv420p -b:v 800k -g 150 -sc_threshold 0 -c:a aac -b:a 96k",
+    };
+    /// Two of five pictures are left out by chance: 1/30 s to several times that from one to the next.
+    pub const VARIABLE_RATE: Self = Self {
+        name: "variable-rate-v1",
+        encoding: "-f lavfi -i testsrc2=size=640x360:rate=30,select=gt(random(7)\\,0.4) \
+            -f lavfi -i sine=frequency=440:sample_rate=48000 -t 30 -vsync vfr \
+            -c:v libx264 -preset ultrafast -pix_fmt yuv420p -b:v 800k -force_key_frames expr:gte(t,n_forced*2) -g 600 \
+            -sc_threshold 0 -c:a aac -b:a 96k",
+    };
+    /// No picture.
+    pub const SOUND_ONLY: Self = Self {
+        name: "sound-only-v1",
+        encoding: "-f lavfi -i sine=frequency=440:sample_rate=48000 -t 30 -c:a aac -b:a 128k",
+    };
+    /// No sound.
+    pub const PICTURE_ONLY: Self = Self {
+        name: "picture-only-v1",
+        encoding: "-f lavfi -i testsrc2=size=640x360:rate=25 -t 30 \
+            -c:v libx264 -preset ultrafast -pix_fmt yuv420p -b:v 800k -g 50 -sc_threshold 0",
+    };
+}
+
+/// A file to publish, and what ffmpeg's FLV writer makes of it.
 #[derive(Debug)]
 pub struct Source {
     path: PathBuf,
@@ -26,29 +77,65 @@ pub struct Source {
 }
 
 impl Source {
-    /// The source, made by the first test that asks for it.
+    /// The source that most tests publish: [`Recipe::SHARED`].
     ///
     /// # Panics
     /// When ffmpeg fails.
     #[must_use]
     pub fn shared() -> Self {
+        let source = Self::of(Recipe::SHARED);
+        assert!(source.records.len() > 2000, "the source has only {} packets", source.records.len());
+        source
+    }
+
+    /// Another source, made by the first test that asks for it.
+    ///
+    /// # Panics
+    /// When ffmpeg fails.
+    #[must_use]
+    pub fn of(recipe: Recipe) -> Self {
+        Self::kept(recipe.name, |path| {
+            make(path, &recipe.encoding.split_whitespace().collect::<Vec<_>>());
+        })
+    }
+
+    /// One source behind the other as one stream: its codec configuration changes where they meet, `seconds` after
+    /// the beginning.
+    ///
+    /// # Panics
+    /// When ffmpeg fails.
+    #[must_use]
+    pub fn joined(first: Recipe, seconds: u32, second: Recipe) -> Self {
+        let name = format!("{}-{seconds}-{}", first.name, second.name);
+        let (before, after) = (Self::of(first), Self::of(second));
+        Self::kept(&name, |path| {
+            let read = |source: &Self| std::fs::read(source.path()).expect("a source");
+            let joined = flv::join(&read(&before), seconds * 1000, &read(&after));
+            std::fs::write(path, joined.expect("two FLV files")).expect("a source can be written");
+        })
+    }
+
+    /// The file `name`, made when it is not there, and its packets.
+    fn kept(name: &str, make_it: impl FnOnce(&Path)) -> Self {
         let folder = scratch();
-        let path = folder.join("source-v1.flv");
-        let copied = folder.join("source-v1-copied.flv");
+        let path = folder.join(format!("{name}.flv"));
+        let copied = folder.join(format!("{name}-copied.flv"));
         // Tests run in several processes: one makes the files, the others wait for it.
-        let lock = File::create(folder.join("source.lock")).expect("a lock for the source");
+        let lock = File::create(folder.join(format!("{name}.lock"))).expect("a lock for the source");
         lock.lock().expect("the source can be locked");
-        if !path.exists() {
-            make(&path, &ENCODING.split_whitespace().collect::<Vec<_>>());
-        }
-        if !copied.exists() {
-            // What a publisher with `-c copy` sends: it writes with the same muxer.
-            let input = path.to_str().expect("a path in UTF-8");
-            make(&copied, &["-i", input, "-c", "copy"]);
-        }
-        let records = flv::read(&copied);
-        assert!(records.len() > 2000, "the source has only {} packets", records.len());
-        Self { path, records }
+        let whole = |path: &Path, make_it: &mut dyn FnMut(&Path)| {
+            if !path.exists() {
+                let temporary = path.with_extension("part");
+                make_it(&temporary);
+                std::fs::rename(&temporary, path).expect("the source gets its name");
+            }
+        };
+        let mut make_it = Some(make_it);
+        whole(&path, &mut |path| make_it.take().expect("called once")(path));
+        // What a publisher with `-c copy` sends: it writes with the same muxer.
+        let input = path.to_str().expect("a path in UTF-8");
+        whole(&copied, &mut |path| make(path, &["-i", input, "-c", "copy"]));
+        Self { records: flv::read(&copied), path }
     }
 
     /// The file to publish.
@@ -81,15 +168,12 @@ pub(crate) fn target_dir() -> PathBuf {
 }
 
 fn make(path: &Path, arguments: &[&str]) {
-    let temporary = path.with_extension("part");
     let mut ffmpeg = Command::new("ffmpeg");
     ffmpeg.args(["-nostdin", "-hide_banner", "-loglevel", "error", "-y"]).args(arguments).args(["-f", "flv"]);
-    let output =
-        ffmpeg.arg(&temporary).output().expect("ffmpeg can be started (cargo xtask setup installs it)");
+    let output = ffmpeg.arg(path).output().expect("ffmpeg can be started (cargo xtask setup installs it)");
     assert!(
         output.status.success(),
         "ffmpeg could not make the source: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    std::fs::rename(&temporary, path).expect("the source gets its name");
 }

@@ -11,7 +11,7 @@ use super::{ApiError, App, RequestContext};
 use crate::auth::presented_key;
 use crate::ids::{AccountId, KeyId, UnixMillis};
 use crate::places::Network;
-use crate::secret::{KeyKind, api_key_kind, key_hash};
+use crate::secret::{KeyKind, Redacted, api_key_kind, key_hash};
 use crate::store::{KeyRecord, Scopes};
 
 /// The use of a key is noted at most this often.
@@ -38,7 +38,8 @@ impl Caller {
             return Ok(*known);
         }
         let context = RequestContext::of(request);
-        let key = valid_key(app, request, &context).await?;
+        let key = presented_key(request).ok_or_else(ApiError::key_required)?;
+        let key = known_key(app, &context, &key, ApiError::invalid_key()).await?;
         if key.kind == KeyKind::Public {
             return Err(ApiError::forbidden(
                 "key_type_not_allowed",
@@ -58,12 +59,17 @@ impl Caller {
     }
 }
 
-async fn valid_key(
+/// The record of a key that is neither revoked nor of a deleted destination. Any other is counted against the
+/// client's network.
+///
+/// # Errors
+/// `refused` for any other, 429 over the limit of those, 502 from the store.
+pub(super) async fn known_key(
     app: &App,
-    request: &Request,
     context: &RequestContext,
+    key: &Redacted<String>,
+    refused: ApiError,
 ) -> std::result::Result<KeyRecord, ApiError> {
-    let Some(key) = presented_key(request) else { return Err(ApiError::key_required()) };
     let found = match api_key_kind(key.expose()) {
         Some(_) => app.store.key_by_hash(&key_hash(key.expose())).await?,
         None => None,
@@ -73,13 +79,13 @@ async fn valid_key(
         None => {
             let network = Network::from(context.client);
             context.count(app.limits.invalid_keys.hit(network, app.clock.monotonic()))?;
-            Err(ApiError::invalid_key())
+            Err(refused)
         }
     }
 }
 
 /// Notes the use of a key in the background, at most once a minute: no request waits for that write.
-fn note_use(app: &App, key: &KeyRecord) {
+pub(super) fn note_use(app: &App, key: &KeyRecord) {
     let now = app.clock.now();
     let due = UnixMillis(now.0.saturating_sub(TOUCH_INTERVAL_MS));
     if key.last_used_at.is_some_and(|used| used > due) {
@@ -103,7 +109,7 @@ const SCHEMES: [(&str, MetaSecurityScheme); 4] = [
 
 const BEARER: MetaSecurityScheme = MetaSecurityScheme {
     ty: "http",
-    description: Some("A permanent key as a bearer token."),
+    description: Some("The key as a bearer token."),
     name: None,
     key_in: None,
     scheme: Some("bearer"),
@@ -125,6 +131,18 @@ const fn api_key(name: &'static str, key_in: &'static str, description: &'static
     }
 }
 
+/// Declares the schemes.
+pub(super) fn register_schemes(registry: &mut Registry) {
+    for (name, scheme) in SCHEMES {
+        registry.create_security_scheme(name, scheme);
+    }
+}
+
+/// Their names, in the order in which they count.
+pub(super) fn scheme_names() -> Vec<&'static str> {
+    SCHEMES.iter().map(|(name, _)| *name).collect()
+}
+
 impl<'a> ApiExtractor<'a> for Caller {
     const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::SecurityScheme];
 
@@ -132,13 +150,11 @@ impl<'a> ApiExtractor<'a> for Caller {
     type ParamRawType = ();
 
     fn register(registry: &mut Registry) {
-        for (name, scheme) in SCHEMES {
-            registry.create_security_scheme(name, scheme);
-        }
+        register_schemes(registry);
     }
 
     fn security_schemes() -> Vec<&'static str> {
-        SCHEMES.iter().map(|(name, _)| *name).collect()
+        scheme_names()
     }
 
     async fn from_request(

@@ -36,7 +36,8 @@ pub(super) struct Destination {
     platform: String,
     /// Whether it takes part in sessions.
     enabled: bool,
-    /// Target address, partly masked; empty when the stored configuration cannot be read.
+    /// Target address, partly masked; of a self-hosted destination its playback URL without a key. Empty when the
+    /// stored configuration cannot be read.
     url: String,
     /// What it is doing: `connecting`, `live`, `retrying`, `failed` or `stopped`.
     state: String,
@@ -65,13 +66,14 @@ impl Destination {
             None => (DestState::Failed, Some(UNREADABLE.to_owned())),
         };
         let state = live.as_ref().map_or(idle, |live| live.state);
+        let playback_url = record.playback_path.as_deref().map(|path| app.playback_url(path));
         let url = |config| app.drivers.public_view(&record.kind, config).url;
         Self {
             id: record.id.0,
             kind: record.kind.clone(),
             platform: record.platform.clone(),
             enabled: record.enabled,
-            url: record.config.as_ref().map(url).unwrap_or_default(),
+            url: playback_url.or_else(|| record.config.as_ref().map(url)).unwrap_or_default(),
             state: state.as_str().to_owned(),
             error: live.as_ref().and_then(|live| live.error.clone()).or(fault).into(),
             attempt: live.as_ref().map_or(0, |live| live.attempt),

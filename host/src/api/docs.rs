@@ -8,6 +8,8 @@ use poem::Response;
 use poem::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
 
+use super::document::is_public;
+
 /// Only the style sheet of this service may be loaded.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -87,7 +89,11 @@ fn render_operation(page: &mut String, document: &Value, id: &str, title: &str, 
         escape(text(&operation["summary"])),
         escape(text(&operation["description"]))
     );
-    let key = if operation.get("security").is_some() { "Needs a permanent key." } else { "Needs no key." };
+    let key = match (operation.get("security").is_some(), is_public(operation)) {
+        (true, true) => "Needs a public key.",
+        (true, false) => "Needs a permanent key.",
+        (false, _) => "Needs no key.",
+    };
     let _ = writeln!(page, "<p class=\"note\">{key}</p>");
     if let Some(parameters) = operation["parameters"].as_array() {
         page.push_str("<table>\n<tr><th>Parameter</th><th>In</th><th>Meaning</th></tr>\n");

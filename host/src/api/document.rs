@@ -9,7 +9,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 use super::idempotency::{IDEMPOTENCY_KEY, KEY_BYTES_MAX};
-use super::service;
+use super::{cors, service};
 
 /// The corrected document.
 pub fn document() -> Value {
@@ -73,16 +73,19 @@ pub fn document_text(document: &Value) -> String {
 /// The `Allow` header of every path: `/api/streams/{id}` gives `DELETE, GET, HEAD`.
 pub(super) fn methods_by_path(document: &Value) -> BTreeMap<String, String> {
     let paths = document["paths"].as_object().into_iter().flatten();
-    let methods = |operations: &Value| {
+    let methods = |path: &str, operations: &Value| {
         let names = operations.as_object().into_iter().flatten().map(|(name, _)| name.to_ascii_uppercase());
         let mut names: Vec<String> = names.collect();
         if names.iter().any(|name| name == "GET") {
             names.push("HEAD".to_owned());
         }
+        if cors::is_public(path) {
+            names.push("OPTIONS".to_owned());
+        }
         names.sort();
         names.join(", ")
     };
-    paths.map(|(path, operations)| (path.clone(), methods(operations))).collect()
+    paths.map(|(path, operations)| (path.clone(), methods(path, operations))).collect()
 }
 
 fn correct(document: &mut Value) {
@@ -104,12 +107,15 @@ fn correct(document: &mut Value) {
     }
     correct_config(document);
     plain_content_types(document);
+    let status = &mut document["paths"]["/api/public/stream/status"]["get"];
+    status["responses"]["200"]["content"]["application/json"]["examples"] = super::status::examples();
     whole_numbers(document);
 }
 
 /// An operation answers every error in the one shape; which ones follows from what it takes.
 fn correct_operation(method: &str, operation: &mut Value) {
     let secured = operation.get("security").is_some();
+    let public = is_public(operation);
     let in_path = |parameter: &Value| parameter["in"] == "path";
     let parameters = operation["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
     let has_id = parameters.iter().any(in_path);
@@ -118,8 +124,9 @@ fn correct_operation(method: &str, operation: &mut Value) {
     let once = secured && method == "post";
     let errors = [
         ("400", has_id || is_list || has_body || once, "Malformed"),
+        ("400", secured && public, "KeyRequired"),
         ("401", secured, "Unauthorized"),
-        ("403", secured, "Forbidden"),
+        ("403", secured && !public, "Forbidden"),
         ("404", has_id, "NotFound"),
         ("409", once, "Conflict"),
         ("413", has_body || once, "BodyTooLarge"),
@@ -160,6 +167,11 @@ fn correct_operation(method: &str, operation: &mut Value) {
             .map(|name| (name.to_owned(), json!({"$ref": format!("#/components/headers/{name}")})));
         success["headers"] = Value::Object(references.collect());
     }
+}
+
+/// Whether an operation is one of those for websites and players.
+pub(super) fn is_public(operation: &Value) -> bool {
+    operation["tags"].as_array().is_some_and(|tags| tags.iter().any(|tag| tag == "Public"))
 }
 
 /// The header that makes it safe to send a POST again.
@@ -203,6 +215,7 @@ fn error_responses() -> Value {
     }
     json!({
         "Malformed": answer("The request cannot be read; the text names the field"),
+        "KeyRequired": answer("No key was sent; the text lists the ways to send one"),
         "Unauthorized": answer("No key, or no valid one"),
         "Forbidden": answer("This kind of key, or a key without this scope, cannot do that"),
         "NotFound": answer("Unknown, or another owner's"),
@@ -301,13 +314,14 @@ mod tests {
                 assert_eq!(operation["responses"]["500"]["$ref"], "#/components/responses/Internal");
             }
         }
-        assert_eq!(count, 20, "operations of the document");
+        assert_eq!(count, 21, "operations of the document");
     }
 
     #[test]
     fn allow_headers_follow_from_the_document() {
         let methods = methods_by_path(&document());
         assert_eq!(methods["/api/streams"], "GET, HEAD, POST");
+        assert_eq!(methods["/api/public/config"], "GET, HEAD, OPTIONS");
         assert_eq!(methods["/api/streams/{id}/destinations/{destId}"], "DELETE, PATCH");
     }
 
@@ -318,6 +332,24 @@ mod tests {
         for name in ["error", "nextRetryAt", "liveSince"] {
             assert_eq!(destination["properties"][name]["nullable"], true, "{name}");
             assert!(destination["required"].as_array().unwrap().contains(&json!(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_status_has_examples_with_every_field_and_names_its_errors() {
+        let document = document();
+        let operation = &document["paths"]["/api/public/stream/status"]["get"];
+        let examples = &operation["responses"]["200"]["content"]["application/json"]["examples"];
+        let properties = document["components"]["schemas"]["StreamStatus"]["properties"].as_object().unwrap();
+        for name in ["live", "offline"] {
+            let fields = examples[name]["value"].as_object().unwrap();
+            assert!(fields.keys().eq(properties.keys()), "{name}: {fields:?}");
+        }
+        let errors: Vec<_> = operation["responses"].as_object().unwrap().keys().collect();
+        assert_eq!(errors, ["200", "400", "401", "429", "500", "502"]);
+        assert_eq!(properties["streamKeyLabel"]["deprecated"], true);
+        for name in ["hlsUrl", "startedAt", "startedAtMs", "playbackToken"] {
+            assert_eq!(properties[name]["nullable"], true, "{name}");
         }
     }
 }

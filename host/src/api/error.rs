@@ -12,6 +12,10 @@ use crate::store::StoreError;
 
 /// What every unknown thing answers, whoever owns it.
 const NOT_FOUND: &str = "not_found";
+const INVALID_KEY: &str = "invalid_key";
+const KEY_REQUIRED: &str = "key_required";
+const KEY_REQUIRED_TEXT: &str = "An API key is required: send it as X-API-Key header, as Authorization: Bearer \
+    header, or as apiKey (or key) query parameter";
 
 /// An answer other than success.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -35,14 +39,22 @@ impl ApiError {
 
     /// 401: no key was sent.
     pub fn key_required() -> Self {
-        let text = "An API key is required: send it as X-API-Key header, as Authorization: Bearer header, or as \
-                    apiKey (or key) query parameter";
-        Self::new(StatusCode::UNAUTHORIZED, "key_required", text)
+        Self::new(StatusCode::UNAUTHORIZED, KEY_REQUIRED, KEY_REQUIRED_TEXT)
+    }
+
+    /// 400: no key was sent to a public operation.
+    pub fn public_key_required() -> Self {
+        Self::new(StatusCode::BAD_REQUEST, KEY_REQUIRED, KEY_REQUIRED_TEXT)
     }
 
     /// 401: the key is not one of ours, or revoked.
     pub fn invalid_key() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "invalid_key", "Invalid API key")
+        Self::new(StatusCode::UNAUTHORIZED, INVALID_KEY, "Invalid API key")
+    }
+
+    /// 401: the key is not a public one of ours, or revoked, or its destination is disabled or deleted.
+    pub fn invalid_public_key() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, INVALID_KEY, "Invalid API key or destination disabled")
     }
 
     /// 403: the key is valid and may not do this.

@@ -4,8 +4,10 @@
 //! the shell (`shell.rs`), which gives it an id, answers every error in one shape, and writes the access log.
 
 mod analytics;
+mod bandwidth;
 mod body;
 mod caller;
+mod cors;
 mod destinations;
 mod docs;
 mod document;
@@ -15,12 +17,16 @@ mod idempotency;
 mod keys;
 mod null;
 mod page;
+mod playback;
 mod public;
 mod range;
 mod shell;
+mod stand_in;
+mod status;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod viewer;
 
 use std::sync::Arc;
 
@@ -34,6 +40,7 @@ pub use caller::Caller;
 pub use document::{document, document_text};
 pub use error::ApiError;
 pub use shell::{RequestContext, Shell};
+pub use stand_in::Playback;
 
 use crate::auth;
 use crate::clock::Clock;
@@ -55,6 +62,8 @@ pub struct App {
     pub store: Store,
     /// The live sessions.
     pub live: Live,
+    /// What viewers are given.
+    pub playback: Arc<Playback>,
     /// The loaded drivers.
     pub drivers: Drivers,
     /// The address guard.
@@ -80,6 +89,8 @@ pub struct Limits {
     pub reads: RateLimiter<KeyId>,
     /// Management requests that write, per key.
     pub writes: RateLimiter<KeyId>,
+    /// Requests for the stream status, per key.
+    pub status: RateLimiter<KeyId>,
     /// Requests with an invalid key, per address.
     pub invalid_keys: RateLimiter<Network>,
     /// Requests for the public configuration, per address.
@@ -88,12 +99,15 @@ pub struct Limits {
 
 /// Requests for `/api/public/config`, per address.
 const RATE_CONFIG: RateRule = RateRule::per_minute("config", 60);
+/// Requests for `/api/public/stream/status`, per key.
+const RATE_STATUS: RateRule = RateRule::per_minute("status", 60);
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             reads: RateLimiter::new(auth::RATE_READS),
             writes: RateLimiter::new(auth::RATE_WRITES),
+            status: RateLimiter::new(RATE_STATUS),
             invalid_keys: RateLimiter::new(auth::RATE_INVALID_KEYS),
             config: RateLimiter::new(RATE_CONFIG),
         }
@@ -109,6 +123,11 @@ impl App {
             streams_per_account: limits.streams_per_account,
             keys_per_account: limits.keys_per_account,
         }
+    }
+
+    /// The playback URL of a self-hosted destination, without a key.
+    pub fn playback_url(&self, path: &str) -> String {
+        format!("{}/hls/{path}/index.m3u8", self.config.public_base())
     }
 
     /// Runs a write and what follows from it to its end, even if the client goes away in between.
@@ -152,6 +171,7 @@ type Apis = (
     keys::KeysApi,
     analytics::AnalyticsApi,
     public::PublicApi,
+    status::StatusApi,
 );
 
 fn service() -> OpenApiService<Apis, ()> {
@@ -162,6 +182,7 @@ fn service() -> OpenApiService<Apis, ()> {
         keys::KeysApi,
         analytics::AnalyticsApi,
         public::PublicApi,
+        status::StatusApi,
     );
     OpenApiService::new(apis, "Satcast", VERSION)
 }

@@ -12,7 +12,7 @@ use poem::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderV
 use poem::http::{HeaderMap, Method, StatusCode};
 use poem::{Endpoint, Request, Response, Result};
 
-use super::{ApiError, App};
+use super::{ApiError, App, cors};
 use crate::rate::RateVerdict;
 use crate::secret::{STREAM_KEY_PREFIX, mask_key, new_request_id};
 
@@ -96,21 +96,29 @@ impl Shell {
         let context = RequestContext::new(client);
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         request.extensions_mut().insert(context.clone());
-        let mut response = match AssertUnwindSafe(self.inner.call(request)).catch_unwind().await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => self.error_response(&ApiError::from_poem(&error), &context, &path),
-            Err(_) => {
-                tracing::error!(request_id = %context.id, "a handler panicked");
-                self.error_response(&ApiError::internal(), &context, &path)
-            }
+        let mut response = match cors::preflight(&method, &path) {
+            Some(response) => response,
+            None => self.answer_inside(request, &context, &path).await,
         };
         if method == Method::HEAD {
             response.set_body(());
         }
         finish_headers(response.headers_mut(), &context);
+        cors::let_read(&path, response.headers_mut());
         let took = self.app.clock.monotonic().saturating_sub(started);
         log(&method, &path, response.status(), &context, took.as_millis());
         response
+    }
+
+    async fn answer_inside(&self, request: Request, context: &RequestContext, path: &str) -> Response {
+        match AssertUnwindSafe(self.inner.call(request)).catch_unwind().await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => self.error_response(&ApiError::from_poem(&error), context, path),
+            Err(_) => {
+                tracing::error!(request_id = %context.id, "a handler panicked");
+                self.error_response(&ApiError::internal(), context, path)
+            }
+        }
     }
 
     fn error_response(&self, error: &ApiError, context: &RequestContext, path: &str) -> Response {

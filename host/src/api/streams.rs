@@ -12,10 +12,11 @@ use super::body::{Body, Fields, FromFields};
 use super::destinations::{self, Destination, DestinationInput, Done};
 use super::null::Null;
 use super::page::PageRequest;
+use super::playback::StreamPlayback;
 use super::{ApiError, App, Caller, Tag, stream_state};
 use crate::ids::{EndReason, StreamId};
 use crate::secret::new_stream_key;
-use crate::store::{NewStream, Page, StreamLimits, StreamView};
+use crate::store::{DestinationView, NewStream, Page, StreamLimits, StreamView};
 
 /// Longest label in characters, after trimming.
 pub(super) const LABEL_CHARS_MAX: usize = 128;
@@ -105,6 +106,8 @@ pub(super) struct StreamDetail {
     limits: Limits,
     /// Destinations, newest first.
     destinations: Vec<Destination>,
+    /// How its self-hosted destinations are played, newest first.
+    playback: Vec<StreamPlayback>,
 }
 
 /// A stream key to be made.
@@ -262,8 +265,7 @@ impl StreamsApi {
         let view = owned(&app, &caller, id.0).await?;
         let records = app.store.destinations_page(caller.account, view.stream.id, Page::ALL).await;
         let records = records.map_err(ApiError::from)?.ok_or_else(|| ApiError::not_found("stream"))?;
-        let destinations = records.iter().map(|record| Destination::of(&app, record)).collect();
-        Ok(Json(detail(&app, view, destinations)))
+        Ok(Json(detail(&app, view, &records)))
     }
 
     /// Stop a stream
@@ -340,7 +342,7 @@ fn stream(app: &App, view: StreamView) -> Stream {
     }
 }
 
-fn detail(app: &App, view: StreamView, destinations: Vec<Destination>) -> StreamDetail {
+fn detail(app: &App, view: StreamView, destinations: &[DestinationView]) -> StreamDetail {
     let (status, state, started_at) = stream_state(&app.live, view.stream.id);
     StreamDetail {
         id: view.stream.id.0,
@@ -352,7 +354,8 @@ fn detail(app: &App, view: StreamView, destinations: Vec<Destination>) -> Stream
         created_at: view.stream.created_at.0,
         started_at,
         limits: view.stream.limits.into(),
-        destinations,
+        destinations: destinations.iter().map(|record| Destination::of(app, record)).collect(),
+        playback: destinations.iter().filter_map(|record| StreamPlayback::of(app, record)).collect(),
     }
 }
 

@@ -23,6 +23,17 @@ impl Intruder {
         self.run(&format!("UPDATE destinations SET config_sealed = x'01' WHERE id = {id}")).await;
     }
 
+    /// Takes a destination out of sessions, or puts it back.
+    pub(crate) async fn enable_destination(&mut self, id: i64, enabled: bool) {
+        let enabled = i64::from(enabled);
+        self.run(&format!("UPDATE destinations SET enabled = {enabled} WHERE id = {id}")).await;
+    }
+
+    /// Revokes every public key.
+    pub(crate) async fn revoke_public_keys(&mut self) {
+        self.run("UPDATE api_keys SET revoked_ms = 1 WHERE kind = 'public'").await;
+    }
+
     /// Leaves requests with an idempotency key as a process that died over them would.
     pub(crate) async fn lose_answers(&mut self) {
         self.run("UPDATE idempotency SET status = NULL, answer_sealed = NULL").await;

@@ -6,6 +6,7 @@
 mod bench;
 mod build;
 mod check;
+mod npm;
 mod openapi;
 mod process;
 mod setup;
@@ -24,7 +25,7 @@ cargo xtask <command>
   test [FILTER]              set up, build and run every test (FILTER: only tests whose name contains it)
   check                      formatting, lints, import rules, file sizes, exported symbols
   openapi                    write openapi/openapi.json from the built binary
-  bench [relay|parts] [ARGS] relay: CPU beside nginx-rtmp; parts: micro-benchmarks; both when left out
+  bench [NAME] [ARGS]        relay, playback: CPU beside nginx; parts: micro-benchmarks; all when left out
   soak [MINUTES]             long tests: fuzzing (MINUTES for each target, default 5), mutations, kill -9 by the hundred
 ";
 

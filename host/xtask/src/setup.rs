@@ -7,7 +7,7 @@ use crate::process;
 
 /// Oldest compiler that the workspace builds with (edition 2024 and the crates it uses).
 const RUST_MIN: (u32, u32) = (1, 95);
-/// Oldest Node that the dashboard's tools run on.
+/// Oldest Node that the players of the tests and the dashboard's tools run on.
 const NODE_MIN: (u32, u32) = (20, 19);
 
 /// A Debian package that the tests or the benchmarks use as a peer.
@@ -62,7 +62,7 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "nginx",
         file: "/usr/sbin/nginx",
-        purpose: "foreign RTMP server to push to, and to measure beside",
+        purpose: "foreign RTMP server to push to, and HTTP server to measure beside",
         required: true,
     },
     Package {
@@ -74,8 +74,8 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "chromium",
         file: "/usr/bin/chromium",
-        purpose: "playback and dashboard tests (later)",
-        required: false,
+        purpose: "player of the playback tests",
+        required: true,
     },
     Package {
         name: "postgresql",
@@ -88,7 +88,7 @@ const PACKAGES: &[Package] = &[
 /// Checks the tools, installs missing packages when we are root, names the one command when we are not.
 pub(crate) fn run() -> Result<(), String> {
     check_rust()?;
-    check_node();
+    check_node()?;
     for package in PACKAGES {
         let state = match (installed(package), package.required) {
             (true, _) => "ok",
@@ -154,18 +154,23 @@ fn check_rust() -> Result<(), String> {
     }
 }
 
-/// Only a warning: nothing that runs today needs Node, the dashboard will.
-fn check_node() {
+/// Node and npm run the players of the playback tests; a distribution's own Node is often too old.
+fn check_node() -> Result<(), String> {
     let found = process::output(process::command("node").arg("--version")).ok();
+    let npm = process::available("npm", "--version");
     let state = match found.as_deref().and_then(version) {
-        Some(found) if found >= NODE_MIN => "ok",
+        Some(found) if found >= NODE_MIN && npm => "ok",
+        Some(found) if found >= NODE_MIN => "npm not found",
         Some(_) => "too old",
         None => "not found",
     };
-    println!(
-        "  {:<18} {state:<15} dashboard (later), version {}.{} or newer",
-        "node", NODE_MIN.0, NODE_MIN.1
-    );
+    let (major, minor) = NODE_MIN;
+    println!("  {:<18} {state:<15} players of the tests, version {major}.{minor} or newer with npm", "node");
+    if state == "ok" {
+        Ok(())
+    } else {
+        Err(format!("node: {state}; install Node {major}.{minor} or newer with npm from nodejs.org"))
+    }
 }
 
 /// Major and minor of the first thing in `text` that looks like a version.

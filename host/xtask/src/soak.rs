@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{build, process, setup, workspace};
+use crate::{build, npm, process, setup, workspace};
 
 /// Minutes for each fuzz target when none are named.
 const FUZZ_MINUTES: u64 = 5;
@@ -26,6 +26,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         _ => return Err("`cargo xtask soak` takes at most one argument: minutes for each fuzz target".into()),
     };
     setup::run()?;
+    npm::install()?;
     let binary = build::run(build::Profile::Debug)?;
     rounds(&["--workspace", "--exclude", "satcast-tests"], MUTATION_FACTOR, &binary)?;
     rounds(&["--package", "satcast-tests"], CRASHES, &binary)?;

@@ -6,6 +6,7 @@ mod drivers;
 mod encoder_returns;
 mod forward;
 mod hostile;
+mod judges;
 mod lame_servers;
 mod operator;
 mod peers;

@@ -8,6 +8,7 @@ mod idempotency;
 mod keys;
 mod limits;
 mod lists;
+mod status;
 mod streams;
 
 use std::sync::{Arc, OnceLock};
@@ -22,7 +23,7 @@ use satcast_plugin_api::{DestType, Error, Secret, driver_entry};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{App, Limits, Shell, endpoint};
+use super::{App, Limits, Playback, Shell, endpoint};
 use crate::clock::Clock;
 use crate::config::{Config, Durability, Flags};
 use crate::drivers::Drivers;
@@ -49,10 +50,16 @@ struct Hosted {
     #[serde(rename = "dvrSeconds")]
     #[allow(dead_code, reason = "read by the schema only")]
     dvr_seconds: Option<u32>,
+    /// Does not end by itself when its stream does.
+    #[serde(default)]
+    deaf: bool,
 }
 
 struct Rtmp;
-struct Sink;
+
+struct Sink {
+    deaf: bool,
+}
 
 impl Driver for Rtmp {
     const INFO: DriverInfo = DriverInfo { id: "apitest", version: "1.0.0", title: "API test" };
@@ -76,8 +83,9 @@ impl Driver for Rtmp {
         Err(Error::config("url: must begin with rtmp://"))
     }
 
-    fn open(&self, _config: DriverConfig<'_>) -> Result<Arc<dyn DynDestination>, Error> {
-        Ok(Arc::new(Sink))
+    fn open(&self, config: DriverConfig<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        let deaf = config.type_name() == "self-hosted" && config.parse::<Hosted>()?.deaf;
+        Ok(Arc::new(Sink { deaf }))
     }
 }
 
@@ -86,6 +94,9 @@ impl Destination for Sink {
         let mut batch = Vec::new();
         while media.recv_batch(&mut batch).await {
             batch.clear();
+        }
+        if self.deaf {
+            std::future::pending::<()>().await;
         }
         Ok(())
     }
@@ -158,6 +169,7 @@ impl Rig {
             Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
         let app = Arc::new(App {
             live: Live::new(store.clone(), drivers(), clock.clone(), settings),
+            playback: Playback::new(store.clone(), clock.clone()),
             store,
             drivers: drivers(),
             guard: Guard::new(&Config::allow_texts(&config.outbound.allow)).unwrap(),

@@ -1,0 +1,58 @@
+//! Playback of a stream's self-hosted destinations: addresses, the preview, readiness.
+
+use std::sync::Arc;
+
+use poem_openapi::Object;
+
+use super::App;
+use super::null::Null;
+use crate::ids::{DestinationId, StreamId};
+use crate::live::{SessionSnapshot, SessionState, Shelf};
+use crate::store::DestinationView;
+
+/// How one self-hosted destination is played.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct StreamPlayback {
+    /// Destination identifier.
+    destination_id: i64,
+    /// HLS playback URL without a key; viewers put `?apiKey=` and a public key behind it.
+    url: String,
+    /// HLS URL of the preview, for one or two viewers; null when not live.
+    preview_url: Null<String>,
+    /// The token in it; null when not live.
+    preview_token: Null<String>,
+    /// Whether a player would play now.
+    hls_ready: bool,
+}
+
+impl StreamPlayback {
+    /// Of a destination that has playback.
+    pub(super) fn of(app: &App, record: &DestinationView) -> Option<Self> {
+        let path = record.playback_path.as_deref()?;
+        let url = app.playback_url(path);
+        let shelf = live_session(app, record.stream_id).and_then(|live| live_shelf(app, record.id, &live));
+        let token = shelf.as_ref().map(|shelf| app.playback.preview_token(shelf, path));
+        Some(Self {
+            destination_id: record.id.0,
+            preview_url: token.as_ref().map(|token| format!("{url}?token={token}")).into(),
+            url,
+            preview_token: token.into(),
+            hls_ready: shelf.is_some_and(|shelf| app.playback.is_ready(&shelf)),
+        })
+    }
+}
+
+/// The session of a stream that is live for viewers: one that is ending is over for them.
+pub(super) fn live_session(app: &App, stream: StreamId) -> Option<SessionSnapshot> {
+    app.live.session(stream).filter(|session| session.state != SessionState::Stopping)
+}
+
+/// What viewers of a destination can fetch of that session; `None` while its driver is being opened.
+pub(super) fn live_shelf(
+    app: &App,
+    destination: DestinationId,
+    session: &SessionSnapshot,
+) -> Option<Arc<Shelf>> {
+    app.live.shelf(destination).filter(|shelf| shelf.session == session.session_id)
+}

@@ -1,0 +1,202 @@
+//! The stream status: what a website polls to learn when to show its player.
+
+use std::sync::Arc;
+
+use poem::Result;
+use poem::web::Data;
+use poem_openapi::payload::Json;
+use poem_openapi::types::ToJSON as _;
+use poem_openapi::{Object, OpenApi};
+use serde_json::{Value, json};
+
+use super::bandwidth::Bandwidth;
+use super::null::Null;
+use super::playback::{live_session, live_shelf};
+use super::viewer::Viewer;
+use super::{ApiError, App, Tag};
+use crate::config::Pricing;
+use crate::drivers::PlaybackFacts;
+use crate::ids::UnixMillis;
+
+/// Longest rewind the service offers.
+const WINDOW_MAX_SECS: i64 = 3_600;
+
+/// The rewind buffer.
+#[derive(Clone, Debug, PartialEq, Eq, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct Dvr {
+    /// Whether viewers can rewind; true only while live.
+    enabled: bool,
+    /// Seconds they can rewind now; 0 when offline.
+    window_seconds: i64,
+    /// Most seconds a buffer holds.
+    max_window_seconds: i64,
+    /// Start of the buffer, Unix seconds; null when offline.
+    available_from: Null<i64>,
+}
+
+impl Dvr {
+    const NONE: Dvr = Dvr {
+        enabled: false,
+        window_seconds: 0,
+        max_window_seconds: WINDOW_MAX_SECS,
+        available_from: Null(None),
+    };
+
+    fn of(facts: &PlaybackFacts) -> Self {
+        if facts.window_max_ms == 0 {
+            return Self::NONE;
+        }
+        let listed_secs = i64::try_from(facts.window_ms / 1_000).unwrap_or(WINDOW_MAX_SECS);
+        Self {
+            enabled: true,
+            window_seconds: listed_secs.min(WINDOW_MAX_SECS),
+            available_from: Null(Some(UnixMillis(facts.first_ms).to_secs_floor())),
+            ..Self::NONE
+        }
+    }
+}
+
+/// Whether a self-hosted destination is live, and how to play it.
+#[derive(Clone, Debug, PartialEq, Eq, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct StreamStatus {
+    /// Whether the stream is live.
+    is_live: bool,
+    /// Whether a player would play `hlsUrl` now.
+    hls_ready: bool,
+    /// HLS playback URL with the key in its query; null when offline.
+    hls_url: Null<String>,
+    /// Stream label.
+    label: String,
+    /// Stream label; use `label`, this one goes with version 1.1.
+    #[oai(deprecated)]
+    stream_key_label: String,
+    /// Start of the stream, Unix seconds; null when offline.
+    started_at: Null<i64>,
+    /// Start of the stream, Unix milliseconds; null when offline.
+    started_at_ms: Null<i64>,
+    /// Token of the preview, not needed with a key; null when offline.
+    playback_token: Null<String>,
+    /// The rewind buffer.
+    dvr: Dvr,
+    /// Bandwidth of the account in the current hour.
+    bandwidth: Bandwidth,
+}
+
+impl StreamStatus {
+    /// Always the specified values, whatever was used in this hour.
+    fn offline(label: String, now: UnixMillis, pricing: &Pricing) -> Self {
+        Self {
+            is_live: false,
+            hls_ready: false,
+            hls_url: Null(None),
+            stream_key_label: label.clone(),
+            label,
+            started_at: Null(None),
+            started_at_ms: Null(None),
+            playback_token: Null(None),
+            dvr: Dvr::NONE,
+            bandwidth: Bandwidth::of(0, now, pricing),
+        }
+    }
+
+    async fn of(app: &App, viewer: Viewer) -> std::result::Result<Self, ApiError> {
+        let destination = viewer.destination;
+        let (now, pricing) = (app.clock.now(), &app.config.pricing);
+        let offline = Self::offline(destination.label, now, pricing);
+        let Some(session) = live_session(app, destination.stream_id) else { return Ok(offline) };
+        let shelf = live_shelf(app, destination.destination_id, &session);
+        let path = &destination.playback_path;
+        let token = shelf.as_ref().map(|shelf| app.playback.preview_token(shelf, path));
+        let facts = shelf.as_ref().and_then(|shelf| shelf.assets().playback());
+        let used_bytes = app.playback.used_this_hour(destination.account_id).await?;
+        Ok(Self {
+            is_live: true,
+            hls_ready: shelf.is_some_and(|shelf| app.playback.is_ready(&shelf)),
+            // A valid key has only characters that a query takes as they are.
+            hls_url: Null(Some(format!("{}?apiKey={}", app.playback_url(path), viewer.key.expose()))),
+            started_at: Null(Some(session.started_at.to_secs_floor())),
+            started_at_ms: Null(Some(session.started_at.0)),
+            playback_token: token.into(),
+            dvr: facts.map_or(Dvr::NONE, |facts| Dvr::of(&facts)),
+            bandwidth: Bandwidth::of(used_bytes, now, pricing),
+            ..offline
+        })
+    }
+}
+
+/// Public operations about a stream.
+pub(super) struct StatusApi;
+
+#[OpenApi(prefix_path = "/api/public", tag = "Tag::Public")]
+impl StatusApi {
+    /// Read the status of a stream
+    ///
+    /// Needs the public key (pk_...) of a self-hosted destination. Poll it, at most 60 times a minute with one key, and
+    /// give `hlsUrl` to a video player once `hlsReady` is true. Scripts of any website may call it.
+    #[oai(path = "/stream/status", method = "get", operation_id = "getStreamStatus")]
+    async fn status(&self, app: Data<&Arc<App>>, viewer: Viewer) -> Result<Json<StreamStatus>> {
+        Ok(Json(StreamStatus::of(&app, viewer).await?))
+    }
+}
+
+/// Example answers for the document.
+pub(super) fn examples() -> Value {
+    let pricing = Pricing {
+        cost_per_platform: 2,
+        free_platforms: 1,
+        bandwidth_limit_gb_per_hour: 10,
+        bandwidth_overage_sats_per_gb: 5,
+        archive_recovery_sats: 360,
+    };
+    let (started_at, now) = (UnixMillis(1_799_998_765_432), UnixMillis(1_800_000_000_000));
+    let offline = StreamStatus::offline("Sunday service".to_owned(), now, &pricing);
+    let url = "https://live.example.com/hls/4GyTq0dZPvL1sWmN8bXcRk/index.m3u8?apiKey=pk_EXAMPLE";
+    let live = StreamStatus {
+        is_live: true,
+        hls_ready: true,
+        hls_url: Null(Some(url.to_owned())),
+        started_at: Null(Some(started_at.to_secs_floor())),
+        started_at_ms: Null(Some(started_at.0)),
+        playback_token: Null(Some("AQEXAMPLE".to_owned())),
+        dvr: Dvr {
+            enabled: true,
+            window_seconds: 1_234,
+            available_from: Null(Some(started_at.to_secs_floor())),
+            ..Dvr::NONE
+        },
+        bandwidth: Bandwidth::of(11_234_567_890, now, &pricing),
+        ..offline.clone()
+    };
+    json!({
+        "live": {"summary": "Live and playable", "value": live.to_json()},
+        "offline": {"summary": "Offline", "value": offline.to_json()},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_window_is_in_whole_seconds_up_to_an_hour_and_off_without_rewind() {
+        let facts = |window_ms, window_max_ms| PlaybackFacts {
+            entry: "index.m3u8".to_owned(),
+            preview: None,
+            first_ms: 1_800_000_000_999,
+            window_ms,
+            window_max_ms,
+            fresh_until: Duration::ZERO,
+            ended: false,
+        };
+        let dvr = Dvr::of(&facts(12_999, 60_000));
+        assert_eq!((dvr.enabled, dvr.window_seconds, dvr.max_window_seconds), (true, 12, 3_600));
+        assert_eq!(dvr.available_from, Null(Some(1_800_000_000)));
+        assert_eq!(Dvr::of(&facts(3_604_000, 3_600_000)).window_seconds, 3_600);
+        assert_eq!(Dvr::of(&facts(u64::MAX, 3_600_000)).window_seconds, 3_600);
+        assert_eq!(Dvr::of(&facts(12_999, 0)), Dvr::NONE);
+    }
+}

@@ -1,0 +1,58 @@
+//! The players of the playback tests: packages of npm, by the committed lock file.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use crate::{process, workspace};
+
+/// Where the scripts of the players are.
+const FOLDER: &str = "tests/player";
+/// npm writes it last of all.
+const INSTALLED: &str = "node_modules/.package-lock.json";
+
+/// Installs the packages, unless those of the lock file are there. No package runs a script of its own.
+pub(crate) fn install() -> Result<(), String> {
+    let folder = workspace::root().join(FOLDER);
+    if is_current(&folder) {
+        println!("  the packages of {FOLDER} are there");
+        return Ok(());
+    }
+    let mut npm = process::command("npm");
+    npm.current_dir(&folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+    process::run(&mut npm)
+}
+
+fn is_current(folder: &Path) -> bool {
+    match (changed(&folder.join(INSTALLED)), changed(&folder.join("package-lock.json"))) {
+        (Some(installed), Some(locked)) => installed >= locked,
+        _ => false,
+    }
+}
+
+fn changed(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{File, create_dir_all, remove_dir_all};
+    use std::time::Duration;
+
+    #[test]
+    fn packages_are_installed_anew_when_the_lock_file_is_newer() {
+        let folder = std::env::temp_dir().join(format!("satcast-npm-{}", std::process::id()));
+        let _ = remove_dir_all(&folder);
+        create_dir_all(folder.join("node_modules")).unwrap();
+        let lock = File::create(folder.join("package-lock.json")).unwrap();
+        assert!(!is_current(&folder));
+        let installed = File::create(folder.join(INSTALLED)).unwrap();
+        let now = SystemTime::now();
+        lock.set_modified(now).unwrap();
+        installed.set_modified(now).unwrap();
+        assert!(is_current(&folder));
+        installed.set_modified(now - Duration::from_secs(60)).unwrap();
+        assert!(!is_current(&folder));
+        remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,198 @@
+// The page that plays: it starts a player and keeps book of what a viewer would see.
+// play.mjs calls the functions of `player` from outside.
+
+/* global Hls */
+
+// A media clock that stands still for longer than this is a stall.
+const STALL_MS = 250;
+// How often the clock is looked at.
+const WATCH_MS = 50;
+// The picture is compared at this size.
+const SAMPLE_WIDTH = 64;
+const SAMPLE_HEIGHT = 36;
+
+const video = document.querySelector('video');
+const canvas = Object.assign(document.createElement('canvas'), { width: SAMPLE_WIDTH, height: SAMPLE_HEIGHT });
+const drawing = canvas.getContext('2d', { willReadFrequently: true });
+
+const book = {
+  startedAt: null,
+  firstFrameMs: null,
+  frames: 0,
+  stalls: [],
+  resolutions: [],
+  fatal: [],
+  minor: {},
+  levelUpdates: 0,
+};
+let hls = null;
+let clock = { position: 0, since: performance.now(), stalled: false };
+
+// Seeks are measured by themselves; a clock that stands during one is not a stall.
+function watchClock() {
+  const now = performance.now();
+  const moving = video.currentTime !== clock.position;
+  if (moving || video.seeking || book.firstFrameMs === null || video.paused) {
+    if (clock.stalled && moving) {
+      const last = book.stalls.at(-1);
+      last.ms = Math.round(now - clock.since);
+      last.open = false;
+    }
+    clock = { position: video.currentTime, since: now, stalled: false };
+  } else if (now - clock.since > STALL_MS) {
+    if (!clock.stalled) {
+      clock.stalled = true;
+      book.stalls.push({ at: round(video.currentTime), ms: 0, open: true });
+    }
+    book.stalls.at(-1).ms = Math.round(now - clock.since);
+  }
+}
+
+function watchFrame() {
+  book.frames += 1;
+  book.firstFrameMs ??= Math.round(performance.now() - book.startedAt);
+  video.requestVideoFrameCallback(watchFrame);
+}
+
+video.addEventListener('resize', () => {
+  book.resolutions.push({ width: video.videoWidth, height: video.videoHeight, at: round(video.currentTime) });
+});
+video.addEventListener('error', () => {
+  book.fatal.push(`media element: ${video.error.code} ${video.error.message}`);
+});
+
+function startHls(url) {
+  hls = new Hls();
+  hls.on(Hls.Events.ERROR, (_, data) => {
+    const name = `${data.details}${data.response?.code ? ` ${data.response.code}` : ''}`;
+    if (data.fatal) {
+      book.fatal.push(name);
+    } else {
+      book.minor[name] = (book.minor[name] ?? 0) + 1;
+    }
+  });
+  hls.on(Hls.Events.LEVEL_UPDATED, () => {
+    book.levelUpdates += 1;
+  });
+  hls.loadSource(url);
+  hls.attachMedia(video);
+}
+
+const round = (seconds) => Math.round(seconds * 1000) / 1000;
+const later = (ms) => new Promise((done) => setTimeout(done, ms));
+const nextFrame = () => new Promise((done) => video.requestVideoFrameCallback(done));
+
+/** What hls.js knows of the window. */
+function level() {
+  const current = hls?.levels?.[Math.max(hls.currentLevel, 0)];
+  const details = current?.details;
+  return details
+    ? {
+        live: details.live,
+        target: details.targetduration,
+        first: details.startSN,
+        last: details.endSN,
+        window: round(details.totalduration),
+        start: round(details.fragmentStart),
+        edge: round(details.edge),
+        dated: details.hasProgramDateTime,
+        codecs: current.codecs,
+        width: current.width,
+        height: current.height,
+      }
+    : null;
+}
+
+/** Seconds between what is shown and now, by the dates in the playlist; null without dates. */
+function latency() {
+  const shown = hls?.playingDate;
+  return shown ? round((Date.now() - shown.getTime()) / 1000) : null;
+}
+
+/** The picture in small: its brightness, how much it varies, and numbers to compare it with another by. */
+function sample() {
+  drawing.drawImage(video, 0, 0, SAMPLE_WIDTH, SAMPLE_HEIGHT);
+  const { data } = drawing.getImageData(0, 0, SAMPLE_WIDTH, SAMPLE_HEIGHT);
+  const grey = [];
+  for (let at = 0; at < data.length; at += 4) {
+    grey.push((data[at] + data[at + 1] + data[at + 2]) / 3);
+  }
+  const mean = grey.reduce((sum, value) => sum + value, 0) / grey.length;
+  const spread = Math.sqrt(grey.reduce((sum, value) => sum + (value - mean) ** 2, 0) / grey.length);
+  return { mean, spread, grey };
+}
+
+const difference = (one, other) =>
+  one.grey.reduce((sum, value, at) => sum + Math.abs(value - other.grey[at]), 0) / one.grey.length;
+
+window.player = {
+  /** Starts to play `url`; done when the first picture is shown, or the player gives up. */
+  async start(mode, url) {
+    book.startedAt = performance.now();
+    video.requestVideoFrameCallback(watchFrame);
+    if (mode === 'native') {
+      video.src = url;
+    } else {
+      startHls(url);
+    }
+    video.play().catch((error) => book.fatal.push(`play: ${error.message}`));
+    setInterval(watchClock, WATCH_MS);
+    while (book.firstFrameMs === null) {
+      if (book.fatal.length > 0) {
+        throw new Error(book.fatal[0]);
+      }
+      await later(WATCH_MS / 5);
+    }
+    return { firstFrameMs: book.firstFrameMs };
+  },
+
+  /** Seconds back from here; done when the picture of that place is shown. */
+  async seek(to) {
+    const began = performance.now();
+    const seeked = new Promise((done) => video.addEventListener('seeked', done, { once: true }));
+    video.currentTime = to;
+    await seeked;
+    await nextFrame();
+    return { to: round(to), position: round(video.currentTime), seekMs: Math.round(performance.now() - began) };
+  },
+
+  position: () => video.currentTime,
+
+  /** Where a viewer who follows the stream would be. */
+  liveEdge: () => hls?.liveSyncPosition ?? video.seekable.end(video.seekable.length - 1),
+
+  /** Loads the same address again, as a site does after an error. */
+  reload(url) {
+    hls.stopLoad();
+    hls.loadSource(url);
+    hls.startLoad(-1);
+    video.play().catch((error) => book.fatal.push(`play: ${error.message}`));
+  },
+
+  /** Two pictures `ms` apart: whether there is one at all, and how much it moved. */
+  async pixels(ms) {
+    const before = sample();
+    await later(ms);
+    const after = sample();
+    return { mean: after.mean, spread: after.spread, moved: difference(before, after) };
+  },
+
+  state() {
+    const quality = video.getVideoPlaybackQuality();
+    return {
+      ...book,
+      position: round(video.currentTime),
+      paused: video.paused,
+      width: video.videoWidth,
+      height: video.videoHeight,
+      decoded: quality.totalVideoFrames,
+      dropped: quality.droppedVideoFrames,
+      seekable: Array.from({ length: video.seekable.length }, (_, at) => [
+        round(video.seekable.start(at)),
+        round(video.seekable.end(at)),
+      ]),
+      latency: latency(),
+      level: level(),
+    };
+  },
+};

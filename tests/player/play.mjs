@@ -1,0 +1,198 @@
+// A viewer: headless Chromium that plays an HLS address, in hls.js or by itself.
+//
+//   node play.mjs [--native] [--chromium PATH] URL [STEP...]
+//
+// The page comes from a server of its own on another port, so that the service's CORS headers are needed.
+// Steps are words; without any they are read from standard input, one on each line, until it ends:
+//
+//   wait SECONDS    watches; gives the state and how the picture moved
+//   state           gives the state
+//   back SECONDS    seeks back from here
+//   live            returns to the live edge
+//   reload          loads the address again
+//   shot FILE       writes a picture of the player (PNG)
+//
+// (on the command line with `:` instead of the space). Each step gives one line of JSON, the first one stands for
+// the start: {"step":"start","ok":true,...}. A step that fails has "ok":false and "error". The exit code is 1 when
+// one failed or the player met a fatal error, else 0.
+
+import { once } from 'node:events';
+import { createReadStream } from 'node:fs';
+import { createServer } from 'node:http';
+import { createRequire } from 'node:module';
+import { createInterface } from 'node:readline';
+import { parseArgs } from 'node:util';
+import { chromium } from 'playwright-core';
+
+// Longest wait for the first picture, or the one after a seek.
+const STEP_LIMIT_MS = 30_000;
+// Between the two pictures that are compared.
+const MOVE_MS = 400;
+const HOST = '127.0.0.1';
+
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    native: { type: 'boolean', default: false },
+    chromium: { type: 'string', default: '/usr/bin/chromium' },
+  },
+});
+const [url, ...script] = positionals;
+if (!url) {
+  console.error('usage: node play.mjs [--native] [--chromium PATH] URL [STEP...]');
+  process.exit(2);
+}
+const mode = options.native ? 'native' : 'hls.js';
+const service = new URL(url).origin;
+
+const FILES = {
+  '/': ['text/html', new URL('page.html', import.meta.url)],
+  '/page.js': ['text/javascript', new URL('page.js', import.meta.url)],
+  '/hls.js': ['text/javascript', createRequire(import.meta.url).resolve('hls.js/dist/hls.min.js')],
+};
+
+/** Serves the page and hls.js; gives its address. */
+async function servePage() {
+  const server = createServer((request, response) => {
+    const file = FILES[request.url];
+    if (!file) {
+      response.writeHead(404).end();
+      return;
+    }
+    response.writeHead(200, { 'Content-Type': file[0] });
+    createReadStream(file[1]).pipe(response);
+  });
+  server.listen(0, HOST);
+  await once(server, 'listening');
+  return `http://${HOST}:${server.address().port}/`;
+}
+
+const launch = () =>
+  chromium.launch({
+    executablePath: options.chromium,
+    headless: true,
+    args: [
+      '--no-sandbox',
+      '--autoplay-policy=no-user-gesture-required',
+      // Nothing of it leaves this machine.
+      `--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE ${HOST}`,
+    ],
+  });
+
+/** Keeps book of what the page asked the service for. */
+function countRequests(page) {
+  const requests = { byStatus: {}, byKind: {}, withKey: [], failed: {} };
+  const add = (table, name) => {
+    table[name] = (table[name] ?? 0) + 1;
+  };
+  page.on('response', (response) => {
+    const address = new URL(response.url());
+    if (address.origin !== service) {
+      return;
+    }
+    add(requests.byStatus, response.status());
+    add(requests.byKind, address.pathname.split('.').at(-1));
+    if (/pk_|apiKey/.test(response.url())) {
+      requests.withKey.push(address.pathname);
+    }
+  });
+  page.on('requestfailed', (request) => {
+    // hls.js gives up requests that it no longer needs.
+    if (request.url().startsWith(service)) {
+      add(requests.failed, request.failure()?.errorText ?? 'unknown');
+    }
+  });
+  return requests;
+}
+
+/** Lines of the console that are errors: a CORS refusal shows only there. */
+function collectComplaints(page) {
+  const complaints = [];
+  page.on('pageerror', (error) => complaints.push(error.message));
+  page.on('console', (message) => {
+    if (message.type() === 'error') {
+      complaints.push(message.text());
+    }
+  });
+  return complaints;
+}
+
+/** Fails when `work` takes longer than a step may. */
+function inTime(work) {
+  let timer;
+  const limit = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`not done after ${STEP_LIMIT_MS} ms`)), STEP_LIMIT_MS);
+  });
+  return Promise.race([work, limit]).finally(() => clearTimeout(timer));
+}
+
+const browser = await launch();
+const page = await browser.newPage();
+const requests = countRequests(page);
+const complaints = collectComplaints(page);
+await page.goto(await servePage());
+
+const state = async () => ({ ...(await page.evaluate(() => player.state())), requests, complaints });
+const seek = async (to) => page.evaluate((place) => player.seek(place), to);
+
+const STEPS = {
+  async start() {
+    return page.evaluate(([how, where]) => player.start(how, where), [mode, url]);
+  },
+  async wait(seconds) {
+    await new Promise((done) => setTimeout(done, Number(seconds) * 1000));
+    return { ...(await state()), pixels: await page.evaluate((ms) => player.pixels(ms), MOVE_MS) };
+  },
+  state,
+  async back(seconds) {
+    return seek((await page.evaluate(() => player.position())) - Number(seconds));
+  },
+  async live() {
+    return seek(await page.evaluate(() => player.liveEdge()));
+  },
+  async reload() {
+    await page.evaluate((where) => player.reload(where), url);
+    return {};
+  },
+  async shot(path) {
+    await page.locator('video').screenshot({ path });
+    return { path };
+  },
+};
+
+/** Runs one step and prints what came of it; false when it failed. */
+async function run(name, argument) {
+  try {
+    const step = STEPS[name];
+    if (!step) {
+      throw new Error(`there is no step "${name}"`);
+    }
+    const work = step(argument);
+    const result = await (name === 'wait' ? work : inTime(work));
+    console.log(JSON.stringify({ step: name, ok: true, ...result }));
+    return true;
+  } catch (error) {
+    const seen = await state().catch(() => ({}));
+    console.log(JSON.stringify({ step: name, ok: false, error: error.message, ...seen }));
+    return false;
+  }
+}
+
+/** The steps of the command line, or of standard input as they come. */
+async function* steps() {
+  if (script.length > 0) {
+    yield* script.map((word) => word.split(/:(.*)/s));
+  } else {
+    for await (const line of createInterface({ input: process.stdin })) {
+      yield line.trim().split(/ (.*)/s);
+    }
+  }
+}
+
+let good = await run('start');
+for await (const [name, argument] of good ? steps() : []) {
+  good = (await run(name, argument)) && good;
+}
+const { fatal } = await page.evaluate(() => player.state());
+await browser.close();
+process.exit(good && fatal.length === 0 ? 0 : 1);

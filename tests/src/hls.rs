@@ -1,0 +1,144 @@
+//! A viewer without a screen: it follows a stream as a player does, reads everything strictly, and counts bytes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::http::{Http, Reply, split_url};
+use crate::playlist::{self, Index, Media, Segment};
+use crate::wait;
+
+/// Pause between two looks at the playlist.
+const RELOAD: Duration = Duration::from_millis(250);
+
+/// One viewer of one address, with a connection of its own.
+#[derive(Debug)]
+pub struct Viewer {
+    /// Its connection, for requests that a player would not make.
+    pub http: Http,
+    index: String,
+    media: Option<String>,
+    last: Option<Media>,
+}
+
+/// A segment with everything needed to play it.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// Its entry in the playlist.
+    pub entry: Segment,
+    /// Its initialization segment.
+    pub init: Vec<u8>,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Viewer {
+    /// A viewer of `url`, an index playlist.
+    ///
+    /// # Panics
+    /// When it is no URL of ours.
+    #[track_caller]
+    #[must_use]
+    pub fn of(url: &str) -> Self {
+        let (address, index) = split_url(url);
+        Self { http: Http::new(address), index, media: None, last: None }
+    }
+
+    /// Loads the index.
+    ///
+    /// # Panics
+    /// When it is not there or breaks a rule.
+    #[track_caller]
+    pub fn index(&mut self) -> Index {
+        let reply = self.http.get(&self.index.clone(), &[]);
+        reply.assert_status(200);
+        let text = reply.text();
+        let index = playlist::index(&text).unwrap_or_else(|error| panic!("{error} in the index:\n{text}"));
+        self.media = Some(Self::beside(&self.index, &index.media));
+        index
+    }
+
+    /// Loads the media playlist, the index before if that was not done, and expects that it follows the last one.
+    ///
+    /// # Panics
+    /// When it is not there or breaks a rule.
+    #[track_caller]
+    pub fn media(&mut self) -> Media {
+        let path = self.media_path();
+        let reply = self.http.get(&path, &[("accept-encoding", "gzip")]);
+        reply.assert_status(200);
+        let text = reply.text();
+        let media = playlist::media(&text).unwrap_or_else(|error| panic!("{error} in the playlist:\n{text}"));
+        if let Some(last) = &self.last {
+            media.follows(last).unwrap_or_else(|error| panic!("{error} in the playlist:\n{text}"));
+        }
+        self.last = Some(media.clone());
+        media
+    }
+
+    /// Reloads until `wanted` accepts the playlist.
+    ///
+    /// # Panics
+    /// When none was accepted after `limit`.
+    #[track_caller]
+    pub fn media_when(&mut self, what: &str, limit: Duration, wanted: impl Fn(&Media) -> bool) -> Media {
+        wait::until(what, limit, || {
+            let media = self.media();
+            if wanted(&media) {
+                return Ok(media);
+            }
+            std::thread::sleep(RELOAD);
+            Err(format!("{} segments, the newest {:?}", media.segments.len(), media.newest()))
+        })
+    }
+
+    /// Path of something that the media playlist names.
+    #[track_caller]
+    pub fn path(&mut self, name: &str) -> String {
+        let media = self.media_path();
+        Self::beside(&media, name)
+    }
+
+    /// Loads something that the media playlist names.
+    ///
+    /// # Panics
+    /// When it is not there.
+    #[track_caller]
+    pub fn load(&mut self, name: &str) -> Reply {
+        let path = self.path(name);
+        let reply = self.http.get(&path, &[]);
+        reply.assert_status(200);
+        reply
+    }
+
+    /// Loads `segments` with their initialization segments.
+    ///
+    /// # Panics
+    /// When one is not there.
+    #[track_caller]
+    pub fn pieces(&mut self, segments: &[Segment]) -> Vec<Piece> {
+        let mut inits: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        let mut pieces = Vec::new();
+        for entry in segments {
+            if !inits.contains_key(&entry.init) {
+                inits.insert(entry.init.clone(), self.load(&entry.init).body);
+            }
+            let bytes = self.load(&entry.name).body;
+            pieces.push(Piece { entry: entry.clone(), init: inits[&entry.init].clone(), bytes });
+        }
+        pieces
+    }
+
+    #[track_caller]
+    fn media_path(&mut self) -> String {
+        if self.media.is_none() {
+            self.index();
+        }
+        self.media.clone().expect("set by the index")
+    }
+
+    fn beside(path: &str, name: &str) -> String {
+        let folder = path.split('?').next().unwrap_or_default();
+        let folder = folder.rsplit_once('/').map_or("", |(folder, _)| folder);
+        format!("{folder}/{name}")
+    }
+}

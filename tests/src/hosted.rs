@@ -1,0 +1,153 @@
+//! A stream with a self-hosted destination and a public key: what a site owner has.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::api::{Answer, Api, Stream};
+use crate::hls::Viewer;
+use crate::service::{ACCOUNT, Service};
+use crate::wait;
+
+/// Pause between two looks at the status, which answers a key 60 times a minute.
+const STATUS_POLL: Duration = Duration::from_millis(500);
+/// Path of the status.
+pub const STATUS: &str = "/api/public/stream/status";
+
+/// The stream, its destination and the key.
+#[derive(Clone, Debug)]
+pub struct Hosted {
+    /// The stream.
+    pub stream: Stream,
+    /// Its label.
+    pub label: String,
+    /// Its self-hosted destination.
+    pub destination: i64,
+    /// A public key of that destination.
+    pub key: String,
+    api: Api,
+}
+
+impl Hosted {
+    /// Makes a stream with a self-hosted destination of the default settings, and a key.
+    ///
+    /// # Panics
+    /// When one is refused.
+    #[track_caller]
+    #[must_use]
+    pub fn new(service: &Service, label: &str) -> Self {
+        let api = service.api();
+        let stream = api.create_stream(label);
+        let path = format!("/api/streams/{}/destinations", stream.id);
+        let body = api.post(&path, &json!({ "type": "self-hosted", "config": {} })).ok();
+        let destination = body["id"].as_i64().expect("the id of the destination");
+        let key = Self::key(service, destination);
+        Self { stream, label: label.to_owned(), destination, key, api: api.with_key(None) }
+    }
+
+    /// A further public key of a destination.
+    ///
+    /// # Panics
+    /// When it is refused.
+    #[track_caller]
+    #[must_use]
+    pub fn key(service: &Service, destination: i64) -> String {
+        let id = destination.to_string();
+        let key =
+            service.run(&["key", "create", "--account", ACCOUNT, "--type", "public", "--destination", &id]);
+        key.trim().to_owned()
+    }
+
+    /// The answer of the status to `key`.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[track_caller]
+    #[must_use]
+    pub fn status_of(&self, key: &str) -> Answer {
+        crate::api::send(self.api.request("GET", STATUS).header("X-API-Key", key))
+    }
+
+    /// The status.
+    ///
+    /// # Panics
+    /// When it is refused.
+    #[track_caller]
+    #[must_use]
+    pub fn status(&self) -> Value {
+        self.status_of(&self.key).ok()
+    }
+
+    /// Asks for the status until `wanted` accepts it.
+    ///
+    /// # Panics
+    /// When none was accepted after `limit`.
+    #[track_caller]
+    pub fn status_when(&self, what: &str, limit: Duration, wanted: impl Fn(&Value) -> bool) -> Value {
+        wait::until(what, limit, || {
+            let status = self.status();
+            if wanted(&status) {
+                return Ok(status);
+            }
+            std::thread::sleep(STATUS_POLL);
+            Err(status.to_string())
+        })
+    }
+
+    /// Waits until a player would play; gives the address for it.
+    ///
+    /// # Panics
+    /// When it would not after `limit`.
+    #[track_caller]
+    pub fn ready(&self, limit: Duration) -> String {
+        let status = self.status_when("hlsReady", limit, |status| status["hlsReady"] == true);
+        status["hlsUrl"].as_str().expect("the address of the stream").to_owned()
+    }
+
+    /// Waits until a player would play; gives a viewer.
+    ///
+    /// # Panics
+    /// When it would not after `limit`.
+    #[track_caller]
+    pub fn viewer(&self, limit: Duration) -> Viewer {
+        Viewer::of(&self.ready(limit))
+    }
+
+    /// The address of the preview.
+    ///
+    /// # Panics
+    /// When the stream is offline.
+    #[track_caller]
+    #[must_use]
+    pub fn preview_url(&self) -> String {
+        let status = self.status();
+        let url = status["hlsUrl"].as_str().expect("the address of the stream");
+        let token = status["playbackToken"].as_str().expect("the token of the preview");
+        format!("{}?token={token}", url.split('?').next().unwrap_or_default())
+    }
+}
+
+/// Files of hosted playback below the data folder of a service: the rewind window.
+#[must_use]
+pub fn window_files(service: &Service) -> Vec<PathBuf> {
+    let mut folders = vec![service.folder().join("data/drivers/hls")];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        // A folder may go while we look.
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                _ => files.push(entry.path()),
+            }
+        }
+    }
+    files
+}
+
+/// Seconds since 1970.
+#[must_use]
+pub fn now_secs() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+    i64::try_from(since.as_secs()).expect("a clock before the year 292 billion")
+}

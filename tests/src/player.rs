@@ -1,0 +1,183 @@
+//! A viewer with a screen: Chromium, with hls.js or by itself, driven by the scripts in `tests/player`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Process, guarded};
+use crate::source::scratch;
+use crate::wait;
+
+/// Longest that a step may take besides the seconds it is asked to watch.
+const STEP_LIMIT: Duration = Duration::from_secs(45);
+const CLOSE_LIMIT: Duration = Duration::from_secs(20);
+
+/// What plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// hls.js on media source extensions.
+    HlsJs,
+    /// Chromium's own HLS player.
+    Native,
+}
+
+/// A running player.
+#[derive(Debug)]
+pub struct Player {
+    process: Process,
+    commands: Option<ChildStdin>,
+    answers: usize,
+    _folder: TempDir,
+}
+
+impl Player {
+    /// Opens `url` in a browser of its own and waits for the first picture.
+    ///
+    /// # Panics
+    /// When there is none, with everything the player saw.
+    #[track_caller]
+    #[must_use]
+    pub fn start(engine: Engine, url: &str) -> (Self, Value) {
+        let mut player = Self::open(engine, url);
+        let started = player.answer(STEP_LIMIT);
+        (player, started)
+    }
+
+    /// The same without waiting; the first picture is waited for by [`Player::started`].
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    pub fn open(engine: Engine, url: &str) -> Self {
+        let scripts = scripts();
+        assert!(scripts.join("node_modules").is_dir(), "`cargo xtask test` installs the players first");
+        let folder = tempfile::tempdir().expect("a folder for the player's log");
+        let mut command = guarded(Path::new("node"));
+        command.arg(scripts.join("play.mjs"));
+        if engine == Engine::Native {
+            command.arg("--native");
+        }
+        command.arg(url).stdin(Stdio::piped()).env("TMPDIR", folder.path());
+        let mut process = Process::start("the player", command, &folder.path().join("player.log"));
+        let commands = process.take_input();
+        Self { process, commands, answers: 0, _folder: folder }
+    }
+
+    /// Waits for the first picture.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[track_caller]
+    pub fn started(&mut self) -> Value {
+        self.answer(STEP_LIMIT)
+    }
+
+    /// Does a step of `play.mjs` and gives its answer.
+    ///
+    /// # Panics
+    /// When it fails.
+    #[track_caller]
+    pub fn step(&mut self, step: &str) -> Value {
+        let input = self.commands.as_mut().expect("a player that was not closed");
+        writeln!(input, "{step}").unwrap_or_else(|error| panic!("{error}: {}", self.process.log()));
+        let watched = step.strip_prefix("wait ").and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
+        self.answer(STEP_LIMIT + Duration::from_secs(watched))
+    }
+
+    /// Writes a picture of the player below cargo's output and gives its path.
+    ///
+    /// # Panics
+    /// When there is no picture.
+    #[track_caller]
+    pub fn shot(&mut self, name: &str) -> PathBuf {
+        let folder = scratch().join("shots");
+        std::fs::create_dir_all(&folder).expect("a folder for pictures");
+        let path = folder.join(format!("{name}.png"));
+        self.step(&format!("shot {}", path.display()));
+        println!("picture: {}", path.display());
+        path
+    }
+
+    /// Ends it, and expects that it met no fatal error.
+    ///
+    /// # Panics
+    /// When it did.
+    #[track_caller]
+    pub fn finish(mut self) {
+        drop(self.commands.take());
+        let status = self.process.wait(CLOSE_LIMIT);
+        assert!(status.success(), "the player ended with {status}:\n{}", self.process.log());
+    }
+
+    #[track_caller]
+    fn answer(&mut self, limit: Duration) -> Value {
+        let at = self.answers;
+        let answer = wait::until("the player", limit, || {
+            let log = self.process.log();
+            let lines = log
+                .split_inclusive('\n')
+                .filter(|line| line.starts_with("{\"step\"") && line.ends_with('\n'));
+            match lines.clone().nth(at).and_then(|line| serde_json::from_str::<Value>(line).ok()) {
+                Some(answer) => Ok(answer),
+                None if self.process.ended().is_some() => panic!("the player ended: {log}"),
+                None => Err(log.clone()),
+            }
+        });
+        self.answers += 1;
+        assert_eq!(answer["ok"], true, "the player failed: {answer}\n{}", self.process.log());
+        answer
+    }
+}
+
+/// Stalls of the player longer than `limit`, and those not over yet: position and milliseconds of each.
+#[must_use]
+pub fn stalls(state: &Value, limit: Duration) -> Vec<(f64, u64)> {
+    let all = state["stalls"].as_array().into_iter().flatten();
+    let all =
+        all.map(|stall| (stall["at"].as_f64().unwrap_or(-1.0), stall["ms"].as_u64().unwrap_or(u64::MAX)));
+    all.filter(|(_, ms)| u128::from(*ms) > limit.as_millis()).collect()
+}
+
+/// Expects a picture that is not of one colour, and that moves.
+///
+/// # Panics
+/// When it is or does not.
+#[track_caller]
+pub fn assert_moves(state: &Value) {
+    /// Grey levels; a test pattern has 40, a black picture 0.
+    const SPREAD_MIN: f64 = 5.0;
+    /// Mean change of a pixel in grey levels; a standing picture has 0.
+    const MOVED_MIN: f64 = 0.2;
+    let pixels = &state["pixels"];
+    assert!(pixels["spread"].as_f64() > Some(SPREAD_MIN), "there is no picture: {pixels}");
+    assert!(pixels["moved"].as_f64() > Some(MOVED_MIN), "the picture stands still: {pixels}");
+}
+
+/// Expects that hls-parser (npm) accepts the playlists in its strict mode; gives what it made of each.
+///
+/// # Panics
+/// When it refuses one.
+#[track_caller]
+pub fn assert_valid_playlists(texts: &[&str]) -> Vec<Value> {
+    let folder = tempfile::tempdir().expect("a folder for playlists");
+    let mut command = guarded(Path::new("node"));
+    command.arg(scripts().join("validate.mjs"));
+    for (at, text) in texts.iter().enumerate() {
+        let path = folder.path().join(format!("{at}.m3u8"));
+        std::fs::write(&path, text).expect("a file for a playlist");
+        command.arg(path);
+    }
+    let output = command.output().expect("node");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "hls-parser: {said}{errors}\n{}", texts.join("\n"));
+    said.lines().map(|line| serde_json::from_str(line).expect("JSON of validate.mjs")).collect()
+}
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("player")
+}

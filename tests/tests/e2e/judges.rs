@@ -1,0 +1,126 @@
+//! The judges of playback themselves: what ffmpeg packages passes, and every fault they are there for is found.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::Command;
+
+use satcast_tests::hls::Piece;
+use satcast_tests::nginx::Nginx;
+use satcast_tests::player::{Engine, Player, assert_moves, assert_valid_playlists};
+use satcast_tests::playlist::Segment;
+use satcast_tests::probe::{assert_decodes, assert_plays, assert_segments, records};
+use satcast_tests::record::assert_carried;
+use satcast_tests::source::{Recipe, Source};
+use tempfile::TempDir;
+
+/// Seconds of the source that are packaged.
+const SECONDS: &str = "10";
+
+/// HLS of ffmpeg in a folder, served by nginx.
+struct Packaged {
+    folder: TempDir,
+    nginx: Nginx,
+    pieces: Vec<Piece>,
+}
+
+/// Packages `source` with ffmpeg's HLS muxer and these flags.
+fn package(source: &Source, flags: &str) -> Packaged {
+    let folder = tempfile::tempdir().expect("a folder for HLS");
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-nostdin", "-v", "error", "-i"]).arg(source.path()).args(["-t", SECONDS, "-c", "copy"]);
+    ffmpeg.args(["-f", "hls", "-hls_time", "2", "-hls_list_size", "0", "-hls_segment_type", "fmp4"]);
+    ffmpeg.args(["-hls_flags", flags, "-master_pl_name", "index.m3u8", "media.m3u8"]);
+    let status = ffmpeg.current_dir(folder.path()).status().expect("ffmpeg");
+    assert!(status.success(), "ffmpeg ended with {status}");
+    let text = std::fs::read_to_string(folder.path().join("media.m3u8")).expect("a playlist");
+    let mut pieces = Vec::new();
+    let init = std::fs::read(folder.path().join("init.mp4")).expect("an initialization segment");
+    let mut lines = text.lines();
+    while let Some(line) = lines.find(|line| line.starts_with("#EXTINF:")) {
+        let seconds = line.trim_start_matches("#EXTINF:").trim_end_matches(',');
+        let name = lines.next().expect("a name behind EXTINF");
+        let entry = Segment {
+            sequence: pieces.len() as u64,
+            name: name.to_owned(),
+            duration: seconds.parse().expect("a duration"),
+            date_ms: 0,
+            discontinuity: false,
+            init: "init.mp4".to_owned(),
+        };
+        let bytes = std::fs::read(folder.path().join(name)).expect("a segment");
+        pieces.push(Piece { entry, init: init.clone(), bytes });
+    }
+    assert!(pieces.len() > 3, "{text}");
+    Packaged { nginx: Nginx::serving(folder.path()), folder, pieces }
+}
+
+fn read(folder: &Path, name: &str) -> String {
+    std::fs::read_to_string(folder.join(name)).expect("a playlist")
+}
+
+#[track_caller]
+fn finds(fault: &str, judge: impl FnOnce()) {
+    assert!(catch_unwind(AssertUnwindSafe(judge)).is_err(), "not found: {fault}");
+}
+
+#[test]
+fn good_segments_pass_and_each_fault_is_found() {
+    let source = Source::shared();
+    let packaged = package(&source, "independent_segments");
+    assert_segments(&packaged.pieces);
+    assert_decodes(&packaged.pieces);
+    assert_carried("the reader", source.records(), &records(&packaged.pieces));
+
+    let changed = |change: &dyn Fn(&mut Vec<Piece>)| {
+        let mut pieces = packaged.pieces.clone();
+        change(&mut pieces);
+        pieces
+    };
+    finds("a wrong EXTINF", || {
+        assert_segments(&changed(&|pieces| pieces[1].entry.duration += 0.05));
+    });
+    finds("EXTINF that drifts", || {
+        assert_segments(&changed(&|pieces| pieces.iter_mut().for_each(|piece| piece.entry.duration += 0.02)));
+    });
+    finds("a lost segment", || {
+        assert_segments(&changed(&|pieces| {
+            pieces.remove(1);
+            pieces[1].entry.sequence = 1;
+        }));
+    });
+    let broken = changed(&|pieces| {
+        let middle = pieces[1].bytes.len() / 2;
+        pieces[1].bytes[middle..middle + 64].fill(0xff);
+    });
+    finds("broken pictures", || assert_decodes(&broken));
+    finds("pictures that nobody sent", || {
+        assert_carried("the reader", source.records(), &records(&broken));
+    });
+    let long = Source::of(Recipe::LONG_GROUPS);
+    let by_time = package(&long, "split_by_time");
+    finds("segments without a keyframe", || {
+        assert_segments(&by_time.pieces);
+    });
+}
+
+#[test]
+fn players_play_what_is_good_and_say_what_is_not() {
+    let packaged = package(&Source::of(Recipe::SMALL), "independent_segments");
+    let folder = packaged.folder.path();
+    let (index, media) = (read(folder, "index.m3u8"), read(folder, "media.m3u8"));
+    let read_by_parser = assert_valid_playlists(&[&index, &media]);
+    assert_eq!(read_by_parser[1]["segments"].as_u64(), Some(packaged.pieces.len() as u64));
+    finds("a playlist without a target", || {
+        assert_valid_playlists(&[&media.replace("#EXT-X-TARGETDURATION", "#X")]);
+    });
+    let url = format!("http://{}/index.m3u8", packaged.nginx.address());
+    let frames = assert_plays(&url, 5);
+    assert!((120..=130).contains(&frames), "{frames} pictures in 5 s of 25 a second");
+
+    let (mut player, _) = Player::start(Engine::HlsJs, &url);
+    assert_moves(&player.step("wait 1"));
+    player.finish();
+    finds("an address without a stream", || {
+        let _ = Player::start(Engine::HlsJs, &url.replace("index", "nothing"));
+    });
+}
