@@ -17,3 +17,5 @@ CREATE TABLE session_destinations (
 CREATE INDEX session_destinations_by_account ON session_destinations (account_id, started_ms, id);
 
 CREATE INDEX sessions_by_time ON sessions (started_ms);
+
+CREATE INDEX transfers_by_session ON transfers (session_id) WHERE session_id IS NOT NULL;

@@ -8,17 +8,15 @@ use poem_openapi::param::Query;
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Enum, Object, OpenApi};
 
+use super::bandwidth::{GB_BYTES, overage_due};
 use super::page::PageRequest;
 use super::range::{self, Named};
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
-use crate::ids::{Sats, StreamId, UnixMillis};
+use crate::config::Pricing;
+use crate::ids::{Msat, Sats, StreamId, UnixMillis};
 use crate::store::{HistoryEntry, HistoryFilter};
 
-/// Bytes of a GB.
-const GB: u64 = 1_000_000_000;
-/// Millisats of a sat.
-const MSAT_PER_SAT: u128 = 1_000;
 /// Longest platform name that is looked for.
 const PLATFORM_CHARS_MAX: usize = 64;
 
@@ -96,19 +94,18 @@ pub(super) struct BandwidthUsage {
 }
 
 impl BandwidthUsage {
-    /// `limit` bytes of each hour are free, a GB above costs `sats_per_gb`. Each hour is rounded down by itself, to
-    /// millisats.
-    fn of(hours: &[(UnixMillis, u64)], limit: u64, sats_per_gb: u64) -> Self {
-        let (mut total, mut over, mut msat) = (0_u128, 0_u128, 0_u128);
+    /// Each hour has its own allowance, and is rounded down by itself to millisats.
+    fn of(hours: &[(UnixMillis, u64)], pricing: &Pricing) -> Self {
+        let limit_gb = pricing.bandwidth_limit_gb_per_hour;
+        let limit = u64::try_from(limit_gb).unwrap_or(0).saturating_mul(GB_BYTES);
+        let (mut total, mut over, mut due) = (0_u128, 0_u128, 0_i64);
         for (_, bytes) in hours {
-            let above = u128::from(bytes.saturating_sub(limit));
             total += u128::from(*bytes);
-            over += above;
-            msat += above * u128::from(sats_per_gb) * MSAT_PER_SAT / u128::from(GB);
+            over += u128::from(bytes.saturating_sub(limit));
+            due = due.saturating_add(overage_due(*bytes, limit_gb, pricing.bandwidth_overage_sats_per_gb).0);
         }
-        let gb = |bytes: u128| bytes as f64 / GB as f64;
-        let sats = i64::try_from(msat / MSAT_PER_SAT).unwrap_or(i64::MAX);
-        Self { total_gb: gb(total), overage_gb: gb(over), overage_sats: sats }
+        let gb = |bytes: u128| bytes as f64 / GB_BYTES as f64;
+        Self { total_gb: gb(total), overage_gb: gb(over), overage_sats: Msat(due).to_sats_floor().0 }
     }
 }
 
@@ -194,10 +191,7 @@ impl AnalyticsApi {
         let filter = filter.0.unwrap_or(BandwidthFilter::Hour);
         let range = range::range(filter.into(), start_date.0, end_date.0, app.clock.now())?;
         let hours = app.store.bandwidth_by_hour(caller.account, range).await.map_err(ApiError::from)?;
-        let pricing = &app.config.pricing;
-        let limit = u64::try_from(pricing.bandwidth_limit_gb_per_hour).unwrap_or(0).saturating_mul(GB);
-        let price = u64::try_from(pricing.bandwidth_overage_sats_per_gb).unwrap_or(0);
-        Ok(Json(BandwidthUsage::of(&hours, limit, price)))
+        Ok(Json(BandwidthUsage::of(&hours, &app.config.pricing)))
     }
 
     /// Read dashboard statistics
@@ -292,13 +286,22 @@ mod tests {
 
     #[test]
     fn overage_is_rounded_down_for_each_hour() {
-        let hour = |bytes| (UnixMillis(0), bytes);
-        let usage = BandwidthUsage::of(&[hour(11_234_567_890), hour(9_999_999_999)], 10 * GB, 5);
-        assert_eq!((usage.overage_sats, usage.overage_gb), (6, 1.234_567_89));
-        assert_eq!(usage.total_gb, 21.234_567_889);
-        let halves = [hour(10 * GB + 199_999), hour(10 * GB + 199_999)];
-        assert_eq!(BandwidthUsage::of(&halves, 10 * GB, 5).overage_sats, 0, "0.999 msat each, dropped");
-        assert_eq!(BandwidthUsage::of(&[], 0, 5).total_gb, 0.0);
+        let pricing = Pricing {
+            cost_per_platform: 2,
+            free_platforms: 1,
+            bandwidth_limit_gb_per_hour: 10,
+            bandwidth_overage_sats_per_gb: 5,
+            archive_recovery_sats: 360,
+        };
+        let usage = |bytes: &[u64]| {
+            let hours: Vec<_> = bytes.iter().map(|bytes| (UnixMillis(0), *bytes)).collect();
+            BandwidthUsage::of(&hours, &pricing)
+        };
+        let two = usage(&[11_234_567_890, 9_999_999_999]);
+        assert_eq!((two.overage_sats, two.overage_gb), (6, 1.234_567_89));
+        assert_eq!(two.total_gb, 21.234_567_889);
+        assert_eq!(usage(&[10_000_199_999; 2]).overage_sats, 0, "0.999 msat each, dropped");
+        assert_eq!(usage(&[]).total_gb, 0.0);
     }
 
     #[test]

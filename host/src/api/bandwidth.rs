@@ -6,7 +6,7 @@ use crate::config::Pricing;
 use crate::ids::{MSAT_PER_SAT, Msat, UnixMillis};
 
 /// Bytes of a GB.
-const GB_BYTES: u64 = 1_000_000_000;
+pub(super) const GB_BYTES: u64 = 1_000_000_000;
 /// Parts of a GB that are shown.
 const PARTS_PER_GB: u64 = 100;
 

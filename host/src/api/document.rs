@@ -314,7 +314,7 @@ mod tests {
                 assert_eq!(operation["responses"]["500"]["$ref"], "#/components/responses/Internal");
             }
         }
-        assert_eq!(count, 21, "operations of the document");
+        assert_eq!(count, 23, "operations of the document");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod bandwidth;
 mod body;
 mod caller;
 mod cors;
+mod cost;
 mod destinations;
 mod docs;
 mod document;
@@ -27,6 +28,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 mod viewer;
+mod wallet;
 
 use std::sync::Arc;
 
@@ -91,6 +93,8 @@ pub struct Limits {
     pub writes: RateLimiter<KeyId>,
     /// Requests for the stream status, per key.
     pub status: RateLimiter<KeyId>,
+    /// Requests for the active cost, per key.
+    pub cost: RateLimiter<KeyId>,
     /// Requests with an invalid key, per address.
     pub invalid_keys: RateLimiter<Network>,
     /// Requests for the public configuration, per address.
@@ -101,6 +105,8 @@ pub struct Limits {
 const RATE_CONFIG: RateRule = RateRule::per_minute("config", 60);
 /// Requests for `/api/public/stream/status`, per key.
 const RATE_STATUS: RateRule = RateRule::per_minute("status", 60);
+/// Requests for `/api/public/streams/active/cost`, per key.
+const RATE_COST: RateRule = RateRule::per_minute("cost", 60);
 
 impl Default for Limits {
     fn default() -> Self {
@@ -108,6 +114,7 @@ impl Default for Limits {
             reads: RateLimiter::new(auth::RATE_READS),
             writes: RateLimiter::new(auth::RATE_WRITES),
             status: RateLimiter::new(RATE_STATUS),
+            cost: RateLimiter::new(RATE_COST),
             invalid_keys: RateLimiter::new(auth::RATE_INVALID_KEYS),
             config: RateLimiter::new(RATE_CONFIG),
         }
@@ -158,6 +165,8 @@ enum Tag {
     Destinations,
     /// API keys.
     Keys,
+    /// Credit.
+    Wallet,
     /// Bytes, minutes and sats of the past.
     Analytics,
     /// Read without managing.
@@ -169,9 +178,11 @@ type Apis = (
     edits::EditsApi,
     destinations::DestinationsApi,
     keys::KeysApi,
+    wallet::WalletApi,
     analytics::AnalyticsApi,
     public::PublicApi,
     status::StatusApi,
+    cost::CostApi,
 );
 
 fn service() -> OpenApiService<Apis, ()> {
@@ -180,9 +191,11 @@ fn service() -> OpenApiService<Apis, ()> {
         edits::EditsApi,
         destinations::DestinationsApi,
         keys::KeysApi,
+        wallet::WalletApi,
         analytics::AnalyticsApi,
         public::PublicApi,
         status::StatusApi,
+        cost::CostApi,
     );
     OpenApiService::new(apis, "Satcast", VERSION)
 }

@@ -29,13 +29,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use session::{Publisher, SessionSnapshot, SessionState};
+pub use session::{LiveSession, Publisher, SessionSnapshot, SessionState};
 pub use shelf::{SHELF_KEPT, Shelf};
 pub use view::{DestState, DestinationSnapshot};
 
 use crate::clock::Clock;
 use crate::drivers::Drivers;
-use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
+use crate::ids::{AccountId, DestinationId, EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{Store, StoreError, StreamRecord};
 use session::{Command, Refusal, Session};
 use shelf::Shelves;
@@ -169,6 +169,16 @@ impl Live {
     /// A destination of a live session.
     pub fn destination(&self, stream: StreamId, destination: DestinationId) -> Option<DestinationSnapshot> {
         self.find(stream)?.destination(destination)
+    }
+
+    /// The live sessions of an account, oldest first, with what their destinations do.
+    pub fn sessions_of(&self, account: AccountId) -> Vec<LiveSession> {
+        let own = self.all().into_iter().filter(|session| session.stream.account_id == account);
+        let mut sessions: Vec<_> = own.filter_map(|session| session.with_destinations()).collect();
+        sessions.sort_by(|a, b| {
+            (a.session.started_at, &a.session.session_id).cmp(&(b.session.started_at, &b.session.session_id))
+        });
+        sessions
     }
 
     /// What viewers of a destination can fetch now; `None` when it is not live or has no playback.

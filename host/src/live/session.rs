@@ -15,9 +15,9 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::destination::Destination;
 use super::hub::Hub;
-use super::view::DestinationSnapshot;
+use super::view::{DestState, DestinationSnapshot};
 use super::{Closed, Inner, codes};
-use crate::ids::{DestinationId, EndReason, SessionId, UnixMillis};
+use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::StreamRecord;
 pub use publisher::Publisher;
 use run::Run;
@@ -47,6 +47,17 @@ pub struct SessionSnapshot {
     pub started_at: UnixMillis,
     /// Its state.
     pub state: SessionState,
+}
+
+/// A session with what its destinations do.
+#[derive(Clone, Debug)]
+pub struct LiveSession {
+    /// The stream.
+    pub stream: StreamId,
+    /// The session.
+    pub session: SessionSnapshot,
+    /// States of its destinations.
+    pub destinations: Vec<DestState>,
 }
 
 /// Why a session lets no encoder in.
@@ -165,6 +176,14 @@ impl Session {
             started_at: shared.started_at?,
             state: shared.state?,
         })
+    }
+
+    /// The snapshot and what the destinations do.
+    pub(super) fn with_destinations(&self) -> Option<LiveSession> {
+        let session = self.snapshot()?;
+        let destinations: Vec<_> = self.lock().destinations.values().cloned().collect();
+        let destinations = destinations.iter().map(|destination| destination.snapshot().state).collect();
+        Some(LiveSession { stream: self.stream.id, session, destinations })
     }
 
     pub(super) fn destination(&self, id: DestinationId) -> Option<DestinationSnapshot> {

@@ -81,6 +81,8 @@ pub trait History: Send + Sync {
     -> Result<Vec<(UnixMillis, u64)>>;
     /// Milliseconds that sessions of the account ran inside `range`; a running one counts up to `now`.
     async fn streamed_millis(&self, account: AccountId, range: TimeRange, now: UnixMillis) -> Result<u64>;
+    /// What a session was charged so far, for minutes and bandwidth.
+    async fn session_charges(&self, session: &SessionId) -> Result<Msat>;
     /// What the account was charged for minutes inside `range`.
     async fn minute_charges(&self, account: AccountId, range: TimeRange) -> Result<Msat>;
 }

@@ -26,8 +26,8 @@ const START_MS: i64 = 1_800_000_000_000;
 /// A stream with one self-hosted destination and its public key.
 pub(super) struct Hosted {
     pub(super) stream: i64,
-    destination: i64,
-    key: String,
+    pub(super) destination: i64,
+    pub(super) key: String,
     /// Playback URL without the key.
     url: String,
 }
@@ -67,7 +67,7 @@ impl Rig {
     }
 
     /// Publishes to the stream until its destination has a shelf.
-    async fn go_live(&self, hosted: &Hosted) -> (Publisher, Arc<Shelf>) {
+    pub(super) async fn go_live(&self, hosted: &Hosted) -> (Publisher, Arc<Shelf>) {
         const TRIES_MAX: usize = 250;
         let record = self.app.store.stream(StreamId(hosted.stream)).await.unwrap().unwrap();
         let mut publisher = self.app.live.publish(record).await.unwrap();

@@ -37,6 +37,9 @@ const MINUTES: &str = "SELECT COALESCE(SUM(t.amount_msat), 0) FROM transfers t
     JOIN ledger_accounts l ON l.id = t.debit_id
     WHERE l.account_id = $1 AND t.kind = 'minute' AND t.created_ms >= $2 AND t.created_ms < $3";
 
+const SESSION_CHARGES: &str = "SELECT COALESCE(SUM(t.amount_msat), 0) FROM transfers t
+    JOIN ledger_accounts l ON l.id = t.debit_id WHERE t.session_id = $1 AND l.account_id IS NOT NULL";
+
 fn bounds(range: TimeRange) -> (i64, i64) {
     (range.from.map_or(i64::MIN, |time| time.0), range.to.map_or(i64::MAX, |time| time.0))
 }
@@ -132,6 +135,11 @@ impl History for SqliteStore {
             .await
             .map_err(db("sum the minutes"))?;
         u64::try_from(sum).map_err(|_| StoreError::Unreadable { what: "sessions.ended_ms" })
+    }
+
+    async fn session_charges(&self, session: &SessionId) -> Result<Msat> {
+        let sum = sqlx::query_scalar(SESSION_CHARGES).bind(session.as_str()).fetch_one(&self.readers).await;
+        sum.map(Msat).map_err(db("sum the session's charges"))
     }
 
     async fn minute_charges(&self, account: AccountId, range: TimeRange) -> Result<Msat> {

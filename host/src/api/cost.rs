@@ -1,0 +1,167 @@
+//! What the account's live streams cost.
+
+use std::sync::Arc;
+
+use poem::web::Data;
+use poem::{Request, RequestBody, Result};
+use poem_openapi::payload::Json;
+use poem_openapi::registry::Registry;
+use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions, Object, OpenApi};
+
+use super::caller::{known_key, note_use, register_schemes, scheme_names};
+use super::{ApiError, App, RequestContext, Tag};
+use crate::auth::presented_key;
+use crate::config::{BillingMode, Config};
+use crate::ids::{AccountId, Msat};
+use crate::live::{DestState, LiveSession};
+use crate::secret::KeyKind;
+
+/// Milliseconds of a second and seconds of a minute.
+const MS_PER_SEC: i64 = 1_000;
+const SECS_PER_MINUTE: i64 = 60;
+
+/// A live stream and what it costs.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct ActiveStream {
+    /// Session identifier.
+    session_id: String,
+    /// Stream key identifier.
+    stream_key_id: i64,
+    /// Label.
+    label: String,
+    /// Label; use `label`.
+    #[oai(deprecated)]
+    stream_key_label: String,
+    /// Start, Unix milliseconds.
+    started_at: i64,
+    /// Whole minutes since the start.
+    duration_minutes: i64,
+    /// Seconds since the last whole minute.
+    duration_seconds: i64,
+    /// Sats charged for this session, rounded down.
+    total_charged: i64,
+    /// Sats a full minute costs with the destinations forwarding now.
+    rate_per_minute: i64,
+}
+
+/// What the account's live streams cost.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct ActiveCost {
+    /// At least one stream is live.
+    has_active_stream: bool,
+    /// Sats charged for the live streams, rounded down.
+    total_cost: i64,
+    /// The live streams, oldest first.
+    streams: Vec<ActiveStream>,
+}
+
+/// Any key of an account: a public one whose destination is enabled, or a permanent one that may read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Payer {
+    account: AccountId,
+}
+
+impl Payer {
+    /// Finds the account of a request's key and counts the request against the key's limit.
+    ///
+    /// # Errors
+    /// 400 without a key; 401 for one that is unknown or revoked, or whose destination is disabled or deleted; 403 for a
+    /// permanent one that may not read; 429 over a limit, 502 from the store.
+    async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
+        let context = RequestContext::of(request);
+        let key = presented_key(request).ok_or_else(ApiError::public_key_required)?;
+        let known = known_key(app, &context, &key, ApiError::invalid_public_key()).await?;
+        context.count(app.limits.cost.hit(known.id, app.clock.monotonic()))?;
+        match known.kind {
+            KeyKind::Public => {
+                let destination = app.store.playback_by_key(known.id).await?;
+                destination.filter(|record| record.enabled).ok_or_else(ApiError::invalid_public_key)?;
+            }
+            KeyKind::Permanent if !known.scopes.read => {
+                let text = "This key lacks the scope \"read\"; use a key that has it";
+                return Err(ApiError::forbidden("scope_not_allowed", text));
+            }
+            KeyKind::Permanent => {}
+        }
+        note_use(app, &known);
+        Ok(Self { account: known.account_id })
+    }
+}
+
+impl<'a> ApiExtractor<'a> for Payer {
+    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::SecurityScheme];
+
+    type ParamType = ();
+    type ParamRawType = ();
+
+    fn register(registry: &mut Registry) {
+        register_schemes(registry);
+    }
+
+    fn security_schemes() -> Vec<&'static str> {
+        scheme_names()
+    }
+
+    async fn from_request(
+        request: &'a Request,
+        _body: &mut RequestBody,
+        _options: ExtractParamOptions<Self::ParamType>,
+    ) -> Result<Self> {
+        let Some(app) = request.data::<Arc<App>>() else { return Err(ApiError::internal().into()) };
+        Ok(Self::of(app, request).await?)
+    }
+}
+
+/// Public operations about cost.
+pub(super) struct CostApi;
+
+#[OpenApi(prefix_path = "/api/public", tag = "Tag::Public")]
+impl CostApi {
+    /// Read what live streams cost
+    ///
+    /// All live streams of the key's account, with a public key too.
+    #[oai(path = "/streams/active/cost", method = "get", operation_id = "getActiveCost")]
+    async fn cost(&self, app: Data<&Arc<App>>, payer: Payer) -> Result<Json<ActiveCost>> {
+        let (mut streams, mut total) = (Vec::new(), 0_i64);
+        for live in app.live.sessions_of(payer.account) {
+            let stream = app.store.stream(live.stream).await.map_err(ApiError::from)?;
+            // Deleted a moment ago: its session is ending.
+            let Some(stream) = stream else { continue };
+            let charged =
+                app.store.session_charges(&live.session.session_id).await.map_err(ApiError::from)?;
+            total = total.saturating_add(charged.0);
+            streams.push(active(&app, live, stream.label, charged));
+        }
+        let total_cost = Msat(total).to_sats_floor().0;
+        Ok(Json(ActiveCost { has_active_stream: !streams.is_empty(), total_cost, streams }))
+    }
+}
+
+fn active(app: &App, live: LiveSession, label: String, charged: Msat) -> ActiveStream {
+    let millis = app.clock.now().0.saturating_sub(live.session.started_at.0).max(0);
+    let secs = millis / MS_PER_SEC;
+    let forwarding = live.destinations.iter().filter(|state| **state == DestState::Live).count();
+    ActiveStream {
+        session_id: live.session.session_id.0,
+        stream_key_id: live.stream.0,
+        stream_key_label: label.clone(),
+        label,
+        started_at: live.session.started_at.0,
+        duration_minutes: secs / SECS_PER_MINUTE,
+        duration_seconds: secs % SECS_PER_MINUTE,
+        total_charged: charged.to_sats_floor().0,
+        rate_per_minute: rate_per_minute(forwarding, &app.config),
+    }
+}
+
+/// Sats a full minute costs with so many destinations.
+fn rate_per_minute(forwarding: usize, config: &Config) -> i64 {
+    if config.billing.mode == BillingMode::Off {
+        return 0;
+    }
+    let paid =
+        i64::try_from(forwarding).unwrap_or(i64::MAX).saturating_sub(config.pricing.free_platforms).max(0);
+    paid.saturating_mul(config.pricing.cost_per_platform)
+}
