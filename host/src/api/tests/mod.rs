@@ -8,6 +8,7 @@ mod limits;
 mod lists;
 mod status;
 mod streams;
+mod viewers;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
