@@ -1,5 +1,8 @@
 //! The loop of one opening: packets in, segments out, one write at a time, and the timers of the window.
 
+#[cfg(test)]
+mod tests;
+
 use std::future::pending;
 use std::path::Path;
 use std::pin::pin;

@@ -47,6 +47,7 @@ fn a_drivers_life() {
     kit.shut_down();
     assert!(boot_folders().is_empty(), "{:?}", boot_folders());
     std::fs::remove_dir_all(&dvr).unwrap();
+    std::fs::remove_dir(dvr.parent().unwrap()).unwrap();
 }
 
 fn dvr_folder() -> PathBuf {

@@ -179,7 +179,8 @@ fn refused_files_stay_in_memory_within_its_limit() {
 #[test]
 fn an_encoder_that_changes_all_the_time_stays_within_the_pieces() {
     let mut opening = Opening::with(3600);
-    (opening.segment_bytes, opening.segment_ms, opening.checks) = (8, 33, false);
+    (opening.segment_bytes, opening.segment_ms) = (8, 33);
+    opening.shelf.checks.set(false);
     for round in 0..3000 {
         opening.change();
         opening.segment();

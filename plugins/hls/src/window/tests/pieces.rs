@@ -110,7 +110,7 @@ fn without_rewind_nothing_is_written() {
 fn an_hour_is_an_hour_and_everything_is_bounded() {
     let mut opening = Opening::with(3600);
     opening.segment_bytes = 8;
-    opening.checks = false;
+    opening.shelf.checks.set(false);
     opening.run(1900);
     opening.shelf.check();
     assert_eq!(opening.listed().len(), 1800);
@@ -162,6 +162,18 @@ fn the_preview_is_made_of_the_same_pieces() {
     let groups =
         opening.shelf.names().iter().filter(|name| name.starts_with('p') && name.ends_with(".m4s")).count();
     assert!((14..=16).contains(&groups), "{groups} with those of the grace time");
+}
+
+/// Groups of three segments of 10 s are listed for 93 s, longer than a window of 30 s with its grace time.
+#[test]
+fn the_preview_keeps_segments_that_the_window_does_not_need() {
+    let mut opening = Opening::targeting(10, 0, Limits::default());
+    opening.run(40);
+    assert_eq!(opening.listed(), [37, 38, 39]);
+    let text = opening.shelf.text(PREVIEW_MEDIA);
+    assert_eq!(text.matches(".m4s\n").count(), 3, "{text}");
+    let oldest = opening.published()[0];
+    assert!((24..=27).contains(&oldest), "{oldest}");
 }
 
 #[test]

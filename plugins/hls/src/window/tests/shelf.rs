@@ -38,13 +38,15 @@ pub(super) struct FakeShelf {
     counters: RefCell<BTreeMap<String, u64>>,
     /// Refuses new names that end in this.
     pub(super) refuses: Cell<Option<&'static str>>,
+    /// Looks at the lists after every change.
+    pub(super) checks: Cell<bool>,
     /// Refuses files.
     pub(super) refuses_files: Cell<bool>,
 }
 
 impl FakeShelf {
     pub(super) fn new(data: &Path) -> Self {
-        FakeShelf { data: data.to_owned(), ..FakeShelf::default() }
+        FakeShelf { data: data.to_owned(), checks: Cell::new(true), ..FakeShelf::default() }
     }
 
     pub(super) fn with<R>(&self, name: &str, look: impl FnOnce(&Piece) -> R) -> R {
@@ -133,11 +135,18 @@ impl Shelf for FakeShelf {
             times,
         };
         pieces.insert(asset.name.to_owned(), piece);
+        drop(pieces);
+        if self.checks.get() {
+            self.check();
+        }
         Ok(())
     }
 
     fn retract(&self, name: &str) {
         self.pieces.borrow_mut().remove(name);
+        if self.checks.get() {
+            self.check();
+        }
     }
 
     fn playback(&self, playback: &Playback<'_>) -> Result<(), Error> {
