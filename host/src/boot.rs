@@ -18,6 +18,7 @@ use crate::http::{HttpError, Server, ServerLimits};
 use crate::ingest::{self, BindError, Listener};
 use crate::live::{Live, Settings};
 use crate::outbound::{AllowError, Guard};
+use crate::playback::{Playback, PlaybackSecret, Site};
 use crate::secret::VaultError;
 use crate::store::{self, OpenOptions, Store, StoreError};
 
@@ -109,6 +110,7 @@ impl Host {
         let lock = data_dir::lock(&config.data_dir)?;
         let database_lock = data_dir::lock_database(&store::database_file(config.database_url().expose())?)?;
         let vault = data_dir::vault(&config)?;
+        let playback_secret = PlaybackSecret::of(&vault);
         let options =
             OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
         let store = store::open(options).await?;
@@ -144,11 +146,13 @@ impl Host {
             first_run,
             took: clock.monotonic().saturating_sub(began),
         };
+        let playback =
+            Playback::new(store.clone(), live.clone(), clock.clone(), config.clone(), &playback_secret);
         let app = Arc::new(App {
             store: store.clone(),
             live: live.clone(),
-            playback: api::Playback::new(store.clone(), clock.clone()),
             drivers,
+            playback,
             guard,
             clock,
             config,
@@ -173,7 +177,11 @@ impl Host {
         let (stop_ingest, ingest_stopped) = watch::channel(false);
         let (stop_http, http_stopped) = watch::channel(false);
         let mut ingest = tokio::spawn(self.listener.run(told(ingest_stopped)));
-        let mut http = tokio::spawn(self.server.serve(api::endpoint(self.app.clone()), told(http_stopped)));
+        let playback = self.app.playback.clone();
+        let site = Site::new(api::endpoint(self.app.clone()), playback.clone());
+        let mut http = tokio::spawn(self.server.serve(site, told(http_stopped)));
+        let (stop_meter, meter_stopped) = watch::channel(false);
+        let meter = tokio::spawn(playback.keep_meter(told(meter_stopped)));
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
         shutdown.await;
         tracing::info!("shutting down");
@@ -189,6 +197,11 @@ impl Host {
         // An encoder may have come back between the two.
         self.live.shut_down().await;
         heartbeat.abort();
+        // What viewers got is counted until the last connection is gone, and stored before the database closes.
+        stop_meter.send_replace(true);
+        if let Err(error) = meter.await {
+            tracing::error!(%error, "bytes that viewers got were not counted to the end");
+        }
         self.store.close().await;
     }
 }

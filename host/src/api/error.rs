@@ -67,6 +67,17 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, NOT_FOUND, format!("No such {what}"))
     }
 
+    /// 404: there is nothing to play now.
+    pub fn offline() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "offline", "The stream is offline")
+    }
+
+    /// 405: the `Allow` header has the methods.
+    pub fn method_not_allowed() -> Self {
+        let text = "This path does not take that method; see the Allow header";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text)
+    }
+
     /// 409: the state does not allow it.
     pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, message)
@@ -82,6 +93,12 @@ impl ApiError {
     pub fn not_json() -> Self {
         let text = "Send the body as JSON with the header Content-Type: application/json";
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content_type_not_supported", text)
+    }
+
+    /// 416: the `Content-Range` header has the size.
+    pub fn range_not_satisfiable() -> Self {
+        let text = "The range begins after the end; the Content-Range header has the size";
+        Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range_not_satisfiable", text)
     }
 
     /// 422: the request was read and a value in it is refused; `message` names the field.
@@ -145,8 +162,7 @@ impl ApiError {
             return Self::new(StatusCode::NOT_FOUND, NOT_FOUND, "No such path; see /docs");
         }
         if error.is::<MethodNotAllowedError>() {
-            let text = "This path does not take that method; see the Allow header";
-            return Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text);
+            return Self::method_not_allowed();
         }
         if error.is::<ContentTypeError>() {
             return Self::not_json();

@@ -22,7 +22,6 @@ mod playback;
 mod public;
 mod range;
 mod shell;
-mod stand_in;
 mod status;
 mod streams;
 #[cfg(test)]
@@ -41,8 +40,8 @@ use poem_openapi::{OpenApiService, Tags};
 pub use caller::Caller;
 pub use document::{document, document_text};
 pub use error::ApiError;
+pub(crate) use shell::logged_path;
 pub use shell::{RequestContext, Shell};
-pub use stand_in::Playback;
 
 use crate::auth;
 use crate::clock::Clock;
@@ -52,6 +51,7 @@ use crate::ids::{KeyId, StreamId};
 use crate::live::Live;
 use crate::outbound::Guard;
 use crate::places::Network;
+use crate::playback::Playback;
 use crate::rate::{RateLimiter, RateRule};
 use crate::store::{Caps, Store};
 

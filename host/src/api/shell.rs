@@ -42,6 +42,13 @@ impl RequestContext {
         Self { id: new_request_id().into(), client, rate: Arc::default() }
     }
 
+    /// The context of a request that comes in: with a new id, and the address of its client.
+    pub(crate) fn begin(request: &Request, trusted_proxies: &[IpNet]) -> Self {
+        let peer = request.remote_addr().as_socket_addr();
+        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+        Self::new(client_address(peer, request.headers(), trusted_proxies))
+    }
+
     /// The context of a request; one without a shell around it gets a fresh one.
     pub fn of(request: &Request) -> Self {
         let unknown = || Self::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -59,6 +66,34 @@ impl RequestContext {
         } else {
             Err(ApiError::rate_limited(verdict.rule.max, verdict.reset_secs))
         }
+    }
+
+    /// Tells the client its id, and what the limiter said if one was asked.
+    pub(crate) fn show(&self, headers: &mut HeaderMap) {
+        if let Ok(id) = HeaderValue::from_str(&self.id) {
+            headers.insert(REQUEST_ID, id);
+        }
+        let Some(verdict) = *self.rate.lock().unwrap_or_else(PoisonError::into_inner) else { return };
+        let rule = verdict.rule;
+        let limit = format!("\"{}\";r={};t={}", rule.name, verdict.remaining, verdict.reset_secs);
+        let policy = format!("\"{}\";q={};w={}", rule.name, rule.max, rule.window.as_secs());
+        for (name, text) in [(RATE_LIMIT, limit), (RATE_LIMIT_POLICY, policy)] {
+            if let Ok(value) = HeaderValue::from_str(&text) {
+                headers.insert(name, value);
+            }
+        }
+    }
+
+    /// The answer that says what went wrong.
+    pub(crate) fn error_response(&self, error: &ApiError) -> Response {
+        let mut response = Response::from(error.body(&self.id).to_string());
+        response.set_status(error.http_status());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(secs) = error.retry_after_secs() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(secs));
+        }
+        response
     }
 }
 
@@ -88,12 +123,7 @@ impl Shell {
     /// The answer to a request.
     pub async fn answer(&self, mut request: Request) -> Response {
         let started = self.app.clock.monotonic();
-        let peer = request
-            .remote_addr()
-            .as_socket_addr()
-            .map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
-        let client = client_address(peer, request.headers(), &self.app.config.http.trusted_proxies);
-        let context = RequestContext::new(client);
+        let context = RequestContext::begin(&request, &self.app.config.http.trusted_proxies);
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         request.extensions_mut().insert(context.clone());
         let mut response = match cors::preflight(&method, &path) {
@@ -122,18 +152,12 @@ impl Shell {
     }
 
     fn error_response(&self, error: &ApiError, context: &RequestContext, path: &str) -> Response {
-        let mut response = Response::from(error.body(&context.id).to_string());
-        response.set_status(error.http_status());
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(secs) = error.retry_after_secs() {
-            headers.insert(RETRY_AFTER, HeaderValue::from(secs));
-        }
+        let mut response = context.error_response(error);
         if error.http_status() == StatusCode::METHOD_NOT_ALLOWED {
             let allowed = self.methods.iter().find(|(template, _)| matches_template(template, path));
             let allowed = allowed.map_or("GET, HEAD", |(_, methods)| methods);
             if let Ok(value) = HeaderValue::from_str(allowed) {
-                headers.insert(ALLOW, value);
+                response.headers_mut().insert(ALLOW, value);
             }
         }
         response
@@ -150,30 +174,15 @@ impl Endpoint for Shell {
 
 /// Headers of every answer: id, rate limit, and what keeps browsers from guessing, storing and leaking.
 fn finish_headers(headers: &mut HeaderMap, context: &RequestContext) {
-    if let Ok(id) = HeaderValue::from_str(&context.id) {
-        headers.insert(REQUEST_ID, id);
-    }
     headers.insert(NOSNIFF, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    let verdict = *context.rate.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(verdict) = verdict {
-        let rule = verdict.rule;
-        let limit = format!("\"{}\";r={};t={}", rule.name, verdict.remaining, verdict.reset_secs);
-        let policy = format!("\"{}\";q={};w={}", rule.name, rule.max, rule.window.as_secs());
-        for (name, text) in [(RATE_LIMIT, limit), (RATE_LIMIT_POLICY, policy)] {
-            if let Ok(value) = HeaderValue::from_str(&text) {
-                headers.insert(name, value);
-            }
-        }
-    }
+    context.show(headers);
 }
 
 /// One line per request. The query is left out, since it may hold a key.
 fn log(method: &Method, path: &str, status: StatusCode, context: &RequestContext, took_ms: u128) {
-    let path: String = path.chars().take(LOGGED_PATH_CHARS_MAX).collect();
-    // Somebody may paste a key into the path.
-    let path = path.split('/').map(without_key).collect::<Vec<_>>().join("/");
+    let path = logged_path(path);
     let (request_id, client, status) = (&context.id, &context.client, status.as_u16());
     // Pages and probes that look every few seconds would drown what happens.
     if status < 400 && matches!(*method, Method::GET | Method::HEAD) {
@@ -181,6 +190,12 @@ fn log(method: &Method, path: &str, status: StatusCode, context: &RequestContext
     } else {
         tracing::info!(target: "satcast::access", %request_id, %client, %method, path, status, took_ms, "request");
     }
+}
+
+/// A path as the log may show it: somebody may paste a key into it.
+pub(crate) fn logged_path(path: &str) -> String {
+    let path: String = path.chars().take(LOGGED_PATH_CHARS_MAX).collect();
+    path.split('/').map(without_key).collect::<Vec<_>>().join("/")
 }
 
 fn without_key(part: &str) -> String {

@@ -52,6 +52,11 @@ pub fn presented_key(request: &Request) -> Option<Redacted<String>> {
         })
 }
 
+/// Whether a key may have come in a header, and not in the address.
+pub fn presents_header(request: &Request) -> bool {
+    request.headers().contains_key(API_KEY_HEADER) || request.headers().contains_key(AUTHORIZATION)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +27,7 @@ use ipnet::IpNet;
 use poem::http::uri::Scheme;
 use poem::web::{LocalAddr, RemoteAddr};
 use poem::{Addr, Endpoint, IntoResponse as _, Request};
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -39,8 +41,17 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 /// Connections open at one time from one network (an IPv4 address or an IPv6 /64); further ones are closed at once.
 /// Trusted proxies speak for many and are exempt. Room for the players of a household or a small company.
 pub const CONNECTIONS_PER_NETWORK_MAX: usize = 512;
-/// Longest time a write may wait for the peer to take any of it.
+/// Longest time a write may wait for the peer to take any of it. The socket takes more when half of
+/// [`UNSENT_BYTES_MAX`] has gone, so that this alone asks for about 2 KiB a second where the system knows that option.
 pub const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Least a peer must take of its answers in [`WRITE_RATE_WINDOW`] of waiting for it: no medium plays at 1 KiB a second.
+/// Without it a peer could hold its place for hours with a byte now and then.
+pub const WRITE_RATE_BYTES_MIN: u64 = 60 * 1024;
+/// Time spent waiting for a peer after which what it took is looked at.
+pub const WRITE_RATE_WINDOW: Duration = Duration::from_secs(60);
+/// Bytes that may wait unsent in a socket before writes to it wait. Few, so that an answer that is broken off has cost
+/// little, and that what is written is nearly what was sent; enough for the wake-ups between.
+pub const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 /// Longest time for the head of a request, counted from the end of the one before: the life of an idle connection.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time running requests get when the service stops.
@@ -77,6 +88,10 @@ pub struct ServerLimits {
     pub per_network_max: usize,
     /// See [`WRITE_STALL_TIMEOUT`].
     pub write_stall_timeout: Duration,
+    /// See [`WRITE_RATE_BYTES_MIN`].
+    pub write_rate_bytes_min: u64,
+    /// See [`WRITE_RATE_WINDOW`].
+    pub write_rate_window: Duration,
     /// See [`HEAD_TIMEOUT`].
     pub head_timeout: Duration,
     /// See [`SHUTDOWN_GRACE`].
@@ -89,9 +104,28 @@ impl Default for ServerLimits {
             connections_max: CONNECTIONS_MAX,
             per_network_max: CONNECTIONS_PER_NETWORK_MAX,
             write_stall_timeout: WRITE_STALL_TIMEOUT,
+            write_rate_bytes_min: WRITE_RATE_BYTES_MIN,
+            write_rate_window: WRITE_RATE_WINDOW,
             head_timeout: HEAD_TIMEOUT,
             shutdown_grace: SHUTDOWN_GRACE,
         }
+    }
+}
+
+/// Bytes a connection has handed to its socket since it began, heads of answers included. Every request carries it in
+/// its extensions, for those who count what was sent.
+#[derive(Clone, Debug, Default)]
+pub struct Sent(Arc<AtomicU64>);
+
+impl Sent {
+    /// The bytes so far; never falls.
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Notes bytes that were written.
+    pub(crate) fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -216,8 +250,14 @@ async fn connection<E: Endpoint + 'static>(
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
+    if let Err(error) = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
+        tracing::debug!(%error, "cannot set TCP_NOTSENT_LOWAT");
+    }
+    let sent = Sent::default();
+    let socket = WriteDeadline::new(socket, &limits, sent.clone());
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         let endpoint = endpoint.clone();
+        request.extensions_mut().insert(sent.clone());
         async move { Ok::<_, Infallible>(answer(&*endpoint, request, peers).await) }
     });
     let serving = http1::Builder::new()
@@ -226,7 +266,7 @@ async fn connection<E: Endpoint + 'static>(
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .writev(true)
-        .serve_connection(TokioIo::new(WriteDeadline::new(socket, limits.write_stall_timeout)), service);
+        .serve_connection(TokioIo::new(socket), service);
     let mut serving = pin!(serving);
     let told = async {
         // An error says that the server is gone, which is a stop as well.

@@ -1,4 +1,4 @@
-//! A deadline for writes: a peer that does not take its answer loses the connection, and with it the place it holds.
+//! Deadlines for writes: a peer that does not take its answer loses the connection, and with it the place it holds.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,34 +8,84 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A socket whose pending write must make progress within a time. Every byte the peer takes starts the time anew, so
-/// that a slow reader of a large answer is not cut; TCP itself sees to it that progress comes in whole segments.
+use super::{Sent, ServerLimits};
+
+/// A socket whose pending write must make progress within a time, and enough of it over a longer one. A slow reader of
+/// a large answer is not cut, as whatever it takes starts the first time anew; one that only pretends to read is.
+/// Also counts what was written.
 #[derive(Debug)]
 pub(super) struct WriteDeadline<T> {
     socket: T,
-    limit: Duration,
+    stall: Duration,
+    rate_window: Duration,
+    rate_bytes_min: u64,
+    sent: Sent,
     timer: Pin<Box<Sleep>>,
-    waiting: bool,
+    /// Since when the write that is pending has waited.
+    waiting: Option<Instant>,
+    /// Time waited, and bytes written, since the rate was looked at last.
+    waited: Duration,
+    written: u64,
 }
 
 impl<T> WriteDeadline<T> {
-    pub(super) fn new(socket: T, limit: Duration) -> Self {
-        Self { socket, limit, timer: Box::pin(sleep(limit)), waiting: false }
+    pub(super) fn new(socket: T, limits: &ServerLimits, sent: Sent) -> Self {
+        Self {
+            socket,
+            stall: limits.write_stall_timeout,
+            rate_window: limits.write_rate_window,
+            rate_bytes_min: limits.write_rate_bytes_min,
+            sent,
+            timer: Box::pin(sleep(limits.write_stall_timeout)),
+            waiting: None,
+            waited: Duration::ZERO,
+            written: 0,
+        }
     }
 
-    /// Passes on what a write came to; one that is pending for too long becomes an error.
+    /// Passes on what a write of so many bytes came to.
+    fn wrote(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.sent.add(bytes);
+            self.written += bytes as u64;
+        }
+        self.watch(context, written)
+    }
+
+    /// Passes on what a write came to; one that is pending for too long, or too often, becomes an error.
     fn watch<R>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if written.is_ready() {
-            self.waiting = false;
+            if let Some(since) = self.waiting.take() {
+                self.waited += since.elapsed();
+                if self.waited >= self.rate_window && !self.is_fast_enough() {
+                    return Poll::Ready(Err(too_slow()));
+                }
+            }
             return written;
         }
-        if !self.waiting {
-            self.waiting = true;
-            self.timer.as_mut().reset(Instant::now() + self.limit);
+        if self.waiting.is_none() {
+            let now = Instant::now();
+            self.waiting = Some(now);
+            self.timer.as_mut().reset(now + self.stall);
         }
         ready!(self.timer.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not take its answer")))
+        Poll::Ready(Err(too_slow()))
     }
+
+    /// Looks at the bytes of a window of waiting, and begins the next one.
+    fn is_fast_enough(&mut self) -> bool {
+        let enough = self.written >= self.rate_bytes_min;
+        (self.waited, self.written) = (Duration::ZERO, 0);
+        enough
+    }
+}
+
+fn too_slow() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the peer does not take its answer")
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for WriteDeadline<T> {
@@ -55,7 +105,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(context, bytes);
-        self.watch(context, written)
+        self.wrote(context, written)
     }
 
     fn poll_write_vectored(
@@ -64,7 +114,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<T> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write_vectored(context, slices);
-        self.watch(context, written)
+        self.wrote(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -86,16 +136,36 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for WriteDeadline<T> {
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+    use super::super::{WRITE_RATE_BYTES_MIN, WRITE_RATE_WINDOW, WRITE_STALL_TIMEOUT};
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(30);
+    const LIMIT: Duration = WRITE_STALL_TIMEOUT;
+    /// What two sockets hold between them.
+    const BUFFER_BYTES: usize = 4 * 1024;
+
+    fn pair(sent: &Sent) -> (WriteDeadline<tokio::io::DuplexStream>, tokio::io::DuplexStream) {
+        let (socket, peer) = tokio::io::duplex(BUFFER_BYTES);
+        (WriteDeadline::new(socket, &ServerLimits::default(), sent.clone()), peer)
+    }
+
+    /// Reads `bytes` every `pause` until the end; how many there were.
+    async fn read_slowly(mut peer: impl AsyncRead + Unpin, bytes: usize, pause: Duration) -> usize {
+        let mut part = vec![0; bytes];
+        let mut total = 0;
+        loop {
+            tokio::time::sleep(pause).await;
+            match peer.read(&mut part).await.unwrap() {
+                0 => return total,
+                count => total += count,
+            }
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_write_without_progress_ends_after_the_limit_and_not_before() {
-        let (socket, _peer) = tokio::io::duplex(64);
-        let mut socket = WriteDeadline::new(socket, LIMIT);
+        let (mut socket, _peer) = pair(&Sent::default());
         tokio::time::sleep(LIMIT * 2).await;
-        socket.write_all(&[0; 64]).await.unwrap();
+        socket.write_all(&[0; BUFFER_BYTES]).await.unwrap();
         let began = Instant::now();
         let error = socket.write_all(&[0; 1]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -103,27 +173,47 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_reader_that_reads_on_is_served_to_the_end() {
-        let (socket, mut peer) = tokio::io::duplex(64);
-        let mut socket = WriteDeadline::new(socket, LIMIT);
-        let reader = tokio::spawn(async move {
-            let mut bytes = [0; 64];
-            let mut total = 0;
-            loop {
-                tokio::time::sleep(LIMIT / 2).await;
-                match peer.read(&mut bytes).await.unwrap() {
-                    0 => return total,
-                    count => total += count,
-                }
-            }
-        });
+    async fn a_slow_reader_that_reads_on_is_served_to_the_end_and_counted() {
+        let sent = Sent::default();
+        let (mut socket, peer) = pair(&sent);
+        // A little above the floor, in pieces with long pauses.
+        let pause = Duration::from_millis(BUFFER_BYTES as u64 * 1_000 * 9 / 10 / 1_024);
+        let reader = tokio::spawn(read_slowly(peer, BUFFER_BYTES, pause));
         let (first, second) = ([0; 500], [0; 500]);
-        let slices = [IoSlice::new(&first), IoSlice::new(&second)];
-        let mut sent = socket.write_vectored(&slices).await.unwrap();
-        while sent < 1_000 {
-            sent += socket.write(&first[..(1_000 - sent).min(500)]).await.unwrap();
-        }
+        let mut total = socket.write_vectored(&[IoSlice::new(&first), IoSlice::new(&second)]).await.unwrap();
+        let large = vec![0; 10 * WRITE_RATE_BYTES_MIN as usize];
+        socket.write_all(&large).await.unwrap();
+        total += large.len();
         socket.shutdown().await.unwrap();
-        assert_eq!(reader.await.unwrap(), 1_000);
+        drop(socket);
+        assert_eq!(reader.await.unwrap(), total);
+        assert_eq!(sent.bytes(), total as u64);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_a_byte_now_and_then_loses_its_place() {
+        let sent = Sent::default();
+        let (mut socket, peer) = pair(&sent);
+        let reader = tokio::spawn(read_slowly(peer, 1, LIMIT - Duration::from_secs(1)));
+        let large = vec![0; 2 * WRITE_RATE_BYTES_MIN as usize];
+        let began = Instant::now();
+        let error = socket.write_all(&large).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let took = began.elapsed();
+        assert!((WRITE_RATE_WINDOW..WRITE_RATE_WINDOW + LIMIT).contains(&took), "{took:?}");
+        drop(socket);
+        assert_eq!(reader.await.unwrap() as u64, sent.bytes());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_without_a_pending_write_is_not_waiting() {
+        let (mut socket, peer) = pair(&Sent::default());
+        let reader = tokio::spawn(read_slowly(peer, 1_000, Duration::from_millis(1)));
+        for _ in 0..5 {
+            tokio::time::sleep(WRITE_RATE_WINDOW).await;
+            socket.write_all(&[0; 100]).await.unwrap();
+        }
+        drop(socket);
+        assert_eq!(reader.await.unwrap(), 500);
     }
 }

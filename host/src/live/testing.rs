@@ -99,7 +99,11 @@ impl Destination for Out {
             "config" => return Err(Error::config("this can never work")),
             "panic" => panic!("scripted panic"),
             "loopback" => drop(ctx.connect("127.0.0.1", 9, Duration::from_secs(1)).await?),
-            "deaf" => std::future::pending::<()>().await,
+            "deaf" => {
+                // Shows that it has begun.
+                ctx.bytes_sent(1);
+                std::future::pending::<()>().await;
+            }
             "mute" => return mute(&ctx, &mut media).await,
             "show" => show(&ctx)?,
             _ => {}

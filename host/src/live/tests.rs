@@ -243,8 +243,20 @@ async fn an_encoder_that_comes_while_another_leaves_is_never_lost() {
     let live = rig.until_session(SessionState::Live).await;
     assert_eq!(&live.session_id, publisher.session_id(), "the registry holds the new one");
 
-    rig.live.find(rig.stream.id).unwrap().give_up();
-    assert_eq!(rig.publish().await.err().unwrap().code, codes::DENIED, "one that had media is waited for");
+    let session = rig.live.find(rig.stream.id).unwrap();
+    let refused = {
+        let mut publishing = std::pin::pin!(rig.publish());
+        loop {
+            // The session's own tick takes it back, which must not come between this and the look of the encoder.
+            session.give_up();
+            tokio::select! {
+                biased;
+                refused = &mut publishing => break refused.err().unwrap(),
+                () = tokio::time::sleep(Duration::from_millis(1)) => {}
+            }
+        }
+    };
+    assert_eq!(refused.code, codes::DENIED, "one that had media is waited for");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -283,6 +295,9 @@ async fn an_encoder_that_returns_while_its_session_ends_gets_a_new_one() {
     publisher.push(&mut group());
     let before = rig.until_session(SessionState::Live).await.session_id;
     let (live, stream) = (rig.live.clone(), rig.stream.id);
+    // One that was not opened yet would end at once.
+    let begun = || rig.live.destination(stream, rig.destinations[0]).filter(|deaf| deaf.bytes_sent > 0);
+    rig.until("the destination", begun).await;
     let stopping = tokio::spawn(async move { live.stop(stream, EndReason::Shutdown).await });
     rig.until_session(SessionState::Stopping).await;
     let mut publisher = rig.publish().await.unwrap();

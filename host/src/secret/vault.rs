@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305, XNonce};
+use hmac::{Hmac, Mac as _};
 use sha2::{Digest, Sha256};
 
 use super::{Redacted, fill_random};
@@ -20,6 +21,8 @@ const KEY_ID_BYTES: usize = 4;
 const NONCE_BYTES: usize = 24;
 const HEADER_BYTES: usize = 1 + KEY_ID_BYTES + NONCE_BYTES;
 const KEY_BYTES: usize = 32;
+/// The block of SHA-256; a key of HMAC is filled up with zeros to it (RFC 2104).
+const HMAC_BLOCK_BYTES: usize = 64;
 /// The key in text: 64 hexadecimal digits.
 const KEY_HEX_CHARS: usize = KEY_BYTES * 2;
 /// A key file is 64 digits and a line end; more than this is some other file.
@@ -71,6 +74,7 @@ pub enum VaultError {
 pub struct Vault {
     cipher: XChaCha20Poly1305,
     key_id: [u8; KEY_ID_BYTES],
+    root: Hmac<Sha256>,
 }
 
 impl std::fmt::Debug for Vault {
@@ -85,7 +89,17 @@ impl Vault {
         let digest = Sha256::digest(key);
         let mut key_id = [0; KEY_ID_BYTES];
         key_id.copy_from_slice(&digest[..KEY_ID_BYTES]);
-        Self { cipher: XChaCha20Poly1305::new(key.into()), key_id }
+        let mut block = [0; HMAC_BLOCK_BYTES];
+        block[..KEY_BYTES].copy_from_slice(key);
+        Self { cipher: XChaCha20Poly1305::new(key.into()), key_id, root: Hmac::new(&block.into()) }
+    }
+
+    /// A secret for one purpose, named by `label`: the same at every start, and of no use for finding the key or
+    /// another purpose's secret.
+    pub fn derive(&self, label: &str) -> Redacted<[u8; KEY_BYTES]> {
+        let mut mac = self.root.clone();
+        mac.update(label.as_bytes());
+        Redacted::new(mac.finalize().into_bytes().into())
     }
 
     /// A vault with a key given as 64 hexadecimal digits; `place` names where it came from in the error.
@@ -236,6 +250,19 @@ mod tests {
             assert!(vault.open("row", &damaged).is_err(), "byte {index}");
             assert!(vault.open("row", &sealed[..index]).is_err(), "cut at {index}");
         }
+    }
+
+    #[test]
+    fn derived_secrets_depend_on_key_and_label_and_never_change() {
+        let of = |key: u8, label: &str| Vault::new(&[key; 32]).derive(label).into_inner();
+        assert_eq!(of(7, "a"), of(7, "a"));
+        assert_ne!(of(7, "a"), of(7, "b"));
+        assert_ne!(of(7, "a"), of(8, "a"));
+        // RFC 4231, test case 1, whose key of 20 bytes is filled up with zeros like any other.
+        let mut key = [0; 32];
+        key[..20].fill(0x0b);
+        let known = Vault::new(&key).derive("Hi There").into_inner();
+        assert_eq!(known[..8], [0xb0, 0x34, 0x4c, 0x61, 0xd8, 0xdb, 0x38, 0x53]);
     }
 
     #[test]

@@ -34,6 +34,12 @@ impl Intruder {
         self.run("UPDATE api_keys SET revoked_ms = 1 WHERE kind = 'public'").await;
     }
 
+    /// Takes the table of bandwidth away, or brings it back.
+    pub(crate) async fn hide_bandwidth(&mut self, hide: bool) {
+        let (from, to) = if hide { ("bandwidth", "hidden") } else { ("hidden", "bandwidth") };
+        self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
+    }
+
     /// Leaves requests with an idempotency key as a process that died over them would.
     pub(crate) async fn lose_answers(&mut self) {
         self.run("UPDATE idempotency SET status = NULL, answer_sealed = NULL").await;

@@ -58,7 +58,7 @@ fn package(packets: &[Packet]) -> (usize, usize) {
                         program_date_time_ms: segment.program_date_time_ms,
                         discontinuity: segment.discontinuity,
                         independent: segment.independent,
-                        init: &init_name(segment.init_id),
+                        init: &init_name(1, segment.init_id),
                         name: &segment_name(segment.sequence),
                     };
                     let playlist = playlist.as_mut().expect("started first");

@@ -260,11 +260,11 @@ fn list_events(
                     program_date_time_ms: segment.program_date_time_ms,
                     discontinuity: segment.discontinuity,
                     independent: segment.independent,
-                    init: &init_name(segment.init_id),
+                    init: &init_name(1, segment.init_id),
                     name: &segment_name(segment.sequence),
                 };
                 assert!(media.push(entry).is_ok(), "{entry:?}");
-                assert!(preview.push(&segment).is_ok(), "{segment:?}");
+                assert!(preview.push(&segment, entry.init).is_ok(), "{segment:?}");
             }
             Event::Init(_) | Event::TrackRefused { .. } => {}
         }

@@ -11,6 +11,7 @@ mod limits;
 mod lists;
 mod status;
 mod streams;
+mod viewers;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -24,13 +25,14 @@ use satcast_plugin_api::{DestType, Error, Secret, driver_entry};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{App, Limits, Playback, Shell, endpoint};
+use super::{App, Limits, Shell, endpoint};
 use crate::clock::Clock;
 use crate::config::{Config, Durability, Flags};
 use crate::drivers::Drivers;
 use crate::ids::{AccountId, Msat, UnixMillis};
 use crate::live::{Live, Settings, testing};
 use crate::outbound::Guard;
+use crate::playback::{Playback, PlaybackSecret};
 use crate::secret::{KeyKind, Redacted, Vault, new_api_key};
 use crate::store::testing::Intruder;
 use crate::store::{self, NewAccount, NewKey, OpenOptions, Scopes};
@@ -168,14 +170,16 @@ impl Rig {
         let clock = Clock::manual(UnixMillis(1_800_000_000_000));
         let settings =
             Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
+        let (live, config) = (Live::new(store.clone(), drivers(), clock.clone(), settings), Arc::new(config));
+        let secret = PlaybackSecret::of(&Vault::new(&[7; 32]));
         let app = Arc::new(App {
-            live: Live::new(store.clone(), drivers(), clock.clone(), settings),
-            playback: Playback::new(store.clone(), clock.clone()),
+            playback: Playback::new(store.clone(), live.clone(), clock.clone(), config.clone(), &secret),
+            live,
             store,
             drivers: drivers(),
             guard: Guard::new(&Config::allow_texts(&config.outbound.allow)).unwrap(),
             clock,
-            config: Arc::new(config),
+            config,
             limits: Limits::default(),
         });
         let mut rig =

@@ -67,9 +67,10 @@ pub fn segment_name(sequence: u64) -> String {
     format!("{sequence}.m4s")
 }
 
-/// Name of an initialization segment.
-pub fn init_name(id: u32) -> String {
-    format!("i{id}.mp4")
+/// Name of an initialization segment; `first` is the first media sequence number of its session, which makes the name
+/// unique among all sessions under one URL.
+pub fn init_name(first: u64, id: u32) -> String {
+    format!("i{first}-{id}.mp4")
 }
 
 /// Name of a preview segment: `count` media segments from `first` on, one after the other.

@@ -1,8 +1,7 @@
 //! The preview playlist: few requests for a viewer who only looks in.
 
 use super::{
-    Entry, MediaPlaylist, PREVIEW_GROUP_SEGMENTS, PREVIEW_WINDOW_SECONDS, PlaylistError, init_name,
-    preview_name,
+    Entry, MediaPlaylist, PREVIEW_GROUP_SEGMENTS, PREVIEW_WINDOW_SECONDS, PlaylistError, preview_name,
 };
 use crate::segment::Segment;
 
@@ -23,7 +22,7 @@ struct Gathering {
     program_date_time_ms: i64,
     discontinuity: bool,
     independent: bool,
-    init_id: u32,
+    init: String,
 }
 
 /// Playlist of groups of [`PREVIEW_GROUP_SEGMENTS`] segments over [`PREVIEW_WINDOW_SECONDS`].
@@ -46,13 +45,13 @@ impl PreviewPlaylist {
         }
     }
 
-    /// Takes the next media segment; returns the group that it made listed, if any. A discontinuity ends a
-    /// group early. Groups are numbered up from the first segment's number, so that they never fall over
+    /// Takes the next media segment, `init` being the name of its initialization segment; returns the group that
+    /// it made listed, if any. A discontinuity ends a group early. Groups are numbered up from the first segment's number, so that they never fall over
     /// sessions.
     ///
     /// # Errors
     /// [`PlaylistError::Duration`] for a segment longer than its target, [`PlaylistError::Ended`].
-    pub fn push(&mut self, segment: &Segment) -> Result<Option<PreviewGroup>, PlaylistError> {
+    pub fn push(&mut self, segment: &Segment, init: &str) -> Result<Option<PreviewGroup>, PlaylistError> {
         let mut listed = None;
         if segment.discontinuity {
             listed = self.list()?;
@@ -69,7 +68,7 @@ impl PreviewPlaylist {
                     program_date_time_ms: segment.program_date_time_ms,
                     discontinuity: segment.discontinuity,
                     independent: segment.independent,
-                    init_id: segment.init_id,
+                    init: init.to_owned(),
                 });
             }
         }
@@ -89,7 +88,7 @@ impl PreviewPlaylist {
             program_date_time_ms: done.program_date_time_ms,
             discontinuity: done.discontinuity,
             independent: done.independent,
-            init: &init_name(done.init_id),
+            init: &done.init,
             name: &preview_name(done.group.first, done.group.count),
         })?;
         self.sequence = Some(sequence);
@@ -104,6 +103,12 @@ impl PreviewPlaylist {
         let listed = self.list()?;
         self.playlist.end();
         Ok(listed)
+    }
+
+    /// Removes the `count` oldest groups, as when their media is lost; the last one stays. Returns how many.
+    pub fn remove_first(&mut self, count: usize) -> usize {
+        let first = self.playlist.first_sequence().unwrap_or(0);
+        self.playlist.remove_before(first.saturating_add(count as u64))
     }
 
     /// The playlist under the groups, for rendering.

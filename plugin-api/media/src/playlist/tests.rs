@@ -152,7 +152,9 @@ fn preview_groups_three_segments_and_ends_at_discontinuities() {
     let mut preview = PreviewPlaylist::new(2);
     let mut groups = Vec::new();
     for sequence in 10..18 {
-        groups.extend(preview.push(&segment(sequence, 2_400_000_000, sequence == 14)).expect("valid"));
+        groups.extend(
+            preview.push(&segment(sequence, 2_400_000_000, sequence == 14), "i0.mp4").expect("valid"),
+        );
     }
     groups.extend(preview.end().expect("valid"));
     let listed: Vec<(u64, usize)> = groups.iter().map(|group| (group.first, group.count)).collect();
@@ -166,10 +168,14 @@ fn preview_groups_three_segments_and_ends_at_discontinuities() {
     assert!(text.ends_with("p17-1.m4s\n#EXT-X-ENDLIST\n"), "{text}");
     let mut long = PreviewPlaylist::new(2);
     for sequence in 0..90 {
-        long.push(&segment(sequence, 2 * SECOND, false)).expect("valid");
+        long.push(&segment(sequence, 2 * SECOND, false), "i0.mp4").expect("valid");
     }
     assert!(long.playlist().duration_ns() <= i64::from(PREVIEW_WINDOW_SECONDS) * SECOND);
     assert_eq!((long.playlist().len(), long.playlist().last_sequence()), (10, Some(29)));
+    assert_eq!((long.remove_first(3), long.playlist().first_sequence()), (3, Some(23)));
+    assert_eq!((long.remove_first(99), long.playlist().len()), (6, 1));
+    let text = long.playlist().render().expect("the last stays");
+    assert!(text.contains("#EXT-X-MAP:URI=\"i0.mp4\"\n") && text.ends_with("p87-3.m4s\n"), "{text}");
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl Packaged {
     /// Writes all files, `index.m3u8`, `media.m3u8`, and `range<n>.m3u8` for each range.
     fn write(&self, folder: &Path) -> Vec<PathBuf> {
         for init in &self.inits {
-            write(folder, &init_name(init.id), &init.bytes);
+            write(folder, &init_name(FIRST, init.id), &init.bytes);
         }
         for segment in &self.segments {
             write(folder, &segment_name(segment.sequence), &segment.bytes);
@@ -113,7 +113,7 @@ impl Packaged {
                 program_date_time_ms: segment.program_date_time_ms,
                 discontinuity: segment.discontinuity && index > 0,
                 independent: segment.independent,
-                init: &init_name(segment.init_id),
+                init: &init_name(FIRST, segment.init_id),
                 name: &segment_name(segment.sequence),
             };
             playlist.push(entry).expect("the segmenter keeps to the rules of playlists");

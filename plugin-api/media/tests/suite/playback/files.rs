@@ -108,7 +108,7 @@ fn a_header_changes_in_the_middle() {
     let expected = [plain(0), plain(0), plain(0), plain(0), (1, true), plain(1), plain(1)];
     assert_eq!(flags, expected);
     let text = packaged.playlist(&packaged.segments);
-    assert_eq!(text.matches("#EXT-X-MAP:URI=\"i1.mp4\"\n").count(), 1, "{text}");
+    assert_eq!(text.matches("#EXT-X-MAP:URI=\"i1760000000-1.mp4\"\n").count(), 1, "{text}");
     assert!(packaged.stats.samples_dropped < 10, "{:?}", packaged.stats);
 }
 

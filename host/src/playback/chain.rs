@@ -1,0 +1,64 @@
+//! What a piece consists of, and the bytes of it that are to be sent.
+
+use std::sync::Arc;
+
+use super::body::Slice;
+use crate::api::ApiError;
+use crate::drivers::{Published, PublishedBody};
+use crate::live::Shelf;
+
+/// Pieces with bytes of their own, one after the other.
+pub(super) struct Chain {
+    parts: Vec<(Arc<Published>, u64)>,
+    /// All bytes.
+    pub(super) size: u64,
+}
+
+impl Chain {
+    /// What a piece consists of: itself, or the parts it names; `None` when one of them is not there.
+    pub(super) fn of(shelf: &Shelf, piece: &Arc<Published>) -> Option<Self> {
+        let parts: Vec<(Arc<Published>, u64)> = match &piece.body {
+            PublishedBody::Parts(names) => {
+                let part = |name: &String| sized(shelf.assets().get(name)?);
+                names.iter().map(part).collect::<Option<_>>()?
+            }
+            PublishedBody::Memory(_) | PublishedBody::File { .. } => vec![sized(piece.clone())?],
+        };
+        let size = parts.iter().map(|(_, size)| size).sum();
+        Some(Self { parts, size })
+    }
+
+    /// `len` bytes from `first`, which are there.
+    ///
+    /// # Errors
+    /// 404 when the first file is gone or shorter than it was.
+    pub(super) async fn cut(&self, mut first: u64, mut len: u64) -> Result<Vec<Slice>, ApiError> {
+        let mut slices = Vec::with_capacity(self.parts.len());
+        for (part, size) in &self.parts {
+            let from = first.min(*size);
+            let here = len.min(size - from);
+            first -= from;
+            len -= here;
+            if here > 0 {
+                slices.extend(Slice::of(part, from, here));
+            }
+        }
+        if let Some(first) = slices.first_mut()
+            && let Err(error) = first.open().await
+        {
+            tracing::warn!(%error, "a published file cannot be read");
+            return Err(ApiError::not_found("piece"));
+        }
+        Ok(slices)
+    }
+}
+
+/// A piece with the number of its own bytes; `None` for one that consists of others.
+fn sized(piece: Arc<Published>) -> Option<(Arc<Published>, u64)> {
+    let size = match &piece.body {
+        PublishedBody::Memory(bytes) => bytes.len() as u64,
+        PublishedBody::File { len, .. } => *len,
+        PublishedBody::Parts(_) => return None,
+    };
+    Some((piece, size))
+}

@@ -1,0 +1,97 @@
+//! The playlist a viewer enters by: the published one with a token in front of every address.
+
+/// Puts `t/<token>/` in front of every URI of a playlist: the lines that are no tags, and the `URI` attributes of those
+/// that are. Everything below the entry is relative, so that no other playlist has to be rewritten.
+pub(super) fn with_token(playlist: &str, token: &str) -> String {
+    let prefix = format!("t/{token}/");
+    let mut text = String::with_capacity(playlist.len() + 8 * prefix.len());
+    for line in playlist.split_inclusive('\n') {
+        if line.starts_with('#') {
+            tag_with_prefix(&mut text, line, &prefix);
+        } else if line.trim().is_empty() {
+            text.push_str(line);
+        } else {
+            text.push_str(&prefix);
+            text.push_str(line);
+        }
+    }
+    text
+}
+
+/// A tag whose attribute values stand between quotes, which no value can hold (RFC 8216, section 4.2).
+fn tag_with_prefix(text: &mut String, line: &str, prefix: &str) {
+    for (index, part) in line.split('"').enumerate() {
+        let quoted = index % 2 == 1;
+        if index > 0 {
+            text.push('"');
+        }
+        if quoted && (text.ends_with(":URI=\"") || text.ends_with(",URI=\"")) {
+            text.push_str(prefix);
+        }
+        text.push_str(part);
+    }
+}
+
+/// The addresses a player needs first of a media playlist: its newest initialization and its newest segment.
+pub(super) fn newest(playlist: &str) -> Option<(Option<&str>, &str)> {
+    let mut segment = None;
+    for line in playlist.lines().rev() {
+        match segment {
+            None if !line.starts_with('#') && !line.trim().is_empty() => segment = Some(line),
+            Some(segment) if line.starts_with("#EXT-X-MAP:") => return Some((uri_of(line), segment)),
+            _ => {}
+        }
+    }
+    segment.map(|segment| (None, segment))
+}
+
+/// The first address of a playlist that is no tag.
+pub(super) fn first(playlist: &str) -> Option<&str> {
+    playlist.lines().find(|line| !line.starts_with('#') && !line.trim().is_empty())
+}
+
+/// A playlist of playlists, not of segments.
+pub(super) fn is_multivariant(playlist: &str) -> bool {
+    playlist.lines().any(|line| line.starts_with("#EXT-X-STREAM-INF"))
+}
+
+fn uri_of(tag: &str) -> Option<&str> {
+    let (_, rest) = tag.split_once("URI=\"")?;
+    Some(rest.split_once('"')?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_gets_the_token_and_nothing_else_changes() {
+        let entry = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,NAME=\"x,URI=\",URI=\"audio.m3u8\",LANGUAGE=\"en\"\n\
+                     #EXT-X-STREAM-INF:BANDWIDTH=1,CODECS=\"avc1.64001f,mp4a.40.2\"\nmedia.m3u8\n\n\
+                     #EXT-X-I-FRAME-STREAM-INF:URI=\"i.m3u8\"\r\nlow.m3u8";
+        let expected = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,NAME=\"x,URI=\",URI=\"t/TOK/audio.m3u8\",LANGUAGE=\"en\"\n\
+                        #EXT-X-STREAM-INF:BANDWIDTH=1,CODECS=\"avc1.64001f,mp4a.40.2\"\nt/TOK/media.m3u8\n\n\
+                        #EXT-X-I-FRAME-STREAM-INF:URI=\"t/TOK/i.m3u8\"\r\nt/TOK/low.m3u8";
+        assert_eq!(with_token(entry, "TOK"), expected);
+        assert_eq!(with_token("", "TOK"), "");
+    }
+
+    #[test]
+    fn the_preview_playlist_is_an_entry_as_well() {
+        let preview = "#EXTM3U\n#EXT-X-MAP:URI=\"i0.mp4\"\n#EXTINF:6.000,\np17-3.m4s\n";
+        let expected = "#EXTM3U\n#EXT-X-MAP:URI=\"t/T/i0.mp4\"\n#EXTINF:6.000,\nt/T/p17-3.m4s\n";
+        assert_eq!(with_token(preview, "T"), expected);
+    }
+
+    #[test]
+    fn the_newest_pieces_are_found_from_the_end() {
+        let media = "#EXTM3U\n#EXT-X-MAP:URI=\"i1.mp4\"\n#EXTINF:2,\n1.m4s\n#EXT-X-DISCONTINUITY\n\
+                     #EXT-X-MAP:URI=\"i2.mp4\",BYTERANGE=\"1@0\"\n#EXTINF:2,\n2.m4s\n#EXTINF:2,\n3.m4s\n#EXT-X-ENDLIST\n";
+        assert_eq!(newest(media), Some((Some("i2.mp4"), "3.m4s")));
+        assert_eq!(newest("#EXTM3U\n#EXTINF:2,\n1.ts\n"), Some((None, "1.ts")));
+        assert_eq!(newest("#EXTM3U\n#EXT-X-MAP:URI=\"i1.mp4\"\n"), None);
+        assert_eq!(first("#EXTM3U\n\n#EXT-X-STREAM-INF:BANDWIDTH=1\nmedia.m3u8\n"), Some("media.m3u8"));
+        assert_eq!(first("#EXTM3U\n"), None);
+        assert!(is_multivariant("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nm\n") && !is_multivariant(media));
+    }
+}

@@ -1,0 +1,202 @@
+//! Headers of playback: who may read an answer, how long caches keep it, in which form it goes.
+
+use poem::http::HeaderMap;
+use poem::http::header::{
+    ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, HeaderName, HeaderValue, ORIGIN,
+    REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+
+const TIMING_ALLOW_ORIGIN: HeaderName = HeaderName::from_static("timing-allow-origin");
+const ANY: HeaderValue = HeaderValue::from_static("*");
+/// Seconds a browser may keep the answer to a preflight request.
+const PREFLIGHT_MAX_AGE_SECS: u32 = 86_400;
+/// The methods of playback.
+pub(super) const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+/// Request headers a page may send.
+const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static("Range, X-API-Key, Authorization");
+/// Answer headers a page may read.
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("Content-Length, Content-Range, Date, Age, Retry-After, X-Request-Id");
+
+/// Pages that may read the answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Readers {
+    /// Those of every site.
+    All,
+    /// Those of one origin, because the destination has a list of origins and it is on it.
+    One(HeaderValue),
+    /// None: there is a list, and it is no page that asks.
+    Program,
+}
+
+impl Readers {
+    /// Who may read what this request is answered, or `None` when it comes from a page that is not on the list.
+    /// Requests without `Origin` pass: programs that could send any, and pages that could not read the answer.
+    pub(super) fn of(headers: &HeaderMap, allowed: &[String]) -> Option<Self> {
+        if allowed.is_empty() {
+            return Some(Readers::All);
+        }
+        let Some(origin) = headers.get(ORIGIN) else { return Some(Readers::Program) };
+        let text = origin.to_str().ok()?;
+        let on_list = |allowed: &String| allowed.trim_end_matches('/').eq_ignore_ascii_case(text);
+        allowed.iter().any(on_list).then(|| Readers::One(origin.clone()))
+    }
+}
+
+/// What every answer of playback carries, errors included: without it a player sees no more than "status 0".
+pub(super) fn common(headers: &mut HeaderMap, readers: &Readers) {
+    let origin = match readers {
+        Readers::All => Some(ANY),
+        Readers::One(origin) => Some(origin.clone()),
+        // A cache that does not heed `Vary` must not let every page in.
+        Readers::Program => None,
+    };
+    if *readers != Readers::All {
+        headers.append(VARY, HeaderValue::from_static("Origin"));
+    }
+    if let Some(origin) = origin {
+        headers.insert(TIMING_ALLOW_ORIGIN, origin.clone());
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    }
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
+/// The answer to a preflight request. It promises nothing: the request that follows is judged by itself.
+pub(super) fn preflight(headers: &mut HeaderMap) {
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from(PREFLIGHT_MAX_AGE_SECS));
+}
+
+/// For whom a piece is kept by caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// A playlist: for the seconds its driver said.
+    Playlist(u32),
+    /// Media: for ever that long, as its name is never used again.
+    Media(u32),
+    /// The preview: by nobody, as it is counted.
+    Preview,
+}
+
+/// The `Cache-Control` of a piece.
+pub(super) fn cache_control(keep: Keep) -> HeaderValue {
+    let text = match keep {
+        Keep::Preview => return HeaderValue::from_static("private, no-store"),
+        Keep::Playlist(0) | Keep::Media(0) => return HeaderValue::from_static("no-store"),
+        Keep::Playlist(secs) => format!("max-age={secs}"),
+        Keep::Media(secs) => format!("max-age={secs}, immutable"),
+    };
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("no-store"))
+}
+
+/// No cache keeps the answer.
+pub(super) fn is_never_stored(headers: &HeaderMap) -> bool {
+    headers.get(CACHE_CONTROL).is_some_and(|value| value.as_bytes().ends_with(b"no-store"))
+}
+
+/// The client asks for gzip (RFC 9110, section 12.5.3): by name, or by `*` when gzip is not named, and not with `q=0`.
+pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let mut any = false;
+    let lines = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
+    for coding in lines.flat_map(|line| line.split(',')) {
+        let mut parts = coding.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let wanted = !parts.any(is_zero_weight);
+        if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") {
+            return wanted;
+        }
+        any |= name == "*" && wanted;
+    }
+    any
+}
+
+/// `q=0`, `q=0.0`, `q=0.00` or `q=0.000`.
+fn is_zero_weight(parameter: &str) -> bool {
+    let Some((name, weight)) = parameter.split_once('=') else { return false };
+    name.trim().eq_ignore_ascii_case("q") && weight.trim().parse::<f32>().is_ok_and(|weight| weight <= 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: HeaderName, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn gzip_is_used_only_when_asked_for() {
+        for (value, expected) in [
+            ("gzip", true),
+            ("gzip, deflate, br", true),
+            ("br;q=1.0, GZIP;q=0.5", true),
+            ("gzip, identity;q=1, *;q=0", true),
+            ("x-gzip", true),
+            ("*", true),
+            ("*;q=0.1", true),
+            ("gzip;q=0", false),
+            ("gzip; q=0.000", false),
+            ("gzip;q=0, *", false),
+            ("*;q=0", false),
+            ("identity", false),
+            ("br", false),
+            ("", false),
+            ("gzipped", false),
+        ] {
+            assert_eq!(accepts_gzip(&with(ACCEPT_ENCODING, value)), expected, "{value}");
+        }
+        assert!(!accepts_gzip(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_list_of_origins_lets_its_pages_read_and_no_other() {
+        let list = ["https://a.example".to_owned(), "https://b.example:8443/".to_owned()];
+        let of = |origin| Readers::of(&with(ORIGIN, origin), &list);
+        assert_eq!(
+            of("https://a.example"),
+            Some(Readers::One(HeaderValue::from_static("https://a.example")))
+        );
+        assert!(of("https://B.example:8443").is_some());
+        for other in ["https://c.example", "http://a.example", "https://a.example.c.example", "null", ""] {
+            assert_eq!(of(other), None, "{other}");
+        }
+        assert_eq!(Readers::of(&HeaderMap::new(), &list), Some(Readers::Program));
+        assert_eq!(Readers::of(&with(ORIGIN, "https://c.example"), &[]), Some(Readers::All));
+    }
+
+    #[test]
+    fn answers_that_depend_on_the_origin_say_so() {
+        let origin = HeaderValue::from_static("https://a.example");
+        for (readers, allowed, vary) in [
+            (Readers::All, Some("*"), None),
+            (Readers::Program, None, Some("Origin")),
+            (Readers::One(origin), Some("https://a.example"), Some("Origin")),
+        ] {
+            let mut headers = HeaderMap::new();
+            common(&mut headers, &readers);
+            let text = |name| headers.get(name).map(|value| value.to_str().unwrap());
+            assert_eq!(text(ACCESS_CONTROL_ALLOW_ORIGIN), allowed);
+            assert_eq!(text(TIMING_ALLOW_ORIGIN), allowed);
+            assert_eq!(text(VARY), vary);
+            assert_eq!(headers[CACHE_CONTROL], "no-store", "when nothing else was said");
+        }
+    }
+
+    #[test]
+    fn caches_are_told_what_the_table_says() {
+        for (keep, expected) in [
+            (Keep::Playlist(1), "max-age=1"),
+            (Keep::Playlist(0), "no-store"),
+            (Keep::Media(3600), "max-age=3600, immutable"),
+            (Keep::Media(0), "no-store"),
+            (Keep::Preview, "private, no-store"),
+        ] {
+            assert_eq!(cache_control(keep), expected);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Playback: what viewers fetch of live destinations, over HTTP.
+//!
+//! `/hls/<path>/index.m3u8?apiKey=` is the way in; its playlist leads to `/hls/<path>/t/<token>/<piece>`, where the token
+//! ([`token`]) stands for key and session, so that all other bodies are the same for everyone. Who may watch is asked of
+//! the store at most once a second and key ([`access`]); the pieces come from the shelf of the live session as they were
+//! published ([`serve`], [`body`]), and what was sent is counted ([`meter`]). A segment costs a MAC, two look-ups and a
+//! reference: no question to the store, nothing rendered.
+
+mod access;
+mod body;
+mod chain;
+mod entry;
+mod headers;
+mod meter;
+mod range;
+mod ready;
+mod serve;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use ipnet::IpNet;
+use poem::http::{HeaderMap, Method, StatusCode};
+use poem::{Endpoint, Request, Response};
+use tokio::time::MissedTickBehavior;
+
+pub use access::{ANSWERS_MAX, FRESH, KNOWN};
+pub use body::{FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
+pub use meter::FLUSH_INTERVAL;
+pub use token::PlaybackSecret;
+
+use crate::api::{ApiError, RequestContext, Shell, logged_path};
+use crate::auth::RATE_INVALID_KEYS;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::ids::AccountId;
+use crate::live::{Live, Shelf};
+use crate::places::Network;
+use crate::rate::{RateLimiter, RateRule};
+use crate::secret::mask_key;
+use crate::store::{Store, StoreError};
+use access::Accesses;
+use headers::Readers;
+use meter::Meter;
+use token::{Grant, Mint};
+
+/// Requests with a preview token: all viewers and everything below it together.
+pub const RATE_PREVIEW: RateRule = RateRule::per_minute("preview", 60);
+/// Where playback begins in the path of an address.
+const PREFIX: &str = "/hls/";
+
+/// Playback of all destinations.
+pub struct Playback {
+    live: Live,
+    clock: Clock,
+    trusted_proxies: Vec<IpNet>,
+    mint: Mint,
+    accesses: Arc<Accesses>,
+    meter: Arc<Meter>,
+    previews: RateLimiter<[u8; token::MAC_BYTES]>,
+    invalid_keys: RateLimiter<Network>,
+}
+
+impl std::fmt::Debug for Playback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Playback").finish_non_exhaustive()
+    }
+}
+
+impl Playback {
+    /// Nothing is counted and nobody known yet.
+    pub fn new(
+        store: Store,
+        live: Live,
+        clock: Clock,
+        config: Arc<Config>,
+        secret: &PlaybackSecret,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            live,
+            trusted_proxies: config.http.trusted_proxies.clone(),
+            mint: Mint::new(secret),
+            accesses: Arc::new(Accesses::new(store.clone(), clock.clone())),
+            meter: Arc::new(Meter::new(store, clock.clone())),
+            previews: RateLimiter::new(RATE_PREVIEW),
+            invalid_keys: RateLimiter::new(RATE_INVALID_KEYS),
+            clock,
+        })
+    }
+
+    /// The answer to a request below `/hls/`. It never fails: whatever happens inside becomes an answer.
+    pub async fn answer(&self, request: Request) -> Response {
+        let started = self.clock.monotonic();
+        let context = RequestContext::begin(&request, &self.trusted_proxies);
+        let (mut response, readers) = match caught(self.route(&request, &context), &context).await {
+            Ok(answer) => answer,
+            Err(refused) => (refused.response(&context), Readers::All),
+        };
+        if request.method() == Method::HEAD {
+            response.set_body(());
+        }
+        finish_headers(&mut response, &readers, &context);
+        let took = self.clock.monotonic().saturating_sub(started);
+        log(&request, response.status(), &context, took);
+        response
+    }
+
+    /// The token of the preview of a live session, the same for as long as it lasts; `path` is the playback path.
+    pub fn preview_token(&self, shelf: &Shelf, path: &str) -> String {
+        self.mint.token(Grant::Preview, shelf.destination, shelf.session.as_str(), path)
+    }
+
+    /// Bytes that viewers of an account got in the clock hour that runs.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn used_this_hour(&self, account: AccountId) -> Result<u64, StoreError> {
+        self.meter.used_this_hour(account).await
+    }
+
+    /// Gives the store the bytes counted since the last time. On failure they are kept for the next.
+    pub async fn flush_meter(&self) {
+        if let Err(error) = self.meter.flush().await {
+            let bytes = self.meter.waiting();
+            tracing::error!(%error, bytes, "bytes that viewers got cannot be stored; they are kept for the next try");
+        }
+    }
+
+    /// Gives the store what was counted every [`FLUSH_INTERVAL`], and a last time when `shutdown` resolves.
+    pub async fn keep_meter(self: Arc<Self>, shutdown: impl Future<Output = ()>) {
+        let mut shutdown = pin!(shutdown);
+        let mut tick = tokio::time::interval(FLUSH_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                _ = tick.tick() => self.flush_meter().await,
+            }
+        }
+        self.flush_meter().await;
+    }
+}
+
+/// Turns a panic into an answer.
+async fn caught(work: impl Future<Output = serve::Answer>, context: &RequestContext) -> serve::Answer {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!(request_id = %context.id, "a playback request panicked");
+        Err(ApiError::internal().into())
+    })
+}
+
+fn finish_headers(response: &mut Response, readers: &Readers, context: &RequestContext) {
+    let failed = !response.status().is_success();
+    let headers: &mut HeaderMap = response.headers_mut();
+    headers::common(headers, readers);
+    // What a cache keeps is given to others, whose request it was not.
+    if failed || headers::is_never_stored(headers) {
+        context.show(headers);
+    }
+}
+
+/// One line per request, for debugging only: viewers ask every second. Neither query nor token is shown.
+fn log(request: &Request, status: StatusCode, context: &RequestContext, took: Duration) {
+    if !tracing::enabled!(target: "satcast::access", tracing::Level::DEBUG) {
+        return;
+    }
+    let path = without_token(&logged_path(request.uri().path()));
+    let (request_id, client, method, status) =
+        (&context.id, &context.client, request.method(), status.as_u16());
+    let took_ms = took.as_millis();
+    tracing::debug!(target: "satcast::access", %request_id, %client, %method, path, status, took_ms, "request");
+}
+
+/// A path with whatever follows a part `t` masked.
+fn without_token(path: &str) -> String {
+    let mut after_t = false;
+    let parts = path.split('/').map(|part| {
+        let shown = if after_t { mask_key(part) } else { part.to_owned() };
+        after_t = part == "t";
+        shown
+    });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// Everything the HTTP port serves: playback below `/hls/`, the API everywhere else.
+#[derive(Debug)]
+pub struct Site {
+    shell: Shell,
+    playback: Arc<Playback>,
+}
+
+impl Site {
+    /// Both behind one endpoint.
+    pub fn new(shell: Shell, playback: Arc<Playback>) -> Self {
+        Self { shell, playback }
+    }
+}
+
+impl Endpoint for Site {
+    type Output = Response;
+
+    async fn call(&self, request: Request) -> poem::Result<Response> {
+        if request.uri().path().starts_with(PREFIX) {
+            Ok(self.playback.answer(request).await)
+        } else {
+            Ok(self.shell.answer(request).await)
+        }
+    }
+}

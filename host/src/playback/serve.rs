@@ -1,0 +1,348 @@
+//! From a request to the answer: what it asks for, whether it may, and the bytes.
+
+use std::sync::Arc;
+
+use poem::http::header::{
+    ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
+    HeaderName, HeaderValue, VARY,
+};
+use poem::http::{Method, StatusCode};
+use poem::{Body, Request, Response};
+use satcast_plugin_api::Audience;
+use url::form_urlencoded;
+
+use super::access::{Access, Age, Question};
+use super::body::{PieceBody, Slice};
+use super::chain::Chain;
+use super::headers::{self, Keep, Readers};
+use super::range::Span;
+use super::ready::text;
+use super::token::{Grant, Ticket};
+use super::{PREFIX, Playback, entry};
+use crate::api::{ApiError, RequestContext};
+use crate::auth::{presented_key, presents_header};
+use crate::drivers::{PlaybackFacts, Published};
+use crate::http::Sent;
+use crate::live::Shelf;
+use crate::places::Network;
+use crate::secret::{KeyKind, Redacted, api_key_kind, key_hash};
+
+/// Name of the entry in the address.
+const INDEX: &str = "index.m3u8";
+/// The entry carries a token of the session, so that no cache may keep it long.
+const INDEX_MAX_AGE_SECS: u32 = 1;
+/// Query parameter of a preview token.
+const TOKEN_PARAMETER: &str = "token";
+
+/// An answer other than what was asked for.
+#[derive(Debug)]
+pub(super) struct Refused {
+    error: ApiError,
+    header: Option<Box<(HeaderName, HeaderValue)>>,
+}
+
+impl Refused {
+    pub(super) fn response(self, context: &RequestContext) -> Response {
+        let mut response = context.error_response(&self.error);
+        response.headers_mut().extend(self.header.map(|header| *header));
+        response
+    }
+
+    fn out_of_bounds(size: u64) -> Self {
+        let range = HeaderValue::try_from(format!("bytes */{size}")).ok();
+        Self {
+            error: ApiError::range_not_satisfiable(),
+            header: range.map(|range| Box::new((CONTENT_RANGE, range))),
+        }
+    }
+}
+
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Self {
+        Self { error, header: None }
+    }
+}
+
+/// The answer, and which pages may read it.
+pub(super) type Answer = Result<(Response, Readers), Refused>;
+
+/// What an address names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted<'a> {
+    Index { path: &'a str },
+    Piece { path: &'a str, token: &'a str, name: &'a str },
+}
+
+impl<'a> Wanted<'a> {
+    fn parse(path: &'a str) -> Option<Self> {
+        let mut parts = path.strip_prefix(PREFIX)?.split('/');
+        let mut next = || parts.next();
+        match (next()?, next()?, next(), next(), next()) {
+            (path, INDEX, None, ..) => Some(Wanted::Index { path }),
+            (path, "t", Some(token), Some(name), None) => Some(Wanted::Piece { path, token, name }),
+            _ => None,
+        }
+    }
+}
+
+/// A piece, or a text made for this request, with what is to be said about it.
+struct Found {
+    shelf: Arc<Shelf>,
+    keep: Keep,
+    /// Whose bytes are counted; `None` = nobody's.
+    counted: Option<Arc<Access>>,
+}
+
+impl Playback {
+    /// The answer, and which pages may read it.
+    pub(super) async fn route(&self, request: &Request, context: &RequestContext) -> Answer {
+        let wanted = Wanted::parse(request.uri().path()).ok_or_else(|| ApiError::not_found("path"))?;
+        match *request.method() {
+            Method::GET | Method::HEAD => {}
+            Method::OPTIONS => return Ok((preflight(), Readers::All)),
+            _ => {
+                let header = Some(Box::new((ALLOW, headers::METHODS)));
+                return Err(Refused { error: ApiError::method_not_allowed(), header });
+            }
+        }
+        match wanted {
+            Wanted::Piece { path, token, name } => self.piece(request, context, path, token, name).await,
+            Wanted::Index { path } => match (presented_key(request), preview_token(request)) {
+                (Some(key), _) => self.index(request, context, path, &key).await,
+                (None, Some(token)) => self.preview_index(request, context, path, &token).await,
+                (None, None) => Err(ApiError::public_key_required().into()),
+            },
+        }
+    }
+
+    /// The entry of viewers with a key.
+    async fn index(
+        &self,
+        request: &Request,
+        context: &RequestContext,
+        path: &str,
+        key: &Redacted<String>,
+    ) -> Answer {
+        let access = match api_key_kind(key.expose()) {
+            Some(KeyKind::Public) => {
+                self.accesses.find(Question::Hash(key_hash(key.expose())), Age::Fresh).await?
+            }
+            Some(KeyKind::Permanent) | None => None,
+        };
+        let Some(access) = access else {
+            context.count(self.invalid_keys.hit(Network::from(context.client), self.clock.monotonic()))?;
+            return Err(ApiError::invalid_public_key().into());
+        };
+        let key = access.key.filter(|_| access.path == path && access.enabled);
+        let key = key.ok_or_else(ApiError::invalid_public_key)?;
+        let readers = readers(request, &access)?;
+        let shelf = self.live.shelf(access.destination).ok_or_else(ApiError::offline)?;
+        let facts = facts(&shelf)?;
+        let token = self.mint.token(Grant::Key(key), access.destination, shelf.session.as_str(), path);
+        // A key in a header is not in the address, by which caches know an answer.
+        let own = presents_header(request);
+        let keep = Keep::Playlist(if own { 0 } else { INDEX_MAX_AGE_SECS });
+        let found = Found { shelf, keep, counted: Some(access) };
+        Ok((self.entry(request, &facts.entry, &token, found)?, readers))
+    }
+
+    /// The entry of viewers of the preview.
+    async fn preview_index(
+        &self,
+        request: &Request,
+        context: &RequestContext,
+        path: &str,
+        token: &str,
+    ) -> Answer {
+        let ticket = self.mint.read(token, path).filter(|ticket| ticket.grant == Grant::Preview);
+        let ticket = ticket.ok_or_else(ApiError::invalid_public_key)?;
+        let (access, shelf) = self.preview(context, path, &ticket).await?;
+        let readers = readers(request, &access)?;
+        let facts = facts(&shelf)?;
+        let name = facts.preview.as_deref().ok_or_else(ApiError::offline)?;
+        let found = Found { shelf: shelf.clone(), keep: Keep::Preview, counted: None };
+        Ok((self.entry(request, name, token, found)?, readers))
+    }
+
+    /// Counts a request of the preview, then sees whether it may go on: the destination must be enabled and the session
+    /// live.
+    async fn preview(
+        &self,
+        context: &RequestContext,
+        path: &str,
+        ticket: &Ticket,
+    ) -> Result<(Arc<Access>, Arc<Shelf>), ApiError> {
+        context.count(self.previews.hit(ticket.mac, self.clock.monotonic()))?;
+        let access = self.accesses.find(Question::Path(path.to_owned()), Age::Fresh).await?;
+        let allowed = access.filter(|access| access.enabled && access.destination == ticket.destination);
+        let access = allowed.ok_or_else(ApiError::invalid_public_key)?;
+        let shelf = self.live.shelf(ticket.destination);
+        let shelf = shelf.filter(|shelf| shelf.session.as_str() == ticket.session);
+        Ok((access, shelf.ok_or_else(ApiError::offline)?))
+    }
+
+    /// A published playlist with the token in front of its addresses.
+    fn entry(&self, request: &Request, name: &str, token: &str, found: Found) -> Result<Response, Refused> {
+        let piece = found.shelf.assets().get(name).ok_or_else(ApiError::offline)?;
+        let text = text(&piece).ok_or_else(|| {
+            tracing::warn!(name, "the entry of a destination is no playlist in memory");
+            ApiError::offline()
+        })?;
+        let bytes = entry::with_token(text, token).into();
+        let mut response = self.response(request, &piece, &found, [Slice::Memory(bytes)]);
+        response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        Ok(response)
+    }
+
+    /// Anything below a token.
+    async fn piece(
+        &self,
+        request: &Request,
+        context: &RequestContext,
+        path: &str,
+        token: &str,
+        name: &str,
+    ) -> Answer {
+        let ticket = self.mint.read(token, path).ok_or_else(ApiError::invalid_public_key)?;
+        let Grant::Key(key) = ticket.grant else {
+            let (access, shelf) = self.preview(context, path, &ticket).await?;
+            let readers = readers(request, &access)?;
+            let piece = shelf.assets().get(name).filter(|piece| piece.audience != Audience::Hosted);
+            let found = Found { shelf, keep: Keep::Preview, counted: None };
+            return Ok((self.deliver(request, found_piece(piece)?, found).await?, readers));
+        };
+        let shelf = self.live.shelf_of(ticket.destination, &ticket.session).ok_or_else(ApiError::offline)?;
+        let piece = shelf.assets().get(name).filter(|piece| piece.audience != Audience::Preview);
+        let is_playlist = piece.as_ref().is_none_or(|piece| piece.is_playlist());
+        let age = if is_playlist { Age::Fresh } else { Age::Known };
+        let access = self.accesses.find(Question::Key(key), age).await?;
+        let allowed = access.filter(|access| access.enabled && access.destination == ticket.destination);
+        let access = allowed.ok_or_else(ApiError::invalid_public_key)?;
+        let readers = readers(request, &access)?;
+        let piece = found_piece(piece)?;
+        let secs = piece.max_age_secs;
+        let keep = if is_playlist { Keep::Playlist(secs) } else { Keep::Media(secs) };
+        let found = Found { shelf, keep, counted: Some(access) };
+        Ok((self.deliver(request, piece, found).await?, readers))
+    }
+
+    /// A piece as it was published: playlists whole, in gzip when asked for; media whole or the one range asked for.
+    async fn deliver(
+        &self,
+        request: &Request,
+        piece: Arc<Published>,
+        found: Found,
+    ) -> Result<Response, Refused> {
+        let headers = request.headers();
+        if piece.is_playlist()
+            && headers::accepts_gzip(headers)
+            && let Some(packed) = piece.gzip()
+        {
+            let mut response = self.response(request, &piece, &found, [Slice::Memory(packed)]);
+            response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+            return Ok(response);
+        }
+        let chain = Chain::of(&found.shelf, &piece).ok_or_else(|| ApiError::not_found("piece"))?;
+        let is_media = !piece.is_playlist();
+        let span = match *request.method() {
+            Method::GET if is_media => Span::asked(headers, chain.size),
+            _ => Span::Whole,
+        };
+        let (first, len) = match span {
+            Span::Whole => (0, chain.size),
+            Span::Part { first, len } => (first, len),
+            Span::OutOfBounds => return Err(Refused::out_of_bounds(chain.size)),
+        };
+        let mut response = self.response(request, &piece, &found, chain.cut(first, len).await?);
+        let headers = response.headers_mut();
+        if is_media {
+            headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        } else {
+            headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
+        if let Span::Part { first, len } = span {
+            let text = format!("bytes {first}-{}/{}", first + len - 1, chain.size);
+            headers.extend(HeaderValue::try_from(text).ok().map(|range| (CONTENT_RANGE, range)));
+            response.set_status(StatusCode::PARTIAL_CONTENT);
+        }
+        Ok(response)
+    }
+
+    /// The answer with these bytes, counted unless they are nobody's or only asked about.
+    fn response(
+        &self,
+        request: &Request,
+        piece: &Published,
+        found: &Found,
+        slices: impl IntoIterator<Item = Slice>,
+    ) -> Response {
+        let counted = found.counted.as_ref().filter(|_| request.method() == Method::GET);
+        let sent = || request.extensions().get::<Sent>().cloned();
+        let count = counted.map(|access| self.meter.count(access.account, access.destination, sent()));
+        let body = PieceBody::new(slices, count);
+        let mut response = Response::default();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.left()));
+        headers.insert(CACHE_CONTROL, headers::cache_control(found.keep));
+        if let Ok(content_type) = HeaderValue::from_str(&piece.content_type) {
+            headers.insert(CONTENT_TYPE, content_type);
+        }
+        response.set_body(Body::from(http_body_util::combinators::BoxBody::new(body)));
+        response
+    }
+}
+
+fn preflight() -> Response {
+    let mut response = Response::from(StatusCode::NO_CONTENT);
+    headers::preflight(response.headers_mut());
+    response
+}
+
+fn preview_token(request: &Request) -> Option<String> {
+    let mut pairs = form_urlencoded::parse(request.uri().query()?.as_bytes());
+    pairs
+        .find(|(name, value)| name == TOKEN_PARAMETER && !value.is_empty())
+        .map(|(_, value)| value.into_owned())
+}
+
+/// What the driver said last, unless that was the end.
+fn facts(shelf: &Shelf) -> Result<Arc<PlaybackFacts>, ApiError> {
+    shelf.assets().playback().filter(|facts| !facts.ended).ok_or_else(ApiError::offline)
+}
+
+fn readers(request: &Request, access: &Access) -> Result<Readers, ApiError> {
+    Readers::of(request.headers(), &access.origins).ok_or_else(|| {
+        let text = "Pages of this origin may not play this stream; its owner can add it to allowedOrigins";
+        ApiError::forbidden("origin_not_allowed", text)
+    })
+}
+
+fn found_piece(piece: Option<Arc<Published>>) -> Result<Arc<Published>, ApiError> {
+    piece.ok_or_else(|| ApiError::not_found("piece"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_two_forms_of_addresses_are_known() {
+        assert_eq!(Wanted::parse("/hls/p/index.m3u8"), Some(Wanted::Index { path: "p" }));
+        let piece = Wanted::Piece { path: "p", token: "T", name: "a.m4s" };
+        assert_eq!(Wanted::parse("/hls/p/t/T/a.m4s"), Some(piece));
+        for other in [
+            "/hls/",
+            "/hls/p",
+            "/hls/p/",
+            "/hls/p/media.m3u8",
+            "/hls/p/index.m3u8/",
+            "/hls/p/t/T",
+            "/hls/p/t/T/a/b",
+            "/hls//p/index.m3u8",
+            "/api/hls/p/index.m3u8",
+        ] {
+            assert_eq!(Wanted::parse(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Bodies by themselves: frames, reads, and files that change under them.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
+use satcast_plugin_api::Audience;
+use satcast_plugin_api::host::{Asset, AssetBody};
+
+use crate::drivers::{Assets, Published};
+use crate::playback::body::{FRAME_BYTES_MAX, PieceBody, Slice, WAITING_READ_BYTES_MAX};
+
+fn published(folder: &Path, body: AssetBody) -> Arc<Published> {
+    let (name, content_type) = ("a".to_owned(), "video/mp4".to_owned());
+    let asset = Asset { name, content_type, max_age_secs: 1, audience: Audience::Both, body };
+    let assets = Assets::default();
+    assets.publish(asset, folder).unwrap();
+    assets.get("a").unwrap()
+}
+
+/// Tells when it is dropped.
+struct Keep(Arc<AtomicBool>);
+
+impl AsRef<[u8]> for Keep {
+    fn as_ref(&self) -> &[u8] {
+        &[]
+    }
+}
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn file(folder: &Path, bytes: &[u8], dropped: &Arc<AtomicBool>) -> Arc<Published> {
+    std::fs::write(folder.join("f"), bytes).unwrap();
+    let keep = Bytes::from_owner(Keep(dropped.clone())).into();
+    published(folder, AssetBody::File { path: "f".into(), offset: 0, len: bytes.len() as u64, keep })
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|index| (index / 7) as u8).collect()
+}
+
+/// The frames up to the end, or the error.
+async fn frames(mut body: PieceBody) -> io::Result<Vec<Bytes>> {
+    let mut frames = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame?.into_data().unwrap();
+        assert!((1..=FRAME_BYTES_MAX).contains(&frame.len()));
+        frames.push(frame);
+        assert_eq!(body.is_end_stream(), body.left() == 0);
+    }
+    Ok(frames)
+}
+
+#[tokio::test]
+async fn memory_is_sent_in_frames_without_a_copy() {
+    let bytes = Bytes::from(pattern(200_000));
+    let piece = published(Path::new("/"), AssetBody::Memory(bytes.clone().into()));
+    let body = PieceBody::new(Slice::of(&piece, 1, 199_998), None);
+    assert_eq!((body.left(), body.size_hint().exact()), (199_998, Some(199_998)));
+    let frames = frames(body).await.unwrap();
+    assert_eq!(frames.concat(), bytes[1..199_999]);
+    assert_eq!(frames[0].as_ptr(), bytes[1..].as_ptr(), "the driver's own memory");
+    assert!(PieceBody::new([], None).is_end_stream());
+    assert!(Slice::of(&piece, 1, 200_000).is_none() && Slice::of(&piece, u64::MAX, 2).is_none());
+}
+
+#[tokio::test]
+async fn files_are_sent_whole_cached_or_not_opened_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = pattern(2 * WAITING_READ_BYTES_MAX + 1_000);
+    let piece = file(folder.path(), &bytes, &Arc::default());
+    for (opened, cached) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut slice = Slice::of(&piece, 10, bytes.len() as u64 - 20).unwrap();
+        if opened {
+            slice.open().await.unwrap();
+        }
+        if !cached {
+            let file = File::open(folder.path().join("f")).unwrap();
+            file.sync_all().unwrap();
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        }
+        let frames = frames(PieceBody::new([slice], None)).await.unwrap();
+        assert!(frames.concat() == bytes[10..bytes.len() - 10], "opened {opened}, cached {cached}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_got_shorter_on_the_way_ends_with_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = pattern(2 * WAITING_READ_BYTES_MAX);
+    let piece = file(folder.path(), &bytes, &Arc::default());
+    let mut slice = Slice::of(&piece, 0, bytes.len() as u64).unwrap();
+    slice.open().await.unwrap();
+    let mut body = PieceBody::new([slice], None);
+    let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(first, bytes[..FRAME_BYTES_MAX]);
+    let file = File::options().write(true).open(folder.path().join("f")).unwrap();
+    file.set_len(WAITING_READ_BYTES_MAX as u64 + 5).unwrap();
+    let error = frames(body).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    let mut gone = Slice::of(&piece, 0, bytes.len() as u64).unwrap();
+    assert_eq!(gone.open().await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[tokio::test]
+async fn a_file_is_kept_until_its_bytes_have_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let dropped = Arc::new(AtomicBool::new(false));
+    let piece = file(folder.path(), &pattern(100), &dropped);
+    let body = PieceBody::new(Slice::of(&piece, 0, 100), None);
+    drop(piece);
+    assert!(!dropped.load(Ordering::SeqCst), "a viewer still needs it");
+    frames(body).await.unwrap();
+    assert!(dropped.load(Ordering::SeqCst));
+}

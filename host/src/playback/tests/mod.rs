@@ -1,0 +1,341 @@
+//! Playback over real sockets, with a real store and a shelf that the test fills.
+
+mod access;
+mod bodies;
+mod cors;
+mod metering;
+mod pieces;
+mod preview;
+mod ready;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use poem::http::HeaderMap;
+use poem::http::header::{HeaderName, HeaderValue};
+use satcast_plugin_api::Audience;
+use satcast_plugin_api::host::{Asset, AssetBody, Playback as Told};
+use satcast_plugin_api::playback::PLAYLIST_TYPE;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::config::{self, Durability, Flags};
+use crate::http::{Server, ServerLimits};
+use crate::ids::{AccountId, DestinationId, Msat, SessionId, UnixMillis};
+use crate::live::{Settings, testing};
+use crate::outbound::Guard;
+use crate::secret::{KeyKind, Redacted, Vault, new_api_key, new_stream_key};
+use crate::store::testing::Intruder;
+use crate::store::{self, Caps, NewAccount, NewDestination, NewKey, NewStream, OpenOptions, Scopes};
+
+/// Longest a test waits for what must come.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+const START: UnixMillis = UnixMillis(1_800_000_000_000);
+const SESSION: &str = "ses_0123456789abcdefghijkl";
+const ENTRY: &str = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nmedia.m3u8\n";
+const PREVIEW: &str = "#EXTM3U\n#EXT-X-MAP:URI=\"i1-0.mp4\"\n#EXTINF:6.000,\np1-3.m4s\n";
+
+/// One service with one live destination, and a clock moved by hand.
+struct Rig {
+    playback: Arc<Playback>,
+    app: Arc<crate::api::App>,
+    shelf: Arc<Shelf>,
+    account: AccountId,
+    destination: DestinationId,
+    path: String,
+    key: String,
+    address: SocketAddr,
+    folder: TempDir,
+    _stop: oneshot::Sender<()>,
+}
+
+/// An answer taken apart.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    /// Asserts the error shape, and gives the body.
+    fn error(&self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status, status, "{self:?}");
+        let body: Value = serde_json::from_slice(&self.body).unwrap();
+        assert_eq!(body["code"], code);
+        assert_eq!(body["requestId"], self.header("x-request-id"));
+        assert_eq!(self.header("content-type"), "application/json");
+        assert_eq!(self.header("cache-control"), "no-store");
+        assert_eq!(self.header("access-control-allow-origin"), "*");
+        assert_eq!(self.header("x-content-type-options"), "nosniff");
+        body
+    }
+
+    fn ok(&self) -> &[u8] {
+        assert_eq!(self.status, 200, "{self:?}");
+        &self.body
+    }
+
+    /// The address of the first piece in a playlist, as a path.
+    fn first(&self, base: &str) -> String {
+        self.ok();
+        format!("{}/{}", base.rsplit_once('/').unwrap().0, entry::first(self.text()).unwrap())
+    }
+}
+
+impl Rig {
+    async fn new() -> Self {
+        Self::with_config(json!({})).await
+    }
+
+    async fn with_config(config: Value) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = Redacted::new(format!("sqlite:{}", folder.path().join("t.db").display()));
+        let vault = Vault::new(&[7; 32]);
+        let secret = PlaybackSecret::of(&vault);
+        let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
+        let settings =
+            Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
+        let clock = Clock::manual(START);
+        let service = Arc::new(Config::load(None, [], &Flags::default()).unwrap().config);
+        let live = Live::new(store.clone(), testing::drivers(), clock.clone(), settings);
+        let playback = Playback::new(store.clone(), live.clone(), clock.clone(), service.clone(), &secret);
+        let app = Arc::new(crate::api::App {
+            store,
+            live: live.clone(),
+            drivers: testing::drivers(),
+            playback: playback.clone(),
+            guard: Guard::new(&[]).unwrap(),
+            clock,
+            config: service,
+            limits: crate::api::Limits::default(),
+        });
+        let (account, destination, path) = destination(&app.store, config).await;
+        let shelf = live.begin_shelf(destination, SessionId(SESSION.into()));
+        let (address, stop) = serve(Site::new(crate::api::endpoint(app.clone()), playback.clone())).await;
+        let mut rig = Self {
+            playback,
+            app,
+            shelf,
+            account,
+            destination,
+            path,
+            key: String::new(),
+            address,
+            folder,
+            _stop: stop,
+        };
+        rig.key = rig.new_key(KeyKind::Public, Some(destination)).await;
+        rig.fill();
+        rig
+    }
+
+    async fn new_key(&self, kind: KeyKind, destination: Option<DestinationId>) -> String {
+        let key = new_api_key(kind);
+        let new = NewKey {
+            account_id: self.account,
+            kind,
+            key: key.clone(),
+            scopes: Scopes::ALL,
+            destination_id: destination,
+            label: String::new(),
+            caps: caps(),
+            now: START,
+        };
+        self.app.store.create_key(new).await.unwrap();
+        key.into_inner()
+    }
+
+    /// What a driver would publish of a stream.
+    fn fill(&self) {
+        let playlist =
+            |name, text: String| self.publish(name, PLAYLIST_TYPE, 1, Audience::Both, text.into_bytes());
+        playlist("index.m3u8", ENTRY.to_owned());
+        playlist("media.m3u8", media_playlist(1..40));
+        self.publish("preview.m3u8", PLAYLIST_TYPE, 1, Audience::Preview, PREVIEW.into());
+        self.media("i1-0.mp4", vec![1; 700]);
+        for sequence in 1..40 {
+            self.media(&format!("{sequence}.m4s"), noise(100_000 + sequence));
+        }
+        let parts = AssetBody::Parts(vec!["1.m4s".into(), "2.m4s".into(), "3.m4s".into()]);
+        self.put("p1-3.m4s", "video/mp4", 3_600, Audience::Preview, parts);
+        self.tell(false);
+    }
+
+    fn tell(&self, ended: bool) {
+        let told = Told {
+            entry: "index.m3u8".into(),
+            preview: Some("preview.m3u8".into()),
+            first_ms: START.0,
+            window_ms: 78_000,
+            window_max_ms: 3_600_000,
+            fresh_ms: 6_000,
+            ended,
+        };
+        self.shelf.assets().set_playback(told, self.app.clock.monotonic());
+    }
+
+    fn put(&self, name: &str, content_type: &str, max_age_secs: u32, audience: Audience, body: AssetBody) {
+        let asset =
+            Asset { name: name.into(), content_type: content_type.into(), max_age_secs, audience, body };
+        self.shelf.assets().publish(asset, self.folder.path()).unwrap();
+    }
+
+    fn publish(&self, name: &str, content_type: &str, max_age_secs: u32, audience: Audience, bytes: Vec<u8>) {
+        let body = AssetBody::Memory(Bytes::from(bytes).into());
+        self.put(name, content_type, max_age_secs, audience, body);
+    }
+
+    fn media(&self, name: &str, bytes: Vec<u8>) {
+        self.publish(name, "video/mp4", 3_600, Audience::Both, bytes);
+    }
+
+    /// Writes a file and publishes all but its first and last 10 bytes.
+    fn file(&self, name: &str, bytes: &[u8]) {
+        std::fs::write(self.folder.path().join(name), bytes).unwrap();
+        let len = bytes.len() as u64 - 20;
+        let keep = Bytes::new().into();
+        let body = AssetBody::File { path: Path::new(name).into(), offset: 10, len, keep };
+        self.put(name, "video/mp4", 3_600, Audience::Both, body);
+    }
+
+    async fn intruder(&self) -> Intruder {
+        Intruder::open(&self.folder.path().join("t.db")).await
+    }
+
+    fn index(&self) -> String {
+        format!("/hls/{}/index.m3u8?apiKey={}", self.path, self.key)
+    }
+
+    fn preview(&self) -> String {
+        format!(
+            "/hls/{}/index.m3u8?token={}",
+            self.path,
+            self.playback.preview_token(&self.shelf, &self.path)
+        )
+    }
+
+    /// The address of a piece as a viewer with the key finds it.
+    async fn piece(&self, name: &str) -> String {
+        let media = self.get(&self.index()).await.first(&format!("/hls/{}/", self.path));
+        format!("{}/{name}", media.rsplit_once('/').unwrap().0)
+    }
+
+    /// The same with a preview token.
+    fn preview_piece(&self, name: &str) -> String {
+        format!("/hls/{}/t/{}/{name}", self.path, self.playback.preview_token(&self.shelf, &self.path))
+    }
+
+    async fn get(&self, target: &str) -> Answer {
+        self.ask("GET", target, &[]).await
+    }
+
+    async fn ask(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut socket = self.send(method, target, headers).await;
+        let mut answer = Vec::new();
+        tokio::time::timeout(WAIT_MAX, socket.read_to_end(&mut answer)).await.unwrap().unwrap();
+        parse(&answer)
+    }
+
+    async fn send(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> TcpStream {
+        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        let mut socket = TcpStream::connect(self.address).await.unwrap();
+        socket.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
+        socket
+    }
+
+    async fn used(&self) -> u64 {
+        self.playback.used_this_hour(self.account).await.unwrap()
+    }
+}
+
+fn caps() -> Caps {
+    Caps { destinations_per_stream: 50, streams_per_account: 50, keys_per_account: 50 }
+}
+
+async fn destination(store: &Store, config: Value) -> (AccountId, DestinationId, String) {
+    let new = NewAccount {
+        name: "owner".into(),
+        password_hash: None,
+        operator: false,
+        initial_credit: Msat(0),
+        now: START,
+    };
+    let account = store.create_account(new).await.unwrap();
+    let destination =
+        NewDestination { kind: "shown".into(), platform: "self-hosted".into(), config, has_playback: true };
+    let stream = NewStream {
+        account_id: account,
+        label: "test".into(),
+        stream_key: new_stream_key(),
+        destinations: vec![destination],
+        caps: caps(),
+        now: START,
+    };
+    let (stream, destinations) = store.create_stream(stream).await.unwrap();
+    let records = store.destinations_of(stream).await.unwrap();
+    (account, destinations[0], records[0].playback_path.clone().unwrap())
+}
+
+async fn serve(site: Site) -> (SocketAddr, oneshot::Sender<()>) {
+    let listen = config::Http {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        tls_cert: None,
+        tls_key: None,
+        trusted_proxies: Vec::new(),
+    };
+    let server = Server::bind(&listen, ServerLimits::default()).await.unwrap();
+    let address = server.local_addr();
+    let (stop, stopped) = oneshot::channel();
+    tokio::spawn(server.serve(site, async {
+        let _ = stopped.await;
+    }));
+    (address, stop)
+}
+
+/// An answer whose connection was closed behind it.
+fn parse(answer: &[u8]) -> Answer {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a whole head");
+    let head = std::str::from_utf8(&answer[..end]).unwrap();
+    let mut lines = head.split("\r\n");
+    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let headers = lines.map(|line| line.split_once(": ").unwrap());
+    let headers = headers
+        .map(|(name, value)| (HeaderName::try_from(name).unwrap(), HeaderValue::try_from(value).unwrap()));
+    let mut map = HeaderMap::new();
+    headers.for_each(|(name, value)| {
+        map.append(name, value);
+    });
+    Answer { status, headers: map, body: answer[end + 4..].to_vec() }
+}
+
+fn media_playlist(sequences: std::ops::Range<u32>) -> String {
+    let mut text = "#EXTM3U\n#EXT-X-MAP:URI=\"i1-0.mp4\"\n".to_owned();
+    for sequence in sequences {
+        text.push_str(&format!("#EXTINF:2.000,\n{sequence}.m4s\n"));
+    }
+    text
+}
+
+/// Bytes of which no two neighbouring pieces are alike.
+fn noise(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|index| (index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}

@@ -1,0 +1,49 @@
+//! What counts as ready to play.
+
+use super::*;
+
+#[tokio::test]
+async fn ready_means_that_a_player_would_get_everything_it_needs_first() {
+    let rig = Rig::new().await;
+    let ready = || rig.playback.is_ready(&rig.shelf);
+    assert!(ready());
+    for name in ["index.m3u8", "media.m3u8", "i1-0.mp4", "39.m4s"] {
+        rig.shelf.assets().retract(name);
+        assert!(!ready(), "without {name}");
+        rig.fill();
+        assert!(ready());
+    }
+    rig.shelf.assets().retract("1.m4s");
+    assert!(ready(), "an old segment is not needed first");
+    rig.file("39.m4s", &noise(1_000));
+    assert!(ready());
+    std::fs::write(rig.folder.path().join("39.m4s"), b"shorter").unwrap();
+    assert!(!ready(), "its file is shorter");
+    rig.put("39.m4s", "video/mp4", 1, Audience::Both, AssetBody::Parts(vec!["38.m4s".into()]));
+    assert!(ready());
+    rig.shelf.assets().retract("38.m4s");
+    assert!(!ready(), "a part is gone");
+    rig.fill();
+    rig.publish("index.m3u8", PLAYLIST_TYPE, 1, Audience::Both, media_playlist(1..40).into_bytes());
+    assert!(ready(), "an entry without a choice");
+    rig.publish("39.m4s", "video/mp4", 1, Audience::Preview, vec![1]);
+    assert!(!ready(), "not for viewers with a key");
+}
+
+#[tokio::test]
+async fn what_is_stale_or_over_is_not_ready() {
+    let rig = Rig::new().await;
+    rig.app.clock.advance(Duration::from_millis(5_999));
+    assert!(rig.playback.is_ready(&rig.shelf));
+    rig.app.clock.advance(Duration::from_millis(1));
+    assert!(!rig.playback.is_ready(&rig.shelf), "no news for too long");
+    rig.tell(false);
+    assert!(rig.playback.is_ready(&rig.shelf));
+    rig.tell(true);
+    assert!(!rig.playback.is_ready(&rig.shelf));
+    rig.tell(false);
+    rig.app.live.end_shelf(&rig.shelf);
+    assert!(!rig.playback.is_ready(&rig.shelf));
+    let empty = rig.app.live.begin_shelf(rig.destination, SessionId("ses_next".into()));
+    assert!(!rig.playback.is_ready(&empty));
+}

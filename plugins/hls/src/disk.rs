@@ -1,0 +1,121 @@
+//! Writing one segment, so that it is there whole or not at all.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::posix_fallocate;
+use nix::sys::statvfs::statvfs;
+use satcast_media::playlist::segment_name;
+
+/// Space that segments leave free, in bytes: the service's database is on the same disk as a rule.
+const FREE_BYTES_MIN: u64 = 1024 * 1024 * 1024;
+/// The same as a share of a small disk: one in so many.
+const FREE_SHARE: u64 = 50;
+/// Mode of a file.
+const FILE_MODE: u32 = 0o600;
+
+/// Writes a segment into `folder`, which is made if need be. Blocks.
+///
+/// # Errors
+/// Any of the file system's, `StorageFull` when too little space would be left. Nothing of the file remains then.
+pub(crate) fn write_segment(folder: &Path, sequence: u64, bytes: &[u8]) -> io::Result<()> {
+    crate::folder::make(folder)?;
+    check_space(folder, bytes.len() as u64)?;
+    let name = segment_name(sequence);
+    let temporary = folder.join(format!("{name}.tmp"));
+    let written =
+        write_whole(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, folder.join(&name)));
+    if written.is_err() {
+        // Half a file takes the space that the next try needs.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn check_space(folder: &Path, bytes: u64) -> io::Result<()> {
+    let space = statvfs(folder)?;
+    let (all, free) = (space.blocks(), space.blocks_available());
+    let (all, free) = (all.saturating_mul(space.fragment_size()), free.saturating_mul(space.fragment_size()));
+    if leaves_enough(all, free, bytes) {
+        return Ok(());
+    }
+    let free_mb = free / 1_000_000;
+    Err(io::Error::new(io::ErrorKind::StorageFull, format!("only {free_mb} MB are free on the disk")))
+}
+
+fn leaves_enough(all: u64, free: u64, bytes: u64) -> bool {
+    free >= bytes.saturating_add(FREE_BYTES_MIN.min(all / FREE_SHARE))
+}
+
+/// No fsync: the segment dies with its session.
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
+    reserve(&file, bytes.len())?;
+    file.write_all(bytes)
+}
+
+/// Takes the space at once: a disk that becomes full in the middle of a write shows it only at the next one.
+fn reserve(file: &File, bytes: usize) -> io::Result<()> {
+    let bytes = i64::try_from(bytes).map_err(io::Error::other)?;
+    match posix_fallocate(file, 0, bytes) {
+        // Not known to every file system; an empty segment does not come here, but has nothing to take.
+        Ok(()) | Err(Errno::EOPNOTSUPP | Errno::EINVAL) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_segment_is_there_whole_and_for_the_owner_alone() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = data.path().join("boot/100");
+        write_segment(&folder, 101, b"segment").unwrap();
+        write_segment(&folder, 101, b"again").unwrap();
+        assert_eq!(std::fs::read(folder.join("101.m4s")).unwrap(), b"again");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+        let mode = std::fs::metadata(folder.join("101.m4s")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn some_space_stays_free() {
+        const GB: u64 = 1_000_000_000;
+        assert!(leaves_enough(500 * GB, 2 * GB, 1_000_000));
+        assert!(!leaves_enough(500 * GB, GB, 1_000_000), "a large disk keeps a gibibyte");
+        assert!(leaves_enough(10 * GB, GB / 4, 1_000_000), "a small one a fiftieth");
+        assert!(!leaves_enough(10 * GB, GB / 5, 1_000_000));
+        assert!(!leaves_enough(0, 0, 1));
+    }
+
+    const INNER: &str = "SATCAST_HLS_TEST_FOLDER";
+
+    /// A limit on file sizes makes the kernel refuse what a full disk refuses, in a process of its own.
+    #[test]
+    fn a_refused_write_leaves_nothing_behind() {
+        if let Some(folder) = std::env::var_os(INNER) {
+            let folder = Path::new(&folder);
+            write_segment(folder, 1, &[7; 4096]).unwrap();
+            write_segment(folder, 2, &[7; 1 << 20]).unwrap_err();
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let this = std::env::current_exe().unwrap();
+        let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact \"$1\"";
+        let name = "disk::tests::a_refused_write_leaves_nothing_behind";
+        let mut shell = Command::new("sh");
+        let ran = shell.args(["-c", script]).arg(this).arg(name).env(INNER, folder.path()).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+        let left: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["1.m4s"]);
+    }
+}

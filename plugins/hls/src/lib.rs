@@ -1,0 +1,67 @@
+//! Destination type `self-hosted`: HLS for viewers of this service, with rewind.
+//!
+//! Packets become segments ([`satcast_media::segment`]), which the host serves by name: the newest from memory, older ones from
+//! one file each. `opening` is the loop of one opening; `window` decides without I/O or clock what is published, listed, written
+//! and taken away; `disk` writes, `janitor` removes at a bounded rate, `folder` lays the files out and clears what a crash left,
+//! `numbers` keeps media sequence numbers rising over sessions and restarts.
+//!
+//! Invariants: no playlist names a piece that is not published; a name never comes back with other bytes; neither media nor the
+//! disk ends an opening with an error; everything held is bounded by `limits`.
+
+mod clock;
+mod config;
+mod disk;
+mod folder;
+mod intake;
+mod janitor;
+mod limits;
+mod numbers;
+mod opening;
+mod shelf;
+mod window;
+
+use std::sync::Arc;
+
+use satcast_plugin_api::driver::{self, Driver, DriverInfo, DynDestination};
+use satcast_plugin_api::{DestType, Error};
+
+pub use config::{Config, DVR_SECONDS_MAX, ORIGIN_BYTES_MAX, ORIGINS_MAX};
+use opening::{Opening, Shared};
+
+/// The destination type.
+pub const TYPE: &str = "self-hosted";
+
+/// The driver.
+pub struct Hls {
+    shared: Arc<Shared>,
+}
+
+impl Driver for Hls {
+    const INFO: DriverInfo =
+        DriverInfo { id: "hls", version: env!("CARGO_PKG_VERSION"), title: "HLS playback" };
+
+    fn types() -> Vec<DestType> {
+        let codecs = ["h264", "hevc", "av1", "aac", "opus"];
+        vec![DestType::of::<Config>(TYPE).title("Self-hosted playback").codecs(&codecs).playback()]
+    }
+
+    fn load(host: &driver::Host) -> Result<Self, Error> {
+        Ok(Hls { shared: Arc::new(Shared::start(&host.data_dir()?, "dvr")?) })
+    }
+
+    fn validate(&self, config: driver::Config<'_>) -> Result<(), Error> {
+        config.parse::<Config>()?.check()
+    }
+
+    fn open(&self, config: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        let config = config.parse::<Config>()?;
+        config.check()?;
+        Ok(Arc::new(Opening::new(self.shared.clone(), config.dvr_seconds)))
+    }
+}
+
+impl Drop for Hls {
+    fn drop(&mut self) {
+        self.shared.clear();
+    }
+}

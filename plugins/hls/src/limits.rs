@@ -1,0 +1,56 @@
+//! Every bound of an opening, with the reason for its size.
+
+use std::time::Duration;
+
+/// Payload bytes that unfinished segments may share with the host; what comes beyond is copied.
+///
+/// The host hands over no more while an opening holds 64 MiB of its packets. Two groups of 10 s at 50 Mbit/s, which the start may
+/// hold before the target duration is known, are 125 MB: with shared payloads alone neither side would move again. A packet is
+/// shared only when everything held and itself stay within this number, so that at most this much is on loan between batches.
+pub(crate) const SHARED_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Refused tracks that are told in one opening; an encoder may repeat a bad record for ever.
+pub(crate) const TRACK_REFUSALS_TOLD_MAX: u32 = 8;
+/// How long the last sequence number may take to be saved at the end.
+pub(crate) const SAVE_WAIT: Duration = Duration::from_millis(500);
+/// Longest sleep of the loop; only bounds the arithmetic of timers.
+pub(crate) const IDLE_WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// What the window keeps, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// A segment is listed without its file after this time: a slow disk must not hold up the live edge.
+    pub(crate) list_wait: Duration,
+    /// A segment stays published so long after it left the list: players with an older list still ask for it.
+    pub(crate) leave_grace: Duration,
+    /// The same for a group of the preview.
+    pub(crate) preview_grace: Duration,
+    /// First pause after a failed write; doubles with each further one.
+    pub(crate) retry_first: Duration,
+    /// Longest pause between failed writes.
+    pub(crate) retry_max: Duration,
+    /// Newest segments that stay in memory, written or not. With groups of three segments and two that are being gathered this
+    /// covers the newest group of the preview as well.
+    pub(crate) edge_segments: usize,
+    /// Older listed segments without a file; beyond it the window is shortened.
+    pub(crate) unwritten_segments_max: usize,
+    /// The same in bytes.
+    pub(crate) unwritten_bytes_max: usize,
+    /// Bytes of all segments in memory, but for the newest: half of what the host allows an opening.
+    pub(crate) memory_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            list_wait: Duration::from_millis(500),
+            leave_grace: Duration::from_secs(90),
+            preview_grace: Duration::from_secs(30),
+            retry_first: Duration::from_secs(1),
+            retry_max: Duration::from_secs(30),
+            edge_segments: 6,
+            unwritten_segments_max: 30,
+            unwritten_bytes_max: 64 * 1024 * 1024,
+            memory_bytes_max: 128 * 1024 * 1024,
+        }
+    }
+}

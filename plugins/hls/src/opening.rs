@@ -1,0 +1,247 @@
+//! The loop of one opening: packets in, segments out, one write at a time, and the timers of the window.
+
+#[cfg(test)]
+mod tests;
+
+use std::future::pending;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use satcast_media::segment::{Event, Segmenter};
+use satcast_plugin_api::Error;
+use satcast_plugin_api::driver::{Ctx, Destination, Media, Packet, State};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::clock::unix_ms;
+use crate::disk::write_segment;
+use crate::folder::{Folder, Root, SegmentFile};
+use crate::intake::Intake;
+use crate::janitor::{self, Janitor};
+use crate::limits::{IDLE_WAIT_MAX, Limits, SAVE_WAIT, TRACK_REFUSALS_TOLD_MAX};
+use crate::numbers::Numbers;
+use crate::window::Window;
+
+/// How long the removal of everything may take when the driver ends; the next start clears what is left.
+const CLEAR_WAIT: Duration = Duration::from_secs(1);
+
+/// Writes a segment's bytes under its number into a folder; [`write_segment`] but in tests.
+pub(crate) type Write = fn(&Path, u64, &[u8]) -> std::io::Result<()>;
+
+/// What all openings share.
+pub(crate) struct Shared {
+    root: Root,
+    numbers: Numbers,
+    janitor: Janitor,
+    limits: Limits,
+    write: Write,
+}
+
+impl Shared {
+    /// Clears what an earlier process left in the folder `name` below `data`, and makes ready for openings.
+    ///
+    /// # Errors
+    /// `Internal` when no thread can be started.
+    pub(crate) fn start(data: &Path, name: &str) -> Result<Self, Error> {
+        Self::start_with(data, name, Limits::default(), write_segment)
+    }
+
+    pub(crate) fn start_with(data: &Path, name: &str, limits: Limits, write: Write) -> Result<Self, Error> {
+        let root = Root::new(data, name, &format!("{}-{}", unix_ms(), std::process::id()));
+        let found = root.take_stock();
+        let no_thread = |error| Error::internal(format!("the hls driver cannot start a thread: {error}"));
+        janitor::sweep(found.trash).map_err(no_thread)?;
+        let janitor = Janitor::start().map_err(no_thread)?;
+        let numbers = Numbers::new(found.floor, root.all());
+        Ok(Shared { root, numbers, janitor, limits, write })
+    }
+
+    /// Removes the files of this process, as far as that goes in a short time. Only when nobody is served any more.
+    pub(crate) fn clear(&self) {
+        // What is left is cleared at the next start.
+        let _ = janitor::remove_within(&self.root.boot(), CLEAR_WAIT);
+    }
+
+    fn save_numbers(self: &Arc<Self>) -> JoinHandle<()> {
+        let shared = self.clone();
+        spawn_blocking(move || {
+            if let Err(error) = shared.numbers.save() {
+                tracing::warn!(%error, "cannot save the last media sequence number; the clock must not go back now");
+            }
+        })
+    }
+}
+
+/// A destination of type `self-hosted`.
+pub(crate) struct Opening {
+    shared: Arc<Shared>,
+    dvr_seconds: u32,
+}
+
+impl Opening {
+    pub(crate) fn new(shared: Arc<Shared>, dvr_seconds: u32) -> Self {
+        Opening { shared, dvr_seconds }
+    }
+}
+
+impl Destination for Opening {
+    async fn run(self: Arc<Self>, ctx: Ctx, media: Media) -> Result<(), Error> {
+        Run::new(&self, ctx).run(media).await;
+        Ok(())
+    }
+}
+
+/// A write on its way.
+struct Writing {
+    sequence: u64,
+    done: JoinHandle<std::io::Result<SegmentFile>>,
+}
+
+struct Run {
+    ctx: Ctx,
+    shared: Arc<Shared>,
+    folder: Arc<Folder>,
+    start: Instant,
+    intake: Intake,
+    segmenter: Segmenter,
+    window: Window,
+    writing: Option<Writing>,
+    is_live: bool,
+    refusals: u32,
+}
+
+impl Run {
+    fn new(opening: &Opening, ctx: Ctx) -> Self {
+        let shared = opening.shared.clone();
+        let first = shared.numbers.first(u64::try_from(unix_ms() / 1000).unwrap_or(0));
+        Run {
+            folder: shared.root.opening(first, shared.janitor.clone()),
+            start: Instant::now(),
+            intake: Intake::default(),
+            segmenter: Segmenter::new(first),
+            window: Window::new(first, opening.dvr_seconds, shared.limits),
+            writing: None,
+            is_live: false,
+            refusals: 0,
+            ctx,
+            shared,
+        }
+    }
+
+    async fn run(mut self, mut media: Media) {
+        // Saved now as well: a crash while the clock goes back must not lead below this opening.
+        drop(self.shared.save_numbers());
+        let mut batch = Vec::new();
+        let mut timer = pin!(sleep_until(self.next_wake()));
+        loop {
+            tokio::select! {
+                biased;
+                (sequence, outcome) = write_done(&mut self.writing) => {
+                    self.writing = None;
+                    self.window.written(sequence, outcome, self.start.elapsed(), &self.ctx);
+                }
+                () = &mut timer => self.window.roll(self.start.elapsed(), &self.ctx),
+                more = media.recv_batch(&mut batch) => {
+                    if !more {
+                        break;
+                    }
+                    if !self.take(&mut batch) {
+                        continue;
+                    }
+                }
+            }
+            self.moved();
+            timer.as_mut().reset(self.next_wake());
+        }
+        self.end().await;
+    }
+
+    /// Takes packets in; true when that changed the window.
+    fn take(&mut self, batch: &mut Vec<Packet>) -> bool {
+        let wall_ms = unix_ms();
+        let mut bytes = 0;
+        for packet in batch.drain(..) {
+            bytes += packet.payload().len() as u64;
+            if packet.is_discontinuity() {
+                self.segmenter.gap();
+            }
+            if let Some(packet) = self.intake.take(packet, self.segmenter.held_bytes()) {
+                self.segmenter.push(&packet, wall_ms);
+            }
+        }
+        self.ctx.bytes_sent(bytes);
+        self.drain()
+    }
+
+    /// Gives what the segmenter made to the window.
+    fn drain(&mut self) -> bool {
+        let mut changed = false;
+        while let Some(event) = self.segmenter.poll_event() {
+            changed = true;
+            match event {
+                Event::Started { target_seconds } => self.window.started(target_seconds),
+                Event::Init(init) => self.window.init(init, &self.ctx),
+                Event::Segment(segment) => self.window.segment(segment, self.start.elapsed(), &self.ctx),
+                Event::TrackRefused { kind, error } => {
+                    self.refusals += 1;
+                    if self.refusals <= TRACK_REFUSALS_TOLD_MAX {
+                        tracing::warn!(?kind, %error, "a track cannot be played; the encoder's configuration record is not usable");
+                    }
+                }
+            }
+        }
+        changed
+    }
+
+    /// After a change of the window: its numbers are used, it may be playable, and something may have to be written.
+    fn moved(&mut self) {
+        if let Some(last) = self.window.last() {
+            self.shared.numbers.used(last);
+        }
+        if !self.is_live && self.window.is_open() {
+            self.is_live = true;
+            self.ctx.state(State::Live);
+        }
+        if self.writing.is_none()
+            && let Some((sequence, bytes)) = self.window.next_write(self.start.elapsed())
+        {
+            let (folder, write) = (self.folder.clone(), self.shared.write);
+            let done = spawn_blocking(move || {
+                write(folder.path(), sequence, &bytes)?;
+                Ok(SegmentFile::new(folder, sequence, bytes.len()))
+            });
+            self.writing = Some(Writing { sequence, done });
+        }
+    }
+
+    fn next_wake(&self) -> Instant {
+        let idle = self.start.elapsed() + IDLE_WAIT_MAX;
+        self.start + self.window.next_wake().map_or(idle, |wake| wake.min(idle))
+    }
+
+    /// What is held becomes the last segments. A write that is on its way removes its file by itself when it is done.
+    async fn end(mut self) {
+        self.segmenter.finish();
+        self.drain();
+        self.window.end(self.start.elapsed(), &self.ctx);
+        if let Some(last) = self.window.last() {
+            self.shared.numbers.used(last);
+        }
+        let stats = self.segmenter.stats();
+        tracing::debug!(?stats, "ended");
+        // A disk that hangs must not hold up the end.
+        let _ = timeout(SAVE_WAIT, self.shared.save_numbers()).await;
+    }
+}
+
+/// The outcome of the write on its way; never without one. Cancel safe.
+async fn write_done(writing: &mut Option<Writing>) -> (u64, Result<SegmentFile, String>) {
+    let Some(writing) = writing else { return pending().await };
+    let outcome = match (&mut writing.done).await {
+        Ok(outcome) => outcome.map_err(|error| error.to_string()),
+        Err(_) => Err("writing a segment panicked".to_owned()),
+    };
+    (writing.sequence, outcome)
+}

@@ -1,0 +1,124 @@
+//! The loop under the testkit's host, on a disk that fails as the test says.
+
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Instant as Clock;
+
+use bytes::Bytes;
+use satcast_media::fuzz::RECORDS;
+use satcast_plugin_api::driver::{self, Driver, DriverInfo, DynDestination};
+use satcast_plugin_api::packet::Codec;
+use satcast_plugin_api::testkit::{STOP_DEADLINE_MS, TestDestination, Testkit, config, media};
+use satcast_plugin_api::{DestType, driver_entry};
+use serde_json::json;
+
+use super::*;
+use crate::window::MEDIA;
+
+const WORKS: u8 = 0;
+const FULL: u8 = 1;
+const HANGS: u8 = 2;
+static DISK: AtomicU8 = AtomicU8::new(WORKS);
+
+fn write(folder: &Path, sequence: u64, bytes: &[u8]) -> io::Result<()> {
+    let end = Clock::now() + Duration::from_secs(60);
+    while DISK.load(Ordering::SeqCst) == HANGS && Clock::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    match DISK.load(Ordering::SeqCst) {
+        FULL => Err(io::ErrorKind::StorageFull.into()),
+        _ => write_segment(folder, sequence, bytes),
+    }
+}
+
+struct Faulty(Arc<Shared>);
+
+impl Driver for Faulty {
+    const INFO: DriverInfo = DriverInfo { id: "faulty", version: "1.0.0", title: "HLS on a bad disk" };
+
+    fn types() -> Vec<DestType> {
+        vec![DestType::of::<crate::Config>("faulty").playback()]
+    }
+
+    fn load(host: &driver::Host) -> Result<Self, Error> {
+        let retry = Duration::from_millis(50);
+        let limits = Limits { retry_first: retry, retry_max: retry, ..Limits::default() };
+        Ok(Faulty(Arc::new(Shared::start_with(&host.data_dir()?, "faulty", limits, write)?)))
+    }
+
+    fn open(&self, _: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        Ok(Arc::new(Opening::new(self.0.clone(), 3600)))
+    }
+}
+
+driver_entry!(entry, Faulty);
+
+/// Pictures of the seconds given, with a keyframe in every second one, ten a second.
+fn push(destination: &TestDestination, seconds: std::ops::Range<i64>) {
+    for picture in seconds.start * 10..seconds.end * 10 {
+        let payload = Bytes::from_static(&[0x65; 100]);
+        destination.push(media(Codec::H264, picture as u64, picture * 100, picture % 20 == 0, payload));
+    }
+}
+
+fn listed(destination: &TestDestination) -> usize {
+    destination.report(|report| {
+        let list = report.assets.get(MEDIA).map(|asset| asset.bytes().unwrap());
+        list.map_or(0, |text| String::from_utf8(text).unwrap().matches(".m4s\n").count())
+    })
+}
+
+fn events(destination: &TestDestination) -> Vec<String> {
+    destination.report(|report| report.events.iter().map(|(name, _)| name.clone()).collect())
+}
+
+#[track_caller]
+fn until(is_met: impl Fn() -> bool) {
+    let end = Clock::now() + Duration::from_secs(20);
+    while !is_met() {
+        assert!(Clock::now() < end, "it did not come to that");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_bad_disk_ends_nothing() {
+    let kit = Testkit::start(entry).unwrap();
+    let destination = kit.open("faulty", &json!({})).unwrap();
+    destination.push(config(Codec::H264, RECORDS[0].1));
+    push(&destination, 0..21);
+    until(|| listed(&destination) == 10);
+    DISK.store(FULL, Ordering::SeqCst);
+    push(&destination, 21..201);
+    // Six at the live edge and thirty more without a file.
+    until(|| listed(&destination) == 36 && destination.counter("dvr_segments_lost") > 0);
+    assert_eq!(events(&destination), ["dvr_degraded"]);
+    DISK.store(WORKS, Ordering::SeqCst);
+    until(|| events(&destination) == ["dvr_degraded", "dvr_recovered"]);
+    push(&destination, 201..221);
+    until(|| listed(&destination) == 46);
+    DISK.store(HANGS, Ordering::SeqCst);
+    push(&destination, 221..231);
+    // Listed without their files, and later than those.
+    until(|| listed(&destination) == 51);
+    let stopped = Clock::now();
+    destination.stop();
+    destination.wait_for_end().unwrap();
+    assert!(
+        stopped.elapsed() < Duration::from_millis(u64::from(STOP_DEADLINE_MS)),
+        "{:?}",
+        stopped.elapsed()
+    );
+    assert_eq!(listed(&destination), 52);
+    // What the disk gives back after the end is removed as well.
+    DISK.store(WORKS, Ordering::SeqCst);
+    kit.forget_assets(&destination);
+    let folder = kit.data_dir().unwrap().join("faulty");
+    let openings = || {
+        let boots = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        boots.filter(|path| path.is_dir()).map(|boot| std::fs::read_dir(boot).unwrap().count()).sum::<usize>()
+    };
+    until(|| openings() == 0);
+    kit.shut_down();
+    std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+}

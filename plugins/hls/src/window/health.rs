@@ -1,0 +1,72 @@
+//! What is known of the disk: whether to write, and what to tell the owner.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::limits::Limits;
+use crate::shelf::Shelf;
+
+/// Event when the rewind cannot be kept as configured.
+pub(crate) const EVENT_DEGRADED: &str = "dvr_degraded";
+/// Event when it can be again.
+pub(crate) const EVENT_RECOVERED: &str = "dvr_recovered";
+/// Counter of segments that left the window because the disk did not take them in time.
+pub(crate) const COUNTER_LOST: &str = "dvr_segments_lost";
+/// Counter of failed writes.
+pub(crate) const COUNTER_FAILED: &str = "dvr_writes_failed";
+
+/// The disk, as this opening sees it.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    /// Pause before the next try; zero while writing works.
+    pause: Duration,
+    retry_at: Duration,
+    degraded: bool,
+}
+
+impl Health {
+    /// The last write failed.
+    pub(super) fn is_failing(&self) -> bool {
+        !self.pause.is_zero()
+    }
+
+    /// When a write may be tried; zero = at once.
+    pub(super) fn retry_at(&self) -> Duration {
+        if self.is_failing() { self.retry_at } else { Duration::ZERO }
+    }
+
+    pub(super) fn failed(&mut self, reason: &str, now: Duration, limits: &Limits, shelf: &impl Shelf) {
+        self.pause = (self.pause * 2).clamp(limits.retry_first, limits.retry_max);
+        self.retry_at = now + self.pause;
+        shelf.count(COUNTER_FAILED, 1);
+        self.degrade(reason, shelf);
+    }
+
+    /// A write worked; `caught_up` when no segment behind the live edge waits for its own.
+    pub(super) fn worked(&mut self, caught_up: bool, shelf: &impl Shelf) {
+        self.pause = Duration::ZERO;
+        if self.degraded && caught_up {
+            self.degraded = false;
+            tracing::info!("rewind is written to disk again");
+            shelf.event(EVENT_RECOVERED, &json!({}));
+        }
+    }
+
+    /// Segments without a file left the window.
+    pub(super) fn lost(&mut self, segments: usize, shelf: &impl Shelf) {
+        if segments > 0 {
+            shelf.count(COUNTER_LOST, segments as u64);
+            self.degrade("the disk does not keep up", shelf);
+        }
+    }
+
+    /// Told once until it is well again.
+    fn degrade(&mut self, reason: &str, shelf: &impl Shelf) {
+        if !self.degraded {
+            self.degraded = true;
+            tracing::warn!(reason, "rewind is shorter than configured; playback goes on from memory");
+            shelf.event(EVENT_DEGRADED, &json!({ "reason": reason }));
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Segments that are published, oldest first.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use satcast_media::segment::Segment;
+
+use crate::folder::SegmentFile;
+
+/// Where the bytes of a segment are.
+#[derive(Debug)]
+pub(super) enum Stored {
+    /// In memory alone.
+    Memory,
+    /// In memory, and on its way to the disk.
+    Writing,
+    /// In memory and in a file.
+    Both(SegmentFile),
+    /// In a file that the host has.
+    File,
+    /// In memory alone: the host refused the file.
+    Stuck,
+}
+
+/// Where it stands in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Published, not listed yet; listed at the latest at this time.
+    Pending(Duration),
+    /// In the list.
+    Listed,
+    /// No longer in the list; taken away at this time.
+    Left(Duration),
+    /// To be taken away at once.
+    Gone,
+}
+
+/// One published segment.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// Its bytes are empty when the host has the file.
+    pub(super) segment: Segment,
+    pub(super) bytes: usize,
+    pub(super) stored: Stored,
+    pub(super) place: Place,
+}
+
+impl Held {
+    pub(super) fn new(segment: Segment, list_by: Duration) -> Self {
+        let bytes = segment.bytes.len();
+        Held { segment, bytes, stored: Stored::Memory, place: Place::Pending(list_by) }
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.segment.sequence
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        matches!(self.place, Place::Pending(_))
+    }
+
+    pub(super) fn has_file(&self) -> bool {
+        matches!(self.stored, Stored::Both(_) | Stored::File)
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.segment.bytes.len()
+    }
+
+    /// The host has the file now.
+    pub(super) fn handed_over(&mut self) {
+        self.stored = Stored::File;
+        self.segment.bytes = Bytes::new();
+    }
+}
+
+/// All of them, by rising number; there may be holes.
+#[derive(Debug, Default)]
+pub(super) struct Shelved {
+    pub(super) all: VecDeque<Held>,
+}
+
+impl Shelved {
+    pub(super) fn find(&mut self, sequence: u64) -> Option<&mut Held> {
+        let index = self.all.binary_search_by_key(&sequence, Held::sequence).ok()?;
+        self.all.get_mut(index)
+    }
+
+    /// How many are older than the newest `edge`.
+    pub(super) fn behind_edge(&self, edge: usize) -> usize {
+        self.all.len().saturating_sub(edge)
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.all.iter().map(Held::memory_bytes).sum()
+    }
+
+    /// The `count` oldest listed ones leave the list.
+    pub(super) fn leave(&mut self, count: usize, until: Duration) {
+        let listed = self.all.iter_mut().filter(|held| held.place == Place::Listed);
+        listed.take(count).for_each(|held| held.place = Place::Left(until));
+    }
+
+    /// First one to be written.
+    pub(super) fn to_write(&self) -> Option<&Held> {
+        self.all.iter().find(|held| {
+            matches!(held.stored, Stored::Memory) && matches!(held.place, Place::Pending(_) | Place::Listed)
+        })
+    }
+
+    pub(super) fn first_listed(&self) -> Option<&Held> {
+        self.all.iter().find(|held| held.place == Place::Listed)
+    }
+
+    pub(super) fn last_listed(&self) -> Option<&Held> {
+        self.all.iter().rev().find(|held| held.place == Place::Listed)
+    }
+
+    pub(super) fn first_pending(&self) -> Option<&Held> {
+        self.all.iter().find(|held| held.is_pending())
+    }
+}

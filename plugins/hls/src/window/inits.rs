@@ -1,0 +1,100 @@
+//! Initialization segments, and what the segments of each measured.
+
+use std::collections::VecDeque;
+
+use satcast_media::playlist::{Rates, init_name};
+use satcast_media::segment::{Init, Segment};
+use satcast_plugin_api::Audience;
+use satcast_plugin_api::driver::{Asset, AssetBody};
+
+use super::MAX_AGE_SECS;
+use crate::shelf::Shelf;
+
+/// One configuration of the encoder.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) init: Init,
+    pub(super) name: String,
+    pub(super) rates: Rates,
+    published: bool,
+    /// A published segment has needed it.
+    used: bool,
+}
+
+impl Known {
+    /// Media type of it and its segments.
+    pub(super) fn content_type(&self) -> &'static str {
+        if self.init.video.is_some() { "video/mp4" } else { "audio/mp4" }
+    }
+
+    fn publish(&mut self, shelf: &impl Shelf) {
+        if self.published {
+            return;
+        }
+        let asset = Asset {
+            name: &self.name,
+            content_type: self.content_type(),
+            max_age_secs: MAX_AGE_SECS,
+            audience: Audience::Both,
+            body: AssetBody::Memory(self.init.bytes.clone()),
+        };
+        match shelf.publish(asset) {
+            Ok(()) => self.published = true,
+            Err(error) => tracing::warn!(%error, "the host refuses an initialization segment"),
+        }
+    }
+}
+
+/// Those that published segments need, and the newest.
+#[derive(Debug, Default)]
+pub(super) struct Inits {
+    known: VecDeque<Known>,
+}
+
+impl Inits {
+    pub(super) fn add(&mut self, init: Init, first: u64, shelf: &impl Shelf) {
+        // Its segments would have come before this one: they were all lost.
+        while let Some(unused) = self.known.pop_back_if(|known| !known.used) {
+            shelf.retract(&unused.name);
+        }
+        let name = init_name(first, init.id);
+        let mut known = Known { init, name, rates: Rates::default(), published: false, used: false };
+        known.publish(shelf);
+        self.known.push_back(known);
+    }
+
+    pub(super) fn get(&self, id: u32) -> Option<&Known> {
+        // Nearly always the newest.
+        self.known.iter().rev().find(|known| known.init.id == id)
+    }
+
+    /// The one a new segment needs, when viewers can have it; the segment is measured then.
+    pub(super) fn ready(&mut self, segment: &Segment, target_seconds: u32, shelf: &impl Shelf) -> bool {
+        let known = self.known.iter_mut().rev().find(|known| known.init.id == segment.init_id);
+        let Some(known) = known else { return false };
+        known.publish(shelf);
+        if known.published {
+            known.rates.observe(segment, target_seconds);
+        }
+        known.published
+    }
+
+    /// A segment that needs it is published.
+    pub(super) fn used(&mut self, id: u32) {
+        let known = self.known.iter_mut().rev().find(|known| known.init.id == id);
+        known.into_iter().for_each(|known| known.used = true);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Takes away what is older than `oldest`, the id that the oldest published segment needs.
+    pub(super) fn retire(&mut self, oldest: Option<u32>, shelf: &impl Shelf) {
+        while self.known.len() > 1 && self.known.front().is_some_and(|known| Some(known.init.id) != oldest) {
+            if let Some(known) = self.known.pop_front() {
+                shelf.retract(&known.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The four playlists: what they list, and when they are published anew.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use satcast_media::playlist::{Entry, MediaPlaylist, Multivariant, segment_name};
+use satcast_media::segment::Segment;
+use satcast_plugin_api::Audience;
+use satcast_plugin_api::driver::{Asset, AssetBody};
+use satcast_plugin_api::playback::PLAYLIST_TYPE;
+
+use super::inits::Known;
+use super::preview::Preview;
+use super::{ENTRY, MEDIA, PREVIEW_ENTRY, PREVIEW_MEDIA};
+use crate::limits::Limits;
+use crate::shelf::Shelf;
+
+/// How long caches may keep a playlist in seconds: half a segment.
+const PLAYLIST_AGE_SECS: u32 = 1;
+/// What the rates in a published entry may be away from those measured, in percent; BANDWIDTH has a tenth of headroom.
+const RATE_DRIFT_PERCENT: u64 = 5;
+/// The same of the frame rate, in thousandths.
+const FRAME_DRIFT_PER_MILLE: u64 = 10;
+
+/// The playlists of one opening.
+#[derive(Debug)]
+pub(super) struct Lists {
+    media: MediaPlaylist,
+    media_published: u64,
+    entry: Entrance,
+    pub(super) preview: Preview,
+    preview_entry: Entrance,
+}
+
+impl Lists {
+    pub(super) fn new(target_seconds: u32, window_seconds: u32, first: u64) -> Self {
+        Lists {
+            media: MediaPlaylist::new(target_seconds, window_seconds),
+            media_published: 0,
+            entry: Entrance::default(),
+            preview: Preview::new(target_seconds, first),
+            preview_entry: Entrance::default(),
+        }
+    }
+
+    pub(super) fn media(&self) -> &MediaPlaylist {
+        &self.media
+    }
+
+    /// The playlists can take it: its duration rounds to no more than the target. Anything else is a fault of the segmenter.
+    pub(super) fn fits(&self, segment: &Segment) -> bool {
+        let limit_ns = i64::from(self.media.target_seconds()) * 1_000_000_000 + 499_999_999;
+        (1..=limit_ns).contains(&segment.duration_ns)
+    }
+
+    /// Lists a segment; returns how many left the window.
+    pub(super) fn push(
+        &mut self,
+        segment: &Segment,
+        known: &Known,
+        now: Duration,
+        limits: &Limits,
+        shelf: &impl Shelf,
+    ) -> usize {
+        let pushed = self.media.push(Entry {
+            sequence: segment.sequence,
+            duration_ns: segment.duration_ns,
+            program_date_time_ms: segment.program_date_time_ms,
+            discontinuity: segment.discontinuity,
+            independent: segment.independent,
+            init: &known.name,
+            name: &segment_name(segment.sequence),
+        });
+        self.preview.push(segment, known, shelf);
+        self.preview.age(now + limits.preview_grace);
+        pushed.unwrap_or_else(|error| {
+            // Numbers and durations were checked: this is a defect of ours and not the stream's.
+            tracing::error!(%error, "a segment cannot be listed");
+            0
+        })
+    }
+
+    /// Takes every segment before `sequence` off the list; returns how many.
+    pub(super) fn remove_before(&mut self, sequence: u64) -> usize {
+        self.media.remove_before(sequence)
+    }
+
+    pub(super) fn end(&mut self, known: Option<&Known>, shelf: &impl Shelf) {
+        self.media.end();
+        self.preview.end(known, shelf);
+    }
+
+    /// Publishes what changed; true when the media playlist did.
+    pub(super) fn publish(&mut self, known: &Known, shelf: &impl Shelf) -> bool {
+        let version = self.media.version();
+        let changed =
+            version != self.media_published && publish_list(&self.media, MEDIA, Audience::Hosted, shelf);
+        if changed {
+            self.media_published = version;
+        }
+        if self.preview.publish(PREVIEW_MEDIA, shelf) {
+            let independent = self.preview.playlist().is_independent();
+            self.preview_entry.publish(known, independent, (PREVIEW_ENTRY, PREVIEW_MEDIA), shelf);
+        }
+        if self.media_published > 0 {
+            self.entry.publish(known, self.media.is_independent(), (ENTRY, MEDIA), shelf);
+        }
+        changed
+    }
+
+    /// Viewers with a key can enter.
+    pub(super) fn is_open(&self) -> bool {
+        self.entry.published.is_some()
+    }
+
+    /// Viewers of the preview can enter.
+    pub(super) fn has_preview(&self) -> bool {
+        self.preview_entry.published.is_some()
+    }
+}
+
+/// Publishes a media playlist; true when the host took it.
+pub(super) fn publish_list(list: &MediaPlaylist, name: &str, audience: Audience, shelf: &impl Shelf) -> bool {
+    let Some(text) = list.render() else { return false };
+    publish_text(name, text, audience, shelf)
+}
+
+fn publish_text(name: &str, text: String, audience: Audience, shelf: &impl Shelf) -> bool {
+    let asset = Asset {
+        name,
+        content_type: PLAYLIST_TYPE,
+        max_age_secs: PLAYLIST_AGE_SECS,
+        audience,
+        body: AssetBody::Memory(Bytes::from(text)),
+    };
+    // It is tried again with the next segment.
+    let published = shelf.publish(asset);
+    published.inspect_err(|error| tracing::warn!(%error, name, "the host refuses a playlist")).is_ok()
+}
+
+/// A multivariant playlist that stands until what it says is wrong.
+#[derive(Debug, Default)]
+struct Entrance {
+    published: Option<(Multivariant, bool)>,
+}
+
+impl Entrance {
+    fn publish(&mut self, known: &Known, independent: bool, names: (&str, &str), shelf: &impl Shelf) {
+        let now = Multivariant::new(&known.init, &known.rates);
+        let stands = |(said, was): &(Multivariant, bool)| *was == independent && still_true(said, &now);
+        if self.published.as_ref().is_some_and(stands) {
+            return;
+        }
+        let audience = if names.0 == ENTRY { Audience::Hosted } else { Audience::Preview };
+        let Ok(text) = now.render(names.1, independent) else { return };
+        if publish_text(names.0, text, audience, shelf) {
+            self.published = Some((now, independent));
+        }
+    }
+}
+
+/// What players decide by is the same, and the rates are near.
+fn still_true(said: &Multivariant, now: &Multivariant) -> bool {
+    let near = |said: u64, now: u64, part: u64, of: u64| said.abs_diff(now) <= said / of * part;
+    let same = said.codecs == now.codecs
+        && said.resolution == now.resolution
+        && said.video_range == now.video_range
+        && said.frame_rate_milli.is_some() == now.frame_rate_milli.is_some();
+    let frames = (said.frame_rate_milli.unwrap_or(0), now.frame_rate_milli.unwrap_or(0));
+    same && near(said.bandwidth, now.bandwidth, RATE_DRIFT_PERCENT, 100)
+        && near(said.average_bandwidth, now.average_bandwidth, RATE_DRIFT_PERCENT, 100)
+        && near(frames.0, frames.1, FRAME_DRIFT_PER_MILLE, 1000)
+}

@@ -1,0 +1,240 @@
+//! What viewers can have: segments from memory and files, and the lists that name them. No I/O and no clock: the caller gives the
+//! time since the opening's start with every call and does the writing.
+//!
+//! The life of a segment: published from memory, written, listed (without its file when the disk is slow), handed over as a file
+//! when [`Limits::edge_segments`] newer ones exist, off the list when the window rolls, taken away when its grace time is over.
+//!
+//! Invariant: the host has every piece that a published playlist names. So pieces are published before and taken away after the
+//! lists that change with them, and a piece that the host refuses, or the disk does not take in time, is never in a list.
+
+mod health;
+mod held;
+mod inits;
+mod lists;
+mod preview;
+mod rolling;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use satcast_media::playlist::segment_name;
+use satcast_media::segment::{Init, Segment};
+use satcast_plugin_api::Audience;
+use satcast_plugin_api::driver::{Asset, AssetBody, Playback};
+
+use crate::folder::SegmentFile;
+use crate::limits::Limits;
+use crate::shelf::Shelf;
+use health::Health;
+use held::{Held, Place, Shelved, Stored};
+use inits::Inits;
+use lists::Lists;
+
+/// Playlist where viewers with a key enter.
+pub(crate) const ENTRY: &str = "index.m3u8";
+/// The media playlist.
+pub(crate) const MEDIA: &str = "media.m3u8";
+/// Playlist where viewers of the preview enter.
+pub(crate) const PREVIEW_ENTRY: &str = "preview.m3u8";
+/// Its media playlist.
+pub(crate) const PREVIEW_MEDIA: &str = "preview-media.m3u8";
+/// How long caches may keep media, in seconds: a name never comes back with other bytes.
+const MAX_AGE_SECS: u32 = 3600;
+/// Media targets in which a new segment must come for the playback to count as ready.
+const FRESH_TARGETS: u32 = 3;
+/// Pieces of one opening; the host allows 8192. Only an encoder that changes its configuration all the time comes near.
+const PIECES_MAX: usize = 8000;
+/// Counter of segments that the host refused, or that no playlist can list.
+pub(crate) const COUNTER_REFUSED: &str = "segments_refused";
+
+/// The window of one opening.
+#[derive(Debug)]
+pub(crate) struct Window {
+    limits: Limits,
+    dvr_seconds: u32,
+    /// First number of the opening.
+    first: u64,
+    /// Number of the next segment.
+    next: u64,
+    /// A segment is missing before the next one.
+    hole: bool,
+    inits: Inits,
+    lists: Option<Lists>,
+    held: Shelved,
+    health: Health,
+    /// A write is on its way.
+    writing: bool,
+}
+
+impl Window {
+    /// An empty window whose first segment gets the number `first`.
+    pub(crate) fn new(first: u64, dvr_seconds: u32, limits: Limits) -> Self {
+        Window {
+            limits,
+            dvr_seconds,
+            first,
+            next: first,
+            hole: false,
+            inits: Inits::default(),
+            lists: None,
+            held: Shelved::default(),
+            health: Health::default(),
+            writing: false,
+        }
+    }
+
+    /// The target duration is known.
+    pub(crate) fn started(&mut self, target_seconds: u32) {
+        self.lists.get_or_insert_with(|| Lists::new(target_seconds, self.dvr_seconds, self.first));
+    }
+
+    /// Segments need this from now on.
+    pub(crate) fn init(&mut self, init: Init, shelf: &impl Shelf) {
+        self.inits.add(init, self.first, shelf);
+    }
+
+    /// Takes a segment in. One that viewers cannot have costs itself and a discontinuity.
+    pub(crate) fn segment(&mut self, mut segment: Segment, now: Duration, shelf: &impl Shelf) {
+        let Some(lists) = &self.lists else { return };
+        // Numbers are given here, so that a lost segment leaves no hole in them.
+        segment.sequence = self.next;
+        segment.discontinuity |= self.hole && self.next > self.first;
+        let target = lists.media().target_seconds();
+        let good = lists.fits(&segment)
+            && self.inits.ready(&segment, target, shelf)
+            && self.publish_memory(&segment, shelf);
+        if !good {
+            self.hole = true;
+            shelf.count(COUNTER_REFUSED, 1);
+            // Room comes from what is old.
+            self.roll(now, shelf);
+            return;
+        }
+        self.hole = false;
+        self.next += 1;
+        self.inits.used(segment.init_id);
+        let waits = self.dvr_seconds > 0 && !self.health.is_failing();
+        let list_by = if waits { now + self.limits.list_wait } else { now };
+        self.held.all.push_back(Held::new(segment, list_by));
+        self.roll(now, shelf);
+    }
+
+    fn publish_memory(&self, segment: &Segment, shelf: &impl Shelf) -> bool {
+        let published = self.publish_body(segment, AssetBody::Memory(segment.bytes.clone()), shelf);
+        published.is_ok()
+    }
+
+    fn publish_body(&self, segment: &Segment, body: AssetBody, shelf: &impl Shelf) -> Result<(), ()> {
+        let known = self.inits.get(segment.init_id).ok_or(())?;
+        let asset = Asset {
+            name: &segment_name(segment.sequence),
+            content_type: known.content_type(),
+            max_age_secs: MAX_AGE_SECS,
+            audience: Audience::Hosted,
+            body,
+        };
+        let refused =
+            |error| tracing::warn!(%error, sequence = segment.sequence, "the host refuses a segment");
+        shelf.publish(asset).map_err(refused)
+    }
+
+    /// The next segment to be written, one at a time; its outcome is told to [`Window::written`].
+    pub(crate) fn next_write(&mut self, now: Duration) -> Option<(u64, Bytes)> {
+        if self.dvr_seconds == 0 || self.writing || now < self.health.retry_at() {
+            return None;
+        }
+        let sequence = self.held.to_write()?.sequence();
+        let held = self.held.find(sequence)?;
+        held.stored = Stored::Writing;
+        self.writing = true;
+        Some((sequence, held.segment.bytes.clone()))
+    }
+
+    /// A write has ended. A file that is not needed any more is dropped, and so removed.
+    pub(crate) fn written(
+        &mut self,
+        sequence: u64,
+        outcome: Result<SegmentFile, String>,
+        now: Duration,
+        shelf: &impl Shelf,
+    ) {
+        self.writing = false;
+        let held = self.held.find(sequence).filter(|held| matches!(held.stored, Stored::Writing));
+        match outcome {
+            Ok(file) => {
+                if let Some(held) = held {
+                    held.stored = Stored::Both(file);
+                }
+                let caught_up = self.unwritten().0 == 0;
+                self.health.worked(caught_up, shelf);
+            }
+            Err(reason) => {
+                if let Some(held) = held {
+                    held.stored = Stored::Memory;
+                }
+                self.health.failed(&reason, now, &self.limits, shelf);
+            }
+        }
+        self.roll(now, shelf);
+    }
+
+    /// The session has ended: everything is listed, and the lists say that no more comes.
+    pub(crate) fn end(&mut self, now: Duration, shelf: &impl Shelf) {
+        for held in self.held.all.iter_mut().filter(|held| held.is_pending()) {
+            held.place = Place::Pending(now);
+        }
+        self.list(now, shelf);
+        let last = self.held.last_listed().and_then(|held| self.inits.get(held.segment.init_id));
+        if let Some(lists) = &mut self.lists {
+            lists.end(last, shelf);
+        }
+        self.publish_lists(true, shelf);
+    }
+
+    /// Number of the last segment, if there was one.
+    pub(crate) fn last(&self) -> Option<u64> {
+        (self.next > self.first).then(|| self.next - 1)
+    }
+
+    /// Viewers can play it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.lists.as_ref().is_some_and(Lists::is_open)
+    }
+
+    /// When [`Window::roll`] has something to do, or [`Window::next_write`] something to give.
+    pub(crate) fn next_wake(&self) -> Option<Duration> {
+        let pending = self.held.first_pending().and_then(|held| match held.place {
+            Place::Pending(by) => Some(by),
+            _ => None,
+        });
+        let retry = self.health.retry_at();
+        let writes = self.dvr_seconds > 0 && !self.writing && self.held.to_write().is_some();
+        let write = (writes && self.health.is_failing()).then_some(retry);
+        let preview = self.lists.as_ref().and_then(|lists| lists.preview.next_wake());
+        [pending, write, preview, self.next_retirement()].into_iter().flatten().min()
+    }
+
+    fn publish_lists(&mut self, ended: bool, shelf: &impl Shelf) {
+        let (Some(first), Some(last)) = (self.held.first_listed(), self.held.last_listed()) else { return };
+        let Some(known) = self.inits.get(last.segment.init_id) else { return };
+        let Some(lists) = &mut self.lists else { return };
+        if !lists.publish(known, shelf) || !lists.is_open() {
+            return;
+        }
+        let target_ms = lists.media().target_seconds().saturating_mul(1000);
+        let told = shelf.playback(&Playback {
+            entry: ENTRY,
+            preview: lists.has_preview().then_some(PREVIEW_ENTRY),
+            first_ms: first.segment.program_date_time_ms,
+            window_ms: u64::try_from(lists.media().duration_ns() / 1_000_000).unwrap_or(0),
+            window_max_ms: u64::from(self.dvr_seconds) * 1000,
+            fresh_ms: target_ms.saturating_mul(FRESH_TARGETS),
+            ended,
+        });
+        if let Err(error) = told {
+            tracing::warn!(%error, "the host refuses what viewers can see");
+        }
+    }
+}

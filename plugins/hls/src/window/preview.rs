@@ -1,0 +1,137 @@
+//! The preview: groups of segments in a short list, made of pieces that viewers with a key get too.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use satcast_media::playlist::{
+    MediaPlaylist, PlaylistError, PreviewGroup, PreviewPlaylist, preview_name, segment_name,
+};
+use satcast_media::segment::Segment;
+use satcast_plugin_api::Audience;
+use satcast_plugin_api::driver::{Asset, AssetBody};
+
+use super::MAX_AGE_SECS;
+use super::inits::Known;
+use super::lists::publish_list;
+use crate::shelf::Shelf;
+
+#[derive(Debug)]
+struct Group {
+    group: PreviewGroup,
+    /// No longer in the list; taken away at this time.
+    left: Option<Duration>,
+}
+
+/// Groups that are published, and the list of the newest.
+#[derive(Debug)]
+pub(super) struct Preview {
+    list: PreviewPlaylist,
+    published: u64,
+    groups: VecDeque<Group>,
+    /// First segment that is in no group yet.
+    ungrouped: u64,
+}
+
+impl Preview {
+    pub(super) fn new(target_seconds: u32, first: u64) -> Self {
+        Preview {
+            list: PreviewPlaylist::new(target_seconds),
+            published: 0,
+            groups: VecDeque::new(),
+            ungrouped: first,
+        }
+    }
+
+    pub(super) fn playlist(&self) -> &MediaPlaylist {
+        self.list.playlist()
+    }
+
+    pub(super) fn push(&mut self, segment: &Segment, known: &Known, shelf: &impl Shelf) {
+        let listed = self.list.push(segment, &known.name);
+        self.add(listed, known, shelf);
+    }
+
+    pub(super) fn end(&mut self, known: Option<&Known>, shelf: &impl Shelf) {
+        let listed = self.list.end();
+        if let Some(known) = known {
+            self.add(listed, known, shelf);
+        }
+    }
+
+    fn add(
+        &mut self,
+        listed: Result<Option<PreviewGroup>, PlaylistError>,
+        known: &Known,
+        shelf: &impl Shelf,
+    ) {
+        let group = match listed {
+            Ok(Some(group)) => group,
+            Ok(None) => return,
+            Err(error) => return tracing::error!(%error, "a group of the preview cannot be listed"),
+        };
+        let parts = (group.first..).take(group.count).map(segment_name).collect();
+        let asset = Asset {
+            name: &preview_name(group.first, group.count),
+            content_type: known.content_type(),
+            max_age_secs: MAX_AGE_SECS,
+            audience: Audience::Preview,
+            body: AssetBody::Parts(parts),
+        };
+        if let Err(error) = shelf.publish(asset) {
+            tracing::warn!(%error, "the host refuses a group of the preview");
+        }
+        self.ungrouped = group.first + group.count as u64;
+        self.groups.push_back(Group { group, left: None });
+    }
+
+    /// What is no longer listed stays published until `until`.
+    pub(super) fn age(&mut self, until: Duration) {
+        let unlisted = self.groups.len() - self.playlist().len().min(self.groups.len());
+        for group in self.groups.iter_mut().take(unlisted) {
+            group.left.get_or_insert(until);
+        }
+    }
+
+    /// A segment is lost: groups up to the one that has it leave the list, and go as soon as the new list is published.
+    pub(super) fn forget(&mut self, sequence: u64) {
+        let unlisted = self.groups.iter().filter(|group| group.left.is_some()).count();
+        let lost = self.groups.iter().take_while(|group| group.group.first <= sequence).count();
+        let removed = self.list.remove_first(lost.saturating_sub(unlisted));
+        for group in self.groups.iter_mut().take(lost.min(unlisted + removed)) {
+            group.left = Some(Duration::ZERO);
+        }
+    }
+
+    /// First segment that a published or coming group needs.
+    pub(super) fn needs_from(&self) -> u64 {
+        self.groups.front().map_or(self.ungrouped, |oldest| oldest.group.first)
+    }
+
+    /// When the oldest group is to be taken away.
+    pub(super) fn next_wake(&self) -> Option<Duration> {
+        self.groups.front()?.left
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Takes away groups whose time is over.
+    pub(super) fn retire(&mut self, now: Duration, shelf: &impl Shelf) {
+        while let Some(oldest) = self.groups.front()
+            && oldest.left.is_some_and(|until| until <= now)
+        {
+            shelf.retract(&preview_name(oldest.group.first, oldest.group.count));
+            self.groups.pop_front();
+        }
+    }
+
+    /// Publishes the list if it changed; true when viewers have one.
+    pub(super) fn publish(&mut self, name: &str, shelf: &impl Shelf) -> bool {
+        let version = self.playlist().version();
+        if version != self.published && publish_list(self.playlist(), name, Audience::Preview, shelf) {
+            self.published = version;
+        }
+        self.published > 0
+    }
+}

@@ -1,0 +1,207 @@
+//! A disk that is slow, full or hangs, and a host that refuses: the live edge goes on.
+
+use std::time::Duration;
+
+use super::super::health::{COUNTER_FAILED, COUNTER_LOST, EVENT_DEGRADED, EVENT_RECOVERED};
+use super::*;
+
+#[test]
+fn a_slow_disk_holds_up_the_list_only_so_long() {
+    let mut opening = Opening::with(3600);
+    opening.disk = Disk::Hangs;
+    opening.segment();
+    opening.write();
+    opening.pass(Duration::from_millis(499));
+    assert!(!opening.window.is_open());
+    opening.pass(Duration::from_millis(1));
+    assert_eq!(opening.listed(), [0]);
+    assert_eq!(opening.shelf.events(), [""; 0]);
+}
+
+#[test]
+fn a_full_disk_shortens_the_window_and_the_live_edge_goes_on() {
+    let mut opening = Opening::with(3600);
+    opening.run(50);
+    opening.disk = Disk::Refuses;
+    for number in 50..150 {
+        opening.segment();
+        opening.write();
+        assert_eq!(opening.listed().last(), Some(&number), "listed at once from memory");
+        opening.pass(Duration::from_secs(2));
+    }
+    // The newest six, and thirty more without a file; nothing before the hole.
+    assert_eq!(opening.listed(), (114..150).collect::<Vec<_>>());
+    assert_eq!(opening.shelf.events(), [EVENT_DEGRADED], "told once");
+    assert_eq!(opening.shelf.events.borrow()[0].1["reason"], "no space");
+    assert_eq!(opening.shelf.count(COUNTER_LOST), 64);
+    let tries = opening.shelf.count(COUNTER_FAILED);
+    assert!((8..=14).contains(&tries), "{tries} tries in 200 s with pauses up to 30 s");
+    opening.disk = Disk::Writes;
+    opening.pass(Duration::from_secs(30));
+    assert_eq!(opening.shelf.events(), [EVENT_DEGRADED, EVENT_RECOVERED]);
+    opening.run(100);
+    assert_eq!(opening.listed(), (114..250).collect::<Vec<_>>(), "the window grows again");
+    assert_eq!(opening.shelf.segment_memory(), 6000);
+}
+
+#[test]
+fn the_first_pause_is_short_and_doubles() {
+    let mut opening = Opening::with(3600);
+    let mut pauses = Vec::new();
+    opening.disk = Disk::Refuses;
+    opening.segment();
+    for _ in 0..8 {
+        opening.write();
+        let wake = opening.window.next_wake().unwrap();
+        pauses.push((wake - opening.now).as_secs());
+        assert_eq!(opening.window.next_write(wake - Duration::from_millis(1)), None);
+        opening.now = wake;
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 30]);
+}
+
+#[test]
+fn a_disk_that_hangs_for_ever_is_told_too() {
+    let mut opening = Opening::with(3600);
+    opening.disk = Disk::Hangs;
+    opening.run(100);
+    assert_eq!(opening.listed(), (64..100).collect::<Vec<_>>());
+    assert_eq!(opening.shelf.events(), [EVENT_DEGRADED]);
+    assert_eq!(opening.shelf.events.borrow()[0].1["reason"], "the disk does not keep up");
+    // The write that comes back at last is of a segment that has left.
+    write_segment(opening.folder.path(), FIRST, b"late").unwrap();
+    let late = SegmentFile::new(opening.folder.clone(), FIRST, 4);
+    opening.window.written(FIRST, Ok(late), opening.now, &opening.shelf);
+    opening.disk = Disk::Writes;
+    opening.write();
+    assert_eq!(opening.shelf.events(), [EVENT_DEGRADED, EVENT_RECOVERED]);
+    assert_eq!(opening.listed(), (64..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn unwritten_bytes_have_a_limit_too() {
+    let limits = Limits { unwritten_bytes_max: 4000, ..Limits::default() };
+    let mut opening = Opening::new(3600, limits);
+    opening.disk = Disk::Refuses;
+    opening.run(20);
+    assert_eq!(opening.listed(), (10..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn memory_has_a_limit_whatever_has_a_grace_time() {
+    let limits = Limits { memory_bytes_max: 20_000, ..Limits::default() };
+    for dvr_seconds in [0, 3600] {
+        let mut opening = Opening::new(dvr_seconds, limits);
+        opening.disk = Disk::Refuses;
+        for _ in 0..100 {
+            opening.segment();
+            opening.write();
+            assert!(opening.shelf.segment_memory() <= 20_000, "{}", opening.shelf.segment_memory());
+            opening.pass(Duration::from_secs(2));
+        }
+        assert_eq!(opening.published(), (80..100).collect::<Vec<_>>());
+        let shown = opening.shelf.text(PREVIEW_MEDIA).matches(".m4s\n").count();
+        assert!((4..=6).contains(&shown), "{shown} groups of the preview");
+    }
+    // Not even the live edge fits: it stays, as there is nothing else to show.
+    let mut opening = Opening::new(0, Limits { memory_bytes_max: 0, ..limits });
+    opening.run(30);
+    assert_eq!(opening.published(), (24..30).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_refused_segment_costs_itself_and_a_discontinuity() {
+    let mut opening = Opening::with(3600);
+    opening.run(5);
+    opening.shelf.refuses.set(Some(".m4s"));
+    opening.run(3);
+    assert_eq!(opening.shelf.count(COUNTER_REFUSED), 3);
+    opening.shelf.refuses.set(None);
+    opening.run(5);
+    assert_eq!(opening.listed(), (0..10).collect::<Vec<_>>(), "numbers have no hole");
+    let text = opening.shelf.text(MEDIA);
+    let sixth = format!("#EXT-X-DISCONTINUITY\n#EXT-X-MAP:URI=\"i{FIRST}-0.mp4\"\n#EXT-X-PROGRAM-DATE-TIME:");
+    assert_eq!(text.matches("#EXT-X-DISCONTINUITY\n").count(), 1, "{text}");
+    assert!(text.contains(&sixth), "{text}");
+}
+
+#[test]
+fn a_refused_initialization_segment_is_offered_again() {
+    let mut opening = Opening::with(3600);
+    opening.run(2);
+    opening.shelf.refuses.set(Some(".mp4"));
+    opening.change();
+    opening.run(2);
+    assert_eq!(opening.listed(), [0, 1]);
+    opening.shelf.refuses.set(None);
+    opening.run(2);
+    assert_eq!(opening.listed(), [0, 1, 2, 3]);
+    // Configurations that never got a segment do not pile up.
+    opening.shelf.refuses.set(Some(".m4s"));
+    for _ in 0..50 {
+        opening.change();
+        opening.segment();
+    }
+    let inits = opening.shelf.names().iter().filter(|name| name.ends_with(".mp4")).count();
+    assert_eq!(inits, 3);
+}
+
+#[test]
+fn a_segment_that_no_list_can_take_is_left_out() {
+    let mut opening = Opening::with(3600);
+    opening.run(1);
+    for duration_ns in [0, -5, 3 * SECOND_NS, i64::MAX] {
+        let segment = Segment {
+            sequence: 0,
+            init_id: 0,
+            duration_ns,
+            independent: true,
+            discontinuity: false,
+            program_date_time_ms: 0,
+            video_samples: 0,
+            bytes: Bytes::from_static(b"x"),
+        };
+        opening.push(segment);
+    }
+    opening.run(1);
+    assert_eq!((opening.listed(), opening.shelf.count(COUNTER_REFUSED)), (vec![0, 1], 4));
+}
+
+#[test]
+fn refused_files_stay_in_memory_within_its_limit() {
+    let mut opening = Opening::with(3600);
+    opening.shelf.refuses_files.set(true);
+    opening.run(60);
+    assert_eq!(opening.listed(), (24..60).collect::<Vec<_>>());
+    assert_eq!(opening.shelf.events(), [EVENT_DEGRADED]);
+}
+
+#[test]
+fn an_encoder_that_changes_all_the_time_stays_within_the_pieces() {
+    let mut opening = Opening::with(3600);
+    (opening.segment_bytes, opening.segment_ms) = (8, 33);
+    opening.shelf.checks.set(false);
+    for round in 0..3000 {
+        opening.change();
+        opening.segment();
+        opening.write();
+        opening.now += Duration::from_millis(33);
+        if round % 300 == 0 {
+            opening.shelf.check();
+        }
+        assert!(opening.shelf.len() <= PIECES_MAX + 8, "{}", opening.shelf.len());
+    }
+    assert_eq!(opening.shelf.count(COUNTER_REFUSED), 0);
+    opening.shelf.check();
+    assert!(opening.shelf.len() > PIECES_MAX - 8, "the limit was reached");
+    assert!(opening.listed().len() > 2000, "{}", opening.listed().len());
+}
+
+#[test]
+fn a_burst_does_not_wait_for_the_disk() {
+    let mut opening = Opening::with(3600);
+    for _ in 0..20 {
+        opening.segment();
+    }
+    assert_eq!(opening.listed(), (0..14).collect::<Vec<_>>(), "only the live edge waits");
+}

@@ -1,0 +1,176 @@
+//! The window under a shelf that keeps what the host would keep, in virtual time, with real files.
+
+mod disk;
+mod pieces;
+mod shelf;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use satcast_media::Codec;
+use satcast_media::fmp4::{TrackConfig, init_segment};
+use satcast_media::fuzz::RECORDS;
+use satcast_media::segment::{Init, Segment};
+use tempfile::TempDir;
+
+use super::*;
+use crate::disk::write_segment;
+use crate::folder::{Folder, Root};
+use crate::janitor::Janitor;
+use shelf::FakeShelf;
+
+const FIRST: u64 = 1_760_000_000;
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// What the disk does.
+#[derive(Clone, Copy, PartialEq)]
+enum Disk {
+    Writes,
+    Refuses,
+    Hangs,
+}
+
+/// An opening whose disk does what the test says.
+struct Opening {
+    window: Window,
+    shelf: FakeShelf,
+    now: Duration,
+    made: u64,
+    init: u32,
+    /// The next segment does not continue the one before.
+    cut: bool,
+    segment_bytes: usize,
+    segment_ms: i64,
+    disk: Disk,
+    folder: Arc<Folder>,
+    data: TempDir,
+}
+
+impl Opening {
+    fn new(dvr_seconds: u32, limits: Limits) -> Self {
+        Self::targeting(2, dvr_seconds, limits)
+    }
+
+    fn targeting(target_seconds: u32, dvr_seconds: u32, limits: Limits) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let root = Root::new(data.path(), "dvr", "boot");
+        let mut opening = Opening {
+            window: Window::new(FIRST, dvr_seconds, limits),
+            shelf: FakeShelf::new(data.path()),
+            now: Duration::ZERO,
+            made: 0,
+            init: 0,
+            cut: false,
+            segment_bytes: 1000,
+            segment_ms: i64::from(target_seconds) * 1000,
+            disk: Disk::Writes,
+            folder: root.opening(FIRST, Janitor::start().unwrap()),
+            data,
+        };
+        opening.window.started(target_seconds);
+        opening.window.init(init(0), &opening.shelf);
+        opening
+    }
+
+    fn with(dvr_seconds: u32) -> Self {
+        Self::new(dvr_seconds, Limits::default())
+    }
+
+    /// A segment arrives, of 2 s as a rule.
+    fn segment(&mut self) {
+        let segment = Segment {
+            sequence: FIRST + self.made,
+            init_id: self.init,
+            duration_ns: self.segment_ms * 1_000_000,
+            independent: true,
+            discontinuity: std::mem::take(&mut self.cut),
+            program_date_time_ms: 1_760_000_000_000 + self.made as i64 * self.segment_ms,
+            video_samples: 60,
+            bytes: Bytes::from(self.made.to_be_bytes().repeat(self.segment_bytes / 8)),
+        };
+        self.push(segment);
+    }
+
+    fn push(&mut self, segment: Segment) {
+        self.made += 1;
+        self.window.segment(segment, self.now, &self.shelf);
+    }
+
+    /// The encoder's configuration changes.
+    fn change(&mut self) {
+        self.init += 1;
+        self.cut = true;
+        self.window.init(init(self.init), &self.shelf);
+    }
+
+    /// The disk gets what waits.
+    fn write(&mut self) {
+        while let Some((sequence, bytes)) = self.window.next_write(self.now) {
+            let outcome = match self.disk {
+                Disk::Hangs => return,
+                Disk::Refuses => Err("no space".to_owned()),
+                Disk::Writes => {
+                    write_segment(self.folder.path(), sequence, &bytes).unwrap();
+                    Ok(SegmentFile::new(self.folder.clone(), sequence, bytes.len()))
+                }
+            };
+            self.window.written(sequence, outcome, self.now, &self.shelf);
+        }
+    }
+
+    /// Time passes, and timers go off.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        for _ in 0..10_000 {
+            match self.window.next_wake().filter(|wake| *wake <= end) {
+                Some(wake) => self.now = self.now.max(wake),
+                None => {
+                    self.now = end;
+                    return;
+                }
+            }
+            self.window.roll(self.now, &self.shelf);
+            self.write();
+            let wake = self.window.next_wake();
+            assert!(wake.is_none_or(|wake| wake > self.now), "a timer that changes nothing: {wake:?}");
+        }
+        panic!("timers without end");
+    }
+
+    /// `count` segments, each as long after the one before as that lasts.
+    fn run(&mut self, count: u64) {
+        for _ in 0..count {
+            self.segment();
+            self.write();
+            self.pass(Duration::from_millis(self.segment_ms as u64));
+        }
+    }
+
+    /// Listed numbers, counted from the first.
+    fn listed(&self) -> Vec<u64> {
+        let text = self.shelf.text(MEDIA);
+        let names = text.lines().filter_map(|line| line.strip_suffix(".m4s"));
+        names.map(|name| name.parse::<u64>().unwrap() - FIRST).collect()
+    }
+
+    /// Published segments, counted from the first.
+    fn published(&self) -> Vec<u64> {
+        let names = self.shelf.names();
+        let numbers = names.iter().filter_map(|name| name.strip_suffix(".m4s")?.parse::<u64>().ok());
+        numbers.map(|number| number - FIRST).collect()
+    }
+
+    fn files(&self) -> usize {
+        std::fs::read_dir(self.folder.path()).map_or(0, Iterator::count)
+    }
+}
+
+/// The initialization segment number `id`, of one of two configurations by turns.
+fn init(id: u32) -> Init {
+    let (codec, record) = RECORDS[id as usize % 2];
+    let video = TrackConfig::parse(codec, &Bytes::from_static(record)).unwrap();
+    assert_eq!(codec, Codec::H264);
+    let bytes = init_segment(&[&video]).unwrap();
+    Init { id, bytes, video: Some(Arc::new(video)), audio: None }
+}

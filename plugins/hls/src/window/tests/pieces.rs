@@ -1,0 +1,215 @@
+//! What viewers can have while everything works.
+
+use std::time::Duration;
+
+use satcast_media::playlist::init_name;
+
+use super::shelf::Told;
+use super::*;
+
+fn name(number: u64) -> String {
+    segment_name(FIRST + number)
+}
+
+#[test]
+fn a_segment_is_written_then_listed() {
+    let mut opening = Opening::with(3600);
+    opening.segment();
+    assert_eq!(opening.published(), [0]);
+    assert!(!opening.shelf.names().contains(&MEDIA.to_owned()), "not listed before it is written");
+    assert!(!opening.window.is_open());
+    opening.write();
+    assert!(opening.folder.path().join(name(0)).exists());
+    assert_eq!(opening.listed(), [0]);
+    assert!(opening.window.is_open());
+    let told = Told {
+        preview: None,
+        first_ms: 1_760_000_000_000,
+        window_ms: 2000,
+        window_max_ms: 3_600_000,
+        fresh_ms: 6000,
+        ended: false,
+    };
+    assert_eq!(*opening.shelf.told.borrow(), Some(told));
+    let init = init_name(FIRST, 0);
+    assert!(opening.shelf.text(MEDIA).contains(&format!("#EXT-X-MAP:URI=\"{init}\"\n")));
+    let look = |piece: &super::shelf::Piece| (piece.content_type.clone(), piece.audience);
+    assert_eq!(opening.shelf.with(&init, look), ("video/mp4".to_owned(), Audience::Both));
+    assert_eq!(opening.shelf.with(&name(0), look), ("video/mp4".to_owned(), Audience::Hosted));
+}
+
+#[test]
+fn the_newest_stay_in_memory_and_the_others_are_files() {
+    let mut opening = Opening::with(3600);
+    opening.run(20);
+    assert_eq!(opening.listed(), (0..20).collect::<Vec<_>>());
+    for number in 0..20 {
+        assert_eq!(opening.shelf.is_file(&name(number)), number < 14, "{number}");
+        assert_eq!(opening.shelf.bytes(&name(number)), number.to_be_bytes().repeat(125), "{number}");
+    }
+    assert_eq!(opening.files(), 20);
+    assert_eq!(opening.shelf.segment_memory(), 6000);
+}
+
+#[test]
+fn a_short_window_rolls_and_what_left_stays_for_its_grace_time() {
+    let mut opening = Opening::with(10);
+    opening.run(100);
+    assert_eq!(opening.listed(), (95..100).collect::<Vec<_>>());
+    // Segment 99 came at 198 s, and it is 200 s now. Segment n left the list at 2n + 10.
+    assert_eq!(opening.published(), (51..100).collect::<Vec<_>>());
+    assert_eq!(opening.shelf.told.borrow().as_ref().unwrap().window_ms, 10_000);
+    let text = opening.shelf.text(MEDIA);
+    assert!(text.contains(&format!("#EXT-X-MEDIA-SEQUENCE:{}\n", FIRST + 95)), "{text}");
+    // Without new segments the grace time ends all the same, but what is listed stays.
+    opening.pass(Duration::from_secs(300));
+    let oldest = opening.published()[0];
+    assert!(oldest > 60 && opening.listed() == [95, 96, 97, 98, 99], "{oldest}");
+}
+
+#[test]
+fn files_go_when_the_host_gives_them_back() {
+    let mut opening = Opening::with(10);
+    opening.run(100);
+    let published = opening.published().len();
+    for _ in 0..2000 {
+        if opening.files() == published {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(opening.files(), published);
+    let folder = opening.folder.path().to_owned();
+    let Opening { window, shelf, folder: held, data, .. } = opening;
+    drop((window, shelf, held));
+    for _ in 0..2000 {
+        if !folder.exists() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!folder.exists() && data.path().join("dvr/boot").exists());
+}
+
+#[test]
+fn without_rewind_nothing_is_written() {
+    let mut opening = Opening::with(0);
+    for count in 1..=80_u64 {
+        opening.segment();
+        assert_eq!(opening.window.next_write(opening.now), None);
+        assert_eq!(opening.listed(), (count.saturating_sub(3)..count).collect::<Vec<_>>());
+        opening.pass(Duration::from_secs(2));
+    }
+    assert_eq!(opening.shelf.told.borrow().as_ref().unwrap().window_max_ms, 0);
+    assert_eq!(opening.files(), 0);
+    // 96 s with the grace time, and what the preview still needs.
+    assert!(opening.published().len() <= 52, "{:?}", opening.published());
+}
+
+#[test]
+fn an_hour_is_an_hour_and_everything_is_bounded() {
+    let mut opening = Opening::with(3600);
+    opening.segment_bytes = 8;
+    opening.shelf.checks.set(false);
+    opening.run(1900);
+    opening.shelf.check();
+    assert_eq!(opening.listed().len(), 1800);
+    // The last came at 3798 s, and it is 3800 s now.
+    assert_eq!(opening.published().len(), 1844, "an hour and 90 s");
+    let groups =
+        opening.shelf.names().iter().filter(|name| name.starts_with('p') && name.ends_with(".m4s")).count();
+    assert!((10..=16).contains(&groups), "{groups} groups of the preview");
+    assert_eq!(opening.shelf.names().len(), 1844 + groups + 1 + 4);
+    assert_eq!(opening.shelf.segment_memory(), 6 * 8);
+    assert_eq!(opening.shelf.events(), [""; 0]);
+}
+
+#[test]
+fn entries_are_published_again_only_when_they_are_wrong() {
+    let mut opening = Opening::with(3600);
+    opening.run(10);
+    let times = |opening: &Opening, name: &str| opening.shelf.with(name, |piece| piece.times);
+    assert_eq!((times(&opening, ENTRY), times(&opening, PREVIEW_ENTRY)), (1, 1));
+    assert_eq!((times(&opening, MEDIA), times(&opening, PREVIEW_MEDIA)), (10, 3));
+    opening.segment_bytes = 1040;
+    opening.run(3);
+    assert_eq!(times(&opening, ENTRY), 1, "a drift within the limit");
+    opening.segment_bytes = 4000;
+    opening.run(1);
+    assert_eq!(times(&opening, ENTRY), 2);
+    let before = opening.shelf.text(ENTRY);
+    opening.change();
+    opening.run(1);
+    let after = opening.shelf.text(ENTRY);
+    assert_eq!(times(&opening, ENTRY), 3);
+    assert!(before.contains("CODECS=\"avc1.64001f\"") && after.contains("CODECS=\"avc1.42c01e\""), "{after}");
+}
+
+#[test]
+fn the_preview_is_made_of_the_same_pieces() {
+    let mut opening = Opening::with(3600);
+    opening.run(2);
+    assert_eq!(opening.shelf.told.borrow().as_ref().unwrap().preview, None);
+    opening.run(100);
+    assert_eq!(opening.shelf.told.borrow().as_ref().unwrap().preview.as_deref(), Some(PREVIEW_ENTRY));
+    let text = opening.shelf.text(PREVIEW_MEDIA);
+    assert_eq!(text.matches(".m4s\n").count(), 10, "{text}");
+    let name = text.lines().find(|line| line.starts_with('p')).unwrap();
+    assert_eq!(opening.shelf.bytes(name).len(), 3000);
+    assert_eq!(opening.shelf.with(name, |piece| piece.audience), Audience::Preview);
+    assert!(opening.shelf.text(PREVIEW_ENTRY).ends_with("\npreview-media.m3u8\n"));
+    // The oldest segments of the list are still there when its last version is read late.
+    let groups =
+        opening.shelf.names().iter().filter(|name| name.starts_with('p') && name.ends_with(".m4s")).count();
+    assert!((14..=16).contains(&groups), "{groups} with those of the grace time");
+}
+
+/// Groups of three segments of 10 s are listed for 93 s, longer than a window of 30 s with its grace time.
+#[test]
+fn the_preview_keeps_segments_that_the_window_does_not_need() {
+    let mut opening = Opening::targeting(10, 0, Limits::default());
+    opening.run(40);
+    assert_eq!(opening.listed(), [37, 38, 39]);
+    let text = opening.shelf.text(PREVIEW_MEDIA);
+    assert_eq!(text.matches(".m4s\n").count(), 3, "{text}");
+    let oldest = opening.published()[0];
+    assert!((24..=27).contains(&oldest), "{oldest}");
+}
+
+#[test]
+fn a_discontinuity_and_a_new_configuration_are_listed() {
+    let mut opening = Opening::with(10);
+    opening.run(4);
+    opening.change();
+    opening.segment();
+    opening.write();
+    let text = opening.shelf.text(MEDIA);
+    let lines = format!("#EXT-X-DISCONTINUITY\n#EXT-X-MAP:URI=\"{}\"\n", init_name(FIRST, 1));
+    assert!(text.contains(&lines), "{text}");
+    opening.run(3);
+    assert!(opening.shelf.names().contains(&init_name(FIRST, 0)), "the list and its grace time need it");
+    opening.run(60);
+    assert!(!opening.shelf.names().contains(&init_name(FIRST, 0)));
+    assert!(opening.shelf.names().contains(&init_name(FIRST, 1)));
+}
+
+#[test]
+fn the_end_lists_everything_and_says_so() {
+    let mut opening = Opening::with(3600);
+    opening.run(4);
+    opening.segment();
+    opening.segment();
+    assert_eq!(opening.listed().len(), 4, "two wait for the disk");
+    opening.window.end(opening.now, &opening.shelf);
+    opening.shelf.check();
+    assert_eq!(opening.listed(), (0..6).collect::<Vec<_>>());
+    for list in [MEDIA, PREVIEW_MEDIA] {
+        assert!(opening.shelf.text(list).ends_with("#EXT-X-ENDLIST\n"), "{list}");
+    }
+    assert!(opening.shelf.told.borrow().as_ref().unwrap().ended);
+    assert_eq!(opening.window.last(), Some(FIRST + 5));
+    // A session without any segment has nothing to end.
+    let mut empty = Opening::with(3600);
+    empty.window.end(empty.now, &empty.shelf);
+    assert_eq!((empty.window.last(), empty.shelf.told.borrow().clone()), (None, None));
+}

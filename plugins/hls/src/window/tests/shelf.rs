@@ -1,0 +1,172 @@
+//! What the host would keep, with the invariant that no playlist names a missing piece.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use satcast_plugin_api::driver::{Asset, AssetBody, Playback};
+use satcast_plugin_api::{Audience, Error};
+use serde_json::Value;
+
+use crate::shelf::Shelf;
+use crate::window::{ENTRY, MEDIA, PREVIEW_ENTRY, PREVIEW_MEDIA};
+
+pub(super) struct Piece {
+    pub(super) content_type: String,
+    pub(super) audience: Audience,
+    pub(super) body: AssetBody,
+    pub(super) times: u32,
+}
+
+/// As told last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) preview: Option<String>,
+    pub(super) first_ms: i64,
+    pub(super) window_ms: u64,
+    pub(super) window_max_ms: u64,
+    pub(super) fresh_ms: u32,
+    pub(super) ended: bool,
+}
+
+#[derive(Default)]
+pub(super) struct FakeShelf {
+    data: PathBuf,
+    pieces: RefCell<BTreeMap<String, Piece>>,
+    pub(super) told: RefCell<Option<Told>>,
+    pub(super) events: RefCell<Vec<(String, Value)>>,
+    counters: RefCell<BTreeMap<String, u64>>,
+    /// Refuses new names that end in this.
+    pub(super) refuses: Cell<Option<&'static str>>,
+    /// Looks at the lists after every change.
+    pub(super) checks: Cell<bool>,
+    /// Refuses files.
+    pub(super) refuses_files: Cell<bool>,
+}
+
+impl FakeShelf {
+    pub(super) fn new(data: &Path) -> Self {
+        FakeShelf { data: data.to_owned(), checks: Cell::new(true), ..FakeShelf::default() }
+    }
+
+    pub(super) fn with<R>(&self, name: &str, look: impl FnOnce(&Piece) -> R) -> R {
+        let pieces = self.pieces.borrow();
+        look(pieces.get(name).unwrap_or_else(|| panic!("{name} is not published")))
+    }
+
+    pub(super) fn bytes(&self, name: &str) -> Vec<u8> {
+        self.with(name, |piece| match &piece.body {
+            AssetBody::Memory(bytes) => bytes.to_vec(),
+            AssetBody::File { path, offset, len, .. } => {
+                let bytes = std::fs::read(self.data.join(path)).unwrap();
+                assert_eq!((*offset, *len), (0, bytes.len() as u64));
+                bytes
+            }
+            AssetBody::Parts(parts) => parts.iter().flat_map(|part| self.bytes(part)).collect(),
+        })
+    }
+
+    pub(super) fn text(&self, name: &str) -> String {
+        String::from_utf8(self.bytes(name)).unwrap()
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.pieces.borrow().keys().cloned().collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pieces.borrow().len()
+    }
+
+    pub(super) fn is_file(&self, name: &str) -> bool {
+        self.with(name, |piece| matches!(piece.body, AssetBody::File { .. }))
+    }
+
+    pub(super) fn count(&self, name: &str) -> u64 {
+        self.counters.borrow().get(name).copied().unwrap_or(0)
+    }
+
+    pub(super) fn events(&self) -> Vec<String> {
+        self.events.borrow().iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Bytes of the segments in memory.
+    pub(super) fn segment_memory(&self) -> usize {
+        let size = |(name, piece): (&String, &Piece)| match &piece.body {
+            AssetBody::Memory(bytes) if name.ends_with(".m4s") => bytes.len(),
+            _ => 0,
+        };
+        self.pieces.borrow().iter().map(size).sum()
+    }
+
+    /// No playlist names what is not there.
+    pub(super) fn check(&self) {
+        let pieces = self.pieces.borrow();
+        for list in [ENTRY, MEDIA, PREVIEW_ENTRY, PREVIEW_MEDIA] {
+            let Some(Piece { body: AssetBody::Memory(text), .. }) = pieces.get(list) else { continue };
+            let text = std::str::from_utf8(text).unwrap();
+            for line in text.lines() {
+                let map = line.strip_prefix("#EXT-X-MAP:URI=\"").and_then(|rest| rest.strip_suffix('"'));
+                let Some(name) = map.or((!line.starts_with('#')).then_some(line)) else { continue };
+                let piece = pieces.get(name).unwrap_or_else(|| panic!("{list} names {name}"));
+                if let AssetBody::Parts(parts) = &piece.body {
+                    for part in parts {
+                        assert!(pieces.contains_key(part), "{list}: {name} needs {part}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Shelf for FakeShelf {
+    fn publish(&self, asset: Asset<'_>) -> Result<(), Error> {
+        let mut pieces = self.pieces.borrow_mut();
+        let refuses = self.refuses.get().is_some_and(|end| asset.name.ends_with(end));
+        let is_file = matches!(asset.body, AssetBody::File { .. });
+        if (refuses && !pieces.contains_key(asset.name)) || (is_file && self.refuses_files.get()) {
+            return Err(Error::internal("no room"));
+        }
+        let times = pieces.get(asset.name).map_or(0, |piece| piece.times) + 1;
+        let piece = Piece {
+            content_type: asset.content_type.to_owned(),
+            audience: asset.audience,
+            body: asset.body,
+            times,
+        };
+        pieces.insert(asset.name.to_owned(), piece);
+        drop(pieces);
+        if self.checks.get() {
+            self.check();
+        }
+        Ok(())
+    }
+
+    fn retract(&self, name: &str) {
+        self.pieces.borrow_mut().remove(name);
+        if self.checks.get() {
+            self.check();
+        }
+    }
+
+    fn playback(&self, playback: &Playback<'_>) -> Result<(), Error> {
+        assert_eq!(playback.entry, ENTRY);
+        *self.told.borrow_mut() = Some(Told {
+            preview: playback.preview.map(ToOwned::to_owned),
+            first_ms: playback.first_ms,
+            window_ms: playback.window_ms,
+            window_max_ms: playback.window_max_ms,
+            fresh_ms: playback.fresh_ms,
+            ended: playback.ended,
+        });
+        Ok(())
+    }
+
+    fn event(&self, name: &str, data: &Value) {
+        self.events.borrow_mut().push((name.to_owned(), data.clone()));
+    }
+
+    fn count(&self, name: &str, more: u64) {
+        *self.counters.borrow_mut().entry(name.to_owned()).or_default() += more;
+    }
+}

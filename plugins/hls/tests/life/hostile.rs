@@ -1,0 +1,90 @@
+//! Packets that no honest encoder sends: the opening goes on, and ends well.
+
+use bytes::Bytes;
+use satcast_plugin_api::driver::State;
+use satcast_plugin_api::host::Packet;
+use satcast_plugin_api::packet::Codec;
+use satcast_plugin_api::testkit::{Testkit, config, media as access_unit};
+use serde_json::json;
+
+use super::media::{self, PICTURES, SOUND};
+use super::open;
+
+/// What the driver may share with the host between batches, in bytes.
+const SHARED_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+pub(crate) fn packets_that_make_no_sense(kit: &Testkit) {
+    let destination = open(kit, &json!({}));
+    let good = media::encode(&format!("{PICTURES} {SOUND}"), 8);
+    let length = good.last().unwrap().dts_ns;
+    let mut bad = vec![
+        config(Codec::H264, b""),
+        config(Codec::H264, b"no record at all"),
+        config(Codec::Aac, b"\xff\xff\xff"),
+        access_unit(Codec::H264, 0, 0, true, Bytes::new()),
+        access_unit(Codec::Hevc, 0, 0, true, Bytes::from_static(b"without a record")),
+        Packet { track: 3, ..access_unit(Codec::H264, 0, 0, true, Bytes::from_static(b"another track")) },
+    ];
+    for time in [i64::MIN, i64::MAX, -1, 1 << 59, 0] {
+        bad.push(Packet {
+            dts_ns: time,
+            pts_ns: time.wrapping_neg(),
+            ..access_unit(Codec::H264, 0, 0, true, Bytes::from_static(b"time"))
+        });
+    }
+    media::push(&destination, bad.clone());
+    media::push(&destination, good.clone());
+    assert!(destination.wait_for_state(State::Live));
+    // In the middle of a session they cost a segment or two, and no more.
+    media::push(&destination, bad);
+    let later = good.into_iter().map(|packet| Packet {
+        dts_ns: packet.dts_ns + length * 2,
+        pts_ns: packet.pts_ns + length * 2,
+        ..packet
+    });
+    media::push(&destination, later.collect());
+    destination.stop();
+    destination.wait_for_end().unwrap();
+    destination.report(|report| {
+        let text = media::text(report, "media.m3u8");
+        assert!(media::numbers(report).len() >= 7 && text.contains("#EXT-X-DISCONTINUITY\n"), "{text}");
+    });
+    assert_eq!(destination.leased_packets(), 0);
+    kit.forget_assets(&destination);
+}
+
+pub(crate) fn nothing_at_all(kit: &Testkit) {
+    let destination = open(kit, &json!({}));
+    destination.stop();
+    destination.wait_for_end().unwrap();
+    destination.report(|report| assert!(report.assets.is_empty() && report.playback.is_none()));
+}
+
+/// 50 Mbit/s with groups of 10 s: the host stops at 64 MiB on loan, so the driver must not need as much before it lets go.
+pub(crate) fn large_groups_do_not_stop_the_host(kit: &Testkit) {
+    let destination = open(kit, &json!({ "dvrSeconds": 0 }));
+    let record = media::encode(PICTURES, 1).into_iter().find(|packet| packet.config).unwrap();
+    destination.push(record);
+    let picture_bytes = 6_250_000;
+    let picture = Bytes::from(vec![1; picture_bytes]);
+    let most = (SHARED_BYTES_MAX / picture_bytes) as u64;
+    let mut sent = 0;
+    for second in 0..25 {
+        destination.push(access_unit(
+            Codec::H264,
+            second,
+            second as i64 * 1000,
+            second % 10 == 0,
+            picture.clone(),
+        ));
+        sent += picture_bytes as u64;
+        let took = super::until(|| destination.counter("bytes_sent") > sent);
+        assert!(took, "the driver stopped at {second} s");
+        assert!(super::until(|| destination.leased_packets() <= most), "{}", destination.leased_packets());
+    }
+    assert!(destination.wait_for_state(State::Live));
+    destination.stop();
+    destination.wait_for_end().unwrap();
+    assert_eq!(destination.leased_packets(), 0);
+    kit.forget_assets(&destination);
+}
