@@ -46,6 +46,8 @@ integer_newtype! {
     DestinationId;
     /// An API key.
     KeyId;
+    /// A session of somebody who logged in; not a live session.
+    LoginId;
     /// Milliseconds since the Unix epoch, UTC, of the wall clock: for records and display, never for intervals.
     UnixMillis;
     /// An amount in thousandths of a sat, the unit of the ledger.

@@ -8,55 +8,145 @@ use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 
 use super::{ApiError, App, RequestContext};
-use crate::auth::presented_key;
-use crate::ids::{AccountId, KeyId, UnixMillis};
+use crate::auth::{login_cookie, presented_key, presents_header};
+use crate::ids::{AccountId, KeyId, LoginId, UnixMillis};
 use crate::places::Network;
-use crate::secret::{KeyKind, Redacted, api_key_kind, key_hash};
-use crate::store::{KeyRecord, Scopes};
+use crate::secret::{KeyKind, Redacted, api_key_kind, is_login_token, key_hash};
+use crate::store::{KeyRecord, LoginRecord, Scopes};
 
 /// The use of a key is noted at most this often.
 const TOUCH_INTERVAL_MS: i64 = 60_000;
 
-/// An account's permanent key that may do what the request's method asks.
+/// Header that a page must set on writes that the cookie lets in: a foreign page cannot without asking first.
+const CSRF_HEADER: &str = "x-requested-with";
+/// A login session ends when it was not used for this long.
+pub(super) const LOGIN_IDLE_MS: i64 = 24 * 60 * 60 * 1_000;
+/// A login session ends this long after it began, used or not.
+pub(super) const LOGIN_LIFE_MS: i64 = 30 * LOGIN_IDLE_MS;
+
+/// Who asks, for limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A permanent key.
+    Key(KeyId),
+    /// Somebody who logged in.
+    Login(LoginId),
+}
+
+/// An account's permanent key or login session that may do what the request's method asks.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
-    /// Whose key it is.
+    /// Whose it is.
     pub account: AccountId,
-    /// The key.
-    pub key: KeyId,
+    /// Which it is.
+    pub subject: Subject,
     /// What it may do.
     pub scopes: Scopes,
 }
 
 impl Caller {
-    /// Finds and checks the key of a management request and counts it against its limits.
+    /// Finds and checks the key or session of a management request and counts it against its limits.
     ///
     /// # Errors
-    /// 401 without a valid key, 403 for a public key or a missing scope, 429 over a limit, 502 from the store.
+    /// 401 without a valid one, 403 for a public key, a missing scope or a write by cookie without its header, 429 over a
+    /// limit, 502 from the store.
     pub async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
         if let Some(known) = request.extensions().get::<Caller>() {
             return Ok(*known);
         }
         let context = RequestContext::of(request);
-        let key = presented_key(request).ok_or_else(ApiError::key_required)?;
-        let key = known_key(app, &context, &key, ApiError::invalid_key()).await?;
-        if key.kind == KeyKind::Public {
-            return Err(ApiError::forbidden(
-                "key_type_not_allowed",
-                "A public key cannot be used here; use a permanent key (sk_...)",
-            ));
-        }
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        let caller = match presented_key(request) {
+            Some(token) if is_login_token(token.expose()) && presents_header(request) => {
+                login(app, &context, &token).await?
+            }
+            Some(key) => permanent_key(app, &context, &key).await?,
+            None => {
+                let token = login_cookie(request).ok_or_else(ApiError::key_required)?;
+                if !reads && !request.headers().contains_key(CSRF_HEADER) {
+                    let text = "A write by cookie needs the header X-Requested-With";
+                    return Err(ApiError::forbidden("csrf_header_missing", text));
+                }
+                login(app, &context, &token).await?
+            }
+        };
         let limiter = if reads { &app.limits.reads } else { &app.limits.writes };
-        context.count(limiter.hit(key.id, app.clock.monotonic()))?;
-        let (allowed, scope) = if reads { (key.scopes.read, "read") } else { (key.scopes.manage, "manage") };
+        context.count(limiter.hit(caller.subject, app.clock.monotonic()))?;
+        let (allowed, scope) =
+            if reads { (caller.scopes.read, "read") } else { (caller.scopes.manage, "manage") };
         if !allowed {
             let text = format!("This key lacks the scope \"{scope}\"; use a key that has it");
             return Err(ApiError::forbidden("scope_not_allowed", text));
         }
-        note_use(app, &key);
-        Ok(Self { account: key.account_id, key: key.id, scopes: key.scopes })
+        Ok(caller)
     }
+
+    /// The login session; 403 for a key, which has none.
+    ///
+    /// # Errors
+    /// 403 for a key.
+    pub fn login(self) -> std::result::Result<LoginId, ApiError> {
+        match self.subject {
+            Subject::Login(login) => Ok(login),
+            Subject::Key(_) => {
+                Err(ApiError::forbidden("session_required", "Log in for this; an API key cannot do it"))
+            }
+        }
+    }
+}
+
+async fn permanent_key(
+    app: &App,
+    context: &RequestContext,
+    key: &Redacted<String>,
+) -> std::result::Result<Caller, ApiError> {
+    let key = known_key(app, context, key, ApiError::invalid_key()).await?;
+    if key.kind == KeyKind::Public {
+        return Err(ApiError::forbidden(
+            "key_type_not_allowed",
+            "A public key cannot be used here; use a permanent key (sk_...)",
+        ));
+    }
+    note_use(app, &key);
+    Ok(Caller { account: key.account_id, subject: Subject::Key(key.id), scopes: key.scopes })
+}
+
+async fn login(
+    app: &App,
+    context: &RequestContext,
+    token: &Redacted<String>,
+) -> std::result::Result<Caller, ApiError> {
+    let now = app.clock.now();
+    let found = match is_login_token(token.expose()) {
+        true => app.store.login_by_hash(&key_hash(token.expose()), now).await?,
+        false => None,
+    };
+    let Some(login) = found else {
+        let network = Network::from(context.client);
+        context.count(app.limits.invalid_keys.hit(network, app.clock.monotonic()))?;
+        return Err(ApiError::invalid_session());
+    };
+    renew(app, &login, now);
+    Ok(Caller { account: login.account_id, subject: Subject::Login(login.id), scopes: Scopes::ALL })
+}
+
+/// Lets a session live on in the background, at most once a minute: no request waits for that write.
+fn renew(app: &App, login: &LoginRecord, now: UnixMillis) {
+    if login.last_used_at.0.saturating_add(TOUCH_INTERVAL_MS) > now.0 {
+        return;
+    }
+    let (store, id) = (app.store.clone(), login.id);
+    let expires_at = login_end(login.created_at, now);
+    tokio::spawn(async move {
+        if let Err(error) = store.renew_login(id, now, expires_at).await {
+            tracing::warn!(%error, login_id = id.0, "cannot renew a login session");
+        }
+    });
+}
+
+/// When a session that is used at `now` ends.
+pub(super) fn login_end(created_at: UnixMillis, now: UnixMillis) -> UnixMillis {
+    UnixMillis(now.0.saturating_add(LOGIN_IDLE_MS).min(created_at.0.saturating_add(LOGIN_LIFE_MS)))
 }
 
 /// The record of a key that is neither revoked nor of a deleted destination. Any other is counted against the

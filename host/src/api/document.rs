@@ -122,19 +122,21 @@ fn correct_operation(method: &str, operation: &mut Value) {
     let is_list = parameters.iter().any(|parameter| parameter["name"] == "cursor");
     let has_body = operation.get("requestBody").is_some();
     let once = secured && method == "post";
+    // Without a key, but with a password or a link.
+    let enters = !secured && method == "post";
     let errors = [
         ("400", has_id || is_list || has_body || once, "Malformed"),
         ("400", secured && public, "KeyRequired"),
-        ("401", secured, "Unauthorized"),
-        ("403", secured && !public, "Forbidden"),
-        ("404", has_id, "NotFound"),
-        ("409", once, "Conflict"),
+        ("401", secured || enters, "Unauthorized"),
+        ("403", enters || secured && !public, "Forbidden"),
+        ("404", has_id || enters, "NotFound"),
+        ("409", once || enters, "Conflict"),
         ("413", has_body || once, "BodyTooLarge"),
         ("415", has_body, "ContentTypeNotSupported"),
         ("422", has_body, "Refused"),
         ("429", true, "RateLimited"),
         ("500", true, "Internal"),
-        ("502", secured, "StoreFailed"),
+        ("502", secured || enters, "StoreFailed"),
     ];
     if once {
         let mut parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
@@ -314,7 +316,7 @@ mod tests {
                 assert_eq!(operation["responses"]["500"]["$ref"], "#/components/responses/Internal");
             }
         }
-        assert_eq!(count, 23, "operations of the document");
+        assert_eq!(count, 29, "operations of the document");
     }
 
     #[test]

@@ -57,6 +57,16 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, INVALID_KEY, "Invalid API key or destination disabled")
     }
 
+    /// 401: the login session is unknown or has ended.
+    pub fn invalid_session() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "invalid_session", "The session has ended; log in again")
+    }
+
+    /// 401: wrong name or password; which of them is not said.
+    pub fn invalid_login() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "invalid_login", "Wrong name or password")
+    }
+
     /// 403: the key is valid and may not do this.
     pub fn forbidden(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, code, message)

@@ -16,6 +16,7 @@ mod edits;
 mod error;
 mod idempotency;
 mod keys;
+mod login;
 mod null;
 mod page;
 mod playback;
@@ -36,8 +37,9 @@ use poem::http::header::{CONTENT_TYPE, HeaderValue};
 use poem::web::Data;
 use poem::{EndpointExt as _, Response, Route, handler};
 use poem_openapi::{OpenApiService, Tags};
+use tokio::sync::Semaphore;
 
-pub use caller::Caller;
+pub use caller::{Caller, Subject};
 pub use document::{document, document_text};
 pub use error::ApiError;
 pub(crate) use shell::logged_path;
@@ -87,20 +89,28 @@ impl std::fmt::Debug for App {
 /// The rate limits of the API.
 #[derive(Debug)]
 pub struct Limits {
-    /// Management requests that read, per key.
-    pub reads: RateLimiter<KeyId>,
-    /// Management requests that write, per key.
-    pub writes: RateLimiter<KeyId>,
+    /// Management requests that read, per key or login session.
+    pub reads: RateLimiter<Subject>,
+    /// Management requests that write, per key or login session.
+    pub writes: RateLimiter<Subject>,
     /// Requests for the stream status, per key.
     pub status: RateLimiter<KeyId>,
     /// Requests for the active cost, per key.
     pub cost: RateLimiter<KeyId>,
+    /// Tries to log in and to make accounts, per address.
+    pub logins: RateLimiter<Network>,
+    /// Tries to log in that failed, per hash of the account's name.
+    pub failed_logins: RateLimiter<[u8; 32]>,
+    /// Passwords hashed at one time: each takes 19 MiB and tens of milliseconds of a core.
+    pub hashing: Arc<Semaphore>,
     /// Requests with an invalid key, per address.
     pub invalid_keys: RateLimiter<Network>,
     /// Requests for the public configuration, per address.
     pub config: RateLimiter<Network>,
 }
 
+/// Passwords hashed at one time.
+const HASHES_AT_ONCE_MAX: usize = 2;
 /// Requests for `/api/public/config`, per address.
 const RATE_CONFIG: RateRule = RateRule::per_minute("config", 60);
 /// Requests for `/api/public/stream/status`, per key.
@@ -115,6 +125,9 @@ impl Default for Limits {
             writes: RateLimiter::new(auth::RATE_WRITES),
             status: RateLimiter::new(RATE_STATUS),
             cost: RateLimiter::new(RATE_COST),
+            logins: RateLimiter::new(auth::RATE_LOGINS),
+            failed_logins: RateLimiter::new(auth::RATE_FAILED_LOGINS),
+            hashing: Arc::new(Semaphore::new(HASHES_AT_ONCE_MAX)),
             invalid_keys: RateLimiter::new(auth::RATE_INVALID_KEYS),
             config: RateLimiter::new(RATE_CONFIG),
         }
@@ -163,6 +176,8 @@ enum Tag {
     Streams,
     /// Where a stream is forwarded to.
     Destinations,
+    /// People: login and sessions.
+    Accounts,
     /// API keys.
     Keys,
     /// Credit.
@@ -177,6 +192,7 @@ type Apis = (
     streams::StreamsApi,
     edits::EditsApi,
     destinations::DestinationsApi,
+    login::LoginApi,
     keys::KeysApi,
     wallet::WalletApi,
     analytics::AnalyticsApi,
@@ -190,6 +206,7 @@ fn service() -> OpenApiService<Apis, ()> {
         streams::StreamsApi,
         edits::EditsApi,
         destinations::DestinationsApi,
+        login::LoginApi,
         keys::KeysApi,
         wallet::WalletApi,
         analytics::AnalyticsApi,

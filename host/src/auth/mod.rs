@@ -1,12 +1,14 @@
 //! Who asks: the key that a request presents, the subjects and limits of requests, and passwords.
 //!
 //! The first non-empty of `X-API-Key`, `Authorization: Bearer`, `apiKey` and `key` decides alone. `api` turns the key
-//! into a caller, after its checksum and the database have been asked.
+//! into a caller, after its checksum and the database have been asked. Without a key the cookie of a login session counts.
 
 pub mod password;
 
+use std::time::Duration;
+
 use poem::Request;
-use poem::http::header::AUTHORIZATION;
+use poem::http::header::{AUTHORIZATION, COOKIE};
 
 use crate::rate::RateRule;
 use crate::secret::{KEY_TEXT_MAX_BYTES, Redacted};
@@ -17,6 +19,17 @@ pub const RATE_READS: RateRule = RateRule::per_minute("reads", 300);
 pub const RATE_WRITES: RateRule = RateRule::per_minute("writes", 60);
 /// Requests with a key that is not valid, per address.
 pub const RATE_INVALID_KEYS: RateRule = RateRule::per_minute("invalid-keys", 60);
+
+/// Tries to log in and to make accounts, per address.
+pub const RATE_LOGINS: RateRule = RateRule::per_minute("login", 20);
+/// Tries to log in that failed, per account name: a guesser with many addresses gets no further.
+pub const RATE_FAILED_LOGINS: RateRule =
+    RateRule { name: "failed-logins", max: 30, window: Duration::from_secs(15 * 60) };
+
+/// Cookie that carries the token of a login session.
+pub const LOGIN_COOKIE: &str = "satcast_session";
+/// Longest account name in characters.
+pub const NAME_CHARS_MAX: usize = 128;
 
 /// Header that carries a key.
 const API_KEY_HEADER: &str = "x-api-key";
@@ -50,6 +63,21 @@ pub fn presented_key(request: &Request) -> Option<Redacted<String>> {
             }
             Redacted::new(key)
         })
+}
+
+/// The token of the login session that a browser sent along.
+pub fn login_cookie(request: &Request) -> Option<Redacted<String>> {
+    let lines = request.headers().get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let (_, token) = pairs.find(|(name, _)| *name == LOGIN_COOKIE)?;
+    (!token.is_empty() && token.len() <= KEY_TEXT_MAX_BYTES).then(|| Redacted::new(token.to_owned()))
+}
+
+/// An account's name without surrounding space; `None` when nobody can have it.
+pub fn account_name(name: &str) -> Option<&str> {
+    let name = name.trim();
+    let fits = (1..=NAME_CHARS_MAX).contains(&name.chars().count());
+    (fits && !name.chars().any(char::is_control)).then_some(name)
 }
 
 /// Whether a key may have come in a header, and not in the address.
@@ -88,5 +116,25 @@ mod tests {
         let latin1 = poem::http::HeaderValue::from_bytes(b"sk_\xe4").unwrap();
         request.headers_mut().insert(API_KEY_HEADER, latin1);
         assert_eq!(presented_key(&request).map(Redacted::into_inner).as_deref(), Some("unreadable"));
+    }
+
+    #[test]
+    fn the_cookie_is_found_among_others() {
+        let cookie = |line: &str| {
+            let request = Request::builder().header("Cookie", line).finish();
+            login_cookie(&request).map(Redacted::into_inner)
+        };
+        assert_eq!(cookie("a=b; satcast_session=st_x; c=d").as_deref(), Some("st_x"));
+        assert_eq!(cookie("satcast_session="), None);
+        assert_eq!(cookie("xsatcast_session=st_x"), None);
+        assert_eq!(cookie(&format!("satcast_session={}", "x".repeat(KEY_TEXT_MAX_BYTES + 1))), None);
+    }
+
+    #[test]
+    fn names_are_trimmed_and_bounded() {
+        assert_eq!(account_name("  me "), Some("me"));
+        for bad in ["", "  ", "a\nb", &"n".repeat(NAME_CHARS_MAX + 1)] {
+            assert_eq!(account_name(bad), None, "{bad:?}");
+        }
     }
 }

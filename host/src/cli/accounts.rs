@@ -4,14 +4,15 @@ use std::io::{self, Read as _};
 
 use super::{CliError, open_store, print};
 use crate::auth::password::{self, PASSWORD_BYTES_MAX};
+use crate::auth::{NAME_CHARS_MAX, account_name};
 use crate::clock::Clock;
-use crate::config::{BillingMode, Config};
-use crate::ids::{DestinationId, Msat, Sats};
-use crate::secret::{KeyKind, Redacted, new_api_key, new_uid};
+use crate::config::Config;
+use crate::ids::{DestinationId, Sats, UnixMillis};
+use crate::secret::{KeyKind, Redacted, key_hash, new_api_key, new_invite_token, new_uid};
 use crate::store::{AccountRecord, Caps, NewAccount, NewKey, Scopes, Store, StoreError};
 
-/// Longest account name, and longest label of a key, in characters.
-const NAME_CHARS_MAX: usize = 128;
+/// How long a link waits for somebody, in milliseconds.
+const INVITE_LIFE_MS: i64 = 24 * 60 * 60 * 1_000;
 
 pub(super) async fn create(
     config: &Config,
@@ -33,20 +34,12 @@ pub(super) async fn create(
         name,
         password_hash,
         operator,
-        initial_credit: initial_credit(config),
+        initial_credit: config.initial_credit(),
         now: Clock::system().now(),
     };
     let id = store.create_account(account).await;
     store.close().await;
     print(&format!("{}\n", id?))
-}
-
-/// Credit of a new account: the configured promotion when credit is what pays.
-pub(super) fn initial_credit(config: &Config) -> Msat {
-    match config.billing.mode {
-        BillingMode::Credit => Sats(config.billing.initial_credit_sats).to_msat().unwrap_or(Msat(0)),
-        BillingMode::Wallet | BillingMode::Off => Msat(0),
-    }
 }
 
 pub(super) async fn credit(config: &Config, name: &str, sats: i64) -> Result<(), CliError> {
@@ -119,13 +112,25 @@ async fn account(store: &Store, name: &str) -> Result<AccountRecord, CliError> {
 }
 
 fn checked_name(name: &str) -> Result<String, CliError> {
-    let name = name.trim();
-    let chars = name.chars().count();
-    if chars == 0 || chars > NAME_CHARS_MAX || name.chars().any(char::is_control) {
-        let text = format!("the account name must have 1 to {NAME_CHARS_MAX} printable characters");
-        return Err(CliError::Usage(text));
+    match account_name(name) {
+        Some(name) => Ok(name.to_owned()),
+        None => {
+            let text = format!("the account name must have 1 to {NAME_CHARS_MAX} printable characters");
+            Err(CliError::Usage(text))
+        }
     }
-    Ok(name.to_owned())
+}
+
+/// Prints a link by which one account can be made, once and within a day.
+pub(super) async fn invite(config: &Config, operator: bool) -> Result<(), CliError> {
+    let store = open_store(config).await?;
+    let (token, now) = (new_invite_token(), Clock::system().now());
+    let expires_at = UnixMillis(now.0.saturating_add(INVITE_LIFE_MS));
+    let made = store.create_invite(&key_hash(token.expose()), operator, now, expires_at).await;
+    store.close().await;
+    made?;
+    // Behind the `#`, so that neither servers nor logs see the token.
+    print(&format!("{}/setup#{}\n", config.public_base(), token.expose()))
 }
 
 /// Reads a password from standard input, without the line end.

@@ -109,6 +109,12 @@ pub enum AccountCommand {
         #[arg(long)]
         operator: bool,
     },
+    /// Print a link by which somebody makes one account for themselves, within a day
+    Invite {
+        /// The account may operate the service: drivers, metrics, audit log
+        #[arg(long)]
+        operator: bool,
+    },
     /// Add prepaid credit
     Credit {
         /// Name of the account
@@ -284,6 +290,9 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
             Command::Account(AccountCommand::Create { name, password_stdin, operator }) => {
                 let password = password_stdin.then(accounts::read_password).transpose()?;
                 accounts::create(config, name, password, *operator).await
+            }
+            Command::Account(AccountCommand::Invite { operator }) => {
+                accounts::invite(config, *operator).await
             }
             Command::Account(AccountCommand::Credit { name, sats }) => {
                 accounts::credit(config, name, *sats).await

@@ -108,7 +108,7 @@ async fn initial_credit_is_given_only_where_credit_pays() {
     let folder = tempfile::tempdir().unwrap();
     for (mode, credit) in [("credit", 10_000_000), ("wallet", 0), ("off", 0)] {
         let config = config(folder.path(), &format!("[billing]\nmode = \"{mode}\""));
-        assert_eq!(accounts::initial_credit(&config), Msat(credit), "{mode}");
+        assert_eq!(config.initial_credit(), Msat(credit), "{mode}");
     }
 }
 

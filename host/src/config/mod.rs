@@ -20,6 +20,7 @@ use url::Url;
 pub use load::{ConfigError, DEFAULT_FILE_NAME, Flags, Loaded};
 pub use value::AllowEntry;
 
+use crate::ids::{Msat, Sats};
 use crate::secret::Redacted;
 
 /// The commented configuration file with every key at its default.
@@ -332,6 +333,14 @@ impl Config {
     /// `public_url` without a trailing slash, ready to have a path put behind it.
     pub fn public_base(&self) -> &str {
         self.public_url.as_str().trim_end_matches('/')
+    }
+
+    /// Credit of a new account: the configured promotion where credit is what pays.
+    pub fn initial_credit(&self) -> Msat {
+        match self.billing.mode {
+            BillingMode::Credit => Sats(self.billing.initial_credit_sats).to_msat().unwrap_or(Msat(0)),
+            BillingMode::Wallet | BillingMode::Off => Msat(0),
+        }
     }
 
     /// What is allowed and yet probably not meant, each as one sentence.

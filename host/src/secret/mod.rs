@@ -129,21 +129,54 @@ fn checksum(text: &str) -> String {
 
 /// A new API key: prefix, 32 random base62 characters, 6 characters of CRC32.
 pub fn new_api_key(kind: KeyKind) -> Redacted<String> {
-    let mut key = format!("{}{}", kind.prefix(), random_base62(KEY_BODY_CHARS));
-    key.push_str(&checksum(&key));
-    Redacted::new(key)
+    checked_token(kind.prefix())
 }
 
 /// The kind of an API key of ours, judged by form and checksum alone; `None` for anything else.
 ///
 /// A typo, a scanner's guess or a foreign key that starts alike is refused here, before the database is asked.
 pub fn api_key_kind(key: &str) -> Option<KeyKind> {
-    let kind =
-        [KeyKind::Public, KeyKind::Permanent].into_iter().find(|kind| key.starts_with(kind.prefix()))?;
-    let body_end = kind.prefix().len() + KEY_BODY_CHARS;
-    let right_form = key.len() == body_end + KEY_CHECKSUM_CHARS
-        && key[3..].bytes().all(|byte| byte.is_ascii_alphanumeric());
-    (right_form && checksum(&key[..body_end]) == key[body_end..]).then_some(kind)
+    [KeyKind::Public, KeyKind::Permanent].into_iter().find(|kind| is_checked_token(kind.prefix(), key))
+}
+
+/// What a token of a login session begins with.
+const LOGIN_PREFIX: &str = "st_";
+/// What the token of a link begins with that makes an account.
+const INVITE_PREFIX: &str = "inv_";
+
+/// A new token of a login session, with a checksum like API keys.
+pub fn new_login_token() -> Redacted<String> {
+    checked_token(LOGIN_PREFIX)
+}
+
+/// A new token of a link that makes an account.
+pub fn new_invite_token() -> Redacted<String> {
+    checked_token(INVITE_PREFIX)
+}
+
+/// True for what may be a token of a login session, judged by form and checksum alone.
+pub fn is_login_token(token: &str) -> bool {
+    is_checked_token(LOGIN_PREFIX, token)
+}
+
+/// True for what may be the token of a link, judged by form and checksum alone.
+pub fn is_invite_token(token: &str) -> bool {
+    is_checked_token(INVITE_PREFIX, token)
+}
+
+fn checked_token(prefix: &str) -> Redacted<String> {
+    let mut token = format!("{prefix}{}", random_base62(KEY_BODY_CHARS));
+    token.push_str(&checksum(&token));
+    Redacted::new(token)
+}
+
+fn is_checked_token(prefix: &str, token: &str) -> bool {
+    let body_end = prefix.len() + KEY_BODY_CHARS;
+    token.len() == body_end + KEY_CHECKSUM_CHARS
+        && token
+            .strip_prefix(prefix)
+            .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+        && checksum(&token[..body_end]) == token[body_end..]
 }
 
 /// A new stream key: `live_` and 32 random base62 characters.

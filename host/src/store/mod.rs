@@ -8,6 +8,7 @@ mod edits;
 mod history;
 mod idempotency;
 mod ledger;
+mod logins;
 mod model;
 mod open;
 mod playback;
@@ -23,6 +24,7 @@ pub use edits::{DestinationChange, Edits, KeyView, LimitChange, LimitsChange};
 pub use history::{History, HistoryEntry, HistoryFilter, TimeRange};
 pub use idempotency::{Begun, Idempotency, IdempotentRequest};
 pub use ledger::{LedgerFault, LedgerReport};
+pub use logins::{INVITES_MAX, LOGINS_PER_ACCOUNT_MAX, LoginRecord, Logins, NewLogin};
 pub use model::{
     AccountRecord, Caps, DestinationRecord, DestinationView, KeyRecord, NewAccount, NewDestination, NewKey,
     NewSession, NewStream, Page, Scopes, SessionRecord, StreamLimits, StreamRecord, StreamView, Transfer,
@@ -222,7 +224,7 @@ pub trait Ledger: Send + Sync {
 /// What operators ask of a database.
 #[async_trait]
 pub trait StoreApi:
-    Accounts + Streams + Edits + Playback + Sessions + History + Ledger + Idempotency + std::fmt::Debug
+    Accounts + Streams + Edits + Playback + Sessions + History + Logins + Ledger + Idempotency + std::fmt::Debug
 {
     /// A read that proves the database answers.
     async fn ping(&self) -> Result<()>;

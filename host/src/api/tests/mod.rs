@@ -9,6 +9,7 @@ mod idempotency;
 mod keys;
 mod limits;
 mod lists;
+mod login;
 mod status;
 mod streams;
 mod viewers;

@@ -1,9 +1,9 @@
 //! Accounts and API keys.
 
 use async_trait::async_trait;
-use sqlx::Row as _;
 use sqlx::error::ErrorKind;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, Sqlite, Transaction};
 
 use super::{SqliteStore, commit, db, ledger};
 use crate::ids::{AccountId, DestinationId, KeyId, UnixMillis};
@@ -41,31 +41,7 @@ const TOUCH_KEY: &str = "UPDATE api_keys SET last_used_ms = $2
 impl Accounts for SqliteStore {
     async fn create_account(&self, account: NewAccount) -> Result<AccountId> {
         let mut tx = self.begin().await?;
-        let inserted = sqlx::query_scalar(INSERT_ACCOUNT)
-            .bind(&account.name)
-            .bind(account.password_hash.as_ref().map(Redacted::expose))
-            .bind(i64::from(account.operator))
-            .bind(account.now.0)
-            .fetch_one(&mut *tx)
-            .await;
-        let id = match inserted {
-            Ok(id) => AccountId(id),
-            Err(sqlx::Error::Database(error)) if error.kind() == ErrorKind::UniqueViolation => {
-                return Err(StoreError::NameTaken(account.name));
-            }
-            Err(error) => return Err(db("make the account")(error)),
-        };
-        ledger::open_customer(&mut tx, id).await?;
-        if account.initial_credit.0 != 0 {
-            let credit = Transfer {
-                account_id: id,
-                kind: TransferKind::Promotion,
-                amount: account.initial_credit,
-                idem: format!("promotion:{id}"),
-                now: account.now,
-            };
-            ledger::post(&mut tx, &credit).await?;
-        }
+        let id = insert_account(&mut tx, account).await?;
         commit(tx).await?;
         Ok(id)
     }
@@ -146,7 +122,40 @@ impl Accounts for SqliteStore {
     }
 }
 
-fn account_record(row: SqliteRow) -> sqlx::Result<AccountRecord> {
+/// Makes an account with its initial credit inside a transaction.
+pub(super) async fn insert_account(
+    tx: &mut Transaction<'static, Sqlite>,
+    account: NewAccount,
+) -> Result<AccountId> {
+    let inserted = sqlx::query_scalar(INSERT_ACCOUNT)
+        .bind(&account.name)
+        .bind(account.password_hash.as_ref().map(Redacted::expose))
+        .bind(i64::from(account.operator))
+        .bind(account.now.0)
+        .fetch_one(&mut **tx)
+        .await;
+    let id = match inserted {
+        Ok(id) => AccountId(id),
+        Err(sqlx::Error::Database(error)) if error.kind() == ErrorKind::UniqueViolation => {
+            return Err(StoreError::NameTaken(account.name));
+        }
+        Err(error) => return Err(db("make the account")(error)),
+    };
+    ledger::open_customer(tx, id).await?;
+    if account.initial_credit.0 != 0 {
+        let credit = Transfer {
+            account_id: id,
+            kind: TransferKind::Promotion,
+            amount: account.initial_credit,
+            idem: format!("promotion:{id}"),
+            now: account.now,
+        };
+        ledger::post(tx, &credit).await?;
+    }
+    Ok(id)
+}
+
+pub(super) fn account_record(row: SqliteRow) -> sqlx::Result<AccountRecord> {
     Ok(AccountRecord {
         id: AccountId(row.try_get("id")?),
         name: row.try_get("name")?,

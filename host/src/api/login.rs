@@ -1,0 +1,376 @@
+//! People: log in and out, sessions, password, and making an account.
+
+use std::sync::Arc;
+
+use poem::Result;
+use poem::web::Data;
+use poem_openapi::param::Path;
+use poem_openapi::payload::{Json, Response};
+use poem_openapi::{Object, OpenApi};
+
+use super::body::{Body, Fields, FromFields};
+use super::caller::{LOGIN_IDLE_MS, LOGIN_LIFE_MS};
+use super::destinations::Done;
+use super::{ApiError, App, Caller, RequestContext, Tag};
+use crate::auth::password::{self, PasswordError};
+use crate::auth::{LOGIN_COOKIE, NAME_CHARS_MAX, account_name};
+use crate::config::Config;
+use crate::ids::{AccountId, LoginId, UnixMillis};
+use crate::places::Network;
+use crate::secret::{Redacted, is_invite_token, key_hash, new_login_token};
+use crate::store::{NewAccount, NewLogin, StoreError};
+
+/// A hash that no password has: an unknown name must take as long as a wrong password.
+const NOBODYS_HASH: &str =
+    "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// Name and password.
+#[derive(Clone, Object)]
+#[oai(rename = "LoginRequest")]
+pub(super) struct LoginInput {
+    /// Account name.
+    #[oai(validator(min_length = 1, max_length = 128))]
+    name: String,
+    /// Password.
+    #[oai(validator(max_length = 1024))]
+    password: String,
+}
+
+impl FromFields for LoginInput {
+    const FIELDS: &'static [&'static str] = &["name", "password"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        Ok(Self { name: fields.text("name")?, password: fields.text("password")? })
+    }
+}
+
+/// An account to be made.
+#[derive(Clone, Object)]
+#[oai(rename = "SetupRequest", skip_serializing_if_is_none)]
+pub(super) struct SetupInput {
+    /// Token of the link; needed unless registration is open.
+    token: Option<String>,
+    /// Account name.
+    #[oai(validator(min_length = 1, max_length = 128))]
+    name: String,
+    /// Password, at least 8 characters.
+    #[oai(validator(min_length = 8, max_length = 1024))]
+    password: String,
+}
+
+impl FromFields for SetupInput {
+    const FIELDS: &'static [&'static str] = &["token", "name", "password"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        Ok(Self {
+            token: fields.optional_text("token")?,
+            name: fields.text("name")?,
+            password: fields.text("password")?,
+        })
+    }
+}
+
+/// The present and the new password.
+#[derive(Clone, Object)]
+#[oai(rename_all = "camelCase", rename = "PasswordChange")]
+pub(super) struct PasswordInput {
+    /// The present one.
+    #[oai(validator(max_length = 1024))]
+    current_password: String,
+    /// The new one, at least 8 characters.
+    #[oai(validator(min_length = 8, max_length = 1024))]
+    new_password: String,
+}
+
+impl FromFields for PasswordInput {
+    const FIELDS: &'static [&'static str] = &["currentPassword", "newPassword"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        Ok(Self {
+            current_password: fields.text("currentPassword")?,
+            new_password: fields.text("newPassword")?,
+        })
+    }
+}
+
+/// A session that has begun; its token is in a cookie as well.
+#[derive(Clone, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct LoggedIn {
+    /// `true`.
+    success: bool,
+    /// Token for `Authorization: Bearer`; secret.
+    token: String,
+    /// When the session ends unless it is used, Unix milliseconds.
+    expires_at: i64,
+    /// Account identifier.
+    account_id: i64,
+    /// Account name.
+    name: String,
+    /// Whether the account may operate the service.
+    operator: bool,
+}
+
+/// A login session.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct LoginSession {
+    /// Session identifier.
+    id: i64,
+    /// Whether this request came with it.
+    current: bool,
+    /// Network address it was made from.
+    client: String,
+    /// When it was made, Unix milliseconds.
+    created_at: i64,
+    /// When it was last used to the minute, Unix milliseconds.
+    last_used_at: i64,
+    /// When it ends unless it is used, Unix milliseconds.
+    expires_at: i64,
+}
+
+/// Operations on people.
+pub(super) struct LoginApi;
+
+#[OpenApi(prefix_path = "/api/auth", tag = "Tag::Accounts")]
+impl LoginApi {
+    /// Log in
+    ///
+    /// Begins a session of 24 hours, renewed by use up to 30 days. Its token comes in the answer and as a cookie. An
+    /// addition to the specification.
+    #[oai(path = "/login", method = "post", operation_id = "logIn")]
+    async fn log_in(
+        &self,
+        app: Data<&Arc<App>>,
+        request: &poem::Request,
+        body: Body<LoginInput>,
+    ) -> Result<Response<Json<LoggedIn>>> {
+        let context = RequestContext::of(request);
+        let now = app.clock.monotonic();
+        context.count(app.limits.logins.hit(Network::from(context.client), now))?;
+        let LoginInput { name, password } = body.0;
+        let subject = key_hash(name.trim());
+        let failed = app.limits.failed_logins.peek(subject, now);
+        if !failed.allowed {
+            context.count(failed)?;
+        }
+        let account = match account_name(&name) {
+            Some(name) => app.store.account_by_name(name).await.map_err(ApiError::from)?,
+            None => None,
+        };
+        let stored = account.as_ref().and_then(|account| account.password_hash.clone());
+        let is_right = is_password(&app, Redacted::new(password), stored).await?;
+        let Some(account) = account.filter(|_| is_right) else {
+            app.limits.failed_logins.hit(subject, now);
+            tracing::warn!(client = %context.client, "a login failed");
+            return Err(ApiError::invalid_login().into());
+        };
+        begin(&app, &context, account.id, account.name, account.operator).await
+    }
+
+    /// Make an account
+    ///
+    /// With the token of a link (`satcast account invite`), or without one where registration is open. Logs in. An
+    /// addition to the specification.
+    #[oai(path = "/setup", method = "post", operation_id = "setUp")]
+    async fn set_up(
+        &self,
+        app: Data<&Arc<App>>,
+        request: &poem::Request,
+        body: Body<SetupInput>,
+    ) -> Result<Response<Json<LoggedIn>>> {
+        let context = RequestContext::of(request);
+        context.count(app.limits.logins.hit(Network::from(context.client), app.clock.monotonic()))?;
+        let SetupInput { token, name, password } = body.0;
+        if token.is_none() && !app.config.accounts.open_registration {
+            let text = "Registration is closed; ask the operator for a link";
+            return Err(ApiError::forbidden("registration_closed", text).into());
+        }
+        let name = account_name(&name).map(str::to_owned).ok_or_else(|| {
+            let text = format!("Field `name` must have 1 to {NAME_CHARS_MAX} printable characters");
+            ApiError::refused("name_refused", text)
+        })?;
+        if token.as_deref().is_some_and(|token| !is_invite_token(token)) {
+            return Err(ApiError::not_found("link").into());
+        }
+        let hash = hashed(&app, password, "password").await?;
+        let account = NewAccount {
+            name: name.clone(),
+            password_hash: Some(hash),
+            operator: false,
+            initial_credit: app.config.initial_credit(),
+            now: app.clock.now(),
+        };
+        let store = app.store.clone();
+        let made = App::to_the_end(async move {
+            let made = match token {
+                Some(token) => store.use_invite(&key_hash(&token), account).await,
+                None => store.create_account(account).await,
+            };
+            match made {
+                Err(StoreError::NameTaken(_)) => {
+                    Err(ApiError::conflict("name_taken", "This name is taken; choose another"))
+                }
+                other => Ok(other?),
+            }
+        });
+        let id = made.await?;
+        let operator = app.store.account(id).await.map_err(ApiError::from)?.is_some_and(|made| made.operator);
+        begin(&app, &context, id, name, operator).await
+    }
+
+    /// Log out
+    ///
+    /// An addition to the specification.
+    #[oai(path = "/logout", method = "post", operation_id = "logOut")]
+    async fn log_out(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Response<Json<Done>>> {
+        let login = caller.login()?;
+        let store = app.store.clone();
+        App::to_the_end(async move { Ok(store.end_login(caller.account, login).await?) }).await?;
+        Ok(Response::new(Json(Done::new())).header("Set-Cookie", cookie(&app.config, "", 0)))
+    }
+
+    /// List login sessions
+    ///
+    /// Newest first. An addition to the specification.
+    #[oai(path = "/sessions", method = "get", operation_id = "listLoginSessions")]
+    async fn sessions(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Json<Vec<LoginSession>>> {
+        let own = caller.login().ok();
+        let found = app.store.logins_of(caller.account, app.clock.now()).await.map_err(ApiError::from)?;
+        let sessions = found.into_iter().map(|login| LoginSession {
+            id: login.id.0,
+            current: own == Some(login.id),
+            client: login.client,
+            created_at: login.created_at.0,
+            last_used_at: login.last_used_at.0,
+            expires_at: login.expires_at.0,
+        });
+        Ok(Json(sessions.collect()))
+    }
+
+    /// End a login session
+    ///
+    /// An addition to the specification.
+    #[oai(path = "/sessions/:id", method = "delete", operation_id = "endLoginSession")]
+    async fn end_session(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Session identifier.
+        id: Path<i64>,
+    ) -> Result<Json<Done>> {
+        let store = app.store.clone();
+        App::to_the_end(async move { Ok(store.end_login(caller.account, LoginId(id.0)).await?) }).await?;
+        Ok(Json(Done::new()))
+    }
+
+    /// Change the password
+    ///
+    /// Ends every session of the account, this one too. An addition to the specification.
+    #[oai(path = "/password", method = "post", operation_id = "changePassword")]
+    async fn change_password(
+        &self,
+        app: Data<&Arc<App>>,
+        request: &poem::Request,
+        caller: Caller,
+        body: Body<PasswordInput>,
+    ) -> Result<Response<Json<Done>>> {
+        caller.login()?;
+        let context = RequestContext::of(request);
+        context.count(app.limits.logins.hit(Network::from(context.client), app.clock.monotonic()))?;
+        let PasswordInput { current_password, new_password } = body.0;
+        let account = app.store.account(caller.account).await.map_err(ApiError::from)?;
+        let stored = account.and_then(|account| account.password_hash);
+        if !is_password(&app, Redacted::new(current_password), stored).await? {
+            return Err(ApiError::refused("password_refused", "Field `currentPassword` is wrong").into());
+        }
+        let hash = hashed(&app, new_password, "newPassword").await?;
+        let store = app.store.clone();
+        App::to_the_end(async move { Ok(store.change_password(caller.account, &hash).await?) }).await?;
+        Ok(Response::new(Json(Done::new())).header("Set-Cookie", cookie(&app.config, "", 0)))
+    }
+}
+
+async fn begin(
+    app: &App,
+    context: &RequestContext,
+    account_id: AccountId,
+    name: String,
+    operator: bool,
+) -> Result<Response<Json<LoggedIn>>> {
+    let (token, now) = (new_login_token(), app.clock.now());
+    let expires_at = UnixMillis(now.0.saturating_add(LOGIN_IDLE_MS));
+    let login = NewLogin {
+        account_id,
+        token_hash: key_hash(token.expose()),
+        client: context.client.to_string(),
+        now,
+        expires_at,
+    };
+    app.store.begin_login(login).await.map_err(ApiError::from)?;
+    let cookie = cookie(&app.config, token.expose(), LOGIN_LIFE_MS / 1_000);
+    let answer = LoggedIn {
+        success: true,
+        token: token.into_inner(),
+        expires_at: expires_at.0,
+        account_id: account_id.0,
+        name,
+        operator,
+    };
+    Ok(Response::new(Json(answer)).header("Set-Cookie", cookie))
+}
+
+/// The cookie of a session; an age of 0 takes it away.
+fn cookie(config: &Config, token: &str, max_age_secs: i64) -> String {
+    let secure = if config.public_url.scheme() == "https" { "; Secure" } else { "" };
+    format!("{LOGIN_COOKIE}={token}; Path=/; Max-Age={max_age_secs}; HttpOnly; SameSite=Strict{secure}")
+}
+
+/// Hashes a new password; `field` is its name in errors.
+async fn hashed(app: &App, password: String, field: &str) -> std::result::Result<Redacted<String>, ApiError> {
+    let hashed = on_own_thread(app, move || password::hash(&Redacted::new(password))).await?;
+    hashed.map_err(|error| match error {
+        PasswordError::Hash => ApiError::internal(),
+        error => ApiError::refused("password_refused", format!("Field `{field}`: {error}")),
+    })
+}
+
+/// Whether the password is the stored one; takes as long when there is none.
+async fn is_password(
+    app: &App,
+    password: Redacted<String>,
+    stored: Option<Redacted<String>>,
+) -> std::result::Result<bool, ApiError> {
+    on_own_thread(app, move || {
+        let real = stored.is_some();
+        let stored = stored.unwrap_or_else(|| Redacted::new(NOBODYS_HASH.to_owned()));
+        password::verify(&password, &stored) && real
+    })
+    .await
+}
+
+async fn on_own_thread<R: Send + 'static>(
+    app: &App,
+    work: impl FnOnce() -> R + Send + 'static,
+) -> std::result::Result<R, ApiError> {
+    // The semaphore is never closed.
+    let permit = app.limits.hashing.clone().acquire_owned().await.map_err(|_| ApiError::internal())?;
+    let done = tokio::task::spawn_blocking(move || {
+        let result = work();
+        drop(permit);
+        result
+    });
+    done.await.map_err(|_| ApiError::internal())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobodys_hash_is_a_hash_and_takes_the_work_of_one() {
+        let stored = Redacted::new(NOBODYS_HASH.to_owned());
+        assert!(argon2::password_hash::phc::PasswordHash::new(stored.expose()).is_ok());
+        assert!(!password::verify(&Redacted::new("hunter2hunter2".into()), &stored));
+    }
+}

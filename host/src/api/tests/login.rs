@@ -1,0 +1,213 @@
+//! People: login, sessions, password, making an account, and what cookies may do.
+
+use std::time::Duration;
+
+use poem::Request;
+use poem::http::Method;
+use serde_json::{Value, json};
+
+use super::{Answer, Rig};
+use crate::auth::password;
+use crate::ids::{Msat, UnixMillis};
+use crate::secret::{Redacted, key_hash, new_invite_token, new_login_token};
+use crate::store::NewAccount;
+
+const PASSWORD: &str = "correct horse battery";
+
+impl Rig {
+    /// An account that can log in.
+    async fn person(&self, name: &str) {
+        let hash = password::hash(&Redacted::new(PASSWORD.to_owned())).unwrap();
+        let account = NewAccount {
+            name: name.into(),
+            password_hash: Some(hash),
+            operator: false,
+            initial_credit: Msat(0),
+            now: self.app.clock.now(),
+        };
+        self.app.store.create_account(account).await.unwrap();
+    }
+
+    async fn anyone(&self, path: &str, body: &Value) -> Answer {
+        let request = Request::builder().method(Method::POST).uri_str(path).content_type("application/json");
+        self.send(request.body(body.to_string())).await
+    }
+
+    async fn log_in(&self, name: &str) -> String {
+        let made = self.anyone("/api/auth/login", &json!({"name": name, "password": PASSWORD})).await.ok();
+        made["token"].as_str().unwrap().to_owned()
+    }
+
+    async fn as_person(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+        let mut request = Request::builder().method(method).uri_str(path).content_type("application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.send(request.body(body.to_string())).await
+    }
+
+    async fn bearer(&self, method: Method, path: &str, token: &str, body: &Value) -> Answer {
+        self.as_person(method, path, &[("Authorization", &format!("Bearer {token}"))], body).await
+    }
+}
+
+#[tokio::test]
+async fn a_login_is_a_bearer_token_and_a_cookie() {
+    let rig = Rig::new().await;
+    rig.person("ann").await;
+    let made = rig.anyone("/api/auth/login", &json!({"name": " ann ", "password": PASSWORD})).await;
+    let cookie = made.header("set-cookie").to_owned();
+    assert!(cookie.ends_with("; Path=/; Max-Age=2592000; HttpOnly; SameSite=Strict"), "{cookie}");
+    let body = made.ok();
+    let token = body["token"].as_str().unwrap();
+    assert_eq!((&body["name"], &body["operator"]), (&json!("ann"), &json!(false)));
+    rig.bearer(Method::GET, "/api/streams", token, &json!({})).await.ok();
+    let cookie = cookie.split(';').next().unwrap();
+    let read = rig.as_person(Method::GET, "/api/streams", &[("Cookie", cookie)], &json!({})).await;
+    assert_eq!(read.ok(), json!([]));
+    let label = json!({"label": "x"});
+    let write =
+        async |headers: &[(&str, &str)]| rig.as_person(Method::POST, "/api/streams", headers, &label).await;
+    write(&[("Cookie", cookie)]).await.error(403, "csrf_header_missing");
+    write(&[("Cookie", cookie), ("X-Requested-With", "fetch")]).await.ok();
+    let in_address = format!("/api/streams?apiKey={token}");
+    rig.as_person(Method::GET, &in_address, &[], &json!({})).await.error(401, "invalid_key");
+}
+
+#[tokio::test]
+async fn wrong_names_and_passwords_look_alike_and_are_limited() {
+    let rig = Rig::new().await;
+    rig.person("ann").await;
+    let attempt = async |name: &str, password: &str| {
+        rig.anyone("/api/auth/login", &json!({"name": name, "password": password})).await
+    };
+    let wrong = attempt("ann", "not the password").await.error(401, "invalid_login");
+    assert_eq!(attempt("nobody", PASSWORD).await.error(401, "invalid_login"), wrong);
+    // An account made by command without a password cannot be entered.
+    attempt("owner", "").await.error(401, "invalid_login");
+    for _ in 3..20 {
+        attempt("nobody", "x").await.error(401, "invalid_login");
+    }
+    attempt("ann", PASSWORD).await.error(429, "rate_limited");
+    rig.app.clock.advance(Duration::from_secs(60));
+    attempt("ann", PASSWORD).await.ok();
+    for _ in 18..30 {
+        attempt("nobody", "x").await.error(401, "invalid_login");
+    }
+    attempt("nobody", "x").await.error(429, "rate_limited");
+    attempt("ann", PASSWORD).await.ok();
+}
+
+#[tokio::test]
+async fn a_session_lives_by_use_and_ends_in_the_end() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let rig = Rig::new().await;
+    rig.person("ann").await;
+    let token = rig.log_in("ann").await;
+    let hash = key_hash(&token);
+    let end = async || {
+        rig.app.store.login_by_hash(&hash, UnixMillis(0)).await.unwrap().map(|login| login.expires_at)
+    };
+    let used = async || rig.bearer(Method::GET, "/api/streams", &token, &json!({})).await;
+    for _ in 0..29 {
+        rig.app.clock.advance(DAY - Duration::from_secs(1));
+        let before = end().await;
+        used().await.ok();
+        while end().await == before {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+    rig.app.clock.advance(DAY - Duration::from_secs(1));
+    used().await.ok();
+    rig.app.clock.advance(Duration::from_secs(60));
+    let text = used().await.error(401, "invalid_session");
+    assert_eq!(text, "The session has ended; log in again");
+    let idle = rig.log_in("ann").await;
+    rig.app.clock.advance(DAY);
+    rig.bearer(Method::GET, "/api/streams", &idle, &json!({})).await.error(401, "invalid_session");
+    let unknown = new_login_token();
+    rig.bearer(Method::GET, "/api/streams", unknown.expose(), &json!({})).await.error(401, "invalid_session");
+}
+
+#[tokio::test]
+async fn sessions_are_listed_and_ended_by_their_account_alone() {
+    let mut rig = Rig::new().await;
+    rig.person("ann").await;
+    let (first, second) = (rig.log_in("ann").await, rig.log_in("ann").await);
+    let list = rig.bearer(Method::GET, "/api/auth/sessions", &second, &json!({})).await.ok();
+    assert_eq!((&list[0]["current"], &list[1]["current"]), (&json!(true), &json!(false)));
+    let id = list[1]["id"].as_i64().unwrap();
+    let path = format!("/api/auth/sessions/{id}");
+    rig.delete(&path).await.error(404, "not_found");
+    rig.bearer(Method::DELETE, &path, &second, &json!({})).await.ok();
+    rig.bearer(Method::GET, "/api/streams", &first, &json!({})).await.error(401, "invalid_session");
+    let out = rig.bearer(Method::POST, "/api/auth/logout", &second, &json!({})).await;
+    assert!(out.header("set-cookie").contains("satcast_session=; Path=/; Max-Age=0"));
+    rig.bearer(Method::GET, "/api/streams", &second, &json!({})).await.error(401, "invalid_session");
+    rig.post("/api/auth/logout", &json!({})).await.error(403, "session_required");
+    rig.key = String::new();
+    rig.get("/api/auth/sessions").await.error(401, "key_required");
+}
+
+#[tokio::test]
+async fn a_new_password_ends_every_session() {
+    let rig = Rig::new().await;
+    rig.person("ann").await;
+    let (first, second) = (rig.log_in("ann").await, rig.log_in("ann").await);
+    let change = async |now: &str, new: &str| {
+        let body = json!({"currentPassword": now, "newPassword": new});
+        rig.bearer(Method::POST, "/api/auth/password", &first, &body).await
+    };
+    change("wrong", "another good one").await.error(422, "password_refused");
+    let text = change(PASSWORD, "pw-7777").await.error(422, "password_refused");
+    assert!(text.contains("newPassword") && !text.contains("pw-7777"), "{text}");
+    change(PASSWORD, "another good one").await.ok();
+    for token in [&first, &second] {
+        rig.bearer(Method::GET, "/api/streams", token, &json!({})).await.error(401, "invalid_session");
+    }
+    rig.anyone("/api/auth/login", &json!({"name": "ann", "password": PASSWORD}))
+        .await
+        .error(401, "invalid_login");
+    let new = json!({"name": "ann", "password": "another good one"});
+    rig.anyone("/api/auth/login", &new).await.ok();
+}
+
+#[tokio::test]
+async fn a_link_makes_one_account() {
+    let rig = Rig::new().await;
+    let (token, now) = (new_invite_token(), rig.app.clock.now());
+    let later = UnixMillis(now.0 + 1_000);
+    rig.app.store.create_invite(&key_hash(token.expose()), true, now, later).await.unwrap();
+    let set_up = async |token: Option<&str>, name: &str| {
+        let mut body = json!({"name": name, "password": PASSWORD});
+        if let Some(token) = token {
+            body["token"] = json!(token);
+        }
+        rig.anyone("/api/auth/setup", &body).await
+    };
+    set_up(None, "ann").await.error(403, "registration_closed");
+    set_up(Some(new_invite_token().expose()), "ann").await.error(404, "not_found");
+    set_up(Some("inv_x"), "ann").await.error(404, "not_found");
+    set_up(Some(token.expose()), "owner").await.error(409, "name_taken");
+    set_up(Some(token.expose()), " ").await.error(422, "name_refused");
+    let made = set_up(Some(token.expose()), "ann").await.ok();
+    assert_eq!(made["operator"], true, "as the link says");
+    rig.bearer(Method::GET, "/api/streams", made["token"].as_str().unwrap(), &json!({})).await.ok();
+    set_up(Some(token.expose()), "bob").await.error(404, "not_found");
+    let late = new_invite_token();
+    rig.app.store.create_invite(&key_hash(late.expose()), false, now, later).await.unwrap();
+    rig.app.clock.advance(Duration::from_secs(1));
+    set_up(Some(late.expose()), "bob").await.error(404, "not_found");
+}
+
+#[tokio::test]
+async fn open_registration_makes_accounts_without_a_link_and_with_credit() {
+    let rig = Rig::with_config("[accounts]\nopen_registration = true\n").await;
+    let body = json!({"name": "ann", "password": PASSWORD});
+    let made = rig.anyone("/api/auth/setup", &body).await.ok();
+    assert_eq!(made["operator"], false);
+    let balance =
+        rig.bearer(Method::GET, "/api/wallet/balance", made["token"].as_str().unwrap(), &json!({})).await;
+    assert_eq!(balance.ok()["balance"], 10_000);
+    rig.anyone("/api/auth/setup", &body).await.error(409, "name_taken");
+}
