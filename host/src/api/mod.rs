@@ -87,8 +87,8 @@ pub struct Limits {
     pub writes: RateLimiter<KeyId>,
     /// Requests for the stream status, per key.
     pub status: RateLimiter<KeyId>,
-    /// Requests with an invalid key, per address.
-    pub invalid_keys: RateLimiter<Network>,
+    /// Requests with an invalid key, per address; counted by playback too.
+    pub invalid_keys: Arc<RateLimiter<Network>>,
     /// Requests for the public configuration, per address.
     pub config: RateLimiter<Network>,
 }
@@ -104,7 +104,7 @@ impl Default for Limits {
             reads: RateLimiter::new(auth::RATE_READS),
             writes: RateLimiter::new(auth::RATE_WRITES),
             status: RateLimiter::new(RATE_STATUS),
-            invalid_keys: RateLimiter::new(auth::RATE_INVALID_KEYS),
+            invalid_keys: Arc::new(RateLimiter::new(auth::RATE_INVALID_KEYS)),
             config: RateLimiter::new(RATE_CONFIG),
         }
     }
