@@ -179,6 +179,11 @@ impl Drop for Count {
 
 #[cfg(test)]
 impl Meter {
+    /// As while a flush waits for the database.
+    pub(super) async fn hold(&self) -> tokio::sync::RwLockWriteGuard<'_, ()> {
+        self.moving.write().await
+    }
+
     pub(super) fn len(&self) -> usize {
         self.lock().len()
     }
