@@ -146,8 +146,15 @@ impl Host {
             first_run,
             took: clock.monotonic().saturating_sub(began),
         };
-        let playback =
-            Playback::new(store.clone(), live.clone(), clock.clone(), config.clone(), &playback_secret);
+        let limits = api::Limits::default();
+        let playback = Playback::new(
+            store.clone(),
+            live.clone(),
+            clock.clone(),
+            config.clone(),
+            &playback_secret,
+            limits.invalid_keys.clone(),
+        );
         let app = Arc::new(App {
             store: store.clone(),
             live: live.clone(),
@@ -156,7 +163,7 @@ impl Host {
             guard,
             clock,
             config,
-            limits: api::Limits::default(),
+            limits,
         });
         Ok(Self { app, live, store, server, listener, facts, _locks: [lock, database_lock] })
     }

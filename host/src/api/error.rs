@@ -133,6 +133,18 @@ impl ApiError {
         )
     }
 
+    /// 502: the database failed.
+    pub fn store_failed() -> Self {
+        let text = "The database failed; try again, then give the requestId to the operator";
+        Self::new(StatusCode::BAD_GATEWAY, "store_failed", text)
+    }
+
+    /// 503: a published piece cannot be read.
+    pub fn piece_unreadable() -> Self {
+        let text = "The piece cannot be read at present; try again";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "piece_unreadable", text)
+    }
+
     /// 503: not ready to serve.
     pub fn not_ready() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "The service is not ready")
@@ -207,8 +219,7 @@ impl From<StoreError> for ApiError {
             StoreError::CapReached { .. } => Self::conflict("cap_reached", sentence(&error.to_string())),
             other => {
                 tracing::error!(error = %other, "the store failed");
-                let text = "The database failed; try again, then give the requestId to the operator";
-                Self::new(StatusCode::BAD_GATEWAY, "store_failed", text)
+                Self::store_failed()
             }
         }
     }

@@ -103,8 +103,8 @@ pub struct Limits {
     pub failed_logins: RateLimiter<[u8; 32]>,
     /// Passwords hashed at one time: each takes 19 MiB and tens of milliseconds of a core.
     pub hashing: Arc<Semaphore>,
-    /// Requests with an invalid key, per address.
-    pub invalid_keys: RateLimiter<Network>,
+    /// Requests with an invalid key, per address; counted by playback too.
+    pub invalid_keys: Arc<RateLimiter<Network>>,
     /// Requests for the public configuration, per address.
     pub config: RateLimiter<Network>,
 }
@@ -128,7 +128,7 @@ impl Default for Limits {
             logins: RateLimiter::new(auth::RATE_LOGINS),
             failed_logins: RateLimiter::new(auth::RATE_FAILED_LOGINS),
             hashing: Arc::new(Semaphore::new(HASHES_AT_ONCE_MAX)),
-            invalid_keys: RateLimiter::new(auth::RATE_INVALID_KEYS),
+            invalid_keys: Arc::new(RateLimiter::new(auth::RATE_INVALID_KEYS)),
             config: RateLimiter::new(RATE_CONFIG),
         }
     }

@@ -186,9 +186,9 @@ impl Live {
         self.inner.shelves.open(destination)
     }
 
-    /// What viewers of a destination's session can fetch, for [`SHELF_KEPT`] after its end too.
-    pub fn shelf_of(&self, destination: DestinationId, session: &str) -> Option<Arc<Shelf>> {
-        self.inner.shelves.of(destination, session, self.inner.clock.monotonic())
+    /// Where viewers of a destination's session find the piece `name`, for [`SHELF_KEPT`] after its end too.
+    pub fn shelf_of(&self, destination: DestinationId, session: &str, name: &str) -> Option<Arc<Shelf>> {
+        self.inner.shelves.of(destination, session, name, self.inner.clock.monotonic())
     }
 
     /// Sessions that are live or waiting for their encoder.
@@ -301,7 +301,7 @@ impl Live {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            self.sweep_shelves().await;
+            self.sweep_shelves();
             let running: Vec<SessionId> =
                 self.all().iter().filter_map(|session| Some(session.snapshot()?.session_id)).collect();
             if running.is_empty() {
@@ -316,10 +316,11 @@ impl Live {
     }
 
     /// The drop runs driver code and may free an hour of media: not on a thread of the runtime.
-    async fn sweep_shelves(&self) {
+    fn sweep_shelves(&self) {
         let gone = self.inner.shelves.sweep(self.inner.clock.monotonic());
-        if !gone.is_empty() && tokio::task::spawn_blocking(move || drop(gone)).await.is_err() {
-            tracing::error!("a driver's release of its media panicked");
+        if !gone.is_empty() {
+            // Nobody waits for it: a driver that hangs here must not hold up the heartbeats.
+            tokio::task::spawn_blocking(move || drop(gone));
         }
     }
 

@@ -62,7 +62,12 @@ impl Shelves {
         let mut all = self.by_destination.write().unwrap_or_else(PoisonError::into_inner);
         let shelves = all.entry(shelf.destination).or_default();
         shelves.push(shelf);
-        (shelves.len() > SHELVES_PER_DESTINATION_MAX).then(|| shelves.remove(0))
+        if shelves.len() <= SHELVES_PER_DESTINATION_MAX {
+            return None;
+        }
+        // Openings that fail at once must not push out what players still fetch.
+        let empty = shelves[..shelves.len() - 1].iter().position(|shelf| shelf.assets.playback().is_none());
+        Some(shelves.remove(empty.unwrap_or(0)))
     }
 
     /// The opening of the shelf has ended.
@@ -89,16 +94,29 @@ impl Shelves {
         all.get(&destination)?.iter().rev().find(|shelf| !shelf.ended()).cloned()
     }
 
-    /// The newest shelf of a destination's session, ended or not.
-    pub(super) fn of(&self, destination: DestinationId, session: &str, now: Duration) -> Option<Arc<Shelf>> {
+    /// The newest shelf of a destination's session that has the piece `name`, ended or not: while a new opening has nothing
+    /// to show yet, players go on with what the one before left. The newest of all when none has it.
+    pub(super) fn of(
+        &self,
+        destination: DestinationId,
+        session: &str,
+        name: &str,
+        now: Duration,
+    ) -> Option<Arc<Shelf>> {
         let all = self.by_destination.read().unwrap_or_else(PoisonError::into_inner);
-        let mut newest_first = all.get(&destination)?.iter().rev();
-        newest_first.find(|shelf| shelf.session.as_str() == session && !shelf.is_over(now)).cloned()
+        let newest_first = all.get(&destination)?.iter().rev();
+        let mut of_session =
+            newest_first.filter(|shelf| shelf.session.as_str() == session && !shelf.is_over(now));
+        let has_it = of_session.clone().find(|shelf| shelf.assets.get(name).is_some());
+        has_it.or_else(|| of_session.next()).cloned()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use satcast_plugin_api::Audience;
+    use satcast_plugin_api::host::{Asset, AssetBody, Playback};
+
     use super::*;
 
     const NOW: Duration = Duration::from_secs(100);
@@ -118,12 +136,57 @@ mod tests {
         shelves.end(&first, NOW * 2);
         assert!(shelves.open(DestinationId(1)).is_none());
         let almost = NOW + SHELF_KEPT - Duration::from_millis(1);
-        assert!(shelves.of(DestinationId(1), "a", almost).is_some());
-        assert!(shelves.of(DestinationId(1), "b", almost).is_none());
+        assert!(shelves.of(DestinationId(1), "a", "x", almost).is_some());
+        assert!(shelves.of(DestinationId(1), "b", "x", almost).is_none());
         assert!(shelves.sweep(almost).is_empty());
-        assert!(shelves.of(DestinationId(1), "a", NOW + SHELF_KEPT).is_none(), "not swept yet, but over");
+        assert!(
+            shelves.of(DestinationId(1), "a", "x", NOW + SHELF_KEPT).is_none(),
+            "not swept yet, but over"
+        );
         assert_eq!(shelves.sweep(NOW + SHELF_KEPT).len(), 1);
         assert!(shelves.by_destination.read().unwrap().is_empty());
+    }
+
+    fn put(shelf: &Shelf, name: &str) {
+        let asset = Asset {
+            name: name.into(),
+            content_type: "video/mp4".into(),
+            max_age_secs: 1,
+            audience: Audience::Both,
+            body: AssetBody::Memory(bytes::Bytes::from_static(b"x").into()),
+        };
+        shelf.assets().publish(asset, std::path::Path::new("/")).unwrap();
+        let entry = name.to_owned();
+        let told = Playback {
+            entry,
+            preview: None,
+            first_ms: 0,
+            window_ms: 0,
+            window_max_ms: 0,
+            fresh_ms: 0,
+            ended: false,
+        };
+        shelf.assets().set_playback(told, NOW);
+    }
+
+    #[test]
+    fn what_an_opening_left_is_there_until_the_next_has_it() {
+        let shelves = Shelves::default();
+        let (first, second) = (shelf(1, "a"), shelf(1, "a"));
+        put(&first, "media.m3u8");
+        assert!(shelves.begin(first.clone()).is_none());
+        shelves.end(&first, NOW);
+        assert!(shelves.begin(second.clone()).is_none());
+        let of = || shelves.of(DestinationId(1), "a", "media.m3u8", NOW).unwrap();
+        assert!(Arc::ptr_eq(&of(), &first));
+        put(&second, "media.m3u8");
+        assert!(Arc::ptr_eq(&of(), &second));
+        for _ in 0..SHELVES_PER_DESTINATION_MAX {
+            // Openings that come to nothing.
+            let gone = shelves.begin(shelf(1, "a"));
+            assert!(gone.is_none_or(|gone| gone.assets().playback().is_none()));
+        }
+        assert!(Arc::ptr_eq(&of(), &second));
     }
 
     #[test]
@@ -133,7 +196,7 @@ mod tests {
         assert!(shelves.begin(first.clone()).is_none());
         shelves.end(&first, NOW);
         assert!(shelves.begin(second.clone()).is_none());
-        assert!(Arc::ptr_eq(&shelves.of(DestinationId(1), "a", NOW).unwrap(), &second));
+        assert!(Arc::ptr_eq(&shelves.of(DestinationId(1), "a", "x", NOW).unwrap(), &second));
         for _ in 2..SHELVES_PER_DESTINATION_MAX {
             assert!(shelves.begin(shelf(1, "a")).is_none());
         }

@@ -1,8 +1,8 @@
 //! Who may watch: what the store says of a key, kept for about a second.
 //!
 //! A viewer's playlist is judged by what the store said at most that long ago, and its segments by what it said last,
-//! so that a key that was revoked or a destination that was disabled ends playback at the next playlist, while no number of
-//! viewers costs more than one question a second and key.
+//! so that a key that was revoked or a destination that was disabled ends playback at the next playlist, while viewers that
+//! play cost one question a second and key, however many they are.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -111,7 +111,12 @@ impl Accesses {
             None => None,
             Some(answer) => {
                 let is_known = now.saturating_sub(answer.said_at) < KNOWN && answer.access.is_some();
-                if (age == Age::Known && is_known) || now.saturating_sub(answer.asked_at) < FRESH {
+                let is_asked = now.saturating_sub(answer.asked_at) < FRESH;
+                if (age == Age::Known && is_known) || now.saturating_sub(answer.said_at) < FRESH {
+                    return Ok(answer.access.clone());
+                }
+                // Somebody asks already, or did in vain a moment ago: an old answer serves, but none older than it may be.
+                if is_asked && now.saturating_sub(answer.said_at) < KNOWN {
                     return Ok(answer.access.clone());
                 }
                 answer.asked_at = now;
@@ -150,10 +155,17 @@ impl Accesses {
         };
         let access = access.map(Arc::new);
         let mut answers = self.lock();
-        if answers.len() >= ANSWERS_MAX && !answers.contains_key(&question) {
-            answers.retain(|_, answer| now.saturating_sub(answer.said_at) < FRESH);
+        // A key that is not there is asked for by nobody twice but by those who guess: it must not push others out.
+        let is_guess = access.is_none() && matches!(question, Question::Hash(_));
+        if answers.len() >= ANSWERS_MAX && !answers.contains_key(&question) && !is_guess {
+            let counts = |answer: &Answer| {
+                let age = now.saturating_sub(answer.said_at);
+                age < FRESH || (age < KNOWN && answer.access.is_some())
+            };
+            answers.retain(|_, answer| counts(answer));
         }
-        if answers.len() < ANSWERS_MAX || answers.contains_key(&question) {
+        let is_known = answers.contains_key(&question);
+        if is_known || (answers.len() < ANSWERS_MAX && !is_guess) {
             answers.insert(question, Answer { access: access.clone(), asked_at: now, said_at: now });
         }
         Ok(access)

@@ -1,9 +1,9 @@
 //! What a piece consists of, and the bytes of it that are to be sent.
 
+use std::io;
 use std::sync::Arc;
 
 use super::body::Slice;
-use crate::api::ApiError;
 use crate::drivers::{Published, PublishedBody};
 use crate::live::Shelf;
 
@@ -31,8 +31,8 @@ impl Chain {
     /// `len` bytes from `first`, which are there.
     ///
     /// # Errors
-    /// 404 when the first file is gone or shorter than it was.
-    pub(super) async fn cut(&self, mut first: u64, mut len: u64) -> Result<Vec<Slice>, ApiError> {
+    /// The first file is gone, shorter than it was, or cannot be read.
+    pub(super) async fn cut(&self, mut first: u64, mut len: u64) -> io::Result<Vec<Slice>> {
         let mut slices = Vec::with_capacity(self.parts.len());
         for (part, size) in &self.parts {
             let from = first.min(*size);
@@ -43,11 +43,8 @@ impl Chain {
                 slices.extend(Slice::of(part, from, here));
             }
         }
-        if let Some(first) = slices.first_mut()
-            && let Err(error) = first.open().await
-        {
-            tracing::warn!(%error, "a published file cannot be read");
-            return Err(ApiError::not_found("piece"));
+        if let Some(first) = slices.first_mut() {
+            first.open().await?;
         }
         Ok(slices)
     }

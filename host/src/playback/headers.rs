@@ -37,7 +37,15 @@ impl Readers {
         if allowed.is_empty() {
             return Some(Readers::All);
         }
-        let Some(origin) = headers.get(ORIGIN) else { return Some(Readers::Program) };
+        let Some(origin) = headers.get(ORIGIN) else {
+            return Some(match allowed {
+                // What a cache keeps for a program serves the pages of the only origin as well.
+                [only] => {
+                    HeaderValue::try_from(only.trim_end_matches('/')).map_or(Readers::Program, Readers::One)
+                }
+                _ => Readers::Program,
+            });
+        };
         let text = origin.to_str().ok()?;
         let on_list = |allowed: &String| allowed.trim_end_matches('/').eq_ignore_ascii_case(text);
         allowed.iter().any(on_list).then(|| Readers::One(origin.clone()))

@@ -19,6 +19,9 @@ use crate::store::{Bandwidth, Store, StoreError};
 /// How often counted bytes go to the store: what a crash loses at most.
 pub const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Longest wait of a reader for bytes that are on their way to the store.
+const MOVING_WAIT: Duration = Duration::from_millis(250);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Subject {
     account: AccountId,
@@ -93,8 +96,8 @@ impl Meter {
 
     /// Lets go of counters that are empty and that no body holds. Bodies take theirs under the same lock.
     fn forget_idle(&self) {
-        self.lock()
-            .retain(|_, counter| Arc::strong_count(counter) > 1 || counter.0.load(Ordering::Relaxed) > 0);
+        // `get_mut` sees what a body added before it let go, which a count of the owners does not promise.
+        self.lock().retain(|_, counter| Arc::get_mut(counter).is_none_or(|counter| *counter.0.get_mut() > 0));
     }
 
     /// Bytes of the account in the clock hour that runs, stored or not.
@@ -103,7 +106,8 @@ impl Meter {
     /// The store failed.
     pub(super) async fn used_this_hour(&self, account: AccountId) -> Result<u64, StoreError> {
         let hour = self.clock.now().hour_start();
-        let _still = self.moving.read().await;
+        // A database that hangs must not hang the status: then what is on its way may be seen at both places.
+        let _still = tokio::time::timeout(MOVING_WAIT, self.moving.read()).await;
         let stored = self.store.bandwidth_of_hour(account, hour).await?;
         let here =
             |(subject, _): &(&Subject, &Arc<Counter>)| subject.account == account && subject.hour == hour;
@@ -175,6 +179,11 @@ impl Drop for Count {
 
 #[cfg(test)]
 impl Meter {
+    /// As while a flush waits for the database.
+    pub(super) async fn hold(&self) -> tokio::sync::RwLockWriteGuard<'_, ()> {
+        self.moving.write().await
+    }
+
     pub(super) fn len(&self) -> usize {
         self.lock().len()
     }

@@ -22,6 +22,7 @@ mod token;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -36,7 +37,6 @@ pub use meter::FLUSH_INTERVAL;
 pub use token::PlaybackSecret;
 
 use crate::api::{ApiError, RequestContext, Shell, logged_path};
-use crate::auth::RATE_INVALID_KEYS;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ids::AccountId;
@@ -64,7 +64,10 @@ pub struct Playback {
     accesses: Arc<Accesses>,
     meter: Arc<Meter>,
     previews: RateLimiter<[u8; token::MAC_BYTES]>,
-    invalid_keys: RateLimiter<Network>,
+    /// Shared with the API: a guesser has one budget.
+    invalid_keys: Arc<RateLimiter<Network>>,
+    /// Second of the monotonic clock in which an unreadable file was last logged.
+    warned_secs: AtomicU64,
 }
 
 impl std::fmt::Debug for Playback {
@@ -74,13 +77,14 @@ impl std::fmt::Debug for Playback {
 }
 
 impl Playback {
-    /// Nothing is counted and nobody known yet.
+    /// Nothing is counted and nobody known yet; `invalid_keys` counts guesses by address.
     pub fn new(
         store: Store,
         live: Live,
         clock: Clock,
         config: Arc<Config>,
         secret: &PlaybackSecret,
+        invalid_keys: Arc<RateLimiter<Network>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             live,
@@ -89,7 +93,8 @@ impl Playback {
             accesses: Arc::new(Accesses::new(store.clone(), clock.clone())),
             meter: Arc::new(Meter::new(store, clock.clone())),
             previews: RateLimiter::new(RATE_PREVIEW),
-            invalid_keys: RateLimiter::new(RATE_INVALID_KEYS),
+            invalid_keys,
+            warned_secs: AtomicU64::new(u64::MAX),
             clock,
         })
     }

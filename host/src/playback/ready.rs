@@ -1,16 +1,12 @@
 //! Whether a player that came now would play.
 
-use std::fs;
-
-use satcast_plugin_api::Audience;
-
 use super::{Playback, entry};
 use crate::drivers::{Assets, Published, PublishedBody};
 use crate::live::Shelf;
 
 impl Playback {
     /// The session is fresh, and from the entry on everything a player fetches first is there: the media playlist, its
-    /// newest initialization and its newest segment. Looks at files, but reads none.
+    /// newest initialization and its newest segment. No file is looked at.
     pub fn is_ready(&self, shelf: &Shelf) -> bool {
         let Some(facts) = shelf.assets().playback() else { return false };
         let live = !shelf.ended() && !facts.ended && self.clock.monotonic() < facts.fresh_until;
@@ -32,7 +28,7 @@ fn is_playable(assets: &Assets, name: &str) -> Option<()> {
 
 /// A piece that viewers with a key may fetch.
 fn hosted(assets: &Assets, name: &str) -> Option<std::sync::Arc<Published>> {
-    assets.get(name).filter(|piece| piece.audience != Audience::Preview)
+    assets.get(name).filter(|piece| piece.audience.is_hosted())
 }
 
 /// The text of a playlist.
@@ -46,10 +42,8 @@ pub(super) fn text(piece: &Published) -> Option<&str> {
 fn is_there(assets: &Assets, piece: &Published) -> Option<()> {
     match &piece.body {
         PublishedBody::Memory(bytes) => (!bytes.is_empty()).then_some(()),
-        PublishedBody::File { path, offset, len, .. } => {
-            let metadata = fs::symlink_metadata(path).ok()?;
-            (metadata.is_file() && metadata.len() >= offset + len).then_some(())
-        }
+        // Not looked at: a disk that hangs must not hang who asks. The driver keeps it while it is published.
+        PublishedBody::File { len, .. } => (*len > 0).then_some(()),
         PublishedBody::Parts(names) => names.iter().try_for_each(|name| {
             let part = assets.get(name).filter(|part| !matches!(part.body, PublishedBody::Parts(_)))?;
             is_there(assets, &part)

@@ -1,6 +1,8 @@
 //! From a request to the answer: what it asks for, whether it may, and the bytes.
 
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use poem::http::header::{
     ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
@@ -8,7 +10,6 @@ use poem::http::header::{
 };
 use poem::http::{Method, StatusCode};
 use poem::{Body, Request, Response};
-use satcast_plugin_api::Audience;
 use url::form_urlencoded;
 
 use super::access::{Access, Age, Question};
@@ -207,12 +208,13 @@ impl Playback {
         let Grant::Key(key) = ticket.grant else {
             let (access, shelf) = self.preview(context, path, &ticket).await?;
             let readers = readers(request, &access)?;
-            let piece = shelf.assets().get(name).filter(|piece| piece.audience != Audience::Hosted);
+            let piece = shelf.assets().get(name).filter(|piece| piece.audience.is_preview());
             let found = Found { shelf, keep: Keep::Preview, counted: None };
             return Ok((self.deliver(request, found_piece(piece)?, found).await?, readers));
         };
-        let shelf = self.live.shelf_of(ticket.destination, &ticket.session).ok_or_else(ApiError::offline)?;
-        let piece = shelf.assets().get(name).filter(|piece| piece.audience != Audience::Preview);
+        let shelf = self.live.shelf_of(ticket.destination, &ticket.session, name);
+        let shelf = shelf.ok_or_else(ApiError::offline)?;
+        let piece = shelf.assets().get(name).filter(|piece| piece.audience.is_hosted());
         let is_playlist = piece.as_ref().is_none_or(|piece| piece.is_playlist());
         let age = if is_playlist { Age::Fresh } else { Age::Known };
         let access = self.accesses.find(Question::Key(key), age).await?;
@@ -224,6 +226,19 @@ impl Playback {
         let keep = if is_playlist { Keep::Playlist(secs) } else { Keep::Media(secs) };
         let found = Found { shelf, keep, counted: Some(access) };
         Ok((self.deliver(request, piece, found).await?, readers))
+    }
+
+    /// 404 for a file that is gone, as pieces at the far end of the window may be in between; 503, and a line in the log
+    /// at most every second, for one that cannot be read.
+    fn unreadable(&self, error: &io::Error, shelf: &Shelf) -> ApiError {
+        if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) {
+            return ApiError::not_found("piece");
+        }
+        let now_secs = self.clock.monotonic().as_secs();
+        if self.warned_secs.swap(now_secs, Ordering::Relaxed) != now_secs {
+            tracing::warn!(%error, destination = %shelf.destination, "a published file cannot be read");
+        }
+        ApiError::piece_unreadable()
     }
 
     /// A piece as it was published: playlists whole, in gzip when asked for; media whole or the one range asked for.
@@ -254,7 +269,8 @@ impl Playback {
             Span::Part { first, len } => (first, len),
             Span::OutOfBounds => return Err(Refused::out_of_bounds(chain.size)),
         };
-        let mut response = self.response(request, &piece, &found, chain.cut(first, len).await?);
+        let slices = chain.cut(first, len).await.map_err(|error| self.unreadable(&error, &found.shelf))?;
+        let mut response = self.response(request, &piece, &found, slices);
         let headers = response.headers_mut();
         if is_media {
             headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));

@@ -2,24 +2,27 @@
 
 use std::path::Path;
 
-use crate::{build, process, setup, workspace};
+use crate::{build, npm, process, setup, workspace};
 
-/// `relay` measures whole servers, `parts` the chunk reader, the writer and their like.
+/// `relay` and `playback` measure whole servers, `parts` the chunk reader, the writer and their like.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     match args.split_first().map(|(which, rest)| (which.as_str(), rest)) {
-        None => relay(&[]).and_then(|()| parts(&[])),
-        Some(("relay", rest)) => relay(rest),
+        None => servers("relay", &[]).and_then(|()| servers("playback", &[])).and_then(|()| parts(&[])),
+        Some((name @ ("relay" | "playback"), rest)) => servers(name, rest),
         Some(("parts", rest)) => parts(rest),
-        Some((other, _)) => Err(format!("there is no benchmark \"{other}\"; there are relay and parts")),
+        Some((other, _)) => {
+            Err(format!("there is no benchmark \"{other}\"; there are relay, playback and parts"))
+        }
     }
 }
 
-/// CPU of the service and of nginx-rtmp for one stream, release build, real encoder and sinks.
-fn relay(args: &[String]) -> Result<(), String> {
+/// CPU of the service and of nginx, release build, real encoders, servers and viewers.
+fn servers(name: &str, args: &[String]) -> Result<(), String> {
     setup::run()?;
+    npm::install()?;
     let binary = build::run(build::Profile::Release)?;
     let mut cargo = process::cargo();
-    cargo.args(["bench", "--workspace", "--bench", "relay", "--"]).args(args);
+    cargo.args(["bench", "--workspace", "--bench", name, "--"]).args(args);
     process::run(cargo.env("SATCAST_BIN", binary))
 }
 

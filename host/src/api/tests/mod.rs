@@ -173,15 +173,23 @@ impl Rig {
             Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
         let (live, config) = (Live::new(store.clone(), drivers(), clock.clone(), settings), Arc::new(config));
         let secret = PlaybackSecret::of(&Vault::new(&[7; 32]));
+        let limits = Limits::default();
         let app = Arc::new(App {
-            playback: Playback::new(store.clone(), live.clone(), clock.clone(), config.clone(), &secret),
+            playback: Playback::new(
+                store.clone(),
+                live.clone(),
+                clock.clone(),
+                config.clone(),
+                &secret,
+                limits.invalid_keys.clone(),
+            ),
             live,
             store,
             drivers: drivers(),
             guard: Guard::new(&Config::allow_texts(&config.outbound.allow)).unwrap(),
             clock,
             config,
-            limits: Limits::default(),
+            limits,
         });
         let mut rig =
             Self { shell: endpoint(app.clone()), app, account: AccountId(0), key: String::new(), folder };

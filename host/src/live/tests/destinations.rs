@@ -149,7 +149,7 @@ async fn viewers_find_what_a_destination_shows_until_some_time_after_its_end() {
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
     assert!(rig.live.shelf(id).is_none());
     let session = shelf.session.as_str().to_owned();
-    assert!(rig.live.shelf_of(id, &session).is_some_and(|ended| ended.ended()));
+    assert!(rig.live.shelf_of(id, &session, "index.m3u8").is_some_and(|ended| ended.ended()));
     rig.clock.advance(crate::live::SHELF_KEPT);
-    assert!(rig.live.shelf_of(id, &session).is_none());
+    assert!(rig.live.shelf_of(id, &session, "index.m3u8").is_none());
 }

@@ -31,12 +31,26 @@ async fn a_list_of_origins_is_kept() {
         other.error(403, "origin_not_allowed");
         let program = rig.get(&target).await;
         program.ok();
-        assert_eq!(program.header("access-control-allow-origin"), "", "a cache may give it to any page");
+        assert_eq!(
+            program.header("access-control-allow-origin"),
+            ORIGIN,
+            "a cache gives it to its pages too"
+        );
         assert!(program.headers.get_all("vary").iter().any(|vary| vary == "Origin"));
     }
     let used = rig.used().await;
     rig.ask("GET", &segment, &[("Origin", "https://other.example")]).await;
     assert_eq!(rig.used().await, used, "errors are not counted");
+}
+
+#[tokio::test]
+async fn with_several_origins_a_program_gets_what_no_page_may_read() {
+    let rig = Rig::with_config(json!({"allowedOrigins": [ORIGIN, "https://other.example"]})).await;
+    let media = rig.piece("media.m3u8").await;
+    let program = rig.get(&media).await;
+    program.ok();
+    assert_eq!(program.header("access-control-allow-origin"), "", "a cache may give it to any page");
+    assert!(program.headers.get_all("vary").iter().any(|vary| vary == "Origin"));
 }
 
 #[tokio::test]

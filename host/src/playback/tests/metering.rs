@@ -172,3 +172,14 @@ async fn the_keeper_stores_at_once_every_interval_and_at_the_end() {
     assert_eq!(stored().await, 7 + 2 * index);
     assert_eq!(rig.used().await, 7 + 2 * index);
 }
+
+#[tokio::test]
+async fn a_flush_that_hangs_does_not_hang_who_asks_for_the_sum() {
+    let rig = Rig::new().await;
+    let segment = rig.piece("1.m4s").await;
+    rig.get(&segment).await.ok();
+    let before = rig.used().await;
+    let held = rig.playback.meter.hold().await;
+    assert_eq!(rig.used().await, before);
+    drop(held);
+}

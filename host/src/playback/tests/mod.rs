@@ -114,7 +114,10 @@ impl Rig {
         let clock = Clock::manual(START);
         let service = Arc::new(Config::load(None, [], &Flags::default()).unwrap().config);
         let live = Live::new(store.clone(), testing::drivers(), clock.clone(), settings);
-        let playback = Playback::new(store.clone(), live.clone(), clock.clone(), service.clone(), &secret);
+        let limits = crate::api::Limits::default();
+        let guesses = limits.invalid_keys.clone();
+        let playback =
+            Playback::new(store.clone(), live.clone(), clock.clone(), service.clone(), &secret, guesses);
         let app = Arc::new(crate::api::App {
             store,
             live: live.clone(),
@@ -123,7 +126,7 @@ impl Rig {
             guard: Guard::new(&[]).unwrap(),
             clock,
             config: service,
-            limits: crate::api::Limits::default(),
+            limits,
         });
         let (account, destination, path) = destination(&app.store, config).await;
         let shelf = live.begin_shelf(destination, SessionId(SESSION.into()));

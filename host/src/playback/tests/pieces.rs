@@ -117,7 +117,7 @@ async fn files_that_are_gone_or_shorter_are_not_found() {
     std::fs::remove_file(rig.folder.path().join("file.m4s")).unwrap();
     rig.get(&target).await.error(404, "not_found");
     std::os::unix::fs::symlink("/etc/passwd", rig.folder.path().join("file.m4s")).unwrap();
-    rig.get(&target).await.error(404, "not_found");
+    rig.get(&target).await.error(503, "piece_unreadable");
     let parts = AssetBody::Parts(vec!["1.m4s".into(), "never-there.m4s".into()]);
     rig.put("parts.m4s", "video/mp4", 1, Audience::Both, parts);
     let parts = rig.piece("parts.m4s").await;
