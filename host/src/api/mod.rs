@@ -12,6 +12,7 @@ mod cost;
 mod destinations;
 mod docs;
 mod document;
+mod drivers;
 mod edits;
 mod error;
 mod idempotency;
@@ -192,6 +193,7 @@ type Apis = (
     streams::StreamsApi,
     edits::EditsApi,
     destinations::DestinationsApi,
+    drivers::DriversApi,
     login::LoginApi,
     keys::KeysApi,
     wallet::WalletApi,
@@ -206,6 +208,7 @@ fn service() -> OpenApiService<Apis, ()> {
         streams::StreamsApi,
         edits::EditsApi,
         destinations::DestinationsApi,
+        drivers::DriversApi,
         login::LoginApi,
         keys::KeysApi,
         wallet::WalletApi,

@@ -86,6 +86,19 @@ pub struct PublicView {
     pub url: String,
 }
 
+/// A destination type as it is described to people and programs.
+#[derive(Clone, Debug)]
+pub struct TypeSchema {
+    /// Value of `type` in the API.
+    pub name: String,
+    /// Human name.
+    pub title: String,
+    /// Its destinations publish for viewers.
+    pub playback: bool,
+    /// JSON Schema of the configuration.
+    pub schema: Value,
+}
+
 /// One loaded driver.
 struct Loaded {
     control: Control,
@@ -193,9 +206,14 @@ impl Drivers {
     }
 
     /// Each type with its title and configuration schema.
-    pub fn schemas(&self) -> Vec<(String, String, Value)> {
-        let kinds = self.inner.kinds.iter();
-        kinds.map(|(name, kind)| (name.clone(), kind.title.clone(), kind.schema.json().clone())).collect()
+    pub fn schemas(&self) -> Vec<TypeSchema> {
+        let kinds = self.inner.kinds.iter().map(|(name, kind)| TypeSchema {
+            name: name.clone(),
+            title: kind.title.clone(),
+            playback: kind.playback,
+            schema: kind.schema.json().clone(),
+        });
+        kinds.collect()
     }
 
     /// Every file of the drivers folder and every enabled name, with what became of it.
@@ -330,8 +348,21 @@ impl Drivers {
         let mut inner = Inner::default();
         for entry in entries {
             let table = loader::linked(*entry).expect("a good table");
+            let types = table.manifest().types.iter().map(|kind| kind.name.clone()).collect();
+            let (id, version) = (table.id().to_string(), table.version().to_string());
+            inner.summaries.push(Summary { id, file: None, version, types, state: State::Loaded });
             inner.kinds.extend(start(table, parts, HOST_FLAG_STATIC).expect("a driver that starts"));
         }
+        let error = "refused.so is no driver".to_string();
+        let types = Vec::new();
+        let refused = State::Refused(error);
+        inner.summaries.push(Summary {
+            id: "bad".into(),
+            file: None,
+            version: String::new(),
+            types,
+            state: refused,
+        });
         Self { inner: Arc::new(inner) }
     }
 }

@@ -49,3 +49,19 @@ async fn destinations_have_pages_too() {
     let pages = follow(&rig, &format!("{path}?limit=2")).await;
     assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
 }
+
+#[tokio::test]
+async fn drivers_are_listed_with_their_types_and_refused_ones_to_operators() {
+    let mut rig = Rig::new().await;
+    let list = rig.get("/api/drivers").await.ok();
+    assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
+    assert_eq!((&list[0]["state"], &list[0]["error"]), (&json!("loaded"), &Value::Null));
+    let hosted =
+        list[0]["types"].as_array().unwrap().iter().find(|kind| kind["name"] == "self-hosted").unwrap();
+    assert_eq!(hosted["playback"], true);
+    assert_eq!(hosted["configSchema"]["type"], "object");
+    rig.key = rig.operator().await;
+    let list = rig.get("/api/drivers").await.ok();
+    assert_eq!((&list[1]["state"], &list[1]["types"]), (&json!("refused"), &json!([])));
+    assert!(list[1]["error"].as_str().unwrap().contains("no driver"));
+}

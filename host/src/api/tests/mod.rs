@@ -199,14 +199,18 @@ impl Rig {
 
     /// Another account with a permanent key.
     async fn account(&self, name: &str) -> (AccountId, String) {
+        self.account_that(name, false).await
+    }
+
+    /// The permanent key of an operator.
+    async fn operator(&self) -> String {
+        self.account_that("operator", true).await.1
+    }
+
+    async fn account_that(&self, name: &str, operator: bool) -> (AccountId, String) {
         let now = self.app.clock.now();
-        let new = NewAccount {
-            name: name.into(),
-            password_hash: None,
-            operator: false,
-            initial_credit: Msat(0),
-            now,
-        };
+        let new =
+            NewAccount { name: name.into(), password_hash: None, operator, initial_credit: Msat(0), now };
         let account = self.app.store.create_account(new).await.unwrap();
         let key = self.key(account, KeyKind::Permanent, Scopes::ALL, None).await;
         (account, key)
