@@ -150,8 +150,8 @@ impl EditsApi {
             max_duration_minutes: limit_change(body.0.max_duration_minutes),
         };
         App::to_the_end(async move {
-            app.store.change_limits(caller.account, stream, change).await?;
-            app.live.limits_changed(stream);
+            let limits = app.store.change_limits(caller.account, stream, change).await?;
+            app.live.limits_changed(stream, limits).await;
             Ok(())
         })
         .await?;

@@ -36,7 +36,7 @@ pub use view::{DestState, DestinationSnapshot};
 use crate::clock::Clock;
 use crate::drivers::Drivers;
 use crate::ids::{AccountId, DestinationId, EndReason, SessionId, StreamId, UnixMillis};
-use crate::store::{Store, StoreError, StreamRecord};
+use crate::store::{Store, StoreError, StreamLimits, StreamRecord};
 use session::{Command, Refusal, Session};
 use shelf::Shelves;
 
@@ -289,10 +289,14 @@ impl Live {
         }
     }
 
-    /// The hard limits of a stream changed: an encoder that was refused because of the old ones may come at once.
-    pub fn limits_changed(&self, stream: StreamId) {
+    /// The hard limits of a stream changed: they hold for its session at once, and an encoder that was refused because of the
+    /// old ones may come.
+    pub async fn limits_changed(&self, stream: StreamId, limits: StreamLimits) {
         // Kept with a time that has passed, so that the history is not asked again.
         lock(&self.inner.quiet).insert(stream, self.inner.clock.monotonic());
+        if let Some(session) = self.find(stream) {
+            session.command(|done| Command::Limits { limits, done }).await;
+        }
     }
 
     /// Marks all running sessions as alive in the database and clears away what viewers may no longer fetch, for ever.

@@ -18,7 +18,7 @@ use super::hub::Hub;
 use super::view::{DestState, DestinationSnapshot};
 use super::{Closed, Inner, codes};
 use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
-use crate::store::StreamRecord;
+use crate::store::{StreamLimits, StreamRecord};
 pub use publisher::Publisher;
 use run::Run;
 
@@ -71,6 +71,7 @@ pub(super) enum Refusal {
 pub(super) enum Command {
     Stop { reason: EndReason, done: oneshot::Sender<()> },
     Reload { done: oneshot::Sender<()> },
+    Limits { limits: StreamLimits, done: oneshot::Sender<()> },
 }
 
 /// The part of a session that others see.

@@ -278,6 +278,30 @@ async fn a_shutdown_ends_all_sessions_and_a_crash_is_found_at_the_next_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_longest_duration_ends_a_session_and_a_change_holds_at_once() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_session(SessionState::Live).await;
+    let minutes = |minutes| StreamLimits { max_duration_minutes: minutes, ..StreamLimits::default() };
+    rig.live.limits_changed(rig.stream.id, minutes(Some(2))).await;
+    rig.clock.advance(MINUTE * 2 - Duration::from_millis(1));
+    rig.live.limits_changed(rig.stream.id, minutes(None)).await;
+    rig.clock.advance(MINUTE + Duration::from_millis(1));
+    rig.live.destinations_changed(rig.stream.id).await;
+    assert!(rig.live.session(rig.stream.id).is_some(), "the limit was removed in time");
+    rig.live.limits_changed(rig.stream.id, minutes(Some(3))).await;
+    assert!(publisher.closed().await.reason.contains("maxDurationMinutes"));
+    rig.until_idle().await;
+    assert_eq!(rig.last_reason().await, Some(EndReason::MaxDuration));
+    let refused = rig.publish().await.err().unwrap();
+    assert_eq!(refused.code, codes::DENIED, "an encoder that returns by itself begins no fresh budget");
+    rig.live.limits_changed(rig.stream.id, minutes(Some(4))).await;
+    assert!(rig.publish().await.is_ok(), "the owner allowed more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_was_deleted_during_admission_does_not_run() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();

@@ -12,7 +12,7 @@ use super::{Command, Session, SessionState, millis};
 use crate::ids::{DestinationId, EndReason, UnixMillis};
 use crate::live::destination::{Destination, Parts};
 use crate::live::{Closed, Inner, codes};
-use crate::store::{DestinationRecord, NewSession};
+use crate::store::{DestinationRecord, NewSession, StreamLimits};
 
 /// Tries to write the end of a session to the database.
 pub(crate) const END_TRIES_MAX: u32 = 5;
@@ -29,6 +29,10 @@ pub(in crate::live) struct Run {
     tasks: BTreeMap<DestinationId, JoinHandle<()>>,
     /// The destinations could not be read; tried again at the next tick.
     reload_due: bool,
+    /// Monotonic time of the first media.
+    began: Duration,
+    /// Hard limits in force.
+    limits: StreamLimits,
 }
 
 struct End {
@@ -38,7 +42,9 @@ struct End {
 
 impl Run {
     pub(super) fn new(session: Arc<Session>, live: Arc<Inner>, queue: mpsc::Receiver<Command>) -> Self {
-        Self { session, live, queue, tasks: BTreeMap::new(), reload_due: false }
+        let limits = session.stream.limits;
+        let began = Duration::ZERO;
+        Self { session, live, queue, tasks: BTreeMap::new(), reload_due: false, began, limits }
     }
 
     pub(in crate::live) async fn run(mut self) {
@@ -72,6 +78,10 @@ impl Run {
                     Some(Command::Stop { reason, done }) => return Some(End { reason, done: Some(done) }),
                     // Destinations are read when the session begins. Nobody waits when the caller has gone.
                     Some(Command::Reload { done }) => { let _ = done.send(()); }
+                    Some(Command::Limits { limits, done }) => {
+                        self.limits = limits;
+                        let _ = done.send(());
+                    }
                     None => return Some(End { reason: EndReason::Error, done: None }),
                 },
             }
@@ -81,6 +91,7 @@ impl Run {
     /// Records the session and starts its destinations; an end when that cannot be.
     async fn begin(&mut self) -> Option<End> {
         let started_at = self.live.clock.now();
+        self.began = self.live.clock.monotonic();
         let new = NewSession { id: self.session.id.clone(), stream_id: self.session.stream.id, started_at };
         let begun = self.live.store.begin_session(new).await;
         if let Err(error) = begun {
@@ -114,9 +125,14 @@ impl Run {
                 Some(left) if left.is_zero() => return End { reason: EndReason::Unpublished, done: None },
                 left => left,
             };
+            let duration_left = self.duration_left();
+            if duration_left.is_some_and(|left| left.is_zero()) {
+                return End { reason: EndReason::MaxDuration, done: None };
+            }
+            let next = [left, duration_left].into_iter().flatten().min();
             tokio::select! {
                 () = self.session.changed.notified() => {}
-                () = tokio::time::sleep(left.unwrap_or(Duration::MAX)), if left.is_some() => {}
+                () = tokio::time::sleep(next.unwrap_or(Duration::MAX)), if next.is_some() => {}
                 _ = tick.tick() => {
                     self.sample_rates();
                     if self.reload_due {
@@ -128,6 +144,10 @@ impl Run {
                     Some(Command::Reload { done }) => {
                         self.reload().await;
                         // Nobody waits when the caller has gone.
+                        let _ = done.send(());
+                    }
+                    Some(Command::Limits { limits, done }) => {
+                        self.limits = limits;
                         let _ = done.send(());
                     }
                     None => return End { reason: EndReason::Error, done: None },
@@ -155,6 +175,13 @@ impl Run {
             }
         }
         left
+    }
+
+    /// Time until the session has lasted as long as its owner allows; it runs while the encoder is away, too.
+    fn duration_left(&self) -> Option<Duration> {
+        let minutes = u64::try_from(self.limits.max_duration_minutes?).unwrap_or(0);
+        let end = self.began.saturating_add(Duration::from_secs(minutes.saturating_mul(60)));
+        Some(end.saturating_sub(self.live.clock.monotonic()))
     }
 
     fn sample_rates(&self) {
