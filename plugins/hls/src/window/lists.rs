@@ -80,9 +80,14 @@ impl Lists {
         })
     }
 
-    /// Takes every segment before `sequence` off the list; returns how many.
+    /// Takes the segments before `sequence` off the list as far as enough is left of it; returns how many.
     pub(super) fn remove_before(&mut self, sequence: u64) -> usize {
         self.media.remove_before(sequence)
+    }
+
+    /// Takes every segment before `sequence` off the list, whatever is left: they can no longer be had. Returns how many.
+    pub(super) fn lose_before(&mut self, sequence: u64) -> usize {
+        self.media.lose_before(sequence)
     }
 
     pub(super) fn end(&mut self, known: Option<&Known>, shelf: &impl Shelf) {

@@ -96,7 +96,7 @@ impl Preview {
     pub(super) fn forget(&mut self, sequence: u64) {
         let unlisted = self.groups.iter().filter(|group| group.left.is_some()).count();
         let lost = self.groups.iter().take_while(|group| group.group.first <= sequence).count();
-        let removed = self.list.remove_first(lost.saturating_sub(unlisted));
+        let removed = self.list.lose_first(lost.saturating_sub(unlisted));
         for group in self.groups.iter_mut().take(lost.min(unlisted + removed)) {
             group.left = Some(Duration::ZERO);
         }

@@ -58,12 +58,16 @@ impl Window {
             let Some(oldest) = self.held.all.iter().find(|held| is_unwritten(held)) else { break };
             let (sequence, size) = (oldest.sequence(), oldest.bytes);
             self.take_off(sequence, now);
+            // The list gets no shorter. What it keeps is bounded by `make_room`.
+            if self.held.find(sequence).is_some_and(|held| held.place == Place::Listed) {
+                break;
+            }
             (count, bytes, lost) = (count - 1, bytes - size, lost + 1);
         }
         self.health.lost(lost, shelf);
     }
 
-    /// Everything up to `sequence` leaves the list.
+    /// Everything up to `sequence` leaves the list, as far as enough is left of it.
     fn take_off(&mut self, sequence: u64, now: Duration) {
         if let Some(lists) = &mut self.lists {
             let removed = lists.remove_before(sequence + 1);
@@ -90,8 +94,9 @@ impl Window {
             lost += usize::from(is_unwritten(held));
             bytes -= held.memory_bytes();
             pieces -= 1;
-            self.take_off(sequence, now);
             if let Some(lists) = &mut self.lists {
+                let removed = lists.lose_before(sequence + 1);
+                self.held.leave(removed, now + self.limits.leave_grace);
                 lists.preview.forget(sequence);
             }
             self.held.all[index].place = Place::Gone;

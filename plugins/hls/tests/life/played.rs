@@ -148,7 +148,7 @@ pub(crate) fn no_rewind(kit: &Testkit) {
     }));
     assert_eq!(openings(), 0, "nothing is written");
     destination.report(|report| {
-        assert_eq!(media::numbers(report).len(), 4, "three targets of three seconds");
+        assert_eq!(media::numbers(report).len(), 5, "no fewer segments of 2 s have three targets of 3 s");
         assert_eq!(report.playback.as_ref().unwrap().window_max_ms, 0);
         assert!(report.assets.keys().all(|name| !is_file(report, name)));
     });

@@ -88,6 +88,15 @@ fn unwritten_bytes_have_a_limit_too() {
 }
 
 #[test]
+fn three_targets_stay_listed_whatever_the_disk_does() {
+    let limits = Limits { unwritten_bytes_max: 0, edge_segments: 1, ..Limits::default() };
+    let mut opening = Opening::new(3600, limits);
+    opening.disk = Disk::Refuses;
+    opening.run(20);
+    assert_eq!(opening.listed(), [17, 18, 19]);
+}
+
+#[test]
 fn memory_has_a_limit_whatever_has_a_grace_time() {
     let limits = Limits { memory_bytes_max: 20_000, ..Limits::default() };
     for dvr_seconds in [0, 3600] {
