@@ -5,6 +5,10 @@
 //! and taken away; `disk` writes, `janitor` removes at a bounded rate, `folder` lays the files out and clears what a crash left,
 //! `numbers` keeps media sequence numbers rising over sessions and restarts.
 //!
+//! Without rewind (`dvrSeconds` 0) nothing is written, and some 100 s of segments of 2 s are in memory all the same: a list of three
+//! target durations, the grace time of 90 s in which players with an older list still ask, and what the preview shows. With segments
+//! of 10 s the preview makes it some 190 s. `Limits::memory_bytes_max` bounds it whatever the bit rate.
+//!
 //! Invariants: no playlist names a piece that is not published; a name never comes back with other bytes; neither media nor the
 //! disk ends an opening with an error; everything held is bounded by `limits`.
 

@@ -90,9 +90,9 @@ impl Lists {
         self.media.lose_before(sequence)
     }
 
-    pub(super) fn end(&mut self, known: Option<&Known>, shelf: &impl Shelf) {
+    pub(super) fn end(&mut self, shelf: &impl Shelf) {
         self.media.end();
-        self.preview.end(known, shelf);
+        self.preview.end(shelf);
     }
 
     /// Publishes what changed; true when the media playlist did.

@@ -186,9 +186,8 @@ impl Window {
             held.place = Place::Pending(now);
         }
         self.list(now, shelf);
-        let last = self.held.last_listed().and_then(|held| self.inits.get(held.segment.init_id));
         if let Some(lists) = &mut self.lists {
-            lists.end(last, shelf);
+            lists.end(shelf);
         }
         self.publish_lists(true, shelf);
     }

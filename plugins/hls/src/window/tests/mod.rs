@@ -104,6 +104,17 @@ impl Opening {
         self.window.init(init(self.init), &self.shelf);
     }
 
+    /// The encoder sends sound alone from now on.
+    fn change_to_sound(&mut self) {
+        self.init += 1;
+        self.cut = true;
+        let record = Bytes::from_static(&[0x11, 0x90]);
+        let audio = TrackConfig::parse(Codec::Aac, &record).unwrap();
+        let bytes = init_segment(&[&audio]).unwrap();
+        let init = Init { id: self.init, bytes, video: None, audio: Some(Arc::new(audio)) };
+        self.window.init(init, &self.shelf);
+    }
+
     /// The disk gets what waits.
     fn write(&mut self) {
         while let Some((sequence, bytes)) = self.window.next_write(self.now) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use satcast_media::playlist::init_name;
+use satcast_media::playlist::{init_name, preview_name};
 
 use super::shelf::Told;
 use super::*;
@@ -162,6 +162,19 @@ fn the_preview_is_made_of_the_same_pieces() {
     let groups =
         opening.shelf.names().iter().filter(|name| name.starts_with('p') && name.ends_with(".m4s")).count();
     assert!((14..=16).contains(&groups), "{groups} with those of the grace time");
+}
+
+#[test]
+fn a_group_of_the_preview_has_the_media_type_of_its_segments() {
+    let mut opening = Opening::with(3600);
+    opening.run(4);
+    opening.change_to_sound();
+    opening.run(1);
+    opening.window.end(opening.now, &opening.shelf);
+    let group = |first, count| {
+        opening.shelf.with(&preview_name(FIRST + first, count), |piece| piece.content_type.clone())
+    };
+    assert_eq!([group(0, 3), group(3, 1), group(4, 1)], ["video/mp4", "video/mp4", "audio/mp4"]);
 }
 
 /// Groups of three segments of 10 s are listed until 93 s are left without them, longer than a window of 30 s with its grace time.
