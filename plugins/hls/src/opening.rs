@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::clock::unix_ms;
-use crate::disk::write_segment;
+use crate::disk::{WriteFailed, write_segment};
 use crate::folder::{Folder, Root, SegmentFile};
 use crate::intake::Intake;
 use crate::janitor::{self, Janitor};
@@ -28,7 +28,7 @@ use crate::window::Window;
 const CLEAR_WAIT: Duration = Duration::from_secs(1);
 
 /// Writes a segment's bytes under its number into a folder; [`write_segment`] but in tests.
-pub(crate) type Write = fn(&Path, u64, &[u8]) -> std::io::Result<()>;
+pub(crate) type Write = fn(&Path, u64, &[u8]) -> Result<(), WriteFailed>;
 
 /// What all openings share.
 pub(crate) struct Shared {
@@ -96,7 +96,7 @@ impl Destination for Opening {
 /// A write on its way.
 struct Writing {
     sequence: u64,
-    done: JoinHandle<std::io::Result<SegmentFile>>,
+    done: JoinHandle<Result<SegmentFile, WriteFailed>>,
 }
 
 struct Run {
@@ -237,11 +237,11 @@ impl Run {
 }
 
 /// The outcome of the write on its way; never without one. Cancel safe.
-async fn write_done(writing: &mut Option<Writing>) -> (u64, Result<SegmentFile, String>) {
+async fn write_done(writing: &mut Option<Writing>) -> (u64, Result<SegmentFile, WriteFailed>) {
     let Some(writing) = writing else { return pending().await };
     let outcome = match (&mut writing.done).await {
-        Ok(outcome) => outcome.map_err(|error| error.to_string()),
-        Err(_) => Err("writing a segment panicked".to_owned()),
+        Ok(outcome) => outcome,
+        Err(_) => Err(WriteFailed { reason: "writing a segment panicked".to_owned(), short_bytes: None }),
     };
     (writing.sequence, outcome)
 }

@@ -2,7 +2,8 @@
 //! time since the opening's start with every call and does the writing.
 //!
 //! The life of a segment: published from memory, written, listed (without its file when the disk is slow), handed over as a file
-//! when [`Limits::edge_segments`] newer ones exist, off the list when the window rolls, taken away when its grace time is over.
+//! when [`Limits::edge_segments`] newer ones exist, off the list when the window rolls, taken away when its grace time is over. On a
+//! full disk the oldest files go without a grace time, so that the window becomes what the disk holds.
 //!
 //! Invariant: the host has every piece that a published playlist names. So pieces are published before and taken away after the
 //! lists that change with them, and a piece that the host refuses, or the disk does not take in time, is never in a list.
@@ -24,6 +25,7 @@ use satcast_media::segment::{Init, Segment};
 use satcast_plugin_api::Audience;
 use satcast_plugin_api::driver::{Asset, AssetBody, Playback};
 
+use crate::disk::WriteFailed;
 use crate::folder::SegmentFile;
 use crate::limits::Limits;
 use crate::shelf::Shelf;
@@ -156,7 +158,7 @@ impl Window {
     pub(crate) fn written(
         &mut self,
         sequence: u64,
-        outcome: Result<SegmentFile, String>,
+        outcome: Result<SegmentFile, WriteFailed>,
         now: Duration,
         shelf: &impl Shelf,
     ) {
@@ -168,13 +170,16 @@ impl Window {
                     held.stored = Stored::Both(file);
                 }
                 let caught_up = self.unwritten().0 == 0;
-                self.health.worked(caught_up, shelf);
+                self.health.worked(caught_up, now, &self.limits, shelf);
             }
-            Err(reason) => {
+            Err(failed) => {
                 if let Some(held) = held {
                     held.stored = Stored::Memory;
                 }
-                self.health.failed(&reason, now, &self.limits, shelf);
+                self.health.failed(&failed, now, &self.limits, shelf);
+                if let Some(short_bytes) = failed.short_bytes {
+                    self.free_disk(short_bytes, now, shelf);
+                }
             }
         }
         self.roll(now, shelf);

@@ -67,12 +67,42 @@ impl Window {
         self.health.lost(lost, shelf);
     }
 
-    /// Everything up to `sequence` leaves the list, as far as enough is left of it.
-    fn take_off(&mut self, sequence: u64, now: Duration) {
-        if let Some(lists) = &mut self.lists {
-            let removed = lists.remove_before(sequence + 1);
-            self.held.leave(removed, now + self.limits.leave_grace);
+    /// The disk is full: the oldest files go at once, so that what waits can be written. Nobody's grace time counts: who reads one
+    /// of them reads on, and who asks later is at the far end of the window and goes on with the next list.
+    pub(super) fn free_disk(&mut self, short_bytes: u64, now: Duration, shelf: &impl Shelf) {
+        let Some(lists) = &self.lists else { return };
+        // What a group of the preview needs would stay, so it makes no room.
+        let needed = lists.preview.needs_from();
+        let mut room = short_bytes.saturating_add(self.held.waiting_bytes() as u64);
+        let (mut spare, mut lost) = (self.limits.spare_files, 0);
+        for index in 0..self.held.behind_edge(self.limits.edge_segments) {
+            let held = &self.held.all[index];
+            let (sequence, bytes) = (held.sequence(), held.bytes as u64);
+            if (room == 0 && spare == 0) || sequence >= needed {
+                break;
+            }
+            if !held.has_file() {
+                continue;
+            }
+            lost += self.take_off(sequence, now);
+            let held = &mut self.held.all[index];
+            if held.place == Place::Listed {
+                break;
+            }
+            held.place = Place::Gone;
+            if room == 0 { spare -= 1 } else { room = room.saturating_sub(bytes) }
         }
+        self.health.lost(lost, shelf);
+    }
+
+    /// Everything up to `sequence` leaves the list, as far as enough is left of it; returns how many did.
+    fn take_off(&mut self, sequence: u64, now: Duration) -> usize {
+        let Some(lists) = &mut self.lists else { return 0 };
+        let removed = lists.remove_before(sequence + 1);
+        // A file in its grace time takes the room that the next one needs.
+        let grace = if self.health.is_full() { Duration::ZERO } else { self.limits.leave_grace };
+        self.held.leave(removed, now + grace);
+        removed
     }
 
     /// Keeps memory and pieces within their limits: the oldest go at once, the newest never.

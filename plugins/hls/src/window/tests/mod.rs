@@ -29,6 +29,8 @@ enum Disk {
     Writes,
     Refuses,
     Hangs,
+    /// Has room for so many segments.
+    Holds(usize),
 }
 
 /// An opening whose disk does what the test says.
@@ -120,8 +122,12 @@ impl Opening {
         while let Some((sequence, bytes)) = self.window.next_write(self.now) {
             let outcome = match self.disk {
                 Disk::Hangs => return,
-                Disk::Refuses => Err("no space".to_owned()),
-                Disk::Writes => {
+                Disk::Refuses => Err(WriteFailed { reason: "broken".to_owned(), short_bytes: None }),
+                Disk::Holds(files) if self.files_left() >= files => {
+                    let short = (self.files_left() + 1 - files) * bytes.len();
+                    Err(WriteFailed { reason: "no space".to_owned(), short_bytes: Some(short as u64) })
+                }
+                Disk::Writes | Disk::Holds(_) => {
                     write_segment(self.folder.path(), sequence, &bytes).unwrap();
                     Ok(SegmentFile::new(self.folder.clone(), sequence, bytes.len()))
                 }
@@ -170,6 +176,19 @@ impl Opening {
         let names = self.shelf.names();
         let numbers = names.iter().filter_map(|name| name.strip_suffix(".m4s")?.parse::<u64>().ok());
         numbers.map(|number| number - FIRST).collect()
+    }
+
+    /// Files on the disk when all are gone that nobody needs.
+    fn files_left(&self) -> usize {
+        let needed = self.window.held.all.iter().filter(|held| held.has_file()).count();
+        for _ in 0..2000 {
+            if self.files() == needed {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(self.files(), needed, "files that nobody needs");
+        needed
     }
 
     fn files(&self) -> usize {
