@@ -33,12 +33,13 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    pub(super) fn new(target_seconds: u32, window_seconds: u32, first: u64) -> Self {
+    /// Lists that start with the segment `first`, after `follows` discontinuities.
+    pub(super) fn new(target_seconds: u32, window_seconds: u32, first: u64, follows: u64) -> Self {
         Lists {
-            media: MediaPlaylist::new(target_seconds, window_seconds),
+            media: MediaPlaylist::new(target_seconds, window_seconds).with_discontinuity_sequence(follows),
             media_published: 0,
             entry: Entrance::default(),
-            preview: Preview::new(target_seconds, first),
+            preview: Preview::new(target_seconds, first, follows),
             preview_entry: Entrance::default(),
         }
     }

@@ -60,8 +60,10 @@ pub(crate) struct Window {
     first: u64,
     /// Number of the next segment.
     next: u64,
-    /// A segment is missing before the next one.
+    /// Something is missing before the next segment.
     hole: bool,
+    /// Discontinuities before the opening, with those in it the discontinuity sequence number of the newest segment.
+    discontinuities: u64,
     inits: Inits,
     lists: Option<Lists>,
     held: Shelved,
@@ -71,14 +73,16 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// An empty window whose first segment gets the number `first`.
-    pub(crate) fn new(first: u64, dvr_seconds: u32, limits: Limits) -> Self {
+    /// An empty window whose first segment gets the number `first`. `follows` is the highest discontinuity sequence number of the
+    /// openings before it at the same address, if there were any.
+    pub(crate) fn new(first: u64, follows: Option<u64>, dvr_seconds: u32, limits: Limits) -> Self {
         Window {
             limits,
             dvr_seconds,
             first,
             next: first,
-            hole: false,
+            hole: follows.is_some(),
+            discontinuities: follows.unwrap_or(0),
             inits: Inits::default(),
             lists: None,
             held: Shelved::default(),
@@ -89,7 +93,8 @@ impl Window {
 
     /// The target duration is known.
     pub(crate) fn started(&mut self, target_seconds: u32) {
-        self.lists.get_or_insert_with(|| Lists::new(target_seconds, self.dvr_seconds, self.first));
+        let (first, follows) = (self.first, self.discontinuities);
+        self.lists.get_or_insert_with(|| Lists::new(target_seconds, self.dvr_seconds, first, follows));
     }
 
     /// Segments need this from now on.
@@ -102,13 +107,14 @@ impl Window {
         let Some(lists) = &self.lists else { return };
         // Numbers are given here, so that a lost segment leaves no hole in them.
         segment.sequence = self.next;
-        segment.discontinuity |= self.hole && self.next > self.first;
+        segment.discontinuity |= self.hole;
         let target = lists.media().target_seconds();
         let good = lists.fits(&segment)
             && self.inits.ready(&segment, target, shelf)
             && self.publish_memory(&segment, shelf);
         if !good {
-            self.hole = true;
+            // Before the very first segment nothing can be missing.
+            self.hole |= self.next > self.first;
             shelf.count(COUNTER_REFUSED, 1);
             // Room comes from what is old.
             self.roll(now, shelf);
@@ -116,6 +122,7 @@ impl Window {
         }
         self.hole = false;
         self.next += 1;
+        self.discontinuities += u64::from(segment.discontinuity);
         self.inits.used(segment.init_id);
         let waits = self.dvr_seconds > 0 && !self.health.is_failing();
         let list_by = if waits { now + self.limits.list_wait } else { now };
@@ -200,6 +207,11 @@ impl Window {
     /// Number of the last segment, if there was one.
     pub(crate) fn last(&self) -> Option<u64> {
         (self.next > self.first).then(|| self.next - 1)
+    }
+
+    /// Discontinuity sequence number of the newest segment.
+    pub(crate) fn discontinuities(&self) -> u64 {
+        self.discontinuities
     }
 
     /// Viewers can play it.

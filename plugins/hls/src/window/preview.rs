@@ -35,9 +35,9 @@ pub(super) struct Preview {
 }
 
 impl Preview {
-    pub(super) fn new(target_seconds: u32, first: u64) -> Self {
+    pub(super) fn new(target_seconds: u32, first: u64, follows: u64) -> Self {
         Preview {
-            list: PreviewPlaylist::new(target_seconds),
+            list: PreviewPlaylist::new(target_seconds).with_discontinuity_sequence(follows),
             published: 0,
             groups: VecDeque::new(),
             ungrouped: first,

@@ -58,7 +58,7 @@ impl Opening {
         let data = tempfile::tempdir().unwrap();
         let root = Root::new(data.path(), "dvr", "boot");
         let mut opening = Opening {
-            window: Window::new(FIRST, dvr_seconds, limits),
+            window: Window::new(FIRST, None, dvr_seconds, limits),
             shelf: FakeShelf::new(data.path()),
             now: Duration::ZERO,
             made: 0,

@@ -207,6 +207,36 @@ fn a_discontinuity_and_a_new_configuration_are_listed() {
 }
 
 #[test]
+fn an_opening_that_follows_another_goes_on_counting_discontinuities() {
+    let mut opening = Opening::with(10);
+    opening.run(1);
+    assert!(opening.shelf.text(MEDIA).contains("#EXT-X-DISCONTINUITY-SEQUENCE:0\n"));
+    assert!(!opening.shelf.text(MEDIA).contains("#EXT-X-DISCONTINUITY\n"));
+    assert_eq!(opening.window.discontinuities(), 0);
+    opening.window = Window::new(FIRST + 1, Some(3), 10, Limits::default());
+    opening.window.started(2);
+    opening.window.init(init(0), &opening.shelf);
+    // A refused segment makes no discontinuity of its own before the first.
+    opening.shelf.refuses.set(Some(".m4s"));
+    opening.run(1);
+    opening.shelf.refuses.set(None);
+    opening.run(3);
+    let head = format!(
+        "#EXT-X-DISCONTINUITY-SEQUENCE:3\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-DISCONTINUITY\n#EXT-X-MAP:URI=\"i{}-0.mp4\"\n",
+        FIRST + 1
+    );
+    for list in [MEDIA, PREVIEW_MEDIA] {
+        let text = opening.shelf.text(list);
+        assert!(text.contains(&head), "{text}");
+        assert_eq!(text.matches("#EXT-X-DISCONTINUITY\n").count(), 1, "{text}");
+    }
+    opening.run(3);
+    let text = opening.shelf.text(MEDIA);
+    assert!(text.contains("#EXT-X-DISCONTINUITY-SEQUENCE:4\n") && !text.contains("#EXT-X-DISCONTINUITY\n"));
+    assert_eq!(opening.window.discontinuities(), 4);
+}
+
+#[test]
 fn the_end_lists_everything_and_says_so() {
     let mut opening = Opening::with(3600);
     opening.run(4);
