@@ -24,15 +24,20 @@ pub(crate) struct WriteFailed {
     pub(crate) reason: String,
     /// Bytes that must become free before the same write can work; `None` when it is not space that is missing.
     pub(crate) short_bytes: Option<u64>,
+    /// Bytes of files that are about to be removed.
+    pub(crate) going_bytes: u64,
 }
 
 impl WriteFailed {
     /// Of a segment of so many bytes.
     pub(crate) fn new(error: &io::Error, bytes: usize) -> Self {
         let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        WriteFailed { reason: error.to_string(), short_bytes: full.then_some(bytes as u64) }
+        WriteFailed { reason: error.to_string(), short_bytes: full.then_some(bytes as u64), going_bytes: 0 }
     }
 }
+
+/// Writes a segment's bytes under its number into a folder; [`write_segment`] but in tests.
+pub(crate) type Write = fn(&Path, u64, &[u8]) -> Result<(), WriteFailed>;
 
 /// Writes a segment into `folder`, which is made if need be. Blocks.
 ///
@@ -66,7 +71,7 @@ fn check_space(folder: &Path, bytes: usize) -> Result<(), WriteFailed> {
         return Ok(());
     }
     let reason = format!("only {} MB are free on the disk", free / 1_000_000);
-    Err(WriteFailed { reason, short_bytes: Some(short_bytes) })
+    Err(WriteFailed { reason, short_bytes: Some(short_bytes), going_bytes: 0 })
 }
 
 /// Bytes that are missing on a disk of `all` with `free` left, so that `bytes` can be written.

@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::clock::unix_ms;
-use crate::disk::{WriteFailed, write_segment};
+use crate::disk::{Write, WriteFailed, write_segment};
 use crate::folder::{Folder, Root, SegmentFile};
 use crate::intake::Intake;
 use crate::janitor::{self, Janitor};
@@ -27,9 +27,6 @@ use crate::window::Window;
 
 /// How long the removal of everything may take when the driver ends; the next start clears what is left.
 const CLEAR_WAIT: Duration = Duration::from_secs(1);
-
-/// Writes a segment's bytes under its number into a folder; [`write_segment`] but in tests.
-pub(crate) type Write = fn(&Path, u64, &[u8]) -> Result<(), WriteFailed>;
 
 /// What all openings share.
 pub(crate) struct Shared {
@@ -224,10 +221,7 @@ impl Run {
             && let Some((sequence, bytes)) = self.window.next_write(self.start.elapsed())
         {
             let (folder, write) = (self.folder.clone(), self.shared.write);
-            let done = spawn_blocking(move || {
-                write(folder.path(), sequence, &bytes)?;
-                Ok(SegmentFile::new(folder, sequence, bytes.len()))
-            });
+            let done = spawn_blocking(move || folder.write(write, sequence, &bytes));
             self.writing = Some(Writing { sequence, done });
         }
     }
@@ -255,7 +249,7 @@ async fn write_done(writing: &mut Option<Writing>) -> (u64, Result<SegmentFile, 
     let Some(writing) = writing else { return pending().await };
     let outcome = match (&mut writing.done).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(WriteFailed { reason: "writing a segment panicked".to_owned(), short_bytes: None }),
+        Err(_) => Err(WriteFailed::new(&std::io::Error::other("writing a segment panicked"), 0)),
     };
     (writing.sequence, outcome)
 }

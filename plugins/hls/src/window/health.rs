@@ -53,9 +53,10 @@ impl Health {
         limits: &Limits,
         shelf: &impl Shelf,
     ) {
-        self.pause = (self.pause * 2).clamp(limits.retry_first, limits.retry_max);
-        self.retry_at = now + self.pause;
         self.full = failed.short_bytes.is_some();
+        let most = if self.full { limits.retry_full_max } else { limits.retry_max };
+        self.pause = (self.pause * 2).clamp(limits.retry_first, most);
+        self.retry_at = now + self.pause;
         if self.full {
             self.full_at = Some(now);
         }

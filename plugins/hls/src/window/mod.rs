@@ -185,7 +185,7 @@ impl Window {
                 }
                 self.health.failed(&failed, now, &self.limits, shelf);
                 if let Some(short_bytes) = failed.short_bytes {
-                    self.free_disk(short_bytes, now, shelf);
+                    self.free_disk(short_bytes, failed.going_bytes, now, shelf);
                 }
             }
         }

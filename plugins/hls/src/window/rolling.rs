@@ -69,16 +69,25 @@ impl Window {
 
     /// The disk is full: the oldest files go at once, so that what waits can be written. Nobody's grace time counts: who reads one
     /// of them reads on, and who asks later is at the far end of the window and goes on with the next list.
-    pub(super) fn free_disk(&mut self, short_bytes: u64, now: Duration, shelf: &impl Shelf) {
+    pub(super) fn free_disk(
+        &mut self,
+        short_bytes: u64,
+        going_bytes: u64,
+        now: Duration,
+        shelf: &impl Shelf,
+    ) {
         let Some(lists) = &self.lists else { return };
         // What a group of the preview needs would stay, so it makes no room.
         let needed = lists.preview.needs_from();
-        let mut room = short_bytes.saturating_add(self.held.waiting_bytes() as u64);
-        let (mut spare, mut lost) = (self.limits.spare_files, 0);
+        let newest = self.held.all.back().map_or(0, |held| held.bytes);
+        let wanted = self.held.waiting_bytes().saturating_add(newest.saturating_mul(self.limits.spare_files));
+        // Removing takes its time on a busy disk: what is on its way must not be asked for twice.
+        let mut room = short_bytes.saturating_add(wanted as u64).saturating_sub(going_bytes);
+        let mut lost = 0;
         for index in 0..self.held.behind_edge(self.limits.edge_segments) {
             let held = &self.held.all[index];
             let (sequence, bytes) = (held.sequence(), held.bytes as u64);
-            if (room == 0 && spare == 0) || sequence >= needed {
+            if room == 0 || sequence >= needed {
                 break;
             }
             if !held.has_file() {
@@ -90,7 +99,7 @@ impl Window {
                 break;
             }
             held.place = Place::Gone;
-            if room == 0 { spare -= 1 } else { room = room.saturating_sub(bytes) }
+            room = room.saturating_sub(bytes);
         }
         self.health.lost(lost, shelf);
     }

@@ -83,6 +83,23 @@ fn a_full_disk_makes_the_window_what_it_holds() {
     assert_eq!(opening.listed().len(), 1800);
 }
 
+#[test]
+fn room_that_is_on_its_way_is_not_made_twice() {
+    let mut opening = Opening::with(3600);
+    opening.run(100);
+    opening.segment();
+    // What is short, what waits and eight to spare are ten segments.
+    let going = [10_000; 5].map(|bytes| (bytes, 101)).into_iter().chain([(9000, 100), (0, 90)]);
+    for (going_bytes, listed) in going {
+        // However often it failed before, the next try is not far.
+        let (sequence, _) = opening.window.next_write(opening.now).expect("a try after 4 s");
+        let full = WriteFailed { going_bytes, ..failed("no space", Some(1000)) };
+        opening.window.written(sequence, Err(full), opening.now, &opening.shelf);
+        assert_eq!(opening.listed().len(), listed);
+        opening.now += Duration::from_secs(4);
+    }
+}
+
 /// Files in their grace time go first.
 #[test]
 fn a_full_disk_costs_the_grace_time_before_the_window() {

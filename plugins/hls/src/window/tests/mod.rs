@@ -122,15 +122,12 @@ impl Opening {
         while let Some((sequence, bytes)) = self.window.next_write(self.now) {
             let outcome = match self.disk {
                 Disk::Hangs => return,
-                Disk::Refuses => Err(WriteFailed { reason: "broken".to_owned(), short_bytes: None }),
+                Disk::Refuses => Err(failed("broken", None)),
                 Disk::Holds(files) if self.files_left() >= files => {
                     let short = (self.files_left() + 1 - files) * bytes.len();
-                    Err(WriteFailed { reason: "no space".to_owned(), short_bytes: Some(short as u64) })
+                    Err(failed("no space", Some(short as u64)))
                 }
-                Disk::Writes | Disk::Holds(_) => {
-                    write_segment(self.folder.path(), sequence, &bytes).unwrap();
-                    Ok(SegmentFile::new(self.folder.clone(), sequence, bytes.len()))
-                }
+                Disk::Writes | Disk::Holds(_) => self.folder.write(write_segment, sequence, &bytes),
             };
             self.window.written(sequence, outcome, self.now, &self.shelf);
         }
@@ -194,6 +191,10 @@ impl Opening {
     fn files(&self) -> usize {
         std::fs::read_dir(self.folder.path()).map_or(0, Iterator::count)
     }
+}
+
+fn failed(reason: &str, short_bytes: Option<u64>) -> WriteFailed {
+    WriteFailed { reason: reason.to_owned(), short_bytes, going_bytes: 0 }
 }
 
 /// The initialization segment number `id`, of one of two configurations by turns.
