@@ -12,6 +12,8 @@ use crate::wait;
 
 /// Pause between two looks at the status, which answers a key 60 times a minute.
 const STATUS_POLL: Duration = Duration::from_millis(500);
+/// Segments in a file of the preview.
+const PREVIEW_SEGMENTS: usize = 3;
 /// Path of the status.
 pub const STATUS: &str = "/api/public/stream/status";
 
@@ -114,13 +116,15 @@ impl Hosted {
         Viewer::of(&self.ready(limit))
     }
 
-    /// The address of the preview.
+    /// The address of the preview, which lists its first file when three segments are done: `viewer`, one with a key,
+    /// waits for them.
     ///
     /// # Panics
-    /// When the stream is offline.
+    /// When the stream is offline or has no three segments after `limit`.
     #[track_caller]
     #[must_use]
-    pub fn preview_url(&self) -> String {
+    pub fn preview_url(&self, viewer: &mut Viewer, limit: Duration) -> String {
+        viewer.media_when("three segments", limit, |media| media.segments.len() >= PREVIEW_SEGMENTS);
         let status = self.status();
         let url = status["hlsUrl"].as_str().expect("the address of the stream");
         let token = status["playbackToken"].as_str().expect("the token of the preview");
@@ -128,7 +132,8 @@ impl Hosted {
     }
 }
 
-/// Files of hosted playback below the data folder of a service: the rewind window.
+/// Files of the rewind window below the data folder of a service: everything of that driver but its note of the last
+/// number it used.
 #[must_use]
 pub fn window_files(service: &Service) -> Vec<PathBuf> {
     let mut folders = vec![service.folder().join("data/drivers/hls")];
@@ -138,6 +143,7 @@ pub fn window_files(service: &Service) -> Vec<PathBuf> {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                _ if entry.file_name() == "last-sequence" => {}
                 _ => files.push(entry.path()),
             }
         }

@@ -10,6 +10,14 @@ use nix::sys::socket::{setsockopt, sockopt::RcvBuf};
 
 /// Longest wait for the next bytes of an answer.
 const READ_LIMIT: Duration = Duration::from_secs(20);
+/// Receive buffer of a viewer who takes hardly anything: as small as the kernel allows.
+const TINY_BUFFER_BYTES: usize = 4096;
+/// Receive buffer of a viewer who gives up: it holds what was not asked for yet.
+const SMALL_BUFFER_BYTES: usize = 64 * 1024;
+/// Receive buffer of a viewer who takes all there is.
+const LARGE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+/// Pause after which nothing more is expected of an answer.
+const DRAIN_LIMIT: Duration = Duration::from_secs(3);
 /// Longest answer that is kept.
 const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -96,6 +104,11 @@ impl Http {
         self.body_bytes
     }
 
+    /// Sets the count back to `count`: for answers that are free.
+    pub fn forget_since(&mut self, count: u64) {
+        self.body_bytes = count;
+    }
+
     /// GET of `path` (with its query).
     ///
     /// # Panics
@@ -141,7 +154,7 @@ impl Http {
     /// When the answer is no 200 or shorter.
     #[track_caller]
     pub fn give_up_after(&mut self, path: &str, bytes: u64) -> u64 {
-        let mut slow = Slow::get(self.address, path);
+        let mut slow = Slow::with_buffer(self.address, path, SMALL_BUFFER_BYTES);
         assert_eq!(slow.status, 200, "the request that is to be given up");
         let mut got = 0;
         while got < bytes {
@@ -155,7 +168,7 @@ impl Http {
     }
 }
 
-/// A GET whose answer is taken a little at a time, with a receive buffer as small as the kernel allows.
+/// A GET whose answer is taken a little at a time, with a receive buffer that holds little.
 #[derive(Debug)]
 pub struct Slow {
     connection: BufReader<TcpStream>,
@@ -171,13 +184,36 @@ impl Slow {
     #[track_caller]
     #[must_use]
     pub fn get(address: SocketAddr, path: &str) -> Self {
+        Self::with_buffer(address, path, TINY_BUFFER_BYTES)
+    }
+
+    #[track_caller]
+    fn with_buffer(address: SocketAddr, path: &str, bytes: usize) -> Self {
         let socket = connect(address).expect("a connection");
-        setsockopt(&socket, RcvBuf, &4096).expect("a small receive buffer");
+        setsockopt(&socket, RcvBuf, &bytes).expect("a small receive buffer");
         let mut connection = BufReader::with_capacity(4096, socket);
         let request = head(address, "GET", path, &[]);
         connection.get_mut().write_all(request.as_bytes()).expect("a request");
         let reply = read_head(&mut connection).expect("an answer");
         Self { connection, status: reply.status }
+    }
+
+    /// Takes what still comes, until the end, until nothing came for [`DRAIN_LIMIT`], or until it is more than `most`
+    /// bytes; gives how many.
+    ///
+    /// # Panics
+    /// When the socket is no more.
+    pub fn drain(&mut self, most: u64) -> u64 {
+        let socket = self.connection.get_ref();
+        setsockopt(socket, RcvBuf, &LARGE_BUFFER_BYTES).expect("a large receive buffer");
+        socket.set_read_timeout(Some(DRAIN_LIMIT)).expect("a read time-out");
+        let mut taken = 0;
+        while taken <= most
+            && let Some(count) = self.read()
+        {
+            taken += count;
+        }
+        taken
     }
 
     /// Takes what is there, up to 4 KiB; `None` when the server has closed or reset the connection.

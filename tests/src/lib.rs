@@ -5,20 +5,25 @@
 //! RTMP sink of our own that can do what a real one does on a bad day: stall, refuse, die, come back.
 //!
 //! * [`service`], [`api`], [`hosted`] and [`database`]: the service under test
-//! * [`encoder`], [`caller`]: who publishes (ffmpeg; or single RTMP calls and hostile bytes)
+//! * [`encoder`], [`caller`], [`coded`]: who publishes (ffmpeg; single RTMP calls and hostile bytes; other codecs)
 //! * [`nginx`], [`sink`]: who receives
 //! * [`http`], [`playlist`], [`hls`], [`player`]: who watches (every byte counted; strictly read; in a browser)
-//! * [`probe`]: ffprobe and ffmpeg as judges of what was watched
+//! * [`probe`], [`boxes`]: ffprobe, ffmpeg and the file format itself as judges of what was watched
 //! * [`source`], [`flv`], [`record`]: the media itself, and how two copies of it are compared
+//! * [`crowd`], [`figures`]: what only the benchmarks need
 //! * [`process`], [`ports`], [`wait`], [`soak`]: children that always end, ports of one's own, bounded waits, rounds
 //!
 //! Waits are for conditions, never for a time to pass, and each has a limit and says what it waited for. A failed
 //! expectation panics: that is how a test fails.
 
 pub mod api;
+pub mod boxes;
 pub mod caller;
+pub mod coded;
+pub mod crowd;
 pub mod database;
 pub mod encoder;
+pub mod figures;
 pub mod flv;
 pub mod hls;
 pub mod hosted;

@@ -102,6 +102,12 @@ impl Nginx {
         Self { process, folder, port }
     }
 
+    /// A file that it packaged.
+    #[must_use]
+    pub fn packaged(&self, name: &str) -> PathBuf {
+        self.folder.path().join("records").join(name)
+    }
+
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {

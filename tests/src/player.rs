@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Stdio};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::process::{Process, guarded};
@@ -14,6 +14,8 @@ use crate::wait;
 
 /// Longest that a step may take besides the seconds it is asked to watch.
 const STEP_LIMIT: Duration = Duration::from_secs(45);
+/// A pause shorter than this is not seen as one on a busy machine.
+const STALL_LIMIT: Duration = Duration::from_millis(500);
 const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 
 /// What plays.
@@ -155,6 +157,25 @@ pub fn assert_moves(state: &Value) {
     let pixels = &state["pixels"];
     assert!(pixels["spread"].as_f64() > Some(SPREAD_MIN), "there is no picture: {pixels}");
     assert!(pixels["moved"].as_f64() > Some(MOVED_MIN), "the picture stands still: {pixels}");
+}
+
+/// Expects a moving picture without a stall, an error or a complaint, and that the key was sent for the index alone.
+///
+/// # Panics
+/// When it is otherwise.
+#[track_caller]
+pub fn assert_smooth(state: &Value) {
+    assert_moves(state);
+    assert_eq!(stalls(state, STALL_LIMIT), [], "{state}");
+    assert_eq!(state["fatal"], json!([]), "{state}");
+    assert_eq!(state["complaints"], json!([]), "{state}");
+    let statuses = state["requests"]["byStatus"].as_object().expect("requests by status");
+    assert!(statuses.keys().all(|status| matches!(status.as_str(), "200" | "206")), "{statuses:?}");
+    let with_key = state["requests"]["withKey"].as_array().expect("requests with the key");
+    assert!(
+        with_key.iter().all(|path| path.as_str().is_some_and(|path| path.ends_with("/index.m3u8"))),
+        "{with_key:?}"
+    );
 }
 
 /// Expects that hls-parser (npm) accepts the playlists in its strict mode; gives what it made of each.

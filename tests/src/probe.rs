@@ -6,8 +6,10 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::boxes::{self, Span};
 use crate::flv;
 use crate::hls::Piece;
+use crate::playlist::Segment;
 use crate::process::guarded;
 use crate::record::{Record, Track};
 
@@ -23,8 +25,6 @@ pub struct Packet {
     pub pts: f64,
     /// Decoding time, seconds.
     pub dts: f64,
-    /// How long it is shown, seconds; 0 when the file does not say.
-    pub duration: f64,
     /// A decoder can start here.
     pub keyframe: bool,
 }
@@ -48,7 +48,7 @@ pub struct Stream {
 #[must_use]
 pub fn packets(piece: &Piece) -> Vec<Packet> {
     let file = Scratch::of(&[&piece.init, &piece.bytes]);
-    let entries = "packet=codec_type,pts_time,dts_time,duration_time,flags";
+    let entries = "packet=codec_type,pts_time,dts_time,flags";
     let answer = ffprobe(&["-show_entries", entries, "-of", "json"], &file.path);
     let list = answer["packets"].as_array().cloned().unwrap_or_default();
     list.iter()
@@ -74,55 +74,69 @@ pub fn streams(piece: &Piece) -> Vec<Stream> {
     answer["streams"].as_array().into_iter().flatten().map(stream).collect()
 }
 
-/// Expects of every segment: it begins with a keyframe, times of decoding rise, sound begins with the picture, and
-/// EXTINF is its real length within a frame, as is the sum of all up to it. Gives the packets of each.
+/// Expects of every segment: it begins with a keyframe, times of decoding rise, its frames follow each other without a
+/// gap up to the next segment, and EXTINF is its real length within a frame, as is the sum of all up to it. Gives the
+/// packets of each.
 ///
-/// The real length is the time to the next segment's first picture, and the sum of the frames for the last one and
-/// before a discontinuity.
+/// The frames are pictures, or sound where no segment has a picture.
 ///
 /// # Panics
 /// With the first segment that is otherwise.
 #[track_caller]
 pub fn assert_segments(pieces: &[Piece]) -> Vec<Vec<Packet>> {
     let all: Vec<Vec<Packet>> = pieces.iter().map(packets).collect();
+    let spans: Vec<Vec<Span>> = pieces.iter().map(spans).collect();
+    let pictures = spans.iter().flatten().any(|span| span.track == Track::Video);
+    let lead = if pictures { Track::Video } else { Track::Audio };
+    let lead_of = |at: usize| {
+        let span: Option<&Span> = spans[at].iter().find(|span| span.track == lead);
+        span.unwrap_or_else(|| panic!("nothing of {lead:?} in {:?}", pieces[at].entry))
+    };
     let mut drift = 0.0;
     for (at, piece) in pieces.iter().enumerate() {
-        let (entry, here) = (&piece.entry, &all[at]);
-        assert!(here.iter().any(|packet| packet.track == Track::Video), "no picture in {entry:?}");
-        for track in [Track::Video, Track::Audio] {
-            let of_track: Vec<Packet> = here.iter().copied().filter(|packet| packet.track == track).collect();
-            if let Some(pair) = of_track.windows(2).find(|pair| pair[0].dts >= pair[1].dts) {
-                panic!("decoding times of {entry:?} do not rise: {pair:?}");
-            }
+        let (entry, span) = (&piece.entry, lead_of(at));
+        assert_times_rise(entry, &all[at]);
+        let here = of_track(&all[at], lead);
+        assert!(here[0].keyframe, "{entry:?} does not begin with a keyframe: {:?}", here[0]);
+        assert_eq!(here.len(), span.durations.len(), "ffprobe sees other frames than {entry:?} states");
+        let last = span.start + span.seconds();
+        let next = pieces.get(at + 1).map(|next| &next.entry);
+        if next.is_some_and(|next| !next.discontinuity && next.sequence == entry.sequence + 1) {
+            let gap = lead_of(at + 1).start - last;
+            assert!(gap.abs() <= ROUNDING_SECONDS, "{gap} s between {entry:?} and the next");
         }
-        let pictures: Vec<Packet> =
-            here.iter().copied().filter(|packet| packet.track == Track::Video).collect();
-        assert!(pictures[0].keyframe, "{entry:?} does not begin with a keyframe: {:?}", pictures[0]);
-        let frame = pictures.iter().map(|packet| packet.duration).fold(0.0, f64::max) + ROUNDING_SECONDS;
-        let frames: f64 = pictures.iter().map(|packet| packet.duration).sum();
-        let next = pieces
-            .get(at + 1)
-            .filter(|next| !next.entry.discontinuity && next.entry.sequence == entry.sequence + 1);
-        let real = match next {
-            Some(_) => first_picture(&all[at + 1]).dts - pictures[0].dts,
-            None => frames,
-        };
-        drift = if entry.discontinuity { 0.0 } else { drift } + entry.duration - real;
-        assert!((entry.duration - real).abs() <= frame, "{entry:?} lasts {real} s");
-        assert!((frames - real).abs() <= frame, "the frames of {entry:?} last {frames} s, not {real} s");
+        let frame = span.longest() + ROUNDING_SECONDS;
+        drift = if entry.discontinuity { 0.0 } else { drift } + entry.duration - span.seconds();
+        assert!((entry.duration - span.seconds()).abs() <= frame, "{entry:?} lasts {} s", span.seconds());
         assert!(drift.abs() <= frame, "EXTINF is off by {drift} s up to {entry:?}");
     }
     all
 }
 
-/// The first picture of a segment.
+/// The times that a segment states.
 ///
 /// # Panics
-/// When there is none.
+/// When they cannot be read.
 #[track_caller]
 #[must_use]
-pub fn first_picture(packets: &[Packet]) -> Packet {
-    *packets.iter().find(|packet| packet.track == Track::Video).expect("a picture")
+pub fn spans(piece: &Piece) -> Vec<Span> {
+    let spans = boxes::spans(&piece.init, &piece.bytes);
+    spans.unwrap_or_else(|error| panic!("{error} in {:?}", piece.entry))
+}
+
+#[track_caller]
+fn assert_times_rise(entry: &Segment, packets: &[Packet]) {
+    for track in [Track::Video, Track::Audio] {
+        if let Some(pair) = of_track(packets, track).windows(2).find(|pair| pair[0].dts >= pair[1].dts) {
+            panic!("decoding times of {entry:?} do not rise: {pair:?}");
+        }
+    }
+}
+
+/// The packets of one track.
+#[must_use]
+pub fn of_track(packets: &[Packet], track: Track) -> Vec<Packet> {
+    packets.iter().copied().filter(|packet| packet.track == track).collect()
 }
 
 /// Expects that ffmpeg decodes the segments without a word, those of each initialization segment in one go.
@@ -139,7 +153,10 @@ pub fn assert_decodes(pieces: &[Piece]) {
     }
 }
 
-/// Expects that ffmpeg plays `url` for `seconds` without a word; gives the pictures that it decoded.
+/// Expects that ffmpeg plays `url` for `seconds` without an error; gives the pictures that it decoded.
+///
+/// Warnings are not looked at: it has one for every live stream of fragmented MP4, as it loads the initialization
+/// segment again with each playlist.
 ///
 /// # Panics
 /// With what ffmpeg said.
@@ -147,7 +164,19 @@ pub fn assert_decodes(pieces: &[Piece]) {
 #[must_use]
 pub fn assert_plays(url: &str, seconds: u64) -> u64 {
     let mut ffmpeg = ffmpeg();
-    ffmpeg.args(["-progress", "pipe:1", "-i", url, "-t", &seconds.to_string(), "-f", "null", "-"]);
+    ffmpeg.args([
+        "-v",
+        "error",
+        "-progress",
+        "pipe:1",
+        "-i",
+        url,
+        "-t",
+        &seconds.to_string(),
+        "-f",
+        "null",
+        "-",
+    ]);
     let output = ffmpeg.output().expect("ffmpeg");
     assert_silent("the stream", &output);
     let progress = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -170,6 +199,30 @@ pub fn records(pieces: &[Piece]) -> Vec<Record> {
     flv::read(&flv)
 }
 
+/// A hash of each packet of one track of segments of one initialization segment.
+///
+/// # Panics
+/// When ffprobe cannot read them.
+#[track_caller]
+#[must_use]
+pub fn hashes(pieces: &[Piece], track: Track) -> Vec<String> {
+    hashes_of_file(&scratch_of(pieces).path, track)
+}
+
+/// The same of a file.
+///
+/// # Panics
+/// When ffprobe cannot read it.
+#[track_caller]
+#[must_use]
+pub fn hashes_of_file(path: &Path, track: Track) -> Vec<String> {
+    let select = if track == Track::Video { "v:0" } else { "a:0" };
+    let entries = ["-show_entries", "packet=data_hash", "-show_data_hash", "sha256", "-of", "json"];
+    let answer = ffprobe(&[["-select_streams", select].as_slice(), &entries].concat(), path);
+    let hash = |packet: &Value| packet["data_hash"].as_str().unwrap_or_default().to_owned();
+    answer["packets"].as_array().into_iter().flatten().map(hash).collect()
+}
+
 /// Stretches of segments with one initialization segment and no discontinuity between.
 #[must_use]
 pub fn runs(pieces: &[Piece]) -> Vec<&[Piece]> {
@@ -186,8 +239,6 @@ fn packet_of(packet: &Value) -> Option<Packet> {
         },
         pts: seconds("pts_time")?,
         dts: seconds("dts_time")?,
-        // A packet whose end is not said lasts until the next.
-        duration: seconds("duration_time").unwrap_or(0.0),
         keyframe: packet["flags"].as_str()?.starts_with('K'),
     })
 }

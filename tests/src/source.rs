@@ -56,6 +56,14 @@ impl Recipe {
             -c:v libx264 -preset ultrafast -pix_fmt yuv420p -b:v 800k -force_key_frames expr:gte(t,n_forced*2) -g 600 \
             -sc_threshold 0 -c:a aac -b:a 96k",
     };
+    /// Segments of 3 MB, more than any buffer between server and viewer holds.
+    pub const HEAVY: Self = Self {
+        name: "heavy-v1",
+        encoding: "-f lavfi -i testsrc2=size=1280x720:rate=30,noise=alls=40:allf=t \
+            -f lavfi -i sine=frequency=440:sample_rate=48000 -t 30 \
+            -c:v libx264 -preset ultrafast -pix_fmt yuv420p -b:v 12M -minrate 12M -maxrate 12M -bufsize 12M -g 60 -sc_threshold 0 \
+            -c:a aac -b:a 128k",
+    };
     /// No picture.
     pub const SOUND_ONLY: Self = Self {
         name: "sound-only-v1",

@@ -61,7 +61,9 @@ pub(super) fn common(headers: &mut HeaderMap, readers: &Readers) {
         Readers::Program => None,
     };
     if *readers != Readers::All {
-        headers.append(VARY, HeaderValue::from_static("Origin"));
+        // In one line: there are caches that heed no more than one.
+        let vary = if headers.contains_key(VARY) { "Accept-Encoding, Origin" } else { "Origin" };
+        headers.insert(VARY, HeaderValue::from_static(vary));
     }
     if let Some(origin) = origin {
         headers.insert(TIMING_ALLOW_ORIGIN, origin.clone());

@@ -17,13 +17,40 @@ const FREE_SHARE: u64 = 50;
 /// Mode of a file.
 const FILE_MODE: u32 = 0o600;
 
+/// Why a segment is not on the disk.
+#[derive(Debug)]
+pub(crate) struct WriteFailed {
+    /// For the owner.
+    pub(crate) reason: String,
+    /// Bytes that must become free before the same write can work; `None` when it is not space that is missing.
+    pub(crate) short_bytes: Option<u64>,
+    /// Bytes of files that are about to be removed.
+    pub(crate) going_bytes: u64,
+}
+
+impl WriteFailed {
+    /// Of a segment of so many bytes.
+    pub(crate) fn new(error: &io::Error, bytes: usize) -> Self {
+        let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        WriteFailed { reason: error.to_string(), short_bytes: full.then_some(bytes as u64), going_bytes: 0 }
+    }
+}
+
+/// Writes a segment's bytes under its number into a folder; [`write_segment`] but in tests.
+pub(crate) type Write = fn(&Path, u64, &[u8]) -> Result<(), WriteFailed>;
+
 /// Writes a segment into `folder`, which is made if need be. Blocks.
 ///
 /// # Errors
-/// Any of the file system's, `StorageFull` when too little space would be left. Nothing of the file remains then.
-pub(crate) fn write_segment(folder: &Path, sequence: u64, bytes: &[u8]) -> io::Result<()> {
-    crate::folder::make(folder)?;
-    check_space(folder, bytes.len() as u64)?;
+/// Any of the file system's, also when too little space would be left. Nothing of the file remains then.
+pub(crate) fn write_segment(folder: &Path, sequence: u64, bytes: &[u8]) -> Result<(), WriteFailed> {
+    let failed = |error: io::Error| WriteFailed::new(&error, bytes.len());
+    crate::folder::make(folder).map_err(failed)?;
+    check_space(folder, bytes.len())?;
+    write_file(folder, sequence, bytes).map_err(failed)
+}
+
+fn write_file(folder: &Path, sequence: u64, bytes: &[u8]) -> io::Result<()> {
     let name = segment_name(sequence);
     let temporary = folder.join(format!("{name}.tmp"));
     let written =
@@ -35,19 +62,21 @@ pub(crate) fn write_segment(folder: &Path, sequence: u64, bytes: &[u8]) -> io::R
     written
 }
 
-fn check_space(folder: &Path, bytes: u64) -> io::Result<()> {
-    let space = statvfs(folder)?;
+fn check_space(folder: &Path, bytes: usize) -> Result<(), WriteFailed> {
+    let space = statvfs(folder).map_err(|error| WriteFailed::new(&error.into(), bytes))?;
     let (all, free) = (space.blocks(), space.blocks_available());
     let (all, free) = (all.saturating_mul(space.fragment_size()), free.saturating_mul(space.fragment_size()));
-    if leaves_enough(all, free, bytes) {
+    let short_bytes = short_of(all, free, bytes as u64);
+    if short_bytes == 0 {
         return Ok(());
     }
-    let free_mb = free / 1_000_000;
-    Err(io::Error::new(io::ErrorKind::StorageFull, format!("only {free_mb} MB are free on the disk")))
+    let reason = format!("only {} MB are free on the disk", free / 1_000_000);
+    Err(WriteFailed { reason, short_bytes: Some(short_bytes), going_bytes: 0 })
 }
 
-fn leaves_enough(all: u64, free: u64, bytes: u64) -> bool {
-    free >= bytes.saturating_add(FREE_BYTES_MIN.min(all / FREE_SHARE))
+/// Bytes that are missing on a disk of `all` with `free` left, so that `bytes` can be written.
+fn short_of(all: u64, free: u64, bytes: u64) -> u64 {
+    bytes.saturating_add(FREE_BYTES_MIN.min(all / FREE_SHARE)).saturating_sub(free)
 }
 
 /// No fsync: the segment dies with its session.
@@ -89,11 +118,18 @@ mod tests {
     #[test]
     fn some_space_stays_free() {
         const GB: u64 = 1_000_000_000;
-        assert!(leaves_enough(500 * GB, 2 * GB, 1_000_000));
-        assert!(!leaves_enough(500 * GB, GB, 1_000_000), "a large disk keeps a gibibyte");
-        assert!(leaves_enough(10 * GB, GB / 4, 1_000_000), "a small one a fiftieth");
-        assert!(!leaves_enough(10 * GB, GB / 5, 1_000_000));
-        assert!(!leaves_enough(0, 0, 1));
+        assert_eq!(short_of(500 * GB, 2 * GB, 1_000_000), 0);
+        assert_eq!(short_of(500 * GB, GB, 1_000_000), 74_741_824, "a large disk keeps a gibibyte");
+        assert_eq!(short_of(10 * GB, GB / 4, 1_000_000), 0, "a small one a fiftieth");
+        assert_eq!(short_of(10 * GB, GB / 5, 1_000_000), 1_000_000);
+        assert_eq!(short_of(0, 0, 1), 1);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_a_broken_one() {
+        let short = |error: Errno| WriteFailed::new(&error.into(), 500).short_bytes;
+        assert_eq!((short(Errno::ENOSPC), short(Errno::EDQUOT)), (Some(500), Some(500)));
+        assert_eq!((short(Errno::EIO), short(Errno::EFBIG)), (None, None));
     }
 
     const INNER: &str = "SATCAST_HLS_TEST_FOLDER";

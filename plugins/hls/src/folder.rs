@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use satcast_media::playlist::segment_name;
 
+use crate::disk::{Write, WriteFailed};
 use crate::janitor::Janitor;
 use crate::numbers::{self, LAST_FILE};
 
@@ -135,7 +136,24 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
+    /// Writes a segment. Blocks.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub(crate) fn write(
+        self: &Arc<Self>,
+        write: Write,
+        sequence: u64,
+        bytes: &[u8],
+    ) -> Result<SegmentFile, WriteFailed> {
+        match write(&self.path, sequence, bytes) {
+            Ok(()) => Ok(SegmentFile::new(self.clone(), sequence, bytes.len())),
+            Err(failed) => Err(WriteFailed { going_bytes: self.janitor.going_bytes(), ..failed }),
+        }
+    }
+
     /// Absolute path.
+    #[cfg(test)]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -175,7 +193,7 @@ impl SegmentFile {
 impl Drop for SegmentFile {
     fn drop(&mut self) {
         // The folder goes after this, and its removal queues up behind.
-        self.folder.janitor.remove_file(self.folder.path.join(&self.name));
+        self.folder.janitor.remove_file(self.folder.path.join(&self.name), self.bytes);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -16,11 +18,13 @@ const DEPTH_MAX: u32 = 4;
 #[derive(Debug, Clone)]
 pub(crate) struct Janitor {
     orders: Sender<Order>,
+    /// Bytes of files that wait to be removed.
+    going: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
 enum Order {
-    File(PathBuf),
+    File(PathBuf, u64),
     Folder(PathBuf),
 }
 
@@ -28,14 +32,24 @@ impl Janitor {
     /// Starts the thread; it ends when nobody can give orders any more.
     pub(crate) fn start() -> io::Result<Self> {
         let (orders, queue) = mpsc::channel();
-        std::thread::Builder::new().name("hls-janitor".to_owned()).spawn(move || work(&queue))?;
-        Ok(Janitor { orders })
+        let going = Arc::new(AtomicU64::new(0));
+        let counted = going.clone();
+        std::thread::Builder::new().name("hls-janitor".to_owned()).spawn(move || work(&queue, &counted))?;
+        Ok(Janitor { orders, going })
     }
 
-    /// Removes a file soon.
-    pub(crate) fn remove_file(&self, path: PathBuf) {
+    /// Removes a file of so many bytes soon.
+    pub(crate) fn remove_file(&self, path: PathBuf, bytes: u64) {
+        self.going.fetch_add(bytes, Ordering::AcqRel);
         // Without the thread the file stays until the next start, which clears it away.
-        let _ = self.orders.send(Order::File(path));
+        if self.orders.send(Order::File(path, bytes)).is_err() {
+            self.going.fetch_sub(bytes, Ordering::AcqRel);
+        }
+    }
+
+    /// Bytes of files that are to be removed and are still there.
+    pub(crate) fn going_bytes(&self) -> u64 {
+        self.going.load(Ordering::Acquire)
     }
 
     /// Removes a folder soon, with what is in it.
@@ -44,13 +58,15 @@ impl Janitor {
     }
 }
 
-fn work(queue: &Receiver<Order>) {
+fn work(queue: &Receiver<Order>, going: &AtomicU64) {
     let mut pace = Pace::default();
     for order in queue {
         let (path, removed) = match &order {
-            Order::File(path) => {
+            Order::File(path, bytes) => {
                 pace.step();
-                (path, std::fs::remove_file(path))
+                let removed = std::fs::remove_file(path);
+                going.fetch_sub(*bytes, Ordering::AcqRel);
+                (path, removed)
             }
             Order::Folder(path) => (path, remove_tree(path, &mut pace)),
         };
@@ -159,12 +175,33 @@ mod tests {
         let opening = folder.path().join("100");
         fill(&opening, 3);
         let janitor = Janitor::start().unwrap();
-        janitor.remove_file(opening.join("1.m4s"));
+        janitor.remove_file(opening.join("1.m4s"), 1);
         wait_until_gone(&opening.join("1.m4s"));
         assert!(opening.join("0.m4s").exists());
-        janitor.remove_file(opening.join("missing"));
+        janitor.remove_file(opening.join("missing"), 7);
         janitor.remove_folder(opening.clone());
         wait_until_gone(&opening);
+        assert_eq!(janitor.going_bytes(), 0);
+    }
+
+    #[test]
+    fn what_waits_to_be_removed_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        fill(folder.path(), 1);
+        let (orders, queue) = mpsc::channel();
+        let going = Arc::new(AtomicU64::new(0));
+        let janitor = Janitor { orders, going: going.clone() };
+        janitor.remove_file(folder.path().join("0.m4s"), 1000);
+        janitor.remove_file(folder.path().join("missing"), 7);
+        assert_eq!(janitor.going_bytes(), 1007);
+        drop(janitor);
+        work(&queue, &going);
+        assert_eq!(going.load(Ordering::Acquire), 0);
+        assert!(!folder.path().join("0.m4s").exists());
+        let (orders, _) = mpsc::channel();
+        let alone = Janitor { orders, going };
+        alone.remove_file(folder.path().join("1.m4s"), 1000);
+        assert_eq!(alone.going_bytes(), 0, "without a thread nothing is on its way");
     }
 
     #[test]

@@ -3,7 +3,12 @@
 //! Packets become segments ([`satcast_media::segment`]), which the host serves by name: the newest from memory, older ones from
 //! one file each. `opening` is the loop of one opening; `window` decides without I/O or clock what is published, listed, written
 //! and taken away; `disk` writes, `janitor` removes at a bounded rate, `folder` lays the files out and clears what a crash left,
-//! `numbers` keeps media sequence numbers rising over sessions and restarts.
+//! `numbers` keeps media sequence numbers rising over sessions and restarts, `sessions` those of discontinuities over the openings
+//! of a session.
+//!
+//! Without rewind (`dvrSeconds` 0) nothing is written, and some 100 s of segments of 2 s are in memory all the same: a list of three
+//! target durations, the grace time of 90 s in which players with an older list still ask, and what the preview shows. With segments
+//! of 10 s the preview makes it some 190 s. `Limits::memory_bytes_max` bounds it whatever the bit rate.
 //!
 //! Invariants: no playlist names a piece that is not published; a name never comes back with other bytes; neither media nor the
 //! disk ends an opening with an error; everything held is bounded by `limits`.
@@ -17,6 +22,7 @@ mod janitor;
 mod limits;
 mod numbers;
 mod opening;
+mod sessions;
 mod shelf;
 mod window;
 

@@ -28,6 +28,13 @@ pub(crate) struct Limits {
     pub(crate) retry_first: Duration,
     /// Longest pause between failed writes.
     pub(crate) retry_max: Duration,
+    /// The same when space is what is missing: the files that make room are gone soon, and more should not wait than can be kept.
+    pub(crate) retry_full_max: Duration,
+    /// Files that go beyond what a full disk is short of: so many segments are written before it is full again.
+    pub(crate) spare_files: usize,
+    /// The disk counts as well only when nothing failed for lack of space for this time; while the window is what the disk
+    /// holds, it is found full each time the spare files are used up.
+    pub(crate) full_quiet: Duration,
     /// Newest segments that stay in memory, written or not. With groups of three segments and two that are being gathered this
     /// covers the newest group of the preview as well.
     pub(crate) edge_segments: usize,
@@ -47,6 +54,9 @@ impl Default for Limits {
             preview_grace: Duration::from_secs(30),
             retry_first: Duration::from_secs(1),
             retry_max: Duration::from_secs(30),
+            retry_full_max: Duration::from_secs(4),
+            spare_files: 8,
+            full_quiet: Duration::from_secs(300),
             edge_segments: 6,
             unwritten_segments_max: 30,
             unwritten_bytes_max: 64 * 1024 * 1024,

@@ -16,24 +16,23 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::clock::unix_ms;
-use crate::disk::write_segment;
+use crate::disk::{Write, WriteFailed, write_segment};
 use crate::folder::{Folder, Root, SegmentFile};
 use crate::intake::Intake;
 use crate::janitor::{self, Janitor};
 use crate::limits::{IDLE_WAIT_MAX, Limits, SAVE_WAIT, TRACK_REFUSALS_TOLD_MAX};
 use crate::numbers::Numbers;
+use crate::sessions::Sessions;
 use crate::window::Window;
 
 /// How long the removal of everything may take when the driver ends; the next start clears what is left.
 const CLEAR_WAIT: Duration = Duration::from_secs(1);
 
-/// Writes a segment's bytes under its number into a folder; [`write_segment`] but in tests.
-pub(crate) type Write = fn(&Path, u64, &[u8]) -> std::io::Result<()>;
-
 /// What all openings share.
 pub(crate) struct Shared {
     root: Root,
     numbers: Numbers,
+    sessions: Sessions,
     janitor: Janitor,
     limits: Limits,
     write: Write,
@@ -55,7 +54,7 @@ impl Shared {
         janitor::sweep(found.trash).map_err(no_thread)?;
         let janitor = Janitor::start().map_err(no_thread)?;
         let numbers = Numbers::new(found.floor, root.all());
-        Ok(Shared { root, numbers, janitor, limits, write })
+        Ok(Shared { root, numbers, sessions: Sessions::default(), janitor, limits, write })
     }
 
     /// Removes the files of this process, as far as that goes in a short time. Only when nobody is served any more.
@@ -96,7 +95,7 @@ impl Destination for Opening {
 /// A write on its way.
 struct Writing {
     sequence: u64,
-    done: JoinHandle<std::io::Result<SegmentFile>>,
+    done: JoinHandle<Result<SegmentFile, WriteFailed>>,
 }
 
 struct Run {
@@ -110,21 +109,25 @@ struct Run {
     writing: Option<Writing>,
     is_live: bool,
     refusals: u32,
+    /// As told to the session.
+    discontinuities: u64,
 }
 
 impl Run {
     fn new(opening: &Opening, ctx: Ctx) -> Self {
         let shared = opening.shared.clone();
         let first = shared.numbers.first(u64::try_from(unix_ms() / 1000).unwrap_or(0));
+        let follows = shared.sessions.open(ctx.source());
         Run {
             folder: shared.root.opening(first, shared.janitor.clone()),
             start: Instant::now(),
             intake: Intake::default(),
             segmenter: Segmenter::new(first),
-            window: Window::new(first, opening.dvr_seconds, shared.limits),
+            window: Window::new(first, follows, opening.dvr_seconds, shared.limits),
             writing: None,
             is_live: false,
             refusals: 0,
+            discontinuities: 0,
             ctx,
             shared,
         }
@@ -195,11 +198,21 @@ impl Run {
         changed
     }
 
-    /// After a change of the window: its numbers are used, it may be playable, and something may have to be written.
-    fn moved(&mut self) {
+    /// Tells the openings that come later which numbers are used.
+    fn count(&mut self) {
         if let Some(last) = self.window.last() {
             self.shared.numbers.used(last);
         }
+        let discontinuities = self.window.discontinuities();
+        if discontinuities > self.discontinuities {
+            self.discontinuities = discontinuities;
+            self.shared.sessions.used(self.ctx.source(), discontinuities);
+        }
+    }
+
+    /// After a change of the window: its numbers are used, it may be playable, and something may have to be written.
+    fn moved(&mut self) {
+        self.count();
         if !self.is_live && self.window.is_open() {
             self.is_live = true;
             self.ctx.state(State::Live);
@@ -208,10 +221,7 @@ impl Run {
             && let Some((sequence, bytes)) = self.window.next_write(self.start.elapsed())
         {
             let (folder, write) = (self.folder.clone(), self.shared.write);
-            let done = spawn_blocking(move || {
-                write(folder.path(), sequence, &bytes)?;
-                Ok(SegmentFile::new(folder, sequence, bytes.len()))
-            });
+            let done = spawn_blocking(move || folder.write(write, sequence, &bytes));
             self.writing = Some(Writing { sequence, done });
         }
     }
@@ -226,9 +236,7 @@ impl Run {
         self.segmenter.finish();
         self.drain();
         self.window.end(self.start.elapsed(), &self.ctx);
-        if let Some(last) = self.window.last() {
-            self.shared.numbers.used(last);
-        }
+        self.count();
         let stats = self.segmenter.stats();
         tracing::debug!(?stats, "ended");
         // A disk that hangs must not hold up the end.
@@ -237,11 +245,11 @@ impl Run {
 }
 
 /// The outcome of the write on its way; never without one. Cancel safe.
-async fn write_done(writing: &mut Option<Writing>) -> (u64, Result<SegmentFile, String>) {
+async fn write_done(writing: &mut Option<Writing>) -> (u64, Result<SegmentFile, WriteFailed>) {
     let Some(writing) = writing else { return pending().await };
     let outcome = match (&mut writing.done).await {
-        Ok(outcome) => outcome.map_err(|error| error.to_string()),
-        Err(_) => Err("writing a segment panicked".to_owned()),
+        Ok(outcome) => outcome,
+        Err(_) => Err(WriteFailed::new(&std::io::Error::other("writing a segment panicked"), 0)),
     };
     (writing.sequence, outcome)
 }

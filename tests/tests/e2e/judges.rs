@@ -9,7 +9,7 @@ use satcast_tests::nginx::Nginx;
 use satcast_tests::player::{Engine, Player, assert_moves, assert_valid_playlists};
 use satcast_tests::playlist::Segment;
 use satcast_tests::probe::{assert_decodes, assert_plays, assert_segments, records};
-use satcast_tests::record::assert_carried;
+use satcast_tests::record::{CARRIED_MILLIS, assert_carried};
 use satcast_tests::source::{Recipe, Source};
 use tempfile::TempDir;
 
@@ -69,7 +69,7 @@ fn good_segments_pass_and_each_fault_is_found() {
     let packaged = package(&source, "independent_segments");
     assert_segments(&packaged.pieces);
     assert_decodes(&packaged.pieces);
-    assert_carried("the reader", source.records(), &records(&packaged.pieces));
+    assert_carried("the reader", source.records(), &records(&packaged.pieces), CARRIED_MILLIS);
 
     let changed = |change: &dyn Fn(&mut Vec<Piece>)| {
         let mut pieces = packaged.pieces.clone();
@@ -94,7 +94,7 @@ fn good_segments_pass_and_each_fault_is_found() {
     });
     finds("broken pictures", || assert_decodes(&broken));
     finds("pictures that nobody sent", || {
-        assert_carried("the reader", source.records(), &records(&broken));
+        assert_carried("the reader", source.records(), &records(&broken), CARRIED_MILLIS);
     });
     let long = Source::of(Recipe::LONG_GROUPS);
     let by_time = package(&long, "split_by_time");

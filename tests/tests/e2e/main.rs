@@ -1,6 +1,7 @@
 //! End-to-end tests of the built service, one module for each promise.
 
 mod api;
+mod codecs;
 mod crash;
 mod drivers;
 mod encoder_returns;
@@ -8,6 +9,12 @@ mod forward;
 mod hostile;
 mod judges;
 mod lame_servers;
+mod metering;
+mod odd_streams;
 mod operator;
 mod peers;
+mod playback;
+mod player;
 mod readme;
+mod status;
+mod viewers;

@@ -37,6 +37,8 @@ use super::{Result, StoreApi, StoreError};
 use crate::config::Durability;
 use crate::secret::Vault;
 
+/// Takes the write lock at once.
+const BEGIN: &str = "BEGIN IMMEDIATE";
 /// Connections that read.
 const READERS_MAX: u32 = 4;
 /// How long a statement waits for another process's write.
@@ -96,8 +98,20 @@ impl SqliteStore {
     }
 
     /// The only start of a writing transaction. Dropped without a commit it is rolled back.
+    ///
+    /// SQLite ends a transaction by itself when the disk is full; the driver's own count of open transactions then stays
+    /// above zero for ever, and the connection refuses every further one. Such a connection is given up for a new one.
     async fn begin(&self) -> Result<Transaction<'static, Sqlite>> {
-        self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(db("begin a transaction"))
+        let failed = db("begin a transaction");
+        match self.writer.begin_with(BEGIN).await {
+            Ok(transaction) => return Ok(transaction),
+            Err(error @ (sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)) => return Err(failed(error)),
+            Err(error) => tracing::warn!(%error, "the writing connection to the database is made anew"),
+        }
+        let broken = self.writer.acquire().await.map_err(&failed)?;
+        // What closing it says does not matter: it is gone either way.
+        let _ = broken.close().await;
+        self.writer.begin_with(BEGIN).await.map_err(failed)
     }
 }
 

@@ -44,13 +44,16 @@ struct Listed {
 
 /// Rolling media playlist: entries are written once, and a version is a short head and one copy of the text.
 ///
-/// The target duration never changes. The window holds at every moment: after each push the durations listed
-/// sum to no more than it. A discontinuity keeps its line as long as its segment is listed and is counted in
-/// EXT-X-DISCONTINUITY-SEQUENCE afterwards.
+/// The target duration never changes. After each push the durations listed sum to no more than the window, but
+/// for a window so short that removing one more would leave less than [`WINDOW_TARGETS_MIN`] targets. A
+/// discontinuity keeps its line as long as its segment is listed and is counted in EXT-X-DISCONTINUITY-SEQUENCE
+/// afterwards, which stands in every version: a playlist that gets it only later would change what it said.
 #[derive(Debug)]
 pub struct MediaPlaylist {
     target_seconds: u32,
     window_ns: i64,
+    /// What removing must leave.
+    least_ns: i64,
     listed: VecDeque<Listed>,
     /// Lines of the listed entries from `text_start` on; before that, lines of removed ones.
     text: String,
@@ -67,11 +70,13 @@ impl MediaPlaylist {
     /// An empty playlist. The window is brought between [`WINDOW_TARGETS_MIN`] targets and
     /// [`WINDOW_SECONDS_MAX`]; a target of 0 becomes 1.
     pub fn new(target_seconds: u32, window_seconds: u32) -> Self {
-        let target_seconds = target_seconds.clamp(1, WINDOW_SECONDS_MAX / WINDOW_TARGETS_MIN);
+        // Even the shortest window, and the two segments that may be too much for it, are within the longest.
+        let target_seconds = target_seconds.clamp(1, WINDOW_SECONDS_MAX / (WINDOW_TARGETS_MIN + 2));
         let window = window_seconds.clamp(target_seconds * WINDOW_TARGETS_MIN, WINDOW_SECONDS_MAX);
         MediaPlaylist {
             target_seconds,
             window_ns: i64::from(window) * NANOS_PER_SECOND,
+            least_ns: i64::from(target_seconds * WINDOW_TARGETS_MIN) * NANOS_PER_SECOND,
             listed: VecDeque::new(),
             text: String::new(),
             text_start: 0,
@@ -82,6 +87,15 @@ impl MediaPlaylist {
             ended: false,
             version: 0,
         }
+    }
+
+    /// The same with an EXT-X-DISCONTINUITY-SEQUENCE that does not start at 0: another playlist stood at this
+    /// address, and players must not see the number fall. Players keep small numbers well and large ones badly:
+    /// hls.js 1.7 counts up to it with every version.
+    #[must_use]
+    pub fn with_discontinuity_sequence(mut self, discontinuity_sequence: u64) -> Self {
+        self.discontinuity_sequence = discontinuity_sequence;
+        self
     }
 
     /// Lists a segment and removes what no longer fits the window; returns how many were removed from the
@@ -110,7 +124,7 @@ impl MediaPlaylist {
         self.independent &= entry.independent;
         self.version += 1;
         let mut removed = 0;
-        while self.listed.len() > 1 && (self.total_ns > self.window_ns || self.listed.len() > ENTRIES_MAX) {
+        while self.listed.len() > ENTRIES_MAX || (self.total_ns > self.window_ns && self.may_remove()) {
             self.remove_first();
             removed += 1;
         }
@@ -155,6 +169,11 @@ impl MediaPlaylist {
         );
     }
 
+    /// Enough is left without the first one (RFC 8216, 6.2.2).
+    fn may_remove(&self) -> bool {
+        self.listed.front().is_some_and(|first| self.total_ns - first.duration_ns >= self.least_ns)
+    }
+
     fn remove_first(&mut self) {
         let Some(first) = self.listed.pop_front() else { return };
         self.total_ns -= first.duration_ns;
@@ -171,11 +190,21 @@ impl MediaPlaylist {
         }
     }
 
-    /// Removes every segment before `sequence`, as when its file is lost; the last one stays. Returns how
+    /// Removes the segments before `sequence` as far as [`WINDOW_TARGETS_MIN`] targets are left. Returns how
     /// many.
     pub fn remove_before(&mut self, sequence: u64) -> usize {
+        self.remove_while(|list| list.first_sequence < sequence && list.may_remove())
+    }
+
+    /// Removes every segment before `sequence`, as when its media is lost: better too short than naming what is
+    /// not there. The last one stays. Returns how many.
+    pub fn lose_before(&mut self, sequence: u64) -> usize {
+        self.remove_while(|list| list.first_sequence < sequence && list.listed.len() > 1)
+    }
+
+    fn remove_while(&mut self, is_next: impl Fn(&Self) -> bool) -> usize {
         let mut removed = 0;
-        while self.listed.len() > 1 && self.first_sequence < sequence {
+        while is_next(self) {
             self.remove_first();
             removed += 1;
         }
@@ -200,9 +229,7 @@ impl MediaPlaylist {
             "#EXTM3U\n#EXT-X-VERSION:{VERSION}\n#EXT-X-TARGETDURATION:{}\n#EXT-X-MEDIA-SEQUENCE:{}\n",
             self.target_seconds, self.first_sequence
         );
-        if self.discontinuity_sequence > 0 {
-            let _ = writeln!(text, "#EXT-X-DISCONTINUITY-SEQUENCE:{}", self.discontinuity_sequence);
-        }
+        let _ = writeln!(text, "#EXT-X-DISCONTINUITY-SEQUENCE:{}", self.discontinuity_sequence);
         if self.independent {
             text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
         }
@@ -229,13 +256,6 @@ impl MediaPlaylist {
     /// Sequence number of the last listed segment.
     pub fn last_sequence(&self) -> Option<u64> {
         (!self.listed.is_empty()).then(|| self.first_sequence + self.listed.len() as u64 - 1)
-    }
-
-    /// Initialization segments that listed segments need, oldest first, without repeats in a row.
-    pub fn inits(&self) -> Vec<&str> {
-        let mut inits: Vec<&str> = self.listed.iter().map(|listed| listed.init.as_str()).collect();
-        inits.dedup();
-        inits
     }
 
     /// Every segment of the session so far can be started at.

@@ -45,9 +45,16 @@ impl PreviewPlaylist {
         }
     }
 
+    /// As [`MediaPlaylist::with_discontinuity_sequence`]; groups have the discontinuities of their segments.
+    #[must_use]
+    pub fn with_discontinuity_sequence(mut self, discontinuity_sequence: u64) -> Self {
+        self.playlist = self.playlist.with_discontinuity_sequence(discontinuity_sequence);
+        self
+    }
+
     /// Takes the next media segment, `init` being the name of its initialization segment; returns the group that
-    /// it made listed, if any. A discontinuity ends a group early. Groups are numbered up from the first segment's number, so that they never fall over
-    /// sessions.
+    /// it made listed, if any. A discontinuity ends a group early. Groups are numbered up from the first
+    /// segment's number, so that they never fall over sessions.
     ///
     /// # Errors
     /// [`PlaylistError::Duration`] for a segment longer than its target, [`PlaylistError::Ended`].
@@ -106,9 +113,9 @@ impl PreviewPlaylist {
     }
 
     /// Removes the `count` oldest groups, as when their media is lost; the last one stays. Returns how many.
-    pub fn remove_first(&mut self, count: usize) -> usize {
+    pub fn lose_first(&mut self, count: usize) -> usize {
         let first = self.playlist.first_sequence().unwrap_or(0);
-        self.playlist.remove_before(first.saturating_add(count as u64))
+        self.playlist.lose_before(first.saturating_add(count as u64))
     }
 
     /// The playlist under the groups, for rendering.

@@ -41,13 +41,13 @@ fn a_playlist_has_all_its_lines() {
     playlist.push(Entry { discontinuity: true, init: "i1.mp4", ..entry(8, 2 * SECOND) }).expect("valid");
     playlist.end();
     let expected = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:3\n#EXT-X-MEDIA-SEQUENCE:7\n\
-        #EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-MAP:URI=\"i0.mp4\"\n\
+        #EXT-X-DISCONTINUITY-SEQUENCE:0\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-MAP:URI=\"i0.mp4\"\n\
         #EXT-X-PROGRAM-DATE-TIME:2025-11-20T17:45:14.000Z\n#EXTINF:2.00200,\ns.m4s\n\
         #EXT-X-DISCONTINUITY\n#EXT-X-MAP:URI=\"i1.mp4\"\n\
         #EXT-X-PROGRAM-DATE-TIME:2025-11-20T17:45:16.000Z\n#EXTINF:2.00000,\ns.m4s\n#EXT-X-ENDLIST\n";
     assert_eq!(playlist.render().as_deref(), Some(expected));
     assert_eq!(playlist.push(entry(9, SECOND)), Err(PlaylistError::Ended));
-    assert_eq!((playlist.version(), playlist.inits()), (3, vec!["i0.mp4", "i1.mp4"]));
+    assert_eq!(playlist.version(), 3);
 }
 
 #[test]
@@ -65,7 +65,8 @@ fn the_window_holds_at_every_moment_and_keeps_the_map() {
         let first = playlist.first_sequence().expect("not empty");
         assert!(head.contains(&format!("#EXT-X-MEDIA-SEQUENCE:{first}\n")), "{head}");
         // Counted only when its segment is gone.
-        assert_eq!(head.contains("DISCONTINUITY-SEQUENCE:1\n"), first > 100, "{head}");
+        let counted = u64::from(first > 100);
+        assert!(head.contains(&format!("#EXT-X-DISCONTINUITY-SEQUENCE:{counted}\n")), "{head}");
         assert_eq!(text.contains("#EXT-X-DISCONTINUITY\n"), (first..=sequence).contains(&100));
     }
     assert_eq!((removed, playlist.len(), playlist.last_sequence()), (200, 1800, Some(1999)));
@@ -73,11 +74,25 @@ fn the_window_holds_at_every_moment_and_keeps_the_map() {
 
 #[test]
 fn the_window_is_never_under_three_targets_and_entries_are_bounded() {
-    let mut playlist = MediaPlaylist::new(10, 1);
-    for sequence in 0..10 {
-        playlist.push(entry(sequence, 10 * SECOND)).expect("valid");
+    for (target, duration_ns, listed) in [(10, 10 * SECOND, 3), (3, 2 * SECOND, 5), (3, 3_400_000_000, 3)] {
+        let mut playlist = MediaPlaylist::new(target, 1);
+        for sequence in 0..20 {
+            let removed = playlist.push(entry(sequence, duration_ns)).expect("valid");
+            let kept = playlist.duration_ns();
+            assert!(
+                removed == 0 || kept >= i64::from(3 * target) * SECOND,
+                "{kept} ns are left of {target} s"
+            );
+        }
+        assert_eq!(playlist.len(), listed, "targets of {target} s");
     }
-    assert_eq!(playlist.len(), 3);
+    // The longest target there is: with three of them and one more segment it is within an hour.
+    let mut playlist = MediaPlaylist::new(u32::MAX, 0);
+    for sequence in 0..20 {
+        playlist.push(entry(sequence, i64::from(playlist.target_seconds()) * SECOND - 1)).expect("valid");
+        assert!(playlist.duration_ns() <= i64::from(WINDOW_SECONDS_MAX) * SECOND);
+    }
+    assert_eq!(playlist.len(), 4);
     let mut playlist = MediaPlaylist::new(2, WINDOW_SECONDS_MAX);
     for sequence in 0..ENTRIES_MAX as u64 + 10 {
         playlist.push(entry(sequence, SECOND / 10)).expect("valid");
@@ -120,14 +135,36 @@ fn entries_that_break_a_rule_are_refused() {
 }
 
 #[test]
-fn lost_segments_are_taken_off_the_front() {
+fn segments_are_taken_off_the_front_and_three_targets_stay() {
     let mut playlist = MediaPlaylist::new(2, 60);
-    for sequence in 0..5 {
+    for sequence in 0..9 {
         playlist.push(entry(sequence, 2 * SECOND)).expect("valid");
     }
-    assert_eq!((playlist.remove_before(3), playlist.first_sequence()), (3, Some(3)));
-    assert_eq!((playlist.remove_before(99), playlist.first_sequence()), (1, Some(4)));
+    assert_eq!((playlist.remove_before(2), playlist.first_sequence()), (2, Some(2)));
+    assert_eq!((playlist.remove_before(99), playlist.first_sequence()), (4, Some(6)));
+    let version = playlist.version();
+    assert_eq!((playlist.remove_before(99), playlist.version()), (0, version));
+    // What is lost cannot stay.
+    assert_eq!((playlist.lose_before(7), playlist.first_sequence()), (1, Some(7)));
+    assert_eq!((playlist.lose_before(99), playlist.first_sequence()), (1, Some(8)));
     assert_eq!(playlist.duration_ns(), 2 * SECOND);
+}
+
+#[test]
+fn discontinuities_are_counted_on_from_another_playlist() {
+    let mut playlist = MediaPlaylist::new(2, 6).with_discontinuity_sequence(7);
+    for sequence in 0..5 {
+        playlist.push(Entry { discontinuity: sequence == 0, ..entry(sequence, 2 * SECOND) }).expect("valid");
+        let text = playlist.render().expect("not empty");
+        let counted = if sequence < 3 { 7 } else { 8 };
+        assert!(text.contains(&format!("#EXT-X-DISCONTINUITY-SEQUENCE:{counted}\n")), "{text}");
+        assert_eq!(text.contains("#EXT-X-DISCONTINUITY\n"), sequence < 3, "{text}");
+    }
+    let mut preview = PreviewPlaylist::new(2).with_discontinuity_sequence(7);
+    preview.push(&segment(0, 2 * SECOND, true), "i0.mp4").expect("valid");
+    preview.end().expect("valid");
+    let text = preview.playlist().render().expect("not empty");
+    assert!(text.contains("DISCONTINUITY-SEQUENCE:7\n") && text.contains("#EXT-X-DISCONTINUITY\n"), "{text}");
 }
 
 #[test]
@@ -172,8 +209,8 @@ fn preview_groups_three_segments_and_ends_at_discontinuities() {
     }
     assert!(long.playlist().duration_ns() <= i64::from(PREVIEW_WINDOW_SECONDS) * SECOND);
     assert_eq!((long.playlist().len(), long.playlist().last_sequence()), (10, Some(29)));
-    assert_eq!((long.remove_first(3), long.playlist().first_sequence()), (3, Some(23)));
-    assert_eq!((long.remove_first(99), long.playlist().len()), (6, 1));
+    assert_eq!((long.lose_first(3), long.playlist().first_sequence()), (3, Some(23)));
+    assert_eq!((long.lose_first(99), long.playlist().len()), (6, 1));
     let text = long.playlist().render().expect("the last stays");
     assert!(text.contains("#EXT-X-MAP:URI=\"i0.mp4\"\n") && text.ends_with("p87-3.m4s\n"), "{text}");
 }

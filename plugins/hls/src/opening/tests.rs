@@ -20,13 +20,13 @@ const FULL: u8 = 1;
 const HANGS: u8 = 2;
 static DISK: AtomicU8 = AtomicU8::new(WORKS);
 
-fn write(folder: &Path, sequence: u64, bytes: &[u8]) -> io::Result<()> {
+fn write(folder: &Path, sequence: u64, bytes: &[u8]) -> Result<(), WriteFailed> {
     let end = Clock::now() + Duration::from_secs(60);
     while DISK.load(Ordering::SeqCst) == HANGS && Clock::now() < end {
         std::thread::sleep(Duration::from_millis(5));
     }
     match DISK.load(Ordering::SeqCst) {
-        FULL => Err(io::ErrorKind::StorageFull.into()),
+        FULL => Err(WriteFailed::new(&io::ErrorKind::StorageFull.into(), bytes.len())),
         _ => write_segment(folder, sequence, bytes),
     }
 }
@@ -42,7 +42,7 @@ impl Driver for Faulty {
 
     fn load(host: &driver::Host) -> Result<Self, Error> {
         let retry = Duration::from_millis(50);
-        let limits = Limits { retry_first: retry, retry_max: retry, ..Limits::default() };
+        let limits = Limits { retry_first: retry, retry_max: retry, full_quiet: retry, ..Limits::default() };
         Ok(Faulty(Arc::new(Shared::start_with(&host.data_dir()?, "faulty", limits, write)?)))
     }
 

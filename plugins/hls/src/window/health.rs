@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::disk::WriteFailed;
 use crate::limits::Limits;
 use crate::shelf::Shelf;
 
@@ -11,7 +12,7 @@ use crate::shelf::Shelf;
 pub(crate) const EVENT_DEGRADED: &str = "dvr_degraded";
 /// Event when it can be again.
 pub(crate) const EVENT_RECOVERED: &str = "dvr_recovered";
-/// Counter of segments that left the window because the disk did not take them in time.
+/// Counter of segments that left the window early: the disk did not take them in time, or needed their room.
 pub(crate) const COUNTER_LOST: &str = "dvr_segments_lost";
 /// Counter of failed writes.
 pub(crate) const COUNTER_FAILED: &str = "dvr_writes_failed";
@@ -22,6 +23,10 @@ pub(super) struct Health {
     /// Pause before the next try; zero while writing works.
     pause: Duration,
     retry_at: Duration,
+    /// The last write failed for lack of space.
+    full: bool,
+    /// When one did so last.
+    full_at: Option<Duration>,
     degraded: bool,
 }
 
@@ -36,17 +41,35 @@ impl Health {
         if self.is_failing() { self.retry_at } else { Duration::ZERO }
     }
 
-    pub(super) fn failed(&mut self, reason: &str, now: Duration, limits: &Limits, shelf: &impl Shelf) {
-        self.pause = (self.pause * 2).clamp(limits.retry_first, limits.retry_max);
+    /// The last write failed for lack of space.
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    pub(super) fn failed(
+        &mut self,
+        failed: &WriteFailed,
+        now: Duration,
+        limits: &Limits,
+        shelf: &impl Shelf,
+    ) {
+        self.full = failed.short_bytes.is_some();
+        let most = if self.full { limits.retry_full_max } else { limits.retry_max };
+        self.pause = (self.pause * 2).clamp(limits.retry_first, most);
         self.retry_at = now + self.pause;
+        if self.full {
+            self.full_at = Some(now);
+        }
         shelf.count(COUNTER_FAILED, 1);
-        self.degrade(reason, shelf);
+        self.degrade(&failed.reason, shelf);
     }
 
     /// A write worked; `caught_up` when no segment behind the live edge waits for its own.
-    pub(super) fn worked(&mut self, caught_up: bool, shelf: &impl Shelf) {
+    pub(super) fn worked(&mut self, caught_up: bool, now: Duration, limits: &Limits, shelf: &impl Shelf) {
         self.pause = Duration::ZERO;
-        if self.degraded && caught_up {
+        self.full = false;
+        let has_room = self.full_at.is_none_or(|full_at| now >= full_at + limits.full_quiet);
+        if self.degraded && caught_up && has_room {
             self.degraded = false;
             tracing::info!("rewind is written to disk again");
             shelf.event(EVENT_RECOVERED, &json!({}));

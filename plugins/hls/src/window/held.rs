@@ -64,6 +64,10 @@ impl Held {
         matches!(self.stored, Stored::Both(_) | Stored::File)
     }
 
+    fn is_to_write(&self) -> bool {
+        matches!(self.stored, Stored::Memory) && matches!(self.place, Place::Pending(_) | Place::Listed)
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         self.segment.bytes.len()
     }
@@ -104,9 +108,13 @@ impl Shelved {
 
     /// First one to be written.
     pub(super) fn to_write(&self) -> Option<&Held> {
-        self.all.iter().find(|held| {
-            matches!(held.stored, Stored::Memory) && matches!(held.place, Place::Pending(_) | Place::Listed)
-        })
+        self.all.iter().find(|held| held.is_to_write())
+    }
+
+    /// Bytes that are to be written.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        let waiting = self.all.iter().filter(|held| held.is_to_write());
+        waiting.map(|held| held.bytes).sum()
     }
 
     pub(super) fn first_listed(&self) -> Option<&Held> {

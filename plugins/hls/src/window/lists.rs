@@ -33,12 +33,13 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    pub(super) fn new(target_seconds: u32, window_seconds: u32, first: u64) -> Self {
+    /// Lists that start with the segment `first`, after `follows` discontinuities.
+    pub(super) fn new(target_seconds: u32, window_seconds: u32, first: u64, follows: u64) -> Self {
         Lists {
-            media: MediaPlaylist::new(target_seconds, window_seconds),
+            media: MediaPlaylist::new(target_seconds, window_seconds).with_discontinuity_sequence(follows),
             media_published: 0,
             entry: Entrance::default(),
-            preview: Preview::new(target_seconds, first),
+            preview: Preview::new(target_seconds, first, follows),
             preview_entry: Entrance::default(),
         }
     }
@@ -80,14 +81,19 @@ impl Lists {
         })
     }
 
-    /// Takes every segment before `sequence` off the list; returns how many.
+    /// Takes the segments before `sequence` off the list as far as enough is left of it; returns how many.
     pub(super) fn remove_before(&mut self, sequence: u64) -> usize {
         self.media.remove_before(sequence)
     }
 
-    pub(super) fn end(&mut self, known: Option<&Known>, shelf: &impl Shelf) {
+    /// Takes every segment before `sequence` off the list, whatever is left: they can no longer be had. Returns how many.
+    pub(super) fn lose_before(&mut self, sequence: u64) -> usize {
+        self.media.lose_before(sequence)
+    }
+
+    pub(super) fn end(&mut self, shelf: &impl Shelf) {
         self.media.end();
-        self.preview.end(known, shelf);
+        self.preview.end(shelf);
     }
 
     /// Publishes what changed; true when the media playlist did.

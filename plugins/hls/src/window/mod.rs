@@ -2,7 +2,8 @@
 //! time since the opening's start with every call and does the writing.
 //!
 //! The life of a segment: published from memory, written, listed (without its file when the disk is slow), handed over as a file
-//! when [`Limits::edge_segments`] newer ones exist, off the list when the window rolls, taken away when its grace time is over.
+//! when [`Limits::edge_segments`] newer ones exist, off the list when the window rolls, taken away when its grace time is over. On a
+//! full disk the oldest files go without a grace time, so that the window becomes what the disk holds.
 //!
 //! Invariant: the host has every piece that a published playlist names. So pieces are published before and taken away after the
 //! lists that change with them, and a piece that the host refuses, or the disk does not take in time, is never in a list.
@@ -24,6 +25,7 @@ use satcast_media::segment::{Init, Segment};
 use satcast_plugin_api::Audience;
 use satcast_plugin_api::driver::{Asset, AssetBody, Playback};
 
+use crate::disk::WriteFailed;
 use crate::folder::SegmentFile;
 use crate::limits::Limits;
 use crate::shelf::Shelf;
@@ -58,8 +60,10 @@ pub(crate) struct Window {
     first: u64,
     /// Number of the next segment.
     next: u64,
-    /// A segment is missing before the next one.
+    /// Something is missing before the next segment.
     hole: bool,
+    /// Discontinuities before the opening, with those in it the discontinuity sequence number of the newest segment.
+    discontinuities: u64,
     inits: Inits,
     lists: Option<Lists>,
     held: Shelved,
@@ -69,14 +73,16 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// An empty window whose first segment gets the number `first`.
-    pub(crate) fn new(first: u64, dvr_seconds: u32, limits: Limits) -> Self {
+    /// An empty window whose first segment gets the number `first`. `follows` is the highest discontinuity sequence number of the
+    /// openings before it at the same address, if there were any.
+    pub(crate) fn new(first: u64, follows: Option<u64>, dvr_seconds: u32, limits: Limits) -> Self {
         Window {
             limits,
             dvr_seconds,
             first,
             next: first,
-            hole: false,
+            hole: follows.is_some(),
+            discontinuities: follows.unwrap_or(0),
             inits: Inits::default(),
             lists: None,
             held: Shelved::default(),
@@ -87,7 +93,8 @@ impl Window {
 
     /// The target duration is known.
     pub(crate) fn started(&mut self, target_seconds: u32) {
-        self.lists.get_or_insert_with(|| Lists::new(target_seconds, self.dvr_seconds, self.first));
+        let (first, follows) = (self.first, self.discontinuities);
+        self.lists.get_or_insert_with(|| Lists::new(target_seconds, self.dvr_seconds, first, follows));
     }
 
     /// Segments need this from now on.
@@ -100,13 +107,14 @@ impl Window {
         let Some(lists) = &self.lists else { return };
         // Numbers are given here, so that a lost segment leaves no hole in them.
         segment.sequence = self.next;
-        segment.discontinuity |= self.hole && self.next > self.first;
+        segment.discontinuity |= self.hole;
         let target = lists.media().target_seconds();
         let good = lists.fits(&segment)
             && self.inits.ready(&segment, target, shelf)
             && self.publish_memory(&segment, shelf);
         if !good {
-            self.hole = true;
+            // Before the very first segment nothing can be missing.
+            self.hole |= self.next > self.first;
             shelf.count(COUNTER_REFUSED, 1);
             // Room comes from what is old.
             self.roll(now, shelf);
@@ -114,6 +122,7 @@ impl Window {
         }
         self.hole = false;
         self.next += 1;
+        self.discontinuities += u64::from(segment.discontinuity);
         self.inits.used(segment.init_id);
         let waits = self.dvr_seconds > 0 && !self.health.is_failing();
         let list_by = if waits { now + self.limits.list_wait } else { now };
@@ -156,7 +165,7 @@ impl Window {
     pub(crate) fn written(
         &mut self,
         sequence: u64,
-        outcome: Result<SegmentFile, String>,
+        outcome: Result<SegmentFile, WriteFailed>,
         now: Duration,
         shelf: &impl Shelf,
     ) {
@@ -168,13 +177,16 @@ impl Window {
                     held.stored = Stored::Both(file);
                 }
                 let caught_up = self.unwritten().0 == 0;
-                self.health.worked(caught_up, shelf);
+                self.health.worked(caught_up, now, &self.limits, shelf);
             }
-            Err(reason) => {
+            Err(failed) => {
                 if let Some(held) = held {
                     held.stored = Stored::Memory;
                 }
-                self.health.failed(&reason, now, &self.limits, shelf);
+                self.health.failed(&failed, now, &self.limits, shelf);
+                if let Some(short_bytes) = failed.short_bytes {
+                    self.free_disk(short_bytes, failed.going_bytes, now, shelf);
+                }
             }
         }
         self.roll(now, shelf);
@@ -186,9 +198,8 @@ impl Window {
             held.place = Place::Pending(now);
         }
         self.list(now, shelf);
-        let last = self.held.last_listed().and_then(|held| self.inits.get(held.segment.init_id));
         if let Some(lists) = &mut self.lists {
-            lists.end(last, shelf);
+            lists.end(shelf);
         }
         self.publish_lists(true, shelf);
     }
@@ -196,6 +207,11 @@ impl Window {
     /// Number of the last segment, if there was one.
     pub(crate) fn last(&self) -> Option<u64> {
         (self.next > self.first).then(|| self.next - 1)
+    }
+
+    /// Discontinuity sequence number of the newest segment.
+    pub(crate) fn discontinuities(&self) -> u64 {
+        self.discontinuities
     }
 
     /// Viewers can play it.

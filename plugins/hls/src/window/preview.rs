@@ -30,15 +30,18 @@ pub(super) struct Preview {
     groups: VecDeque<Group>,
     /// First segment that is in no group yet.
     ungrouped: u64,
+    /// Media type of the newest segment.
+    content_type: &'static str,
 }
 
 impl Preview {
-    pub(super) fn new(target_seconds: u32, first: u64) -> Self {
+    pub(super) fn new(target_seconds: u32, first: u64, follows: u64) -> Self {
         Preview {
-            list: PreviewPlaylist::new(target_seconds),
+            list: PreviewPlaylist::new(target_seconds).with_discontinuity_sequence(follows),
             published: 0,
             groups: VecDeque::new(),
             ungrouped: first,
+            content_type: "",
         }
     }
 
@@ -47,21 +50,22 @@ impl Preview {
     }
 
     pub(super) fn push(&mut self, segment: &Segment, known: &Known, shelf: &impl Shelf) {
+        // A discontinuity lists the segments before it, which may be of another type.
+        let before = std::mem::replace(&mut self.content_type, known.content_type());
+        let content_type = if segment.discontinuity { before } else { self.content_type };
         let listed = self.list.push(segment, &known.name);
-        self.add(listed, known, shelf);
+        self.add(listed, content_type, shelf);
     }
 
-    pub(super) fn end(&mut self, known: Option<&Known>, shelf: &impl Shelf) {
+    pub(super) fn end(&mut self, shelf: &impl Shelf) {
         let listed = self.list.end();
-        if let Some(known) = known {
-            self.add(listed, known, shelf);
-        }
+        self.add(listed, self.content_type, shelf);
     }
 
     fn add(
         &mut self,
         listed: Result<Option<PreviewGroup>, PlaylistError>,
-        known: &Known,
+        content_type: &'static str,
         shelf: &impl Shelf,
     ) {
         let group = match listed {
@@ -72,7 +76,7 @@ impl Preview {
         let parts = (group.first..).take(group.count).map(segment_name).collect();
         let asset = Asset {
             name: &preview_name(group.first, group.count),
-            content_type: known.content_type(),
+            content_type,
             max_age_secs: MAX_AGE_SECS,
             audience: Audience::Preview,
             body: AssetBody::Parts(parts),
@@ -96,7 +100,7 @@ impl Preview {
     pub(super) fn forget(&mut self, sequence: u64) {
         let unlisted = self.groups.iter().filter(|group| group.left.is_some()).count();
         let lost = self.groups.iter().take_while(|group| group.group.first <= sequence).count();
-        let removed = self.list.remove_first(lost.saturating_sub(unlisted));
+        let removed = self.list.lose_first(lost.saturating_sub(unlisted));
         for group in self.groups.iter_mut().take(lost.min(unlisted + removed)) {
             group.left = Some(Duration::ZERO);
         }

@@ -58,17 +58,60 @@ impl Window {
             let Some(oldest) = self.held.all.iter().find(|held| is_unwritten(held)) else { break };
             let (sequence, size) = (oldest.sequence(), oldest.bytes);
             self.take_off(sequence, now);
+            // The list gets no shorter. What it keeps is bounded by `make_room`.
+            if self.held.find(sequence).is_some_and(|held| held.place == Place::Listed) {
+                break;
+            }
             (count, bytes, lost) = (count - 1, bytes - size, lost + 1);
         }
         self.health.lost(lost, shelf);
     }
 
-    /// Everything up to `sequence` leaves the list.
-    fn take_off(&mut self, sequence: u64, now: Duration) {
-        if let Some(lists) = &mut self.lists {
-            let removed = lists.remove_before(sequence + 1);
-            self.held.leave(removed, now + self.limits.leave_grace);
+    /// The disk is full: the oldest files go at once, so that what waits can be written. Nobody's grace time counts: who reads one
+    /// of them reads on, and who asks later is at the far end of the window and goes on with the next list.
+    pub(super) fn free_disk(
+        &mut self,
+        short_bytes: u64,
+        going_bytes: u64,
+        now: Duration,
+        shelf: &impl Shelf,
+    ) {
+        let Some(lists) = &self.lists else { return };
+        // What a group of the preview needs would stay, so it makes no room.
+        let needed = lists.preview.needs_from();
+        let newest = self.held.all.back().map_or(0, |held| held.bytes);
+        let wanted = self.held.waiting_bytes().saturating_add(newest.saturating_mul(self.limits.spare_files));
+        // Removing takes its time on a busy disk: what is on its way must not be asked for twice.
+        let mut room = short_bytes.saturating_add(wanted as u64).saturating_sub(going_bytes);
+        let mut lost = 0;
+        for index in 0..self.held.behind_edge(self.limits.edge_segments) {
+            let held = &self.held.all[index];
+            let (sequence, bytes) = (held.sequence(), held.bytes as u64);
+            if room == 0 || sequence >= needed {
+                break;
+            }
+            if !held.has_file() {
+                continue;
+            }
+            lost += self.take_off(sequence, now);
+            let held = &mut self.held.all[index];
+            if held.place == Place::Listed {
+                break;
+            }
+            held.place = Place::Gone;
+            room = room.saturating_sub(bytes);
         }
+        self.health.lost(lost, shelf);
+    }
+
+    /// Everything up to `sequence` leaves the list, as far as enough is left of it; returns how many did.
+    fn take_off(&mut self, sequence: u64, now: Duration) -> usize {
+        let Some(lists) = &mut self.lists else { return 0 };
+        let removed = lists.remove_before(sequence + 1);
+        // A file in its grace time takes the room that the next one needs.
+        let grace = if self.health.is_full() { Duration::ZERO } else { self.limits.leave_grace };
+        self.held.leave(removed, now + grace);
+        removed
     }
 
     /// Keeps memory and pieces within their limits: the oldest go at once, the newest never.
@@ -90,8 +133,9 @@ impl Window {
             lost += usize::from(is_unwritten(held));
             bytes -= held.memory_bytes();
             pieces -= 1;
-            self.take_off(sequence, now);
             if let Some(lists) = &mut self.lists {
+                let removed = lists.lose_before(sequence + 1);
+                self.held.leave(removed, now + self.limits.leave_grace);
                 lists.preview.forget(sequence);
             }
             self.held.all[index].place = Place::Gone;

@@ -47,7 +47,9 @@ pub(crate) fn packets_that_make_no_sense(kit: &Testkit) {
     destination.wait_for_end().unwrap();
     destination.report(|report| {
         let text = media::text(report, "media.m3u8");
-        assert!(media::numbers(report).len() >= 7 && text.contains("#EXT-X-DISCONTINUITY\n"), "{text}");
+        let (_, listed) = media::discontinuities(report, "media.m3u8");
+        // That of the opening, which follows another, and at least one more.
+        assert!(media::numbers(report).len() >= 7 && listed >= 2, "{text}");
     });
     assert_eq!(destination.leased_packets(), 0);
     kit.forget_assets(&destination);

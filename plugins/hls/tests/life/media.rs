@@ -101,6 +101,13 @@ pub(crate) fn numbers(report: &Report) -> Vec<u64> {
     names.iter().map(|name| name.strip_suffix(".m4s").unwrap().parse().unwrap()).collect()
 }
 
+/// EXT-X-DISCONTINUITY-SEQUENCE of a playlist, and how many discontinuities are listed.
+pub(crate) fn discontinuities(report: &Report, name: &str) -> (u64, usize) {
+    let text = text(report, name);
+    let counted = text.lines().find_map(|line| line.strip_prefix("#EXT-X-DISCONTINUITY-SEQUENCE:")).unwrap();
+    (counted.parse().unwrap(), text.matches("#EXT-X-DISCONTINUITY\n").count())
+}
+
 /// Bytes of a piece, whatever it is made of.
 pub(crate) fn bytes(report: &Report, name: &str) -> Vec<u8> {
     let asset = report.assets.get(name).unwrap_or_else(|| panic!("{name} is not published"));

@@ -19,7 +19,7 @@ fn a_slow_disk_holds_up_the_list_only_so_long() {
 }
 
 #[test]
-fn a_full_disk_shortens_the_window_and_the_live_edge_goes_on() {
+fn a_broken_disk_shortens_the_window_and_the_live_edge_goes_on() {
     let mut opening = Opening::with(3600);
     opening.run(50);
     opening.disk = Disk::Refuses;
@@ -32,7 +32,7 @@ fn a_full_disk_shortens_the_window_and_the_live_edge_goes_on() {
     // The newest six, and thirty more without a file; nothing before the hole.
     assert_eq!(opening.listed(), (114..150).collect::<Vec<_>>());
     assert_eq!(opening.shelf.events(), [EVENT_DEGRADED], "told once");
-    assert_eq!(opening.shelf.events.borrow()[0].1["reason"], "no space");
+    assert_eq!(opening.shelf.events.borrow()[0].1["reason"], "broken");
     assert_eq!(opening.shelf.count(COUNTER_LOST), 64);
     let tries = opening.shelf.count(COUNTER_FAILED);
     assert!((8..=14).contains(&tries), "{tries} tries in 200 s with pauses up to 30 s");
@@ -42,6 +42,85 @@ fn a_full_disk_shortens_the_window_and_the_live_edge_goes_on() {
     opening.run(100);
     assert_eq!(opening.listed(), (114..250).collect::<Vec<_>>(), "the window grows again");
     assert_eq!(opening.shelf.segment_memory(), 6000);
+}
+
+/// Runs on and expects that every list has from `least` to `most` segments.
+fn run_within(opening: &mut Opening, count: u64, least: usize, most: usize) {
+    for _ in 0..count {
+        opening.run(1);
+        let listed = opening.listed();
+        assert!((least..=most).contains(&listed.len()), "{} of {least} to {most}", listed.len());
+        assert_eq!(
+            (listed.last(), listed[0]),
+            (Some(&(opening.made - 1)), opening.made - listed.len() as u64)
+        );
+    }
+}
+
+#[test]
+fn a_full_disk_makes_the_window_what_it_holds() {
+    let mut opening = Opening::with(3600);
+    opening.disk = Disk::Holds(200);
+    opening.run(200);
+    assert_eq!((opening.listed().len(), opening.shelf.count(COUNTER_FAILED)), (200, 0));
+    // What is short, what waits and the spare files go, and come again.
+    run_within(&mut opening, 600, 190, 201);
+    assert_eq!(opening.shelf.events(), [EVENT_DEGRADED], "told once");
+    assert_eq!(opening.shelf.events.borrow()[0].1["reason"], "no space");
+    let failed = opening.shelf.count(COUNTER_FAILED);
+    assert!((60..=75).contains(&failed), "{failed} failed writes");
+    assert_eq!(opening.shelf.count(COUNTER_LOST), 800 - opening.listed().len() as u64);
+    // Somebody takes half of the disk, and gives it back.
+    opening.disk = Disk::Holds(100);
+    opening.run(60);
+    run_within(&mut opening, 200, 90, 101);
+    opening.disk = Disk::Writes;
+    opening.run(130);
+    assert_eq!(opening.shelf.events(), [EVENT_DEGRADED]);
+    opening.run(21);
+    assert_eq!(opening.shelf.events(), [EVENT_DEGRADED, EVENT_RECOVERED]);
+    run_within(&mut opening, 2000, 240, 1800);
+    assert_eq!(opening.listed().len(), 1800);
+}
+
+#[test]
+fn room_that_is_on_its_way_is_not_made_twice() {
+    let mut opening = Opening::with(3600);
+    opening.run(100);
+    opening.segment();
+    // What is short, what waits and eight to spare are ten segments.
+    let going = [10_000; 5].map(|bytes| (bytes, 101)).into_iter().chain([(9000, 100), (0, 90)]);
+    for (going_bytes, listed) in going {
+        // However often it failed before, the next try is not far.
+        let (sequence, _) = opening.window.next_write(opening.now).expect("a try after 4 s");
+        let full = WriteFailed { going_bytes, ..failed("no space", Some(1000)) };
+        opening.window.written(sequence, Err(full), opening.now, &opening.shelf);
+        assert_eq!(opening.listed().len(), listed);
+        opening.now += Duration::from_secs(4);
+    }
+}
+
+/// Files in their grace time go first.
+#[test]
+fn a_full_disk_costs_the_grace_time_before_the_window() {
+    let mut opening = Opening::with(400);
+    opening.disk = Disk::Holds(211);
+    opening.run(200);
+    run_within(&mut opening, 300, 200, 200);
+    assert!(opening.shelf.count(COUNTER_FAILED) > 0);
+    assert_eq!(opening.shelf.count(COUNTER_LOST), 0);
+}
+
+/// The preview, the live edge and what is in memory go on where the disk holds next to nothing.
+#[test]
+fn a_disk_without_room_costs_the_rewind_alone() {
+    let mut opening = Opening::with(3600);
+    opening.run(100);
+    opening.disk = Disk::Holds(0);
+    opening.run(200);
+    run_within(&mut opening, 100, 36, 36);
+    assert_eq!(opening.files_left(), 0);
+    assert_eq!(opening.shelf.text(PREVIEW_MEDIA).matches(".m4s\n").count(), 10);
 }
 
 #[test]
@@ -85,6 +164,15 @@ fn unwritten_bytes_have_a_limit_too() {
     opening.disk = Disk::Refuses;
     opening.run(20);
     assert_eq!(opening.listed(), (10..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn three_targets_stay_listed_whatever_the_disk_does() {
+    let limits = Limits { unwritten_bytes_max: 0, edge_segments: 1, ..Limits::default() };
+    let mut opening = Opening::new(3600, limits);
+    opening.disk = Disk::Refuses;
+    opening.run(20);
+    assert_eq!(opening.listed(), [17, 18, 19]);
 }
 
 #[test]

@@ -29,6 +29,8 @@ enum Disk {
     Writes,
     Refuses,
     Hangs,
+    /// Has room for so many segments.
+    Holds(usize),
 }
 
 /// An opening whose disk does what the test says.
@@ -56,7 +58,7 @@ impl Opening {
         let data = tempfile::tempdir().unwrap();
         let root = Root::new(data.path(), "dvr", "boot");
         let mut opening = Opening {
-            window: Window::new(FIRST, dvr_seconds, limits),
+            window: Window::new(FIRST, None, dvr_seconds, limits),
             shelf: FakeShelf::new(data.path()),
             now: Duration::ZERO,
             made: 0,
@@ -104,16 +106,28 @@ impl Opening {
         self.window.init(init(self.init), &self.shelf);
     }
 
+    /// The encoder sends sound alone from now on.
+    fn change_to_sound(&mut self) {
+        self.init += 1;
+        self.cut = true;
+        let record = Bytes::from_static(&[0x11, 0x90]);
+        let audio = TrackConfig::parse(Codec::Aac, &record).unwrap();
+        let bytes = init_segment(&[&audio]).unwrap();
+        let init = Init { id: self.init, bytes, video: None, audio: Some(Arc::new(audio)) };
+        self.window.init(init, &self.shelf);
+    }
+
     /// The disk gets what waits.
     fn write(&mut self) {
         while let Some((sequence, bytes)) = self.window.next_write(self.now) {
             let outcome = match self.disk {
                 Disk::Hangs => return,
-                Disk::Refuses => Err("no space".to_owned()),
-                Disk::Writes => {
-                    write_segment(self.folder.path(), sequence, &bytes).unwrap();
-                    Ok(SegmentFile::new(self.folder.clone(), sequence, bytes.len()))
+                Disk::Refuses => Err(failed("broken", None)),
+                Disk::Holds(files) if self.files_left() >= files => {
+                    let short = (self.files_left() + 1 - files) * bytes.len();
+                    Err(failed("no space", Some(short as u64)))
                 }
+                Disk::Writes | Disk::Holds(_) => self.folder.write(write_segment, sequence, &bytes),
             };
             self.window.written(sequence, outcome, self.now, &self.shelf);
         }
@@ -161,9 +175,26 @@ impl Opening {
         numbers.map(|number| number - FIRST).collect()
     }
 
+    /// Files on the disk when all are gone that nobody needs.
+    fn files_left(&self) -> usize {
+        let needed = self.window.held.all.iter().filter(|held| held.has_file()).count();
+        for _ in 0..2000 {
+            if self.files() == needed {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(self.files(), needed, "files that nobody needs");
+        needed
+    }
+
     fn files(&self) -> usize {
         std::fs::read_dir(self.folder.path()).map_or(0, Iterator::count)
     }
+}
+
+fn failed(reason: &str, short_bytes: Option<u64>) -> WriteFailed {
+    WriteFailed { reason: reason.to_owned(), short_bytes, going_bytes: 0 }
 }
 
 /// The initialization segment number `id`, of one of two configurations by turns.

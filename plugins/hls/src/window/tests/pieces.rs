@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use satcast_media::playlist::init_name;
+use satcast_media::playlist::{init_name, preview_name};
 
 use super::shelf::Told;
 use super::*;
@@ -164,16 +164,29 @@ fn the_preview_is_made_of_the_same_pieces() {
     assert!((14..=16).contains(&groups), "{groups} with those of the grace time");
 }
 
-/// Groups of three segments of 10 s are listed for 93 s, longer than a window of 30 s with its grace time.
+#[test]
+fn a_group_of_the_preview_has_the_media_type_of_its_segments() {
+    let mut opening = Opening::with(3600);
+    opening.run(4);
+    opening.change_to_sound();
+    opening.run(1);
+    opening.window.end(opening.now, &opening.shelf);
+    let group = |first, count| {
+        opening.shelf.with(&preview_name(FIRST + first, count), |piece| piece.content_type.clone())
+    };
+    assert_eq!([group(0, 3), group(3, 1), group(4, 1)], ["video/mp4", "video/mp4", "audio/mp4"]);
+}
+
+/// Groups of three segments of 10 s are listed until 93 s are left without them, longer than a window of 30 s with its grace time.
 #[test]
 fn the_preview_keeps_segments_that_the_window_does_not_need() {
     let mut opening = Opening::targeting(10, 0, Limits::default());
     opening.run(40);
     assert_eq!(opening.listed(), [37, 38, 39]);
     let text = opening.shelf.text(PREVIEW_MEDIA);
-    assert_eq!(text.matches(".m4s\n").count(), 3, "{text}");
+    assert_eq!(text.matches(".m4s\n").count(), 4, "{text}");
     let oldest = opening.published()[0];
-    assert!((24..=27).contains(&oldest), "{oldest}");
+    assert!((21..=24).contains(&oldest), "{oldest}");
 }
 
 #[test]
@@ -191,6 +204,36 @@ fn a_discontinuity_and_a_new_configuration_are_listed() {
     opening.run(60);
     assert!(!opening.shelf.names().contains(&init_name(FIRST, 0)));
     assert!(opening.shelf.names().contains(&init_name(FIRST, 1)));
+}
+
+#[test]
+fn an_opening_that_follows_another_goes_on_counting_discontinuities() {
+    let mut opening = Opening::with(10);
+    opening.run(1);
+    assert!(opening.shelf.text(MEDIA).contains("#EXT-X-DISCONTINUITY-SEQUENCE:0\n"));
+    assert!(!opening.shelf.text(MEDIA).contains("#EXT-X-DISCONTINUITY\n"));
+    assert_eq!(opening.window.discontinuities(), 0);
+    opening.window = Window::new(FIRST + 1, Some(3), 10, Limits::default());
+    opening.window.started(2);
+    opening.window.init(init(0), &opening.shelf);
+    // A refused segment makes no discontinuity of its own before the first.
+    opening.shelf.refuses.set(Some(".m4s"));
+    opening.run(1);
+    opening.shelf.refuses.set(None);
+    opening.run(3);
+    let head = format!(
+        "#EXT-X-DISCONTINUITY-SEQUENCE:3\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-DISCONTINUITY\n#EXT-X-MAP:URI=\"i{}-0.mp4\"\n",
+        FIRST + 1
+    );
+    for list in [MEDIA, PREVIEW_MEDIA] {
+        let text = opening.shelf.text(list);
+        assert!(text.contains(&head), "{text}");
+        assert_eq!(text.matches("#EXT-X-DISCONTINUITY\n").count(), 1, "{text}");
+    }
+    opening.run(3);
+    let text = opening.shelf.text(MEDIA);
+    assert!(text.contains("#EXT-X-DISCONTINUITY-SEQUENCE:4\n") && !text.contains("#EXT-X-DISCONTINUITY\n"));
+    assert_eq!(opening.window.discontinuities(), 4);
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! HEVC, AV1 and Opus by Enhanced RTMP: every packet reaches the viewer, in segments that decode.
+
+use satcast_tests::caller::{Call, Outcome};
+use satcast_tests::coded::{Coded, Coding};
+use satcast_tests::hosted::Hosted;
+use satcast_tests::probe::{assert_decodes, assert_segments, hashes, hashes_of_file};
+use satcast_tests::record::Track;
+use satcast_tests::service::Setup;
+use satcast_tests::wait::seconds;
+
+fn watch(coding: Coding, picture: &str) {
+    let coded = Coded::of(coding);
+    let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "1").start();
+    let hosted = Hosted::new(&service, "codecs");
+    let (mut call, outcome) = Call::publish(service.rtmp_address(), "live", &hosted.stream.key);
+    assert_eq!(outcome, Outcome::Publishing);
+    let mut viewer = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            coded.publish(&mut call);
+            drop(call);
+        });
+        let viewer = hosted.viewer(seconds(20));
+        sending.join().expect("the stream was sent");
+        viewer
+    });
+    let index = viewer.index();
+    let attribute = |name: &str| index.attributes.get(name).map_or("", String::as_str);
+    assert_eq!((attribute("RESOLUTION"), attribute("FRAME-RATE")), ("320x180", "25.000"));
+    let (found, sound) = attribute("CODECS").split_once(',').expect("two codecs");
+    assert!(found.starts_with(picture), "{found}");
+    assert_eq!(sound.to_ascii_lowercase(), "opus");
+    let media = viewer.media_when("the end of the playlist", seconds(15), |media| media.ended);
+    let pieces = viewer.pieces(&media.segments);
+    assert_segments(&pieces);
+    assert_decodes(&pieces);
+    for track in [Track::Video, Track::Audio] {
+        let (sent, got) = (hashes_of_file(coded.path(), track), hashes(&pieces, track));
+        assert!(got.len() > 250, "{} packets of {track:?}", got.len());
+        assert!(sent.windows(got.len()).any(|run| run == got), "other packets of {track:?} than were sent");
+    }
+}
+
+#[test]
+fn hevc_and_opus() {
+    watch(Coding::HEVC_OPUS, "hvc1.");
+}
+
+#[test]
+fn av1_and_opus() {
+    watch(Coding::AV1_OPUS, "av01.");
+}

@@ -1,0 +1,118 @@
+//! Streams that are not as one wishes them: every picture and every sound of them reaches the viewer in right segments.
+
+use satcast_tests::encoder::Publish;
+use satcast_tests::hls::{Piece, Viewer};
+use satcast_tests::hosted::Hosted;
+use satcast_tests::player::assert_valid_playlists;
+use satcast_tests::playlist::{Index, Media};
+use satcast_tests::probe::{self, Packet, Stream, assert_decodes, assert_segments, runs};
+use satcast_tests::record::{CARRIED_MILLIS, Track, assert_carried};
+use satcast_tests::service::Setup;
+use satcast_tests::source::{Recipe, Source};
+use satcast_tests::wait::seconds;
+
+/// Where two sources meet, the sound of the first may end within a frame of the second's.
+const SOUND_FRAME_MILLIS: i64 = 22;
+
+/// A stream as a viewer has it after its end.
+struct Watched {
+    index: Index,
+    media: Media,
+    pieces: Vec<Piece>,
+    packets: Vec<Vec<Packet>>,
+}
+
+/// Publishes the first `length` seconds of `source`, waits for the end of the playlist, and judges the whole of it.
+/// The time of each packet is the encoder's `within_millis`.
+#[track_caller]
+fn watch(source: &Source, length: u64, within_millis: i64) -> Watched {
+    let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "1").start();
+    let hosted = Hosted::new(&service, "odd");
+    let mut encoder = Publish::of(source).seconds(length).to(&service.ingest_url(&hosted.stream.key));
+    let mut viewer: Viewer = hosted.viewer(seconds(length + 5));
+    let index = viewer.index();
+    encoder.finish(seconds(length + 10));
+    let media = viewer.media_when("the end of the playlist", seconds(15), |media| media.ended);
+    let pieces = viewer.pieces(&media.segments);
+    let path = viewer.path("media.m3u8");
+    assert_valid_playlists(&[&viewer.http.get(&path, &[]).text()]);
+    let packets = assert_segments(&pieces);
+    assert_decodes(&pieces);
+    for run in runs(&pieces) {
+        assert_carried("a viewer", source.records(), &probe::records(run), within_millis);
+    }
+    assert!(
+        (media.seconds() - length as f64).abs() < 1.5,
+        "{length} s were sent, {} s are listed",
+        media.seconds()
+    );
+    Watched { index, media, pieces, packets }
+}
+
+fn streams(piece: &Piece) -> (Option<Stream>, Option<Stream>) {
+    let of = |wanted: fn(&Stream) -> bool| probe::streams(piece).into_iter().find(wanted);
+    (of(|stream| stream.size.is_some()), of(|stream| stream.sound.is_some()))
+}
+
+fn pictures(watched: &Watched) -> Vec<Packet> {
+    watched.packets.iter().flat_map(|packets| probe::of_track(packets, Track::Video)).collect()
+}
+
+#[test]
+fn b_frames_at_29_97_a_second_with_mono_sound_of_44_1_khz() {
+    let watched = watch(&Source::of(Recipe::NTSC), 11, CARRIED_MILLIS);
+    assert_eq!(watched.index.attributes["FRAME-RATE"], "29.970");
+    assert_eq!(watched.index.attributes["RESOLUTION"], "640x360");
+    let (_, sound) = streams(&watched.pieces[0]);
+    assert_eq!(sound.and_then(|sound| sound.sound), Some((44_100, 1)));
+    let pictures = pictures(&watched);
+    assert!(pictures.iter().any(|packet| packet.pts > packet.dts + 0.05), "no picture is shown out of order");
+    assert!(watched.media.segments.iter().all(|segment| segment.duration < 2.2), "{:?}", watched.media);
+}
+
+#[test]
+fn a_keyframe_every_five_seconds() {
+    let watched = watch(&Source::of(Recipe::LONG_GROUPS), 18, CARRIED_MILLIS);
+    let (last, whole) = watched.media.segments.split_last().expect("segments");
+    assert!(whole.iter().all(|segment| (segment.duration - 5.0).abs() < 0.1), "{:?}", watched.media);
+    assert!(last.duration < 5.1 && watched.media.independent, "{:?}", watched.media);
+    assert_eq!(watched.media.target_seconds, 7, "a quarter more than the longest group");
+}
+
+#[test]
+fn a_variable_frame_rate() {
+    let watched = watch(&Source::of(Recipe::VARIABLE_RATE), 11, CARRIED_MILLIS);
+    let spans = watched.pieces.iter().flat_map(probe::spans).filter(|span| span.track == Track::Video);
+    let (short, long): (Vec<f64>, Vec<f64>) =
+        spans.flat_map(|span| span.durations).partition(|time| *time < 0.05);
+    assert!(short.len() > 50 && long.len() > 50, "{} short and {} long pictures", short.len(), long.len());
+    assert!(watched.media.segments.iter().all(|segment| segment.duration < 2.5), "{:?}", watched.media);
+}
+
+#[test]
+fn a_codec_header_that_changes_in_mid_stream() {
+    let watched = watch(&Source::joined(Recipe::SHARED, 8, Recipe::SMALL), 14, SOUND_FRAME_MILLIS);
+    let stretches = runs(&watched.pieces);
+    assert_eq!(stretches.len(), 2, "{:?}", watched.media);
+    let sizes: Vec<_> =
+        stretches.iter().map(|run| streams(&run[0]).0.and_then(|stream| stream.size)).collect();
+    assert_eq!(sizes, [Some((1280, 720)), Some((640, 360))]);
+    let first = &stretches[1][0].entry;
+    assert!(first.discontinuity && first.init != watched.media.segments[0].init, "{first:?}");
+    let long: f64 = stretches[0].iter().map(|piece| piece.entry.duration).sum();
+    assert!((long - 8.0).abs() < 0.1, "the change came after 8 s, the first stretch has {long} s");
+}
+
+#[test]
+fn sound_without_a_picture() {
+    let watched = watch(&Source::of(Recipe::SOUND_ONLY), 9, CARRIED_MILLIS);
+    assert_eq!(watched.index.attributes["CODECS"], "mp4a.40.2");
+    assert!(!watched.index.attributes.contains_key("RESOLUTION"), "{:?}", watched.index);
+}
+
+#[test]
+fn a_picture_without_sound() {
+    let watched = watch(&Source::of(Recipe::PICTURE_ONLY), 9, CARRIED_MILLIS);
+    let codecs = &watched.index.attributes["CODECS"];
+    assert!(codecs.starts_with("avc1.") && !codecs.contains(','), "{codecs}");
+}

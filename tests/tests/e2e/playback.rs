@@ -1,0 +1,263 @@
+//! A stream over HLS as a viewer gets it: complete, right to the frame, with the headers that caches and browsers need.
+
+use satcast_tests::encoder::Publish;
+use satcast_tests::hls::{Piece, Viewer};
+use satcast_tests::hosted::{Hosted, window_files};
+use satcast_tests::http::Reply;
+use satcast_tests::player::assert_valid_playlists;
+use satcast_tests::playlist;
+use satcast_tests::probe::{assert_decodes, assert_plays, assert_segments, records};
+use satcast_tests::record::{CARRIED_MILLIS, assert_carried};
+use satcast_tests::service::{Service, Setup};
+use satcast_tests::source::Source;
+use satcast_tests::wait::{self, seconds};
+
+/// Oldest that the end of the newest segment may be: one that is being made, and the way to the viewer.
+const BEHIND_MILLIS: i64 = 4_000;
+
+#[test]
+fn a_viewer_gets_what_the_encoder_sent() {
+    let source = Source::shared();
+    let service = Setup::default().start();
+    let hosted = Hosted::new(&service, "exact");
+    let _encoder = Publish::of(&source).to(&service.ingest_url(&hosted.stream.key));
+    let url = hosted.ready(seconds(20));
+    let watching = std::thread::spawn({
+        let url = url.clone();
+        move || assert_plays(&url, 8)
+    });
+    let mut viewer = Viewer::of(&url);
+    let media = viewer.media_when("nine segments", seconds(30), |media| media.segments.len() >= 9);
+    let now = i64::try_from(now_millis()).expect("a clock before the year 292 million");
+    let pieces = viewer.pieces(&media.segments);
+    assert_segments(&pieces);
+    assert_decodes(&pieces);
+    assert_carried("a viewer", source.records(), &records(&pieces), CARRIED_MILLIS);
+    assert!(media.segments.iter().all(|segment| (segment.duration - 2.0).abs() < 0.1), "{media:?}");
+    let newest = media.newest();
+    let end = newest.date_ms + (newest.duration * 1000.0) as i64;
+    assert!((-500..BEHIND_MILLIS).contains(&(now - end)), "the newest segment ended {} ms ago", now - end);
+    index_tells_the_truth(&mut viewer, &pieces);
+    preview_is_whole(&mut Viewer::of(&hosted.preview_url(&mut viewer, seconds(1))), &source);
+    let frames = watching.join().expect("ffmpeg plays the stream");
+    assert!((230..=250).contains(&frames), "ffmpeg decoded {frames} pictures of 8 s");
+}
+
+fn now_millis() -> u128 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.expect("a clock after 1970").as_millis()
+}
+
+/// CODECS, RESOLUTION, FRAME-RATE and BANDWIDTH are those of the segments.
+#[track_caller]
+fn index_tells_the_truth(viewer: &mut Viewer, pieces: &[Piece]) {
+    let index = viewer.index();
+    let attribute = |name: &str| index.attributes.get(name).map_or("", String::as_str);
+    assert_eq!((attribute("RESOLUTION"), attribute("FRAME-RATE")), ("1280x720", "30.000"));
+    let (picture, sound) = attribute("CODECS").split_once(',').expect("two codecs");
+    assert!(picture.starts_with("avc1.") && picture.len() == "avc1.42c01f".len(), "{picture}");
+    assert_eq!(sound, "mp4a.40.2");
+    let rates = pieces.iter().map(|piece| piece.bytes.len() as f64 * 8.0 / piece.entry.duration);
+    let peak = rates.fold(0.0, f64::max);
+    let said: f64 = attribute("BANDWIDTH").parse().expect("a number");
+    assert!((peak..peak * 1.3).contains(&said), "BANDWIDTH is {said}, the peak {peak}");
+
+    let path = viewer.path("media.m3u8");
+    let text = viewer.http.get(&path, &[]).text();
+    let read = assert_valid_playlists(&[&text]);
+    assert_eq!(read[0]["sequence"].as_u64(), playlist::media(&text).ok().map(|media| media.sequence));
+}
+
+/// The preview: the same media in files of three segments, for a viewer with a token.
+#[track_caller]
+fn preview_is_whole(preview: &mut Viewer, source: &Source) {
+    let media = preview.media();
+    let pieces = preview.pieces(&media.segments);
+    assert!(pieces.iter().all(|piece| piece.entry.duration > 5.5), "{media:?}");
+    assert_segments(&pieces);
+    assert_decodes(&pieces);
+    assert_carried("a viewer of the preview", source.records(), &records(&pieces), CARRIED_MILLIS);
+}
+
+#[test]
+fn answers_carry_what_caches_and_browsers_need() {
+    let service = Setup::default().start();
+    let hosted = Hosted::new(&service, "headers");
+    let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
+    let url = hosted.ready(seconds(20));
+    let mut viewer = Viewer::of(&url);
+    // Until the first segments are on disk, so that both a file and memory are asked for.
+    let media = viewer.media_when("a long window", seconds(40), |media| media.segments.len() >= 12);
+    let (_, index) = satcast_tests::http::split_url(&url);
+    let playlist = viewer.path("media.m3u8");
+    for path in [&index, &playlist] {
+        playlists_are_packed_on_request(&mut viewer, path);
+    }
+    let init = viewer.path(&media.newest().init);
+    for segment in [&media.segments[0], media.newest()] {
+        let path = viewer.path(&segment.name);
+        ranges_are_cut_out(&mut viewer, &path);
+    }
+    let whole = viewer.http.get(&init, &[]);
+    assert_media(&whole);
+    preflight_is_answered(&mut viewer, &playlist);
+    errors_are_readable(&mut viewer, &init);
+}
+
+/// Every answer may be read by a page of any site.
+#[track_caller]
+fn assert_open(reply: &Reply) {
+    assert_eq!(reply.header("access-control-allow-origin"), Some("*"), "{:?}", reply.headers);
+    assert_eq!(reply.header("timing-allow-origin"), Some("*"), "{:?}", reply.headers);
+    assert_eq!(reply.header("access-control-allow-credentials"), None);
+    let exposed = reply.header("access-control-expose-headers").unwrap_or_default().to_ascii_lowercase();
+    for name in ["content-length", "content-range", "date", "age"] {
+        assert!(exposed.split(", ").any(|known| known == name), "{name} is not exposed: {exposed}");
+    }
+}
+
+#[track_caller]
+fn playlists_are_packed_on_request(viewer: &mut Viewer, path: &str) {
+    let plain = viewer.http.get(path, &[]);
+    let packed = viewer.http.get(path, &[("accept-encoding", "gzip, identity;q=1, *;q=0")]);
+    for reply in [&plain, &packed] {
+        reply.assert_status(200);
+        assert_open(reply);
+        assert_eq!(reply.header("content-type"), Some("application/vnd.apple.mpegurl"));
+        assert_eq!(reply.header("cache-control"), Some("max-age=1"));
+        let vary = reply.header("vary").unwrap_or_default().to_ascii_lowercase();
+        assert!(vary.contains("accept-encoding"), "Vary: {vary}");
+        assert_eq!(reply.header("content-length"), Some(reply.body.len().to_string().as_str()));
+    }
+    // An index of some 300 bytes would not get shorter.
+    let packs = (plain.body.len() > 1000).then_some("gzip");
+    assert_eq!((plain.header("content-encoding"), packed.header("content-encoding")), (None, packs));
+    assert!(packed.text().starts_with("#EXTM3U\n") && plain.text().starts_with("#EXTM3U\n"));
+    let head = viewer.http.request("HEAD", path, &[]);
+    head.assert_status(200);
+    assert_eq!(head.header("content-type"), plain.header("content-type"));
+}
+
+#[track_caller]
+fn assert_media(reply: &Reply) {
+    reply.assert_status(200);
+    assert_open(reply);
+    assert_eq!(reply.header("content-type"), Some("video/mp4"));
+    assert_eq!(reply.header("cache-control"), Some("max-age=3600, immutable"));
+    assert_eq!(reply.header("accept-ranges"), Some("bytes"));
+    assert_eq!((reply.header("vary"), reply.header("content-encoding")), (None, None));
+}
+
+#[track_caller]
+fn ranges_are_cut_out(viewer: &mut Viewer, path: &str) {
+    let whole = viewer.http.get(path, &[("accept-encoding", "gzip")]);
+    assert_media(&whole);
+    let size = whole.body.len();
+    let head = viewer.http.request("HEAD", path, &[]);
+    assert_media(&head);
+    assert_eq!(head.header("content-length"), Some(size.to_string().as_str()));
+    for (range, expected) in [
+        ("bytes=0-", 0..size),
+        ("bytes=100-199", 100..200),
+        ("bytes=70000-140000", 70_000..140_001),
+        ("bytes=-5", size - 5..size),
+        ("bytes=5-99999999", 5..size),
+    ] {
+        let part = viewer.http.get(path, &[("range", range)]);
+        part.assert_status(206);
+        assert_open(&part);
+        let said = format!("bytes {}-{}/{size}", expected.start, expected.end - 1);
+        assert_eq!(part.header("content-range"), Some(said.as_str()), "{range}");
+        assert!(part.body == whole.body[expected], "other bytes than those of {range}");
+    }
+    let beyond = viewer.http.get(path, &[("range", &format!("bytes={size}-"))]);
+    beyond.assert_status(416);
+    assert_open(&beyond);
+    assert_eq!(beyond.header("content-range"), Some(format!("bytes */{size}").as_str()));
+}
+
+#[track_caller]
+fn preflight_is_answered(viewer: &mut Viewer, path: &str) {
+    let asked = [
+        ("origin", "https://site.example"),
+        ("access-control-request-method", "GET"),
+        ("access-control-request-headers", "range"),
+    ];
+    let reply = viewer.http.request("OPTIONS", path, &asked);
+    assert!(matches!(reply.status, 200 | 204), "{}", reply.status);
+    assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
+    assert_eq!(reply.header("access-control-max-age"), Some("86400"));
+    let methods = reply.header("access-control-allow-methods").unwrap_or_default();
+    for method in ["GET", "HEAD", "OPTIONS"] {
+        assert!(methods.contains(method), "{method} is not in {methods}");
+    }
+    let headers = reply.header("access-control-allow-headers").unwrap_or_default().to_ascii_lowercase();
+    assert!(headers.contains("range"), "{headers}");
+}
+
+#[track_caller]
+fn errors_are_readable(viewer: &mut Viewer, init: &str) {
+    let (folder, _) = init.rsplit_once('/').expect("a path");
+    for (method, name, status) in [
+        ("GET", "1.m4s", 404),
+        ("GET", "..%2f..%2fsatcast.db", 404),
+        ("GET", "media.m3u8.bak", 404),
+        ("POST", "media.m3u8", 405),
+        ("DELETE", "media.m3u8", 405),
+    ] {
+        let reply = viewer.http.request(method, &format!("{folder}/{name}"), &[]);
+        assert_eq!(reply.status, status, "{method} {name}");
+        assert_open(&reply);
+        assert_eq!(reply.header("cache-control"), Some("no-store"), "{method} {name}");
+        assert_eq!(reply.header("allow").is_some(), status == 405, "{method} {name}");
+    }
+}
+
+#[test]
+fn after_a_kill_the_old_window_goes_and_numbers_rise() {
+    let source = Source::shared();
+    let mut service = Setup::default().start();
+    let hosted = Hosted::new(&service, "killed");
+    let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
+    let url = hosted.ready(seconds(20));
+    let before = Viewer::of(&url).media();
+    let old = wait::until("segments on disk", seconds(10), || match window_files(&service) {
+        files if files.is_empty() => Err("no file".into()),
+        files => Ok(files),
+    });
+    service.kill();
+    encoder.cut();
+
+    service.start();
+    let gone = std::time::Instant::now();
+    wait::until("the old window to be gone", seconds(60), || {
+        match old.iter().filter(|path| path.exists()).count() {
+            0 => Ok(()),
+            left => Err(format!("{left} of {} files", old.len())),
+        }
+    });
+    println!("the old window of {} files was gone {:?} after the start", old.len(), gone.elapsed());
+    let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
+    assert_eq!(hosted.ready(seconds(20)), url, "the address is permanent");
+    let mut viewer = Viewer::of(&url);
+    let after = viewer.media();
+    assert!(
+        after.sequence > before.newest().sequence,
+        "{} after {}",
+        after.sequence,
+        before.newest().sequence
+    );
+    assert_decodes(&viewer.pieces(&after.segments));
+    a_stop_and_a_start_do_the_same(&mut service, &hosted, &mut viewer);
+}
+
+/// A second session right behind the first has higher numbers too, however short the first was.
+#[track_caller]
+fn a_stop_and_a_start_do_the_same(service: &mut Service, hosted: &Hosted, viewer: &mut Viewer) {
+    let last = viewer.media().newest().sequence;
+    assert!(service.stop().success(), "the service stops");
+    service.start();
+    let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
+    let first = hosted.viewer(seconds(20)).media().sequence;
+    assert!(first > last, "{first} after {last}");
+}

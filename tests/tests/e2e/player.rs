@@ -1,0 +1,106 @@
+//! The stream in a browser with hls.js: seeking, and everything that may happen meanwhile.
+
+use std::time::Duration;
+
+use satcast_tests::encoder::Publish;
+use satcast_tests::hosted::Hosted;
+use satcast_tests::player::{Engine, Player, assert_moves, assert_smooth, stalls};
+use satcast_tests::service::Setup;
+use satcast_tests::source::{Recipe, Source};
+use satcast_tests::wait::seconds;
+use serde_json::Value;
+
+/// From opening the address to the first picture; the rest of a second is the machine's.
+const FIRST_FRAME_MILLIS: u64 = 2_000;
+/// hls.js stays three targets behind the newest segment, which is up to a segment old; another half for the way.
+const LATENCY_TARGETS: f64 = 3.0;
+const LATENCY_BEYOND_SECONDS: f64 = 3.0;
+const BACK_SECONDS: f64 = 20.0;
+const SEEK_MILLIS: u64 = 1_500;
+/// How long the encoder is away.
+const CUT: Duration = Duration::from_secs(5);
+
+fn number(state: &Value, field: &str) -> f64 {
+    state[field].as_f64().unwrap_or_else(|| panic!("no {field} in {state}"))
+}
+
+#[track_caller]
+fn assert_near_live(state: &Value) {
+    let most = LATENCY_TARGETS * number(&state["level"], "target") + LATENCY_BEYOND_SECONDS;
+    let behind = number(state, "latency");
+    assert!(behind < most, "{behind} s behind, at most {most} are due: {state}");
+}
+
+#[test]
+fn hls_js_plays_goes_back_and_returns() {
+    let service = Setup::default().start();
+    let hosted = Hosted::new(&service, "on screen");
+    let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
+    let url = hosted.ready(seconds(20));
+    let (mut player, started) = Player::start(Engine::HlsJs, &url);
+    assert!(number(&started, "firstFrameMs") < FIRST_FRAME_MILLIS as f64, "{started}");
+    let live = player.step("wait 23");
+    assert_smooth(&live);
+    assert_near_live(&live);
+    assert_eq!(live["level"]["dated"], true, "{live}");
+    assert!(live["level"]["codecs"].as_str().is_some_and(|codecs| codecs.starts_with("avc1.")), "{live}");
+
+    let before = number(&player.step("state"), "position");
+    let sought = player.step("back 20");
+    assert!(sought["seekMs"].as_u64().is_some_and(|took| took < SEEK_MILLIS), "{sought}");
+    let back = player.step("wait 3");
+    assert_smooth(&back);
+    assert!(number(&back, "latency") > number(&live, "latency") + BACK_SECONDS - 3.0, "{back}");
+    assert!(number(&back, "position") < before - BACK_SECONDS + 6.0, "{back}");
+    player.shot("hls-js-20-s-back");
+    let returned = player.step("live");
+    assert!(returned["seekMs"].as_u64().is_some_and(|took| took < SEEK_MILLIS), "{returned}");
+    let again = player.step("wait 5");
+    assert_smooth(&again);
+    assert_near_live(&again);
+    player.shot("hls-js-live");
+    println!("stalls of any length: {}, minor errors: {}", again["stalls"], again["minor"]);
+    player.finish();
+}
+
+#[test]
+fn playback_goes_on_when_the_encoder_returns_with_another_picture() {
+    let mut service = Setup::default().start();
+    let hosted = Hosted::new(&service, "cut");
+    let mut encoder = Publish::of(&Source::shared()).to(&service.ingest_url(&hosted.stream.key));
+    let url = hosted.ready(seconds(20));
+    let (mut player, _) = Player::start(Engine::HlsJs, &url);
+    assert_smooth(&player.step("wait 4"));
+    encoder.cut();
+    std::thread::sleep(CUT);
+    assert_eq!(hosted.status()["isLive"], true, "the session goes on while the encoder is away");
+    let mut encoder =
+        Publish::of(&Source::of(Recipe::SMALL)).endless().to(&service.ingest_url(&hosted.stream.key));
+    let state = player.step("wait 14");
+    assert_moves(&state);
+    assert_eq!(state["fatal"], serde_json::json!([]), "{state}");
+    let sizes: Vec<_> =
+        state["resolutions"].as_array().into_iter().flatten().map(|one| one["width"].as_u64()).collect();
+    assert_eq!(sizes, [Some(1280), Some(640)], "{state}");
+    // Nothing was sent for five seconds, and the segment that was being made is lost.
+    let long = stalls(&state, CUT + seconds(2));
+    assert_eq!(long, [], "{state}");
+    println!("stalls across the cut: {}", state["stalls"]);
+    player.shot("hls-js-after-the-cut");
+    let crossing = state["resolutions"][1]["at"].as_f64().expect("where the picture changed");
+    let ahead = number(&state, "position") - crossing;
+    let sought = player.step(&format!("back {}", ahead + 3.0));
+    assert!(number(&sought, "position") < crossing, "{sought}");
+    assert_moves(&player.step("wait 1"));
+
+    // The worst of all: the service dies too. A site loads the address again.
+    service.kill();
+    encoder.cut();
+    service.start();
+    let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
+    hosted.ready(seconds(20));
+    player.step("reload");
+    let state = player.step("wait 4");
+    assert_moves(&state);
+    assert_eq!(state["width"], 1280, "{state}");
+}
