@@ -90,14 +90,15 @@ pub(super) fn durations(segments: &[Segment]) -> Vec<i64> {
 #[test]
 fn the_target_is_fixed_by_the_first_two_groups() {
     // Length of the groups, target, durations of the first segments.
-    let table: [(i64, u32, &[i64]); 8] = [
+    let table: [(i64, u32, &[i64]); 9] = [
         (400, 2, &[2000, 2000]),
         (1000, 2, &[2000, 2000]),
         (1480, 2, &[1480, 1480]),
-        (2000, 3, &[2000, 2000]),
-        (2400, 3, &[2400, 2400]),
-        (5000, 7, &[5000, 5000]),
-        (8000, 10, &[8000, 8000]),
+        (2000, 2, &[2000, 2000]),
+        (2400, 2, &[2400, 2400]),
+        (2520, 3, &[2520, 2520]),
+        (5000, 5, &[5000, 5000]),
+        (8000, 8, &[8000, 8000]),
         // Over the cap: cut in the group.
         (20_000, 10, &[10_480, 9520]),
     ];
@@ -110,6 +111,39 @@ fn the_target_is_fixed_by_the_first_two_groups() {
     }
 }
 
+/// Keyframes at these times, with a picture every 40 ms between them, up to `to`.
+pub(super) fn keyed(keys: &[i64], to: i64) -> Vec<Packet> {
+    let ends = keys.iter().skip(1).chain([&to]);
+    keys.iter().zip(ends).flat_map(|(from, to)| pictures(*from, *to, 1 << 40)).collect()
+}
+
+#[test]
+fn groups_of_many_lengths_have_the_largest_target() {
+    // Keyframes, target.
+    let table: [(&[i64], u32); 9] = [
+        // A scene cut.
+        (&[0, 2000, 3500], 10),
+        (&[0, 800, 2800], 10),
+        // Five in a hundred, and a bit more.
+        (&[0, 2000, 4100], 2),
+        (&[0, 2000, 4120], 10),
+        // One picture of 40 ms, and two.
+        (&[0, 400, 840], 2),
+        (&[0, 400, 880], 10),
+        // 29.97 pictures a second in whole milliseconds.
+        (&[0, 2002, 4004], 2),
+        // A second group that is longer than the first, and one that may be as long.
+        (&[0, 2000], 10),
+        (&[0, 8000], 8),
+    ];
+    for (keys, target) in table {
+        let packets = mixed([vec![record(AVC)], keyed(keys, 24_000)]);
+        let mut segmenter = Segmenter::new(0);
+        push(&mut segmenter, &packets);
+        assert_eq!(segmenter.poll_event(), Some(Event::Started { target_seconds: target }), "{keys:?}");
+    }
+}
+
 #[test]
 fn nothing_comes_out_before_two_groups_are_whole() {
     let mut segmenter = Segmenter::new(5);
@@ -117,7 +151,7 @@ fn nothing_comes_out_before_two_groups_are_whole() {
     assert_eq!(events(&mut segmenter), []);
     push(&mut segmenter, &[key(4000)]);
     let events = events(&mut segmenter);
-    assert_eq!(events[0], Event::Started { target_seconds: 3 });
+    assert_eq!(events[0], Event::Started { target_seconds: 2 });
     assert!(matches!(&events[1], Event::Init(Init { id: 0, .. })));
     assert!(matches!(&events[2], Event::Segment(segment) if segment.sequence == 5), "{events:?}");
     assert_eq!(events.len(), 4);
@@ -127,10 +161,10 @@ fn nothing_comes_out_before_two_groups_are_whole() {
 fn a_later_group_that_is_too_long_is_cut_and_marked() {
     let packets = mixed([vec![record(AVC)], pictures(0, 4000, 2000), pictures(4000, 12_000, 7000)]);
     let (target, segments, stats) = session(&packets);
-    assert_eq!((target, stats.overlong_groups), (3, 2));
-    assert_eq!(durations(&segments), [2000, 2000, 3480, 3480, 1040]);
+    assert_eq!((target, stats.overlong_groups), (2, 2));
+    assert_eq!(durations(&segments), [2000, 2000, 2480, 2480, 2040, 1000]);
     let independent: Vec<bool> = segments.iter().map(|segment| segment.independent).collect();
-    assert_eq!(independent, [true, true, true, false, false]);
+    assert_eq!(independent, [true, true, true, false, false, true]);
 }
 
 #[test]
