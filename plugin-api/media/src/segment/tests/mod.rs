@@ -158,11 +158,62 @@ fn nothing_comes_out_before_two_groups_are_whole() {
 }
 
 #[test]
-fn a_later_group_that_is_too_long_is_cut_and_marked() {
-    let packets = mixed([vec![record(AVC)], pictures(0, 4000, 2000), pictures(4000, 12_000, 7000)]);
+fn a_later_group_raises_the_target_once_and_stays_whole() {
+    // Keyframes, durations, target, segments cut. The keyframes of the first row are what x264 makes by itself.
+    let table: [(&[i64], &[i64], u32, usize); 6] = [
+        (&[0, 2000, 4000, 5500, 13_800, 22_200], &[2000, 2000, 1500, 8300, 8400, 1800], 10, 0),
+        (&[0, 2000, 4000, 6480, 8000, 24_000], &[2000, 2000, 2480, 1520, 10_480, 5520], 10, 1),
+        (&[0, 2000, 4000, 14_480, 22_000], &[2000, 2000, 10_480, 7520, 2000], 10, 0),
+        // Two groups share a segment until the second is too long, which is no reason to raise the target.
+        (&[0, 1000, 2000, 3000, 5400, 7400, 9400], &[2000, 1000, 2400, 2000, 2000], 2, 0),
+        (&[0, 1000, 2000, 3000, 8000, 10_000, 12_000], &[2000, 1000, 5000, 2000, 2000], 10, 0),
+        // The target was the largest from the start.
+        (&[0, 2000, 3520, 5200, 15_200, 24_000], &[2000, 1520 + 1680, 10_000, 8800], 10, 0),
+    ];
+    for (keys, expected, target, expected_cuts) in table {
+        let end = 24_000.min(keys[keys.len() - 1] + 2000);
+        let mut segmenter = Segmenter::new(5);
+        push(&mut segmenter, &mixed([vec![record(AVC), record(OPUS)], keyed(keys, end), sound(0, end)]));
+        segmenter.finish();
+        assert_eq!(segmenter.stats().samples_dropped, 0, "{keys:?}");
+        let events = events(&mut segmenter);
+        let raised = |event: &&Event| matches!(event, Event::TargetRaised { target_seconds: 10 });
+        let starts_at_largest = events[0] == Event::Started { target_seconds: 10 };
+        let raises = events.iter().filter(raised).count();
+        assert_eq!(raises, usize::from(target == 10 && !starts_at_largest), "{keys:?}");
+        let mut limit_ns = 0;
+        let mut listed = Vec::new();
+        for event in events {
+            match event {
+                Event::Started { target_seconds } | Event::TargetRaised { target_seconds } => {
+                    limit_ns = i64::from(target_seconds) * NANOS_PER_SECOND + TARGET_EXCESS_NANOS;
+                }
+                Event::Segment(segment) => {
+                    assert!(segment.duration_ns <= limit_ns, "raised too late for {segment:?}");
+                    listed.push(segment);
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(&durations(&listed)[..expected.len()], expected, "{keys:?}");
+        let cut = listed.iter().filter(|segment| !segment.independent).count();
+        assert_eq!(cut, expected_cuts, "{keys:?}");
+        // Sound starts with its pictures.
+        let mut start_ms = 0;
+        for segment in &listed {
+            assert_eq!(first_tick(segment, 0), start_ms * 90, "{keys:?}");
+            assert_eq!(first_tick(segment, 1), start_ms.div_ceil(20) * 960, "{keys:?} at {start_ms} ms");
+            start_ms += (segment.duration_ns / MS) as u64;
+        }
+    }
+}
+
+#[test]
+fn a_group_that_is_too_long_for_any_target_is_cut_and_marked() {
+    let packets = mixed([vec![record(AVC)], pictures(0, 4000, 2000), pictures(4000, 30_000, 22_000)]);
     let (target, segments, stats) = session(&packets);
-    assert_eq!((target, stats.overlong_groups), (2, 2));
-    assert_eq!(durations(&segments), [2000, 2000, 2480, 2480, 2040, 1000]);
+    assert_eq!((target, stats.overlong_groups), (10, 2));
+    assert_eq!(durations(&segments), [2000, 2000, 10_480, 10_480, 1040, 4000]);
     let independent: Vec<bool> = segments.iter().map(|segment| segment.independent).collect();
     assert_eq!(independent, [true, true, true, false, false, true]);
 }
