@@ -74,7 +74,7 @@ fn package(packets: &[Packet]) -> (usize, usize) {
 
 /// Lists and renders a window that is full.
 fn full_window() -> MediaPlaylist {
-    let mut playlist = MediaPlaylist::new(3, 3600);
+    let mut playlist = MediaPlaylist::new(2, 3600);
     for sequence in 0..1900 {
         next(&mut playlist, sequence);
     }

@@ -250,6 +250,12 @@ fn list_events(
                 let preview = PreviewPlaylist::new(target_seconds);
                 assert!(lists.replace((MediaPlaylist::new(target_seconds, 60), preview)).is_none());
             }
+            Event::TargetRaised { target_seconds } => {
+                let Some((media, preview)) = lists else { panic!("raised before the start") };
+                assert!(media.target_seconds() < target_seconds);
+                media.raise_target(target_seconds);
+                preview.raise_target(target_seconds);
+            }
             Event::Segment(segment) => {
                 assert_eq!(segment.sequence, *next);
                 *next += 1;

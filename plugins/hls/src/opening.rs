@@ -185,6 +185,9 @@ impl Run {
             changed = true;
             match event {
                 Event::Started { target_seconds } => self.window.started(target_seconds),
+                Event::TargetRaised { target_seconds } => {
+                    self.window.target_raised(target_seconds, &self.ctx)
+                }
                 Event::Init(init) => self.window.init(init, &self.ctx),
                 Event::Segment(segment) => self.window.segment(segment, self.start.elapsed(), &self.ctx),
                 Event::TrackRefused { kind, error } => {

@@ -44,7 +44,7 @@ struct Listed {
 
 /// Rolling media playlist: entries are written once, and a version is a short head and one copy of the text.
 ///
-/// The target duration never changes. After each push the durations listed sum to no more than the window, but
+/// The target duration changes by [`MediaPlaylist::raise_target`] alone. After each push the durations listed sum to no more than the window, but
 /// for a window so short that removing one more would leave less than [`WINDOW_TARGETS_MIN`] targets. A
 /// discontinuity keeps its line as long as its segment is listed and is counted in EXT-X-DISCONTINUITY-SEQUENCE
 /// afterwards, which stands in every version: a playlist that gets it only later would change what it said.
@@ -96,6 +96,21 @@ impl MediaPlaylist {
     pub fn with_discontinuity_sequence(mut self, discontinuity_sequence: u64) -> Self {
         self.discontinuity_sequence = discontinuity_sequence;
         self
+    }
+
+    /// Raises the target duration, and the window to as many targets as it must have; a lower one than before
+    /// changes nothing. Later versions say the new one.
+    ///
+    /// EXT-X-TARGETDURATION must not change (RFC 8216, 6.2.1): call this only when the other choice is a segment
+    /// that players cannot start at. See [`crate::segment::Event::TargetRaised`].
+    pub fn raise_target(&mut self, target_seconds: u32) {
+        let raised = MediaPlaylist::new(target_seconds, 0);
+        if raised.target_seconds > self.target_seconds {
+            self.target_seconds = raised.target_seconds;
+            self.least_ns = raised.least_ns;
+            self.window_ns = self.window_ns.max(raised.window_ns);
+            self.version += 1;
+        }
     }
 
     /// Lists a segment and removes what no longer fits the window; returns how many were removed from the

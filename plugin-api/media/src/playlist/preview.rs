@@ -37,9 +37,8 @@ impl PreviewPlaylist {
     /// For media segments with the target duration given. The target of the groups is a second more than the
     /// sum, as each of the segments may be half a second longer than it rounds to.
     pub fn new(target_seconds: u32) -> Self {
-        let target = target_seconds.saturating_mul(PREVIEW_GROUP_SEGMENTS as u32).saturating_add(1);
         PreviewPlaylist {
-            playlist: MediaPlaylist::new(target, PREVIEW_WINDOW_SECONDS),
+            playlist: MediaPlaylist::new(group_target_seconds(target_seconds), PREVIEW_WINDOW_SECONDS),
             sequence: None,
             gathering: None,
         }
@@ -50,6 +49,11 @@ impl PreviewPlaylist {
     pub fn with_discontinuity_sequence(mut self, discontinuity_sequence: u64) -> Self {
         self.playlist = self.playlist.with_discontinuity_sequence(discontinuity_sequence);
         self
+    }
+
+    /// As [`MediaPlaylist::raise_target`], with the target duration of the media segments.
+    pub fn raise_target(&mut self, target_seconds: u32) {
+        self.playlist.raise_target(group_target_seconds(target_seconds));
     }
 
     /// Takes the next media segment, `init` being the name of its initialization segment; returns the group that
@@ -122,4 +126,8 @@ impl PreviewPlaylist {
     pub fn playlist(&self) -> &MediaPlaylist {
         &self.playlist
     }
+}
+
+fn group_target_seconds(target_seconds: u32) -> u32 {
+    target_seconds.saturating_mul(PREVIEW_GROUP_SEGMENTS as u32).saturating_add(1)
 }

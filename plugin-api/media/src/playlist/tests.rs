@@ -101,6 +101,38 @@ fn the_window_is_never_under_three_targets_and_entries_are_bounded() {
 }
 
 #[test]
+fn a_raised_target_keeps_what_is_listed_and_its_window() {
+    let mut playlist = MediaPlaylist::new(2, 6);
+    let mut preview = PreviewPlaylist::new(2);
+    for sequence in 0..9 {
+        playlist.push(entry(sequence, 2 * SECOND)).expect("valid");
+        preview.push(&segment(sequence, 2 * SECOND, false), "i0.mp4").expect("valid");
+    }
+    assert_eq!(playlist.len(), 3);
+    let version = playlist.version();
+    playlist.raise_target(2);
+    playlist.raise_target(1);
+    assert_eq!((playlist.version(), playlist.target_seconds()), (version, 2));
+    playlist.raise_target(10);
+    preview.raise_target(10);
+    assert_eq!((playlist.version(), playlist.target_seconds()), (version + 1, 10));
+    assert!(playlist.render().expect("not empty").contains("#EXT-X-TARGETDURATION:10\n"));
+    assert_eq!(preview.playlist().target_seconds(), 31);
+    for sequence in 9..60 {
+        let duration_ns = if sequence % 2 == 0 { 10_400_000_000 } else { 2 * SECOND };
+        let removed = playlist.push(entry(sequence, duration_ns)).expect("rounds to 10");
+        assert!(removed == 0 || playlist.duration_ns() >= 30 * SECOND, "{}", playlist.duration_ns());
+        preview.push(&segment(sequence, duration_ns, false), "i0.mp4").expect("up to 31 s");
+        assert!(playlist.len() <= 14 && preview.playlist().duration_ns() <= 124 * SECOND);
+    }
+    // The longer window stays when it has three targets.
+    let mut long = MediaPlaylist::new(2, 60);
+    long.raise_target(10);
+    (0..99).for_each(|sequence| assert!(long.push(entry(sequence, 2 * SECOND)).is_ok()));
+    assert_eq!(long.len(), 30);
+}
+
+#[test]
 fn the_promise_of_independent_segments_is_not_made_again() {
     let mut playlist = MediaPlaylist::new(2, 6);
     playlist.push(entry(1, 2 * SECOND)).expect("valid");

@@ -72,6 +72,23 @@ impl Builder {
         self.audio.samples.push(sample);
     }
 
+    /// Index of the last picture that is a keyframe.
+    pub(super) fn last_keyframe(&self) -> Option<usize> {
+        self.video.samples.iter().rposition(|sample| sample.sync)
+    }
+
+    /// Moves the pictures from number `index` on into `next`, which has none.
+    pub(super) fn split_video(&mut self, index: usize, next: &mut Builder) {
+        let moved = self.video.samples.split_off(index);
+        let kept: u64 = self.video.samples.iter().map(|sample| u64::from(sample.duration)).sum();
+        let bytes: usize = moved.iter().map(|sample| sample.payload.len()).sum();
+        self.bytes -= bytes;
+        next.bytes += bytes;
+        // One picture starts where the one before ends.
+        next.video.decode_time = self.video.decode_time + kept;
+        next.video.samples = moved;
+    }
+
     /// Moves the audio samples from `tick` on into `next`, which has none.
     pub(super) fn split_audio(&mut self, tick: u64, next: &mut Builder) {
         let mut at = self.audio.decode_time;

@@ -150,9 +150,21 @@ impl Epoch {
     /// Starts a new open segment at the picture that is held; the one before waits for its sound.
     pub(super) fn cut_at_held(&mut self) {
         let Some(video) = &self.video else { return };
-        let keyframe = video.held.packet.keyframe;
         let boundary_ns = self.boundary_ns(&video.held.packet, video.held.tick);
-        let mut next = Builder::new(boundary_ns, keyframe);
+        self.close_open(Builder::new(boundary_ns, video.held.packet.keyframe));
+    }
+
+    /// Starts a new open segment at the last keyframe of the open one, which is its picture `index`; the held
+    /// picture belongs to it.
+    pub(super) fn cut_at_keyframe(&mut self, index: usize) {
+        let Some(video) = &self.video else { return };
+        let mut next = Builder::new(video.group_start_ns, true);
+        self.open.split_video(index, &mut next);
+        self.close_open(next);
+    }
+
+    fn close_open(&mut self, mut next: Builder) {
+        let boundary_ns = next.boundary_ns;
         if let Some(audio) = &self.audio {
             let boundary = nanos_to_ticks(boundary_ns, audio.config.timescale());
             self.open.split_audio(boundary, &mut next);

@@ -1,13 +1,15 @@
 //! Pure segmenter: packets in, initialization and media segments out.
 //!
 //! [`Segmenter`] cuts segments of about [`SEGMENT_NANOS`] at keyframes. It holds all packets until two groups
-//! of pictures are known, says the target duration once ([`Event::Started`]) and never exceeds it afterwards:
-//! a group that is too long is cut at a picture that is no keyframe, and the segment is marked (RFC 8216,
-//! 4.3.3.1: no EXTINF may round to more than the target). Audio goes to the segment whose presentation time
-//! it has.
+//! of pictures are known and says the target duration then ([`Event::Started`]): no EXTINF may round to more
+//! (RFC 8216, 4.3.3.1). A later group that is longer raises the target, once, to [`TARGET_SECONDS_MAX`]
+//! ([`Event::TargetRaised`]), because a segment that does not start with a keyframe is worse: engines fail to
+//! start at it or show a frozen picture. Only a group that is too long for that one as well is cut at a picture
+//! that is no keyframe, and the segment is marked. Audio goes to the segment whose presentation time it has.
 //!
 //! A discontinuity comes with every change of a configuration record's bytes, of the set of tracks, after
-//! [`Segmenter::gap`], and at a jump of the time stamps. Decode times go on rising across it.
+//! [`Segmenter::gap`], at a jump of the time stamps, and where pictures are missing up to a keyframe and their
+//! group would be too long with the hole in it. Decode times go on rising across it.
 //!
 //! Not here: I/O, clocks (the caller gives the wall time with each packet), and partial segments. Those will
 //! be cut from the open segment by the same rules; nothing in the types here keeps that out.
@@ -56,6 +58,8 @@ pub const VIDEO_LOST_NANOS: i64 = 10 * NANOS_PER_SECOND;
 pub const AUDIO_LOST_NANOS: i64 = 3 * NANOS_PER_SECOND;
 /// Step back in decode time that is a jump and not disorder, in nanoseconds.
 pub const JUMP_BACK_NANOS: i64 = NANOS_PER_SECOND;
+/// Step in decode time to a keyframe from which pictures are missing before it, in nanoseconds.
+pub const PICTURES_LOST_NANOS: i64 = NANOS_PER_SECOND;
 /// How long a finished segment waits for its last sound, in nanoseconds of video.
 pub const AUDIO_WAIT_NANOS: i64 = NANOS_PER_SECOND;
 /// Audio packets kept while a keyframe is waited for.
@@ -73,6 +77,11 @@ pub enum Event {
     /// First event, once: the target duration of the session in seconds.
     Started {
         /// [`TARGET_SECONDS_MIN`] to [`TARGET_SECONDS_MAX`].
+        target_seconds: u32,
+    },
+    /// The target duration from now on, in seconds; at most once, and before the first segment that needs it.
+    TargetRaised {
+        /// [`TARGET_SECONDS_MAX`].
         target_seconds: u32,
     },
     /// A new initialization segment; comes before the first segment that needs it.

@@ -1,10 +1,14 @@
 //! Holds the packets of the start until the target duration can be fixed.
 
 use super::{
-    AUDIO_ONLY_NANOS, HELD_BYTES_MAX, HELD_PACKETS_MAX, NANOS_PER_SECOND, PROBE_GROUPS, TARGET_SECONDS_MAX,
-    TARGET_SECONDS_MIN,
+    AUDIO_ONLY_NANOS, HELD_BYTES_MAX, HELD_PACKETS_MAX, NANOS_PER_SECOND, PROBE_GROUPS, TARGET_EXCESS_NANOS,
+    TARGET_SECONDS_MAX, TARGET_SECONDS_MIN,
 };
 use crate::packet::{Packet, Role, TrackKind};
+
+/// How far the groups of an encoder with a fixed interval may be apart, as a part of the longest: 1/20.
+const REGULAR_PART: i64 = 20;
+const LONGEST_NANOS: i64 = TARGET_SECONDS_MAX as i64 * NANOS_PER_SECOND;
 
 /// Packets held, each with its wall time in milliseconds.
 #[derive(Debug, Default)]
@@ -12,7 +16,14 @@ pub(super) struct Probe {
     held: Vec<(Packet, i64)>,
     bytes: usize,
     groups: usize,
+    /// Of the groups whose length is known: shortest, longest, all, and the pictures in them.
+    shortest_ns: Option<i64>,
     longest_ns: i64,
+    known_ns: i64,
+    known_pictures: i64,
+    /// Pictures since the last keyframe, with it, and the presentation time of the last of them.
+    pictures: i64,
+    newest_pts: i64,
     last_keyframe: Option<i64>,
     first_keyframe: Option<i64>,
     first_audio: Option<i64>,
@@ -38,16 +49,16 @@ impl Probe {
             if packet.keyframe {
                 self.group_ended(packet.pts_ns);
             }
+            self.pictures += 1;
+            self.newest_pts = packet.pts_ns;
             let since_first = self.first_keyframe.map_or(0, |first| dts.saturating_sub(first));
-            return self.groups >= PROBE_GROUPS
-                || since_first >= i64::from(TARGET_SECONDS_MAX) * NANOS_PER_SECOND;
+            return self.groups >= PROBE_GROUPS || since_first >= LONGEST_NANOS;
         }
         if packet.role == Role::Config {
             return false;
         }
         let first = *self.first_audio.get_or_insert(dts);
-        let wait =
-            if self.has_video { i64::from(TARGET_SECONDS_MAX) * NANOS_PER_SECOND } else { AUDIO_ONLY_NANOS };
+        let wait = if self.has_video { LONGEST_NANOS } else { AUDIO_ONLY_NANOS };
         dts.saturating_sub(first) >= wait && self.first_keyframe.is_none()
     }
 
@@ -55,23 +66,42 @@ impl Probe {
         if let Some(last) = self.last_keyframe.replace(pts) {
             // A jump of the time stamps is no long group.
             let length = pts.saturating_sub(last);
-            if (1..=i64::from(TARGET_SECONDS_MAX) * NANOS_PER_SECOND).contains(&length) {
+            if (1..=LONGEST_NANOS).contains(&length) {
+                self.shortest_ns = Some(self.shortest_ns.map_or(length, |shortest| shortest.min(length)));
                 self.longest_ns = self.longest_ns.max(length);
+                self.known_ns += length;
+                self.known_pictures += self.pictures;
             }
             self.groups += 1;
         }
+        self.pictures = 0;
         self.first_keyframe.get_or_insert(pts);
     }
 
-    /// Target duration in seconds: the longest group and a quarter, rounded up, within the limits. When no
-    /// group ended in time the largest; for sound only the smallest.
+    /// Target duration in seconds, within the limits: the longest group to the nearest second when the encoder
+    /// seems to have a fixed keyframe interval, as players stay three targets behind the live edge. The largest
+    /// when it has none, or none was seen in time: the next group may be of any length. For sound only the
+    /// smallest.
     pub(super) fn target_seconds(&self) -> u32 {
-        if self.groups == 0 {
-            return if self.first_keyframe.is_some() { TARGET_SECONDS_MAX } else { TARGET_SECONDS_MIN };
+        if self.first_keyframe.is_none() {
+            return TARGET_SECONDS_MIN;
         }
-        let with_quarter = self.longest_ns + self.longest_ns / 4;
-        let seconds = (with_quarter + NANOS_PER_SECOND - 1) / NANOS_PER_SECOND;
+        if !self.is_regular() {
+            return TARGET_SECONDS_MAX;
+        }
+        // The least whole number of seconds that the longest group still rounds to.
+        let seconds = (self.longest_ns - TARGET_EXCESS_NANOS + NANOS_PER_SECOND - 1) / NANOS_PER_SECOND;
         u32::try_from(seconds).unwrap_or(TARGET_SECONDS_MAX).clamp(TARGET_SECONDS_MIN, TARGET_SECONDS_MAX)
+    }
+
+    /// All groups are as long as each other, but for a part of them or one picture; the one that has not ended
+    /// is not longer.
+    fn is_regular(&self) -> bool {
+        let (Some(shortest), Some(last)) = (self.shortest_ns, self.last_keyframe) else { return false };
+        let picture_ns = self.known_ns / self.known_pictures.max(1);
+        let apart = (self.longest_ns / REGULAR_PART).max(picture_ns);
+        let running = self.newest_pts.saturating_sub(last);
+        self.longest_ns - shortest <= apart && running <= shortest.saturating_add(apart)
     }
 
     pub(super) fn held_bytes(&self) -> usize {

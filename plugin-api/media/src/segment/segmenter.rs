@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::epoch::Epoch;
 use super::probe::Probe;
 use super::{
-    Event, Init, NANOS_PER_SECOND, SAMPLE_BYTES_MAX, SegmenterStats, TARGET_EXCESS_NANOS, TARGET_SECONDS_MIN,
-    TIME_NANOS_MAX, WAITING_AUDIO_PACKETS_MAX,
+    Event, Init, NANOS_PER_SECOND, SAMPLE_BYTES_MAX, SegmenterStats, TARGET_EXCESS_NANOS, TARGET_SECONDS_MAX,
+    TARGET_SECONDS_MIN, TIME_NANOS_MAX, WAITING_AUDIO_PACKETS_MAX,
 };
 use crate::fmp4::TrackConfig;
 use crate::packet::{Packet, Role, TrackKind};
@@ -132,6 +132,18 @@ impl Segmenter {
     /// Longest that a segment may be, in nanoseconds.
     pub(super) fn limit_ns(&self) -> i64 {
         i64::from(self.target_seconds) * NANOS_PER_SECOND + TARGET_EXCESS_NANOS
+    }
+
+    /// Lets a group that is longer than the target become one segment. The target must not change (RFC 8216,
+    /// 6.2.1), and that rule is broken here knowingly, once in a session whose encoder changes its keyframe
+    /// interval: kept, it would cut the group at a picture that is no keyframe. Players that start at such a
+    /// segment fail (Chromium's own player) or show a frozen picture (hls.js), while they only reload less often
+    /// and stay further behind when the target rises.
+    pub(super) fn raise_target(&mut self) {
+        if self.target_seconds < TARGET_SECONDS_MAX {
+            self.target_seconds = TARGET_SECONDS_MAX;
+            self.events.push_back(Event::TargetRaised { target_seconds: TARGET_SECONDS_MAX });
+        }
     }
 
     fn start(&mut self) {

@@ -2,11 +2,19 @@
 
 use std::sync::Arc;
 
+use super::SEGMENT_NANOS_MIN;
 use super::epoch::{Epoch, HeldPicture, composition_ns};
 use super::segmenter::Segmenter;
-use super::{AUDIO_LOST_NANOS, AUDIO_WAIT_NANOS, JUMP_BACK_NANOS, NANOS_PER_SECOND, SEGMENT_NANOS_MIN};
+use super::{AUDIO_LOST_NANOS, AUDIO_WAIT_NANOS, JUMP_BACK_NANOS, NANOS_PER_SECOND, PICTURES_LOST_NANOS};
 use crate::fmp4::{TrackConfig, VIDEO_TIMESCALE, nanos_to_ticks, ticks_to_nanos};
 use crate::packet::{Packet, TrackKind};
+
+/// What is too much for a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Overrun {
+    Time,
+    Size,
+}
 
 impl Segmenter {
     pub(super) fn video(&mut self, packet: Packet, wall_ms: i64) {
@@ -19,7 +27,7 @@ impl Segmenter {
         let mut end_dts = None;
         if let Some(video) = current {
             let step = packet.dts_ns.saturating_sub(video.held.packet.dts_ns);
-            let jump = step > self.limit_ns() || step < -JUMP_BACK_NANOS;
+            let jump = step > self.limit_ns() || step < -JUMP_BACK_NANOS || self.pictures_lost(&packet, step);
             let same = Arc::ptr_eq(&video.config, &config);
             let switch = packet.keyframe && self.sound_changed(packet.dts_ns);
             if same && !jump && !switch {
@@ -41,6 +49,17 @@ impl Segmenter {
         }
         self.close_epoch(end_dts);
         self.start_epoch(packet, config, wall_ms);
+    }
+
+    /// Before this keyframe pictures are missing, `step_ns` from the last one, and their group would be too long
+    /// with the hole in it: the encoder dropped pictures up to here, and did not change its interval.
+    fn pictures_lost(&self, packet: &Packet, step_ns: i64) -> bool {
+        let Some(epoch) = &self.epoch else { return false };
+        let Some(video) = &epoch.video else { return false };
+        let shown_ns = epoch.media_ns(packet.dts_ns).saturating_add(composition_ns(packet));
+        packet.keyframe
+            && step_ns >= PICTURES_LOST_NANOS
+            && shown_ns.saturating_sub(video.group_start_ns) > self.limit_ns()
     }
 
     fn start_epoch(&mut self, packet: Packet, config: Arc<TrackConfig>, wall_ms: i64) {
@@ -94,20 +113,53 @@ impl Segmenter {
     }
 
     /// Gives the held picture its end; `boundary_ns` is the presentation time of what follows. A segment that
-    /// would grow too long or too large with it ends before it.
+    /// would grow too long or too large with it ends before it: at its last keyframe if it has one behind its
+    /// start. A group that is too long itself raises the target; when it is at its largest, or too many bytes
+    /// are in it, the segment is cut at whatever picture is held.
     pub(super) fn settle_held(&mut self, end_tick: u64, boundary_ns: i64) {
-        let limit_ns = self.limit_ns();
-        let Some(epoch) = &self.epoch else { return };
-        let Some(video) = &epoch.video else { return };
-        let whole_ns = boundary_ns - epoch.open.boundary_ns;
-        let full = epoch.open.is_full(TrackKind::Video, video.held.packet.payload.len());
-        if (whole_ns > limit_ns || full) && !epoch.open.video.samples.is_empty() {
-            self.stats.overlong_groups += u64::from(!video.held.packet.keyframe);
+        let mut overrun = self.overrun(boundary_ns);
+        if overrun.is_some() && !self.holds_keyframe() {
+            if self.split_at_keyframe() {
+                overrun = self.overrun(boundary_ns);
+            }
+            if overrun == Some(Overrun::Time) {
+                self.raise_target();
+                overrun = self.overrun(boundary_ns);
+            }
+            self.stats.overlong_groups += u64::from(overrun.is_some());
+        }
+        if overrun.is_some() {
             self.cut();
         }
         if let Some(epoch) = &mut self.epoch {
             epoch.release_held(Some(end_tick));
         }
+    }
+
+    /// Why the open segment cannot have the held picture too, which ends at `boundary_ns`.
+    fn overrun(&self, boundary_ns: i64) -> Option<Overrun> {
+        let epoch = self.epoch.as_ref()?;
+        let video = epoch.video.as_ref().filter(|_| !epoch.open.video.samples.is_empty())?;
+        if epoch.open.is_full(TrackKind::Video, video.held.packet.payload.len()) {
+            return Some(Overrun::Size);
+        }
+        (boundary_ns - epoch.open.boundary_ns > self.limit_ns()).then_some(Overrun::Time)
+    }
+
+    fn holds_keyframe(&self) -> bool {
+        let video = self.epoch.as_ref().and_then(|epoch| epoch.video.as_ref());
+        video.is_some_and(|video| video.held.packet.keyframe)
+    }
+
+    /// Ends the open segment at its last keyframe; false when that is its start, or it has none.
+    fn split_at_keyframe(&mut self) -> bool {
+        let index = self.epoch.as_ref().and_then(|epoch| epoch.open.last_keyframe());
+        let Some(index) = index.filter(|index| *index > 0) else { return false };
+        self.emit_closing();
+        if let Some(epoch) = &mut self.epoch {
+            epoch.cut_at_keyframe(index);
+        }
+        true
     }
 
     /// Ends the open segment at the held picture.

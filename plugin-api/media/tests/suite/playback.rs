@@ -26,6 +26,7 @@ enum Input {
 
 /// What came out of a segmenter.
 struct Packaged {
+    /// The last one said.
     target: u32,
     inits: Vec<Init>,
     segments: Vec<Segment>,
@@ -47,7 +48,9 @@ fn package(inputs: impl IntoIterator<Item = Input>) -> Packaged {
     let mut packaged = Packaged { target: 0, inits: vec![], segments: vec![], stats, refused: 0 };
     while let Some(event) = segmenter.poll_event() {
         match event {
-            Event::Started { target_seconds } => packaged.target = target_seconds,
+            Event::Started { target_seconds } | Event::TargetRaised { target_seconds } => {
+                packaged.target = target_seconds;
+            }
             Event::Init(init) => packaged.inits.push(init),
             Event::Segment(segment) => packaged.segments.push(segment),
             Event::TrackRefused { .. } => packaged.refused += 1,

@@ -48,6 +48,12 @@ impl Lists {
         &self.media
     }
 
+    /// Segments are longer from now on.
+    pub(super) fn raise_target(&mut self, target_seconds: u32) {
+        self.media.raise_target(target_seconds);
+        self.preview.raise_target(target_seconds);
+    }
+
     /// The playlists can take it: its duration rounds to no more than the target. Anything else is a fault of the segmenter.
     pub(super) fn fits(&self, segment: &Segment) -> bool {
         let limit_ns = i64::from(self.media.target_seconds()) * 1_000_000_000 + 499_999_999;

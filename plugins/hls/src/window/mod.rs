@@ -97,6 +97,13 @@ impl Window {
         self.lists.get_or_insert_with(|| Lists::new(target_seconds, self.dvr_seconds, first, follows));
     }
 
+    /// A segment is coming that is longer than the target. Viewers are told at once: the next one comes late for the old target.
+    pub(crate) fn target_raised(&mut self, target_seconds: u32, shelf: &impl Shelf) {
+        let Some(lists) = &mut self.lists else { return };
+        lists.raise_target(target_seconds);
+        self.publish_lists(false, shelf);
+    }
+
     /// Segments need this from now on.
     pub(crate) fn init(&mut self, init: Init, shelf: &impl Shelf) {
         self.inits.add(init, self.first, shelf);

@@ -49,6 +49,10 @@ impl Preview {
         self.list.playlist()
     }
 
+    pub(super) fn raise_target(&mut self, target_seconds: u32) {
+        self.list.raise_target(target_seconds);
+    }
+
     pub(super) fn push(&mut self, segment: &Segment, known: &Known, shelf: &impl Shelf) {
         // A discontinuity lists the segments before it, which may be of another type.
         let before = std::mem::replace(&mut self.content_type, known.content_type());

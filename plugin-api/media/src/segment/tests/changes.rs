@@ -79,14 +79,16 @@ fn a_gap_drops_the_unfinished_segment_and_times_may_start_anew() {
 
 #[test]
 fn jumps_of_the_time_stamps_are_discontinuities() {
-    // Step of the time stamps at the fourth group, whether it is a jump.
-    let table = [(1000, false), (3400, false), (3600, true), (3_600_000, true), (-500, false), (-3000, true)];
-    for (step, jump) in table {
+    // Step of the time stamps to a keyframe, whether it is a jump. Pictures that are missing for a second or more
+    // make their group too long for the target, and less makes a long group.
+    let table = [(400, false), (960, false), (1000, true), (2600, true), (3_600_000, true)];
+    for (step, jump) in table.into_iter().chain([(-500, false), (-3000, true)]) {
         let first = mixed([vec![record(AVC)], pictures(0, 6000, 2000)]);
         let second = pictures(6000 - 40 + step, 10_000 - 40 + step, 2000);
         let packets: Vec<Packet> = first.into_iter().chain(second).collect();
-        let (_, segments, stats) = session(&packets);
+        let (target, segments, stats) = session(&packets);
         assert_eq!(breaks(&segments).len(), usize::from(jump), "{step} ms: {:?}", durations(&segments));
+        assert_eq!(target, if step == 960 { 10 } else { 2 }, "{step} ms");
         assert_eq!(stats.samples_dropped, 0, "{step} ms");
     }
     // In the middle of a group nothing can be decoded until the next keyframe.

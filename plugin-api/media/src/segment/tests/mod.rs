@@ -90,14 +90,15 @@ pub(super) fn durations(segments: &[Segment]) -> Vec<i64> {
 #[test]
 fn the_target_is_fixed_by_the_first_two_groups() {
     // Length of the groups, target, durations of the first segments.
-    let table: [(i64, u32, &[i64]); 8] = [
+    let table: [(i64, u32, &[i64]); 9] = [
         (400, 2, &[2000, 2000]),
         (1000, 2, &[2000, 2000]),
         (1480, 2, &[1480, 1480]),
-        (2000, 3, &[2000, 2000]),
-        (2400, 3, &[2400, 2400]),
-        (5000, 7, &[5000, 5000]),
-        (8000, 10, &[8000, 8000]),
+        (2000, 2, &[2000, 2000]),
+        (2400, 2, &[2400, 2400]),
+        (2520, 3, &[2520, 2520]),
+        (5000, 5, &[5000, 5000]),
+        (8000, 8, &[8000, 8000]),
         // Over the cap: cut in the group.
         (20_000, 10, &[10_480, 9520]),
     ];
@@ -110,6 +111,39 @@ fn the_target_is_fixed_by_the_first_two_groups() {
     }
 }
 
+/// Keyframes at these times, with a picture every 40 ms between them, up to `to`.
+pub(super) fn keyed(keys: &[i64], to: i64) -> Vec<Packet> {
+    let ends = keys.iter().skip(1).chain([&to]);
+    keys.iter().zip(ends).flat_map(|(from, to)| pictures(*from, *to, 1 << 40)).collect()
+}
+
+#[test]
+fn groups_of_many_lengths_have_the_largest_target() {
+    // Keyframes, target.
+    let table: [(&[i64], u32); 9] = [
+        // A scene cut.
+        (&[0, 2000, 3500], 10),
+        (&[0, 800, 2800], 10),
+        // Five in a hundred, and a bit more.
+        (&[0, 2000, 4100], 2),
+        (&[0, 2000, 4120], 10),
+        // One picture of 40 ms, and two.
+        (&[0, 400, 840], 2),
+        (&[0, 400, 880], 10),
+        // 29.97 pictures a second in whole milliseconds.
+        (&[0, 2002, 4004], 2),
+        // A second group that is longer than the first, and one that may be as long.
+        (&[0, 2000], 10),
+        (&[0, 8000], 8),
+    ];
+    for (keys, target) in table {
+        let packets = mixed([vec![record(AVC)], keyed(keys, 24_000)]);
+        let mut segmenter = Segmenter::new(0);
+        push(&mut segmenter, &packets);
+        assert_eq!(segmenter.poll_event(), Some(Event::Started { target_seconds: target }), "{keys:?}");
+    }
+}
+
 #[test]
 fn nothing_comes_out_before_two_groups_are_whole() {
     let mut segmenter = Segmenter::new(5);
@@ -117,20 +151,71 @@ fn nothing_comes_out_before_two_groups_are_whole() {
     assert_eq!(events(&mut segmenter), []);
     push(&mut segmenter, &[key(4000)]);
     let events = events(&mut segmenter);
-    assert_eq!(events[0], Event::Started { target_seconds: 3 });
+    assert_eq!(events[0], Event::Started { target_seconds: 2 });
     assert!(matches!(&events[1], Event::Init(Init { id: 0, .. })));
     assert!(matches!(&events[2], Event::Segment(segment) if segment.sequence == 5), "{events:?}");
     assert_eq!(events.len(), 4);
 }
 
 #[test]
-fn a_later_group_that_is_too_long_is_cut_and_marked() {
-    let packets = mixed([vec![record(AVC)], pictures(0, 4000, 2000), pictures(4000, 12_000, 7000)]);
+fn a_later_group_raises_the_target_once_and_stays_whole() {
+    // Keyframes, durations, target, segments cut. The keyframes of the first row are what x264 makes by itself.
+    let table: [(&[i64], &[i64], u32, usize); 6] = [
+        (&[0, 2000, 4000, 5500, 13_800, 22_200], &[2000, 2000, 1500, 8300, 8400, 1800], 10, 0),
+        (&[0, 2000, 4000, 6480, 8000, 24_000], &[2000, 2000, 2480, 1520, 10_480, 5520], 10, 1),
+        (&[0, 2000, 4000, 14_480, 22_000], &[2000, 2000, 10_480, 7520, 2000], 10, 0),
+        // Two groups share a segment until the second is too long, which is no reason to raise the target.
+        (&[0, 1000, 2000, 3000, 5400, 7400, 9400], &[2000, 1000, 2400, 2000, 2000], 2, 0),
+        (&[0, 1000, 2000, 3000, 8000, 10_000, 12_000], &[2000, 1000, 5000, 2000, 2000], 10, 0),
+        // The target was the largest from the start.
+        (&[0, 2000, 3520, 5200, 15_200, 24_000], &[2000, 1520 + 1680, 10_000, 8800], 10, 0),
+    ];
+    for (keys, expected, target, expected_cuts) in table {
+        let end = 24_000.min(keys[keys.len() - 1] + 2000);
+        let mut segmenter = Segmenter::new(5);
+        push(&mut segmenter, &mixed([vec![record(AVC), record(OPUS)], keyed(keys, end), sound(0, end)]));
+        segmenter.finish();
+        assert_eq!(segmenter.stats().samples_dropped, 0, "{keys:?}");
+        let events = events(&mut segmenter);
+        let raised = |event: &&Event| matches!(event, Event::TargetRaised { target_seconds: 10 });
+        let starts_at_largest = events[0] == Event::Started { target_seconds: 10 };
+        let raises = events.iter().filter(raised).count();
+        assert_eq!(raises, usize::from(target == 10 && !starts_at_largest), "{keys:?}");
+        let mut limit_ns = 0;
+        let mut listed = Vec::new();
+        for event in events {
+            match event {
+                Event::Started { target_seconds } | Event::TargetRaised { target_seconds } => {
+                    limit_ns = i64::from(target_seconds) * NANOS_PER_SECOND + TARGET_EXCESS_NANOS;
+                }
+                Event::Segment(segment) => {
+                    assert!(segment.duration_ns <= limit_ns, "raised too late for {segment:?}");
+                    listed.push(segment);
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(&durations(&listed)[..expected.len()], expected, "{keys:?}");
+        let cut = listed.iter().filter(|segment| !segment.independent).count();
+        assert_eq!(cut, expected_cuts, "{keys:?}");
+        // Sound starts with its pictures.
+        let mut start_ms = 0;
+        for segment in &listed {
+            assert_eq!(first_tick(segment, 0), start_ms * 90, "{keys:?}");
+            assert_eq!(first_tick(segment, 1), start_ms.div_ceil(20) * 960, "{keys:?} at {start_ms} ms");
+            start_ms += (segment.duration_ns / MS) as u64;
+        }
+    }
+}
+
+#[test]
+fn a_group_that_is_too_long_for_any_target_is_cut_and_marked() {
+    let packets = mixed([vec![record(AVC)], pictures(0, 4000, 2000), pictures(4000, 30_000, 22_000)]);
     let (target, segments, stats) = session(&packets);
-    assert_eq!((target, stats.overlong_groups), (3, 2));
-    assert_eq!(durations(&segments), [2000, 2000, 3480, 3480, 1040]);
+    assert_eq!((target, stats.overlong_groups), (10, 2));
+    assert_eq!(durations(&segments), [2000, 2000, 10_480, 10_480, 1040, 4000]);
     let independent: Vec<bool> = segments.iter().map(|segment| segment.independent).collect();
-    assert_eq!(independent, [true, true, true, false, false]);
+    assert_eq!(independent, [true, true, true, false, false, true]);
 }
 
 #[test]

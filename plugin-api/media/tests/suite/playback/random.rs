@@ -168,6 +168,10 @@ fn stream(seed: u64) -> [u64; 3] {
         while let Some(event) = segmenter.poll_event() {
             match event {
                 Event::Started { target_seconds } => target = target_seconds,
+                Event::TargetRaised { target_seconds } => {
+                    assert!(target < target_seconds, "{target} s before {target_seconds} s");
+                    target = target_seconds;
+                }
                 Event::Init(init) => rates[1] = init.audio.map_or(1, |track| u64::from(track.timescale())),
                 Event::Segment(segment) => {
                     assert_eq!(segment.sequence, next);

@@ -256,3 +256,23 @@ fn the_end_lists_everything_and_says_so() {
     empty.window.end(empty.now, &empty.shelf);
     assert_eq!((empty.window.last(), empty.shelf.told.borrow().clone()), (None, None));
 }
+
+#[test]
+fn a_raised_target_is_told_at_once() {
+    let mut opening = Opening::with(0);
+    opening.run(5);
+    assert_eq!(opening.shelf.told.borrow().as_ref().unwrap().fresh_ms, 6000);
+    opening.window.target_raised(10, &opening.shelf);
+    assert_eq!(opening.shelf.told.borrow().as_ref().unwrap().fresh_ms, 30_000);
+    assert!(opening.shelf.text(MEDIA).contains("#EXT-X-TARGETDURATION:10\n"));
+    assert!(opening.shelf.text(PREVIEW_MEDIA).contains("#EXT-X-TARGETDURATION:31\n"));
+    opening.segment_ms = 10_400;
+    opening.run(9);
+    assert_eq!(opening.shelf.count(COUNTER_REFUSED), 0);
+    assert_eq!(opening.listed(), [11, 12, 13], "three targets");
+    // Before there is anything to list it only counts for later.
+    let mut early = Opening::with(3600);
+    early.window.target_raised(10, &early.shelf);
+    early.run(1);
+    assert!(early.shelf.text(MEDIA).contains("#EXT-X-TARGETDURATION:10\n"));
+}
