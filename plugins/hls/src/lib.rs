@@ -10,6 +10,10 @@
 //! target durations, the grace time of 90 s in which players with an older list still ask, and what the preview shows. With segments
 //! of 10 s the preview makes it some 190 s. `Limits::memory_bytes_max` bounds it whatever the bit rate.
 //!
+//! Keyframes decide what can be played: the target duration is that of a regular stream's groups and rises once, to 10 s, when
+//! groups become longer ([`satcast_media::segment`] says why); beyond that segments are cut between keyframes, the owner is told, and
+//! as long as no keyframe is where players start the playback counts as not ready.
+//!
 //! Invariants: no playlist names a piece that is not published; a name never comes back with other bytes; neither media nor the
 //! disk ends an opening with an error; everything held is bounded by `limits`.
 

@@ -23,7 +23,7 @@ use crate::janitor::{self, Janitor};
 use crate::limits::{IDLE_WAIT_MAX, Limits, SAVE_WAIT, TRACK_REFUSALS_TOLD_MAX};
 use crate::numbers::Numbers;
 use crate::sessions::Sessions;
-use crate::window::Window;
+use crate::window::{KEYFRAMES_TOO_FAR, Window};
 
 /// How long the removal of everything may take when the driver ends; the next start clears what is left.
 const CLEAR_WAIT: Duration = Duration::from_secs(1);
@@ -216,9 +216,14 @@ impl Run {
     /// After a change of the window: its numbers are used, it may be playable, and something may have to be written.
     fn moved(&mut self) {
         self.count();
-        if !self.is_live && self.window.is_open() {
-            self.is_live = true;
-            self.ctx.state(State::Live);
+        let is_playable = self.window.is_playable();
+        if is_playable != self.is_live {
+            self.is_live = is_playable;
+            match is_playable {
+                true => self.ctx.state(State::Live),
+                // What is open stays open: only keyframes can be missing.
+                false => self.ctx.waiting(&Error::remote(KEYFRAMES_TOO_FAR)),
+            }
         }
         if self.writing.is_none()
             && let Some((sequence, bytes)) = self.window.next_write(self.start.elapsed())

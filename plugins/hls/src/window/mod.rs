@@ -24,6 +24,7 @@ use satcast_media::playlist::segment_name;
 use satcast_media::segment::{Init, Segment};
 use satcast_plugin_api::Audience;
 use satcast_plugin_api::driver::{Asset, AssetBody, Playback};
+use serde_json::json;
 
 use crate::disk::WriteFailed;
 use crate::folder::SegmentFile;
@@ -46,10 +47,18 @@ pub(crate) const PREVIEW_MEDIA: &str = "preview-media.m3u8";
 const MAX_AGE_SECS: u32 = 3600;
 /// Media targets in which a new segment must come for the playback to count as ready.
 const FRESH_TARGETS: u32 = 3;
+/// Targets behind the end at which players start, and segments of that stretch at least (RFC 8216, 6.3.3).
+const START_TARGETS: u32 = 3;
+const START_SEGMENTS: usize = 3;
 /// Pieces of one opening; the host allows 8192. Only an encoder that changes its configuration all the time comes near.
 const PIECES_MAX: usize = 8000;
 /// Counter of segments that the host refused, or that no playlist can list.
 pub(crate) const COUNTER_REFUSED: &str = "segments_refused";
+/// Event when the first segment of an opening does not start with a keyframe: players may not be able to start at it.
+pub(crate) const EVENT_KEYFRAMES: &str = "keyframes_too_far";
+/// Why nobody can start to play, and what the owner can do.
+pub(crate) const KEYFRAMES_TOO_FAR: &str =
+    "keyframes are more than 10 s apart; set the encoder's keyframe interval to 2 s";
 
 /// The window of one opening.
 #[derive(Debug)]
@@ -70,6 +79,8 @@ pub(crate) struct Window {
     health: Health,
     /// A write is on its way.
     writing: bool,
+    /// The owner knows that segments are cut between keyframes.
+    told_cut: bool,
 }
 
 impl Window {
@@ -88,6 +99,7 @@ impl Window {
             held: Shelved::default(),
             health: Health::default(),
             writing: false,
+            told_cut: false,
         }
     }
 
@@ -131,6 +143,10 @@ impl Window {
         self.next += 1;
         self.discontinuities += u64::from(segment.discontinuity);
         self.inits.used(segment.init_id);
+        if !segment.independent && !std::mem::replace(&mut self.told_cut, true) {
+            tracing::warn!("{KEYFRAMES_TOO_FAR}");
+            shelf.event(EVENT_KEYFRAMES, &json!({ "reason": KEYFRAMES_TOO_FAR }));
+        }
         let waits = self.dvr_seconds > 0 && !self.health.is_failing();
         let list_by = if waits { now + self.limits.list_wait } else { now };
         self.held.all.push_back(Held::new(segment, list_by));
@@ -221,9 +237,19 @@ impl Window {
         self.discontinuities
     }
 
-    /// Viewers can play it.
-    pub(crate) fn is_open(&self) -> bool {
-        self.lists.as_ref().is_some_and(Lists::is_open)
+    /// Viewers can enter, and a player that starts now finds a keyframe: one of the segments at which players start has one at
+    /// its own start.
+    pub(crate) fn is_playable(&self) -> bool {
+        let Some(lists) = self.lists.as_ref().filter(|lists| lists.is_open()) else { return false };
+        let start_ns = i64::from(lists.media().target_seconds() * START_TARGETS) * 1_000_000_000;
+        let mut behind_ns = 0;
+        let listed = self.held.all.iter().rev().filter(|held| held.place == Place::Listed);
+        let mut at_start = listed.enumerate().take_while(|(count, held)| {
+            let is_near = *count < START_SEGMENTS || behind_ns < start_ns;
+            behind_ns += held.segment.duration_ns;
+            is_near
+        });
+        at_start.any(|(_, held)| held.segment.independent)
     }
 
     /// When [`Window::roll`] has something to do, or [`Window::next_write`] something to give.
@@ -242,10 +268,9 @@ impl Window {
     fn publish_lists(&mut self, ended: bool, shelf: &impl Shelf) {
         let (Some(first), Some(last)) = (self.held.first_listed(), self.held.last_listed()) else { return };
         let Some(known) = self.inits.get(last.segment.init_id) else { return };
-        let Some(lists) = &mut self.lists else { return };
-        if !lists.publish(known, shelf) || !lists.is_open() {
-            return;
-        }
+        let published =
+            self.lists.as_mut().is_some_and(|lists| lists.publish(known, shelf) && lists.is_open());
+        let Some(lists) = self.lists.as_ref().filter(|_| published) else { return };
         let target_ms = lists.media().target_seconds().saturating_mul(1000);
         let told = shelf.playback(&Playback {
             entry: ENTRY,
@@ -253,7 +278,8 @@ impl Window {
             first_ms: first.segment.program_date_time_ms,
             window_ms: u64::try_from(lists.media().duration_ns() / 1_000_000).unwrap_or(0),
             window_max_ms: u64::from(self.dvr_seconds) * 1000,
-            fresh_ms: target_ms.saturating_mul(FRESH_TARGETS),
+            // The host says that it is not ready then.
+            fresh_ms: if self.is_playable() { target_ms.saturating_mul(FRESH_TARGETS) } else { 0 },
             ended,
         });
         if let Err(error) = told {

@@ -1,6 +1,7 @@
 //! Packets that no honest encoder sends: the opening goes on, and ends well.
 
 use bytes::Bytes;
+use satcast_plugin_api::Error;
 use satcast_plugin_api::driver::State;
 use satcast_plugin_api::host::Packet;
 use satcast_plugin_api::packet::Codec;
@@ -60,6 +61,45 @@ pub(crate) fn nothing_at_all(kit: &Testkit) {
     destination.stop();
     destination.wait_for_end().unwrap();
     destination.report(|report| assert!(report.assets.is_empty() && report.playback.is_none()));
+}
+
+/// Nobody can start to play far behind the last keyframe, and the owner is told; with keyframes again everybody can.
+pub(crate) fn keyframes_that_are_too_far_apart(kit: &Testkit) {
+    let destination = open(kit, &json!({}));
+    destination.push(media::encode(PICTURES, 1).into_iter().find(|packet| packet.config).unwrap());
+    // Two pictures a second, so that cuts come after 10 s.
+    let push = |halves: std::ops::Range<i64>, is_key: fn(i64) -> bool| {
+        for half in halves {
+            let picture = Bytes::from_static(b"\x00\x00\x00\x02\x65\x00");
+            destination.push(access_unit(Codec::H264, half as u64, half * 500, is_key(half), picture));
+        }
+    };
+    let playable = |is_playable: bool, segments: usize| {
+        assert!(kit.wait_until(&destination, |report| {
+            let fresh = report.playback.as_ref().is_some_and(|told| (told.fresh_ms == 30_000) == is_playable);
+            fresh && media::numbers(report).len() == segments
+        }));
+        let last = if is_playable { State::Live } else { State::Connecting };
+        assert!(kit.wait_until(&destination, |report| report.states.last().unwrap().0 == last));
+    };
+    push(0..63, |half| half == 0);
+    playable(true, 3);
+    push(63..83, |_| false);
+    playable(false, 4);
+    push(83..103, |_| false);
+    playable(false, 5);
+    push(103..112, |half| half % 4 == 0);
+    playable(true, 7);
+    destination.stop();
+    destination.wait_for_end().unwrap();
+    destination.report(|report| {
+        let reasons: Vec<_> = report.states.iter().filter_map(|(_, reason)| reason.as_ref()).collect();
+        let said = "keyframes are more than 10 s apart; set the encoder's keyframe interval to 2 s";
+        assert_eq!(reasons, [&Error::remote(said)], "{:?}", report.states);
+        let events: Vec<_> = report.events.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(events, ["keyframes_too_far"]);
+    });
+    kit.forget_assets(&destination);
 }
 
 /// 50 Mbit/s with groups of 10 s: the host stops at 64 MiB on loan, so the driver must not need as much before it lets go.

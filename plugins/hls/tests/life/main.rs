@@ -40,6 +40,7 @@ fn a_drivers_life() {
     played::no_rewind(&kit);
     hostile::packets_that_make_no_sense(&kit);
     hostile::nothing_at_all(&kit);
+    hostile::keyframes_that_are_too_far_apart(&kit);
     hostile::large_groups_do_not_stop_the_host(&kit);
     let last: u64 = std::fs::read_to_string(dvr.join("last-sequence")).unwrap().parse().unwrap();
     assert!(last > next, "{last}");

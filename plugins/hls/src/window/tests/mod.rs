@@ -42,6 +42,8 @@ struct Opening {
     init: u32,
     /// The next segment does not continue the one before.
     cut: bool,
+    /// Segments start with a keyframe.
+    keyed: bool,
     segment_bytes: usize,
     segment_ms: i64,
     disk: Disk,
@@ -64,6 +66,7 @@ impl Opening {
             made: 0,
             init: 0,
             cut: false,
+            keyed: true,
             segment_bytes: 1000,
             segment_ms: i64::from(target_seconds) * 1000,
             disk: Disk::Writes,
@@ -85,7 +88,7 @@ impl Opening {
             sequence: FIRST + self.made,
             init_id: self.init,
             duration_ns: self.segment_ms * 1_000_000,
-            independent: true,
+            independent: self.keyed,
             discontinuity: std::mem::take(&mut self.cut),
             program_date_time_ms: 1_760_000_000_000 + self.made as i64 * self.segment_ms,
             video_samples: 60,

@@ -17,11 +17,11 @@ fn a_segment_is_written_then_listed() {
     opening.segment();
     assert_eq!(opening.published(), [0]);
     assert!(!opening.shelf.names().contains(&MEDIA.to_owned()), "not listed before it is written");
-    assert!(!opening.window.is_open());
+    assert!(!opening.window.is_playable());
     opening.write();
     assert!(opening.folder.path().join(name(0)).exists());
     assert_eq!(opening.listed(), [0]);
-    assert!(opening.window.is_open());
+    assert!(opening.window.is_playable());
     let told = Told {
         preview: None,
         first_ms: 1_760_000_000_000,
@@ -275,4 +275,43 @@ fn a_raised_target_is_told_at_once() {
     early.window.target_raised(10, &early.shelf);
     early.run(1);
     assert!(early.shelf.text(MEDIA).contains("#EXT-X-TARGETDURATION:10\n"));
+}
+
+#[test]
+fn it_is_playable_while_a_keyframe_is_where_players_start() {
+    let fresh_ms = |opening: &Opening| opening.shelf.told.borrow().as_ref().unwrap().fresh_ms;
+    // Target, seconds of a segment, segments in which players start.
+    for (target, seconds, near) in [(2, 2, 3), (10, 10, 3), (10, 4, 8)] {
+        let mut opening = Opening::targeting(target, 3600, Limits::default());
+        opening.segment_ms = seconds * 1000;
+        assert!(!opening.window.is_playable(), "there is nothing yet");
+        opening.run(1);
+        for _ in 0..2 {
+            opening.keyed = false;
+            for behind in 1..near + 3 {
+                opening.run(1);
+                assert_eq!(opening.window.is_playable(), behind < near, "{behind} of {near}");
+                assert_eq!(fresh_ms(&opening) == target * 3000, behind < near, "{behind} of {near}");
+                assert!(behind < near || fresh_ms(&opening) == 0);
+            }
+            opening.keyed = true;
+            opening.run(1);
+            assert!(opening.window.is_playable() && fresh_ms(&opening) == target * 3000);
+        }
+        assert_eq!(opening.shelf.events(), [EVENT_KEYFRAMES], "told once");
+        assert_eq!(opening.shelf.events.borrow()[0].1["reason"], KEYFRAMES_TOO_FAR);
+    }
+}
+
+#[test]
+fn cut_segments_between_keyframes_are_told_and_it_stays_playable() {
+    let mut opening = Opening::targeting(10, 0, Limits::default());
+    opening.run(2);
+    assert_eq!(opening.shelf.events(), [""; 0]);
+    for round in 0..20 {
+        opening.keyed = round % 2 == 1;
+        opening.run(1);
+        assert!(opening.window.is_playable() && opening.shelf.told.borrow().as_ref().unwrap().fresh_ms > 0);
+    }
+    assert_eq!(opening.shelf.events(), [EVENT_KEYFRAMES]);
 }
