@@ -3,7 +3,7 @@
 use satcast_media::playlist::WINDOW_SECONDS_MAX;
 use satcast_plugin_api::Error;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// Longest rewind in seconds.
 pub const DVR_SECONDS_MAX: u32 = WINDOW_SECONDS_MAX;
@@ -17,8 +17,8 @@ pub const ORIGIN_BYTES_MAX: usize = 256;
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
     /// How far back viewers can go, in seconds; 0 = no rewind, and nothing is written to disk.
-    #[serde(default = "dvr_seconds_default")]
-    #[schemars(extend("maximum" = DVR_SECONDS_MAX))]
+    #[serde(default = "dvr_seconds_default", deserialize_with = "integer")]
+    #[schemars(with = "u32", extend("maximum" = DVR_SECONDS_MAX))]
     pub dvr_seconds: u32,
     /// Sites whose pages may play it, as browsers name them: https://example.org or https://example.org:8443. Empty = all.
     #[serde(default)]
@@ -28,6 +28,15 @@ pub struct Config {
 
 fn dvr_seconds_default() -> u32 {
     DVR_SECONDS_MAX
+}
+
+/// An integer as JSON Schema has it, which 10.0 and 1e2 are too; one that is too large for the type becomes its largest.
+fn integer<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let number = serde_json::Number::deserialize(from)?;
+    let whole = number.as_f64().filter(|value| value.fract() == 0.0 && *value >= 0.0);
+    let whole = whole.ok_or_else(|| serde::de::Error::custom("must be a whole number from 0 on"))?;
+    // A double holds every u32; the cast saturates.
+    Ok(whole as u32)
 }
 
 impl Config {
@@ -57,7 +66,7 @@ fn check_origin(origin: &str) -> Result<(), String> {
     if origin.len() > ORIGIN_BYTES_MAX {
         return Err(format!("is longer than {ORIGIN_BYTES_MAX} bytes"));
     }
-    let form = "must be scheme://host or scheme://host:port, like https://example.org";
+    let form = "must be http or https with a host, and a port if it needs one, like https://example.org";
     let (scheme, authority) = origin.split_once("://").ok_or(form)?;
     let (host, port) = match authority.rsplit_once(':') {
         // A colon inside the brackets of an IPv6 address is none of a port.
@@ -70,7 +79,7 @@ fn check_origin(origin: &str) -> Result<(), String> {
     if authority.contains(['/', '?', '#', '@']) {
         return Err(format!("{form}; leave out what follows the host, the last slash too"));
     }
-    if !is_scheme(scheme) || !is_host(host) {
+    if !matches!(scheme, "http" | "https") || !is_host(host) {
         return Err(form.to_owned());
     }
     let Some(port) = port else { return Ok(()) };
@@ -82,11 +91,6 @@ fn check_origin(origin: &str) -> Result<(), String> {
         return Err(format!("must leave out :{number}: browsers do not send the scheme's own port"));
     }
     Ok(())
-}
-
-fn is_scheme(scheme: &str) -> bool {
-    let rest = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte);
-    scheme.starts_with(|first: char| first.is_ascii_lowercase()) && scheme.bytes().all(rest)
 }
 
 fn is_host(host: &str) -> bool {
@@ -115,6 +119,23 @@ mod tests {
     }
 
     #[test]
+    fn whole_numbers_may_be_written_as_any_number() {
+        let texts = [("10", 10), ("10.0", 10), ("1e2", 100), ("3.6e3", 3600), ("0.0", 0), ("-0.0", 0)];
+        for (text, seconds) in texts {
+            let config = check(serde_json::from_str(&format!("{{\"dvrSeconds\":{text}}}")).unwrap());
+            assert_eq!(config.unwrap().dvr_seconds, seconds, "{text}");
+        }
+        for text in ["10.5", "-1", "-1.0", "1e-2", "\"10\"", "true", "null", "[10]"] {
+            let config = check(serde_json::from_str(&format!("{{\"dvrSeconds\":{text}}}")).unwrap());
+            assert!(config.is_err(), "{text}: {config:?}");
+        }
+        for text in ["3600.5e1", "1e300", "4294967296", "18446744073709551616"] {
+            let config = check(serde_json::from_str(&format!("{{\"dvrSeconds\":{text}}}")).unwrap());
+            assert_eq!(config, Err("dvrSeconds must be 0 to 3600".to_owned()), "{text}");
+        }
+    }
+
+    #[test]
     fn every_limit_refuses() {
         assert!(check(json!({ "dvrSeconds": 3601 })).unwrap_err().starts_with("dvrSeconds must"));
         assert!(check(json!({ "dvrSeconds": -1 })).is_err());
@@ -137,20 +158,24 @@ mod tests {
             "http://127.0.0.1:8080",
             "https://[2001:db8::1]",
             "http://[::1]:8080",
-            "capacitor://localhost",
             "https://xn--bcher-kva.example",
         ] {
             assert_eq!(check_origin(good), Ok(()), "{good}");
         }
         for (bad, says) in [
-            ("example.org", "scheme://host"),
-            ("*", "scheme://host"),
-            ("null", "scheme://host"),
-            ("https://", "scheme://host"),
-            ("https://*.example.org", "scheme://host"),
-            ("https://b\u{fc}cher.example", "scheme://host"),
-            ("https://a b", "scheme://host"),
-            ("https://[::1", "scheme://host"),
+            ("example.org", "http or https"),
+            ("*", "http or https"),
+            ("null", "http or https"),
+            ("capacitor://localhost", "http or https"),
+            ("ftp://example.org", "http or https"),
+            ("javascript://example.org", "http or https"),
+            ("http.s://example.org", "http or https"),
+            ("://example.org", "http or https"),
+            ("https://", "http or https"),
+            ("https://*.example.org", "http or https"),
+            ("https://b\u{fc}cher.example", "http or https"),
+            ("https://a b", "http or https"),
+            ("https://[::1", "http or https"),
             ("https://example.org/", "last slash"),
             ("https://u@example.org", "what follows"),
             ("https://Example.org", "lower case"),
@@ -169,7 +194,11 @@ mod tests {
     fn the_schema_names_its_limits() {
         let schema = serde_json::to_value(schemars::schema_for!(Config)).unwrap();
         let fields = &schema["properties"];
-        assert_eq!(fields["dvrSeconds"]["maximum"], 3600, "{schema}");
+        assert_eq!(fields["dvrSeconds"]["type"], "integer", "{schema}");
+        assert_eq!(
+            (&fields["dvrSeconds"]["minimum"], &fields["dvrSeconds"]["maximum"]),
+            (&0.into(), &3600.into())
+        );
         assert_eq!(fields["dvrSeconds"]["default"], 3600, "{schema}");
         assert_eq!(fields["allowedOrigins"]["maxItems"], 32, "{schema}");
         assert_eq!(fields["allowedOrigins"]["items"]["maxLength"], 256, "{schema}");

@@ -88,8 +88,11 @@ fn open(kit: &Testkit, config: &Value) -> TestDestination {
 fn refuses_bad_configurations(kit: &Testkit) {
     kit.validate(TYPE, &json!({})).unwrap();
     kit.validate(TYPE, &json!({ "dvrSeconds": 0, "allowedOrigins": ["https://example.org"] })).unwrap();
-    let origin = kit.validate(TYPE, &json!({ "allowedOrigins": ["https://example.org/"] })).unwrap_err();
-    assert!(origin.message.starts_with("allowedOrigins[0] must"), "{origin}");
+    kit.validate(TYPE, &json!({ "dvrSeconds": 10.0 })).unwrap();
+    for origin in ["https://example.org/", "ftp://example.org"] {
+        let refused = kit.validate(TYPE, &json!({ "allowedOrigins": [origin] })).unwrap_err();
+        assert!(refused.message.starts_with("allowedOrigins[0] must"), "{refused}");
+    }
     for bad in [json!({ "dvrSeconds": 3601 }), json!({ "unknown": 1 })] {
         assert!(kit.validate(TYPE, &bad).is_err() && kit.open(TYPE, &bad).is_err(), "{bad}");
     }
