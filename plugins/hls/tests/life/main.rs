@@ -36,6 +36,7 @@ fn a_drivers_life() {
     let next = played::a_reconnect_with_another_size(&kit);
     assert!(next > number, "{next} must be above {number}");
     played::sound_alone(&kit);
+    played::keyframes_where_the_encoder_likes(&kit);
     played::a_short_window(&kit);
     played::no_rewind(&kit);
     hostile::packets_that_make_no_sense(&kit);

@@ -28,8 +28,13 @@ pub(crate) fn run(program: &str, arguments: &str, folder: &Path) -> String {
 
 /// Encodes `seconds` of what `inputs` name.
 pub(crate) fn encode(inputs: &str, seconds: u32) -> Vec<Packet> {
+    encode_with(inputs, seconds, "")
+}
+
+/// The same with further options for the encoder.
+pub(crate) fn encode_with(inputs: &str, seconds: u32, options: &str) -> Vec<Packet> {
     let folder = tempfile::tempdir().unwrap();
-    run("ffmpeg", &format!("{inputs} -t {seconds} {CODECS} -f flv source.flv"), folder.path());
+    run("ffmpeg", &format!("{inputs} -t {seconds} {CODECS} {options} -f flv source.flv"), folder.path());
     read_flv(&Bytes::from(std::fs::read(folder.path().join("source.flv")).unwrap()))
 }
 

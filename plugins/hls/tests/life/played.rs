@@ -129,6 +129,37 @@ pub(crate) fn sound_alone(kit: &Testkit) {
     kit.forget_assets(&destination);
 }
 
+/// What x264 does by itself: a keyframe after 250 pictures, and where the scene changes.
+pub(crate) fn keyframes_where_the_encoder_likes(kit: &Testkit) {
+    let destination = open(kit, &json!({}));
+    let keys = "-bf 2 -g 9999 -force_key_frames 0,2,4,5.5,13.8,22.2";
+    media::push(&destination, media::encode_with(&format!("{PICTURES} {SOUND}"), 25, keys));
+    assert!(kit.wait_until(&destination, |report| media::numbers(report).len() == 5));
+    stop(&destination);
+    let folder = tempfile::tempdir().unwrap();
+    destination.report(|report| {
+        media::fetch(report, folder.path());
+        let text = media::text(report, "media.m3u8");
+        assert!(text.contains("#EXT-X-TARGETDURATION:10\n#EXT-X-MEDIA-SEQUENCE:"), "{text}");
+        assert!(text.contains("#EXT-X-INDEPENDENT-SEGMENTS\n"), "{text}");
+        assert_eq!(report.playback.as_ref().unwrap().fresh_ms, 30_000);
+        assert_eq!(report.events, []);
+        let numbers = media::numbers(report);
+        assert_eq!(numbers.len(), 6, "{text}");
+        let init = std::fs::read(folder.path().join(format!("i{}-0.mp4", numbers[0]))).unwrap();
+        for number in numbers {
+            let segment = std::fs::read(folder.path().join(format!("{number}.m4s"))).unwrap();
+            std::fs::write(folder.path().join("whole.mp4"), [&init[..], &segment].concat()).unwrap();
+            let first =
+                "-select_streams v -show_entries packet=flags -of csv=p=0 -read_intervals %+#1 whole.mp4";
+            let flags = media::run("ffprobe", first, folder.path());
+            assert!(flags.starts_with('K'), "segment {number} starts with {flags}");
+        }
+    });
+    assert_eq!(media::decoded(folder.path(), "index.m3u8", "v"), 750);
+    kit.forget_assets(&destination);
+}
+
 pub(crate) fn a_short_window(kit: &Testkit) {
     let destination = open(kit, &json!({ "dvrSeconds": 10 }));
     media::push(&destination, media::encode(&format!("{PICTURES} {SOUND}"), 30));
