@@ -33,6 +33,19 @@ fn the_first_stream_works_as_the_readme_tells_it() {
     let api = satcast_tests::api::Api::new(&service.base(), Some(key.trim()));
     let live = api.wait_for_stream(&stream, "live", seconds(20));
     assert_eq!(live["destinations"].as_array().map(Vec::len), Some(1), "{live}");
+
+    let lines = block_with("dvrSeconds")
+        .replace("target/debug/satcast", binary().to_str().expect("a path in UTF-8"))
+        .replace("http://127.0.0.1:8080", &service.base());
+    let output = service.shell(&format!("KEY={}\n{lines}", key.trim())).output().expect("a shell");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "the lines ended with {}: {errors}", output.status);
+    let text = String::from_utf8_lossy(&output.stdout);
+    // Neither answer ends with a line end.
+    let status = text.rfind("{\"bandwidth").and_then(|at| serde_json::from_str::<Value>(&text[at..]).ok());
+    let status = status.unwrap_or_else(|| panic!("the last answer is no status: {text}"));
+    assert_eq!(status["isLive"], true, "{status}");
+    assert!(status["hlsUrl"].as_str().is_some_and(|url| url.starts_with(&service.base())), "{status}");
 }
 
 /// The README's one block of shell lines that holds `text`.

@@ -1,8 +1,8 @@
 //! Holds the packets of the start until the target duration can be fixed.
 
 use super::{
-    AUDIO_ONLY_NANOS, HELD_BYTES_MAX, HELD_PACKETS_MAX, NANOS_PER_SECOND, PROBE_GROUPS, TARGET_EXCESS_NANOS,
-    TARGET_SECONDS_MAX, TARGET_SECONDS_MIN,
+    AUDIO_ONLY_NANOS, HELD_BYTES_MAX, HELD_PACKETS_MAX, NANOS_PER_SECOND, PROBE_GROUPS, SEGMENT_NANOS,
+    TARGET_EXCESS_NANOS, TARGET_SECONDS_MAX, TARGET_SECONDS_MIN,
 };
 use crate::packet::{Packet, Role, TrackKind};
 
@@ -79,15 +79,18 @@ impl Probe {
     }
 
     /// Target duration in seconds, within the limits: the longest group to the nearest second when the encoder
-    /// seems to have a fixed keyframe interval, as players stay three targets behind the live edge. The largest
-    /// when it has none, or none was seen in time: the next group may be of any length. For sound only the
-    /// smallest.
+    /// seems to have a fixed keyframe interval, as players stay three targets behind the live edge. A second more
+    /// when the groups differ and none is longer than a segment should be: most often an interval of two seconds
+    /// with scene cuts in between, and worth no half a minute's delay. Else the largest: the next group may be of
+    /// any length. For sound only the smallest.
     pub(super) fn target_seconds(&self) -> u32 {
         if self.first_keyframe.is_none() {
             return TARGET_SECONDS_MIN;
         }
         if !self.is_regular() {
-            return TARGET_SECONDS_MAX;
+            let is_short = (1..=SEGMENT_NANOS + TARGET_EXCESS_NANOS).contains(&self.longest_ns)
+                && self.running_ns() <= SEGMENT_NANOS + TARGET_EXCESS_NANOS;
+            return if is_short { TARGET_SECONDS_MIN + 1 } else { TARGET_SECONDS_MAX };
         }
         // The least whole number of seconds that the longest group still rounds to.
         let seconds = (self.longest_ns - TARGET_EXCESS_NANOS + NANOS_PER_SECOND - 1) / NANOS_PER_SECOND;
@@ -97,11 +100,15 @@ impl Probe {
     /// All groups are as long as each other, but for a part of them or one picture; the one that has not ended
     /// is not longer.
     fn is_regular(&self) -> bool {
-        let (Some(shortest), Some(last)) = (self.shortest_ns, self.last_keyframe) else { return false };
+        let Some(shortest) = self.shortest_ns else { return false };
         let picture_ns = self.known_ns / self.known_pictures.max(1);
         let apart = (self.longest_ns / REGULAR_PART).max(picture_ns);
-        let running = self.newest_pts.saturating_sub(last);
-        self.longest_ns - shortest <= apart && running <= shortest.saturating_add(apart)
+        self.longest_ns - shortest <= apart && self.running_ns() <= shortest.saturating_add(apart)
+    }
+
+    /// Length so far of the group that has not ended.
+    fn running_ns(&self) -> i64 {
+        self.last_keyframe.map_or(0, |last| self.newest_pts.saturating_sub(last))
     }
 
     pub(super) fn held_bytes(&self) -> usize {

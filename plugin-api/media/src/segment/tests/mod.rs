@@ -118,18 +118,19 @@ pub(super) fn keyed(keys: &[i64], to: i64) -> Vec<Packet> {
 }
 
 #[test]
-fn groups_of_many_lengths_have_the_largest_target() {
+fn groups_of_many_lengths_have_a_larger_target() {
     // Keyframes, target.
-    let table: [(&[i64], u32); 9] = [
-        // A scene cut.
-        (&[0, 2000, 3500], 10),
-        (&[0, 800, 2800], 10),
+    let table: [(&[i64], u32); 10] = [
+        // Scene cuts.
+        (&[0, 2000, 3500], 3),
+        (&[0, 800, 2800], 3),
+        (&[0, 1000, 4000], 10),
         // Five in a hundred, and a bit more.
         (&[0, 2000, 4100], 2),
-        (&[0, 2000, 4120], 10),
+        (&[0, 2000, 4120], 3),
         // One picture of 40 ms, and two.
         (&[0, 400, 840], 2),
-        (&[0, 400, 880], 10),
+        (&[0, 400, 880], 3),
         // 29.97 pictures a second in whole milliseconds.
         (&[0, 2002, 4004], 2),
         // A second group that is longer than the first, and one that may be as long.
