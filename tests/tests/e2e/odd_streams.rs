@@ -76,7 +76,7 @@ fn a_keyframe_every_five_seconds() {
     let (last, whole) = watched.media.segments.split_last().expect("segments");
     assert!(whole.iter().all(|segment| (segment.duration - 5.0).abs() < 0.1), "{:?}", watched.media);
     assert!(last.duration < 5.1 && watched.media.independent, "{:?}", watched.media);
-    assert_eq!(watched.media.target_seconds, 7, "a quarter more than the longest group");
+    assert_eq!(watched.media.target_seconds, 5, "the interval of the encoder");
 }
 
 #[test]
