@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use satcast_tests::encoder::Publish;
+use satcast_tests::figures::{Options, Pairs};
 use satcast_tests::nginx::Nginx;
 use satcast_tests::process::Process;
 use satcast_tests::service::Setup;
@@ -23,7 +24,7 @@ const DESTINATIONS: [usize; 2] = [1, 3];
 const SERVED_SHARE_MIN: f64 = 0.9;
 
 fn main() {
-    let (repeats, window) = options();
+    let Options { repeats, window } = Options::from_arguments(REPEATS, WINDOW_SECONDS);
     let source = Source::shared();
     println!(
         "one stream of 3 Mbit/s, {repeats} repeats of {} s; CPU seconds for each stream-minute",
@@ -31,42 +32,17 @@ fn main() {
     );
     println!("{:>12}  {:>28}  {:>28}  {:>24}", "destinations", "satcast", "nginx-rtmp", "ratio");
     for destinations in DESTINATIONS {
-        let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        let mut pairs = Pairs::default();
         for repeat in 0..repeats {
-            // The order changes, so that neither always finds the warmer machine.
-            let (mine, peer) = if repeat % 2 == 0 {
-                let mine = satcast(&source, destinations, window);
-                (mine, nginx(&source, destinations, window))
-            } else {
-                let peer = nginx(&source, destinations, window);
-                (satcast(&source, destinations, window), peer)
-            };
-            ours.push(mine);
-            theirs.push(peer);
-            ratios.push(mine / peer);
+            pairs.measure(
+                repeat,
+                || satcast(&source, destinations, window),
+                || nginx(&source, destinations, window),
+            );
         }
-        println!(
-            "{destinations:>12}  {:>28}  {:>28}  {:>24}",
-            summary(&mut ours),
-            summary(&mut theirs),
-            summary(&mut ratios)
-        );
+        let [ours, theirs, ratio] = pairs.summaries();
+        println!("{destinations:>12}  {ours:>28}  {theirs:>28}  {ratio:>24}");
     }
-}
-
-/// `--repeats N` and `--seconds S`; cargo's own `--bench` is passed over.
-fn options() -> (usize, Duration) {
-    let (mut repeats, mut window) = (REPEATS, WINDOW_SECONDS);
-    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
-    while let Some(argument) = arguments.next() {
-        let value = arguments.next().and_then(|value| value.parse().ok()).filter(|value| *value > 0);
-        match (argument.as_str(), value) {
-            ("--repeats", Some(value)) => repeats = usize::try_from(value).unwrap_or(REPEATS),
-            ("--seconds", Some(value)) => window = value,
-            _ => panic!("cannot read {argument}; the options are --repeats N and --seconds S"),
-        }
-    }
-    (repeats, seconds(window))
 }
 
 fn satcast(source: &Source, destinations: usize, window: Duration) -> f64 {
@@ -114,16 +90,4 @@ fn measure(server: &Process, sinks: &[Sink], window: Duration) -> f64 {
         "the sinks were not served alike: {bytes:?} bytes"
     );
     cpu.as_secs_f64() * 60.0 / took.as_secs_f64()
-}
-
-/// Median, least and greatest.
-fn summary(values: &mut [f64]) -> String {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let median = if values.len().is_multiple_of(2) {
-        (values[middle - 1] + values[middle]) / 2.0
-    } else {
-        values[middle]
-    };
-    format!("{median:.3} ({:.3}-{:.3})", values[0], values[values.len() - 1])
 }

@@ -1,0 +1,28 @@
+//! Playback beside nginx in the same run: how soon a stream can be watched, what packaging it costs, and what many
+//! viewers of it cost.
+//!
+//! `cargo xtask bench playback [--repeats N] [--seconds S]`. CPU is user and system time of the server's process; both
+//! servers take turns inside a repeat with the same encoder (ffmpeg, real time, no transcoding) and the same bytes.
+
+mod crowds;
+mod packaging;
+mod start;
+
+use satcast_tests::figures::Options;
+use satcast_tests::source::Source;
+
+const REPEATS: usize = 5;
+const WINDOW_SECONDS: u64 = 10;
+
+fn main() {
+    let options = Options::from_arguments(REPEATS, WINDOW_SECONDS);
+    let source = Source::shared();
+    println!(
+        "one stream of 3 Mbit/s with a keyframe every 2 s, {} repeats of {} s; median (range)",
+        options.repeats,
+        options.window.as_secs()
+    );
+    start::run(&source, options);
+    packaging::run(&source, options);
+    crowds::run(&source, options);
+}
