@@ -27,7 +27,8 @@ fn a_segment_is_written_then_listed() {
         first_ms: 1_760_000_000_000,
         window_ms: 2000,
         window_max_ms: 3_600_000,
-        fresh_ms: 6000,
+        // Not ready: there are players that need three segments.
+        fresh_ms: 0,
         ended: false,
     };
     assert_eq!(*opening.shelf.told.borrow(), Some(told));
@@ -291,8 +292,13 @@ fn it_is_playable_while_a_keyframe_is_where_players_start() {
             for behind in 1..near + 3 {
                 opening.run(1);
                 assert_eq!(opening.window.is_playable(), behind < near, "{behind} of {near}");
-                assert_eq!(fresh_ms(&opening) == target * 3000, behind < near, "{behind} of {near}");
-                assert!(behind < near || fresh_ms(&opening) == 0);
+                // The first two segments of all are too few for some players.
+                let is_ready = behind < near && opening.listed().len() > 2;
+                assert_eq!(
+                    fresh_ms(&opening),
+                    if is_ready { target * 3000 } else { 0 },
+                    "{behind} of {near}"
+                );
             }
             opening.keyed = true;
             opening.run(1);
