@@ -10,6 +10,7 @@ mod hostile;
 mod judges;
 mod lame_servers;
 mod metering;
+mod native;
 mod odd_streams;
 mod operator;
 mod peers;
