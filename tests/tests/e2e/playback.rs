@@ -14,6 +14,8 @@ use satcast_tests::wait::{self, seconds};
 
 /// Oldest that the end of the newest segment may be: one that is being made, and the way to the viewer.
 const BEHIND_MILLIS: i64 = 4_000;
+/// How far ahead of the clock its time may be on a busy machine.
+const AHEAD_MILLIS: i64 = 10_000;
 
 #[test]
 fn a_viewer_gets_what_the_encoder_sent() {
@@ -36,7 +38,12 @@ fn a_viewer_gets_what_the_encoder_sent() {
     assert!(media.segments.iter().all(|segment| (segment.duration - 2.0).abs() < 0.1), "{media:?}");
     let newest = media.newest();
     let end = newest.date_ms + (newest.duration * 1000.0) as i64;
-    assert!((-500..BEHIND_MILLIS).contains(&(now - end)), "the newest segment ended {} ms ago", now - end);
+    // An encoder that was held up at its start sends faster afterwards, and what it sends is ahead of the clock.
+    assert!(
+        (-AHEAD_MILLIS..BEHIND_MILLIS).contains(&(now - end)),
+        "the newest segment ended {} ms ago",
+        now - end
+    );
     index_tells_the_truth(&mut viewer, &pieces);
     preview_is_whole(&mut Viewer::of(&hosted.preview_url(&mut viewer, seconds(1))), &source);
     let frames = watching.join().expect("ffmpeg plays the stream");

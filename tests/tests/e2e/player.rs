@@ -16,6 +16,8 @@ const FIRST_FRAME_MILLIS: u64 = 2_000;
 /// hls.js stays three targets behind the newest segment, which is up to a segment old; half a second for the way.
 const LATENCY_TARGETS: f64 = 3.0;
 const LATENCY_BEYOND_SECONDS: f64 = 2.5;
+/// Of the shared source.
+const PICTURES_PER_SECOND: f64 = 30.0;
 const BACK_SECONDS: f64 = 20.0;
 const SEEK_MILLIS: u64 = 1_500;
 /// How long the encoder is away.
@@ -25,9 +27,11 @@ fn number(state: &Value, field: &str) -> f64 {
     state[field].as_f64().unwrap_or_else(|| panic!("no {field} in {state}"))
 }
 
+/// `seconds` were watched. What a busy machine did not show of them, it is behind by no fault of the service.
 #[track_caller]
-fn assert_near_live(state: &Value) {
-    let most = LATENCY_TARGETS * number(&state["level"], "target") + LATENCY_BEYOND_SECONDS;
+fn assert_near_live(state: &Value, seconds: f64) {
+    let lost = (seconds - number(state, "frames") / PICTURES_PER_SECOND).max(0.0);
+    let most = LATENCY_TARGETS * number(&state["level"], "target") + LATENCY_BEYOND_SECONDS + lost;
     let behind = number(state, "latency");
     assert!(behind < most, "{behind} s behind, at most {most} are due: {state}");
 }
@@ -42,7 +46,7 @@ fn hls_js_plays_goes_back_and_returns() {
     assert!(number(&started, "firstFrameMs") < FIRST_FRAME_MILLIS as f64, "{started}");
     let live = player.step("wait 23");
     assert_smooth(&live);
-    assert_near_live(&live);
+    assert_near_live(&live, 23.0);
     assert_eq!(live["level"]["dated"], true, "{live}");
     assert!(live["level"]["codecs"].as_str().is_some_and(|codecs| codecs.starts_with("avc1.")), "{live}");
 
@@ -58,7 +62,7 @@ fn hls_js_plays_goes_back_and_returns() {
     assert!(returned["seekMs"].as_u64().is_some_and(|took| took < SEEK_MILLIS), "{returned}");
     let again = player.step("wait 5");
     assert_smooth(&again);
-    assert_near_live(&again);
+    assert_near_live(&again, 5.0);
     player.shot("hls-js-live");
     println!("{} s behind, then {} s; minor errors: {}", live["latency"], again["latency"], again["minor"]);
     player.finish();

@@ -37,7 +37,7 @@ fn keys_open_their_own_stream_and_stand_nowhere_else() {
     assert_eq!(asks(&mut http, ""), 400, "no key");
     for (what, query) in [
         ("a key that is none", "?apiKey=nonsense".to_owned()),
-        ("a wrong key", format!("?apiKey={}x", &hosted.key[..hosted.key.len() - 1])),
+        ("a wrong key", format!("?apiKey={}", mistyped(&hosted.key))),
         ("a foreign key", format!("?apiKey={}", other.key)),
         ("a key of the owner", format!("?apiKey={}", service.key())),
         ("a wrong token", "?token=AQIDBAUGBwgJCgsMDQ4PEA".to_owned()),
@@ -58,6 +58,12 @@ fn keys_open_their_own_stream_and_stand_nowhere_else() {
     service.assert_not_logged(&secrets);
     let token = viewer.path("").split('/').rev().nth(1).expect("a token").to_owned();
     service.assert_not_logged(&[("a token of a viewer", &token)]);
+}
+
+/// The key with another last letter.
+fn mistyped(key: &str) -> String {
+    let (rest, last) = key.split_at(key.len() - 1);
+    format!("{rest}{}", if last == "x" { 'y' } else { 'x' })
 }
 
 /// What the playlists name holds no key, and no token opens another path.
