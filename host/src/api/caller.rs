@@ -56,19 +56,16 @@ impl Caller {
         }
         let context = RequestContext::of(request);
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        let caller = match presented_key(request) {
-            Some(token) if is_login_token(token.expose()) && presents_header(request) => {
-                login(app, &context, &token).await?
-            }
-            Some(key) => permanent_key(app, &context, &key).await?,
-            None => {
-                let token = login_cookie(request).ok_or_else(ApiError::key_required)?;
-                if !reads && !request.headers().contains_key(CSRF_HEADER) {
+        let caller = match (presented_login(request), presented_key(request)) {
+            (Some(token), key) => {
+                if key.is_none() && !reads && !request.headers().contains_key(CSRF_HEADER) {
                     let text = "A write by cookie needs the header X-Requested-With";
                     return Err(ApiError::forbidden("csrf_header_missing", text));
                 }
                 login(app, &context, &token).await?
             }
+            (None, Some(key)) => permanent_key(app, &context, &key).await?,
+            (None, None) => return Err(ApiError::key_required()),
         };
         let limiter = if reads { &app.limits.reads } else { &app.limits.writes };
         context.count(limiter.hit(caller.subject, app.clock.monotonic()))?;
@@ -95,6 +92,15 @@ impl Caller {
     }
 }
 
+/// The token of a login session: in a header where a key may stand, or without any key in the cookie. Never in the address,
+/// which others log.
+pub(super) fn presented_login(request: &Request) -> Option<Redacted<String>> {
+    match presented_key(request) {
+        Some(token) => (is_login_token(token.expose()) && presents_header(request)).then_some(token),
+        None => login_cookie(request),
+    }
+}
+
 async fn permanent_key(
     app: &App,
     context: &RequestContext,
@@ -111,7 +117,11 @@ async fn permanent_key(
     Ok(Caller { account: key.account_id, subject: Subject::Key(key.id), scopes: key.scopes })
 }
 
-async fn login(
+/// The caller behind the token of a login session.
+///
+/// # Errors
+/// 401 when it is unknown or has ended, 429 over the limit of those, 502 from the store.
+pub(super) async fn login(
     app: &App,
     context: &RequestContext,
     token: &Redacted<String>,

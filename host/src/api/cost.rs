@@ -8,7 +8,7 @@ use poem_openapi::payload::Json;
 use poem_openapi::registry::Registry;
 use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions, Object, OpenApi};
 
-use super::caller::{known_key, note_use, register_schemes, scheme_names};
+use super::caller::{Subject, known_key, login, note_use, presented_login, register_schemes, scheme_names};
 use super::{ApiError, App, RequestContext, Tag};
 use crate::auth::presented_key;
 use crate::config::{BillingMode, Config};
@@ -57,7 +57,7 @@ pub(super) struct ActiveCost {
     streams: Vec<ActiveStream>,
 }
 
-/// Any key of an account: a public one whose destination is enabled, or a permanent one that may read.
+/// A login session, or any key of an account: a public one whose destination is enabled, or a permanent one that may read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Payer {
     account: AccountId,
@@ -67,13 +67,18 @@ impl Payer {
     /// Finds the account of a request's key and counts the request against the key's limit.
     ///
     /// # Errors
-    /// 400 without a key; 401 for one that is unknown or revoked, or whose destination is disabled or deleted; 403 for a
-    /// permanent one that may not read; 429 over a limit, 502 from the store.
+    /// 400 without a key; 401 for one that is unknown or revoked, or whose destination is disabled or deleted, and for a session
+    /// that has ended; 403 for a permanent one that may not read; 429 over a limit, 502 from the store.
     async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
         let context = RequestContext::of(request);
+        if let Some(token) = presented_login(request) {
+            let caller = login(app, &context, &token).await?;
+            context.count(app.limits.cost.hit(caller.subject, app.clock.monotonic()))?;
+            return Ok(Self { account: caller.account });
+        }
         let key = presented_key(request).ok_or_else(ApiError::public_key_required)?;
         let known = known_key(app, &context, &key, ApiError::invalid_public_key()).await?;
-        context.count(app.limits.cost.hit(known.id, app.clock.monotonic()))?;
+        context.count(app.limits.cost.hit(Subject::Key(known.id), app.clock.monotonic()))?;
         match known.kind {
             KeyKind::Public => {
                 let destination = app.store.playback_by_key(known.id).await?;

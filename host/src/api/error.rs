@@ -139,6 +139,12 @@ impl ApiError {
         Self::new(StatusCode::BAD_GATEWAY, "store_failed", text)
     }
 
+    /// 503: too many want the same at once.
+    pub fn busy() -> Self {
+        let text = "Too many log in at this moment; try again in a few seconds";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text)
+    }
+
     /// 503: a published piece cannot be read.
     pub fn piece_unreadable() -> Self {
         let text = "The piece cannot be read at present; try again";

@@ -11,7 +11,7 @@ use poem_openapi::{Object, OpenApi};
 use super::body::{Body, Fields, FromFields};
 use super::caller::{LOGIN_IDLE_MS, LOGIN_LIFE_MS};
 use super::destinations::Done;
-use super::{ApiError, App, Caller, RequestContext, Tag};
+use super::{ApiError, App, Caller, HASHING_WAIT, RequestContext, Tag};
 use crate::auth::password::{self, PasswordError};
 use crate::auth::{LOGIN_COOKIE, NAME_CHARS_MAX, account_name};
 use crate::config::Config;
@@ -353,8 +353,9 @@ async fn on_own_thread<R: Send + 'static>(
     app: &App,
     work: impl FnOnce() -> R + Send + 'static,
 ) -> std::result::Result<R, ApiError> {
+    let turn = tokio::time::timeout(HASHING_WAIT, app.limits.hashing.clone().acquire_owned()).await;
     // The semaphore is never closed.
-    let permit = app.limits.hashing.clone().acquire_owned().await.map_err(|_| ApiError::internal())?;
+    let permit = turn.map_err(|_| ApiError::busy())?.map_err(|_| ApiError::internal())?;
     let done = tokio::task::spawn_blocking(move || {
         let result = work();
         drop(permit);

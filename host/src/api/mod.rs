@@ -32,12 +32,13 @@ mod viewer;
 mod wallet;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use poem::endpoint::make;
 use poem::http::header::{CONTENT_TYPE, HeaderValue};
 use poem::web::Data;
 use poem::{EndpointExt as _, Response, Route, handler};
-use poem_openapi::{OpenApiService, Tags};
+use poem_openapi::{OpenApi, OpenApiService, Tags};
 use tokio::sync::Semaphore;
 
 pub use caller::{Caller, Subject};
@@ -96,8 +97,8 @@ pub struct Limits {
     pub writes: RateLimiter<Subject>,
     /// Requests for the stream status, per key.
     pub status: RateLimiter<KeyId>,
-    /// Requests for the active cost, per key.
-    pub cost: RateLimiter<KeyId>,
+    /// Requests for the active cost, per key or login session.
+    pub cost: RateLimiter<Subject>,
     /// Tries to log in and to make accounts, per address.
     pub logins: RateLimiter<Network>,
     /// Tries to log in that failed, per hash of the account's name.
@@ -110,6 +111,8 @@ pub struct Limits {
     pub config: RateLimiter<Network>,
 }
 
+/// Longest wait for one's turn at hashing.
+pub(crate) const HASHING_WAIT: Duration = Duration::from_secs(3);
 /// Passwords hashed at one time.
 const HASHES_AT_ONCE_MAX: usize = 2;
 /// Requests for `/api/public/config`, per address.
@@ -189,21 +192,7 @@ enum Tag {
     Public,
 }
 
-type Apis = (
-    streams::StreamsApi,
-    edits::EditsApi,
-    destinations::DestinationsApi,
-    drivers::DriversApi,
-    login::LoginApi,
-    keys::KeysApi,
-    wallet::WalletApi,
-    analytics::AnalyticsApi,
-    public::PublicApi,
-    status::StatusApi,
-    cost::CostApi,
-);
-
-fn service() -> OpenApiService<Apis, ()> {
+fn service() -> OpenApiService<impl OpenApi, ()> {
     let apis = (
         streams::StreamsApi,
         edits::EditsApi,

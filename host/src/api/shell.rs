@@ -199,7 +199,8 @@ pub(crate) fn logged_path(path: &str) -> String {
 }
 
 fn without_key(part: &str) -> String {
-    let is_key = ["sk_", "pk_", STREAM_KEY_PREFIX].iter().any(|prefix| part.starts_with(prefix));
+    let is_key =
+        ["sk_", "pk_", "st_", "inv_", STREAM_KEY_PREFIX].iter().any(|prefix| part.starts_with(prefix));
     if is_key { mask_key(part) } else { part.to_owned() }
 }
 

@@ -99,6 +99,27 @@ async fn wrong_names_and_passwords_look_alike_and_are_limited() {
 }
 
 #[tokio::test]
+async fn nobody_waits_for_ever_for_a_turn_at_hashing() {
+    let rig = Rig::new().await;
+    let _all = rig.app.limits.hashing.acquire_many(2).await.unwrap();
+    rig.anyone("/api/auth/login", &json!({"name": "ann", "password": PASSWORD})).await.error(503, "busy");
+}
+
+#[tokio::test]
+async fn a_session_reads_the_active_cost() {
+    const COST: &str = "/api/public/streams/active/cost";
+    let rig = Rig::new().await;
+    rig.person("ann").await;
+    let token = rig.log_in("ann").await;
+    let cost = rig.bearer(Method::GET, COST, &token, &json!({})).await.ok();
+    assert_eq!(cost["hasActiveStream"], false);
+    let cookie = format!("satcast_session={token}");
+    rig.as_person(Method::GET, COST, &[("Cookie", &cookie)], &json!({})).await.ok();
+    let ended = new_login_token();
+    rig.bearer(Method::GET, COST, ended.expose(), &json!({})).await.error(401, "invalid_session");
+}
+
+#[tokio::test]
 async fn a_session_lives_by_use_and_ends_in_the_end() {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     let rig = Rig::new().await;

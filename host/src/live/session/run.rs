@@ -109,8 +109,14 @@ impl Run {
         }
         tracing::info!(session = %self.session.id, stream = %self.session.stream.id, label = %self.session.stream.label, "session started");
         // The stream may have been deleted between the check of its key and now, when nobody could find this session.
-        if matches!(self.live.store.stream(self.session.stream.id).await, Ok(None)) {
-            return Some(End { reason: EndReason::KeyRevoked, done: None });
+        match self.live.store.stream(self.session.stream.id).await {
+            Ok(None) => return Some(End { reason: EndReason::KeyRevoked, done: None }),
+            // They may have been changed since then, too.
+            Ok(Some(stream)) => self.limits = stream.limits,
+            // Those of the admission hold.
+            Err(error) => {
+                tracing::error!(session = %self.session.id, %error, "the stream's limits cannot be read")
+            }
         }
         self.reload().await;
         None
