@@ -15,7 +15,7 @@ use super::null::Null;
 use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
-use crate::drivers::ValidateError;
+use crate::drivers::{ConfigRefused, ValidateError};
 use crate::ids::{AccountId, DestinationId, StreamId};
 use crate::live::DestState;
 use crate::store::{DestinationView, NewDestination};
@@ -39,6 +39,8 @@ pub(super) struct Destination {
     /// Target address, partly masked; of a self-hosted destination its playback URL without a key. Empty when the
     /// stored configuration cannot be read.
     url: String,
+    /// Its configuration with secrets masked: sent back so in a change, they stay. Null when it cannot be read.
+    config: Null<Value>,
     /// What it is doing: `connecting`, `live`, `retrying`, `failed` or `stopped`.
     state: String,
     /// Why it is not live; null when nothing is wrong.
@@ -74,6 +76,11 @@ impl Destination {
             platform: record.platform.clone(),
             enabled: record.enabled,
             url: playback_url.or_else(|| record.config.as_ref().map(url)).unwrap_or_default(),
+            config: record
+                .config
+                .as_ref()
+                .map(|config| app.drivers.shown_config(&record.kind, config))
+                .into(),
             state: state.as_str().to_owned(),
             error: live.as_ref().and_then(|live| live.error.clone()).or(fault).into(),
             attempt: live.as_ref().map_or(0, |live| live.attempt),
@@ -278,15 +285,18 @@ fn refusal(app: &App, error: ValidateError, path: &str) -> ApiError {
                 format!("Field `{path}type` names no destination type of this service; known are: {known}");
             ApiError::refused("unknown_destination_type", text)
         }
-        ValidateError::Config(refused) => {
-            let field = if refused.field.is_empty() { String::new() } else { format!(".{}", refused.field) };
-            ApiError::refused("config_refused", format!("Field `{path}config{field}`: {}", refused.reason))
-        }
+        ValidateError::Config(refused) => config_refused(&refused, path),
         ValidateError::Driver(reason) => {
             tracing::error!(reason, "a driver cannot check a configuration");
             ApiError::driver_unavailable()
         }
     }
+}
+
+/// 422 for a configuration; `path` stands before the field's name.
+pub(super) fn config_refused(refused: &ConfigRefused, path: &str) -> ApiError {
+    let field = if refused.field.is_empty() { String::new() } else { format!(".{}", refused.field) };
+    ApiError::refused("config_refused", format!("Field `{path}config{field}`: {}", refused.reason))
 }
 
 /// Refuses literal addresses that the guard would refuse at every connect. Host names are resolved only then.

@@ -87,7 +87,7 @@ impl FromFields for StreamChangeInput {
 pub(super) struct DestinationChangeInput {
     /// Whether it takes part in sessions.
     enabled: Option<bool>,
-    /// A whole new configuration of its type.
+    /// A whole new configuration of its type. Secrets that come masked, as they are shown, stay while no other text changes.
     config: Option<Value>,
 }
 
@@ -231,7 +231,10 @@ impl EditsApi {
         let known = app.store.destination_of(account, stream, destination).await.map_err(ApiError::from)?;
         let known = known.ok_or_else(|| ApiError::not_found("destination"))?;
         let mut change = DestinationChange { enabled: body.0.enabled, config: None };
-        if let Some(config) = body.0.config {
+        if let Some(sent) = body.0.config {
+            let stored = known.config.unwrap_or_default();
+            let config = app.drivers.restored_config(&known.kind, &stored, &sent);
+            let config = config.map_err(|refused| destinations::config_refused(&refused, ""))?;
             let input = DestinationInput::new(known.kind, config);
             change.config = Some(destinations::accept(&app, input, "").await?.config);
         }

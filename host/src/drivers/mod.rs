@@ -12,6 +12,7 @@ mod assets;
 mod catalog;
 mod control;
 pub mod loader;
+mod masking;
 pub mod probe;
 mod redact;
 mod schema;
@@ -230,6 +231,19 @@ impl Drivers {
             shown = format!("{}/{}", shown.trim_end_matches('/'), mask_key(key));
         }
         PublicView { platform: kind.to_string(), url: shown }
+    }
+
+    /// A configuration as its owner is shown it: secrets masked. Everything is hidden when no driver serves `kind`.
+    pub fn shown_config(&self, kind: &str, config: &Value) -> Value {
+        masking::masked(self.inner.kinds.get(kind).map(|kind| kind.schema.json()), config)
+    }
+
+    /// A configuration that was sent for a destination that has one: secrets that come as they are shown stay.
+    ///
+    /// # Errors
+    /// The field and why its secret cannot stay.
+    pub fn restored_config(&self, kind: &str, stored: &Value, sent: &Value) -> Result<Value, ConfigRefused> {
+        masking::restored(self.inner.kinds.get(kind).map(|kind| kind.schema.json()), stored, sent)
     }
 
     /// The waker of the driver that serves `kind`.

@@ -86,7 +86,7 @@ impl ConfigSchema {
 fn collect_secrets(schema: Option<&Value>, config: &Value, found: &mut Vec<String>) {
     match config {
         Value::String(text) => {
-            if schema.is_none_or(|schema| is_secret(schema) || schema.get("$ref").is_some()) {
+            if is_secret_text(schema) {
                 found.push(text.clone());
             }
             found.extend(url_secrets(text));
@@ -105,6 +105,11 @@ fn collect_secrets(schema: Option<&Value>, config: &Value, found: &mut Vec<Strin
     }
 }
 
+/// Whether a text with this schema is a secret.
+pub(super) fn is_secret_text(schema: Option<&Value>) -> bool {
+    schema.is_none_or(|schema| is_secret(schema) || schema.get("$ref").is_some())
+}
+
 fn is_secret(schema: &Value) -> bool {
     let marked = |schema: &Value| schema.get("x-secret") == Some(&Value::Bool(true));
     let alternatives =
@@ -114,7 +119,7 @@ fn is_secret(schema: &Value) -> bool {
 
 /// The parts of a URL that let somebody in: password, query, and the path after its first part, where RTMP servers expect the
 /// key.
-fn url_secrets(text: &str) -> Vec<String> {
+pub(super) fn url_secrets(text: &str) -> Vec<String> {
     let Some((_, rest)) = text.split_once("://") else { return Vec::new() };
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let mut found = Vec::new();

@@ -20,6 +20,16 @@ pub fn mask_key(key: &str) -> String {
     format!("{head}...{tail}")
 }
 
+/// Whether a text is what [`mask_key`] makes.
+pub fn is_masked_key(text: &str) -> bool {
+    let hidden = text
+        .char_indices()
+        .nth(KEY_SHOWN_CHARS_EACH_END)
+        .and_then(|(at, _)| text[at..].strip_prefix("..."))
+        .is_some_and(|tail| tail.chars().count() == KEY_SHOWN_CHARS_EACH_END);
+    text == HIDDEN || hidden
+}
+
 /// A target address as it may be shown: scheme, host, port and the first path part (the RTMP app) are kept,
 /// everything after it is masked as a key, user info and query are dropped.
 ///
@@ -54,6 +64,12 @@ mod tests {
         assert_eq!(mask_key("abcdefghijk"), "***");
         assert_eq!(mask_key(""), "***");
         assert_eq!(mask_key("äöüäöüäöüäöü"), "äöü...äöü");
+        for masked in ["liv...fgh", "***", "äöü...äöü"] {
+            assert!(is_masked_key(masked), "{masked}");
+        }
+        for whole in ["", "liv..fgh", "live...fgh", "liv...fghi", "a", "äöü..."] {
+            assert!(!is_masked_key(whole), "{whole}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use rand::TryRng as _;
 use rand::rngs::SysRng;
 use sha2::{Digest, Sha256};
 
-pub use mask::{mask_key, mask_url};
+pub use mask::{is_masked_key, mask_key, mask_url};
 pub use vault::{Vault, VaultError};
 
 use crate::ids::SessionId;

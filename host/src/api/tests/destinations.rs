@@ -1,8 +1,10 @@
 //! Destinations: what is shown, added and deleted, and by whom.
 
-use serde_json::json;
+use poem::http::Method;
+use serde_json::{Value, json};
 
 use super::Rig;
+use crate::store::Page;
 
 fn target(key: &str) -> serde_json::Value {
     json!({"type": "rtmp", "config": {"url": "rtmp://a.example:1936/live", "key": key}})
@@ -16,7 +18,8 @@ async fn a_destination_is_shown_masked_with_every_nullable_field() {
     assert_eq!(
         rig.get(&path).await.ok(),
         json!([{"id": id, "type": "rtmp", "platform": "rtmp", "enabled": true,
-                "url": "rtmp://a.example:1936/live/abc...nop", "state": "stopped", "error": null, "attempt": 0,
+                "url": "rtmp://a.example:1936/live/abc...nop",
+                "config": {"url": "rtmp://a.example:1936/live", "key": "abc...nop"}, "state": "stopped", "error": null, "attempt": 0,
                 "nextRetryAt": null, "bytesSent": 0, "bitrate": 0, "droppedPackets": 0, "liveSince": null}])
     );
 }
@@ -92,4 +95,31 @@ async fn a_damaged_destination_is_shown_as_failed_beside_the_others_and_can_be_d
     assert_eq!(rig.get(&format!("/api/streams/{stream}")).await.ok()["destinations"], list);
     rig.delete(&format!("{path}/{damaged}")).await.ok();
     assert_eq!(rig.get(&path).await.ok().as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_configuration_is_shown_masked_and_its_secrets_stay_when_they_come_back_so() {
+    let rig = Rig::new().await;
+    let list = format!("/api/streams/{}/destinations", rig.stream().await);
+    let config = json!({"url": "rtmp://a.example/live", "key": "hunter2hunter2"});
+    let target = json!({"type": "rtmp", "config": config});
+    let path = format!("{list}/{}", rig.post(&list, &target).await.ok()["id"]);
+    let listed = rig.get(&list).await;
+    assert!(!listed.text.contains("hunter2hunter2"), "{}", listed.text);
+    let shown = listed.ok()[0]["config"].clone();
+    assert_eq!(shown, json!({"url": "rtmp://a.example/live", "key": "hun...er2"}));
+    let patch = |config: &Value| json!({"config": config}).to_string();
+    let stored = async || {
+        let streams = rig.app.store.streams_of(rig.account, Page::ALL).await.unwrap();
+        rig.app.store.destinations_of(streams[0].stream.id).await.unwrap().remove(0).config
+    };
+    rig.ask(Method::PATCH, &path, Some(&patch(&shown))).await.ok();
+    assert_eq!(stored().await, config);
+    let elsewhere = json!({"url": "rtmp://evil.example/live", "key": "hun...er2"});
+    let text = rig.ask(Method::PATCH, &path, Some(&patch(&elsewhere))).await.error(422, "config_refused");
+    assert!(text.contains("`config.key`"), "{text}");
+    assert_eq!(stored().await, config, "a refused change changes nothing");
+    let moved = json!({"url": "rtmp://b.example/live", "key": "another-key-77"});
+    rig.ask(Method::PATCH, &path, Some(&patch(&moved))).await.ok();
+    assert_eq!(stored().await, moved);
 }
