@@ -246,9 +246,15 @@ fn headers() -> Value {
 
 /// A destination's configuration is an object; what is in it depends on the type.
 fn correct_config(document: &mut Value) {
-    let config = &mut document["components"]["schemas"]["NewDestination"]["properties"]["config"];
-    let description = config["description"].take();
-    *config = json!({"type": "object", "additionalProperties": true, "description": description});
+    for (schema, nullable) in [("NewDestination", false), ("DestinationChange", false), ("Destination", true)]
+    {
+        let config = &mut document["components"]["schemas"][schema]["properties"]["config"];
+        let description = config["description"].take();
+        *config = json!({"type": "object", "additionalProperties": true, "description": description});
+        if nullable {
+            config["nullable"] = json!(true);
+        }
+    }
 }
 
 /// `application/json; charset=utf-8` as a key misses the plain media type that is sent and taken.
@@ -316,7 +322,7 @@ mod tests {
                 assert_eq!(operation["responses"]["500"]["$ref"], "#/components/responses/Internal");
             }
         }
-        assert_eq!(count, 30, "operations of the document");
+        assert_eq!(count, 33, "operations of the document");
     }
 
     #[test]
@@ -331,7 +337,7 @@ mod tests {
     fn nullable_fields_are_required_and_nullable() {
         let document = document();
         let destination = &document["components"]["schemas"]["Destination"];
-        for name in ["error", "nextRetryAt", "liveSince"] {
+        for name in ["config", "error", "nextRetryAt", "liveSince"] {
             assert_eq!(destination["properties"][name]["nullable"], true, "{name}");
             assert!(destination["required"].as_array().unwrap().contains(&json!(name)), "{name}");
         }

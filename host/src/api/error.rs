@@ -67,6 +67,11 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, "invalid_login", "Wrong name or password")
     }
 
+    /// 402: the account cannot pay; `message` says how much it lacks.
+    pub fn insufficient_funds(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYMENT_REQUIRED, "insufficient_funds", message)
+    }
+
     /// 403: the key is valid and may not do this.
     pub fn forbidden(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, code, message)
@@ -137,6 +142,13 @@ impl ApiError {
     pub fn store_failed() -> Self {
         let text = "The database failed; try again, then give the requestId to the operator";
         Self::new(StatusCode::BAD_GATEWAY, "store_failed", text)
+    }
+
+    /// 502: the driver that made a recording cannot be asked, or its store does not answer.
+    pub fn archive_unavailable() -> Self {
+        let text =
+            "The archive driver or its store does not answer; nothing was done or charged; try again later";
+        Self::new(StatusCode::BAD_GATEWAY, "archive_unavailable", text)
     }
 
     /// 503: too many want the same at once.

@@ -4,6 +4,7 @@
 //! the shell (`shell.rs`), which gives it an id, answers every error in one shape, and writes the access log.
 
 mod analytics;
+mod archives;
 mod bandwidth;
 mod body;
 mod caller;
@@ -99,6 +100,8 @@ pub struct Limits {
     pub status: RateLimiter<KeyId>,
     /// Requests for the active cost, per key or login session.
     pub cost: RateLimiter<Subject>,
+    /// Recoveries of recordings, per key or login session.
+    pub recoveries: RateLimiter<Subject>,
     /// Tries to log in and to make accounts, per address.
     pub logins: RateLimiter<Network>,
     /// Tries to log in that failed, per hash of the account's name.
@@ -121,6 +124,8 @@ const RATE_CONFIG: RateRule = RateRule::per_minute("config", 60);
 const RATE_STATUS: RateRule = RateRule::per_minute("status", 60);
 /// Requests for `/api/public/streams/active/cost`, per key.
 const RATE_COST: RateRule = RateRule::per_minute("cost", 60);
+/// Requests for `/api/archives/recover-pay`, per key or login session.
+const RATE_RECOVERIES: RateRule = RateRule::per_minute("recover", 10);
 
 impl Default for Limits {
     fn default() -> Self {
@@ -129,6 +134,7 @@ impl Default for Limits {
             writes: RateLimiter::new(auth::RATE_WRITES),
             status: RateLimiter::new(RATE_STATUS),
             cost: RateLimiter::new(RATE_COST),
+            recoveries: RateLimiter::new(RATE_RECOVERIES),
             logins: RateLimiter::new(auth::RATE_LOGINS),
             failed_logins: RateLimiter::new(auth::RATE_FAILED_LOGINS),
             hashing: Arc::new(Semaphore::new(HASHES_AT_ONCE_MAX)),
@@ -186,6 +192,8 @@ enum Tag {
     Keys,
     /// Credit.
     Wallet,
+    /// Recordings in the cloud archive.
+    Archives,
     /// Bytes, minutes and sats of the past.
     Analytics,
     /// Read without managing.
@@ -201,6 +209,7 @@ fn service() -> OpenApiService<impl OpenApi, ()> {
         login::LoginApi,
         keys::KeysApi,
         wallet::WalletApi,
+        archives::ArchivesApi,
         analytics::AnalyticsApi,
         public::PublicApi,
         status::StatusApi,

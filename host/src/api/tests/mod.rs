@@ -1,6 +1,7 @@
 //! The API against a real store, real sessions and a driver behind the C table; requests go through the shell.
 
 mod analytics;
+mod archives;
 mod cost;
 mod destinations;
 mod edits;

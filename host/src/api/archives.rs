@@ -1,0 +1,228 @@
+//! Recordings in the cloud archive: list, delete, recover a failed upload.
+//!
+//! The rows are what drivers told; what is done to a recording is done by the driver that made it.
+
+use std::sync::Arc;
+
+use poem::web::Data;
+use poem::{Request, Result};
+use poem_openapi::param::{Path, Query};
+use poem_openapi::payload::{Json, Response};
+use poem_openapi::{Enum, Object, OpenApi};
+
+use super::body::{Body, Fields, FromFields};
+use super::destinations::Done;
+use super::null::Null;
+use super::page::PageRequest;
+use super::streams::with_link;
+use super::{ApiError, App, Caller, RequestContext, Tag};
+use crate::config::BillingMode;
+use crate::ids::Sats;
+use crate::store::{ARCHIVE_NAME_BYTES_MAX, ArchiveRecord, ArchiveState};
+
+/// What became of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename_all = "lowercase", rename = "ArchiveState")]
+pub(super) enum State {
+    /// Media is added to it.
+    Recording,
+    /// Its session has ended and its upload goes on.
+    Uploading,
+    /// The store confirmed it.
+    Ready,
+    /// Its upload was given up; it is kept for a while and can be recovered.
+    Failed,
+}
+
+impl From<ArchiveState> for State {
+    fn from(state: ArchiveState) -> Self {
+        match state {
+            ArchiveState::Recording => Self::Recording,
+            ArchiveState::Uploading => Self::Uploading,
+            ArchiveState::Ready => Self::Ready,
+            ArchiveState::Failed => Self::Failed,
+        }
+    }
+}
+
+/// A recording in the cloud archive.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct Archive {
+    /// Recording identifier.
+    id: i64,
+    /// The object's key below the prefix of its store; unique in the account.
+    file_name: String,
+    /// What became of it.
+    state: State,
+    /// Destination that records.
+    destination_id: i64,
+    /// Session that is recorded.
+    session_id: String,
+    /// Bytes recorded.
+    size_bytes: u64,
+    /// Of these, bytes the store has.
+    uploaded_bytes: u64,
+    /// Its length in seconds.
+    duration_seconds: f64,
+    /// Why it failed; null unless it did.
+    error: Null<String>,
+    /// Where it lies, `s3://bucket/key`; null before the store has it.
+    url: Null<String>,
+    /// Time of its first media, Unix milliseconds.
+    started_at: i64,
+    /// Time of the last change, Unix milliseconds.
+    updated_at: i64,
+}
+
+impl From<ArchiveRecord> for Archive {
+    fn from(record: ArchiveRecord) -> Self {
+        let report = record.report;
+        Self {
+            id: record.id,
+            file_name: report.file_name,
+            state: report.state.into(),
+            destination_id: report.destination_id.0,
+            session_id: report.session_id.0,
+            size_bytes: report.size_bytes,
+            uploaded_bytes: report.uploaded_bytes,
+            // Milliseconds of a recording are far below what a double holds exactly.
+            duration_seconds: report.duration_ms as f64 / 1_000.0,
+            error: report.error.into(),
+            url: report.url.into(),
+            started_at: report.started_at.0,
+            updated_at: report.changed_at.0,
+        }
+    }
+}
+
+/// A recording to be uploaded again.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct Recovery {
+    /// Name of the recording, from the list.
+    #[oai(validator(min_length = 1, max_length = 1024))]
+    file_name: String,
+}
+
+impl FromFields for Recovery {
+    const FIELDS: &'static [&'static str] = &["fileName"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        let file_name = fields.text("fileName")?;
+        if file_name.is_empty() || file_name.len() > ARCHIVE_NAME_BYTES_MAX {
+            let fault = format!("must have 1 to {ARCHIVE_NAME_BYTES_MAX} bytes");
+            return Err(fields.malformed("fileName", &fault));
+        }
+        Ok(Self { file_name })
+    }
+}
+
+/// The answer to a recovery.
+#[derive(Clone, Debug, Object)]
+pub(super) struct Recovered {
+    /// `true`.
+    success: bool,
+    /// What was done.
+    message: String,
+}
+
+/// Operations on recordings.
+pub(super) struct ArchivesApi;
+
+#[OpenApi(prefix_path = "/api/archives", tag = "Tag::Archives")]
+impl ArchivesApi {
+    /// List recordings
+    ///
+    /// Newest first. A further page is named in the `Link` header. An addition to the specification.
+    #[oai(path = "/", method = "get", operation_id = "listArchives")]
+    async fn list(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Entries per page, 1 to 1000.
+        #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
+        limit: Query<Option<u32>>,
+        /// Where the page starts, from the `Link` header.
+        cursor: Query<Option<String>>,
+    ) -> Result<Response<Json<Vec<Archive>>>> {
+        let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
+        let records = app.store.archives_of(caller.account, page.to_store()).await;
+        let mut records = records.map_err(ApiError::from)?;
+        let address = format!("{}/api/archives", app.config.public_base());
+        let link = page.finish(&mut records, &address, |record| record.id);
+        Ok(with_link(Json(records.into_iter().map(Archive::from).collect()), link))
+    }
+
+    /// Delete a recording
+    ///
+    /// The copy kept here; with `remote` the object in the store as well. A recording that is being made cannot be
+    /// deleted. An addition to the specification.
+    #[oai(path = "/:id", method = "delete", operation_id = "deleteArchive")]
+    async fn delete(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Recording identifier.
+        id: Path<i64>,
+        /// `true` deletes the object in the store, too.
+        remote: Query<Option<bool>>,
+    ) -> Result<Json<Done>> {
+        let found = app.store.archive(caller.account, id.0).await.map_err(ApiError::from)?;
+        let archive = found.ok_or_else(|| ApiError::not_found("recording"))?;
+        if archive.report.state == ArchiveState::Recording {
+            let text = "The recording is being made; stop the stream or delete its destination first";
+            return Err(ApiError::conflict("archive_recording", text).into());
+        }
+        tracing::info!(
+            archive = archive.id,
+            remote = remote.0,
+            "a recording cannot be deleted without its driver"
+        );
+        Err(ApiError::archive_unavailable().into())
+    }
+
+    /// Recover a failed upload
+    ///
+    /// Uploads a recording again whose upload was given up. Each attempt that begins costs the configured fee; the attempt
+    /// goes on after the answer.
+    #[oai(path = "/recover-pay", method = "post", operation_id = "recoverArchive")]
+    async fn recover(
+        &self,
+        app: Data<&Arc<App>>,
+        request: &Request,
+        caller: Caller,
+        body: Body<Recovery>,
+    ) -> Result<Json<Recovered>> {
+        let context = RequestContext::of(request);
+        context.count(app.limits.recoveries.hit(caller.subject, app.clock.monotonic()))?;
+        let found = app.store.archive_by_name(caller.account, &body.0.file_name).await;
+        let archive = found.map_err(ApiError::from)?.ok_or_else(|| ApiError::not_found("recording"))?;
+        if archive.report.state != ArchiveState::Failed {
+            let text = match archive.report.state {
+                ArchiveState::Ready => "The recording is uploaded; there is nothing to recover",
+                _ => "The recording is being made or uploaded; wait for its end",
+            };
+            return Err(ApiError::conflict("archive_not_failed", text).into());
+        }
+        check_funds(&app, &caller).await?;
+        tracing::info!(archive = archive.id, "a recording cannot be recovered without its driver");
+        Err(ApiError::archive_unavailable().into())
+    }
+}
+
+/// Whether the account can pay for an attempt.
+async fn check_funds(app: &App, caller: &Caller) -> std::result::Result<(), ApiError> {
+    if app.config.billing.mode == BillingMode::Off {
+        return Ok(());
+    }
+    let fee = Sats(app.config.pricing.archive_recovery_sats);
+    let balance = app.store.balance(caller.account).await?;
+    if fee.to_msat().is_some_and(|fee| balance >= fee) {
+        return Ok(());
+    }
+    let (fee, balance) = (fee.0, balance.to_sats_floor().0);
+    Err(ApiError::insufficient_funds(format!(
+        "Recovering a recording costs {fee} sats and the balance is {balance} sats; add credit first"
+    )))
+}

@@ -1,0 +1,108 @@
+//! Recordings in the cloud archive, as their driver last told of them.
+
+use async_trait::async_trait;
+
+use super::Result;
+use super::model::Page;
+use crate::ids::{AccountId, DestinationId, SessionId, UnixMillis};
+
+/// Longest name of a recording in bytes: the longest object key an S3 store takes.
+pub const ARCHIVE_NAME_BYTES_MAX: usize = 1_024;
+
+/// What became of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArchiveState {
+    /// Media is added to it.
+    Recording,
+    /// Its session has ended and its upload goes on.
+    Uploading,
+    /// The store confirmed it.
+    Ready,
+    /// Its upload was given up; it is kept here for a while.
+    Failed,
+}
+
+impl ArchiveState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Recording, Self::Uploading, Self::Ready, Self::Failed];
+
+    /// The name in the database and the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Recording => "recording",
+            Self::Uploading => "uploading",
+            Self::Ready => "ready",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// The state with that name, or `None`.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == name)
+    }
+}
+
+/// What a driver tells of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveReport {
+    /// The destination that records.
+    pub destination_id: DestinationId,
+    /// The session that is recorded.
+    pub session_id: SessionId,
+    /// The object's key below the prefix of its store, 1 to [`ARCHIVE_NAME_BYTES_MAX`] bytes; unique in the account.
+    pub file_name: String,
+    /// What became of it.
+    pub state: ArchiveState,
+    /// Bytes recorded.
+    pub size_bytes: u64,
+    /// Of these, bytes the store has.
+    pub uploaded_bytes: u64,
+    /// Its length in milliseconds.
+    pub duration_ms: u64,
+    /// Why it failed: set for a failed one, and for no other.
+    pub error: Option<String>,
+    /// Where it lies, `s3://bucket/key`; `None` before the store has it.
+    pub url: Option<String>,
+    /// Time of its first media.
+    pub started_at: UnixMillis,
+    /// When this was so; an older report than the last one changes nothing.
+    pub changed_at: UnixMillis,
+}
+
+/// A recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveRecord {
+    /// Its id.
+    pub id: i64,
+    /// What its driver last told.
+    pub report: ArchiveReport,
+}
+
+/// Recordings.
+#[async_trait]
+pub trait Archives: Send + Sync {
+    /// Records what a driver tells; the account follows from the destination.
+    ///
+    /// # Errors
+    /// [`NotFound`](super::StoreError::NotFound) for an unknown destination.
+    async fn record_archive(&self, report: ArchiveReport) -> Result<i64>;
+    /// The account's recordings, newest first.
+    async fn archives_of(&self, account: AccountId, page: Page) -> Result<Vec<ArchiveRecord>>;
+    /// One recording of the account.
+    async fn archive(&self, account: AccountId, id: i64) -> Result<Option<ArchiveRecord>>;
+    /// The account's recording of that name.
+    async fn archive_by_name(&self, account: AccountId, file_name: &str) -> Result<Option<ArchiveRecord>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_survives_its_name() {
+        for state in ArchiveState::ALL {
+            assert_eq!(ArchiveState::parse(state.as_str()), Some(state));
+        }
+        assert_eq!(ArchiveState::parse("lost"), None);
+    }
+}
