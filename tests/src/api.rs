@@ -249,3 +249,21 @@ fn try_send(request: RequestBuilder) -> Result<Answer, String> {
     let text = response.text().map_err(|error| error.to_string())?;
     Ok(Answer { status, headers, body: serde_json::from_str(&text).unwrap_or_default(), text })
 }
+
+/// A key of the documented form: prefix, 32 base62 characters, their CRC32 as six more; for benchmarks that need more keys
+/// than an account can have.
+#[must_use]
+pub fn key_like(prefix: &str, number: usize) -> String {
+    const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut key = format!("{prefix}{number:032}");
+    let mut crc = flate2::Crc::new();
+    crc.update(key.as_bytes());
+    let mut rest = crc.sum();
+    let mut digits = [b'0'; 6];
+    for digit in digits.iter_mut().rev() {
+        *digit = BASE62[(rest % 62) as usize];
+        rest /= 62;
+    }
+    key.extend(digits.map(char::from));
+    key
+}

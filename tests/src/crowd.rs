@@ -25,6 +25,7 @@ pub type Paths = Arc<RwLock<Vec<String>>>;
 struct Counts {
     over: AtomicBool,
     bytes: AtomicU64,
+    answers: AtomicU64,
     failures: AtomicU64,
 }
 
@@ -56,6 +57,12 @@ impl Crowd {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.counts.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whole answers received so far.
+    #[must_use]
+    pub fn answers(&self) -> u64 {
+        self.counts.answers.load(Ordering::Relaxed)
     }
 
     /// Answers that were not 200, and lost connections.
@@ -109,6 +116,7 @@ fn connected(address: SocketAddr, at: &mut usize, paths: &Paths, counts: &Counts
             left -= got;
             counts.bytes.fetch_add(got, Ordering::Relaxed);
         }
+        counts.answers.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
 }

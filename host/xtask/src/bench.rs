@@ -4,14 +4,18 @@ use std::path::Path;
 
 use crate::{build, npm, process, setup, workspace};
 
-/// `relay` and `playback` measure whole servers, `parts` the chunk reader, the writer and their like.
+/// Benchmarks of whole servers.
+const SERVERS: [&str; 3] = ["relay", "playback", "api"];
+
+/// `relay`, `playback` and `api` measure whole servers, `parts` the chunk reader, the writer and their like.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     match args.split_first().map(|(which, rest)| (which.as_str(), rest)) {
-        None => servers("relay", &[]).and_then(|()| servers("playback", &[])).and_then(|()| parts(&[])),
-        Some((name @ ("relay" | "playback"), rest)) => servers(name, rest),
+        None => SERVERS.into_iter().try_for_each(|name| servers(name, &[])).and_then(|()| parts(&[])),
+        Some((name, rest)) if SERVERS.contains(&name) => servers(name, rest),
         Some(("parts", rest)) => parts(rest),
         Some((other, _)) => {
-            Err(format!("there is no benchmark \"{other}\"; there are relay, playback and parts"))
+            let known = SERVERS.join(", ");
+            Err(format!("there is no benchmark \"{other}\"; there are {known} and parts"))
         }
     }
 }
