@@ -201,17 +201,15 @@ impl KeysApi {
         }
         let key = new_api_key(kind);
         let new = NewKey {
-            account_id: caller.account,
             kind,
             key: key.clone(),
             scopes,
             destination_id: input.destination_id.map(DestinationId),
             label,
             caps: app.caps(),
-            now: app.clock.now(),
         };
-        let store = app.store.clone();
-        let id = App::to_the_end(async move { Ok(store.create_key(new).await?) }).await?;
+        let (store, actor) = (app.store.clone(), caller.actor(&app));
+        let id = App::to_the_end(async move { Ok(store.create_key(&actor, new).await?) }).await?;
         let masked = mask_key(key.expose());
         Ok(Json(KeyCreated { success: true, id: id.0, key: key.into_inner(), masked }))
     }
@@ -227,8 +225,8 @@ impl KeysApi {
         /// Key identifier.
         id: Path<i64>,
     ) -> Result<Json<Done>> {
-        let (store, now) = (app.store.clone(), app.clock.now());
-        App::to_the_end(async move { Ok(store.revoke_key(caller.account, KeyId(id.0), now).await?) }).await?;
+        let (store, actor) = (app.store.clone(), caller.actor(&app));
+        App::to_the_end(async move { Ok(store.revoke_key(&actor, KeyId(id.0)).await?) }).await?;
         Ok(Json(Done::new()))
     }
 }

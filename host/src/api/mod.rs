@@ -4,6 +4,7 @@
 //! the shell (`shell.rs`), which gives it an id, answers every error in one shape, and writes the access log.
 
 mod analytics;
+mod audit;
 mod bandwidth;
 mod body;
 mod caller;
@@ -202,6 +203,7 @@ fn service() -> OpenApiService<impl OpenApi, ()> {
         keys::KeysApi,
         wallet::WalletApi,
         analytics::AnalyticsApi,
+        audit::AuditApi,
         public::PublicApi,
         status::StatusApi,
         cost::CostApi,
