@@ -4,7 +4,7 @@
 use satcast::config::Durability;
 use satcast::ids::{Msat, UnixMillis};
 use satcast::secret::{Redacted, Vault};
-use satcast::store::{self, NewAccount, OpenOptions, Store};
+use satcast::store::{self, NewAccount, OpenOptions, Origin, Store};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// `SIGXFSZ`, which ends a process that writes past the limit unless it is handled.
@@ -20,9 +20,8 @@ async fn account(store: &Store, number: u32) -> bool {
         password_hash: None,
         operator: false,
         initial_credit: Msat(0),
-        now: UnixMillis(1),
     };
-    store.create_account(account).await.is_ok()
+    store.create_account(&Origin::command(UnixMillis(1)), account).await.is_ok()
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The caller of a management operation, as a poem-openapi extractor that also declares the security schemes.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use poem::http::Method;
@@ -12,7 +13,7 @@ use crate::auth::{login_cookie, presented_key, presents_header};
 use crate::ids::{AccountId, KeyId, LoginId, UnixMillis};
 use crate::places::Network;
 use crate::secret::{KeyKind, Redacted, api_key_kind, is_login_token, key_hash};
-use crate::store::{KeyRecord, LoginRecord, Scopes};
+use crate::store::{Actor, By, KeyRecord, LoginRecord, Origin, Scopes};
 
 /// The use of a key is noted at most this often.
 const TOUCH_INTERVAL_MS: i64 = 60_000;
@@ -42,9 +43,25 @@ pub struct Caller {
     pub subject: Subject,
     /// What it may do.
     pub scopes: Scopes,
+    /// The network address it calls from.
+    pub address: IpAddr,
+}
+
+/// Somebody over the network who is not known yet.
+pub(super) fn visitor(app: &App, context: &RequestContext) -> Origin {
+    Origin { by: By::Visitor, address: Some(context.client), now: app.clock.now() }
 }
 
 impl Caller {
+    /// Who the caller is to the store and its audit log, now.
+    pub fn actor(&self, app: &App) -> Actor {
+        let by = match self.subject {
+            Subject::Key(id) => By::Key(id),
+            Subject::Login(id) => By::Login(id),
+        };
+        Actor { account: self.account, by, address: Some(self.address), now: app.clock.now() }
+    }
+
     /// Finds and checks the key or session of a management request and counts it against its limits.
     ///
     /// # Errors
@@ -114,7 +131,8 @@ async fn permanent_key(
         ));
     }
     note_use(app, &key);
-    Ok(Caller { account: key.account_id, subject: Subject::Key(key.id), scopes: key.scopes })
+    let address = context.client;
+    Ok(Caller { account: key.account_id, subject: Subject::Key(key.id), scopes: key.scopes, address })
 }
 
 /// The caller behind the token of a login session.
@@ -137,7 +155,8 @@ pub(super) async fn login(
         return Err(ApiError::invalid_session());
     };
     renew(app, &login, now);
-    Ok(Caller { account: login.account_id, subject: Subject::Login(login.id), scopes: Scopes::ALL })
+    let subject = Subject::Login(login.id);
+    Ok(Caller { account: login.account_id, subject, scopes: Scopes::ALL, address: context.client })
 }
 
 /// Lets a session live on in the background, at most once a minute: no request waits for that write.

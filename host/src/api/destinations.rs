@@ -16,7 +16,7 @@ use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
 use crate::drivers::{ConfigRefused, ValidateError};
-use crate::ids::{AccountId, DestinationId, StreamId};
+use crate::ids::{DestinationId, StreamId};
 use crate::live::DestState;
 use crate::store::{DestinationView, NewDestination};
 
@@ -191,11 +191,11 @@ impl DestinationsApi {
         id: Path<i64>,
         body: Body<DestinationInput>,
     ) -> Result<Json<DestinationCreated>> {
-        let (app, account, stream) = (Arc::clone(&app), caller.account, StreamId(id.0));
+        let (app, stream) = (Arc::clone(&app), StreamId(id.0));
         let destination = accept(&app, body.0, "").await?;
         let id = App::to_the_end(async move {
-            let now = app.clock.now();
-            let id = app.store.add_destination(account, stream, destination, app.caps(), now).await?;
+            let actor = caller.actor(&app);
+            let id = app.store.add_destination(&actor, stream, destination, app.caps()).await?;
             app.live.destinations_changed(stream).await;
             Ok(id)
         })
@@ -221,7 +221,7 @@ impl DestinationsApi {
         #[oai(name = "destId")]
         dest_id: Path<i64>,
     ) -> Result<Json<Done>> {
-        delete(&app, caller.account, Some(StreamId(id.0)), DestinationId(dest_id.0)).await
+        delete(&app, caller, Some(StreamId(id.0)), DestinationId(dest_id.0)).await
     }
 
     /// Delete a destination
@@ -233,19 +233,19 @@ impl DestinationsApi {
         /// Destination identifier.
         id: Path<i64>,
     ) -> Result<Json<Done>> {
-        delete(&app, caller.account, None, DestinationId(id.0)).await
+        delete(&app, caller, None, DestinationId(id.0)).await
     }
 }
 
 async fn delete(
     app: &Arc<App>,
-    account: AccountId,
+    caller: Caller,
     stream: Option<StreamId>,
     destination: DestinationId,
 ) -> Result<Json<Done>> {
     let app = Arc::clone(app);
     App::to_the_end(async move {
-        let stream = app.store.delete_destination(account, stream, destination, app.clock.now()).await?;
+        let stream = app.store.delete_destination(&caller.actor(&app), stream, destination).await?;
         app.live.destinations_changed(stream).await;
         Ok(())
     })

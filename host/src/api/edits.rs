@@ -150,7 +150,7 @@ impl EditsApi {
             max_duration_minutes: limit_change(body.0.max_duration_minutes),
         };
         App::to_the_end(async move {
-            let limits = app.store.change_limits(caller.account, stream, change).await?;
+            let limits = app.store.change_limits(&caller.actor(&app), stream, change).await?;
             app.live.limits_changed(stream, limits).await;
             Ok(())
         })
@@ -171,9 +171,8 @@ impl EditsApi {
         body: Body<StreamChangeInput>,
     ) -> Result<Json<Done>> {
         let label = checked_label(&body.0.label)?;
-        let (store, stream) = (app.store.clone(), StreamId(id.0));
-        App::to_the_end(async move { Ok(store.rename_stream(caller.account, stream, &label).await?) })
-            .await?;
+        let (store, stream, actor) = (app.store.clone(), StreamId(id.0), caller.actor(&app));
+        App::to_the_end(async move { Ok(store.rename_stream(&actor, stream, &label).await?) }).await?;
         Ok(Json(Done::new()))
     }
 
@@ -197,7 +196,7 @@ impl EditsApi {
         let key = new_stream_key();
         let stored = key.clone();
         App::to_the_end(async move {
-            app.store.replace_stream_key(caller.account, stream, &stored).await?;
+            app.store.replace_stream_key(&caller.actor(&app), stream, &stored).await?;
             app.live.stop(stream, EndReason::KeyRevoked).await;
             Ok(())
         })
@@ -239,7 +238,7 @@ impl EditsApi {
             change.config = Some(destinations::accept(&app, input, "").await?.config);
         }
         App::to_the_end(async move {
-            app.store.change_destination(account, stream, destination, change).await?;
+            app.store.change_destination(&caller.actor(&app), stream, destination, change).await?;
             app.live.destinations_changed(stream).await;
             Ok(())
         })

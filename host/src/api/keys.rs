@@ -201,17 +201,48 @@ impl KeysApi {
         }
         let key = new_api_key(kind);
         let new = NewKey {
-            account_id: caller.account,
             kind,
             key: key.clone(),
             scopes,
             destination_id: input.destination_id.map(DestinationId),
             label,
             caps: app.caps(),
-            now: app.clock.now(),
         };
-        let store = app.store.clone();
-        let id = App::to_the_end(async move { Ok(store.create_key(new).await?) }).await?;
+        let (store, actor) = (app.store.clone(), caller.actor(&app));
+        let id = App::to_the_end(async move { Ok(store.create_key(&actor, new).await?) }).await?;
+        let masked = mask_key(key.expose());
+        Ok(Json(KeyCreated { success: true, id: id.0, key: key.into_inner(), masked }))
+    }
+
+    /// Replace an API key
+    ///
+    /// A new key of the same kind, label, scopes and destination; the old one is refused from then on, and so is playback
+    /// that it let in. A permanent key cannot replace one that may do more than itself. An addition to the specification.
+    #[oai(path = "/keys/:id/rotate", method = "post", operation_id = "rotateKey")]
+    async fn rotate(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Key identifier.
+        id: Path<i64>,
+    ) -> Result<Json<KeyCreated>> {
+        let old = app.store.key_of(caller.account, KeyId(id.0)).await.map_err(ApiError::from)?;
+        let old = old.ok_or_else(|| ApiError::not_found("key"))?;
+        if exceeds(old.scopes, caller.scopes) {
+            let text = "A key cannot replace one that may do more than itself; use a key that has its scopes";
+            return Err(ApiError::forbidden("scope_not_allowed", text).into());
+        }
+        let key = new_api_key(old.kind);
+        let new = NewKey {
+            kind: old.kind,
+            key: key.clone(),
+            scopes: old.scopes,
+            destination_id: old.destination_id,
+            label: old.label,
+            caps: app.caps(),
+        };
+        let (store, actor) = (app.store.clone(), caller.actor(&app));
+        let id = App::to_the_end(async move { Ok(store.replace_key(&actor, old.id, new).await?) }).await?;
         let masked = mask_key(key.expose());
         Ok(Json(KeyCreated { success: true, id: id.0, key: key.into_inner(), masked }))
     }
@@ -227,8 +258,8 @@ impl KeysApi {
         /// Key identifier.
         id: Path<i64>,
     ) -> Result<Json<Done>> {
-        let (store, now) = (app.store.clone(), app.clock.now());
-        App::to_the_end(async move { Ok(store.revoke_key(caller.account, KeyId(id.0), now).await?) }).await?;
+        let (store, actor) = (app.store.clone(), caller.actor(&app));
+        App::to_the_end(async move { Ok(store.revoke_key(&actor, KeyId(id.0)).await?) }).await?;
         Ok(Json(Done::new()))
     }
 }
@@ -250,10 +281,7 @@ fn checked_kind(input: &KeyInput, creator: Scopes) -> std::result::Result<(KeyKi
             if scopes == Scopes::NONE {
                 return Err(refused("Field `scopes` must name at least one scope"));
             }
-            let exceeds = (scopes.read && !creator.read)
-                || (scopes.manage && !creator.manage)
-                || (scopes.webhooks && !creator.webhooks);
-            if exceeds {
+            if exceeds(scopes, creator) {
                 let text =
                     "A key cannot make one that may do more than itself; leave out the scopes it lacks";
                 return Err(ApiError::forbidden("scope_not_allowed", text));
@@ -261,6 +289,11 @@ fn checked_kind(input: &KeyInput, creator: Scopes) -> std::result::Result<(KeyKi
             Ok((KeyKind::Permanent, scopes))
         }
     }
+}
+
+/// Whether a key with these scopes may do something that its maker may not.
+fn exceeds(scopes: Scopes, maker: Scopes) -> bool {
+    (scopes.read && !maker.read) || (scopes.manage && !maker.manage) || (scopes.webhooks && !maker.webhooks)
 }
 
 fn scope_list(scopes: Scopes) -> Vec<Scope> {

@@ -9,7 +9,7 @@ use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Object, OpenApi};
 
 use super::body::{Body, Fields, FromFields};
-use super::caller::{LOGIN_IDLE_MS, LOGIN_LIFE_MS};
+use super::caller::{LOGIN_IDLE_MS, LOGIN_LIFE_MS, visitor};
 use super::destinations::Done;
 use super::{ApiError, App, Caller, HASHING_WAIT, RequestContext, Tag};
 use crate::auth::password::{self, PasswordError};
@@ -160,9 +160,15 @@ impl LoginApi {
         };
         let stored = account.as_ref().and_then(|account| account.password_hash.clone());
         let is_right = is_password(&app, Redacted::new(password), stored).await?;
+        let known = account.as_ref().map(|account| account.id);
         let Some(account) = account.filter(|_| is_right) else {
             app.limits.failed_logins.hit(subject, now);
             tracing::warn!(client = %context.client, "a login failed");
+            let (store, origin) = (app.store.clone(), visitor(&app, &context));
+            // A missing entry is no reason to say more than that the login failed.
+            if let Err(error) = store.record_failed_login(&origin, known).await {
+                tracing::error!(%error, "a failed login is not in the audit log");
+            }
             return Err(ApiError::invalid_login().into());
         };
         begin(&app, &context, account.id, account.name, account.operator).await
@@ -199,13 +205,12 @@ impl LoginApi {
             password_hash: Some(hash),
             operator: false,
             initial_credit: app.config.initial_credit(),
-            now: app.clock.now(),
         };
-        let store = app.store.clone();
+        let (store, origin) = (app.store.clone(), visitor(&app, &context));
         let made = App::to_the_end(async move {
             let made = match token {
-                Some(token) => store.use_invite(&key_hash(&token), account).await,
-                None => store.create_account(account).await,
+                Some(token) => store.use_invite(&origin, &key_hash(&token), account).await,
+                None => store.create_account(&origin, account).await,
             };
             match made {
                 Err(StoreError::NameTaken(_)) => {
@@ -225,8 +230,8 @@ impl LoginApi {
     #[oai(path = "/logout", method = "post", operation_id = "logOut")]
     async fn log_out(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Response<Json<Done>>> {
         let login = caller.login()?;
-        let store = app.store.clone();
-        App::to_the_end(async move { Ok(store.end_login(caller.account, login).await?) }).await?;
+        let (store, actor) = (app.store.clone(), caller.actor(&app));
+        App::to_the_end(async move { Ok(store.end_login(&actor, login).await?) }).await?;
         Ok(Response::new(Json(Done::new())).header("Set-Cookie", cookie(&app.config, "", 0)))
     }
 
@@ -259,8 +264,8 @@ impl LoginApi {
         /// Session identifier.
         id: Path<i64>,
     ) -> Result<Json<Done>> {
-        let store = app.store.clone();
-        App::to_the_end(async move { Ok(store.end_login(caller.account, LoginId(id.0)).await?) }).await?;
+        let (store, actor) = (app.store.clone(), caller.actor(&app));
+        App::to_the_end(async move { Ok(store.end_login(&actor, LoginId(id.0)).await?) }).await?;
         Ok(Json(Done::new()))
     }
 
@@ -285,8 +290,8 @@ impl LoginApi {
             return Err(ApiError::refused("password_refused", "Field `currentPassword` is wrong").into());
         }
         let hash = hashed(&app, new_password, "newPassword").await?;
-        let store = app.store.clone();
-        App::to_the_end(async move { Ok(store.change_password(caller.account, &hash).await?) }).await?;
+        let (store, actor) = (app.store.clone(), caller.actor(&app));
+        App::to_the_end(async move { Ok(store.change_password(&actor, &hash).await?) }).await?;
         Ok(Response::new(Json(Done::new())).header("Set-Cookie", cookie(&app.config, "", 0)))
     }
 }
@@ -298,16 +303,10 @@ async fn begin(
     name: String,
     operator: bool,
 ) -> Result<Response<Json<LoggedIn>>> {
-    let (token, now) = (new_login_token(), app.clock.now());
-    let expires_at = UnixMillis(now.0.saturating_add(LOGIN_IDLE_MS));
-    let login = NewLogin {
-        account_id,
-        token_hash: key_hash(token.expose()),
-        client: context.client.to_string(),
-        now,
-        expires_at,
-    };
-    app.store.begin_login(login).await.map_err(ApiError::from)?;
+    let (token, origin) = (new_login_token(), visitor(app, context));
+    let expires_at = UnixMillis(origin.now.0.saturating_add(LOGIN_IDLE_MS));
+    let login = NewLogin { token_hash: key_hash(token.expose()), expires_at };
+    app.store.begin_login(&origin, account_id, login).await.map_err(ApiError::from)?;
     let cookie = cookie(&app.config, token.expose(), LOGIN_LIFE_MS / 1_000);
     let answer = LoggedIn {
         success: true,

@@ -5,6 +5,7 @@
 
 mod analytics;
 mod archives;
+mod audit;
 mod bandwidth;
 mod body;
 mod caller;
@@ -211,6 +212,7 @@ fn service() -> OpenApiService<impl OpenApi, ()> {
         wallet::WalletApi,
         archives::ArchivesApi,
         analytics::AnalyticsApi,
+        audit::AuditApi,
         public::PublicApi,
         status::StatusApi,
         cost::CostApi,

@@ -7,6 +7,7 @@ use poem::web::Data;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Enum, Object, OpenApi, Union};
+use serde_json::json;
 
 use super::body::{Body, Fields, FromFields};
 use super::destinations::{self, Destination, DestinationInput, Done};
@@ -16,7 +17,7 @@ use super::playback::StreamPlayback;
 use super::{ApiError, App, Caller, Tag, stream_state};
 use crate::ids::{EndReason, StreamId};
 use crate::secret::new_stream_key;
-use crate::store::{DestinationView, NewStream, Page, StreamLimits, StreamView};
+use crate::store::{Change, DestinationView, NewStream, Page, StreamLimits, StreamView};
 
 /// Longest label in characters, after trimming.
 pub(super) const LABEL_CHARS_MAX: usize = 128;
@@ -229,15 +230,13 @@ impl StreamsApi {
         let count = accepted.len();
         let stream_key = new_stream_key();
         let new = NewStream {
-            account_id: caller.account,
             label: label.clone(),
             stream_key: stream_key.clone(),
             destinations: accepted,
             caps: app.caps(),
-            now: app.clock.now(),
         };
-        let store = app.store.clone();
-        let (id, _) = App::to_the_end(async move { Ok(store.create_stream(new).await?) }).await?;
+        let (store, actor) = (app.store.clone(), caller.actor(&app));
+        let (id, _) = App::to_the_end(async move { Ok(store.create_stream(&actor, new).await?) }).await?;
         let (id, stream_key) = (id.0, stream_key.into_inner());
         Ok(Json(if count == 0 {
             let limits = StreamLimits::default().into();
@@ -280,8 +279,19 @@ impl StreamsApi {
         id: Path<i64>,
     ) -> Result<Json<Stopped>> {
         let stream = owned(&app, &caller, id.0).await?.stream.id;
-        let live = app.live.clone();
-        let stopped = App::to_the_end(async move { Ok(live.stop(stream, EndReason::Stopped).await) }).await?;
+        let app = Arc::clone(&app);
+        let stopped = App::to_the_end(async move {
+            let stopped = app.live.stop(stream, EndReason::Stopped).await;
+            if stopped {
+                let change = Change::new("stream.stopped", "stream", stream.0, json!({}));
+                // A stream that costs money is stopped even when the log cannot be written.
+                if let Err(error) = app.store.record(&caller.actor(&app), change).await {
+                    tracing::error!(%error, %stream, "a stop is not in the audit log");
+                }
+            }
+            Ok(stopped)
+        })
+        .await?;
         let message = if stopped { "Stop signal sent" } else { "No active session" };
         Ok(Json(Stopped { success: true, message: message.to_owned() }))
     }
@@ -297,9 +307,9 @@ impl StreamsApi {
         /// Stream key identifier.
         id: Path<i64>,
     ) -> Result<Json<Done>> {
-        let (app, account, stream) = (Arc::clone(&app), caller.account, StreamId(id.0));
+        let (app, stream) = (Arc::clone(&app), StreamId(id.0));
         App::to_the_end(async move {
-            app.store.delete_stream(account, stream, app.clock.now()).await?;
+            app.store.delete_stream(&caller.actor(&app), stream).await?;
             app.live.stop(stream, EndReason::KeyRevoked).await;
             app.live.destinations_changed(stream).await;
             Ok(())

@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::ids::{DestinationId, Sats, UnixMillis};
 use crate::secret::{KeyKind, Redacted, key_hash, new_api_key, new_invite_token, new_uid};
-use crate::store::{AccountRecord, Caps, NewAccount, NewKey, Scopes, Store, StoreError};
+use crate::store::{AccountRecord, Actor, Caps, NewAccount, NewKey, Origin, Scopes, Store, StoreError};
 
 /// How long a link waits for somebody, in milliseconds.
 const INVITE_LIFE_MS: i64 = 24 * 60 * 60 * 1_000;
@@ -30,14 +30,8 @@ pub(super) async fn create(
         None => None,
     };
     let store = open_store(config).await?;
-    let account = NewAccount {
-        name,
-        password_hash,
-        operator,
-        initial_credit: config.initial_credit(),
-        now: Clock::system().now(),
-    };
-    let id = store.create_account(account).await;
+    let account = NewAccount { name, password_hash, operator, initial_credit: config.initial_credit() };
+    let id = store.create_account(&Origin::command(Clock::system().now()), account).await;
     store.close().await;
     print(&format!("{}\n", id?))
 }
@@ -45,8 +39,8 @@ pub(super) async fn create(
 pub(super) async fn credit(config: &Config, name: &str, sats: i64) -> Result<(), CliError> {
     let store = open_store(config).await?;
     let account = account(&store, name).await?;
-    let now = Clock::system().now();
-    let posted = store.credit(account.id, Sats(sats), format!("prepaid:{}", new_uid()), now).await;
+    let actor = Actor::command(account.id, Clock::system().now());
+    let posted = store.credit(&actor, Sats(sats), format!("prepaid:{}", new_uid())).await;
     let balance = store.balance(account.id).await;
     store.close().await;
     match posted {
@@ -84,7 +78,6 @@ pub(super) async fn create_key(
     let key = new_api_key(kind);
     let limits = &config.limits;
     let new = NewKey {
-        account_id: account.id,
         kind,
         key: key.clone(),
         scopes: if kind == KeyKind::Permanent { Scopes::ALL } else { Scopes::NONE },
@@ -95,9 +88,9 @@ pub(super) async fn create_key(
             streams_per_account: limits.streams_per_account,
             keys_per_account: limits.keys_per_account,
         },
-        now: Clock::system().now(),
     };
-    let made = store.create_key(new).await;
+    let actor = Actor::command(account.id, Clock::system().now());
+    let made = store.create_key(&actor, new).await;
     store.close().await;
     made?;
     // The one place where a permanent key is shown: its owner asked for it, on standard output, alone.
@@ -124,9 +117,9 @@ fn checked_name(name: &str) -> Result<String, CliError> {
 /// Prints a link by which one account can be made, once and within a day.
 pub(super) async fn invite(config: &Config, operator: bool) -> Result<(), CliError> {
     let store = open_store(config).await?;
-    let (token, now) = (new_invite_token(), Clock::system().now());
-    let expires_at = UnixMillis(now.0.saturating_add(INVITE_LIFE_MS));
-    let made = store.create_invite(&key_hash(token.expose()), operator, now, expires_at).await;
+    let (token, origin) = (new_invite_token(), Origin::command(Clock::system().now()));
+    let expires_at = UnixMillis(origin.now.0.saturating_add(INVITE_LIFE_MS));
+    let made = store.create_invite(&origin, &key_hash(token.expose()), operator, expires_at).await;
     store.close().await;
     made?;
     // Behind the `#`, so that neither servers nor logs see the token.

@@ -10,7 +10,7 @@ use crate::auth::password::PASSWORD_BYTES_MAX;
 use crate::boot::{BootError, Host};
 use crate::ids::{Msat, UnixMillis};
 use crate::secret::new_stream_key;
-use crate::store::{Caps, NewDestination, NewStream};
+use crate::store::{Actor, Caps, NewDestination, NewStream};
 
 fn parse(line: &str) -> Cli {
     Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"))
@@ -146,15 +146,14 @@ async fn public_keys_are_made_for_self_hosted_destinations_only() {
         config: serde_json::json!({}),
         has_playback,
     };
+    let owner = Actor::command(store.account_by_name("me").await.unwrap().unwrap().id, UnixMillis(1));
     let stream = NewStream {
-        account_id: store.account_by_name("me").await.unwrap().unwrap().id,
         label: "x".to_owned(),
         stream_key: new_stream_key(),
         destinations: vec![destination("rtmp", false), destination("self-hosted", true)],
         caps: Caps { destinations_per_stream: 2, streams_per_account: 1, keys_per_account: 1 },
-        now: UnixMillis(1),
     };
-    let (_, ids) = store.create_stream(stream).await.unwrap();
+    let (_, ids) = store.create_stream(&owner, stream).await.unwrap();
     store.close().await;
     let refused = accounts::create_key(&config, "me", KeyKind::Public, Some(ids[0].0), "").await.unwrap_err();
     let text =
@@ -254,15 +253,14 @@ async fn the_doctor_finds_that_the_key_of_stored_secrets_is_missing() {
     let loaded = doctors_patient(folder.path());
     accounts::create(&loaded.config, "me", None, false).await.unwrap();
     let store = open_store(&loaded.config).await.unwrap();
+    let owner = Actor::command(store.account_by_name("me").await.unwrap().unwrap().id, UnixMillis(1));
     let stream = NewStream {
-        account_id: store.account_by_name("me").await.unwrap().unwrap().id,
         label: "x".to_owned(),
         stream_key: new_stream_key(),
         destinations: Vec::new(),
         caps: Caps { destinations_per_stream: 1, streams_per_account: 1, keys_per_account: 1 },
-        now: UnixMillis(1),
     };
-    store.create_stream(stream).await.unwrap();
+    store.create_stream(&owner, stream).await.unwrap();
     store.close().await;
     doctor::run(&loaded).await.unwrap();
     std::fs::remove_file(loaded.config.key_file()).unwrap();

@@ -14,7 +14,7 @@ use crate::config::Durability;
 use crate::ids::AccountId;
 use crate::live::testing::drivers;
 use crate::secret::{Redacted, Vault, new_stream_key};
-use crate::store::{self, Caps, NewAccount, NewDestination, NewStream, OpenOptions};
+use crate::store::{self, Actor, Caps, NewAccount, NewDestination, NewStream, OpenOptions, Origin};
 
 const CAPS: Caps = Caps { destinations_per_stream: 50, streams_per_account: 1000, keys_per_account: 100 };
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -36,28 +36,26 @@ impl Rig {
         let vault = Vault::new(&[7; 32]);
         let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
         let now = UnixMillis(1_000_000);
-        let new = NewAccount {
-            name: "a".into(),
-            password_hash: None,
-            operator: false,
-            initial_credit: 0.into(),
-            now,
-        };
-        let account = store.create_account(new).await.unwrap();
+        let new =
+            NewAccount { name: "a".into(), password_hash: None, operator: false, initial_credit: 0.into() };
+        let account = store.create_account(&Origin::command(now), new).await.unwrap();
         let new = NewStream {
-            account_id: account,
             label: "test".into(),
             stream_key: new_stream_key(),
             destinations: modes.iter().map(|mode| destination(json!({ "mode": mode }))).collect(),
             caps: CAPS,
-            now,
         };
-        let (stream, destinations) = store.create_stream(new).await.unwrap();
+        let (stream, destinations) = store.create_stream(&Actor::command(account, now), new).await.unwrap();
         let stream = store.stream(stream).await.unwrap().unwrap();
         let clock = Clock::manual(UnixMillis(5_000_000));
         let settings = Settings { reconnect_window, refuse_quiet: Duration::from_secs(60) };
         let live = Live::new(store.clone(), drivers(), clock.clone(), settings);
         Self { live, store, clock, account, stream, destinations, _folder: folder }
+    }
+
+    /// Who changes what the stream is made of.
+    fn owner(&self) -> Actor {
+        Actor::command(self.account, self.clock.now())
     }
 
     async fn publish(&self) -> Result<Publisher, PublishRefused> {
@@ -305,7 +303,7 @@ async fn the_longest_duration_ends_a_session_and_a_change_holds_at_once() {
 async fn a_stream_that_was_deleted_during_admission_does_not_run() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
-    rig.store.delete_stream(rig.account, rig.stream.id, UnixMillis(5_000_000)).await.unwrap();
+    rig.store.delete_stream(&rig.owner(), rig.stream.id).await.unwrap();
     publisher.push(&mut group());
     assert_eq!(publisher.closed().await.reason, "the stream key was deleted or replaced");
     rig.until_idle().await;

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::Result;
-use super::model::{DestinationView, Page, Scopes, StreamLimits};
+use super::audit::Actor;
+use super::model::{DestinationView, NewKey, Page, Scopes, StreamLimits};
 use crate::ids::{AccountId, DestinationId, KeyId, StreamId, UnixMillis};
 use crate::secret::{KeyKind, Redacted};
 
@@ -76,19 +77,15 @@ pub trait Edits: Send + Sync {
     /// Changes the hard limits of a stream; answers those in force then.
     async fn change_limits(
         &self,
-        account: AccountId,
+        actor: &Actor,
         stream: StreamId,
         change: LimitsChange,
     ) -> Result<StreamLimits>;
     /// Gives a stream another label.
-    async fn rename_stream(&self, account: AccountId, stream: StreamId, label: &str) -> Result<()>;
+    async fn rename_stream(&self, actor: &Actor, stream: StreamId, label: &str) -> Result<()>;
     /// Gives a stream another stream key; the old one is unknown from then on.
-    async fn replace_stream_key(
-        &self,
-        account: AccountId,
-        stream: StreamId,
-        key: &Redacted<String>,
-    ) -> Result<()>;
+    async fn replace_stream_key(&self, actor: &Actor, stream: StreamId, key: &Redacted<String>)
+    -> Result<()>;
     /// One destination of a stream of the account.
     async fn destination_of(
         &self,
@@ -99,13 +96,17 @@ pub trait Edits: Send + Sync {
     /// Changes a destination.
     async fn change_destination(
         &self,
-        account: AccountId,
+        actor: &Actor,
         stream: StreamId,
         destination: DestinationId,
         change: DestinationChange,
     ) -> Result<()>;
     /// The account's keys that are not revoked, newest first.
     async fn keys_of(&self, account: AccountId, page: Page) -> Result<Vec<KeyView>>;
+    /// One of the account's keys that is not revoked.
+    async fn key_of(&self, account: AccountId, key: KeyId) -> Result<Option<KeyView>>;
+    /// Revokes a key for ever and stores another in its place, all or nothing.
+    async fn replace_key(&self, actor: &Actor, key: KeyId, new: NewKey) -> Result<KeyId>;
     /// Revokes a key for ever.
-    async fn revoke_key(&self, account: AccountId, key: KeyId, now: UnixMillis) -> Result<()>;
+    async fn revoke_key(&self, actor: &Actor, key: KeyId) -> Result<()>;
 }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use super::Result;
+use super::audit::{Actor, Origin};
 use super::model::{AccountRecord, NewAccount};
 use crate::ids::{AccountId, LoginId, UnixMillis};
 use crate::secret::Redacted;
@@ -15,14 +16,8 @@ pub const INVITES_MAX: i64 = 100;
 /// A session that begins.
 #[derive(Clone, Debug)]
 pub struct NewLogin {
-    /// Whose it is.
-    pub account_id: AccountId,
     /// SHA-256 of its token.
     pub token_hash: [u8; 32],
-    /// Network address it was made from, for its owner to recognise it.
-    pub client: String,
-    /// When.
-    pub now: UnixMillis,
     /// When it ends unless it is used.
     pub expires_at: UnixMillis,
 }
@@ -47,8 +42,8 @@ pub struct LoginRecord {
 /// Sessions of people, and links by which accounts are made.
 #[async_trait]
 pub trait Logins: Send + Sync {
-    /// Begins a session; those of everyone that have ended are cleared away.
-    async fn begin_login(&self, login: NewLogin) -> Result<LoginId>;
+    /// Begins a session of the origin's person; those of everyone that have ended are cleared away.
+    async fn begin_login(&self, origin: &Origin, account: AccountId, login: NewLogin) -> Result<LoginId>;
     /// The session with that token, unless it has ended by `now`.
     async fn login_by_hash(&self, hash: &[u8; 32], now: UnixMillis) -> Result<Option<LoginRecord>>;
     /// Notes that a session was used, and when it ends now.
@@ -59,23 +54,23 @@ pub trait Logins: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::NotFound`](super::StoreError::NotFound).
-    async fn end_login(&self, account: AccountId, login: LoginId) -> Result<()>;
+    async fn end_login(&self, actor: &Actor, login: LoginId) -> Result<()>;
     /// The account.
     async fn account(&self, account: AccountId) -> Result<Option<AccountRecord>>;
     /// Gives the account another password and ends all its sessions.
     ///
     /// # Errors
     /// [`StoreError::NotFound`](super::StoreError::NotFound).
-    async fn change_password(&self, account: AccountId, hash: &Redacted<String>) -> Result<()>;
+    async fn change_password(&self, actor: &Actor, hash: &Redacted<String>) -> Result<()>;
     /// Keeps a link that makes one account until `expires_at`.
     ///
     /// # Errors
     /// [`StoreError::CapReached`](super::StoreError::CapReached).
     async fn create_invite(
         &self,
+        origin: &Origin,
         hash: &[u8; 32],
         operator: bool,
-        now: UnixMillis,
         expires_at: UnixMillis,
     ) -> Result<()>;
     /// Makes the account of a link, which is used up with it; whether it may operate the service is the link's to say.
@@ -83,5 +78,5 @@ pub trait Logins: Send + Sync {
     /// # Errors
     /// [`StoreError::NotFound`](super::StoreError::NotFound) for a link that is unknown, used or too old;
     /// [`StoreError::NameTaken`](super::StoreError::NameTaken), which leaves the link.
-    async fn use_invite(&self, hash: &[u8; 32], account: NewAccount) -> Result<AccountId>;
+    async fn use_invite(&self, origin: &Origin, hash: &[u8; 32], account: NewAccount) -> Result<AccountId>;
 }

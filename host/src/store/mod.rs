@@ -5,6 +5,7 @@
 //! media or configuration files.
 
 mod archives;
+mod audit;
 mod edits;
 mod history;
 mod idempotency;
@@ -22,6 +23,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use archives::{ARCHIVE_NAME_BYTES_MAX, ArchiveRecord, ArchiveReport, ArchiveState, Archives};
+pub use audit::{
+    AUDIT_DETAIL_BYTES_MAX, Actor, Audit, AuditEntry, AuditFilter, By, Change, FAILED_LOGINS_PER_HOUR_MAX,
+    Origin, UNKNOWN_LOGINS_PER_HOUR_MAX,
+};
 pub use edits::{DestinationChange, Edits, KeyView, LimitChange, LimitsChange};
 pub use history::{History, HistoryEntry, HistoryFilter, TimeRange};
 pub use idempotency::{Begun, Idempotency, IdempotentRequest};
@@ -114,7 +119,7 @@ pub trait Accounts: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::NameTaken`].
-    async fn create_account(&self, account: NewAccount) -> Result<AccountId>;
+    async fn create_account(&self, origin: &Origin, account: NewAccount) -> Result<AccountId>;
     /// The account with that name.
     async fn account_by_name(&self, name: &str) -> Result<Option<AccountRecord>>;
     /// Number of accounts.
@@ -124,7 +129,7 @@ pub trait Accounts: Send + Sync {
     /// # Errors
     /// [`StoreError::NotFound`] when the destination is not the account's, [`StoreError::NoPlayback`] when a public
     /// key's destination is of a type without playback, [`StoreError::CapReached`].
-    async fn create_key(&self, key: NewKey) -> Result<KeyId>;
+    async fn create_key(&self, actor: &Actor, key: NewKey) -> Result<KeyId>;
     /// The key with that SHA-256, unless revoked.
     async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<KeyRecord>>;
     /// Notes when a key was used.
@@ -138,7 +143,8 @@ pub trait Streams: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::CapReached`].
-    async fn create_stream(&self, stream: NewStream) -> Result<(StreamId, Vec<DestinationId>)>;
+    async fn create_stream(&self, actor: &Actor, stream: NewStream)
+    -> Result<(StreamId, Vec<DestinationId>)>;
     /// The account's streams, newest first.
     async fn streams_of(&self, account: AccountId, page: Page) -> Result<Vec<StreamView>>;
     /// One stream of the account with its stream key.
@@ -151,7 +157,7 @@ pub trait Streams: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
-    async fn delete_stream(&self, account: AccountId, stream: StreamId, now: UnixMillis) -> Result<()>;
+    async fn delete_stream(&self, actor: &Actor, stream: StreamId) -> Result<()>;
     /// The destinations of a stream that are not deleted, newest first, disabled ones too. One whose stored
     /// configuration cannot be read is logged and left out: the others must go live without it.
     async fn destinations_of(&self, stream: StreamId) -> Result<Vec<DestinationRecord>>;
@@ -169,11 +175,10 @@ pub trait Streams: Send + Sync {
     /// [`StoreError::NotFound`], [`StoreError::CapReached`].
     async fn add_destination(
         &self,
-        account: AccountId,
+        actor: &Actor,
         stream: StreamId,
         destination: NewDestination,
         caps: Caps,
-        now: UnixMillis,
     ) -> Result<DestinationId>;
     /// Marks a destination of the account deleted, of `stream` when given; answers whose it was.
     ///
@@ -181,10 +186,9 @@ pub trait Streams: Send + Sync {
     /// [`StoreError::NotFound`].
     async fn delete_destination(
         &self,
-        account: AccountId,
+        actor: &Actor,
         stream: Option<StreamId>,
         destination: DestinationId,
-        now: UnixMillis,
     ) -> Result<StreamId>;
 }
 
@@ -215,7 +219,7 @@ pub trait Ledger: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::Amount`], [`StoreError::NotFound`].
-    async fn credit(&self, account: AccountId, amount: Sats, idem: String, now: UnixMillis) -> Result<()>;
+    async fn credit(&self, actor: &Actor, amount: Sats, idem: String) -> Result<()>;
     /// What the account can spend.
     ///
     /// # Errors
@@ -236,6 +240,7 @@ pub trait StoreApi:
     + Logins
     + Ledger
     + Idempotency
+    + Audit
     + std::fmt::Debug
 {
     /// A read that proves the database answers.

@@ -31,8 +31,6 @@ pub struct NewAccount {
     pub operator: bool,
     /// Credit posted as a promotion; zero posts nothing.
     pub initial_credit: Msat,
-    /// When.
-    pub now: UnixMillis,
 }
 
 /// What a permanent key may do.
@@ -98,8 +96,6 @@ pub struct KeyRecord {
 /// An API key to be stored.
 #[derive(Clone, Debug)]
 pub struct NewKey {
-    /// Whose it is.
-    pub account_id: AccountId,
     /// Public or permanent.
     pub kind: KeyKind,
     /// The key itself.
@@ -112,8 +108,6 @@ pub struct NewKey {
     pub label: String,
     /// Caps in force.
     pub caps: Caps,
-    /// When.
-    pub now: UnixMillis,
 }
 
 /// Hard limits of a stream.
@@ -154,8 +148,6 @@ pub struct StreamView {
 /// A stream to be made.
 #[derive(Clone, Debug)]
 pub struct NewStream {
-    /// Whose it is.
-    pub account_id: AccountId,
     /// Its name for people.
     pub label: String,
     /// Its stream key.
@@ -164,8 +156,6 @@ pub struct NewStream {
     pub destinations: Vec<NewDestination>,
     /// Caps in force.
     pub caps: Caps,
-    /// When.
-    pub now: UnixMillis,
 }
 
 /// A destination.

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::Rig;
 use crate::ids::{DestinationId, Sats, SessionId, StreamId, UnixMillis};
-use crate::store::{ArchiveReport, ArchiveState, NewSession};
+use crate::store::{Actor, ArchiveReport, ArchiveState, NewSession};
 
 const RECOVER: &str = "/api/archives/recover-pay";
 
@@ -99,7 +99,7 @@ async fn a_recovery_is_refused_in_the_decided_order_and_charges_nothing() {
     let text = rig.post(RECOVER, &wanted).await.error(402, "insufficient_funds");
     assert_eq!(text, "Recovering a recording costs 360 sats and the balance is 0 sats; add credit first");
     let now = rig.app.clock.now();
-    rig.app.store.credit(rig.account, Sats(360), "test".into(), now).await.unwrap();
+    rig.app.store.credit(&Actor::command(rig.account, now), Sats(360), "test".into()).await.unwrap();
     rig.post(RECOVER, &wanted).await.error(502, "archive_unavailable");
     assert_eq!(rig.get("/api/wallet/balance").await.ok()["balance"], 360);
     // Those with an unreadable body were not counted; this was the sixth of ten in a minute.

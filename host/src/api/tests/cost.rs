@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Rig;
 use crate::ids::{EndReason, Sats, StreamId};
 use crate::secret::{KeyKind, new_api_key};
-use crate::store::Scopes;
+use crate::store::{Actor, Scopes};
 
 const COST: &str = "/api/public/streams/active/cost";
 
@@ -70,7 +70,7 @@ async fn keys_that_may_not_are_refused_and_each_has_sixty_a_minute() {
 async fn the_balance_is_what_was_credited() {
     let rig = Rig::new().await;
     let now = rig.app.clock.now();
-    rig.app.store.credit(rig.account, Sats(321), "test:1".into(), now).await.unwrap();
+    rig.app.store.credit(&Actor::command(rig.account, now), Sats(321), "test:1".into()).await.unwrap();
     let balance = rig.get("/api/wallet/balance").await.ok();
     assert_eq!(balance, json!({"balance": 321, "cached": false, "walletSats": null, "asOf": now.0}));
 }

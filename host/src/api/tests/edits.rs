@@ -159,3 +159,43 @@ async fn nothing_of_another_account_can_be_changed() {
     rig.delete(&format!("/api/keys/{key}")).await.error(404, "not_found");
     assert_eq!(rig.get("/api/keys").await.ok().as_array().unwrap().len(), 1, "its own alone");
 }
+
+#[tokio::test]
+async fn a_key_is_replaced_by_one_that_may_do_the_same() {
+    let mut rig = Rig::new().await;
+    let made =
+        rig.post("/api/keys", &json!({"type": "permanent", "label": "robot", "scopes": ["read"]})).await.ok();
+    let new = rig.post(&format!("/api/keys/{}/rotate", made["id"]), &json!({})).await.ok();
+    assert!(new["key"].as_str().unwrap().starts_with("sk_") && new["id"] != made["id"], "{new}");
+    rig.post(&format!("/api/keys/{}/rotate", made["id"]), &json!({})).await.error(404, "not_found");
+    let listed = rig.get("/api/keys").await.ok();
+    assert_eq!(listed.as_array().unwrap().len(), 2, "the old one is gone: {listed}");
+    assert_eq!((&listed[0]["label"], &listed[0]["scopes"]), (&json!("robot"), &json!(["read"])));
+    let owner = std::mem::replace(&mut rig.key, made["key"].as_str().unwrap().to_owned());
+    rig.get("/api/streams").await.error(401, "invalid_key");
+    rig.key = new["key"].as_str().unwrap().to_owned();
+    rig.get("/api/streams").await.ok();
+    rig.post(&format!("/api/keys/{}/rotate", new["id"]), &json!({})).await.error(403, "scope_not_allowed");
+    rig.key = rig.key(rig.account, KeyKind::Permanent, Scopes { webhooks: false, ..Scopes::ALL }, None).await;
+    let full = listed[1]["id"].as_i64().unwrap();
+    rig.post(&format!("/api/keys/{full}/rotate"), &json!({})).await.error(403, "scope_not_allowed");
+    rig.key = rig.account("stranger").await.1;
+    rig.post(&format!("/api/keys/{full}/rotate"), &json!({})).await.error(404, "not_found");
+    rig.key = owner;
+    rig.get("/api/streams").await.ok();
+}
+
+#[tokio::test]
+async fn a_public_key_is_replaced_and_the_old_one_shows_nothing_any_more() {
+    let rig = Rig::new().await;
+    let hosted = rig.hosted().await;
+    let listed = rig.get("/api/keys").await.ok();
+    let old = &listed[0];
+    assert_eq!(old["type"], "public");
+    let new = rig.post(&format!("/api/keys/{}/rotate", old["id"]), &json!({})).await.ok();
+    let status = |key: &Value| format!("/api/public/stream/status?apiKey={}", key.as_str().unwrap());
+    rig.open(&status(&old["key"])).await.error(401, "invalid_key");
+    rig.open(&status(&new["key"])).await.ok();
+    let listed = rig.get("/api/keys").await.ok();
+    assert_eq!(listed[0]["destinationId"], hosted.destination, "{listed}");
+}

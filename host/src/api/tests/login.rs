@@ -16,24 +16,23 @@ const PASSWORD: &str = "correct horse battery";
 
 impl Rig {
     /// An account that can log in.
-    async fn person(&self, name: &str) {
+    pub(super) async fn person(&self, name: &str) {
         let hash = password::hash(&Redacted::new(PASSWORD.to_owned())).unwrap();
         let account = NewAccount {
             name: name.into(),
             password_hash: Some(hash),
             operator: false,
             initial_credit: Msat(0),
-            now: self.app.clock.now(),
         };
-        self.app.store.create_account(account).await.unwrap();
+        self.app.store.create_account(&self.origin(), account).await.unwrap();
     }
 
-    async fn anyone(&self, path: &str, body: &Value) -> Answer {
+    pub(super) async fn anyone(&self, path: &str, body: &Value) -> Answer {
         let request = Request::builder().method(Method::POST).uri_str(path).content_type("application/json");
         self.send(request.body(body.to_string())).await
     }
 
-    async fn log_in(&self, name: &str) -> String {
+    pub(super) async fn log_in(&self, name: &str) -> String {
         let made = self.anyone("/api/auth/login", &json!({"name": name, "password": PASSWORD})).await.ok();
         made["token"].as_str().unwrap().to_owned()
     }
@@ -46,7 +45,7 @@ impl Rig {
         self.send(request.body(body.to_string())).await
     }
 
-    async fn bearer(&self, method: Method, path: &str, token: &str, body: &Value) -> Answer {
+    pub(super) async fn bearer(&self, method: Method, path: &str, token: &str, body: &Value) -> Answer {
         self.as_person(method, path, &[("Authorization", &format!("Bearer {token}"))], body).await
     }
 }
@@ -198,7 +197,7 @@ async fn a_link_makes_one_account() {
     let rig = Rig::new().await;
     let (token, now) = (new_invite_token(), rig.app.clock.now());
     let later = UnixMillis(now.0 + 1_000);
-    rig.app.store.create_invite(&key_hash(token.expose()), true, now, later).await.unwrap();
+    rig.app.store.create_invite(&rig.origin(), &key_hash(token.expose()), true, later).await.unwrap();
     let set_up = async |token: Option<&str>, name: &str| {
         let mut body = json!({"name": name, "password": PASSWORD});
         if let Some(token) = token {
@@ -216,7 +215,7 @@ async fn a_link_makes_one_account() {
     rig.bearer(Method::GET, "/api/streams", made["token"].as_str().unwrap(), &json!({})).await.ok();
     set_up(Some(token.expose()), "bob").await.error(404, "not_found");
     let late = new_invite_token();
-    rig.app.store.create_invite(&key_hash(late.expose()), false, now, later).await.unwrap();
+    rig.app.store.create_invite(&rig.origin(), &key_hash(late.expose()), false, later).await.unwrap();
     rig.app.clock.advance(Duration::from_secs(1));
     set_up(Some(late.expose()), "bob").await.error(404, "not_found");
 }

@@ -2,6 +2,7 @@
 
 mod analytics;
 mod archives;
+mod audit;
 mod cost;
 mod destinations;
 mod edits;
@@ -37,7 +38,7 @@ use crate::outbound::Guard;
 use crate::playback::{Playback, PlaybackSecret};
 use crate::secret::{KeyKind, Redacted, Vault, new_api_key};
 use crate::store::testing::Intruder;
-use crate::store::{self, NewAccount, NewKey, OpenOptions, Scopes};
+use crate::store::{self, NewAccount, NewKey, OpenOptions, Origin, Scopes};
 
 /// Configuration of the test's `rtmp` type.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -203,16 +204,19 @@ impl Rig {
         self.account_that(name, false).await
     }
 
+    /// A command of the operator, now.
+    fn origin(&self) -> Origin {
+        Origin::command(self.app.clock.now())
+    }
+
     /// The permanent key of an operator.
     async fn operator(&self) -> String {
         self.account_that("operator", true).await.1
     }
 
     async fn account_that(&self, name: &str, operator: bool) -> (AccountId, String) {
-        let now = self.app.clock.now();
-        let new =
-            NewAccount { name: name.into(), password_hash: None, operator, initial_credit: Msat(0), now };
-        let account = self.app.store.create_account(new).await.unwrap();
+        let new = NewAccount { name: name.into(), password_hash: None, operator, initial_credit: Msat(0) };
+        let account = self.app.store.create_account(&self.origin(), new).await.unwrap();
         let key = self.key(account, KeyKind::Permanent, Scopes::ALL, None).await;
         (account, key)
     }
@@ -226,16 +230,14 @@ impl Rig {
     ) -> String {
         let key = new_api_key(kind);
         let new = NewKey {
-            account_id: account,
             kind,
             key: key.clone(),
             scopes,
             destination_id: destination.map(Into::into),
             label: String::new(),
             caps: self.app.caps(),
-            now: self.app.clock.now(),
         };
-        self.app.store.create_key(new).await.unwrap();
+        self.app.store.create_key(&self.origin().acting_for(account), new).await.unwrap();
         key.into_inner()
     }
 

@@ -21,7 +21,7 @@ use super::*;
 use crate::config::Durability;
 use crate::ids::{Msat, StreamId, UnixMillis};
 use crate::secret::{Redacted, Vault, new_stream_key};
-use crate::store::{self, Caps, NewAccount, NewStream, OpenOptions, StreamRecord};
+use crate::store::{self, Actor, Caps, NewAccount, NewStream, OpenOptions, Origin, StreamRecord};
 
 /// No test waits longer for anything.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -181,15 +181,14 @@ async fn new_stream(store: &Store) -> (String, StreamId) {
         password_hash: None,
         operator: false,
         initial_credit: Msat(0),
-        now,
     };
-    let account_id = store.create_account(account).await.unwrap();
+    let account_id = store.create_account(&Origin::command(now), account).await.unwrap();
     let stream_key = new_stream_key();
     let key = stream_key.expose().clone();
     let caps = Caps { destinations_per_stream: 1, streams_per_account: 1, keys_per_account: 1 };
     let label = "test".to_owned();
-    let stream = NewStream { account_id, label, stream_key, destinations: vec![], caps, now };
-    (key, store.create_stream(stream).await.unwrap().0)
+    let stream = NewStream { label, stream_key, destinations: vec![], caps };
+    (key, store.create_stream(&Actor::command(account_id, now), stream).await.unwrap().0)
 }
 
 /// A key of the right form that no stream has.

@@ -30,9 +30,8 @@ async fn a_missing_key_is_told_so() {
 #[tokio::test]
 async fn a_key_of_a_deleted_stream_is_unknown() {
     let service = Service::quick().await;
-    let deleted =
-        service.store.delete_stream(AccountId(1), service.stream, UnixMillis(1_700_000_000_001)).await;
-    deleted.unwrap();
+    let owner = Actor::command(AccountId(1), UnixMillis(1_700_000_000_001));
+    service.store.delete_stream(&owner, service.stream).await.unwrap();
     let (_, answer) = Encoder::publish(service.address, &service.key).await;
     assert!(
         matches!(&answer, Some(ClientEvent::Rejected { description, .. }) if description.starts_with("unknown"))

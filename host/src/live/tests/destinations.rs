@@ -30,14 +30,13 @@ async fn destinations_come_and_go_while_live() {
     rig.until_state(0, DestState::Live).await;
 
     let added = destination(json!({ "mode": "live", "token": "sesame-9" }));
-    let now = UnixMillis(5_000_000);
-    let id = rig.store.add_destination(rig.account, rig.stream.id, added, CAPS, now).await.unwrap();
+    let id = rig.store.add_destination(&rig.owner(), rig.stream.id, added, CAPS).await.unwrap();
     rig.live.destinations_changed(rig.stream.id).await;
     let seen = || rig.live.destination(rig.stream.id, id).filter(|seen| seen.state == DestState::Live);
     let shown = rig.until("the added destination", seen).await;
     assert_eq!(shown.bytes_sent, 4_000, "it begins with the kept keyframe group, before any new media");
 
-    rig.store.delete_destination(rig.account, Some(rig.stream.id), id, now).await.unwrap();
+    rig.store.delete_destination(&rig.owner(), Some(rig.stream.id), id).await.unwrap();
     rig.live.destinations_changed(rig.stream.id).await;
     assert_eq!(rig.live.destination(rig.stream.id, id), None);
     publisher.push(&mut vec![video(99, false)]);
@@ -132,12 +131,10 @@ async fn a_destination_is_live_only_while_bytes_leave() {
 #[tokio::test(flavor = "multi_thread")]
 async fn viewers_find_what_a_destination_shows_until_some_time_after_its_end() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
-    let now = UnixMillis(5_000_000);
     let mut added = destination(json!({ "mode": "show" }));
-    let plain =
-        rig.store.add_destination(rig.account, rig.stream.id, added.clone(), CAPS, now).await.unwrap();
+    let plain = rig.store.add_destination(&rig.owner(), rig.stream.id, added.clone(), CAPS).await.unwrap();
     added.kind = "shown".into();
-    let id = rig.store.add_destination(rig.account, rig.stream.id, added, CAPS, now).await.unwrap();
+    let id = rig.store.add_destination(&rig.owner(), rig.stream.id, added, CAPS).await.unwrap();
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
     let facts = || rig.live.shelf(id)?.assets().playback();

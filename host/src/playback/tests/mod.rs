@@ -33,7 +33,9 @@ use crate::live::{Settings, testing};
 use crate::outbound::Guard;
 use crate::secret::{KeyKind, Redacted, Vault, new_api_key, new_stream_key};
 use crate::store::testing::Intruder;
-use crate::store::{self, Caps, NewAccount, NewDestination, NewKey, NewStream, OpenOptions, Scopes};
+use crate::store::{
+    self, Actor, Caps, NewAccount, NewDestination, NewKey, NewStream, OpenOptions, Origin, Scopes,
+};
 
 /// Longest a test waits for what must come.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -151,16 +153,14 @@ impl Rig {
     async fn new_key(&self, kind: KeyKind, destination: Option<DestinationId>) -> String {
         let key = new_api_key(kind);
         let new = NewKey {
-            account_id: self.account,
             kind,
             key: key.clone(),
             scopes: Scopes::ALL,
             destination_id: destination,
             label: String::new(),
             caps: caps(),
-            now: START,
         };
-        self.app.store.create_key(new).await.unwrap();
+        self.app.store.create_key(&Actor::command(self.account, START), new).await.unwrap();
         key.into_inner()
     }
 
@@ -275,25 +275,18 @@ fn caps() -> Caps {
 }
 
 async fn destination(store: &Store, config: Value) -> (AccountId, DestinationId, String) {
-    let new = NewAccount {
-        name: "owner".into(),
-        password_hash: None,
-        operator: false,
-        initial_credit: Msat(0),
-        now: START,
-    };
-    let account = store.create_account(new).await.unwrap();
+    let new =
+        NewAccount { name: "owner".into(), password_hash: None, operator: false, initial_credit: Msat(0) };
+    let account = store.create_account(&Origin::command(START), new).await.unwrap();
     let destination =
         NewDestination { kind: "shown".into(), platform: "self-hosted".into(), config, has_playback: true };
     let stream = NewStream {
-        account_id: account,
         label: "test".into(),
         stream_key: new_stream_key(),
         destinations: vec![destination],
         caps: caps(),
-        now: START,
     };
-    let (stream, destinations) = store.create_stream(stream).await.unwrap();
+    let (stream, destinations) = store.create_stream(&Actor::command(account, START), stream).await.unwrap();
     let records = store.destinations_of(stream).await.unwrap();
     (account, destinations[0], records[0].playback_path.clone().unwrap())
 }

@@ -1,16 +1,18 @@
 //! Accounts and API keys.
 
 use async_trait::async_trait;
+use serde_json::json;
 use sqlx::error::ErrorKind;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, Sqlite, Transaction};
 
+use super::audit::{self, record};
 use super::{SqliteStore, commit, db, ledger};
 use crate::ids::{AccountId, DestinationId, KeyId, UnixMillis};
 use crate::secret::{KeyKind, Redacted, key_hash, new_uid};
 use crate::store::{
-    AccountRecord, Accounts, KeyRecord, NewAccount, NewKey, Result, Scopes, StoreError, Transfer,
-    TransferKind,
+    AccountRecord, Accounts, Actor, Change, KeyRecord, NewAccount, NewKey, Origin, Result, Scopes,
+    StoreError, Transfer, TransferKind,
 };
 
 /// Characters of a key kept for display: its beginning.
@@ -39,10 +41,10 @@ const TOUCH_KEY: &str = "UPDATE api_keys SET last_used_ms = $2
 
 #[async_trait]
 impl Accounts for SqliteStore {
-    async fn create_account(&self, account: NewAccount) -> Result<AccountId> {
+    async fn create_account(&self, origin: &Origin, account: NewAccount) -> Result<AccountId> {
         let mut tx = self.begin().await?;
-        let id = insert_account(&mut tx, account).await?;
-        commit(tx).await?;
+        let (id, noted) = insert_account(&mut tx, origin, account).await?;
+        self.commit_noted(tx, noted).await?;
         Ok(id)
     }
 
@@ -56,53 +58,12 @@ impl Accounts for SqliteStore {
         count.await.map_err(db("count the accounts"))
     }
 
-    async fn create_key(&self, key: NewKey) -> Result<KeyId> {
+    async fn create_key(&self, actor: &Actor, key: NewKey) -> Result<KeyId> {
         let mut tx = self.begin().await?;
-        let failed = db("make the key");
-        let count: i64 = sqlx::query_scalar(COUNT_KEYS)
-            .bind(key.account_id.0)
-            .fetch_one(&mut *tx)
-            .await
-            .map_err(&failed)?;
-        if count >= key.caps.keys_per_account {
-            return Err(StoreError::CapReached {
-                what: "keys per account",
-                limit: key.caps.keys_per_account,
-            });
-        }
-        if let Some(destination) = key.destination_id {
-            let owned = sqlx::query_scalar(OWNED_DESTINATION).bind(destination.0).bind(key.account_id.0);
-            let owned: Option<Option<String>> = owned.fetch_optional(&mut *tx).await.map_err(&failed)?;
-            let playback_path = owned.ok_or(StoreError::NotFound("destination"))?;
-            if playback_path.is_none() {
-                return Err(StoreError::NoPlayback(destination));
-            }
-        }
-        let uid = new_uid();
-        let text = key.key.expose();
-        let sealed = (key.kind == KeyKind::Public).then(|| self.vault.seal(&uid, text.as_bytes()));
-        let id = sqlx::query_scalar(INSERT_KEY)
-            .bind(&uid)
-            .bind(key.account_id.0)
-            .bind(&key_hash(text)[..])
-            .bind(key.kind.as_str())
-            .bind(sealed)
-            .bind(text.get(..KEY_PREFIX_CHARS).unwrap_or_default())
-            .bind(
-                text.len()
-                    .checked_sub(KEY_SUFFIX_CHARS)
-                    .and_then(|start| text.get(start..))
-                    .unwrap_or_default(),
-            )
-            .bind(key.scopes.to_text())
-            .bind(key.destination_id.map(|id| id.0))
-            .bind(&key.label)
-            .bind(key.now.0)
-            .fetch_one(&mut *tx)
-            .await
-            .map_err(&failed)?;
-        commit(tx).await?;
-        Ok(KeyId(id))
+        let id = self.insert_key(&mut tx, actor, &key).await?;
+        let noted = record(&mut tx, actor, creation(id.0, &key)).await?;
+        self.commit_noted(tx, noted).await?;
+        Ok(id)
     }
 
     async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<KeyRecord>> {
@@ -122,16 +83,81 @@ impl Accounts for SqliteStore {
     }
 }
 
-/// Makes an account with its initial credit inside a transaction.
+impl SqliteStore {
+    /// Stores a key inside a transaction.
+    pub(super) async fn insert_key(
+        &self,
+        tx: &mut Transaction<'static, Sqlite>,
+        actor: &Actor,
+        key: &NewKey,
+    ) -> Result<KeyId> {
+        let failed = db("make the key");
+        let count: i64 = sqlx::query_scalar(COUNT_KEYS)
+            .bind(actor.account.0)
+            .fetch_one(&mut **tx)
+            .await
+            .map_err(&failed)?;
+        if count >= key.caps.keys_per_account {
+            return Err(StoreError::CapReached {
+                what: "keys per account",
+                limit: key.caps.keys_per_account,
+            });
+        }
+        if let Some(destination) = key.destination_id {
+            let owned = sqlx::query_scalar(OWNED_DESTINATION).bind(destination.0).bind(actor.account.0);
+            let owned: Option<Option<String>> = owned.fetch_optional(&mut **tx).await.map_err(&failed)?;
+            let playback_path = owned.ok_or(StoreError::NotFound("destination"))?;
+            if playback_path.is_none() {
+                return Err(StoreError::NoPlayback(destination));
+            }
+        }
+        let uid = new_uid();
+        let text = key.key.expose();
+        let sealed = (key.kind == KeyKind::Public).then(|| self.vault.seal(&uid, text.as_bytes()));
+        let id: i64 = sqlx::query_scalar(INSERT_KEY)
+            .bind(&uid)
+            .bind(actor.account.0)
+            .bind(&key_hash(text)[..])
+            .bind(key.kind.as_str())
+            .bind(sealed)
+            .bind(text.get(..KEY_PREFIX_CHARS).unwrap_or_default())
+            .bind(
+                text.len()
+                    .checked_sub(KEY_SUFFIX_CHARS)
+                    .and_then(|start| text.get(start..))
+                    .unwrap_or_default(),
+            )
+            .bind(key.scopes.to_text())
+            .bind(key.destination_id.map(|id| id.0))
+            .bind(&key.label)
+            .bind(actor.now.0)
+            .fetch_one(&mut **tx)
+            .await
+            .map_err(&failed)?;
+        Ok(KeyId(id))
+    }
+}
+
+/// What the audit log says of a new key.
+fn creation(id: i64, key: &NewKey) -> Change {
+    let detail = json!({
+        "type": key.kind.as_str(), "label": key.label, "scopes": key.scopes.to_text(),
+        "destinationId": key.destination_id.map(|id| id.0)
+    });
+    Change::new("key.created", "key", id, detail)
+}
+
+/// Makes an account with its initial credit and its first entry in the audit log inside a transaction.
 pub(super) async fn insert_account(
     tx: &mut Transaction<'static, Sqlite>,
+    origin: &Origin,
     account: NewAccount,
-) -> Result<AccountId> {
+) -> Result<(AccountId, audit::Noted)> {
     let inserted = sqlx::query_scalar(INSERT_ACCOUNT)
         .bind(&account.name)
         .bind(account.password_hash.as_ref().map(Redacted::expose))
         .bind(i64::from(account.operator))
-        .bind(account.now.0)
+        .bind(origin.now.0)
         .fetch_one(&mut **tx)
         .await;
     let id = match inserted {
@@ -148,11 +174,16 @@ pub(super) async fn insert_account(
             kind: TransferKind::Promotion,
             amount: account.initial_credit,
             idem: format!("promotion:{id}"),
-            now: account.now,
+            now: origin.now,
         };
         ledger::post(tx, &credit).await?;
     }
-    Ok(id)
+    let detail = json!({
+        "name": account.name, "operator": account.operator,
+        "initialSats": account.initial_credit.to_sats_floor().0
+    });
+    let change = Change::new("account.created", "account", id.0, detail);
+    Ok((id, record(tx, &origin.acting_for(id), change).await?))
 }
 
 pub(super) fn account_record(row: SqliteRow) -> sqlx::Result<AccountRecord> {

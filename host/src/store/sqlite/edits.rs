@@ -1,25 +1,29 @@
 //! Changes to streams, destinations and keys that exist.
 
 use async_trait::async_trait;
+use serde_json::{Value, json};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, Sqlite, Transaction};
 
-use super::{SqliteStore, commit, db};
+use super::audit::record;
+use super::{SqliteStore, db};
 use crate::ids::{AccountId, DestinationId, KeyId, StreamId, UnixMillis};
 use crate::secret::{KeyKind, Redacted, key_hash};
 use crate::store::{
-    DestinationChange, DestinationView, Edits, KeyView, LimitChange, LimitsChange, Page, Result, Scopes,
-    StoreError, StreamLimits,
+    Actor, Change, DestinationChange, DestinationView, Edits, KeyView, LimitChange, LimitsChange, NewKey,
+    Page, Result, Scopes, StoreError, StreamLimits,
 };
 
+const STREAM_BEFORE: &str = "SELECT label, max_sats, max_duration_minutes FROM streams
+    WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 const CHANGE_LIMITS: &str = "UPDATE streams SET max_sats = CASE WHEN $3 THEN $4 ELSE max_sats END,
     max_duration_minutes = CASE WHEN $5 THEN $6 ELSE max_duration_minutes END
     WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL RETURNING max_sats, max_duration_minutes";
 const RENAME_STREAM: &str = "UPDATE streams SET label = $3
-    WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL RETURNING id";
+    WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 const STREAM_UID: &str = "SELECT uid FROM streams WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 const REPLACE_STREAM_KEY: &str = "UPDATE streams SET key_hash = $2, key_sealed = $3 WHERE id = $1";
-const DESTINATION_UID: &str = "SELECT d.uid FROM destinations d JOIN streams s ON s.id = d.stream_id
+const DESTINATION_BEFORE: &str = "SELECT d.uid, d.enabled FROM destinations d JOIN streams s ON s.id = d.stream_id
     WHERE d.id = $1 AND d.stream_id = $2 AND s.account_id = $3 AND d.deleted_ms IS NULL AND s.deleted_ms IS NULL";
 const ENABLE_DESTINATION: &str = "UPDATE destinations SET enabled = $2 WHERE id = $1";
 const CONFIGURE_DESTINATION: &str = "UPDATE destinations SET config_sealed = $2 WHERE id = $1";
@@ -29,23 +33,24 @@ const SELECT_KEYS: &str = "SELECT k.id, k.uid, k.kind, k.key_sealed, k.prefix, k
     WHERE k.account_id = $1 AND k.revoked_ms IS NULL AND d.deleted_ms IS NULL AND k.id < $2
     ORDER BY k.id DESC LIMIT $3";
 const REVOKE_KEY: &str = "UPDATE api_keys SET revoked_ms = $3
-    WHERE id = $1 AND account_id = $2 AND revoked_ms IS NULL RETURNING id";
+    WHERE id = $1 AND account_id = $2 AND revoked_ms IS NULL RETURNING kind, label";
 
 #[async_trait]
 impl Edits for SqliteStore {
     async fn change_limits(
         &self,
-        account: AccountId,
+        actor: &Actor,
         stream: StreamId,
         change: LimitsChange,
     ) -> Result<StreamLimits> {
         let mut tx = self.begin().await?;
+        let (_, before) = stream_before(&mut tx, actor, stream).await?;
         let (change_sats, sats) = parts(change.max_sats);
         let (change_minutes, minutes) = parts(change.max_duration_minutes);
         let failed = db("change the limits");
         let row = sqlx::query(CHANGE_LIMITS)
             .bind(stream.0)
-            .bind(account.0)
+            .bind(actor.account.0)
             .bind(change_sats)
             .bind(sats)
             .bind(change_minutes)
@@ -58,21 +63,27 @@ impl Edits for SqliteStore {
             max_sats: row.try_get("max_sats").map_err(&failed)?,
             max_duration_minutes: row.try_get("max_duration_minutes").map_err(&failed)?,
         };
-        commit(tx).await?;
+        let detail = json!({"before": shown(before), "after": shown(limits)});
+        let change = Change::new("stream.limits_changed", "stream", stream.0, detail);
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await?;
         Ok(limits)
     }
 
-    async fn rename_stream(&self, account: AccountId, stream: StreamId, label: &str) -> Result<()> {
+    async fn rename_stream(&self, actor: &Actor, stream: StreamId, label: &str) -> Result<()> {
         let mut tx = self.begin().await?;
-        let renamed = sqlx::query(RENAME_STREAM).bind(stream.0).bind(account.0).bind(label);
-        let renamed = renamed.fetch_optional(&mut *tx).await.map_err(db("rename the stream"))?;
-        renamed.ok_or(StoreError::NotFound("stream"))?;
-        commit(tx).await
+        let (before, _) = stream_before(&mut tx, actor, stream).await?;
+        let rename = sqlx::query(RENAME_STREAM).bind(stream.0).bind(actor.account.0).bind(label);
+        rename.execute(&mut *tx).await.map_err(db("rename the stream"))?;
+        let detail = json!({"before": {"label": before}, "after": {"label": label}});
+        let change = Change::new("stream.renamed", "stream", stream.0, detail);
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await
     }
 
     async fn replace_stream_key(
         &self,
-        account: AccountId,
+        actor: &Actor,
         stream: StreamId,
         key: &Redacted<String>,
     ) -> Result<()> {
@@ -80,7 +91,7 @@ impl Edits for SqliteStore {
         let failed = db("replace the stream key");
         let uid: Option<String> = sqlx::query_scalar(STREAM_UID)
             .bind(stream.0)
-            .bind(account.0)
+            .bind(actor.account.0)
             .fetch_optional(&mut *tx)
             .await
             .map_err(&failed)?;
@@ -90,7 +101,9 @@ impl Edits for SqliteStore {
             .bind(key_hash(key.expose()).to_vec())
             .bind(self.vault.seal(&uid, key.expose().as_bytes()));
         replace.execute(&mut *tx).await.map_err(&failed)?;
-        commit(tx).await
+        let change = Change::new("stream.key_replaced", "stream", stream.0, json!({}));
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await
     }
 
     async fn destination_of(
@@ -106,24 +119,29 @@ impl Edits for SqliteStore {
 
     async fn change_destination(
         &self,
-        account: AccountId,
+        actor: &Actor,
         stream: StreamId,
         destination: DestinationId,
         change: DestinationChange,
     ) -> Result<()> {
         let mut tx = self.begin().await?;
-        let uid = destination_uid(&mut tx, account, stream, destination).await?;
+        let (uid, before) = destination_before(&mut tx, actor, stream, destination).await?;
+        let mut detail = json!({"streamId": stream.0, "configChanged": change.config.is_some()});
         let failed = db("change the destination");
         if let Some(enabled) = change.enabled {
             let set = sqlx::query(ENABLE_DESTINATION).bind(destination.0).bind(i64::from(enabled));
             set.execute(&mut *tx).await.map_err(&failed)?;
+            detail["before"] = json!({"enabled": before});
+            detail["after"] = json!({"enabled": enabled});
         }
         if let Some(config) = change.config {
             let sealed = self.vault.seal(&uid, config.to_string().as_bytes());
             let set = sqlx::query(CONFIGURE_DESTINATION).bind(destination.0).bind(sealed);
             set.execute(&mut *tx).await.map_err(&failed)?;
         }
-        commit(tx).await
+        let change = Change::new("destination.changed", "destination", destination.0, detail);
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await
     }
 
     async fn keys_of(&self, account: AccountId, page: Page) -> Result<Vec<KeyView>> {
@@ -137,13 +155,58 @@ impl Edits for SqliteStore {
         rows.iter().map(|row| self.key_view(row)).collect()
     }
 
-    async fn revoke_key(&self, account: AccountId, key: KeyId, now: UnixMillis) -> Result<()> {
-        let mut tx = self.begin().await?;
-        let revoked = sqlx::query(REVOKE_KEY).bind(key.0).bind(account.0).bind(now.0);
-        let revoked = revoked.fetch_optional(&mut *tx).await.map_err(db("revoke the key"))?;
-        revoked.ok_or(StoreError::NotFound("key"))?;
-        commit(tx).await
+    async fn key_of(&self, account: AccountId, key: KeyId) -> Result<Option<KeyView>> {
+        let page = Page { before: Some(key.0.saturating_add(1)), limit: 1 };
+        let found = self.keys_of(account, page).await?;
+        Ok(found.into_iter().find(|view| view.id == key))
     }
+
+    async fn replace_key(&self, actor: &Actor, key: KeyId, new: NewKey) -> Result<KeyId> {
+        let mut tx = self.begin().await?;
+        let (kind, label) = revoke(&mut tx, actor, key).await?;
+        let id = self.insert_key(&mut tx, actor, &new).await?;
+        let detail = json!({"type": kind, "label": label, "replaces": key.0});
+        let noted = record(&mut tx, actor, Change::new("key.replaced", "key", id.0, detail)).await?;
+        self.commit_noted(tx, noted).await?;
+        Ok(id)
+    }
+
+    async fn revoke_key(&self, actor: &Actor, key: KeyId) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let (kind, label) = revoke(&mut tx, actor, key).await?;
+        let change = Change::new("key.revoked", "key", key.0, json!({"type": kind, "label": label}));
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await
+    }
+}
+
+/// Revokes a key; answers its kind and label.
+async fn revoke(
+    tx: &mut Transaction<'static, Sqlite>,
+    actor: &Actor,
+    key: KeyId,
+) -> Result<(String, String)> {
+    let revoked = sqlx::query_as(REVOKE_KEY).bind(key.0).bind(actor.account.0).bind(actor.now.0);
+    let revoked = revoked.fetch_optional(&mut **tx).await.map_err(db("revoke the key"))?;
+    revoked.ok_or(StoreError::NotFound("key"))
+}
+
+/// Label and limits of a stream of the actor's account as they are.
+async fn stream_before(
+    tx: &mut Transaction<'static, Sqlite>,
+    actor: &Actor,
+    stream: StreamId,
+) -> Result<(String, StreamLimits)> {
+    let row = sqlx::query_as(STREAM_BEFORE).bind(stream.0).bind(actor.account.0);
+    let row: Option<(String, Option<i64>, Option<i64>)> =
+        row.fetch_optional(&mut **tx).await.map_err(db("read the stream"))?;
+    let (label, max_sats, max_duration_minutes) = row.ok_or(StoreError::NotFound("stream"))?;
+    Ok((label, StreamLimits { max_sats, max_duration_minutes }))
+}
+
+/// Limits as the audit log shows them.
+fn shown(limits: StreamLimits) -> Value {
+    json!({"maxSats": limits.max_sats, "maxDurationMinutes": limits.max_duration_minutes})
 }
 
 /// Whether the column changes, and to what.
@@ -155,15 +218,18 @@ fn parts(change: LimitChange) -> (bool, Option<i64>) {
     }
 }
 
-async fn destination_uid(
+/// Uid of a destination of the actor's account, and whether it is enabled.
+async fn destination_before(
     tx: &mut Transaction<'static, Sqlite>,
-    account: AccountId,
+    actor: &Actor,
     stream: StreamId,
     destination: DestinationId,
-) -> Result<String> {
-    let uid = sqlx::query_scalar(DESTINATION_UID).bind(destination.0).bind(stream.0).bind(account.0);
-    let uid: Option<String> = uid.fetch_optional(&mut **tx).await.map_err(db("read the destination"))?;
-    uid.ok_or(StoreError::NotFound("destination"))
+) -> Result<(String, bool)> {
+    let row = sqlx::query_as(DESTINATION_BEFORE).bind(destination.0).bind(stream.0).bind(actor.account.0);
+    let row: Option<(String, i64)> =
+        row.fetch_optional(&mut **tx).await.map_err(db("read the destination"))?;
+    let (uid, enabled) = row.ok_or(StoreError::NotFound("destination"))?;
+    Ok((uid, enabled != 0))
 }
 
 impl SqliteStore {

@@ -2,12 +2,14 @@
 //! balances are kept beside it, changed in the same transaction.
 
 use async_trait::async_trait;
+use serde_json::json;
 use sqlx::error::ErrorKind;
 use sqlx::{Sqlite, Transaction};
 
+use super::audit::record;
 use super::{SqliteStore, commit, db};
-use crate::ids::{AccountId, Msat, Sats, UnixMillis};
-use crate::store::{Ledger, Result, StoreError, Transfer, TransferKind};
+use crate::ids::{AccountId, Msat, Sats};
+use crate::store::{Actor, Change, Ledger, Result, StoreError, Transfer, TransferKind};
 
 /// The largest amount of a posting, and of a balance: all sats there will ever be.
 pub(super) const AMOUNT_MSAT_MAX: i64 = 2_100_000_000_000_000_000;
@@ -72,10 +74,17 @@ impl Ledger for SqliteStore {
         Ok(posted)
     }
 
-    async fn credit(&self, account: AccountId, amount: Sats, idem: String, now: UnixMillis) -> Result<()> {
-        let amount = amount.to_msat().ok_or(StoreError::Amount(amount.0))?;
-        let transfer = Transfer { account_id: account, kind: TransferKind::Prepaid, amount, idem, now };
-        self.post(transfer).await.map(|_| ())
+    async fn credit(&self, actor: &Actor, sats: Sats, idem: String) -> Result<()> {
+        let amount = sats.to_msat().ok_or(StoreError::Amount(sats.0))?;
+        let (account_id, now) = (actor.account, actor.now);
+        let transfer = Transfer { account_id, kind: TransferKind::Prepaid, amount, idem, now };
+        let mut tx = self.begin().await?;
+        if !post(&mut tx, &transfer).await? {
+            return commit(tx).await;
+        }
+        let change = Change::new("account.credited", "account", account_id.0, json!({"sats": sats.0}));
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await
     }
 
     async fn balance(&self, account: AccountId) -> Result<Msat> {

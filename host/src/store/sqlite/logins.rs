@@ -1,16 +1,18 @@
 //! Sessions of people who logged in, and links by which accounts are made.
 
 use async_trait::async_trait;
+use serde_json::json;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
 use super::accounts::{account_record, insert_account};
+use super::audit::{self, record};
 use super::{SqliteStore, commit, db};
 use crate::ids::{AccountId, LoginId, UnixMillis};
 use crate::secret::Redacted;
 use crate::store::{
-    AccountRecord, INVITES_MAX, LOGINS_PER_ACCOUNT_MAX, LoginRecord, Logins, NewAccount, NewLogin, Result,
-    StoreError,
+    AccountRecord, Actor, By, Change, INVITES_MAX, LOGINS_PER_ACCOUNT_MAX, LoginRecord, Logins, NewAccount,
+    NewLogin, Origin, Result, StoreError,
 };
 
 const PRUNE: &str = "DELETE FROM logins WHERE expires_ms <= $1";
@@ -31,34 +33,38 @@ const PASSWORD: &str = "UPDATE accounts SET password_hash = $2 WHERE id = $1 RET
 const PRUNE_INVITES: &str = "DELETE FROM invites WHERE expires_ms <= $1";
 const COUNT_INVITES: &str = "SELECT COUNT(*) FROM invites";
 const INVITE: &str =
-    "INSERT INTO invites (token_hash, operator, created_ms, expires_ms) VALUES ($1, $2, $3, $4)";
+    "INSERT INTO invites (token_hash, operator, created_ms, expires_ms) VALUES ($1, $2, $3, $4)
+    RETURNING id";
 const USE_INVITE: &str = "DELETE FROM invites WHERE token_hash = $1 AND expires_ms > $2 RETURNING operator";
 
 #[async_trait]
 impl Logins for SqliteStore {
-    async fn begin_login(&self, login: NewLogin) -> Result<LoginId> {
+    async fn begin_login(&self, origin: &Origin, account: AccountId, login: NewLogin) -> Result<LoginId> {
         let mut tx = self.begin().await?;
         let failed = db("begin the login session");
-        sqlx::query(PRUNE).bind(login.now.0).execute(&mut *tx).await.map_err(&failed)?;
+        sqlx::query(PRUNE).bind(origin.now.0).execute(&mut *tx).await.map_err(&failed)?;
         let id = sqlx::query_scalar(INSERT)
-            .bind(login.account_id.0)
+            .bind(account.0)
             .bind(&login.token_hash[..])
-            .bind(&login.client)
-            .bind(login.now.0)
+            .bind(origin.address.map(|address| address.to_string()).unwrap_or_default())
+            .bind(origin.now.0)
             .bind(login.expires_at.0)
             .fetch_one(&mut *tx)
             .await
             .map(LoginId)
             .map_err(&failed)?;
-        let cut = sqlx::query(CUT).bind(login.account_id.0).bind(LOGINS_PER_ACCOUNT_MAX);
-        cut.execute(&mut *tx).await.map_err(&failed)?;
-        commit(tx).await?;
+        let cut = sqlx::query(CUT).bind(account.0).bind(LOGINS_PER_ACCOUNT_MAX);
+        let cut = cut.execute(&mut *tx).await.map_err(&failed)?.rows_affected();
+        let actor = Actor { by: By::Login(id), ..origin.acting_for(account) };
+        let change = Change::new("login.began", "session", id.0, json!({"endedSessions": cut}));
+        let noted = record(&mut tx, &actor, change).await?;
+        self.commit_noted(tx, noted).await?;
         Ok(id)
     }
 
     async fn login_by_hash(&self, hash: &[u8; 32], now: UnixMillis) -> Result<Option<LoginRecord>> {
         let row = sqlx::query(BY_HASH).bind(&hash[..]).bind(now.0).fetch_optional(&self.readers).await;
-        row.and_then(|row| row.as_ref().map(record).transpose()).map_err(db("read the login session"))
+        row.and_then(|row| row.as_ref().map(login_record).transpose()).map_err(db("read the login session"))
     }
 
     async fn renew_login(&self, login: LoginId, now: UnixMillis, expires_at: UnixMillis) -> Result<()> {
@@ -70,14 +76,16 @@ impl Logins for SqliteStore {
 
     async fn logins_of(&self, account: AccountId, now: UnixMillis) -> Result<Vec<LoginRecord>> {
         let rows = sqlx::query(OF_ACCOUNT).bind(account.0).bind(now.0).fetch_all(&self.readers).await;
-        rows.and_then(|rows| rows.iter().map(record).collect()).map_err(db("read the login sessions"))
+        rows.and_then(|rows| rows.iter().map(login_record).collect()).map_err(db("read the login sessions"))
     }
 
-    async fn end_login(&self, account: AccountId, login: LoginId) -> Result<()> {
+    async fn end_login(&self, actor: &Actor, login: LoginId) -> Result<()> {
         let mut tx = self.begin().await?;
-        let ended = sqlx::query(END).bind(login.0).bind(account.0).fetch_optional(&mut *tx).await;
+        let ended = sqlx::query(END).bind(login.0).bind(actor.account.0).fetch_optional(&mut *tx).await;
         ended.map_err(db("end the login session"))?.ok_or(StoreError::NotFound("session"))?;
-        commit(tx).await
+        let change = Change::new("login.ended", "session", login.0, json!({}));
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await
     }
 
     async fn account(&self, account: AccountId) -> Result<Option<AccountRecord>> {
@@ -85,52 +93,68 @@ impl Logins for SqliteStore {
         row.and_then(|row| row.map(account_record).transpose()).map_err(db("read the account"))
     }
 
-    async fn change_password(&self, account: AccountId, hash: &Redacted<String>) -> Result<()> {
+    async fn change_password(&self, actor: &Actor, hash: &Redacted<String>) -> Result<()> {
         let mut tx = self.begin().await?;
         let failed = db("change the password");
-        let changed = sqlx::query(PASSWORD).bind(account.0).bind(hash.expose());
+        let changed = sqlx::query(PASSWORD).bind(actor.account.0).bind(hash.expose());
         let changed = changed.fetch_optional(&mut *tx).await.map_err(&failed)?;
         changed.ok_or(StoreError::NotFound("account"))?;
-        sqlx::query(END_ALL).bind(account.0).execute(&mut *tx).await.map_err(&failed)?;
-        commit(tx).await
+        let ended = sqlx::query(END_ALL).bind(actor.account.0).execute(&mut *tx).await.map_err(&failed)?;
+        let detail = json!({"endedSessions": ended.rows_affected()});
+        let change = Change::new("account.password_changed", "account", actor.account.0, detail);
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await
     }
 
     async fn create_invite(
         &self,
+        origin: &Origin,
         hash: &[u8; 32],
         operator: bool,
-        now: UnixMillis,
         expires_at: UnixMillis,
     ) -> Result<()> {
         let mut tx = self.begin().await?;
         let failed = db("make the link");
-        sqlx::query(PRUNE_INVITES).bind(now.0).execute(&mut *tx).await.map_err(&failed)?;
+        sqlx::query(PRUNE_INVITES).bind(origin.now.0).execute(&mut *tx).await.map_err(&failed)?;
         let count: i64 = sqlx::query_scalar(COUNT_INVITES).fetch_one(&mut *tx).await.map_err(&failed)?;
         if count >= INVITES_MAX {
             return Err(StoreError::CapReached { what: "unused links", limit: INVITES_MAX });
         }
-        let invite =
-            sqlx::query(INVITE).bind(&hash[..]).bind(i64::from(operator)).bind(now.0).bind(expires_at.0);
-        invite.execute(&mut *tx).await.map_err(&failed)?;
-        commit(tx).await
+        let id: i64 = sqlx::query_scalar(INVITE)
+            .bind(&hash[..])
+            .bind(i64::from(operator))
+            .bind(origin.now.0)
+            .bind(expires_at.0)
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(&failed)?;
+        let detail = json!({"operator": operator, "expiresAt": expires_at.0});
+        let noted =
+            audit::insert(&mut tx, None, origin, Change::new("invite.created", "invite", id, detail)).await?;
+        self.commit_noted(tx, noted).await
     }
 
-    async fn use_invite(&self, hash: &[u8; 32], mut account: NewAccount) -> Result<AccountId> {
+    async fn use_invite(
+        &self,
+        origin: &Origin,
+        hash: &[u8; 32],
+        mut account: NewAccount,
+    ) -> Result<AccountId> {
         let mut tx = self.begin().await?;
         let used: Option<i64> = sqlx::query_scalar(USE_INVITE)
             .bind(&hash[..])
-            .bind(account.now.0)
+            .bind(origin.now.0)
             .fetch_optional(&mut *tx)
             .await
             .map_err(db("use the link"))?;
         account.operator = used.ok_or(StoreError::NotFound("link"))? != 0;
-        let id = insert_account(&mut tx, account).await?;
-        commit(tx).await?;
+        let (id, noted) = insert_account(&mut tx, origin, account).await?;
+        self.commit_noted(tx, noted).await?;
         Ok(id)
     }
 }
 
-fn record(row: &SqliteRow) -> sqlx::Result<LoginRecord> {
+fn login_record(row: &SqliteRow) -> sqlx::Result<LoginRecord> {
     Ok(LoginRecord {
         id: LoginId(row.try_get("id")?),
         account_id: AccountId(row.try_get("account_id")?),

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod archives;
+mod audit;
 mod check;
 mod edits;
 mod history;
@@ -50,12 +51,13 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const JOURNAL_SIZE_MAX_BYTES: &str = "67108864";
 
 /// Every migration in order; a released one is never edited.
-const MIGRATIONS: [(i64, &str, &str); 6] = [
+const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "first light", include_str!("../../../migrations/sqlite/0001_first_light.sql")),
     (2, "idempotency", include_str!("../../../migrations/sqlite/0002_idempotency.sql")),
     (3, "playback", include_str!("../../../migrations/sqlite/0003_playback.sql")),
     (4, "history", include_str!("../../../migrations/sqlite/0004_history.sql")),
     (5, "logins", include_str!("../../../migrations/sqlite/0005_logins.sql")),
+    (6, "audit", include_str!("../../../migrations/sqlite/0006_audit.sql")),
     (8, "archives", include_str!("../../../migrations/sqlite/0008_archives.sql")),
 ];
 
@@ -130,7 +132,7 @@ fn migrator() -> Migrator {
     let migration = |(version, name, sql): (i64, &'static str, &'static str)| {
         Migration::new(version, name.into(), MigrationType::Simple, sql.into_sql_str(), false)
     };
-    Migrator::with_migrations(MIGRATIONS.into_iter().map(migration).collect())
+    Migrator::with_migrations(MIGRATIONS.iter().copied().map(migration).collect())
 }
 
 /// Holds other processes back while the schema is made: SQLite's migrations have no lock of their own.

@@ -1,15 +1,17 @@
 //! Streams and their destinations.
 
 use async_trait::async_trait;
+use serde_json::json;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, Sqlite, Transaction};
 
-use super::{SqliteStore, commit, db};
+use super::audit::record;
+use super::{SqliteStore, db};
 use crate::ids::{AccountId, DestinationId, EndReason, StreamId, UnixMillis};
 use crate::secret::{key_hash, new_playback_path, new_uid};
 use crate::store::{
-    Caps, DestinationRecord, DestinationView, NewDestination, NewStream, Page, Result, StoreError,
-    StreamLimits, StreamRecord, StreamView, Streams,
+    Actor, Caps, Change, DestinationRecord, DestinationView, NewDestination, NewStream, Page, Result,
+    StoreError, StreamLimits, StreamRecord, StreamView, Streams,
 };
 
 const COUNT_STREAMS: &str = "SELECT COUNT(*) FROM streams WHERE account_id = $1 AND deleted_ms IS NULL";
@@ -42,7 +44,7 @@ const SELECT_STREAM: &str = select_stream!("id = $1");
 const SELECT_STREAM_BY_KEY: &str = select_stream!("key_hash = $1");
 const OWNED_STREAM: &str = "SELECT id FROM streams WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 const DELETE_STREAM: &str = "UPDATE streams SET deleted_ms = $3
-    WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL RETURNING id";
+    WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL RETURNING label";
 const DELETE_DESTINATIONS: &str =
     "UPDATE destinations SET deleted_ms = $2 WHERE stream_id = $1 AND deleted_ms IS NULL";
 const COUNT_DESTINATIONS: &str =
@@ -54,15 +56,19 @@ const SELECT_DESTINATIONS: &str = "SELECT id, uid, stream_id, kind, platform, en
 const DELETE_DESTINATION: &str =
     "UPDATE destinations SET deleted_ms = $3 WHERE id = $1 AND deleted_ms IS NULL
     AND stream_id IN (SELECT s.id FROM streams s WHERE s.account_id = $2 AND s.deleted_ms IS NULL)
-    AND ($4 IS NULL OR stream_id = $4) RETURNING stream_id";
+    AND ($4 IS NULL OR stream_id = $4) RETURNING stream_id, kind, platform";
 
 #[async_trait]
 impl Streams for SqliteStore {
-    async fn create_stream(&self, stream: NewStream) -> Result<(StreamId, Vec<DestinationId>)> {
+    async fn create_stream(
+        &self,
+        actor: &Actor,
+        stream: NewStream,
+    ) -> Result<(StreamId, Vec<DestinationId>)> {
         let mut tx = self.begin().await?;
         let failed = db("make the stream");
         let count: i64 = sqlx::query_scalar(COUNT_STREAMS)
-            .bind(stream.account_id.0)
+            .bind(actor.account.0)
             .fetch_one(&mut *tx)
             .await
             .map_err(&failed)?;
@@ -76,11 +82,11 @@ impl Streams for SqliteStore {
         let key = stream.stream_key.expose();
         let id = sqlx::query_scalar(INSERT_STREAM)
             .bind(&uid)
-            .bind(stream.account_id.0)
+            .bind(actor.account.0)
             .bind(&stream.label)
             .bind(&key_hash(key)[..])
             .bind(self.vault.seal(&uid, key.as_bytes()))
-            .bind(stream.now.0)
+            .bind(actor.now.0)
             .fetch_one(&mut *tx)
             .await
             .map(StreamId)
@@ -88,9 +94,12 @@ impl Streams for SqliteStore {
         let mut destinations = Vec::with_capacity(stream.destinations.len());
         for destination in &stream.destinations {
             destinations
-                .push(self.insert_destination(&mut tx, id, destination, stream.caps, stream.now).await?);
+                .push(self.insert_destination(&mut tx, id, destination, stream.caps, actor.now).await?);
         }
-        commit(tx).await?;
+        let ids: Vec<i64> = destinations.iter().map(|id| id.0).collect();
+        let detail = json!({"label": stream.label, "destinationIds": ids});
+        let noted = record(&mut tx, actor, Change::new("stream.created", "stream", id.0, detail)).await?;
+        self.commit_noted(tx, noted).await?;
         Ok((id, destinations))
     }
 
@@ -120,16 +129,18 @@ impl Streams for SqliteStore {
         row.and_then(|row| row.as_ref().map(stream_record).transpose()).map_err(db("look up the stream key"))
     }
 
-    async fn delete_stream(&self, account: AccountId, stream: StreamId, now: UnixMillis) -> Result<()> {
+    async fn delete_stream(&self, actor: &Actor, stream: StreamId) -> Result<()> {
         let mut tx = self.begin().await?;
         let failed = db("delete the stream");
-        let deleted = sqlx::query(DELETE_STREAM).bind(stream.0).bind(account.0).bind(now.0);
-        if deleted.fetch_optional(&mut *tx).await.map_err(&failed)?.is_none() {
-            return Err(StoreError::NotFound("stream"));
-        }
-        let rest = sqlx::query(DELETE_DESTINATIONS).bind(stream.0).bind(now.0);
+        let deleted =
+            sqlx::query_scalar(DELETE_STREAM).bind(stream.0).bind(actor.account.0).bind(actor.now.0);
+        let label: Option<String> = deleted.fetch_optional(&mut *tx).await.map_err(&failed)?;
+        let label = label.ok_or(StoreError::NotFound("stream"))?;
+        let rest = sqlx::query(DELETE_DESTINATIONS).bind(stream.0).bind(actor.now.0);
         rest.execute(&mut *tx).await.map_err(&failed)?;
-        commit(tx).await
+        let change = Change::new("stream.deleted", "stream", stream.0, json!({"label": label}));
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await
     }
 
     async fn destinations_of(&self, stream: StreamId) -> Result<Vec<DestinationRecord>> {
@@ -153,41 +164,47 @@ impl Streams for SqliteStore {
 
     async fn add_destination(
         &self,
-        account: AccountId,
+        actor: &Actor,
         stream: StreamId,
         destination: NewDestination,
         caps: Caps,
-        now: UnixMillis,
     ) -> Result<DestinationId> {
         let mut tx = self.begin().await?;
-        let owned = sqlx::query(OWNED_STREAM).bind(stream.0).bind(account.0).fetch_optional(&mut *tx).await;
+        let owned =
+            sqlx::query(OWNED_STREAM).bind(stream.0).bind(actor.account.0).fetch_optional(&mut *tx).await;
         if owned.map_err(db("read the stream"))?.is_none() {
             return Err(StoreError::NotFound("stream"));
         }
-        let id = self.insert_destination(&mut tx, stream, &destination, caps, now).await?;
-        commit(tx).await?;
+        let id = self.insert_destination(&mut tx, stream, &destination, caps, actor.now).await?;
+        let detail =
+            json!({"streamId": stream.0, "type": destination.kind, "platform": destination.platform});
+        let change = Change::new("destination.added", "destination", id.0, detail);
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await?;
         Ok(id)
     }
 
     async fn delete_destination(
         &self,
-        account: AccountId,
+        actor: &Actor,
         stream: Option<StreamId>,
         destination: DestinationId,
-        now: UnixMillis,
     ) -> Result<StreamId> {
         let mut tx = self.begin().await?;
-        let deleted = sqlx::query_scalar(DELETE_DESTINATION)
+        let deleted: Option<(i64, String, String)> = sqlx::query_as(DELETE_DESTINATION)
             .bind(destination.0)
-            .bind(account.0)
-            .bind(now.0)
+            .bind(actor.account.0)
+            .bind(actor.now.0)
             .bind(stream.map(|id| id.0))
             .fetch_optional(&mut *tx)
             .await
             .map_err(db("delete the destination"))?;
-        let stream = deleted.map(StreamId).ok_or(StoreError::NotFound("destination"))?;
-        commit(tx).await?;
-        Ok(stream)
+        let (stream, kind, platform) = deleted.ok_or(StoreError::NotFound("destination"))?;
+        let detail = json!({"streamId": stream, "type": kind, "platform": platform});
+        let change = Change::new("destination.deleted", "destination", destination.0, detail);
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await?;
+        Ok(StreamId(stream))
     }
 }
 

@@ -25,13 +25,13 @@ async fn postings_are_made_once_and_only_in_range() {
         );
     }
     let all_sats = Sats(2_100_000_000_000_000);
-    let over = rig.store.credit(account, all_sats, "c".into(), NOW).await;
+    let over = rig.store.credit(&by(account), all_sats, "c".into()).await;
     assert!(matches!(over, Err(StoreError::Amount(_))), "no balance above all sats there are");
     assert!(matches!(
-        rig.store.credit(account, Sats(i64::MAX), "d".into(), NOW).await,
+        rig.store.credit(&by(account), Sats(i64::MAX), "d".into()).await,
         Err(StoreError::Amount(_))
     ));
-    let nobody = rig.store.credit(AccountId(99), Sats(1), "e".into(), NOW).await;
+    let nobody = rig.store.credit(&by(AccountId(99)), Sats(1), "e".into()).await;
     assert!(matches!(nobody, Err(StoreError::NotFound("account"))));
     assert_eq!(rig.store.balance(account).await.unwrap(), Msat(1_500), "refused postings leave nothing");
     let report = check::check(&rig.store.readers).await.unwrap();
@@ -43,7 +43,8 @@ async fn postings_are_made_once_and_only_in_range() {
 async fn racing_postings_of_one_name_post_once() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
-    let tries = (0..40).map(|index| rig.store.credit(account, Sats(1), format!("slot{}", index % 10), NOW));
+    let owner = by(account);
+    let tries = (0..40).map(|index| rig.store.credit(&owner, Sats(1), format!("slot{}", index % 10)));
     for outcome in futures_util::future::join_all(tries).await {
         outcome.unwrap();
     }
@@ -126,8 +127,9 @@ async fn a_second_process_writes_at_the_same_time_and_everything_survives() {
     let rig = Rig::new().await;
     let other = open_at(&rig.path, 7).await;
     let account = rig.account("me", 0).await.unwrap();
-    let here = (0..20).map(|index| rig.store.credit(account, Sats(1), format!("here{index}"), NOW));
-    let there = (0..20).map(|index| other.credit(account, Sats(1), format!("there{index}"), NOW));
+    let owner = by(account);
+    let here = (0..20).map(|index| rig.store.credit(&owner, Sats(1), format!("here{index}")));
+    let there = (0..20).map(|index| other.credit(&owner, Sats(1), format!("there{index}")));
     let (here, there) =
         tokio::join!(futures_util::future::join_all(here), futures_util::future::join_all(there));
     assert!(here.into_iter().chain(there).all(|outcome| outcome.is_ok()));

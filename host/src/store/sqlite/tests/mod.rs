@@ -1,5 +1,6 @@
 //! The store on real files.
 
+mod audit;
 mod ledger;
 mod playback;
 
@@ -12,8 +13,8 @@ use super::*;
 use crate::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId, UnixMillis};
 use crate::secret::{KeyKind, Redacted, key_hash, new_api_key, new_session_id, new_stream_key};
 use crate::store::{
-    Accounts as _, Caps, Ledger as _, NewAccount, NewDestination, NewKey, NewSession, NewStream, Page,
-    Scopes, Sessions as _, Streams as _,
+    Accounts as _, Actor, Caps, Ledger as _, NewAccount, NewDestination, NewKey, NewSession, NewStream,
+    Origin, Page, Scopes, Sessions as _, Streams as _,
 };
 
 const CAPS: Caps = Caps { destinations_per_stream: 3, streams_per_account: 3, keys_per_account: 2 };
@@ -43,22 +44,24 @@ impl Rig {
             password_hash: None,
             operator: true,
             initial_credit: Msat(credit),
-            now: NOW,
         };
-        self.store.create_account(account).await
+        self.store.create_account(&Origin::command(NOW), account).await
     }
 
     async fn stream(&self, account: AccountId, targets: usize) -> Result<(StreamId, Vec<DestinationId>)> {
         let stream = NewStream {
-            account_id: account,
             label: "test".into(),
             stream_key: new_stream_key(),
             destinations: vec![target(); targets],
             caps: CAPS,
-            now: NOW,
         };
-        self.store.create_stream(stream).await
+        self.store.create_stream(&by(account), stream).await
     }
+}
+
+/// The operator, who changes something of the account.
+fn by(account: AccountId) -> Actor {
+    Actor::command(account, NOW)
 }
 
 fn target() -> NewDestination {
@@ -87,15 +90,9 @@ async fn secrets_stand_in_no_file_in_clear_and_come_back_only_with_the_key() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     let key = new_stream_key();
-    let stream = NewStream {
-        account_id: account,
-        label: "test".into(),
-        stream_key: key.clone(),
-        destinations: vec![target()],
-        caps: CAPS,
-        now: NOW,
-    };
-    let (stream, _) = rig.store.create_stream(stream).await.unwrap();
+    let stream =
+        NewStream { label: "test".into(), stream_key: key.clone(), destinations: vec![target()], caps: CAPS };
+    let (stream, _) = rig.store.create_stream(&by(account), stream).await.unwrap();
     assert_eq!(rig.store.stream_of(account, stream).await.unwrap().unwrap().stream_key, key);
     assert_eq!(rig.store.destinations_of(stream).await.unwrap()[0].config, target().config);
     rig.store.close().await;
@@ -134,27 +131,25 @@ async fn keys_are_found_by_hash_until_revoked_and_capped() {
     let account = rig.account("me", 0).await.unwrap();
     let (_, _, hosted) = rig.hosted(account).await;
     let stranger = rig.account("stranger", 0).await.unwrap();
-    let key = |account_id, kind, destination_id| NewKey {
-        account_id,
+    let key = |kind, destination_id| NewKey {
         kind,
         key: new_api_key(kind),
         scopes: Scopes::ALL,
         destination_id,
         label: "k".into(),
         caps: CAPS,
-        now: NOW,
     };
-    let public = key(account, KeyKind::Public, Some(hosted));
-    let id = rig.store.create_key(public.clone()).await.unwrap();
+    let public = key(KeyKind::Public, Some(hosted));
+    let id = rig.store.create_key(&by(account), public.clone()).await.unwrap();
     let hash = key_hash(public.key.expose());
     let found = rig.store.key_by_hash(&hash).await.unwrap().unwrap();
     assert_eq!((found.id, found.account_id, found.destination_id), (id, account, Some(hosted)));
     let text = public.key.expose();
     assert_eq!((found.prefix.as_str(), found.last4.as_str()), (&text[..7], &text[text.len() - 4..]));
-    let foreign = rig.store.create_key(key(stranger, KeyKind::Public, Some(hosted))).await;
+    let foreign = rig.store.create_key(&by(stranger), key(KeyKind::Public, Some(hosted))).await;
     assert!(matches!(foreign, Err(StoreError::NotFound("destination"))));
-    rig.store.create_key(key(account, KeyKind::Permanent, None)).await.unwrap();
-    let third = rig.store.create_key(key(account, KeyKind::Permanent, None)).await;
+    rig.store.create_key(&by(account), key(KeyKind::Permanent, None)).await.unwrap();
+    let third = rig.store.create_key(&by(account), key(KeyKind::Permanent, None)).await;
     assert!(matches!(third, Err(StoreError::CapReached { limit: 2, .. })));
     rig.store.touch_key(id, UnixMillis(100_000)).await.unwrap();
     rig.store.touch_key(id, UnixMillis(159_999)).await.unwrap();
@@ -181,20 +176,18 @@ async fn deleted_streams_and_destinations_are_kept_but_no_longer_found() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     let (stream, ids) = rig.stream(account, 3).await.unwrap();
-    let delete = |stream, id| rig.store.delete_destination(account, stream, id, NOW);
+    let owner = by(account);
+    let delete = |stream, id| rig.store.delete_destination(&owner, stream, id);
     assert_eq!(delete(None, ids[0]).await.unwrap(), stream);
     assert!(matches!(delete(Some(StreamId(99)), ids[1]).await, Err(StoreError::NotFound("destination"))));
     assert_eq!(delete(Some(stream), ids[1]).await.unwrap(), stream);
     let left: Vec<_> =
         rig.store.destinations_of(stream).await.unwrap().iter().map(|record| record.id).collect();
     assert_eq!(left, [ids[2]]);
-    rig.store.delete_stream(account, stream, NOW).await.unwrap();
+    rig.store.delete_stream(&owner, stream).await.unwrap();
     assert!(rig.store.stream(stream).await.unwrap().is_none());
     assert!(rig.store.destinations_of(stream).await.unwrap().is_empty());
-    assert!(matches!(
-        rig.store.delete_stream(account, stream, NOW).await,
-        Err(StoreError::NotFound("stream"))
-    ));
+    assert!(matches!(rig.store.delete_stream(&owner, stream).await, Err(StoreError::NotFound("stream"))));
     let kept: i64 =
         sqlx::query_scalar("SELECT COUNT(*) FROM destinations").fetch_one(&rig.store.readers).await.unwrap();
     assert_eq!(kept, 3);
@@ -310,9 +303,8 @@ async fn passwords_and_pages_come_back_as_stored() {
         password_hash: Some(hash.clone()),
         operator: false,
         initial_credit: Msat(0),
-        now: NOW,
     };
-    let account = rig.store.create_account(account).await.unwrap();
+    let account = rig.store.create_account(&Origin::command(NOW), account).await.unwrap();
     assert_eq!(rig.store.account_by_name("me").await.unwrap().unwrap().password_hash, Some(hash));
     let (stream, ids) = rig.stream(account, 3).await.unwrap();
     let page = Page { before: Some(ids[2].0), limit: 1 };

@@ -20,7 +20,7 @@ impl Rig {
     /// A stream with a destination of another type and a self-hosted one: stream, other, self-hosted.
     pub(super) async fn hosted(&self, account: AccountId) -> (StreamId, DestinationId, DestinationId) {
         let (stream, ids) = self.stream(account, 1).await.unwrap();
-        let hosted = self.store.add_destination(account, stream, hosted(), CAPS, NOW).await.unwrap();
+        let hosted = self.store.add_destination(&by(account), stream, hosted(), CAPS).await.unwrap();
         (stream, ids[0], hosted)
     }
 
@@ -28,16 +28,14 @@ impl Rig {
         let key = new_api_key(KeyKind::Public);
         let hash = key_hash(key.expose());
         let new = NewKey {
-            account_id: account,
             kind: KeyKind::Public,
             key,
             scopes: Scopes::NONE,
             destination_id: Some(destination),
             label: String::new(),
             caps: CAPS,
-            now: NOW,
         };
-        Ok((self.store.create_key(new).await?, hash))
+        Ok((self.store.create_key(&by(account), new).await?, hash))
     }
 
     async fn path_of(&self, stream: StreamId, destination: DestinationId) -> Option<String> {
@@ -45,7 +43,7 @@ impl Rig {
         records.into_iter().find(|record| record.id == destination).unwrap().playback_path
     }
 
-    async fn run(&self, sql: &'static str) {
+    pub(super) async fn run(&self, sql: &'static str) {
         sqlx::query(sql).execute(&self.store.writer).await.unwrap();
     }
 }
@@ -55,15 +53,13 @@ async fn only_types_with_playback_get_a_path_of_their_own() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     let stream = NewStream {
-        account_id: account,
         label: "test".into(),
         stream_key: new_stream_key(),
         destinations: vec![target(), hosted()],
         caps: CAPS,
-        now: NOW,
     };
-    let (stream, ids) = rig.store.create_stream(stream).await.unwrap();
-    let later = rig.store.add_destination(account, stream, hosted(), CAPS, NOW).await.unwrap();
+    let (stream, ids) = rig.store.create_stream(&by(account), stream).await.unwrap();
+    let later = rig.store.add_destination(&by(account), stream, hosted(), CAPS).await.unwrap();
     assert_eq!(rig.path_of(stream, ids[0]).await, None);
     let (first, second) =
         (rig.path_of(stream, ids[1]).await.unwrap(), rig.path_of(stream, later).await.unwrap());
@@ -135,7 +131,7 @@ async fn revoked_permanent_and_deleted_are_not_found() {
     assert!(rig.store.playback_by_key(key).await.unwrap().is_none(), "its stream is deleted");
     assert!(rig.store.playback_by_path(&path).await.unwrap().is_none());
     rig.run("UPDATE streams SET deleted_ms = NULL").await;
-    rig.store.delete_destination(account, Some(stream), hosted, NOW).await.unwrap();
+    rig.store.delete_destination(&by(account), Some(stream), hosted).await.unwrap();
     assert!(rig.store.playback_by_key_hash(&hash).await.unwrap().is_none());
     assert!(rig.store.playback_by_path(&path).await.unwrap().is_none());
 }
@@ -170,8 +166,8 @@ async fn bandwidth_adds_up_by_account_and_hour_and_outlives_its_destination() {
     let first = [sent(account, hosted, 0, 10), sent(account, second, 0, 200), sent(other, foreign, 0, 7)];
     rig.store.add_bandwidth(&first).await.unwrap();
     rig.store.add_bandwidth(&[sent(account, hosted, 0, 5), sent(account, hosted, 1, 3_000)]).await.unwrap();
-    rig.store.delete_destination(account, None, hosted, NOW).await.unwrap();
-    rig.store.delete_stream(account, stream, NOW).await.unwrap();
+    rig.store.delete_destination(&by(account), None, hosted).await.unwrap();
+    rig.store.delete_stream(&by(account), stream).await.unwrap();
     rig.store.add_bandwidth(&[sent(account, hosted, 1, 1)]).await.unwrap();
     assert_eq!((of_hour(account, 0).await, of_hour(account, 1).await), (215, 3_001));
     assert_eq!((of_hour(other, 0).await, of_hour(account, 2).await), (7, 0));

@@ -1,0 +1,255 @@
+//! The audit log: with every change, never without it, bounded, and never changed.
+
+use super::*;
+use crate::ids::{KeyId, LoginId, Sats};
+use crate::store::{
+    AUDIT_DETAIL_BYTES_MAX, Audit as _, AuditEntry, AuditFilter, By, Change, DestinationChange, Edits as _,
+    FAILED_LOGINS_PER_HOUR_MAX, LOGINS_PER_ACCOUNT_MAX, LimitChange, LimitsChange, Logins as _, NewLogin,
+    TimeRange, UNKNOWN_LOGINS_PER_HOUR_MAX,
+};
+
+const SECRET: &str = "hunter2hunter2";
+
+impl Rig {
+    /// What stands in the log of an account, the oldest entry first.
+    async fn log(&self, account: AccountId) -> Vec<AuditEntry> {
+        let filter = AuditFilter { account: Some(account), ..AuditFilter::default() };
+        let mut entries = self.store.audit(filter, ALL).await.unwrap();
+        entries.reverse();
+        entries
+    }
+
+    async fn actions(&self, account: AccountId) -> Vec<String> {
+        self.log(account).await.into_iter().map(|entry| entry.action).collect()
+    }
+}
+
+fn key() -> NewKey {
+    NewKey {
+        kind: KeyKind::Permanent,
+        key: new_api_key(KeyKind::Permanent),
+        scopes: Scopes::ALL,
+        destination_id: None,
+        label: "mine".into(),
+        caps: CAPS,
+    }
+}
+
+#[tokio::test]
+async fn every_change_has_its_entry_and_no_entry_has_a_secret() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let address = Some("192.0.2.7".parse().unwrap());
+    let actor = Actor { by: By::Key(KeyId(5)), address, ..by(account) };
+    let config = json!({"url": "rtmp://a/b", "key": SECRET});
+    let target = NewDestination { config: config.clone(), ..target() };
+    let stream = NewStream {
+        label: "test".into(),
+        stream_key: Redacted::new(format!("live_{SECRET}")),
+        destinations: vec![target.clone()],
+        caps: CAPS,
+    };
+    let (stream, ids) = rig.store.create_stream(&actor, stream).await.unwrap();
+    let added = rig.store.add_destination(&actor, stream, target, CAPS).await.unwrap();
+    let limits = LimitsChange { max_sats: LimitChange::Set(9), max_duration_minutes: LimitChange::Keep };
+    rig.store.change_limits(&actor, stream, limits).await.unwrap();
+    rig.store.rename_stream(&actor, stream, "other").await.unwrap();
+    rig.store.replace_stream_key(&actor, stream, &Redacted::new(format!("{SECRET}2"))).await.unwrap();
+    let change = DestinationChange { enabled: Some(false), config: Some(config) };
+    rig.store.change_destination(&actor, stream, added, change).await.unwrap();
+    rig.store.delete_destination(&actor, Some(stream), added).await.unwrap();
+    let made = rig.store.create_key(&actor, key()).await.unwrap();
+    rig.store.revoke_key(&actor, made).await.unwrap();
+    rig.store.credit(&actor, Sats(70), "a".into()).await.unwrap();
+    rig.store.credit(&actor, Sats(70), "a".into()).await.unwrap();
+    let password = Redacted::new(SECRET.to_owned());
+    rig.store.change_password(&actor, &password).await.unwrap();
+    rig.store.record(&actor, Change::new("stream.stopped", "stream", stream.0, json!({}))).await.unwrap();
+    rig.store.delete_stream(&actor, stream).await.unwrap();
+
+    let log = rig.log(account).await;
+    let (stream, first, added, made) = (stream.0, ids[0].0, added.0, made.0);
+    let expected = [
+        ("account.created", "account", account.0, json!({"name": "me", "operator": true, "initialSats": 0})),
+        ("stream.created", "stream", stream, json!({"label": "test", "destinationIds": [first]})),
+        (
+            "destination.added",
+            "destination",
+            added,
+            json!({"streamId": stream, "type": "rtmp", "platform": "rtmp"}),
+        ),
+        (
+            "stream.limits_changed",
+            "stream",
+            stream,
+            json!({
+            "before": {"maxSats": null, "maxDurationMinutes": null},
+            "after": {"maxSats": 9, "maxDurationMinutes": null}}),
+        ),
+        (
+            "stream.renamed",
+            "stream",
+            stream,
+            json!({"before": {"label": "test"}, "after": {"label": "other"}}),
+        ),
+        ("stream.key_replaced", "stream", stream, json!({})),
+        (
+            "destination.changed",
+            "destination",
+            added,
+            json!({"streamId": stream, "configChanged": true,
+            "before": {"enabled": true}, "after": {"enabled": false}}),
+        ),
+        (
+            "destination.deleted",
+            "destination",
+            added,
+            json!({"streamId": stream, "type": "rtmp", "platform": "rtmp"}),
+        ),
+        (
+            "key.created",
+            "key",
+            made,
+            json!({"type": "permanent", "label": "mine",
+            "scopes": "read,manage,webhooks", "destinationId": null}),
+        ),
+        ("key.revoked", "key", made, json!({"type": "permanent", "label": "mine"})),
+        ("account.credited", "account", account.0, json!({"sats": 70})),
+        ("account.password_changed", "account", account.0, json!({"endedSessions": 0})),
+        ("stream.stopped", "stream", stream, json!({})),
+        ("stream.deleted", "stream", stream, json!({"label": "other"})),
+    ];
+    let found: Vec<_> = log
+        .iter()
+        .map(|entry| {
+            let target = entry.target_id.unwrap();
+            (entry.action.as_str(), entry.target_kind.as_str(), target, entry.detail.clone())
+        })
+        .collect();
+    assert_eq!(found, expected);
+    assert_eq!((log[0].by, &log[0].address), (By::Command, &None));
+    for entry in &log[1..] {
+        assert_eq!((entry.by, entry.address.as_deref()), (actor.by, Some("192.0.2.7")), "{entry:?}");
+        assert_eq!((entry.account_id, entry.at), (Some(account), NOW));
+    }
+    rig.store.close().await;
+    let bytes = std::fs::read(&rig.path).unwrap();
+    let secret = "hunter2hunter22".as_bytes();
+    assert!(!bytes.windows(secret.len()).any(|window| window == secret), "the stream key");
+    assert!(!format!("{log:?}").contains(SECRET));
+}
+
+#[tokio::test]
+async fn logins_and_links_have_entries_too() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let origin = Origin { by: By::Visitor, address: None, now: NOW };
+    let login = |token: u8| NewLogin { token_hash: [token; 32], expires_at: UnixMillis(9_999) };
+    let mut ids: Vec<LoginId> = Vec::new();
+    for token in 0..=LOGINS_PER_ACCOUNT_MAX {
+        ids.push(rig.store.begin_login(&origin, account, login(token as u8)).await.unwrap());
+    }
+    let last = ids[ids.len() - 1];
+    let actor = Actor { by: By::Login(last), ..by(account) };
+    rig.store.end_login(&actor, last).await.unwrap();
+    let log = rig.log(account).await;
+    let began = &log[log.len() - 2];
+    assert_eq!(
+        (began.action.as_str(), began.by, began.target_id),
+        ("login.began", By::Login(last), Some(last.0))
+    );
+    assert_eq!(began.detail, json!({"endedSessions": 1}), "one more than may be");
+    assert_eq!(log[log.len() - 1].action, "login.ended");
+    rig.store.create_invite(&by(account).origin(), &[1; 32], true, UnixMillis(9_999)).await.unwrap();
+    let new =
+        NewAccount { name: "you".into(), password_hash: None, operator: false, initial_credit: Msat(0) };
+    let you = rig.store.use_invite(&origin, &[1; 32], new).await.unwrap();
+    let made = rig.log(you).await;
+    assert_eq!((made[0].action.as_str(), made[0].by), ("account.created", By::Visitor));
+    assert_eq!(made[0].detail["operator"], true, "as the link says");
+    let all = rig.store.audit(AuditFilter::default(), ALL).await.unwrap();
+    let invite = all.iter().find(|entry| entry.action == "invite.created").unwrap();
+    assert_eq!((invite.account_id, &invite.detail), (None, &json!({"operator": true, "expiresAt": 9_999})));
+}
+
+#[tokio::test]
+async fn what_is_refused_or_rolled_back_leaves_no_entry() {
+    let rig = Rig::new().await;
+    let (account, stranger) = (rig.account("me", 0).await.unwrap(), rig.account("you", 0).await.unwrap());
+    let (stream, ids) = rig.stream(account, 1).await.unwrap();
+    let before = rig.actions(account).await;
+    let thief = by(stranger);
+    assert!(rig.store.delete_stream(&thief, stream).await.is_err());
+    assert!(rig.store.rename_stream(&thief, stream, "x").await.is_err());
+    assert!(rig.store.change_limits(&thief, stream, LimitsChange::default()).await.is_err());
+    assert!(rig.store.delete_destination(&thief, None, ids[0]).await.is_err());
+    assert!(rig.stream(account, 4).await.is_err(), "too many destinations");
+    assert!(rig.account("me", 0).await.is_err());
+    rig.store.create_key(&by(account), key()).await.unwrap();
+    // The change is written first; without its entry it must not stand.
+    rig.run("CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END").await;
+    assert!(rig.store.delete_stream(&by(account), stream).await.is_err());
+    assert!(rig.store.stream(stream).await.unwrap().is_some(), "no change without its entry");
+    rig.run("DROP TRIGGER full").await;
+    assert_eq!(rig.actions(account).await[before.len()..], ["key.created"]);
+    assert_eq!(rig.actions(stranger).await, ["account.created"]);
+}
+
+#[tokio::test]
+async fn entries_cannot_be_changed_or_deleted() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    for sql in ["UPDATE audit SET action = 'x'", "DELETE FROM audit"] {
+        let error = sqlx::query(sql).execute(&rig.store.writer).await.unwrap_err().to_string();
+        assert!(error.contains("the audit log is never"), "{error}");
+    }
+    assert_eq!(rig.actions(account).await, ["account.created"]);
+}
+
+#[tokio::test]
+async fn failed_logins_are_recorded_up_to_a_number_within_an_hour() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let fail = async |account, now| {
+        let origin = Origin { by: By::Visitor, address: None, now: UnixMillis(now) };
+        rig.store.record_failed_login(&origin, account).await.unwrap()
+    };
+    for (account, max) in [(Some(account), FAILED_LOGINS_PER_HOUR_MAX), (None, UNKNOWN_LOGINS_PER_HOUR_MAX)] {
+        for _ in 0..max {
+            assert!(fail(account, 10).await);
+        }
+        assert!(!fail(account, 10).await);
+        assert!(!fail(account, 3_600_009).await);
+        assert!(fail(account, 3_600_010).await, "an hour later");
+    }
+    let filter = AuditFilter { action: Some("login.failed".into()), ..AuditFilter::default() };
+    let all = rig.store.audit(filter, ALL).await.unwrap();
+    let max = FAILED_LOGINS_PER_HOUR_MAX + UNKNOWN_LOGINS_PER_HOUR_MAX + 2;
+    assert_eq!(all.len() as i64, max);
+    assert_eq!((all[0].account_id, all[0].target_id, all[0].by), (None, None, By::Visitor));
+}
+
+#[tokio::test]
+async fn details_are_small_objects_and_entries_come_in_pages_by_action_and_time() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let fits = "x".repeat(AUDIT_DETAIL_BYTES_MAX - json!({"x": ""}).to_string().len());
+    let details = [json!({"x": fits}), json!({"x": format!("{fits}x")}), json!("text")];
+    for (index, detail) in details.iter().enumerate() {
+        let actor = Actor { now: UnixMillis(2_000 + index as i64), ..by(account) };
+        rig.store.record(&actor, Change::new("a.b", "stream", 1, detail.clone())).await.unwrap();
+    }
+    let log = rig.log(account).await;
+    let omitted = json!({"omitted": true});
+    assert_eq!([&log[1].detail, &log[2].detail, &log[3].detail], [&details[0], &omitted, &omitted]);
+    let times = async |from, to, action: Option<&str>, page| {
+        let range = TimeRange { from, to };
+        let filter = AuditFilter { account: Some(account), action: action.map(Into::into), range };
+        let found = rig.store.audit(filter, page).await.unwrap();
+        found.into_iter().map(|entry| entry.at.0).collect::<Vec<_>>()
+    };
+    assert_eq!(times(None, None, None, Page { before: Some(log[3].id), limit: 2 }).await, [2_001, 2_000]);
+    assert_eq!(times(Some(UnixMillis(2_001)), None, None, ALL).await, [2_002, 2_001]);
+    assert_eq!(times(None, Some(UnixMillis(2_001)), None, ALL).await, [2_000, 1_000]);
+    assert_eq!(times(None, None, Some("account.created"), ALL).await, [1_000]);
+}
