@@ -30,6 +30,7 @@ mod streams;
 mod tests;
 mod viewer;
 mod wallet;
+mod webhooks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,6 +59,7 @@ use crate::places::Network;
 use crate::playback::Playback;
 use crate::rate::{RateLimiter, RateRule};
 use crate::store::{Caps, Store};
+use crate::webhooks::Targets;
 
 /// The version of this release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -74,6 +76,8 @@ pub struct App {
     pub drivers: Drivers,
     /// The address guard.
     pub guard: Guard,
+    /// What may be a webhook.
+    pub webhook_targets: Targets,
     /// The time.
     pub clock: Clock,
     /// The configuration.
@@ -184,6 +188,8 @@ enum Tag {
     Accounts,
     /// API keys.
     Keys,
+    /// Addresses that are told of events.
+    Webhooks,
     /// Credit.
     Wallet,
     /// Bytes, minutes and sats of the past.
@@ -200,6 +206,7 @@ fn service() -> OpenApiService<impl OpenApi, ()> {
         drivers::DriversApi,
         login::LoginApi,
         keys::KeysApi,
+        webhooks::WebhooksApi,
         wallet::WalletApi,
         analytics::AnalyticsApi,
         public::PublicApi,

@@ -15,6 +15,7 @@ mod playback;
 mod sqlite;
 #[cfg(test)]
 pub(crate) mod testing;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -33,6 +34,10 @@ pub use model::{
 pub use open::{OpenOptions, database_file, open};
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
 pub use sqlite::Inspector;
+pub use webhooks::{
+    AttemptView, DeliveryState, DeliveryView, EventType, LastDelivery, NewWebhook, OLD_SECRET_KEPT_MS,
+    WebhookView, Webhooks,
+};
 
 use crate::ids::{AccountId, DestinationId, EndReason, KeyId, Msat, Sats, SessionId, StreamId, UnixMillis};
 use crate::secret::VaultError;
@@ -224,7 +229,17 @@ pub trait Ledger: Send + Sync {
 /// What operators ask of a database.
 #[async_trait]
 pub trait StoreApi:
-    Accounts + Streams + Edits + Playback + Sessions + History + Logins + Ledger + Idempotency + std::fmt::Debug
+    Accounts
+    + Streams
+    + Edits
+    + Playback
+    + Sessions
+    + History
+    + Logins
+    + Ledger
+    + Idempotency
+    + Webhooks
+    + std::fmt::Debug
 {
     /// A read that proves the database answers.
     async fn ping(&self) -> Result<()>;

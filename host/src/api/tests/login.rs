@@ -16,7 +16,7 @@ const PASSWORD: &str = "correct horse battery";
 
 impl Rig {
     /// An account that can log in.
-    async fn person(&self, name: &str) {
+    pub(super) async fn person(&self, name: &str) {
         let hash = password::hash(&Redacted::new(PASSWORD.to_owned())).unwrap();
         let account = NewAccount {
             name: name.into(),
@@ -33,7 +33,7 @@ impl Rig {
         self.send(request.body(body.to_string())).await
     }
 
-    async fn log_in(&self, name: &str) -> String {
+    pub(super) async fn log_in(&self, name: &str) -> String {
         let made = self.anyone("/api/auth/login", &json!({"name": name, "password": PASSWORD})).await.ok();
         made["token"].as_str().unwrap().to_owned()
     }
