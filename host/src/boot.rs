@@ -21,6 +21,7 @@ use crate::outbound::{AllowError, Guard};
 use crate::playback::{Playback, PlaybackSecret, Site};
 use crate::secret::VaultError;
 use crate::store::{self, OpenOptions, Store, StoreError};
+use crate::webhooks::Targets;
 
 /// Folder below the data folder for private copies of driver libraries.
 const IMAGES_FOLDER_NAME: &str = "driver-images";
@@ -45,7 +46,7 @@ pub enum BootError {
     /// The database.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// `[outbound] allow`.
+    /// `[outbound] allow` or `[webhooks] allow_targets`.
     #[error("{0}")]
     Allow(#[from] AllowError),
     /// The HTTP port.
@@ -126,6 +127,7 @@ impl Host {
         // This port is taken before drivers are loaded: a taken port is the commonest failure and must show at once.
         let server = Server::bind(&config.http, ServerLimits::default()).await?;
         let (guard, parts) = host_parts(&config, &clock)?;
+        let webhook_targets = Targets::new(&config)?;
         let drivers = load_drivers(config.clone(), parts, exe).await?;
         let live = Live::new(store.clone(), drivers.clone(), clock.clone(), live_settings(&config));
         let settings = ingest::Settings::new(config.ingest.rtmp_listen, config.ingest.read_batch_ms);
@@ -161,6 +163,7 @@ impl Host {
             drivers,
             playback,
             guard,
+            webhook_targets,
             clock,
             config,
             limits,

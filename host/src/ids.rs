@@ -48,6 +48,10 @@ integer_newtype! {
     KeyId;
     /// A session of somebody who logged in; not a live session.
     LoginId;
+    /// A webhook: an address that is told of events.
+    WebhookId;
+    /// One event on its way to one webhook.
+    DeliveryId;
     /// Milliseconds since the Unix epoch, UTC, of the wall clock: for records and display, never for intervals.
     UnixMillis;
     /// An amount in thousandths of a sat, the unit of the ledger.

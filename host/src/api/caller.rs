@@ -1,12 +1,10 @@
 //! The caller of a management operation, as a poem-openapi extractor that also declares the security schemes.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
+use poem::Request;
 use poem::http::Method;
-use poem::{Request, RequestBody, Result};
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
-use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
 
 use super::{ApiError, App, RequestContext};
 use crate::auth::{login_cookie, presented_key, presents_header};
@@ -24,6 +22,9 @@ const CSRF_HEADER: &str = "x-requested-with";
 pub(super) const LOGIN_IDLE_MS: i64 = 24 * 60 * 60 * 1_000;
 /// A login session ends this long after it began, used or not.
 pub(super) const LOGIN_LIFE_MS: i64 = 30 * LOGIN_IDLE_MS;
+
+/// Where operations on webhooks begin.
+const WEBHOOKS_PATH: &str = "/api/webhooks";
 
 /// Who asks, for limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,6 +53,65 @@ pub(super) fn visitor(app: &App, context: &RequestContext) -> Origin {
     Origin { by: By::Visitor, address: Some(context.client), now: app.clock.now() }
 }
 
+/// What operations are about: it decides which keys may do them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Area {
+    /// Everything that has no area of its own: permanent keys that may read or manage, and login sessions.
+    Account,
+    /// Webhooks: permanent keys that may manage webhooks, whatever else they may do.
+    Webhooks,
+}
+
+impl Area {
+    /// The area of the operations at a path.
+    pub(super) fn of_path(path: &str) -> Self {
+        match path.strip_prefix(WEBHOOKS_PATH) {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => Area::Webhooks,
+            _ => Area::Account,
+        }
+    }
+
+    fn admits(self, caller: Caller, reads: bool) -> std::result::Result<(), ApiError> {
+        let scopes = caller.scopes;
+        let (allowed, scope) = match (self, caller.subject) {
+            (Area::Webhooks, Subject::Login(_)) => {
+                let text = "Webhooks are managed with a permanent key (sk_...) that has the scope \"webhooks\"; \
+                            a session cannot be used here";
+                return Err(ApiError::forbidden("key_type_not_allowed", text));
+            }
+            (Area::Webhooks, Subject::Key(_)) => (scopes.webhooks, "webhooks"),
+            (Area::Account, _) if reads => (scopes.read, "read"),
+            (Area::Account, _) => (scopes.manage, "manage"),
+        };
+        if allowed {
+            return Ok(());
+        }
+        let text = format!("This key lacks the scope \"{scope}\"; use a key that has it");
+        Err(ApiError::forbidden("scope_not_allowed", text))
+    }
+}
+
+/// A caller that was found, checked and counted for an area before the operation was reached; stands in the request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) caller: Caller,
+    pub(super) area: Area,
+}
+
+/// The caller of an operation on webhooks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WebhookCaller {
+    /// Whose webhooks they are.
+    pub(super) account: AccountId,
+}
+
+impl WebhookCaller {
+    async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
+        let caller = Caller::within(app, request, Area::Webhooks).await?;
+        Ok(Self { account: caller.account })
+    }
+}
+
 impl Caller {
     /// Who the caller is to the store and its audit log, now.
     pub fn actor(&self, app: &App) -> Actor {
@@ -68,14 +128,27 @@ impl Caller {
     /// 401 without a valid one, 403 for a public key, a missing scope or a write by cookie without its header, 429 over a
     /// limit, 502 from the store.
     pub async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
-        if let Some(known) = request.extensions().get::<Caller>() {
-            return Ok(*known);
+        Self::within(app, request, Area::Account).await
+    }
+
+    /// As [`Caller::of`], for operations of one area.
+    pub(super) async fn within(
+        app: &App,
+        request: &Request,
+        area: Area,
+    ) -> std::result::Result<Self, ApiError> {
+        if let Some(known) = request.extensions().get::<Known>().filter(|known| known.area == area) {
+            return Ok(known.caller);
         }
         let context = RequestContext::of(request);
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         let caller = match (presented_login(request), presented_key(request)) {
             (Some(token), key) => {
-                if key.is_none() && !reads && !request.headers().contains_key(CSRF_HEADER) {
+                if area == Area::Account
+                    && key.is_none()
+                    && !reads
+                    && !request.headers().contains_key(CSRF_HEADER)
+                {
                     let text = "A write by cookie needs the header X-Requested-With";
                     return Err(ApiError::forbidden("csrf_header_missing", text));
                 }
@@ -86,12 +159,7 @@ impl Caller {
         };
         let limiter = if reads { &app.limits.reads } else { &app.limits.writes };
         context.count(limiter.hit(caller.subject, app.clock.monotonic()))?;
-        let (allowed, scope) =
-            if reads { (caller.scopes.read, "read") } else { (caller.scopes.manage, "manage") };
-        if !allowed {
-            let text = format!("This key lacks the scope \"{scope}\"; use a key that has it");
-            return Err(ApiError::forbidden("scope_not_allowed", text));
-        }
+        area.admits(caller, reads)?;
         Ok(caller)
     }
 
@@ -262,26 +330,37 @@ pub(super) fn scheme_names() -> Vec<&'static str> {
     SCHEMES.iter().map(|(name, _)| *name).collect()
 }
 
-impl<'a> ApiExtractor<'a> for Caller {
-    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::SecurityScheme];
+/// Makes a type with `async fn of(&App, &Request)` an argument of operations that need a key, and declares the schemes.
+macro_rules! key_extractor {
+    ($($name:ty),+) => {$(
+        impl<'a> poem_openapi::ApiExtractor<'a> for $name {
+            const TYPES: &'static [poem_openapi::ApiExtractorType] =
+                &[poem_openapi::ApiExtractorType::SecurityScheme];
 
-    type ParamType = ();
-    type ParamRawType = ();
+            type ParamType = ();
+            type ParamRawType = ();
 
-    fn register(registry: &mut Registry) {
-        register_schemes(registry);
-    }
+            fn register(registry: &mut poem_openapi::registry::Registry) {
+                $crate::api::caller::register_schemes(registry);
+            }
 
-    fn security_schemes() -> Vec<&'static str> {
-        scheme_names()
-    }
+            fn security_schemes() -> Vec<&'static str> {
+                $crate::api::caller::scheme_names()
+            }
 
-    async fn from_request(
-        request: &'a Request,
-        _body: &mut RequestBody,
-        _options: ExtractParamOptions<Self::ParamType>,
-    ) -> Result<Self> {
-        let Some(app) = request.data::<Arc<App>>() else { return Err(ApiError::internal().into()) };
-        Ok(Self::of(app, request).await?)
-    }
+            async fn from_request(
+                request: &'a poem::Request,
+                _body: &mut poem::RequestBody,
+                _options: poem_openapi::ExtractParamOptions<Self::ParamType>,
+            ) -> poem::Result<Self> {
+                match request.data::<std::sync::Arc<$crate::api::App>>() {
+                    Some(app) => Ok(<$name>::of(app, request).await?),
+                    None => Err($crate::api::ApiError::internal().into()),
+                }
+            }
+        }
+    )+};
 }
+pub(super) use key_extractor;
+
+key_extractor!(Caller, WebhookCaller);

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use poem::web::Data;
-use poem::{Request, RequestBody, Result};
+use poem::{Request, Result};
 use poem_openapi::payload::Json;
-use poem_openapi::registry::Registry;
-use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions, Object, OpenApi};
+use poem_openapi::{Object, OpenApi};
 
-use super::caller::{Subject, known_key, login, note_use, presented_login, register_schemes, scheme_names};
+use super::caller::{Subject, key_extractor, known_key, login, note_use, presented_login};
 use super::{ApiError, App, RequestContext, Tag};
 use crate::auth::presented_key;
 use crate::config::{BillingMode, Config};
@@ -95,29 +94,7 @@ impl Payer {
     }
 }
 
-impl<'a> ApiExtractor<'a> for Payer {
-    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::SecurityScheme];
-
-    type ParamType = ();
-    type ParamRawType = ();
-
-    fn register(registry: &mut Registry) {
-        register_schemes(registry);
-    }
-
-    fn security_schemes() -> Vec<&'static str> {
-        scheme_names()
-    }
-
-    async fn from_request(
-        request: &'a Request,
-        _body: &mut RequestBody,
-        _options: ExtractParamOptions<Self::ParamType>,
-    ) -> Result<Self> {
-        let Some(app) = request.data::<Arc<App>>() else { return Err(ApiError::internal().into()) };
-        Ok(Self::of(app, request).await?)
-    }
-}
+key_extractor!(Payer);
 
 /// Public operations about cost.
 pub(super) struct CostApi;

@@ -322,7 +322,7 @@ mod tests {
                 assert_eq!(operation["responses"]["500"]["$ref"], "#/components/responses/Internal");
             }
         }
-        assert_eq!(count, 35, "operations of the document");
+        assert_eq!(count, 41, "operations of the document");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use poem::{Endpoint, IntoResponse, Request, Response, Result};
 use sha2::{Digest as _, Sha256};
 
 use super::body::read_bytes;
+use super::caller::{Area, Known};
 use super::{ApiError, App, Caller};
 use crate::store::{Begun, IdempotentRequest, Store};
 
@@ -41,7 +42,8 @@ impl Idempotent {
     }
 
     async fn once(&self, mut request: Request, key: String) -> Result<Response> {
-        let caller = Caller::of(&self.app, &request).await?;
+        let area = Area::of_path(request.uri().path());
+        let caller = Caller::within(&self.app, &request, area).await?;
         let body = read_bytes(request.take_body()).await?;
         let asked = IdempotentRequest {
             account_id: caller.account,
@@ -50,7 +52,7 @@ impl Idempotent {
             now: self.app.clock.now(),
         };
         // Counted and checked once; the operation finds the caller in the request.
-        request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(Known { caller, area });
         request.set_body(body);
         let (store, inner) = (self.app.store.clone(), Arc::clone(&self.inner));
         // To the end even if the client goes away: the answer is what its next try needs.

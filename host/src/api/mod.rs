@@ -32,6 +32,7 @@ mod streams;
 mod tests;
 mod viewer;
 mod wallet;
+mod webhooks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +61,7 @@ use crate::places::Network;
 use crate::playback::Playback;
 use crate::rate::{RateLimiter, RateRule};
 use crate::store::{Caps, Store};
+use crate::webhooks::Targets;
 
 /// The version of this release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -76,6 +78,8 @@ pub struct App {
     pub drivers: Drivers,
     /// The address guard.
     pub guard: Guard,
+    /// What may be a webhook.
+    pub webhook_targets: Targets,
     /// The time.
     pub clock: Clock,
     /// The configuration.
@@ -191,6 +195,8 @@ enum Tag {
     Accounts,
     /// API keys.
     Keys,
+    /// Addresses that are told of events.
+    Webhooks,
     /// Credit.
     Wallet,
     /// Recordings in the cloud archive.
@@ -209,6 +215,7 @@ fn service() -> OpenApiService<impl OpenApi, ()> {
         drivers::DriversApi,
         login::LoginApi,
         keys::KeysApi,
+        webhooks::WebhooksApi,
         wallet::WalletApi,
         archives::ArchivesApi,
         analytics::AnalyticsApi,

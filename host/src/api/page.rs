@@ -34,6 +34,11 @@ impl PageRequest {
         Ok(Self { limit: limit.unwrap_or(PAGE_ENTRIES_MAX), before, explicit: limit.is_some() })
     }
 
+    /// The same with at most `max` entries a page, for lists whose entries are large.
+    pub(super) fn at_most(self, max: u32) -> Self {
+        Self { limit: self.limit.min(max), ..self }
+    }
+
     /// What to ask the store for: one entry more than shown, to know whether a next page exists.
     pub(super) fn to_store(self) -> Page {
         Page { before: self.before, limit: i64::from(self.limit) + 1 }

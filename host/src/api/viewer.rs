@@ -1,12 +1,8 @@
 //! The caller of a public operation about one destination: a website or a player with the destination's public key.
 
-use std::sync::Arc;
+use poem::Request;
 
-use poem::{Request, RequestBody, Result};
-use poem_openapi::registry::Registry;
-use poem_openapi::{ApiExtractor, ApiExtractorType, ExtractParamOptions};
-
-use super::caller::{known_key, note_use, register_schemes, scheme_names};
+use super::caller::{key_extractor, known_key, note_use};
 use super::{ApiError, App, RequestContext};
 use crate::auth::presented_key;
 use crate::secret::Redacted;
@@ -40,26 +36,4 @@ impl Viewer {
     }
 }
 
-impl<'a> ApiExtractor<'a> for Viewer {
-    const TYPES: &'static [ApiExtractorType] = &[ApiExtractorType::SecurityScheme];
-
-    type ParamType = ();
-    type ParamRawType = ();
-
-    fn register(registry: &mut Registry) {
-        register_schemes(registry);
-    }
-
-    fn security_schemes() -> Vec<&'static str> {
-        scheme_names()
-    }
-
-    async fn from_request(
-        request: &'a Request,
-        _body: &mut RequestBody,
-        _options: ExtractParamOptions<Self::ParamType>,
-    ) -> Result<Self> {
-        let Some(app) = request.data::<Arc<App>>() else { return Err(ApiError::internal().into()) };
-        Ok(Self::of(app, request).await?)
-    }
-}
+key_extractor!(Viewer);

@@ -8,6 +8,8 @@ mod vault;
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 use sha2::{Digest, Sha256};
@@ -177,6 +179,23 @@ fn is_checked_token(prefix: &str, token: &str) -> bool {
             .strip_prefix(prefix)
             .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_alphanumeric()))
         && checksum(&token[..body_end]) == token[body_end..]
+}
+
+/// What a signing secret begins with whose rest is base64 (Standard Webhooks 1.0.0).
+pub const WEBHOOK_SECRET_PREFIX: &str = "whsec_";
+/// Random bytes of such a secret; 24 to 64 are allowed.
+const WEBHOOK_SECRET_BYTES: usize = 32;
+
+/// A new secret that signs webhooks.
+pub fn new_webhook_secret() -> Redacted<String> {
+    let mut bytes = [0; WEBHOOK_SECRET_BYTES];
+    fill_random(&mut bytes);
+    Redacted::new(format!("{WEBHOOK_SECRET_PREFIX}{}", BASE64.encode(bytes)))
+}
+
+/// A new id of an event that webhooks are told of.
+pub fn new_event_id() -> String {
+    format!("evt_{}", random_base62(SESSION_ID_CHARS))
 }
 
 /// A new stream key: `live_` and 32 random base62 characters.

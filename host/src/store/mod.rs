@@ -17,6 +17,7 @@ mod playback;
 mod sqlite;
 #[cfg(test)]
 pub(crate) mod testing;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -40,6 +41,10 @@ pub use model::{
 pub use open::{OpenOptions, database_file, open};
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
 pub use sqlite::Inspector;
+pub use webhooks::{
+    AttemptView, DeliveryState, DeliveryView, EventType, LastDelivery, NewWebhook, OLD_SECRET_KEPT_MS,
+    WebhookView, Webhooks,
+};
 
 use crate::ids::{AccountId, DestinationId, EndReason, KeyId, Msat, Sats, SessionId, StreamId, UnixMillis};
 use crate::secret::VaultError;
@@ -241,6 +246,7 @@ pub trait StoreApi:
     + Ledger
     + Idempotency
     + Audit
+    + Webhooks
     + std::fmt::Debug
 {
     /// A read that proves the database answers.

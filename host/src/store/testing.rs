@@ -34,6 +34,12 @@ impl Intruder {
         self.run("UPDATE api_keys SET revoked_ms = 1 WHERE kind = 'public'").await;
     }
 
+    /// Disables a webhook as the service would.
+    pub(crate) async fn disable_webhook(&mut self, id: i64, reason: &str) {
+        self.run(&format!("UPDATE webhooks SET enabled = 0, disabled_reason = '{reason}' WHERE id = {id}"))
+            .await;
+    }
+
     /// Takes the table of bandwidth away, or brings it back.
     pub(crate) async fn hide_bandwidth(&mut self, hide: bool) {
         let (from, to) = if hide { ("bandwidth", "hidden") } else { ("hidden", "bandwidth") };

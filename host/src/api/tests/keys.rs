@@ -122,7 +122,7 @@ impl std::io::Write for ToLines {
 
 /// Collects the log lines of requests and of the database in this test process. One subscriber for all threads: one
 /// per thread would race for the callsites' cached interest. Not every line: other tests measure time.
-fn collect_log() {
+pub(super) fn collect_log() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         let targets = ["satcast::access", "satcast::api", "satcast::store", "sqlx"];
@@ -130,6 +130,11 @@ fn collect_log() {
         let lines = fmt::layer().with_ansi(false).with_writer(|| ToLines);
         tracing_subscriber::registry().with(lines).with(filter).init();
     });
+}
+
+/// What was collected so far.
+pub(super) fn logged() -> String {
+    String::from_utf8(LINES.lock().unwrap().clone()).unwrap()
 }
 
 #[tokio::test]
@@ -145,7 +150,7 @@ async fn the_access_log_has_the_path_and_never_a_key() {
         rig.post("/api/streams", &json!({"label": "x", "destinations": [target]})).await,
         rig.get(&format!("/{}", "y".repeat(1_000))).await,
     ];
-    let text = String::from_utf8(LINES.lock().unwrap().clone()).unwrap();
+    let text = logged();
     for answer in answers {
         let line = text.lines().find(|line| line.contains(answer.header("x-request-id"))).unwrap();
         assert!(

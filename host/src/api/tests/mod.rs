@@ -15,6 +15,7 @@ mod login;
 mod status;
 mod streams;
 mod viewers;
+mod webhooks;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -39,6 +40,7 @@ use crate::playback::{Playback, PlaybackSecret};
 use crate::secret::{KeyKind, Redacted, Vault, new_api_key};
 use crate::store::testing::Intruder;
 use crate::store::{self, NewAccount, NewKey, OpenOptions, Origin, Scopes};
+use crate::webhooks::Targets;
 
 /// Configuration of the test's `rtmp` type.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -189,6 +191,7 @@ impl Rig {
             store,
             drivers: drivers(),
             guard: Guard::new(&Config::allow_texts(&config.outbound.allow)).unwrap(),
+            webhook_targets: Targets::new(&config).unwrap(),
             clock,
             config,
             limits,

@@ -126,6 +126,7 @@ impl Rig {
             drivers: testing::drivers(),
             playback: playback.clone(),
             guard: Guard::new(&[]).unwrap(),
+            webhook_targets: crate::webhooks::Targets::new(&service).unwrap(),
             clock,
             config: service,
             limits,

@@ -19,6 +19,7 @@ mod sessions;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod webhooks;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -58,6 +59,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (4, "history", include_str!("../../../migrations/sqlite/0004_history.sql")),
     (5, "logins", include_str!("../../../migrations/sqlite/0005_logins.sql")),
     (6, "audit", include_str!("../../../migrations/sqlite/0006_audit.sql")),
+    (7, "webhooks", include_str!("../../../migrations/sqlite/0007_webhooks.sql")),
     (8, "archives", include_str!("../../../migrations/sqlite/0008_archives.sql")),
 ];
 

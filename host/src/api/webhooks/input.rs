@@ -1,0 +1,200 @@
+//! A webhook to be made: its fields, read and checked.
+
+use poem_openapi::types::MaybeUndefined;
+use poem_openapi::{Enum, Object};
+use serde_json::Value;
+
+use crate::api::body::{Fields, FromFields};
+use crate::api::{ApiError, App};
+use crate::ids::{AccountId, StreamId};
+use crate::secret::{Redacted, new_webhook_secret};
+use crate::store::{EventType, NewWebhook};
+use crate::webhooks::check_secret;
+
+/// Asks the service to make a secret.
+const SECRET_AUTO: &str = "auto";
+
+type Result<T> = std::result::Result<T, ApiError>;
+
+/// What a webhook can be told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Enum)]
+#[oai(rename = "WebhookEvent")]
+pub(super) enum Event {
+    /// A stream begins receiving data.
+    #[oai(rename = "stream.started")]
+    StreamStarted,
+    /// A stream stops.
+    #[oai(rename = "stream.ended")]
+    StreamEnded,
+    /// A cloud archive upload completes.
+    #[oai(rename = "recording.ready")]
+    RecordingReady,
+    /// A webhook is tested; sent whatever it is subscribed to.
+    #[oai(rename = "test.ping")]
+    TestPing,
+    /// A destination forwards.
+    #[oai(rename = "destination.connected")]
+    DestinationConnected,
+    /// A destination stopped forwarding.
+    #[oai(rename = "destination.failed")]
+    DestinationFailed,
+    /// A destination forwards again.
+    #[oai(rename = "destination.recovered")]
+    DestinationRecovered,
+    /// A session used 80 % of a hard limit.
+    #[oai(rename = "limit.warning")]
+    LimitWarning,
+    /// A session ended at a hard limit.
+    #[oai(rename = "limit.reached")]
+    LimitReached,
+    /// The credit is nearly used up.
+    #[oai(rename = "balance.low")]
+    BalanceLow,
+    /// What the encoder sends got worse or better.
+    #[oai(rename = "stream.health")]
+    StreamHealth,
+    /// A recording could not be uploaded.
+    #[oai(rename = "recording.failed")]
+    RecordingFailed,
+}
+
+const EVENTS: [(Event, EventType); 12] = [
+    (Event::StreamStarted, EventType::StreamStarted),
+    (Event::StreamEnded, EventType::StreamEnded),
+    (Event::RecordingReady, EventType::RecordingReady),
+    (Event::TestPing, EventType::TestPing),
+    (Event::DestinationConnected, EventType::DestinationConnected),
+    (Event::DestinationFailed, EventType::DestinationFailed),
+    (Event::DestinationRecovered, EventType::DestinationRecovered),
+    (Event::LimitWarning, EventType::LimitWarning),
+    (Event::LimitReached, EventType::LimitReached),
+    (Event::BalanceLow, EventType::BalanceLow),
+    (Event::StreamHealth, EventType::StreamHealth),
+    (Event::RecordingFailed, EventType::RecordingFailed),
+];
+
+impl From<EventType> for Event {
+    fn from(event: EventType) -> Self {
+        let known = EVENTS.iter().find(|(_, known)| *known == event);
+        known.map_or(Event::TestPing, |(shown, _)| *shown)
+    }
+}
+
+/// A webhook to be made.
+#[derive(Clone, Object)]
+#[oai(rename = "NewWebhook", skip_serializing_if_is_none)]
+pub(super) struct WebhookInput {
+    /// Where events are sent: `https`, to a public address.
+    #[oai(validator(max_length = 2048))]
+    url: String,
+    /// What is sent.
+    #[oai(validator(min_items = 1, unique_items))]
+    events: Vec<Event>,
+    /// What signs deliveries: 16 characters at least, `whsec_` with base64 of 24 to 64 bytes, or `auto` to have one made,
+    /// which is shown once. Without it they are not signed.
+    secret: Option<String>,
+    /// Only events of this stream key; null or absent for all.
+    stream_key_id: MaybeUndefined<i64>,
+}
+
+impl std::fmt::Debug for WebhookInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The secret is one, and the url may hold one.
+        f.debug_struct("WebhookInput").field("events", &self.events).finish_non_exhaustive()
+    }
+}
+
+impl FromFields for WebhookInput {
+    const FIELDS: &'static [&'static str] = &["url", "events", "secret", "stream_key_id"];
+
+    fn from_fields(mut fields: Fields) -> Result<Self> {
+        let url = fields.text("url")?;
+        let names = match fields.take("events") {
+            Some(Value::Array(names)) => names,
+            None => return Err(fields.malformed("events", "is required")),
+            Some(_) => return Err(fields.malformed("events", "must be a list of event names")),
+        };
+        let mut events = Vec::with_capacity(names.len().min(EVENTS.len()));
+        for name in &names {
+            let name =
+                name.as_str().ok_or_else(|| fields.malformed("events", "must be a list of event names"))?;
+            let event = EventType::parse(name).map(Event::from).ok_or_else(unknown_event)?;
+            if events.contains(&event) {
+                return Err(ApiError::refused("event_refused", "Field `events` names an event twice"));
+            }
+            events.push(event);
+        }
+        if events.is_empty() {
+            return Err(ApiError::refused("event_refused", "Field `events` must name at least one event"));
+        }
+        let secret = fields.optional_text("secret")?;
+        let stream_key_id = match fields.take("stream_key_id") {
+            None => MaybeUndefined::Undefined,
+            Some(Value::Null) => MaybeUndefined::Null,
+            Some(id) => match id.as_i64() {
+                Some(id) => MaybeUndefined::Value(id),
+                None => return Err(fields.malformed("stream_key_id", "must be a whole number or null")),
+            },
+        };
+        Ok(Self { url, events, secret, stream_key_id })
+    }
+}
+
+fn unknown_event() -> ApiError {
+    let known: Vec<&str> = EventType::ALL.iter().map(|event| event.as_str()).collect();
+    let text = format!("Field `events` names an unknown event; known are: {}", known.join(", "));
+    ApiError::refused("event_refused", text)
+}
+
+impl WebhookInput {
+    /// The webhook that is asked for, and the secret that was made for it.
+    ///
+    /// # Errors
+    /// 422 for a url or secret that is refused; never repeats them.
+    pub(super) fn checked(
+        self,
+        app: &App,
+        account: AccountId,
+    ) -> Result<(NewWebhook, Option<Redacted<String>>)> {
+        let target = app.webhook_targets.check(&self.url).map_err(|error| {
+            ApiError::refused("url_refused", format!("Field `url` {}", after_field(&error.to_string())))
+        })?;
+        let made = (self.secret.as_deref() == Some(SECRET_AUTO)).then(new_webhook_secret);
+        let secret = made.clone().or(self.secret.map(Redacted::new));
+        if let Some(secret) = &secret {
+            check_secret(secret.expose())
+                .map_err(|error| ApiError::refused("secret_refused", format!("Field `secret` {error}")))?;
+        }
+        let events = self.events.iter().filter_map(|event| EVENTS.iter().find(|(shown, _)| shown == event));
+        let new = NewWebhook {
+            account_id: account,
+            stream_id: self.stream_key_id.take().map(StreamId),
+            host: target.host().to_owned(),
+            url: Redacted::new(self.url),
+            events: events.map(|(_, event)| *event).collect(),
+            secret,
+            cap: app.config.limits.webhooks_per_account,
+            now: app.clock.now(),
+        };
+        Ok((new, made))
+    }
+}
+
+/// Words that follow the field's name: some begin with a verb, those of the guard are a sentence of their own.
+fn after_field(text: &str) -> String {
+    if text.starts_with("must") { text.to_owned() } else { format!("is refused: {text}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use poem_openapi::types::ToJSON as _;
+
+    use super::*;
+
+    #[test]
+    fn every_event_has_its_name_in_the_document() {
+        for event in EventType::ALL {
+            assert_eq!(Event::from(event).to_json(), Some(Value::from(event.as_str())));
+        }
+    }
+}
