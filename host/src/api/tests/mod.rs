@@ -1,6 +1,7 @@
 //! The API against a real store, real sessions and a driver behind the C table; requests go through the shell.
 
 mod analytics;
+mod contract;
 mod cost;
 mod destinations;
 mod edits;
@@ -244,8 +245,10 @@ impl Rig {
     }
 
     async fn send(&self, request: Request) -> Answer {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let mut response = self.shell.answer(request).await;
         let text = response.take_body().into_string().await.unwrap();
+        contract::check(&method, &path, response.status(), response.headers(), &text);
         Answer { status: response.status(), headers: response.headers().clone(), text }
     }
 
