@@ -18,7 +18,7 @@ use super::streams::with_link;
 use super::{ApiError, App, Caller, RequestContext, Tag};
 use crate::config::BillingMode;
 use crate::ids::Sats;
-use crate::store::{ARCHIVE_NAME_BYTES_MAX, ArchiveRecord, ArchiveState};
+use crate::store::{ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveState};
 
 /// What became of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -110,8 +110,8 @@ impl FromFields for Recovery {
 
     fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
         let file_name = fields.text("fileName")?;
-        if file_name.is_empty() || file_name.len() > ARCHIVE_NAME_BYTES_MAX {
-            let fault = format!("must have 1 to {ARCHIVE_NAME_BYTES_MAX} bytes");
+        if file_name.is_empty() || file_name.chars().count() > ARCHIVE_NAME_CHARS_MAX {
+            let fault = format!("must have 1 to {ARCHIVE_NAME_CHARS_MAX} characters");
             return Err(fields.malformed("fileName", &fault));
         }
         Ok(Self { file_name })

@@ -8,7 +8,7 @@ use poem::Response;
 use poem::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
 
-use super::document::is_public;
+use super::document::{is_public, is_secured};
 
 /// Only the style sheet of this service may be loaded.
 const POLICY: &str =
@@ -89,7 +89,7 @@ fn render_operation(page: &mut String, document: &Value, id: &str, title: &str, 
         escape(text(&operation["summary"])),
         escape(text(&operation["description"]))
     );
-    let key = match (operation.get("security").is_some(), is_public(operation)) {
+    let key = match (is_secured(operation), is_public(operation)) {
         (true, true) => "Needs a public key.",
         (true, false) => "Needs a permanent key.",
         (false, _) => "Needs no key.",
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_page_names_every_operation_and_loads_only_its_style() {
-        let document = crate::api::document();
+        let document = crate::api::document::testing::bundled();
         let page = page(&document);
         for (path, _) in entries(&document["paths"]) {
             assert!(page.contains(path), "{path}");

@@ -229,7 +229,7 @@ fn service() -> OpenApiService<impl OpenApi, ()> {
 
 /// The whole HTTP surface: API, document, documentation page and health checks, inside the shell.
 pub fn endpoint(app: Arc<App>) -> Shell {
-    let document = document();
+    let document = document(&app.drivers.schemas());
     let text: Arc<str> = document_text(&document).into();
     let page: Arc<str> = docs::page(&document).into();
     let routes = Route::new()

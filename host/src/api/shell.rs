@@ -205,7 +205,7 @@ fn without_key(part: &str) -> String {
 }
 
 /// Whether a path is one of the template `/api/streams/{id}`.
-fn matches_template(template: &str, path: &str) -> bool {
+pub(super) fn matches_template(template: &str, path: &str) -> bool {
     let mut parts = path.split('/');
     let same = template.split('/').all(|part| {
         parts.next().is_some_and(|given| part == given || (part.starts_with('{') && !given.is_empty()))

@@ -139,7 +139,7 @@ fn clock() -> Finding {
 }
 
 async fn drivers(config: &Config) -> Finding {
-    let summaries = match maintenance::load_drivers(config).await {
+    let summaries = match maintenance::with_drivers(config, |drivers| drivers.summaries().to_vec()).await {
         Ok(summaries) => summaries,
         Err(error) => return Bad(error.to_string()),
     };

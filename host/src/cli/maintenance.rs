@@ -1,4 +1,4 @@
-//! `satcast check-config`, `drivers`, `ledger check`, `migrate` and `backup`.
+//! `satcast check-config`, `drivers`, `openapi`, `ledger check`, `migrate` and `backup`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use super::{CliError, inspect, open_store, print};
 use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir;
-use crate::drivers::{Drivers, HostParts, LoadOptions, State, Summary};
+use crate::drivers::{Drivers, HostParts, LoadOptions, State};
 use crate::outbound::Guard;
 use crate::secret::new_uid;
 
@@ -78,7 +78,7 @@ pub(super) async fn backup(config: &Config, file: Option<&Path>) -> Result<(), C
 }
 
 pub(super) async fn list_drivers(config: &Config) -> Result<(), CliError> {
-    let summaries = load_drivers(config).await?;
+    let summaries = with_drivers(config, |drivers| drivers.summaries().to_vec()).await?;
     let mut text = format!("folder {}\n", config.drivers_dir().display());
     for summary in &summaries {
         let state = match &summary.state {
@@ -92,8 +92,27 @@ pub(super) async fn list_drivers(config: &Config) -> Result<(), CliError> {
     print(&text)
 }
 
-/// Loads the drivers as the service would, in this process and from a folder of its own.
-pub(super) async fn load_drivers(config: &Config) -> Result<Vec<Summary>, CliError> {
+/// Prints the API document with the destination types of the drivers that load, and says which do not.
+pub(super) async fn print_document(config: &Config) -> Result<(), CliError> {
+    let (types, summaries) =
+        with_drivers(config, |drivers| (drivers.schemas(), drivers.summaries().to_vec())).await?;
+    for summary in summaries {
+        let reason = match summary.state {
+            State::Loaded | State::Disabled => continue,
+            State::Missing => "there is no such file".to_owned(),
+            State::Refused(reason) => reason,
+        };
+        // Standard error may be closed; the document is whole without the note.
+        let _ = writeln!(std::io::stderr(), "note: driver {} is not in the document: {reason}", summary.id);
+    }
+    print(&crate::api::document_text(&crate::api::document(&types)))
+}
+
+/// Loads the drivers as the service would, in this process and from a folder of its own, and looks at them.
+pub(super) async fn with_drivers<T: Send + 'static>(
+    config: &Config,
+    look: impl FnOnce(&Drivers) -> T + Send + 'static,
+) -> Result<T, CliError> {
     let guard = Guard::new(&Config::allow_texts(&config.outbound.allow))
         .map_err(|error| CliError::Usage(error.to_string()))?;
     let scratch = std::env::temp_dir().join(format!("satcast-drivers-{}", new_uid()));
@@ -107,9 +126,9 @@ pub(super) async fn load_drivers(config: &Config) -> Result<Vec<Summary>, CliErr
     let exe = std::env::current_exe()?;
     let (config, images) = (config.clone(), scratch.join("images"));
     let loading = tokio::task::spawn_blocking(move || {
-        Drivers::load(&LoadOptions { config: &config, exe, images }, &parts).summaries().to_vec()
+        look(&Drivers::load(&LoadOptions { config: &config, exe, images }, &parts))
     });
-    let summaries = loading.await.map_err(|error| CliError::Failed(error.to_string()));
+    let seen = loading.await.map_err(|error| CliError::Failed(error.to_string()));
     std::fs::remove_dir_all(&scratch)?;
-    summaries
+    seen
 }

@@ -85,7 +85,7 @@ pub enum Command {
         /// The copy; must not exist [default: <data>/backups/satcast-<time>.db]
         file: Option<PathBuf>,
     },
-    /// Print the OpenAPI document
+    /// Print the OpenAPI document, with the destination types of the drivers
     Openapi,
     /// Load one driver and describe it; used by the service itself
     #[command(hide = true)]
@@ -274,10 +274,8 @@ pub fn run(cli: &Cli) -> Result<(), CliError> {
 /// # Errors
 /// What [`exit`] turns into a line and an exit code.
 pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
-    match command {
-        Command::Config => return print(crate::config::DEFAULT_TOML),
-        Command::Openapi => return print(&crate::api::document_text(&crate::api::document())),
-        _ => {}
+    if let Command::Config = command {
+        return print(crate::config::DEFAULT_TOML);
     }
     let loaded = cli.load_config()?;
     if let Command::CheckConfig = command {
@@ -304,12 +302,11 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
             Command::Migrate => maintenance::migrate(config).await,
             Command::Backup { file } => maintenance::backup(config, file.as_deref()).await,
             Command::Drivers => maintenance::list_drivers(config).await,
+            Command::Openapi => maintenance::print_document(config).await,
             Command::Doctor => doctor::run(&loaded).await,
-            Command::Run
-            | Command::DriverProbe { .. }
-            | Command::CheckConfig
-            | Command::Config
-            | Command::Openapi => Err(CliError::Failed("this command is started elsewhere".to_owned())),
+            Command::Run | Command::DriverProbe { .. } | Command::CheckConfig | Command::Config => {
+                Err(CliError::Failed("this command is started elsewhere".to_owned()))
+            }
         }
     })
 }

@@ -6,8 +6,8 @@ use super::Result;
 use super::model::Page;
 use crate::ids::{AccountId, DestinationId, SessionId, UnixMillis};
 
-/// Longest name of a recording in bytes: the longest object key an S3 store takes.
-pub const ARCHIVE_NAME_BYTES_MAX: usize = 1_024;
+/// Longest name of a recording in characters. An S3 store takes keys of 1024 bytes; what is made here is ASCII.
+pub const ARCHIVE_NAME_CHARS_MAX: usize = 1_024;
 
 /// What became of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct ArchiveReport {
     pub destination_id: DestinationId,
     /// The session that is recorded.
     pub session_id: SessionId,
-    /// The object's key below the prefix of its store, 1 to [`ARCHIVE_NAME_BYTES_MAX`] bytes; unique in the account.
+    /// The object's key below the prefix of its store, 1 to [`ARCHIVE_NAME_CHARS_MAX`] characters; unique in the account.
     pub file_name: String,
     /// What became of it.
     pub state: ArchiveState,

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-pub use archives::{ARCHIVE_NAME_BYTES_MAX, ArchiveRecord, ArchiveReport, ArchiveState, Archives};
+pub use archives::{ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, ArchiveState, Archives};
 pub use audit::{
     AUDIT_DETAIL_BYTES_MAX, Actor, Audit, AuditEntry, AuditFilter, By, Change, FAILED_LOGINS_PER_HOUR_MAX,
     Origin, UNKNOWN_LOGINS_PER_HOUR_MAX,

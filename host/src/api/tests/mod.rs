@@ -3,6 +3,7 @@
 mod analytics;
 mod archives;
 mod audit;
+mod contract;
 mod cost;
 mod destinations;
 mod edits;
@@ -250,8 +251,10 @@ impl Rig {
     }
 
     async fn send(&self, request: Request) -> Answer {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let mut response = self.shell.answer(request).await;
         let text = response.take_body().into_string().await.unwrap();
+        contract::check(&method, &path, response.status(), response.headers(), &text);
         Answer { status: response.status(), headers: response.headers().clone(), text }
     }
 

@@ -1,0 +1,403 @@
+//! A driver's JSON Schema (2020-12) as a schema of OpenAPI 3.0.3.
+//!
+//! Total: whatever a driver declares, the result is a valid schema of an object. Everything that the driver's schema accepts
+//! is accepted by the result, so that no client refuses what the service takes; what 3.0.3 cannot say is left out.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+/// Deepest nesting that is described, references counted; below it anything goes.
+const DEPTH_MAX: usize = 12;
+/// Most bytes of JSON that a result takes, references written out; beyond it the result is a plain object.
+const BYTES_MAX: usize = 64 * 1024;
+/// What a schema takes besides what is in it.
+const SCHEMA_BYTES: usize = 16;
+/// Longest description in characters; the rest is cut off.
+const TEXT_CHARS_MAX: usize = 1_000;
+/// Longest pattern in bytes that is repeated.
+const PATTERN_BYTES_MAX: usize = 512;
+/// The mark of secret fields.
+const SECRET: &str = "x-secret";
+const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
+/// Keywords that say nothing of what is valid: beside a reference they are put over what it refers to.
+const NOTES: [&str; 8] =
+    ["title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", SECRET];
+
+/// Converts the schema of a configuration.
+pub(super) fn config_schema(schema: &Value) -> Value {
+    let mut conversion = Conversion { root: schema, left: BYTES_MAX, inside: Vec::new() };
+    match conversion.schema(schema, 0) {
+        Some(Value::Object(mut fields)) => {
+            fields.remove("nullable");
+            match fields.get("type").and_then(Value::as_str) {
+                Some("object") => Value::Object(fields),
+                Some(_) => plain_object(),
+                None => {
+                    fields.insert("type".to_owned(), json!("object"));
+                    Value::Object(fields)
+                }
+            }
+        }
+        _ => plain_object(),
+    }
+}
+
+fn plain_object() -> Value {
+    json!({"type": "object", "additionalProperties": true})
+}
+
+/// One conversion; every step gives `None` when the result would grow too large.
+struct Conversion<'a> {
+    root: &'a Value,
+    left: usize,
+    /// Targets of the references that are being written out.
+    inside: Vec<&'a str>,
+}
+
+impl<'a> Conversion<'a> {
+    fn schema(&mut self, schema: &'a Value, depth: usize) -> Option<Value> {
+        self.pay(SCHEMA_BYTES)?;
+        let Some(fields) = schema.as_object().filter(|_| depth < DEPTH_MAX) else { return Some(json!({})) };
+        match fields.get("$ref").or_else(|| fields.get("$dynamicRef")) {
+            Some(target) => self.reference(fields, target, depth),
+            None => self.plain(fields, depth),
+        }
+    }
+
+    /// The schema that is referred to, written out, with what stands beside the reference. One that leads into itself is
+    /// written out once.
+    fn reference(
+        &mut self,
+        fields: &'a Map<String, Value>,
+        target: &'a Value,
+        depth: usize,
+    ) -> Option<Value> {
+        let path = target.as_str().and_then(|target| target.strip_prefix('#'));
+        let path = path.filter(|path| !self.inside.contains(path));
+        let mut converted = match path.and_then(|path| Some((path, self.root.pointer(path)?))) {
+            Some((path, found)) => {
+                self.inside.push(path);
+                let converted = self.schema(found, depth + 1);
+                self.inside.pop();
+                converted?
+            }
+            None => json!({}),
+        };
+        let mut own = fields.keys().filter(|name| !matches!(name.as_str(), "$ref" | "$dynamicRef"));
+        if own.all(|name| NOTES.contains(&name.as_str())) {
+            let mut notes = Map::new();
+            self.notes(fields, &mut notes)?;
+            merge(&mut converted, notes);
+            return Some(converted);
+        }
+        let own = self.plain(fields, depth)?;
+        Some(json!({"allOf": [converted, own]}))
+    }
+
+    fn plain(&mut self, fields: &'a Map<String, Value>, depth: usize) -> Option<Value> {
+        let mut out = Map::new();
+        self.notes(fields, &mut out)?;
+        self.values(fields, &mut out)?;
+        self.bounds(fields, &mut out)?;
+        self.members(fields, &mut out, depth)?;
+        let mut alternatives = Vec::new();
+        types(fields, &mut out, &mut alternatives);
+        self.alternatives(fields, &mut out, &mut alternatives, depth)?;
+        match alternatives.len() {
+            0 => {}
+            1 => {
+                let choices = alternatives.remove(0);
+                out.insert("anyOf".to_owned(), choices);
+            }
+            // Two choices that must both be met.
+            _ => {
+                let all = alternatives.into_iter().map(|choices| json!({"anyOf": choices}));
+                let all = all.chain(out.remove("allOf").and_then(into_items).into_iter().flatten());
+                out.insert("allOf".to_owned(), all.collect());
+            }
+        }
+        if fields.get(SECRET) == Some(&Value::Bool(true)) {
+            let mut schema = Value::Object(out);
+            hide(&mut schema);
+            return Some(schema);
+        }
+        Some(Value::Object(out))
+    }
+
+    /// What people read.
+    fn notes(&mut self, fields: &Map<String, Value>, out: &mut Map<String, Value>) -> Option<()> {
+        if let Some(text) = fields.get("description").and_then(Value::as_str) {
+            let is_shown = |c: &char| !c.is_control() || *c == '\n';
+            let text: String = text.chars().filter(is_shown).take(TEXT_CHARS_MAX).collect();
+            self.put(out, "description", json!(text))?;
+        }
+        for name in ["deprecated", "readOnly", "writeOnly"] {
+            if fields.get(name) == Some(&Value::Bool(true)) {
+                self.put(out, name, json!(true))?;
+            }
+        }
+        if fields.get(SECRET) == Some(&Value::Bool(true)) {
+            return self.put(out, "writeOnly", json!(true));
+        }
+        // Null as a default or example says that the field may be left out, which is seen without.
+        if let Some(default) = fields.get("default").filter(|default| !default.is_null()) {
+            self.put(out, "default", default.clone())?;
+        }
+        if let Some(example) = fields.get("examples").and_then(|examples| examples.get(0)) {
+            self.put(out, "example", example.clone())?;
+        }
+        Some(())
+    }
+
+    /// The values that are allowed, one by one.
+    fn values(&mut self, fields: &Map<String, Value>, out: &mut Map<String, Value>) -> Option<()> {
+        let constant = fields.get("const").map(|value| json!([value]));
+        let listed = fields.get("enum").filter(|list| list.as_array().is_some_and(|list| !list.is_empty()));
+        match constant.or_else(|| listed.cloned()) {
+            Some(values) => self.put(out, "enum", values),
+            None => Some(()),
+        }
+    }
+
+    /// Bounds of numbers, texts, lists and objects.
+    fn bounds(&mut self, fields: &Map<String, Value>, out: &mut Map<String, Value>) -> Option<()> {
+        for name in ["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"] {
+            if let Some(count) = fields.get(name).and_then(Value::as_u64) {
+                self.put(out, name, json!(count))?;
+            }
+        }
+        for (name, exclusive, is_stronger) in [
+            ("minimum", "exclusiveMinimum", (|own, other| own >= other) as fn(f64, f64) -> bool),
+            ("maximum", "exclusiveMaximum", |own, other| own <= other),
+        ] {
+            let bound = fields.get(name).filter(|bound| bound.is_number());
+            let open = fields.get(exclusive).filter(|bound| bound.is_number());
+            match (bound, open) {
+                (bound, Some(open)) if bound.is_none_or(|bound| both(open, bound, is_stronger)) => {
+                    self.put(out, name, open.clone())?;
+                    self.put(out, exclusive, json!(true))?;
+                }
+                (Some(bound), _) => self.put(out, name, bound.clone())?,
+                (None, _) => {}
+            }
+        }
+        if let Some(step) = fields.get("multipleOf").filter(|step| step.as_f64() > Some(0.0)) {
+            self.put(out, "multipleOf", step.clone())?;
+        }
+        if let Some(pattern) = fields.get("pattern").and_then(Value::as_str).filter(|text| is_common(text)) {
+            self.put(out, "pattern", json!(pattern))?;
+        }
+        if fields.get("uniqueItems") == Some(&Value::Bool(true)) {
+            self.put(out, "uniqueItems", json!(true))?;
+        }
+        // Formats of texts are not enforced by the service, so that they would refuse what it takes.
+        let formats = ["int32", "int64", "uint32", "uint64", "float", "double"];
+        match fields.get("format").and_then(Value::as_str).filter(|format| formats.contains(format)) {
+            Some(format) => self.put(out, "format", json!(format)),
+            None => Some(()),
+        }
+    }
+
+    /// Fields of objects and entries of lists.
+    fn members(
+        &mut self,
+        fields: &'a Map<String, Value>,
+        out: &mut Map<String, Value>,
+        depth: usize,
+    ) -> Option<()> {
+        if let Some(properties) = fields.get("properties").and_then(Value::as_object) {
+            let mut converted = Map::new();
+            for (name, schema) in properties {
+                self.pay(name.len())?;
+                converted.insert(name.clone(), self.schema(schema, depth + 1)?);
+            }
+            out.insert("properties".to_owned(), Value::Object(converted));
+        }
+        let required = fields.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required: BTreeSet<&str> = required.filter_map(Value::as_str).collect();
+        if !required.is_empty() {
+            self.put(out, "required", json!(required))?;
+        }
+        // Fields that match a pattern are none that are unknown.
+        if !fields.contains_key("patternProperties") {
+            match fields.get("additionalProperties") {
+                Some(Value::Bool(allowed)) => self.put(out, "additionalProperties", json!(allowed))?,
+                Some(schema @ Value::Object(_)) => {
+                    let schema = self.schema(schema, depth + 1)?;
+                    out.insert("additionalProperties".to_owned(), schema);
+                }
+                _ => {}
+            }
+        }
+        if let Some(items) = fields.get("items").filter(|items| items.is_object()) {
+            let first = fields.contains_key("prefixItems");
+            let items = if first { json!({}) } else { self.schema(items, depth + 1)? };
+            out.insert("items".to_owned(), items);
+        }
+        Some(())
+    }
+
+    /// `allOf` goes into `out`; of `anyOf` and `oneOf` each gives a list of choices. How many of them are met may not be asked
+    /// of schemas from which something was left out, so `oneOf` becomes `anyOf`.
+    fn alternatives(
+        &mut self,
+        fields: &'a Map<String, Value>,
+        out: &mut Map<String, Value>,
+        alternatives: &mut Vec<Value>,
+        depth: usize,
+    ) -> Option<()> {
+        let list = |name| fields.get(name).and_then(Value::as_array).filter(|list| !list.is_empty());
+        if let Some(all) = list("allOf") {
+            let all: Option<Vec<_>> = all.iter().map(|schema| self.schema(schema, depth + 1)).collect();
+            out.insert("allOf".to_owned(), Value::Array(all?));
+        }
+        for choices in ["anyOf", "oneOf"].into_iter().filter_map(list) {
+            let (null, rest): (Vec<_>, Vec<_>) = choices.iter().partition(|schema| is_null(schema));
+            let rest: Option<Vec<_>> =
+                rest.into_iter().map(|schema| self.schema(schema, depth + 1)).collect();
+            let mut rest = rest?;
+            if let Some(values) = united(&rest) {
+                rest = vec![values];
+            }
+            if !null.is_empty() {
+                rest.iter_mut().for_each(allow_null);
+            }
+            let stands_alone = |only: &Value| {
+                let is_free = |name: &String, value: &Value| out.get(name).is_none_or(|own| own == value);
+                let mut fields = only.as_object().into_iter().flatten();
+                fields.all(|(name, value)| name == "description" || is_free(name, value))
+            };
+            match rest.as_slice() {
+                [] => {}
+                [only] if stands_alone(only) => {
+                    for (name, value) in only.as_object().into_iter().flatten() {
+                        out.entry(name).or_insert_with(|| value.clone());
+                    }
+                }
+                _ => alternatives.push(Value::Array(rest)),
+            }
+        }
+        Some(())
+    }
+
+    fn put(&mut self, out: &mut Map<String, Value>, name: &str, value: Value) -> Option<()> {
+        self.pay(name.len() + value.to_string().len())?;
+        out.insert(name.to_owned(), value);
+        Some(())
+    }
+
+    fn pay(&mut self, bytes: usize) -> Option<()> {
+        self.left = self.left.checked_sub(bytes)?;
+        Some(())
+    }
+}
+
+/// One type stands as `type`, several become a choice, null becomes `nullable`.
+fn types(fields: &Map<String, Value>, out: &mut Map<String, Value>, alternatives: &mut Vec<Value>) {
+    let names: Vec<&str> = match fields.get("type") {
+        Some(Value::String(name)) => vec![name],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        _ => return,
+    };
+    let known: Vec<&str> = names.iter().copied().filter(|name| TYPES.contains(name)).collect();
+    let takes_null = names.contains(&"null");
+    let choice = |name: &str| {
+        let mut choice = json!({"type": name});
+        if name == "array" {
+            choice["items"] = json!({});
+        }
+        if takes_null {
+            choice["nullable"] = json!(true);
+        }
+        choice
+    };
+    match known.as_slice() {
+        [] => {}
+        [name] => {
+            for (name, value) in choice(name).as_object().into_iter().flatten() {
+                out.entry(name).or_insert_with(|| value.clone());
+            }
+        }
+        names => alternatives.push(names.iter().map(|name| choice(name)).collect()),
+    }
+}
+
+fn is_null(schema: &Value) -> bool {
+    schema["type"] == "null" || schema.get("const").is_some_and(Value::is_null)
+}
+
+/// Choices between single values, as a documented `enum` of Rust has them, as one list of values.
+fn united(choices: &[Value]) -> Option<Value> {
+    let only = ["enum", "type", "description"];
+    let kind = choices.first()?.get("type");
+    let mut values = Vec::new();
+    for choice in choices {
+        let plain = choice.as_object()?.keys().all(|name| only.contains(&name.as_str()));
+        if !plain || choice.get("type") != kind {
+            return None;
+        }
+        values.extend(choice.get("enum")?.as_array()?.iter().cloned());
+    }
+    let mut united = json!({"enum": values});
+    if let Some(kind) = kind {
+        united["type"] = kind.clone();
+    }
+    Some(united)
+}
+
+fn both(left: &Value, right: &Value, is: fn(f64, f64) -> bool) -> bool {
+    left.as_f64().zip(right.as_f64()).is_some_and(|(left, right)| is(left, right))
+}
+
+fn into_items(list: Value) -> Option<Vec<Value>> {
+    if let Value::Array(items) = list { Some(items) } else { None }
+}
+
+fn merge(schema: &mut Value, notes: Map<String, Value>) {
+    if let Some(fields) = schema.as_object_mut() {
+        fields.extend(notes);
+    }
+    if schema["writeOnly"] == true {
+        hide(schema);
+    }
+}
+
+/// A text that may not be shown: no example, no default, and stars in a form.
+fn hide(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    fields.insert("writeOnly".to_owned(), json!(true));
+    for name in ["example", "default"] {
+        fields.remove(name);
+    }
+    if fields.get("type") == Some(&json!("string")) {
+        fields.insert("format".to_owned(), json!("password"));
+    }
+}
+
+/// Lets a converted schema take null. One without a type takes it already, unless it lists its values.
+fn allow_null(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    if let Some(Value::Array(values)) = fields.get_mut("enum")
+        && !values.contains(&Value::Null)
+    {
+        values.push(Value::Null);
+    }
+    if fields.contains_key("type") {
+        fields.insert("nullable".to_owned(), json!(true));
+    }
+    for name in ["allOf", "anyOf"] {
+        let parts = fields.get_mut(name).and_then(Value::as_array_mut);
+        parts.into_iter().flatten().for_each(allow_null);
+    }
+}
+
+/// Whether a pattern means the same to every engine: flags, classes and anchors that only some know are left out.
+fn is_common(pattern: &str) -> bool {
+    let bare = pattern.replace("(?:", "(").replace("\\\\", "");
+    let odd = ["(?", "\\p", "\\P", "\\A", "\\z", "\\Z", "\\h", "\\x", "\\u", "[[", "&&", "--", "~~"];
+    pattern.len() <= PATTERN_BYTES_MAX && !odd.iter().any(|part| bare.contains(part))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! The OpenAPI document: generated from the handlers, then completed and corrected by one deterministic function.
+//!
+//! It is served, printed by `satcast openapi`, and committed as `openapi/openapi.json`, which `cargo xtask test` compares. The
+//! configurations of destinations in it are those of the drivers that are loaded.
+
+mod convert;
+mod errors;
+mod examples;
+mod generated;
+mod operations;
+mod shapes;
+#[cfg(test)]
+pub(in crate::api) mod testing;
+mod union;
+mod webhooks;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+pub(super) use self::operations::{is_public, is_secured};
+use super::cors;
+use crate::drivers::TypeSchema;
+
+/// The whole document, with destinations of these types. The same types give the same text.
+pub fn document(types: &[TypeSchema]) -> Value {
+    let mut document = generated::document();
+    document["openapi"] = json!("3.0.3");
+    document["info"]["description"] = json!(
+        "Forwards a live stream to many destinations, plays it back over HLS and meters it in sats. \
+         Times are Unix milliseconds unless a field says otherwise."
+    );
+    document["info"]["license"] = json!({"name": "MIT", "url": "https://opensource.org/license/mit"});
+    document["servers"] = json!([{"url": "/", "description": "This service"}]);
+    shapes::plain_content_types(&mut document);
+    union::describe(&mut document, types);
+    shapes::describe(&mut document);
+    errors::declare(&mut document);
+    operations::describe(&mut document);
+    webhooks::describe(&mut document);
+    shapes::whole_numbers(&mut document);
+    examples::describe(&mut document);
+    sorted(document)
+}
+
+/// The same value with the fields of every object in order, whatever map the JSON library was built with.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let fields: BTreeMap<String, Value> =
+                map.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            Value::Object(fields.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        other => other,
+    }
+}
+
+/// The document as it is committed and served: sorted keys, two spaces, one line end.
+pub fn document_text(document: &Value) -> String {
+    format!("{document:#}\n")
+}
+
+/// The `Allow` header of every path: `/api/streams/{id}` gives `DELETE, GET, HEAD`.
+pub(super) fn methods_by_path(document: &Value) -> BTreeMap<String, String> {
+    let paths = document["paths"].as_object().into_iter().flatten();
+    let methods = |path: &str, operations: &Value| {
+        let names = operations.as_object().into_iter().flatten().map(|(name, _)| name.to_ascii_uppercase());
+        let mut names: Vec<String> = names.collect();
+        if names.iter().any(|name| name == "GET") {
+            names.push("HEAD".to_owned());
+        }
+        if cors::is_public(path) {
+            names.push("OPTIONS".to_owned());
+        }
+        names.sort();
+        names.join(", ")
+    };
+    paths.map(|(path, operations)| (path.clone(), methods(path, operations))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::bundled;
+    use super::*;
+
+    #[test]
+    fn every_operation_has_an_id_a_summary_and_errors() {
+        let document = bundled();
+        let mut count = 0;
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            for (method, operation) in operations.as_object().unwrap() {
+                count += 1;
+                assert!(operation["operationId"].is_string(), "{method} {path}");
+                assert!(
+                    operation["summary"].as_str().is_some_and(|text| !text.is_empty()),
+                    "{method} {path}"
+                );
+                assert_eq!(operation["responses"]["500"]["$ref"], "#/components/responses/Internal");
+            }
+        }
+        assert!(count >= 30, "only {count} operations");
+    }
+
+    #[test]
+    fn allow_headers_follow_from_the_document() {
+        let methods = methods_by_path(&bundled());
+        assert_eq!(methods["/api/streams"], "GET, HEAD, POST");
+        assert_eq!(methods["/api/public/config"], "GET, HEAD, OPTIONS");
+        assert_eq!(methods["/api/streams/{id}/destinations/{destId}"], "DELETE, PATCH");
+    }
+
+    #[test]
+    fn the_same_types_give_the_same_text_in_any_order() {
+        let mut types = testing::bundled_types();
+        let first = document_text(&document(&types));
+        types.reverse();
+        assert!(document_text(&document(&types)) == first);
+        assert!(first.ends_with("}\n") && !first.contains("; charset"));
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let document = bundled();
+        let text = document.to_string();
+        let targets = text.match_indices("\"$ref\":\"#").map(|(at, found)| {
+            let rest = &text[at + found.len()..];
+            &rest[..rest.find('"').unwrap()]
+        });
+        let mut count = 0;
+        for target in targets {
+            count += 1;
+            assert!(document.pointer(target).is_some(), "{target}");
+        }
+        assert!(count > 100, "{count} references");
+    }
+
+    #[test]
+    fn nullable_fields_are_required_and_nullable() {
+        let document = bundled();
+        let destination = &document["components"]["schemas"]["Destination"];
+        for name in ["config", "error", "nextRetryAt", "liveSince"] {
+            assert_eq!(destination["properties"][name]["nullable"], true, "{name}");
+            assert!(destination["required"].as_array().unwrap().contains(&json!(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_status_has_examples_with_every_field_and_names_its_errors() {
+        let document = bundled();
+        let operation = &document["paths"]["/api/public/stream/status"]["get"];
+        let examples = &operation["responses"]["200"]["content"]["application/json"]["examples"];
+        let properties = document["components"]["schemas"]["StreamStatus"]["properties"].as_object().unwrap();
+        for name in ["live", "offline"] {
+            let fields = examples[name]["value"].as_object().unwrap();
+            assert!(fields.keys().eq(properties.keys()), "{name}: {fields:?}");
+        }
+        let errors: Vec<_> = operation["responses"].as_object().unwrap().keys().collect();
+        assert_eq!(errors, ["200", "400", "401", "429", "500", "502"]);
+        assert_eq!(properties["streamKeyLabel"]["deprecated"], true);
+        for name in ["hlsUrl", "startedAt", "startedAtMs", "playbackToken"] {
+            assert_eq!(properties[name]["nullable"], true, "{name}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What every operation has besides what its handler says: who may call it, its errors, its headers.
+
+use serde_json::{Map, Value, json};
+
+use super::errors;
+use crate::api::idempotency::{IDEMPOTENCY_KEY, KEY_BYTES_MAX};
+use crate::auth::LOGIN_COOKIE;
+
+/// The scheme of the cookie that a login sets.
+const COOKIE: &str = "sessionCookie";
+/// Operations that no login session may call.
+const KEYS_ONLY: &[&str] = &["getStreamStatus"];
+/// The group of operations that take permanent keys alone.
+const PERMANENT_ONLY: &str = "Webhooks";
+
+/// What an operation takes, as far as its answers follow from it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traits {
+    /// It needs a key or a session.
+    pub(super) secured: bool,
+    /// It is for websites and players.
+    pub(super) public: bool,
+    /// It names something in its path.
+    pub(super) has_id: bool,
+    /// It has parameters of its own.
+    pub(super) has_parameters: bool,
+    /// It is one page of a list.
+    pub(super) is_list: bool,
+    /// It takes a body.
+    pub(super) has_body: bool,
+    /// It can be sent again under an `Idempotency-Key`.
+    pub(super) once: bool,
+}
+
+impl Traits {
+    fn of(method: &str, operation: &Value) -> Self {
+        let parameters = operation["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let secured = is_secured(operation);
+        Self {
+            secured,
+            public: is_public(operation),
+            has_id: parameters.iter().any(|parameter| parameter["in"] == "path"),
+            has_parameters: !parameters.is_empty(),
+            is_list: parameters.iter().any(|parameter| parameter["name"] == "cursor"),
+            has_body: operation.get("requestBody").is_some(),
+            once: secured && method == "post",
+        }
+    }
+}
+
+/// Whether an operation needs a key or a session.
+pub(in crate::api) fn is_secured(operation: &Value) -> bool {
+    operation["security"].as_array().is_some_and(|schemes| !schemes.is_empty())
+}
+
+/// Whether an operation is one of those for websites and players.
+pub(in crate::api) fn is_public(operation: &Value) -> bool {
+    has_tag(operation, "Public")
+}
+
+fn has_tag(operation: &Value, name: &str) -> bool {
+    operation["tags"].as_array().is_some_and(|tags| tags.iter().any(|tag| tag == name))
+}
+
+/// Completes every operation.
+pub(super) fn describe(document: &mut Value) {
+    document["components"]["headers"] = headers();
+    document["components"]["securitySchemes"][COOKIE] = json!({
+        "type": "apiKey", "in": "cookie", "name": LOGIN_COOKIE,
+        "description": "The session of somebody who logged in; writes also need the header `X-Requested-With`."
+    });
+    let Some(paths) = document["paths"].as_object_mut() else { return };
+    for (method, operation) in paths.values_mut().filter_map(Value::as_object_mut).flat_map(Map::iter_mut) {
+        let is = Traits::of(method, operation);
+        let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
+        parameters(operation, &is);
+        errors::describe(operation, &id, &is);
+        success(operation, &is);
+        security(operation, &id, &is);
+    }
+}
+
+fn parameters(operation: &mut Value, is: &Traits) {
+    if is.once {
+        let mut parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        parameters.push(key_parameter());
+        operation["parameters"] = Value::Array(parameters);
+    }
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    for parameter in parameters.into_iter().flatten() {
+        if parameter["name"] == "cursor" {
+            parameter["schema"]["pattern"] = json!("^[1-9][0-9]{0,17}$");
+        }
+    }
+}
+
+fn success(operation: &mut Value, is: &Traits) {
+    let Some(success) = operation["responses"].get_mut("200") else { return };
+    if success["description"] == "" {
+        success["description"] = json!("Success");
+    }
+    let names = ["X-Request-Id", "RateLimit", "RateLimit-Policy"];
+    let more = [(is.is_list, "Link"), (is.once, "Idempotent-Replayed")];
+    let names = names.into_iter().chain(more.into_iter().filter(|(has, _)| *has).map(|(_, name)| name));
+    let references =
+        names.map(|name| (name.to_owned(), json!({"$ref": format!("#/components/headers/{name}")})));
+    success["headers"] = Value::Object(references.collect());
+}
+
+/// An operation that needs no key says so; one that takes a session may be called with the cookie.
+fn security(operation: &mut Value, id: &str, is: &Traits) {
+    if !is.secured {
+        operation["security"] = json!([]);
+    } else if !KEYS_ONLY.contains(&id) && !has_tag(operation, PERMANENT_ONLY) {
+        let schemes = operation["security"].as_array_mut();
+        schemes.into_iter().for_each(|schemes| schemes.push(json!({COOKIE: []})));
+    }
+}
+
+/// The header that makes it safe to send a POST again.
+fn key_parameter() -> Value {
+    json!({
+        "name": IDEMPOTENCY_KEY, "in": "header", "required": false,
+        "description": "Names this request, so that it can be sent again without being done again: for 24 hours the \
+            same key gets the answer of the first success. With another body it is refused.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": KEY_BYTES_MAX, "pattern": "^[ -~]+$"}
+    })
+}
+
+fn headers() -> Value {
+    let header =
+        |description: &str, kind: &str| json!({"description": description, "schema": {"type": kind}});
+    json!({
+        "X-Request-Id": header("Names the request in the operator's log.", "string"),
+        "Link": header("The next page with rel=\"next\"; absent on the last one.", "string"),
+        "Idempotent-Replayed": header("`true` when this is the answer of an earlier request.", "string"),
+        "Retry-After": header("Whole seconds until the window has room.", "integer"),
+        "RateLimit": header("Requests left and seconds until the window has more room.", "string"),
+        "RateLimit-Policy": header("Requests in one window and its length in seconds.", "string"),
+    })
+}

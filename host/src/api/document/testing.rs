@@ -1,0 +1,96 @@
+//! Schemas of OpenAPI 3.0.3 put to the test by a validator of JSON Schema.
+
+use serde_json::{Map, Value, json};
+
+use crate::drivers::TypeSchema;
+
+/// The document with types like those of the bundled drivers, which unit tests do not load.
+pub(in crate::api) fn bundled() -> Value {
+    super::document(&bundled_types())
+}
+
+/// Types like those of the bundled drivers.
+pub(in crate::api) fn bundled_types() -> Vec<TypeSchema> {
+    let text = json!({"type": "string"});
+    let kind = |name: &str, properties: Value, required: Value| TypeSchema {
+        name: name.to_owned(),
+        title: name.to_owned(),
+        playback: false,
+        schema: json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false}),
+    };
+    let origins = json!({"type": "array", "items": text});
+    let hosted =
+        json!({"dvrSeconds": {"type": "integer", "minimum": 0, "maximum": 3600}, "allowedOrigins": origins});
+    let key = json!({"type": ["string", "null"], "x-secret": true});
+    vec![
+        kind("rtmp", json!({"url": text, "key": key}), json!(["url"])),
+        kind("self-hosted", hosted, json!([])),
+    ]
+}
+
+/// Whether a schema that refers to nothing takes the instance.
+pub(super) fn accepts(schema: &Value, instance: &Value) -> bool {
+    first_fault(&json!({}), schema, instance, Unknown::Allowed).is_none()
+}
+
+/// What fields that are not declared mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::api) enum Unknown {
+    /// What the schema says.
+    Allowed,
+    /// An answer or example is wrong that has one.
+    Fault,
+}
+
+/// Why a schema of the document does not take the instance.
+pub(in crate::api) fn first_fault(
+    document: &Value,
+    schema: &Value,
+    instance: &Value,
+    unknown: Unknown,
+) -> Option<String> {
+    let mut root = Map::new();
+    root.insert("allOf".to_owned(), json!([plain(schema, unknown)]));
+    root.insert("components".to_owned(), plain(&document["components"], unknown));
+    let validator =
+        jsonschema::draft202012::options().should_validate_formats(false).build(&Value::Object(root));
+    match validator {
+        Ok(validator) => validator
+            .iter_errors(instance)
+            .next()
+            .map(|error| format!("{} at {}", error, error.instance_path())),
+        Err(error) => Some(format!("the schema is none: {error}")),
+    }
+}
+
+/// The same schema in the words of JSON Schema 2020-12.
+fn plain(schema: &Value, unknown: Unknown) -> Value {
+    match schema {
+        Value::Object(fields) => {
+            let mut fields: Map<String, Value> =
+                fields.iter().map(|(name, value)| (name.clone(), plain(value, unknown))).collect();
+            for (bound, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
+                if fields.get(exclusive) == Some(&json!(true)) {
+                    let value = fields.remove(bound).unwrap_or_default();
+                    fields.insert(exclusive.to_owned(), value);
+                }
+            }
+            if unknown == Unknown::Fault && fields.get("properties").is_some_and(Value::is_object) {
+                fields.entry("additionalProperties").or_insert(json!(false));
+            }
+            if fields.get("nullable") != Some(&json!(true)) {
+                return Value::Object(fields);
+            }
+            match fields.get("type").and_then(Value::as_str).map(str::to_owned) {
+                Some(kind) => {
+                    fields.insert("type".to_owned(), json!([kind, "null"]));
+                    Value::Object(fields)
+                }
+                // Beside a reference it means that null is allowed as well.
+                None => json!({"anyOf": [fields, {"type": "null"}]}),
+            }
+        }
+        Value::Array(items) => items.iter().map(|item| plain(item, unknown)).collect(),
+        other => other.clone(),
+    }
+}
