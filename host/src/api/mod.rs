@@ -16,6 +16,7 @@ mod document;
 mod drivers;
 mod edits;
 mod error;
+mod events;
 mod idempotency;
 mod keys;
 mod login;
@@ -204,6 +205,7 @@ fn service() -> OpenApiService<impl OpenApi, ()> {
         wallet::WalletApi,
         analytics::AnalyticsApi,
         audit::AuditApi,
+        events::EventsApi,
         public::PublicApi,
         status::StatusApi,
         cost::CostApi,

@@ -39,6 +39,7 @@ pub use open::{OpenOptions, database_file, open};
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
 pub use sqlite::Inspector;
 
+use crate::feed::Feed;
 use crate::ids::{AccountId, DestinationId, EndReason, KeyId, Msat, Sats, SessionId, StreamId, UnixMillis};
 use crate::secret::VaultError;
 
@@ -240,6 +241,8 @@ pub trait StoreApi:
     + Audit
     + std::fmt::Debug
 {
+    /// What was changed through this store, as it happens; live sessions send to it as well.
+    fn feed(&self) -> &Feed;
     /// A read that proves the database answers.
     async fn ping(&self) -> Result<()>;
     /// Finishes running statements and closes every connection.
