@@ -197,6 +197,8 @@ impl Host {
         tracing::info!("shutting down");
         // Sessions are told first, so that encoders hear the reason from them.
         self.live.shut_down().await;
+        // Event streams end by themselves: the HTTP listener waits for running requests.
+        self.store.feed().close();
         stop_ingest.send_replace(true);
         stop_http.send_replace(true);
         for (name, task) in [("rtmp", &mut ingest), ("http", &mut http)] {

@@ -2,7 +2,7 @@
 //!
 //! Who may use whom, lower rows never use higher ones:
 //! `cli` -> `boot` -> `http`, `api`, `playback`, `ingest` -> `auth`, `live`, `webhooks` -> `drivers`, `outbound`, `store` ->
-//! `config`, `secret`, `clock`, `rate`, `places`, `ids`.
+//! `config`, `feed`, `secret`, `clock`, `rate`, `places`, `ids`.
 //!
 //! What is deliberately absent: SQL outside `store`, HTTP-JSON outside `api`, `unsafe` outside `drivers`,
 //! wall clock reads outside `clock`, randomness outside `secret`, and any import of a driver.
@@ -16,6 +16,7 @@ pub mod clock;
 pub mod config;
 pub mod data_dir;
 pub mod drivers;
+pub mod feed;
 pub mod http;
 pub mod ids;
 pub mod ingest;

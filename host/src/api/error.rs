@@ -8,6 +8,7 @@ use poem::http::StatusCode;
 use poem_openapi::error::{ContentTypeError, ParseParamError, ParsePathError};
 use serde_json::json;
 
+use crate::feed::WATCHERS_PER_ACCOUNT_MAX;
 use crate::store::StoreError;
 
 /// What every unknown thing answers, whoever owns it.
@@ -127,6 +128,20 @@ impl ApiError {
         let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", text);
         error.retry_after_secs = Some(secs);
         error
+    }
+
+    /// 429: the account follows events too often at once.
+    pub fn too_many_streams() -> Self {
+        let text = format!(
+            "This account has {WATCHERS_PER_ACCOUNT_MAX} open event streams, as many as it may; close one first"
+        );
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", text)
+    }
+
+    /// 503: all accounts together follow events too often at once.
+    pub fn no_streams_left() -> Self {
+        let text = "The service has as many open event streams as it may; try again later";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", text)
     }
 
     /// 500: a fault of ours; the log has more under the request's id.

@@ -164,11 +164,7 @@ impl LoginApi {
         let Some(account) = account.filter(|_| is_right) else {
             app.limits.failed_logins.hit(subject, now);
             tracing::warn!(client = %context.client, "a login failed");
-            let (store, origin) = (app.store.clone(), visitor(&app, &context));
-            // A missing entry is no reason to say more than that the login failed.
-            if let Err(error) = store.record_failed_login(&origin, known).await {
-                tracing::error!(%error, "a failed login is not in the audit log");
-            }
+            note_failure(&app, &context, known);
             return Err(ApiError::invalid_login().into());
         };
         begin(&app, &context, account.id, account.name, account.operator).await
@@ -294,6 +290,16 @@ impl LoginApi {
         App::to_the_end(async move { Ok(store.change_password(&actor, &hash).await?) }).await?;
         Ok(Response::new(Json(Done::new())).header("Set-Cookie", cookie(&app.config, "", 0)))
     }
+}
+
+/// Writes a failed login to the audit log in the background: how long that takes must not tell which names exist.
+fn note_failure(app: &App, context: &RequestContext, account: Option<AccountId>) {
+    let (store, origin) = (app.store.clone(), visitor(app, context));
+    tokio::spawn(async move {
+        if let Err(error) = store.record_failed_login(&origin, account).await {
+            tracing::error!(%error, "a failed login is not in the audit log");
+        }
+    });
 }
 
 async fn begin(

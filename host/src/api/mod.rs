@@ -17,6 +17,7 @@ mod document;
 mod drivers;
 mod edits;
 mod error;
+mod events;
 mod idempotency;
 mod keys;
 mod login;
@@ -220,6 +221,7 @@ fn service() -> OpenApiService<impl OpenApi, ()> {
         archives::ArchivesApi,
         analytics::AnalyticsApi,
         audit::AuditApi,
+        events::EventsApi,
         public::PublicApi,
         status::StatusApi,
         cost::CostApi,

@@ -34,24 +34,27 @@ pub struct RequestContext {
     pub id: Arc<str>,
     /// The client's address, behind trusted proxies the one they name.
     pub client: IpAddr,
+    /// Whether only the head of the answer is wanted; routes show it as a GET.
+    pub is_head: bool,
     rate: Arc<Mutex<Option<RateVerdict>>>,
 }
 
 impl RequestContext {
-    fn new(client: IpAddr) -> Self {
-        Self { id: new_request_id().into(), client, rate: Arc::default() }
+    fn new(client: IpAddr, is_head: bool) -> Self {
+        Self { id: new_request_id().into(), client, is_head, rate: Arc::default() }
     }
 
     /// The context of a request that comes in: with a new id, and the address of its client.
     pub(crate) fn begin(request: &Request, trusted_proxies: &[IpNet]) -> Self {
         let peer = request.remote_addr().as_socket_addr();
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
-        Self::new(client_address(peer, request.headers(), trusted_proxies))
+        let client = client_address(peer, request.headers(), trusted_proxies);
+        Self::new(client, *request.method() == Method::HEAD)
     }
 
     /// The context of a request; one without a shell around it gets a fresh one.
     pub fn of(request: &Request) -> Self {
-        let unknown = || Self::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let unknown = || Self::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), *request.method() == Method::HEAD);
         request.extensions().get::<Self>().cloned().unwrap_or_else(unknown)
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use satcast_plugin_api::driver_state::State as DriverState;
 use satcast_plugin_api::{Class, Error};
+use serde_json::json;
 use tokio::sync::watch;
 
 use super::backoff::{self, Next};
@@ -18,7 +19,8 @@ use super::shelf::{Shelf, Shelves};
 use super::view::{DestState, DestinationSnapshot, View};
 use crate::clock::Clock;
 use crate::drivers::{Counters, Drivers, OpenRequest, Opening};
-use crate::ids::{DestinationId, SessionId, UnixMillis};
+use crate::feed::Feed;
+use crate::ids::{AccountId, DestinationId, SessionId, UnixMillis};
 use crate::secret;
 use crate::store::DestinationRecord;
 
@@ -41,6 +43,9 @@ pub(super) struct Parts {
     /// Time of the session's first media.
     pub(super) started_at: UnixMillis,
     pub(super) shelves: Arc<Shelves>,
+    pub(super) feed: Feed,
+    /// Whose the stream is.
+    pub(super) account: AccountId,
 }
 
 /// A destination while its session lives.
@@ -50,6 +55,8 @@ pub(super) struct Destination {
     counters: Arc<Counters>,
     dropped: Arc<AtomicU64>,
     stop: watch::Sender<bool>,
+    feed: Feed,
+    account: AccountId,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -67,6 +74,8 @@ impl Destination {
             counters: Arc::default(),
             dropped: Arc::default(),
             stop,
+            feed: parts.feed.clone(),
+            account: parts.account,
         });
         let run = Run { destination: destination.clone(), parts, stopping, failures: 0, panics: 0 };
         (destination, tokio::spawn(run.run()))
@@ -102,7 +111,24 @@ impl Destination {
     /// Looks at the bytes sent; called about once a second.
     pub(super) fn sample_rate(&self, now: Duration, wall_now: UnixMillis) {
         let bytes = self.bytes_sent();
-        lock(&self.view).sample(bytes, now, wall_now);
+        let mut view = lock(&self.view);
+        view.sample(bytes, now, wall_now);
+        self.tell(&mut view, now, wall_now, true);
+    }
+
+    /// Tells those who watch the account, unless they know.
+    fn tell(&self, view: &mut View, now: Duration, at: UnixMillis, urgent: bool) {
+        if !view.take_news(now, urgent) {
+            return;
+        }
+        let data = json!({
+            "streamId": self.record.stream_id.0,
+            "destinationId": self.record.id.0,
+            "state": view.state.as_str(),
+            "error": view.error,
+            "attempt": view.attempt,
+        });
+        self.feed.send(self.account, "destination.state", at, data);
     }
 }
 
@@ -296,6 +322,7 @@ impl Run {
         // A driver may flip between the two as fast as it likes.
         let flips = matches!(state, DestState::Live | DestState::Connecting);
         let is_due = view.logged_at.is_none_or(|at| now.saturating_sub(at) >= STATE_LOG_PAUSE);
+        self.destination.tell(&mut view, now, wall_now, !flips);
         if changed && (is_due || !flips) {
             view.logged_at = Some(now);
             tracing::info!(session = %self.parts.session, destination = %self.id(), state = state.as_str(), "destination");

@@ -11,6 +11,8 @@ pub(super) const QUIET_MAX: Duration = Duration::from_secs(5);
 const QUIET_TEXT: &str = "nothing was sent for 5 s";
 /// Least time between two samples of the bit rate.
 const RATE_SAMPLE_MIN: Duration = Duration::from_millis(900);
+/// Least time between two changes that are told, of those that a driver may make at will.
+const NEWS_PAUSE: Duration = Duration::from_secs(1);
 
 /// State of a destination of a live session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,15 @@ pub(super) struct View {
     /// When a change of state was logged last.
     pub(super) logged_at: Option<Duration>,
     rate: Rate,
+    told: Option<Told>,
+}
+
+/// What those who watch were told last.
+struct Told {
+    at: Duration,
+    state: DestState,
+    error: Option<String>,
+    attempt: u32,
 }
 
 #[derive(Default)]
@@ -99,6 +110,7 @@ impl View {
             is_quieted: false,
             logged_at: None,
             rate: Rate { at: now, grew_at: now, ..Rate::default() },
+            told: None,
         }
     }
 
@@ -148,6 +160,21 @@ impl View {
         }
     }
 
+    /// Whether state, error or attempt are others than those that were told last, and it is time to tell. A driver may change
+    /// them as fast as it likes: unless it is `urgent`, news wait for [`NEWS_PAUSE`], or for the next sample.
+    pub(super) fn take_news(&mut self, now: Duration, urgent: bool) -> bool {
+        if let Some(told) = &self.told {
+            let is_known =
+                told.state == self.state && told.error == self.error && told.attempt == self.attempt;
+            if is_known || (!urgent && now.saturating_sub(told.at) < NEWS_PAUSE) {
+                return false;
+            }
+        }
+        let (state, error, attempt) = (self.state, self.error.clone(), self.attempt);
+        self.told = Some(Told { at: now, state, error, attempt });
+        true
+    }
+
     /// Bits per second of the last sample.
     pub(super) fn bits_per_sec(&self) -> u64 {
         self.rate.bits_per_sec
@@ -177,6 +204,23 @@ mod tests {
         assert_eq!(view.bits_per_sec(), 4_000);
         sample(&mut view, 1_000, 3);
         assert_eq!(view.bits_per_sec(), 0);
+    }
+
+    #[test]
+    fn what_is_known_is_not_told_and_what_flips_is_told_with_pauses() {
+        let mut view = View::new(Duration::ZERO);
+        let secs = Duration::from_secs;
+        assert!(view.take_news(secs(0), false), "connecting");
+        assert!(!view.take_news(secs(9), true), "known");
+        view.set(DestState::Live, None, secs(9), UnixMillis(0));
+        assert!(view.take_news(secs(9), false));
+        view.set(DestState::Connecting, None, secs(9), UnixMillis(0));
+        assert!(!view.take_news(secs(9) + NEWS_PAUSE / 2, false), "too early");
+        assert!(view.take_news(secs(9) + NEWS_PAUSE / 2, true), "with the next sample");
+        view.error = Some("other words".into());
+        assert!(view.take_news(secs(11), false));
+        view.attempt += 1;
+        assert!(!view.take_news(secs(11), false) && view.take_news(secs(12), false));
     }
 
     #[test]

@@ -46,6 +46,7 @@ pub use webhooks::{
     WebhookView, Webhooks,
 };
 
+use crate::feed::Feed;
 use crate::ids::{AccountId, DestinationId, EndReason, KeyId, Msat, Sats, SessionId, StreamId, UnixMillis};
 use crate::secret::VaultError;
 
@@ -249,6 +250,8 @@ pub trait StoreApi:
     + Webhooks
     + std::fmt::Debug
 {
+    /// What was changed through this store, as it happens; live sessions send to it as well.
+    fn feed(&self) -> &Feed;
     /// A read that proves the database answers.
     async fn ping(&self) -> Result<()>;
     /// Finishes running statements and closes every connection.

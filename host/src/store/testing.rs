@@ -40,6 +40,11 @@ impl Intruder {
             .await;
     }
 
+    /// Revokes every permanent key.
+    pub(crate) async fn revoke_permanent_keys(&mut self) {
+        self.run("UPDATE api_keys SET revoked_ms = 1 WHERE kind = 'permanent'").await;
+    }
+
     /// Takes the table of bandwidth away, or brings it back.
     pub(crate) async fn hide_bandwidth(&mut self, hide: bool) {
         let (from, to) = if hide { ("bandwidth", "hidden") } else { ("hidden", "bandwidth") };

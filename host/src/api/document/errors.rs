@@ -18,6 +18,7 @@ const MORE: &[(&str, &str, &str)] = &[
     ("recoverArchive", "402", "InsufficientFunds"),
     ("recoverArchive", "404", "NotFound"),
     ("deleteArchive", "409", "Conflict"),
+    ("followEvents", "503", "Busy"),
     // The stream key it is restricted to.
     ("createWebhook", "404", "NotFound"),
     // Another request ended the session a moment ago.
@@ -129,7 +130,7 @@ fn responses() -> Value {
             "The database failed; try again, then give the requestId to the operator"),
         "DriverUnavailable": answer("The driver of a destination type does not answer", "driver_unavailable",
             "The driver of this destination type does not answer; try again, then tell the operator"),
-        "Busy": answer("Too many log in at this moment", "busy",
+        "Busy": answer("Too many want the same at this moment", "busy",
             "Too many log in at this moment; try again in a few seconds"),
     })
 }

@@ -1,15 +1,30 @@
 //! The audit log over HTTP: whose entries who sees, and what stands in them.
 
+use std::time::Duration;
+
 use poem::http::Method;
 use serde_json::{Value, json};
 
 use super::Rig;
 use crate::secret::KeyKind;
-use crate::store::Scopes;
+use crate::store::{AuditFilter, Page, Scopes};
+
+/// Looks at what is waited for, 10 ms apart.
+const WAIT_TRIES_MAX: usize = 1_000;
 
 impl Rig {
     async fn audit(&self, query: &str) -> Vec<Value> {
         self.get(&format!("/api/audit{query}")).await.ok().as_array().unwrap().clone()
+    }
+
+    pub(super) async fn until(&self, what: &str, mut look: impl AsyncFnMut() -> bool) {
+        for _ in 0..WAIT_TRIES_MAX {
+            if look().await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("waited in vain for {what}");
     }
 }
 
@@ -78,7 +93,7 @@ async fn accounts_see_their_own_log_and_operators_all() {
 async fn the_log_has_pages_and_filters() {
     let rig = Rig::new().await;
     for _ in 0..3 {
-        rig.app.clock.advance(std::time::Duration::from_secs(1));
+        rig.app.clock.advance(Duration::from_secs(1));
         rig.stream().await;
     }
     let now = rig.app.clock.now().0;
@@ -104,6 +119,9 @@ async fn failed_logins_stand_in_the_log_of_the_account() {
     for (name, password) in [("ann", "not it at all"), ("nobody", "hunter2hunter2")] {
         rig.anyone("/api/auth/login", &login(name, password)).await.error(401, "invalid_login");
     }
+    let all = AuditFilter { action: Some("login.failed".into()), ..AuditFilter::default() };
+    rig.until("both entries", async || rig.app.store.audit(all.clone(), Page::ALL).await.unwrap().len() == 2)
+        .await;
     let token = rig.log_in("ann").await;
     let log = rig.bearer(Method::GET, "/api/audit", &token, &json!({})).await.ok();
     assert_eq!(actions(log.as_array().unwrap()), ["login.began", "login.failed", "account.created"]);

@@ -12,7 +12,7 @@ use crate::ids::{Msat, UnixMillis};
 use crate::secret::{Redacted, key_hash, new_invite_token, new_login_token};
 use crate::store::NewAccount;
 
-const PASSWORD: &str = "correct horse battery";
+pub(super) const PASSWORD: &str = "correct horse battery";
 
 impl Rig {
     /// An account that can log in.

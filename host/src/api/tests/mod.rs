@@ -8,6 +8,7 @@ mod cost;
 mod destinations;
 mod edits;
 mod errors;
+mod events;
 mod idempotency;
 mod keys;
 mod limits;

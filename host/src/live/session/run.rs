@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -107,6 +108,7 @@ impl Run {
             shared.started_at = Some(started_at);
             shared.state = Some(SessionState::Live);
         }
+        self.tell("stream.started", started_at, json!({}));
         tracing::info!(session = %self.session.id, stream = %self.session.stream.id, label = %self.session.stream.label, "session started");
         // The stream may have been deleted between the check of its key and now, when nobody could find this session.
         match self.live.store.stream(self.session.stream.id).await {
@@ -175,9 +177,13 @@ impl Run {
             let session = &self.session.id;
             match left {
                 Some(left) => {
+                    self.tell("stream.reconnecting", self.live.clock.now(), json!({}));
                     tracing::info!(%session, window_ms = left.as_millis() as u64, "encoder has gone, waiting for its return")
                 }
-                None => tracing::info!(%session, "encoder is back"),
+                None => {
+                    self.tell("stream.reconnected", self.live.clock.now(), json!({}));
+                    tracing::info!(%session, "encoder is back");
+                }
             }
         }
         left
@@ -256,6 +262,8 @@ impl Run {
             // Destinations start after the session has begun.
             started_at: self.session.lock().started_at.unwrap_or_else(|| self.live.clock.now()),
             shelves: self.live.shelves.clone(),
+            feed: self.live.store.feed().clone(),
+            account: self.session.stream.account_id,
         };
         let (destination, task) = Destination::start(record, parts);
         self.session.lock().destinations.insert(id, destination);
@@ -289,6 +297,7 @@ impl Run {
         }
         if started {
             self.record_end(ended_at, end.reason).await;
+            self.tell("stream.ended", ended_at, json!({"reason": end.reason.as_str()}));
             tracing::info!(session = %self.session.id, stream = %self.session.stream.id, reason = %end.reason, "session ended");
         }
         self.live.forget(&self.session, end.reason);
@@ -298,6 +307,14 @@ impl Run {
             // Nobody waits when the caller has gone.
             let _ = done.send(());
         }
+    }
+
+    /// Tells those who watch the account what became of the session.
+    fn tell(&self, name: &str, at: UnixMillis, mut data: Value) {
+        let stream = &self.session.stream;
+        data["streamId"] = json!(stream.id.0);
+        data["sessionId"] = json!(self.session.id.as_str());
+        self.live.store.feed().send(stream.account_id, name, at, data);
     }
 
     /// An unpublished session ended with its last packet, not with the window that waited for more.

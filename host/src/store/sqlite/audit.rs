@@ -98,11 +98,20 @@ pub(super) async fn insert(
 }
 
 impl SqliteStore {
-    /// Commits a change together with its entry.
+    /// Commits a change together with its entry, and tells those who watch the account. What another process commits is
+    /// told to nobody here.
     pub(super) async fn commit_noted(&self, tx: Transaction<'static, Sqlite>, noted: Noted) -> Result<()> {
         commit(tx).await?;
         let Noted(entry) = noted;
-        tracing::debug!(id = entry.id, action = entry.action, "audit entry");
+        if let Some(account) = entry.account_id {
+            let data = json!({
+                "auditId": entry.id,
+                "actor": {"type": entry.by.kind(), "id": entry.by.id()},
+                "target": {"type": entry.target_kind, "id": entry.target_id},
+                "detail": entry.detail,
+            });
+            self.feed.send(account, &entry.action, entry.at, data);
+        }
         Ok(())
     }
 }

@@ -38,7 +38,8 @@ pub(super) use self::idempotency::ROWS_PER_ACCOUNT_MAX as IDEMPOTENCY_ROWS_MAX;
 pub use self::inspect::Inspector;
 use super::{Result, StoreApi, StoreError};
 use crate::config::Durability;
-use crate::secret::Vault;
+use crate::feed::Feed;
+use crate::secret::{Vault, new_uid};
 
 /// Takes the write lock at once.
 const BEGIN: &str = "BEGIN IMMEDIATE";
@@ -69,6 +70,7 @@ pub(super) struct SqliteStore {
     writer: SqlitePool,
     readers: SqlitePool,
     vault: Vault,
+    feed: Feed,
 }
 
 impl SqliteStore {
@@ -100,7 +102,7 @@ impl SqliteStore {
             .max_connections(READERS_MAX)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .connect_lazy_with(options.create_if_missing(false).read_only(true));
-        Ok(Self { writer, readers, vault })
+        Ok(Self { writer, readers, vault, feed: Feed::new(new_uid()) })
     }
 
     /// The only start of a writing transaction. Dropped without a commit it is rolled back.
@@ -177,6 +179,10 @@ async fn first_secret(pool: &SqlitePool) -> Result<Option<(String, Vec<u8>)>> {
 
 #[async_trait]
 impl StoreApi for SqliteStore {
+    fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
     async fn ping(&self) -> Result<()> {
         let read = sqlx::query("SELECT id FROM accounts LIMIT 1").fetch_optional(&self.readers);
         read.await.map(|_| ()).map_err(db("read"))

@@ -1,6 +1,10 @@
 //! The audit log: with every change, never without it, bounded, and never changed.
 
+use futures_util::FutureExt as _;
+use serde_json::Value;
+
 use super::*;
+use crate::feed::Seen;
 use crate::ids::{KeyId, LoginId, Sats};
 use crate::store::{
     AUDIT_DETAIL_BYTES_MAX, Audit as _, AuditEntry, AuditFilter, By, Change, DestinationChange, Edits as _,
@@ -35,12 +39,16 @@ fn key() -> NewKey {
     }
 }
 
-#[tokio::test]
-async fn every_change_has_its_entry_and_no_entry_has_a_secret() {
-    let rig = Rig::new().await;
-    let account = rig.account("me", 0).await.unwrap();
-    let address = Some("192.0.2.7".parse().unwrap());
-    let actor = Actor { by: By::Key(KeyId(5)), address, ..by(account) };
+/// Ids of what was made on the way.
+struct Made {
+    stream: i64,
+    first: i64,
+    added: i64,
+    key: i64,
+}
+
+/// Every change an account can ask for, with secrets wherever one fits.
+async fn change_everything(rig: &Rig, actor: &Actor) -> Made {
     let config = json!({"url": "rtmp://a/b", "key": SECRET});
     let target = NewDestination { config: config.clone(), ..target() };
     let stream = NewStream {
@@ -49,94 +57,86 @@ async fn every_change_has_its_entry_and_no_entry_has_a_secret() {
         destinations: vec![target.clone()],
         caps: CAPS,
     };
-    let (stream, ids) = rig.store.create_stream(&actor, stream).await.unwrap();
-    let added = rig.store.add_destination(&actor, stream, target, CAPS).await.unwrap();
+    let (stream, ids) = rig.store.create_stream(actor, stream).await.unwrap();
+    let added = rig.store.add_destination(actor, stream, target, CAPS).await.unwrap();
     let limits = LimitsChange { max_sats: LimitChange::Set(9), max_duration_minutes: LimitChange::Keep };
-    rig.store.change_limits(&actor, stream, limits).await.unwrap();
-    rig.store.rename_stream(&actor, stream, "other").await.unwrap();
-    rig.store.replace_stream_key(&actor, stream, &Redacted::new(format!("{SECRET}2"))).await.unwrap();
+    rig.store.change_limits(actor, stream, limits).await.unwrap();
+    rig.store.rename_stream(actor, stream, "other").await.unwrap();
+    rig.store.replace_stream_key(actor, stream, &Redacted::new(format!("{SECRET}2"))).await.unwrap();
     let change = DestinationChange { enabled: Some(false), config: Some(config) };
-    rig.store.change_destination(&actor, stream, added, change).await.unwrap();
-    rig.store.delete_destination(&actor, Some(stream), added).await.unwrap();
-    let made = rig.store.create_key(&actor, key()).await.unwrap();
-    rig.store.revoke_key(&actor, made).await.unwrap();
-    rig.store.credit(&actor, Sats(70), "a".into()).await.unwrap();
-    rig.store.credit(&actor, Sats(70), "a".into()).await.unwrap();
-    let password = Redacted::new(SECRET.to_owned());
-    rig.store.change_password(&actor, &password).await.unwrap();
-    rig.store.record(&actor, Change::new("stream.stopped", "stream", stream.0, json!({}))).await.unwrap();
-    rig.store.delete_stream(&actor, stream).await.unwrap();
+    rig.store.change_destination(actor, stream, added, change).await.unwrap();
+    rig.store.delete_destination(actor, Some(stream), added).await.unwrap();
+    let made = rig.store.create_key(actor, key()).await.unwrap();
+    rig.store.revoke_key(actor, made).await.unwrap();
+    rig.store.credit(actor, Sats(70), "a".into()).await.unwrap();
+    rig.store.credit(actor, Sats(70), "a".into()).await.unwrap();
+    rig.store.change_password(actor, &Redacted::new(SECRET.to_owned())).await.unwrap();
+    rig.store.record(actor, Change::new("stream.stopped", "stream", stream.0, json!({}))).await.unwrap();
+    rig.store.delete_stream(actor, stream).await.unwrap();
+    Made { stream: stream.0, first: ids[0].0, added: added.0, key: made.0 }
+}
 
-    let log = rig.log(account).await;
-    let (stream, first, added, made) = (stream.0, ids[0].0, added.0, made.0);
-    let expected = [
-        ("account.created", "account", account.0, json!({"name": "me", "operator": true, "initialSats": 0})),
+/// Action, kind and id of the target, and detail of each entry that this leaves.
+fn entries_of(account: AccountId, made: &Made) -> Vec<(&'static str, &'static str, i64, Value)> {
+    let Made { stream, first, added, key } = *made;
+    let target = json!({"streamId": stream, "type": "rtmp", "platform": "rtmp"});
+    let limits = |sats: Value| json!({"maxSats": sats, "maxDurationMinutes": null});
+    let limits = json!({"before": limits(Value::Null), "after": limits(json!(9))});
+    let labels = json!({"before": {"label": "test"}, "after": {"label": "other"}});
+    let enabled = json!({"streamId": stream, "configChanged": true, "before": {"enabled": true},
+        "after": {"enabled": false}});
+    let scopes = json!({"type": "permanent", "label": "mine", "scopes": "read,manage,webhooks",
+        "destinationId": null});
+    let of_account = |action, detail| (action, "account", account.0, detail);
+    vec![
+        of_account("account.created", json!({"name": "me", "operator": true, "initialSats": 0})),
         ("stream.created", "stream", stream, json!({"label": "test", "destinationIds": [first]})),
-        (
-            "destination.added",
-            "destination",
-            added,
-            json!({"streamId": stream, "type": "rtmp", "platform": "rtmp"}),
-        ),
-        (
-            "stream.limits_changed",
-            "stream",
-            stream,
-            json!({
-            "before": {"maxSats": null, "maxDurationMinutes": null},
-            "after": {"maxSats": 9, "maxDurationMinutes": null}}),
-        ),
-        (
-            "stream.renamed",
-            "stream",
-            stream,
-            json!({"before": {"label": "test"}, "after": {"label": "other"}}),
-        ),
+        ("destination.added", "destination", added, target.clone()),
+        ("stream.limits_changed", "stream", stream, limits),
+        ("stream.renamed", "stream", stream, labels),
         ("stream.key_replaced", "stream", stream, json!({})),
-        (
-            "destination.changed",
-            "destination",
-            added,
-            json!({"streamId": stream, "configChanged": true,
-            "before": {"enabled": true}, "after": {"enabled": false}}),
-        ),
-        (
-            "destination.deleted",
-            "destination",
-            added,
-            json!({"streamId": stream, "type": "rtmp", "platform": "rtmp"}),
-        ),
-        (
-            "key.created",
-            "key",
-            made,
-            json!({"type": "permanent", "label": "mine",
-            "scopes": "read,manage,webhooks", "destinationId": null}),
-        ),
-        ("key.revoked", "key", made, json!({"type": "permanent", "label": "mine"})),
-        ("account.credited", "account", account.0, json!({"sats": 70})),
-        ("account.password_changed", "account", account.0, json!({"endedSessions": 0})),
+        ("destination.changed", "destination", added, enabled),
+        ("destination.deleted", "destination", added, target),
+        ("key.created", "key", key, scopes),
+        ("key.revoked", "key", key, json!({"type": "permanent", "label": "mine"})),
+        of_account("account.credited", json!({"sats": 70})),
+        of_account("account.password_changed", json!({"endedSessions": 0})),
         ("stream.stopped", "stream", stream, json!({})),
         ("stream.deleted", "stream", stream, json!({"label": "other"})),
-    ];
-    let found: Vec<_> = log
-        .iter()
-        .map(|entry| {
-            let target = entry.target_id.unwrap();
-            (entry.action.as_str(), entry.target_kind.as_str(), target, entry.detail.clone())
-        })
-        .collect();
-    assert_eq!(found, expected);
+    ]
+}
+
+#[tokio::test]
+async fn every_change_has_its_entry_and_no_entry_has_a_secret() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let address = Some("192.0.2.7".parse().unwrap());
+    let actor = Actor { by: By::Key(KeyId(5)), address, ..by(account) };
+    let mut watch = rig.store.feed().watch(account, None).unwrap();
+    let made = change_everything(&rig, &actor).await;
+    let log = rig.log(account).await;
+    let shown = |entry: &AuditEntry| {
+        let (action, kind) = (entry.action.clone(), entry.target_kind.clone());
+        (action, kind, entry.target_id.unwrap(), entry.detail.clone())
+    };
+    let expected = entries_of(account, &made);
+    let owned = |(action, kind, id, detail): (&str, &str, i64, Value)| {
+        (action.to_owned(), kind.to_owned(), id, detail)
+    };
+    assert_eq!(
+        log.iter().map(shown).collect::<Vec<_>>(),
+        expected.into_iter().map(owned).collect::<Vec<_>>()
+    );
     assert_eq!((log[0].by, &log[0].address), (By::Command, &None));
     for entry in &log[1..] {
         assert_eq!((entry.by, entry.address.as_deref()), (actor.by, Some("192.0.2.7")), "{entry:?}");
         assert_eq!((entry.account_id, entry.at), (Some(account), NOW));
+        let seen = watch.next().now_or_never().expect("each is told");
+        let Some(Seen::Event(event)) = seen else { panic!("{seen:?}") };
+        assert_eq!((&event.name, &event.data["auditId"]), (&entry.action, &json!(entry.id)));
+        assert!(!format!("{event:?}{entry:?}").contains(SECRET), "{event:?}");
     }
-    rig.store.close().await;
-    let bytes = std::fs::read(&rig.path).unwrap();
-    let secret = "hunter2hunter22".as_bytes();
-    assert!(!bytes.windows(secret.len()).any(|window| window == secret), "the stream key");
-    assert!(!format!("{log:?}").contains(SECRET));
+    assert!(watch.next().now_or_never().is_none(), "nothing is told twice");
 }
 
 #[tokio::test]
@@ -178,6 +178,7 @@ async fn what_is_refused_or_rolled_back_leaves_no_entry() {
     let (account, stranger) = (rig.account("me", 0).await.unwrap(), rig.account("you", 0).await.unwrap());
     let (stream, ids) = rig.stream(account, 1).await.unwrap();
     let before = rig.actions(account).await;
+    let mut watch = rig.store.feed().watch(account, None).unwrap();
     let thief = by(stranger);
     assert!(rig.store.delete_stream(&thief, stream).await.is_err());
     assert!(rig.store.rename_stream(&thief, stream, "x").await.is_err());
@@ -192,6 +193,9 @@ async fn what_is_refused_or_rolled_back_leaves_no_entry() {
     assert!(rig.store.stream(stream).await.unwrap().is_some(), "no change without its entry");
     rig.run("DROP TRIGGER full").await;
     assert_eq!(rig.actions(account).await[before.len()..], ["key.created"]);
+    let told = watch.next().now_or_never().flatten();
+    assert!(matches!(told, Some(Seen::Event(event)) if event.name == "key.created"));
+    assert!(watch.next().now_or_never().is_none(), "what does not stand is told to nobody");
     assert_eq!(rig.actions(stranger).await, ["account.created"]);
 }
 

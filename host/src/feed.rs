@@ -1,0 +1,317 @@
+//! What happens while this process runs, for whoever watches an account: recorded changes, and what live sessions do.
+//!
+//! Kept in memory only, a number of the newest for all accounts together, so that who was cut off for a moment goes on
+//! where it was. Who missed more is told so, and reads everything anew. Sending never waits.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::ids::{AccountId, UnixMillis};
+
+/// Newest events that are kept, of all accounts together: some megabytes at most.
+pub const EVENTS_KEPT_MAX: usize = 4_096;
+/// Watchers at one time.
+pub const WATCHERS_MAX: usize = 2_000;
+/// Watchers of one account at one time.
+pub const WATCHERS_PER_ACCOUNT_MAX: usize = 32;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Counts all events of this process from 1, without a gap.
+    pub number: u64,
+    /// Whose it is.
+    pub account: AccountId,
+    /// What happened, such as `stream.started`.
+    pub name: String,
+    /// When.
+    pub at: UnixMillis,
+    /// More, as a JSON object; never a secret.
+    pub data: Value,
+}
+
+/// Why nobody more can watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// The account has [`WATCHERS_PER_ACCOUNT_MAX`] watchers.
+    Account,
+    /// The service has [`WATCHERS_MAX`] watchers.
+    Service,
+}
+
+/// What a watcher sees next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Seen {
+    /// Something that happened.
+    Event(Arc<Event>),
+    /// Events are missing from here on: everything must be read anew.
+    Gap,
+}
+
+/// All events of this process; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Feed(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    start: String,
+    state: Mutex<State>,
+    /// Says that there is something new.
+    changed: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Number of the newest event; 0 before the first.
+    last: u64,
+    kept: VecDeque<Arc<Event>>,
+    closed: bool,
+    watchers: usize,
+    by_account: HashMap<AccountId, usize>,
+}
+
+impl State {
+    /// Number of the oldest event that is kept, or of the next one.
+    fn oldest(&self) -> u64 {
+        self.kept.front().map_or(self.last + 1, |event| event.number)
+    }
+
+    /// The next event of the account from `next` on, and where to go on after it.
+    fn find(&self, account: AccountId, next: u64) -> (Option<Arc<Event>>, u64) {
+        let skipped = usize::try_from(next.saturating_sub(self.oldest())).unwrap_or(usize::MAX);
+        let found = self.kept.iter().skip(skipped).find(|event| event.account == account).cloned();
+        let after = found.as_ref().map_or(self.last, |event| event.number);
+        (found, after + 1)
+    }
+}
+
+impl Feed {
+    /// An empty feed; `start` names this start of the process, as numbers begin anew with the next one.
+    pub fn new(start: String) -> Self {
+        let (changed, _) = watch::channel(());
+        Self(Arc::new(Inner { start, state: Mutex::default(), changed }))
+    }
+
+    /// The state is consistent between statements, so a panic elsewhere is no reason to stop.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells everybody who watches the account.
+    pub fn send(&self, account: AccountId, name: &str, at: UnixMillis, data: Value) {
+        let mut state = self.lock();
+        state.last += 1;
+        let event = Event { number: state.last, account, name: name.to_owned(), at, data };
+        if state.kept.len() >= EVENTS_KEPT_MAX {
+            state.kept.pop_front();
+        }
+        state.kept.push_back(Arc::new(event));
+        drop(state);
+        self.0.changed.send_replace(());
+    }
+
+    /// Ends every watcher once it has seen what was sent, for ever.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.0.changed.send_replace(());
+    }
+
+    /// Watches an account from now on, or from the event after the one with the id `after`. When that event is of another
+    /// start of the process, or too much happened since, the first thing seen is a gap.
+    ///
+    /// # Errors
+    /// Too many watch.
+    pub fn watch(&self, account: AccountId, after: Option<&str>) -> Result<Watch, Full> {
+        let mut state = self.lock();
+        if state.watchers >= WATCHERS_MAX {
+            return Err(Full::Service);
+        }
+        let own = state.by_account.entry(account).or_default();
+        if *own >= WATCHERS_PER_ACCOUNT_MAX {
+            return Err(Full::Account);
+        }
+        *own += 1;
+        state.watchers += 1;
+        let known = after.map(|id| self.number_of(id).filter(|number| *number <= state.last));
+        let (next, is_lost) = match known {
+            None => (state.last + 1, false),
+            Some(Some(number)) => (number + 1, false),
+            Some(None) => (state.last + 1, true),
+        };
+        drop(state);
+        Ok(Watch { feed: self.clone(), account, next, is_lost, changed: self.0.changed.subscribe() })
+    }
+
+    /// The id of an event for those who watch: it holds for this start of the process alone.
+    pub fn id_of(&self, number: u64) -> String {
+        format!("{}-{number}", self.0.start)
+    }
+
+    fn number_of(&self, id: &str) -> Option<u64> {
+        let (start, number) = id.split_once('-')?;
+        (start == self.0.start).then(|| number.parse().ok())?
+    }
+}
+
+/// A watcher of one account; its place is free again when it is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    feed: Feed,
+    account: AccountId,
+    /// Number of the event to look at next.
+    next: u64,
+    is_lost: bool,
+    changed: watch::Receiver<()>,
+}
+
+impl Watch {
+    /// What happens next; `None` when the feed was closed. Dropped before it resolves, nothing is lost.
+    pub async fn next(&mut self) -> Option<Seen> {
+        loop {
+            self.changed.borrow_and_update();
+            if self.take_gap() {
+                return Some(Seen::Gap);
+            }
+            {
+                let state = self.feed.lock();
+                let (found, next) = state.find(self.account, self.next);
+                self.next = next;
+                if let Some(event) = found {
+                    return Some(Seen::Event(event));
+                }
+                if state.closed {
+                    return None;
+                }
+            }
+            // The feed, which this holds, has the sender.
+            self.changed.changed().await.ok()?;
+        }
+    }
+
+    /// Whether the watcher begins with a gap, which is seen with this.
+    pub fn take_gap(&mut self) -> bool {
+        let state = self.feed.lock();
+        let has_gap = self.is_lost || self.next < state.oldest();
+        if has_gap {
+            self.is_lost = false;
+            self.next = state.last + 1;
+        }
+        has_gap
+    }
+
+    /// Id after which a later watcher goes on where this one is.
+    pub fn position(&self) -> String {
+        self.feed.id_of(self.next - 1)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut state = self.feed.lock();
+        state.watchers -= 1;
+        if let Some(own) = state.by_account.get_mut(&self.account) {
+            *own -= 1;
+            if *own == 0 {
+                state.by_account.remove(&self.account);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use serde_json::json;
+
+    use super::*;
+
+    const ME: AccountId = AccountId(1);
+    const YOU: AccountId = AccountId(2);
+
+    fn send(feed: &Feed, account: AccountId, number: u64) {
+        feed.send(account, "x.y", UnixMillis(7), json!({"n": number}));
+    }
+
+    /// The numbers of what is there to be seen, 0 for a gap.
+    fn seen(watch: &mut Watch) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        while let Some(next) = watch.next().now_or_never() {
+            match next {
+                Some(Seen::Event(event)) => numbers.push(event.number),
+                Some(Seen::Gap) => numbers.push(0),
+                None => break,
+            }
+        }
+        numbers
+    }
+
+    #[test]
+    fn a_watcher_sees_its_own_account_from_where_it_was() {
+        let feed = Feed::new("s".into());
+        send(&feed, ME, 1);
+        let mut watch = feed.watch(ME, None).unwrap();
+        assert_eq!(watch.position(), "s-1");
+        send(&feed, YOU, 2);
+        send(&feed, ME, 3);
+        assert_eq!(seen(&mut watch), [3]);
+        assert_eq!(seen(&mut feed.watch(ME, Some("s-0")).unwrap()), [1, 3]);
+        assert_eq!(seen(&mut feed.watch(ME, Some("s-1")).unwrap()), [3]);
+        assert_eq!(seen(&mut feed.watch(ME, Some("s-3")).unwrap()), [] as [u64; 0]);
+        for lost in ["t-1", "s-4", "s", "s-x", "s--1", ""] {
+            assert_eq!(seen(&mut feed.watch(ME, Some(lost)).unwrap()), [0], "{lost}");
+        }
+        assert_eq!(seen(&mut feed.watch(YOU, Some("s-0")).unwrap()), [2]);
+    }
+
+    #[test]
+    fn who_is_too_far_behind_sees_a_gap_and_goes_on_after_it() {
+        let feed = Feed::new("s".into());
+        let mut slow = feed.watch(ME, None).unwrap();
+        let mut other = feed.watch(YOU, None).unwrap();
+        for number in 0..EVENTS_KEPT_MAX as u64 {
+            send(&feed, ME, number);
+        }
+        assert_eq!(seen(&mut other), [] as [u64; 0]);
+        assert_eq!(seen(&mut feed.watch(ME, Some("s-0")).unwrap()).len(), EVENTS_KEPT_MAX);
+        send(&feed, YOU, 0);
+        let last = EVENTS_KEPT_MAX as u64 + 1;
+        assert_eq!((seen(&mut slow), slow.position()), (vec![0], format!("s-{last}")));
+        assert_eq!(seen(&mut feed.watch(ME, Some("s-0")).unwrap()), [0]);
+        assert_eq!(seen(&mut other), [last], "others' events are no loss");
+        send(&feed, ME, 0);
+        assert_eq!(seen(&mut slow), [last + 1]);
+    }
+
+    #[test]
+    fn watchers_are_limited_per_account_and_in_all_and_give_their_places_back() {
+        let feed = Feed::new("s".into());
+        let mut held: Vec<_> = (0..WATCHERS_PER_ACCOUNT_MAX).map(|_| feed.watch(ME, None).unwrap()).collect();
+        assert_eq!(feed.watch(ME, None).unwrap_err(), Full::Account);
+        held.pop();
+        held.push(feed.watch(ME, None).unwrap());
+        for number in held.len()..WATCHERS_MAX {
+            held.push(feed.watch(AccountId(1_000 + (number / 2) as i64), None).unwrap());
+        }
+        assert_eq!(feed.watch(YOU, None).unwrap_err(), Full::Service);
+        drop(held);
+        let state = feed.lock();
+        assert_eq!((state.watchers, state.by_account.len()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_closed_feed_ends_watchers_after_what_was_sent() {
+        let feed = Feed::new("s".into());
+        let mut watch = feed.watch(ME, None).unwrap();
+        let waiting = tokio::spawn(async move { (watch.next().await, watch.next().await) });
+        tokio::task::yield_now().await;
+        send(&feed, ME, 1);
+        feed.close();
+        let (first, end) = waiting.await.unwrap();
+        assert!(matches!(first, Some(Seen::Event(event)) if event.data == json!({"n": 1})));
+        assert_eq!(end, None);
+        assert_eq!(feed.watch(ME, None).unwrap().next().await, None);
+    }
+}
