@@ -37,7 +37,7 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// `viewers` of them ask the server at `address` for `paths` in turn, each beginning at another one.
+    /// `viewers` of them ask the server at `address` for `paths` in turn, spread evenly over them at the beginning.
     ///
     /// # Panics
     /// When there is nothing to ask for or no thread can be started.
@@ -46,8 +46,9 @@ impl Crowd {
         let counts = Arc::<Counts>::default();
         let start = |number: usize| {
             let (counts, paths) = (Arc::clone(&counts), Arc::clone(paths));
+            let first = number * paths.read().unwrap_or_else(PoisonError::into_inner).len() / viewers.max(1);
             let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-            thread.spawn(move || view(address, number, &paths, &counts)).expect("a thread for a viewer")
+            thread.spawn(move || view(address, first, &paths, &counts)).expect("a thread for a viewer")
         };
         let threads = (0..viewers).map(start).collect();
         Self { counts, threads }
@@ -82,8 +83,8 @@ impl Drop for Crowd {
     }
 }
 
-fn view(address: SocketAddr, number: usize, paths: &Paths, counts: &Counts) {
-    let mut at = number;
+fn view(address: SocketAddr, first: usize, paths: &Paths, counts: &Counts) {
+    let mut at = first;
     while !counts.over.load(Ordering::Relaxed) {
         if connected(address, &mut at, paths, counts).is_err() {
             counts.failures.fetch_add(1, Ordering::Relaxed);

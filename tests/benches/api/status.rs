@@ -40,10 +40,7 @@ pub(crate) fn run(options: Options) {
         let source = Source::shared();
         let _encoder = live.then(|| {
             let encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
-            wait::until("the stream to be ready", READY_LIMIT, || match hosted.status() {
-                status if status["hlsReady"] == true => Ok(()),
-                status => Err(status.to_string()),
-            });
+            hosted.ready(READY_LIMIT);
             encoder
         });
         let answer = hosted.status().to_string();
