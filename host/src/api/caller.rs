@@ -94,12 +94,14 @@ pub(super) struct Known {
 pub(super) struct WebhookCaller {
     /// Whose webhooks they are.
     pub(super) account: AccountId,
+    /// The key.
+    pub(super) subject: Subject,
 }
 
 impl WebhookCaller {
     async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
         let caller = Caller::within(app, request, Area::Webhooks).await?;
-        Ok(Self { account: caller.account })
+        Ok(Self { account: caller.account, subject: caller.subject })
     }
 }
 

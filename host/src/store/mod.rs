@@ -11,6 +11,7 @@ mod ledger;
 mod logins;
 mod model;
 mod open;
+mod outbox;
 mod playback;
 mod sqlite;
 #[cfg(test)]
@@ -32,6 +33,10 @@ pub use model::{
     TransferKind,
 };
 pub use open::{OpenOptions, database_file, open};
+pub use outbox::{
+    ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, Outbox, SendingCaps, Settled,
+    WAITING_PER_WEBHOOK_MAX,
+};
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
 pub use sqlite::Inspector;
 pub use webhooks::{
@@ -84,6 +89,9 @@ pub enum StoreError {
     /// There is no such row, or it belongs to someone else.
     #[error("no such {0}")]
     NotFound(&'static str),
+    /// The webhook is disabled.
+    #[error("the webhook is disabled; enable it first")]
+    WebhookDisabled,
     /// A public key for a destination that viewers cannot play.
     #[error("destination {0} has no playback; public keys belong to self-hosted destinations")]
     NoPlayback(DestinationId),
@@ -239,6 +247,7 @@ pub trait StoreApi:
     + Ledger
     + Idempotency
     + Webhooks
+    + Outbox
     + std::fmt::Debug
 {
     /// A read that proves the database answers.

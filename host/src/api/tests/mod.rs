@@ -2,6 +2,7 @@
 
 mod analytics;
 mod cost;
+mod deliveries;
 mod destinations;
 mod edits;
 mod errors;
@@ -38,7 +39,7 @@ use crate::playback::{Playback, PlaybackSecret};
 use crate::secret::{KeyKind, Redacted, Vault, new_api_key};
 use crate::store::testing::Intruder;
 use crate::store::{self, NewAccount, NewKey, OpenOptions, Scopes};
-use crate::webhooks::Targets;
+use crate::webhooks::{Sender, Targets, Webhooks};
 
 /// Configuration of the test's `rtmp` type.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -115,6 +116,11 @@ fn drivers() -> Drivers {
     DRIVERS.get_or_init(|| testing::start(rtmp_entry)).clone()
 }
 
+fn webhooks(store: &store::Store, config: &Config, clock: &Clock) -> Webhooks {
+    let sender = Sender::new(Targets::new(config).unwrap()).unwrap();
+    Webhooks::new(store.clone(), sender, clock.clone())
+}
+
 /// One service with one account, its permanent key, and a clock moved by hand.
 struct Rig {
     app: Arc<App>,
@@ -186,10 +192,10 @@ impl Rig {
                 limits.invalid_keys.clone(),
             ),
             live,
+            webhooks: webhooks(&store, &config, &clock),
             store,
             drivers: drivers(),
             guard: Guard::new(&Config::allow_texts(&config.outbound.allow)).unwrap(),
-            webhook_targets: Targets::new(&config).unwrap(),
             clock,
             config,
             limits,

@@ -156,7 +156,7 @@ impl WebhookInput {
         app: &App,
         account: AccountId,
     ) -> Result<(NewWebhook, Option<Redacted<String>>)> {
-        let target = app.webhook_targets.check(&self.url).map_err(|error| {
+        let target = app.webhooks.targets().check(&self.url).map_err(|error| {
             ApiError::refused("url_refused", format!("Field `url` {}", after_field(&error.to_string())))
         })?;
         let made = (self.secret.as_deref() == Some(SECRET_AUTO)).then(new_webhook_secret);

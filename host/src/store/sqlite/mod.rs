@@ -7,11 +7,13 @@
 mod accounts;
 mod check;
 mod edits;
+mod events;
 mod history;
 mod idempotency;
 mod inspect;
 mod ledger;
 mod logins;
+mod outbox;
 mod playback;
 mod sessions;
 mod streams;
@@ -22,6 +24,7 @@ mod webhooks;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,6 +33,7 @@ use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{SqlSafeStr as _, Sqlite, Transaction};
+use tokio::sync::Notify;
 
 #[cfg(test)]
 pub(super) use self::idempotency::ROWS_PER_ACCOUNT_MAX as IDEMPOTENCY_ROWS_MAX;
@@ -65,6 +69,7 @@ pub(super) struct SqliteStore {
     writer: SqlitePool,
     readers: SqlitePool,
     vault: Vault,
+    outbox: Arc<Notify>,
 }
 
 impl SqliteStore {
@@ -96,7 +101,7 @@ impl SqliteStore {
             .max_connections(READERS_MAX)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .connect_lazy_with(options.create_if_missing(false).read_only(true));
-        Ok(Self { writer, readers, vault })
+        Ok(Self { writer, readers, vault, outbox: Arc::new(Notify::new()) })
     }
 
     /// The only start of a writing transaction. Dropped without a commit it is rolled back.
