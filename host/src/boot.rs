@@ -21,7 +21,7 @@ use crate::outbound::{AllowError, Guard};
 use crate::playback::{Playback, PlaybackSecret, Site};
 use crate::secret::VaultError;
 use crate::store::{self, OpenOptions, Store, StoreError};
-use crate::webhooks::Targets;
+use crate::webhooks::{Sender, Targets, TlsError, Webhooks};
 
 /// Folder below the data folder for private copies of driver libraries.
 const IMAGES_FOLDER_NAME: &str = "driver-images";
@@ -49,6 +49,9 @@ pub enum BootError {
     /// `[outbound] allow` or `[webhooks] allow_targets`.
     #[error("{0}")]
     Allow(#[from] AllowError),
+    /// TLS towards webhooks.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
     /// The HTTP port.
     #[error("{0}")]
     Http(#[from] HttpError),
@@ -127,7 +130,8 @@ impl Host {
         // This port is taken before drivers are loaded: a taken port is the commonest failure and must show at once.
         let server = Server::bind(&config.http, ServerLimits::default()).await?;
         let (guard, parts) = host_parts(&config, &clock)?;
-        let webhook_targets = Targets::new(&config)?;
+        let sender = Sender::new(Targets::new(&config)?)?;
+        let webhooks = Webhooks::new(store.clone(), sender, clock.clone());
         let drivers = load_drivers(config.clone(), parts, exe).await?;
         let live = Live::new(store.clone(), drivers.clone(), clock.clone(), live_settings(&config));
         let settings = ingest::Settings::new(config.ingest.rtmp_listen, config.ingest.read_batch_ms);
@@ -163,7 +167,7 @@ impl Host {
             drivers,
             playback,
             guard,
-            webhook_targets,
+            webhooks,
             clock,
             config,
             limits,
@@ -193,6 +197,8 @@ impl Host {
         let (stop_meter, meter_stopped) = watch::channel(false);
         let meter = tokio::spawn(playback.keep_meter(told(meter_stopped)));
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
+        let (stop_webhooks, webhooks_stopped) = watch::channel(false);
+        let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(told(webhooks_stopped)));
         shutdown.await;
         tracing::info!("shutting down");
         // Sessions are told first, so that encoders hear the reason from them.
@@ -201,6 +207,8 @@ impl Host {
         self.store.feed().close();
         stop_ingest.send_replace(true);
         stop_http.send_replace(true);
+        // What is not on its way by now is sent at the next start.
+        stop_webhooks.send_replace(true);
         for (name, task) in [("rtmp", &mut ingest), ("http", &mut http)] {
             if tokio::time::timeout(LISTENER_WAIT, task).await.is_err() {
                 tracing::error!(listener = name, "listener did not end in time");
@@ -213,6 +221,9 @@ impl Host {
         stop_meter.send_replace(true);
         if let Err(error) = meter.await {
             tracing::error!(%error, "bytes that viewers got were not counted to the end");
+        }
+        if let Err(error) = webhooks.await {
+            tracing::error!(%error, "the worker of webhooks ended early");
         }
         self.store.close().await;
     }

@@ -100,15 +100,11 @@ pub(super) struct Known {
 
 /// The caller of an operation on webhooks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WebhookCaller {
-    /// Whose webhooks they are.
-    pub(super) account: AccountId,
-}
+pub(super) struct WebhookCaller(pub(super) Caller);
 
 impl WebhookCaller {
     async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
-        let caller = Caller::within(app, request, Area::Webhooks).await?;
-        Ok(Self { account: caller.account })
+        Caller::within(app, request, Area::Webhooks).await.map(Self)
     }
 }
 

@@ -172,6 +172,12 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text)
     }
 
+    /// 503: too many webhooks are tested at once.
+    pub fn tests_busy() -> Self {
+        let text = "Too many webhooks are tested at this moment; try again in a few seconds";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text)
+    }
+
     /// 503: a published piece cannot be read.
     pub fn piece_unreadable() -> Self {
         let text = "The piece cannot be read at present; try again";
@@ -249,6 +255,7 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::NotFound(what) => Self::not_found(what),
             StoreError::NoPlayback(_) => Self::refused("no_playback", sentence(&error.to_string())),
+            StoreError::WebhookDisabled => Self::conflict("webhook_disabled", sentence(&error.to_string())),
             StoreError::CapReached { .. } => Self::conflict("cap_reached", sentence(&error.to_string())),
             other => {
                 tracing::error!(error = %other, "the store failed");

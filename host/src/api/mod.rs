@@ -62,7 +62,7 @@ use crate::places::Network;
 use crate::playback::Playback;
 use crate::rate::{RateLimiter, RateRule};
 use crate::store::{Caps, Store};
-use crate::webhooks::Targets;
+use crate::webhooks::Webhooks;
 
 /// The version of this release.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -79,8 +79,8 @@ pub struct App {
     pub drivers: Drivers,
     /// The address guard.
     pub guard: Guard,
-    /// What may be a webhook.
-    pub webhook_targets: Targets,
+    /// The sending side of webhooks.
+    pub webhooks: Webhooks,
     /// The time.
     pub clock: Clock,
     /// The configuration.
@@ -116,6 +116,8 @@ pub struct Limits {
     pub hashing: Arc<Semaphore>,
     /// Requests with an invalid key, per address; counted by playback too.
     pub invalid_keys: Arc<RateLimiter<Network>>,
+    /// Tests of webhooks, per key.
+    pub webhook_tests: RateLimiter<Subject>,
     /// Requests for the public configuration, per address.
     pub config: RateLimiter<Network>,
 }
@@ -124,6 +126,8 @@ pub struct Limits {
 pub(crate) const HASHING_WAIT: Duration = Duration::from_secs(3);
 /// Passwords hashed at one time.
 const HASHES_AT_ONCE_MAX: usize = 2;
+/// Tests of webhooks, per key.
+const RATE_WEBHOOK_TESTS: RateRule = RateRule::per_minute("webhook-tests", 10);
 /// Requests for `/api/public/config`, per address.
 const RATE_CONFIG: RateRule = RateRule::per_minute("config", 60);
 /// Requests for `/api/public/stream/status`, per key.
@@ -145,6 +149,7 @@ impl Default for Limits {
             failed_logins: RateLimiter::new(auth::RATE_FAILED_LOGINS),
             hashing: Arc::new(Semaphore::new(HASHES_AT_ONCE_MAX)),
             invalid_keys: Arc::new(RateLimiter::new(auth::RATE_INVALID_KEYS)),
+            webhook_tests: RateLimiter::new(RATE_WEBHOOK_TESTS),
             config: RateLimiter::new(RATE_CONFIG),
         }
     }

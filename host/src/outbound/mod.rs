@@ -40,7 +40,13 @@ static LOOKUPS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::
 pub struct Guard {
     allow: Arc<AllowList>,
     setting: &'static str,
+    #[cfg(test)]
+    answers: Option<Answers>,
 }
+
+/// What a resolver that a test made up answers, one look-up after the other.
+#[cfg(test)]
+pub(crate) type Answers = Arc<std::sync::Mutex<std::collections::VecDeque<Vec<IpAddr>>>>;
 
 /// A destination this host must not connect to. Safe to show to the user who gave it: it repeats nothing of a text that
 /// may be a whole URL with its key, and does not tell to which internal address a name leads.
@@ -125,7 +131,18 @@ impl Guard {
     /// # Errors
     /// The first entry that cannot be read.
     pub fn with_setting(allow: &[String], setting: &'static str) -> Result<Self, AllowError> {
-        Ok(Self { allow: Arc::new(AllowList::parse(allow, setting)?), setting })
+        Ok(Self {
+            allow: Arc::new(AllowList::parse(allow, setting)?),
+            setting,
+            #[cfg(test)]
+            answers: None,
+        })
+    }
+
+    /// The same with a resolver that a test made up.
+    #[cfg(test)]
+    pub(crate) fn answering(self, answers: Answers) -> Self {
+        Self { answers: Some(answers), ..self }
     }
 
     /// Checks what can be known without a resolver: literal addresses in every spelling, and `localhost`. For the
@@ -167,6 +184,12 @@ impl Guard {
             }
             Target::Name(name) => name,
         };
+        #[cfg(test)]
+        if let Some(answers) = &self.answers {
+            let found = answers.lock().unwrap().pop_front().unwrap_or_default();
+            let found = found.into_iter().map(|address| SocketAddr::new(address, port)).collect();
+            return self.judge(name, port, Some(Ok(found)));
+        }
         let limit = Duration::from_millis(LOOKUP_TIMEOUT_MS);
         let found = bounded_lookup(Arc::clone(&LOOKUPS), limit, system_lookup(name.clone(), port)).await;
         self.judge(name, port, found)

@@ -13,6 +13,7 @@ mod ledger;
 mod logins;
 mod model;
 mod open;
+mod outbox;
 mod playback;
 mod sqlite;
 #[cfg(test)]
@@ -39,6 +40,10 @@ pub use model::{
     TransferKind,
 };
 pub use open::{OpenOptions, database_file, open};
+pub use outbox::{
+    ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, Outbox, SendingCaps, Settled,
+    WAITING_PER_WEBHOOK_MAX,
+};
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
 pub use sqlite::Inspector;
 pub use webhooks::{
@@ -92,6 +97,9 @@ pub enum StoreError {
     /// There is no such row, or it belongs to someone else.
     #[error("no such {0}")]
     NotFound(&'static str),
+    /// The webhook is disabled.
+    #[error("the webhook is disabled; enable it first")]
+    WebhookDisabled,
     /// A public key for a destination that viewers cannot play.
     #[error("destination {0} has no playback; public keys belong to self-hosted destinations")]
     NoPlayback(DestinationId),
@@ -248,6 +256,7 @@ pub trait StoreApi:
     + Idempotency
     + Audit
     + Webhooks
+    + Outbox
     + std::fmt::Debug
 {
     /// What was changed through this store, as it happens; live sessions send to it as well.

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use super::Result;
+use super::audit::Actor;
 use super::model::Page;
 use crate::ids::{AccountId, DeliveryId, StreamId, UnixMillis, WebhookId};
 use crate::secret::Redacted;
@@ -117,8 +118,6 @@ impl DeliveryState {
 /// A webhook to be made; url and secret were checked.
 #[derive(Clone, Debug)]
 pub struct NewWebhook {
-    /// Whose it is.
-    pub account_id: AccountId,
     /// Only events of this stream; `None` for all.
     pub stream_id: Option<StreamId>,
     /// Where to.
@@ -131,8 +130,6 @@ pub struct NewWebhook {
     pub secret: Option<Redacted<String>>,
     /// Webhooks the account may have.
     pub cap: i64,
-    /// When.
-    pub now: UnixMillis,
 }
 
 /// The newest attempt at a webhook.
@@ -213,20 +210,19 @@ pub trait Webhooks: Send + Sync {
     /// # Errors
     /// [`StoreError::CapReached`](super::StoreError); [`StoreError::NotFound`](super::StoreError) for a stream of another
     /// account.
-    async fn create_webhook(&self, webhook: NewWebhook) -> Result<WebhookId>;
+    async fn create_webhook(&self, actor: &Actor, webhook: NewWebhook) -> Result<WebhookId>;
     /// The account's webhooks, newest first.
     async fn webhooks_of(&self, account: AccountId, page: Page) -> Result<Vec<WebhookView>>;
     /// Deletes a webhook, its log and what waits to be sent to it.
-    async fn delete_webhook(&self, account: AccountId, webhook: WebhookId) -> Result<()>;
+    async fn delete_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()>;
     /// Lets a webhook be told of events again.
-    async fn enable_webhook(&self, account: AccountId, webhook: WebhookId) -> Result<()>;
+    async fn enable_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()>;
     /// Gives a webhook another secret; answers until when the one before signs too, if there was one.
     async fn rotate_webhook_secret(
         &self,
-        account: AccountId,
+        actor: &Actor,
         webhook: WebhookId,
         secret: &Redacted<String>,
-        now: UnixMillis,
     ) -> Result<Option<UnixMillis>>;
     /// The deliveries of a webhook, newest first, of one state when given.
     async fn deliveries_of(

@@ -2,8 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
 
-use crate::secret::WEBHOOK_SECRET_PREFIX;
+use crate::secret::{Redacted, WEBHOOK_SECRET_PREFIX};
 
 /// Shortest secret of a user's own, in characters.
 const SECRET_CHARS_MIN: usize = 16;
@@ -49,6 +51,25 @@ fn key_of(secret: &str) -> Result<Vec<u8>, SecretError> {
     Ok(secret.as_bytes().to_vec())
 }
 
+/// The value of `webhook-signature`: one signature for each secret, over the id, the time of the attempt and the body. `None`
+/// without a secret that can sign.
+pub(super) fn signatures(
+    secrets: &[Redacted<String>],
+    id: &str,
+    timestamp_secs: i64,
+    body: &[u8],
+) -> Option<String> {
+    let sign = |secret: &Redacted<String>| {
+        let key = key_of(secret.expose()).ok()?;
+        let mut mac = Hmac::<Sha256>::new_from_slice(&key).ok()?;
+        mac.update(format!("{id}.{timestamp_secs}.").as_bytes());
+        mac.update(body);
+        Some(format!("v1,{}", BASE64.encode(mac.finalize().into_bytes())))
+    };
+    let signatures: Vec<String> = secrets.iter().filter_map(sign).collect();
+    (!signatures.is_empty()).then(|| signatures.join(" "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +88,21 @@ mod tests {
             assert_eq!(check_secret(text), Err(SecretError::Length), "{text}");
         }
         assert_eq!(check_secret(&"x".repeat(256)), Ok(()));
+    }
+
+    #[test]
+    fn signatures_are_those_of_the_reference() {
+        // The example of the reference libraries.
+        let secret = Redacted::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned());
+        let (id, at) = ("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330);
+        let body = br#"{"test": 2432232314}"#;
+        let first = signatures(std::slice::from_ref(&secret), id, at, body).unwrap();
+        assert_eq!(first, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        let plain = Redacted::new("sixteen letters!".to_owned());
+        let both = signatures(&[secret, plain.clone()], id, at, body).unwrap();
+        let second = signatures(&[plain], id, at, body).unwrap();
+        assert_eq!(both, format!("{first} {second}"));
+        assert_eq!(signatures(&[], id, at, body), None);
     }
 
     #[test]

@@ -49,6 +49,16 @@ impl Target {
         &self.host
     }
 
+    /// TCP port.
+    pub fn port(&self) -> u16 {
+        self.url.port_or_known_default().unwrap_or(443)
+    }
+
+    /// Whether TLS is spoken.
+    pub fn is_https(&self) -> bool {
+        self.url.scheme() == "https"
+    }
+
     /// The url.
     pub fn url(&self) -> &Url {
         &self.url
@@ -96,6 +106,12 @@ impl Targets {
         self.guard.check_literal(host)?;
         let host = host.strip_suffix('.').unwrap_or(host).to_owned();
         Ok(Target { url, host })
+    }
+
+    /// With a guard that a test made up.
+    #[cfg(test)]
+    pub(super) fn with_guard(guard: Guard) -> Self {
+        Self { guard }
     }
 
     /// The guard that connects.

@@ -5,6 +5,7 @@ mod archives;
 mod audit;
 mod contract;
 mod cost;
+mod deliveries;
 mod destinations;
 mod edits;
 mod errors;
@@ -42,7 +43,7 @@ use crate::playback::{Playback, PlaybackSecret};
 use crate::secret::{KeyKind, Redacted, Vault, new_api_key};
 use crate::store::testing::Intruder;
 use crate::store::{self, NewAccount, NewKey, OpenOptions, Origin, Scopes};
-use crate::webhooks::Targets;
+use crate::webhooks::{Sender, Targets, Webhooks};
 
 /// Configuration of the test's `rtmp` type.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -119,6 +120,11 @@ fn drivers() -> Drivers {
     DRIVERS.get_or_init(|| testing::start(rtmp_entry)).clone()
 }
 
+fn webhooks(store: &store::Store, config: &Config, clock: &Clock) -> Webhooks {
+    let sender = Sender::new(Targets::new(config).unwrap()).unwrap();
+    Webhooks::new(store.clone(), sender, clock.clone())
+}
+
 /// One service with one account, its permanent key, and a clock moved by hand.
 struct Rig {
     app: Arc<App>,
@@ -190,10 +196,10 @@ impl Rig {
                 limits.invalid_keys.clone(),
             ),
             live,
+            webhooks: webhooks(&store, &config, &clock),
             store,
             drivers: drivers(),
             guard: Guard::new(&Config::allow_texts(&config.outbound.allow)).unwrap(),
-            webhook_targets: Targets::new(&config).unwrap(),
             clock,
             config,
             limits,

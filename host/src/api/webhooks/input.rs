@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::api::body::{Fields, FromFields};
 use crate::api::{ApiError, App};
-use crate::ids::{AccountId, StreamId};
+use crate::ids::StreamId;
 use crate::secret::{Redacted, new_webhook_secret};
 use crate::store::{EventType, NewWebhook};
 use crate::webhooks::check_secret;
@@ -151,12 +151,8 @@ impl WebhookInput {
     ///
     /// # Errors
     /// 422 for a url or secret that is refused; never repeats them.
-    pub(super) fn checked(
-        self,
-        app: &App,
-        account: AccountId,
-    ) -> Result<(NewWebhook, Option<Redacted<String>>)> {
-        let target = app.webhook_targets.check(&self.url).map_err(|error| {
+    pub(super) fn checked(self, app: &App) -> Result<(NewWebhook, Option<Redacted<String>>)> {
+        let target = app.webhooks.targets().check(&self.url).map_err(|error| {
             ApiError::refused("url_refused", format!("Field `url` {}", after_field(&error.to_string())))
         })?;
         let made = (self.secret.as_deref() == Some(SECRET_AUTO)).then(new_webhook_secret);
@@ -167,14 +163,12 @@ impl WebhookInput {
         }
         let events = self.events.iter().filter_map(|event| EVENTS.iter().find(|(shown, _)| shown == event));
         let new = NewWebhook {
-            account_id: account,
             stream_id: self.stream_key_id.take().map(StreamId),
             host: target.host().to_owned(),
             url: Redacted::new(self.url),
             events: events.map(|(_, event)| *event).collect(),
             secret,
             cap: app.config.limits.webhooks_per_account,
-            now: app.clock.now(),
         };
         Ok((new, made))
     }

@@ -120,13 +120,15 @@ impl Rig {
         let guesses = limits.invalid_keys.clone();
         let playback =
             Playback::new(store.clone(), live.clone(), clock.clone(), service.clone(), &secret, guesses);
+        let targets = crate::webhooks::Targets::new(&service).unwrap();
+        let sender = crate::webhooks::Sender::new(targets).unwrap();
         let app = Arc::new(crate::api::App {
+            webhooks: crate::webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
             store,
             live: live.clone(),
             drivers: testing::drivers(),
             playback: playback.clone(),
             guard: Guard::new(&[]).unwrap(),
-            webhook_targets: crate::webhooks::Targets::new(&service).unwrap(),
             clock,
             config: service,
             limits,

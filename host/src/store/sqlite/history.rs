@@ -37,7 +37,7 @@ const MINUTES: &str = "SELECT COALESCE(SUM(t.amount_msat), 0) FROM transfers t
     JOIN ledger_accounts l ON l.id = t.debit_id
     WHERE l.account_id = $1 AND t.kind = 'minute' AND t.created_ms >= $2 AND t.created_ms < $3";
 
-const SESSION_CHARGES: &str = "SELECT COALESCE(SUM(t.amount_msat), 0) FROM transfers t
+pub(super) const SESSION_CHARGES: &str = "SELECT COALESCE(SUM(t.amount_msat), 0) FROM transfers t
     JOIN ledger_accounts l ON l.id = t.debit_id WHERE t.session_id = $1 AND l.account_id IS NOT NULL";
 
 fn bounds(range: TimeRange) -> (i64, i64) {

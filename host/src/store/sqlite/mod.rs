@@ -9,11 +9,13 @@ mod archives;
 mod audit;
 mod check;
 mod edits;
+mod events;
 mod history;
 mod idempotency;
 mod inspect;
 mod ledger;
 mod logins;
+mod outbox;
 mod playback;
 mod sessions;
 mod streams;
@@ -24,6 +26,7 @@ mod webhooks;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -32,6 +35,7 @@ use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 use sqlx::{SqlSafeStr as _, Sqlite, Transaction};
+use tokio::sync::Notify;
 
 #[cfg(test)]
 pub(super) use self::idempotency::ROWS_PER_ACCOUNT_MAX as IDEMPOTENCY_ROWS_MAX;
@@ -71,6 +75,7 @@ pub(super) struct SqliteStore {
     readers: SqlitePool,
     vault: Vault,
     feed: Feed,
+    outbox: Arc<Notify>,
 }
 
 impl SqliteStore {
@@ -102,7 +107,8 @@ impl SqliteStore {
             .max_connections(READERS_MAX)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .connect_lazy_with(options.create_if_missing(false).read_only(true));
-        Ok(Self { writer, readers, vault, feed: Feed::new(new_uid()) })
+        let (feed, outbox) = (Feed::new(new_uid()), Arc::new(Notify::new()));
+        Ok(Self { writer, readers, vault, feed, outbox })
     }
 
     /// The only start of a writing transaction. Dropped without a commit it is rolled back.

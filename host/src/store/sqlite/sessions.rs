@@ -4,11 +4,13 @@ use async_trait::async_trait;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
+use super::events::{session_ended, session_started, stream_bytes};
 use super::{SqliteStore, commit, db};
 use crate::ids::{EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{NewSession, Result, SessionRecord, Sessions, StoreError};
 
-const INSERT: &str = "INSERT INTO sessions (id, stream_id, started_ms, heartbeat_ms) VALUES ($1, $2, $3, $3)";
+const INSERT: &str = "INSERT INTO sessions (id, stream_id, started_ms, heartbeat_ms, bytes_before)
+    VALUES ($1, $2, $3, $3, $4)";
 const HEARTBEAT: &str =
     "UPDATE sessions SET heartbeat_ms = $2 WHERE id = $1 AND ended_ms IS NULL AND heartbeat_ms < $2";
 const END: &str = "UPDATE sessions SET ended_ms = $2, end_reason = $3 WHERE id = $1 AND ended_ms IS NULL";
@@ -31,9 +33,13 @@ impl Sessions for SqliteStore {
         let insert = sqlx::query(INSERT)
             .bind(session.id.as_str())
             .bind(session.stream_id.0)
-            .bind(session.started_at.0);
+            .bind(session.started_at.0)
+            .bind(stream_bytes(&mut tx, session.stream_id).await?);
         insert.execute(&mut *tx).await.map_err(db("begin the session"))?;
-        commit(tx).await
+        session_started(&mut tx, &session.id, session.started_at).await?;
+        commit(tx).await?;
+        self.wake_outbox();
+        Ok(())
     }
 
     async fn heartbeat_sessions(&self, sessions: &[SessionId], now: UnixMillis) -> Result<()> {
@@ -51,10 +57,16 @@ impl Sessions for SqliteStore {
     async fn end_session(&self, session: &SessionId, ended_at: UnixMillis, reason: EndReason) -> Result<()> {
         let mut tx = self.begin().await?;
         let end = sqlx::query(END).bind(session.as_str()).bind(ended_at.0).bind(reason.as_str());
-        end.execute(&mut *tx).await.map_err(db("end the session"))?;
+        let ended = end.execute(&mut *tx).await.map_err(db("end the session"))?;
         let rest = sqlx::query(END_DESTINATIONS).bind(session.as_str()).bind(ended_at.0);
         rest.execute(&mut *tx).await.map_err(db("end the session"))?;
-        commit(tx).await
+        // The first end stays, and is the one that is told.
+        if ended.rows_affected() > 0 {
+            session_ended(&mut tx, session, ended_at).await?;
+        }
+        commit(tx).await?;
+        self.wake_outbox();
+        Ok(())
     }
 
     async fn close_interrupted_sessions(&self, now: UnixMillis) -> Result<Vec<SessionId>> {
@@ -67,8 +79,13 @@ impl Sessions for SqliteStore {
             .map_err(db("end interrupted sessions"))?;
         let rest = sqlx::query(INTERRUPT_DESTINATIONS).execute(&mut *tx).await;
         rest.map_err(db("end interrupted sessions"))?;
+        let ids: Vec<SessionId> = ids.into_iter().map(SessionId).collect();
+        for session in &ids {
+            session_ended(&mut tx, session, now).await?;
+        }
         commit(tx).await?;
-        Ok(ids.into_iter().map(SessionId).collect())
+        self.wake_outbox();
+        Ok(ids)
     }
 
     async fn last_session(&self, stream: StreamId) -> Result<Option<SessionRecord>> {

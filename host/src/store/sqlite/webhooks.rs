@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use serde_json::json;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
-use super::{SqliteStore, commit, db};
+use super::audit::record;
+use super::{SqliteStore, db};
 use crate::ids::{AccountId, DeliveryId, StreamId, UnixMillis, WebhookId};
 use crate::secret::{Redacted, new_uid};
 use crate::store::{
-    AttemptView, DeliveryState, DeliveryView, EventType, LastDelivery, NewWebhook, OLD_SECRET_KEPT_MS, Page,
-    Result, StoreError, WebhookView, Webhooks,
+    Actor, AttemptView, Change, DeliveryState, DeliveryView, EventType, LastDelivery, NewWebhook,
+    OLD_SECRET_KEPT_MS, Page, Result, StoreError, WebhookView, Webhooks,
 };
 
 const COUNT: &str = "SELECT COUNT(*) FROM webhooks WHERE account_id = $1";
@@ -51,16 +53,16 @@ pub(super) fn secret_place(uid: &str) -> String {
 
 #[async_trait]
 impl Webhooks for SqliteStore {
-    async fn create_webhook(&self, webhook: NewWebhook) -> Result<WebhookId> {
+    async fn create_webhook(&self, actor: &Actor, webhook: NewWebhook) -> Result<WebhookId> {
         let mut tx = self.begin().await?;
         let failed = db("make the webhook");
-        let count = sqlx::query_scalar(COUNT).bind(webhook.account_id.0);
+        let count = sqlx::query_scalar(COUNT).bind(actor.account.0);
         let count: i64 = count.fetch_one(&mut *tx).await.map_err(&failed)?;
         if count >= webhook.cap {
             return Err(StoreError::CapReached { what: "webhooks per account", limit: webhook.cap });
         }
         if let Some(stream) = webhook.stream_id {
-            let owned = sqlx::query(OWNED_STREAM).bind(stream.0).bind(webhook.account_id.0);
+            let owned = sqlx::query(OWNED_STREAM).bind(stream.0).bind(actor.account.0);
             let owned = owned.fetch_optional(&mut *tx).await.map_err(&failed)?;
             owned.ok_or(StoreError::NotFound("stream"))?;
         }
@@ -70,18 +72,23 @@ impl Webhooks for SqliteStore {
         let events: Vec<&str> = webhook.events.iter().map(|event| event.as_str()).collect();
         let id = sqlx::query_scalar(INSERT)
             .bind(&uid)
-            .bind(webhook.account_id.0)
+            .bind(actor.account.0)
             .bind(webhook.stream_id.map(|stream| stream.0))
             .bind(self.vault.seal(&url_place(&uid), webhook.url.expose().as_bytes()))
             .bind(&webhook.host)
             .bind(events.join(","))
             .bind(sealed)
-            .bind(webhook.now.0)
+            .bind(actor.now.0)
             .fetch_one(&mut *tx)
             .await
             .map(WebhookId)
             .map_err(&failed)?;
-        commit(tx).await?;
+        let detail = json!({
+            "host": webhook.host, "events": events, "streamKeyId": webhook.stream_id.map(|stream| stream.0),
+            "signed": secret.is_some()
+        });
+        let noted = record(&mut tx, actor, Change::new("webhook.created", "webhook", id.0, detail)).await?;
+        self.commit_noted(tx, noted).await?;
         Ok(id)
     }
 
@@ -96,44 +103,49 @@ impl Webhooks for SqliteStore {
         rows.iter().map(|row| self.webhook_view(row)).collect()
     }
 
-    async fn delete_webhook(&self, account: AccountId, webhook: WebhookId) -> Result<()> {
+    async fn delete_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()> {
         let mut tx = self.begin().await?;
         let failed = db("delete the webhook");
-        let owned = sqlx::query(OWNED).bind(webhook.0).bind(account.0);
+        let owned = sqlx::query(OWNED).bind(webhook.0).bind(actor.account.0);
         let owned = owned.fetch_optional(&mut *tx).await.map_err(&failed)?;
         owned.ok_or(StoreError::NotFound("webhook"))?;
         for statement in [DELETE_ATTEMPTS, DELETE_DELIVERIES, DELETE] {
             sqlx::query(statement).bind(webhook.0).execute(&mut *tx).await.map_err(&failed)?;
         }
-        commit(tx).await
+        let change = Change::new("webhook.deleted", "webhook", webhook.0, json!({}));
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await
     }
 
-    async fn enable_webhook(&self, account: AccountId, webhook: WebhookId) -> Result<()> {
+    async fn enable_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()> {
         let mut tx = self.begin().await?;
-        let enabled = sqlx::query(ENABLE).bind(webhook.0).bind(account.0);
+        let enabled = sqlx::query(ENABLE).bind(webhook.0).bind(actor.account.0);
         let enabled = enabled.fetch_optional(&mut *tx).await.map_err(db("enable the webhook"))?;
         enabled.ok_or(StoreError::NotFound("webhook"))?;
-        commit(tx).await
+        let change = Change::new("webhook.enabled", "webhook", webhook.0, json!({}));
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await
     }
 
     async fn rotate_webhook_secret(
         &self,
-        account: AccountId,
+        actor: &Actor,
         webhook: WebhookId,
         secret: &Redacted<String>,
-        now: UnixMillis,
     ) -> Result<Option<UnixMillis>> {
         let mut tx = self.begin().await?;
         let failed = db("replace the webhook's secret");
-        let uid = sqlx::query_scalar(OWNED).bind(webhook.0).bind(account.0);
+        let uid = sqlx::query_scalar(OWNED).bind(webhook.0).bind(actor.account.0);
         let uid: Option<String> = uid.fetch_optional(&mut *tx).await.map_err(&failed)?;
         let uid = uid.ok_or(StoreError::NotFound("webhook"))?;
         let rotate = sqlx::query_scalar(ROTATE)
             .bind(webhook.0)
             .bind(self.vault.seal(&secret_place(&uid), secret.expose().as_bytes()))
-            .bind(now.0.saturating_add(OLD_SECRET_KEPT_MS));
+            .bind(actor.now.0.saturating_add(OLD_SECRET_KEPT_MS));
         let until: Option<i64> = rotate.fetch_one(&mut *tx).await.map_err(&failed)?;
-        commit(tx).await?;
+        let change = Change::new("webhook.secret_rotated", "webhook", webhook.0, json!({}));
+        let noted = record(&mut tx, actor, change).await?;
+        self.commit_noted(tx, noted).await?;
         Ok(until.map(UnixMillis))
     }
 

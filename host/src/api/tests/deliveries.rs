@@ -1,0 +1,117 @@
+//! Webhooks are tested, their deliveries shown and made again.
+
+use poem::http::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::Rig;
+
+const HOOKS: &str = "/api/webhooks";
+const ALLOWED: &str = "[webhooks]\nallow_targets = [\"127.0.0.1\"]";
+
+/// A receiver that answers every request so; its url.
+async fn receiver(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            // One small request comes in one piece or two; its end does not matter here.
+            let _ = socket.read(&mut [0; 4_096]).await;
+            let _ = socket.write_all(answer.as_bytes()).await;
+            let _ = socket.shutdown().await;
+        }
+    });
+    format!("http://{address}/in")
+}
+
+async fn webhook(rig: &Rig, url: &str) -> String {
+    let body = json!({"url": url, "events": ["stream.ended"]});
+    format!("{HOOKS}/{}", rig.post(HOOKS, &body).await.ok()["id"])
+}
+
+#[tokio::test]
+async fn a_test_answers_with_what_came_of_it_and_is_in_the_log() {
+    let rig = Rig::with_config(ALLOWED).await;
+    let good = webhook(&rig, &receiver("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").await).await;
+    let tested = rig.ask(Method::POST, &format!("{good}/test"), None).await.ok();
+    assert_eq!(
+        tested,
+        json!({"success": true, "deliveryId": 1, "ok": true, "status": 200, "latencyMs": 0, "answer": "hi",
+               "error": null})
+    );
+    let bad =
+        webhook(&rig, &receiver("HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n").await)
+            .await;
+    let tested = rig.ask(Method::POST, &format!("{bad}/test"), None).await.ok();
+    assert_eq!(
+        (&tested["success"], &tested["ok"], &tested["status"]),
+        (&json!(true), &json!(false), &json!(302))
+    );
+    let log = rig.get(&format!("{bad}/deliveries")).await.ok();
+    let event = log[0]["eventId"].as_str().unwrap().to_owned();
+    let now = 1_800_000_000_000_i64;
+    let error = "the receiver answered 302; redirects are not followed";
+    assert_eq!(
+        log,
+        json!([{"id": 2, "eventId": event, "type": "test.ping", "state": "failed", "createdAt": now,
+                "nextAttemptAt": null, "attempts": [{"at": now, "durationMs": 0, "status": 302, "ok": false,
+                "answer": "", "error": error}]}])
+    );
+    assert_eq!(rig.get(&format!("{bad}/deliveries?state=delivered")).await.ok(), json!([]));
+    assert_eq!(rig.get(&format!("{bad}/deliveries?state=failed")).await.ok(), log);
+    let shown = rig.get(HOOKS).await.ok();
+    assert_eq!(shown[0]["lastDelivery"], json!({"at": now, "status": 302, "ok": false}));
+    assert_eq!(shown[1]["lastDelivery"], json!({"at": now, "status": 200, "ok": true}));
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_not_there_has_no_status() {
+    let rig = Rig::with_config(ALLOWED).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/in", listener.local_addr().unwrap());
+    drop(listener);
+    let hook = webhook(&rig, &url).await;
+    let tested = rig.ask(Method::POST, &format!("{hook}/test"), None).await.ok();
+    assert_eq!((&tested["ok"], &tested["status"]), (&json!(false), &Value::Null));
+    assert!(tested["error"].as_str().unwrap().contains("cannot connect"), "{tested}");
+    assert_eq!(rig.get(HOOKS).await.ok()[0]["lastDelivery"]["status"], Value::Null);
+}
+
+#[tokio::test]
+async fn tests_are_limited_to_ten_a_minute() {
+    let rig = Rig::with_config(ALLOWED).await;
+    let hook = webhook(&rig, &receiver("HTTP/1.1 204 X\r\n\r\n").await).await;
+    let path = format!("{hook}/test");
+    for left in (0..10).rev() {
+        let answer = rig.ask(Method::POST, &path, None).await;
+        assert_eq!(answer.header("ratelimit"), format!("\"webhook-tests\";r={left};t=60"));
+        answer.ok();
+    }
+    rig.ask(Method::POST, &path, None).await.error(429, "rate_limited");
+    let log = rig.get(&format!("{hook}/deliveries?limit=4")).await;
+    assert_eq!(log.ok().as_array().unwrap().len(), 4);
+    let link = format!("<http://127.0.0.1:8080{hook}/deliveries?cursor=7&limit=4>; rel=\"next\"");
+    assert_eq!(log.header("link"), link);
+}
+
+#[tokio::test]
+async fn a_delivery_is_made_again_by_its_owner_only() {
+    let mut rig = Rig::with_config(ALLOWED).await;
+    let hook = webhook(&rig, &receiver("HTTP/1.1 500 X\r\ncontent-length: 0\r\n\r\n").await).await;
+    let id = rig.ask(Method::POST, &format!("{hook}/test"), None).await.ok()["deliveryId"].clone();
+    let path = format!("{hook}/deliveries/{id}/redeliver");
+    assert_eq!(rig.ask(Method::POST, &path, None).await.ok(), json!({"success": true, "id": id}));
+    let log = rig.get(&format!("{hook}/deliveries")).await.ok();
+    assert_eq!((&log[0]["state"], &log[0]["nextAttemptAt"]), (&json!("pending"), &log[0]["createdAt"]));
+    let missing = format!("{hook}/deliveries/99/redeliver");
+    assert_eq!(rig.ask(Method::POST, &missing, None).await.error(404, "not_found"), "No such delivery");
+    rig.intruder().await.disable_webhook(1, "x").await;
+    let text = rig.ask(Method::POST, &path, None).await.error(409, "webhook_disabled");
+    assert_eq!(text, "The webhook is disabled; enable it first");
+    rig.key = rig.account("other").await.1;
+    for path in [path, format!("{hook}/test")] {
+        rig.ask(Method::POST, &path, None).await.error(404, "not_found");
+    }
+}

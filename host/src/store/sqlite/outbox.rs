@@ -1,0 +1,284 @@
+//! The outbox of webhooks: claims, results, tests, redelivery.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::json;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, Sqlite, Transaction};
+use tokio::sync::Notify;
+
+use super::audit::record;
+use super::events::{NewEvent, insert_event};
+use super::webhooks::{secret_place, url_place};
+use super::{SqliteStore, commit, db};
+use crate::ids::{AccountId, DeliveryId, UnixMillis, WebhookId};
+use crate::secret::new_uid;
+use crate::store::outbox::{Lane, choose};
+use crate::store::{
+    ATTEMPTS_KEPT_MAX, Actor, Change, DeliveryJob, EventType, Health, Outbox, Result, SendingCaps, Settled,
+    StoreError,
+};
+
+/// Deliveries looked at for one claim.
+const LOOKED_AT_MAX: i64 = 1_024;
+/// Events deleted at one time.
+const PRUNED_MAX: i64 = 500;
+
+const HAS_DUE: &str = "SELECT id FROM webhook_deliveries WHERE state = 'pending' AND due_ms <= $1
+    AND (claim IS NULL OR claimed_until_ms <= $1) LIMIT 1";
+/// The longest due deliveries of each webhook.
+const WAITING: &str = "SELECT c.id, c.webhook_id, c.account_id, c.host FROM (SELECT d.id, d.due_ms,
+    d.webhook_id, w.account_id, w.host, ROW_NUMBER() OVER (PARTITION BY d.webhook_id ORDER BY d.due_ms, d.id) AS place
+    FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id WHERE d.state = 'pending' AND d.due_ms <= $1
+    AND (d.claim IS NULL OR d.claimed_until_ms <= $1)) c WHERE c.place <= $2 ORDER BY c.due_ms, c.id LIMIT $3";
+const SENDING: &str = "SELECT d.webhook_id, w.account_id, w.host FROM webhook_deliveries d
+    JOIN webhooks w ON w.id = d.webhook_id WHERE d.claim IS NOT NULL AND d.claimed_until_ms > $1";
+const CLAIM: &str = "UPDATE webhook_deliveries SET claim = $2, claimed_until_ms = $3
+    WHERE id = $1 AND state = 'pending' RETURNING id";
+const JOB: &str = "SELECT d.webhook_id, d.tries, e.uid AS event_id, e.type, e.body, w.uid, w.url_sealed,
+    w.secret_sealed, CASE WHEN w.old_secret_until_ms > $2 THEN w.old_secret_sealed END AS old_secret_sealed
+    FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id JOIN webhooks w ON w.id = d.webhook_id
+    WHERE d.id = $1";
+const GIVE_UP: &str = "UPDATE webhook_deliveries SET state = 'failed', claim = NULL, claimed_until_ms = NULL
+    WHERE id = $1";
+const FINISH: &str = "UPDATE webhook_deliveries SET state = $3, tries = tries + 1, due_ms = $4, claim = NULL,
+    claimed_until_ms = NULL WHERE id = $1 AND claim = $2 RETURNING webhook_id";
+const INSERT_ATTEMPT: &str =
+    "INSERT INTO webhook_attempts (delivery_id, at_ms, duration_ms, status, ok, answer, error)
+    VALUES ($1, $2, $3, $4, $5, $6, $7)";
+const FORGET_ATTEMPTS: &str = "DELETE FROM webhook_attempts WHERE delivery_id = $1 AND id <=
+    (SELECT a.id FROM webhook_attempts a WHERE a.delivery_id = $1 ORDER BY a.id DESC LIMIT 1 OFFSET $2)";
+const NOTE: &str = "UPDATE webhooks SET last_ms = $2, last_status = $3, last_ok = $4 WHERE id = $1";
+const GOOD: &str = "UPDATE webhooks SET failing_since_ms = NULL, failures = 0 WHERE id = $1 AND failures > 0";
+const BAD: &str =
+    "UPDATE webhooks SET failing_since_ms = COALESCE(failing_since_ms, $2), failures = failures + 1
+    WHERE id = $1 RETURNING failing_since_ms, failures";
+const DISABLE: &str = "UPDATE webhooks SET enabled = 0, disabled_reason = $2 WHERE id = $1 AND enabled = 1";
+const CANCEL: &str =
+    "UPDATE webhook_deliveries SET state = 'cancelled', claim = NULL, claimed_until_ms = NULL
+    WHERE webhook_id = $1 AND state = 'pending'";
+const OWNED: &str = "SELECT stream_id, enabled FROM webhooks WHERE id = $1 AND account_id = $2";
+/// The last try of the schedule, taken already.
+const INSERT_TEST: &str =
+    "INSERT INTO webhook_deliveries (event_id, webhook_id, state, tries, due_ms, claim, claimed_until_ms, created_ms)
+    VALUES ($1, $2, 'pending', $3, $4, $5, $6, $4) RETURNING id";
+const REDELIVER: &str = "UPDATE webhook_deliveries SET due_ms = $3,
+    tries = CASE WHEN state = 'pending' THEN tries ELSE $4 END, state = 'pending'
+    WHERE id = $1 AND webhook_id = $2 RETURNING id";
+const OLD_EVENTS: &str = "SELECT e.id FROM webhook_events e WHERE e.created_ms < $1 AND NOT EXISTS
+    (SELECT 1 FROM webhook_deliveries d WHERE d.event_id = e.id AND d.state = 'pending')
+    ORDER BY e.created_ms LIMIT $2";
+const DELETE_ATTEMPTS: &str = "DELETE FROM webhook_attempts WHERE delivery_id IN
+    (SELECT d.id FROM webhook_deliveries d WHERE d.event_id = $1)";
+const DELETE_DELIVERIES: &str = "DELETE FROM webhook_deliveries WHERE event_id = $1";
+const DELETE_EVENT: &str = "DELETE FROM webhook_events WHERE id = $1";
+
+/// Tries after which only one is left.
+const TRIES_BUT_ONE: i64 = crate::store::DELIVERY_TRIES_MAX - 1;
+
+type Tx = Transaction<'static, Sqlite>;
+
+#[async_trait]
+impl Outbox for SqliteStore {
+    fn outbox_changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.outbox)
+    }
+
+    async fn has_due_delivery(&self, now: UnixMillis) -> Result<bool> {
+        let due = sqlx::query(HAS_DUE).bind(now.0).fetch_optional(&self.readers).await;
+        Ok(due.map_err(db("look for deliveries"))?.is_some())
+    }
+
+    async fn claim_deliveries(
+        &self,
+        now: UnixMillis,
+        until: UnixMillis,
+        room: usize,
+        caps: SendingCaps,
+    ) -> Result<Vec<DeliveryJob>> {
+        let mut tx = self.begin().await?;
+        let failed = db("claim deliveries");
+        let per_webhook = i64::try_from(caps.per_webhook).unwrap_or(i64::MAX);
+        let waiting = sqlx::query_as::<_, (i64, i64, i64, String)>(WAITING)
+            .bind(now.0)
+            .bind(per_webhook)
+            .bind(LOOKED_AT_MAX)
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(&failed)?;
+        let sending = sqlx::query_as::<_, (i64, i64, String)>(SENDING).bind(now.0);
+        let sending = sending.fetch_all(&mut *tx).await.map_err(&failed)?;
+        let sending: Vec<Lane> =
+            sending.into_iter().map(|(webhook, account, host)| Lane { webhook, account, host }).collect();
+        let waiting =
+            waiting.into_iter().map(|(id, webhook, account, host)| (id, Lane { webhook, account, host }));
+        let claim = new_uid();
+        let mut jobs = Vec::new();
+        for id in choose(waiting.collect(), &sending, room, caps) {
+            let taken = sqlx::query(CLAIM).bind(id).bind(&claim).bind(until.0);
+            if taken.fetch_optional(&mut *tx).await.map_err(&failed)?.is_none() {
+                continue;
+            }
+            let row = sqlx::query(JOB).bind(id).bind(now.0).fetch_one(&mut *tx).await.map_err(&failed)?;
+            match self.job(&row, DeliveryId(id), &claim) {
+                Ok(job) => jobs.push(job),
+                Err(error) => {
+                    tracing::error!(%error, delivery_id = id, "a delivery cannot be read, given up");
+                    sqlx::query(GIVE_UP).bind(id).execute(&mut *tx).await.map_err(&failed)?;
+                }
+            }
+        }
+        commit(tx).await?;
+        Ok(jobs)
+    }
+
+    async fn finish_delivery(&self, job: &DeliveryJob, settled: &Settled) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let failed = db("record the delivery");
+        let finish = sqlx::query_scalar(FINISH)
+            .bind(job.delivery.0)
+            .bind(&job.claim)
+            .bind(settled.state().as_str())
+            .bind(settled.retry_at.unwrap_or(settled.at).0);
+        let webhook: Option<i64> = finish.fetch_optional(&mut *tx).await.map_err(&failed)?;
+        let Some(webhook) = webhook else { return Ok(false) };
+        let (status, ok) = (settled.status.map(i64::from), i64::from(settled.error.is_none()));
+        let attempt = sqlx::query(INSERT_ATTEMPT)
+            .bind(job.delivery.0)
+            .bind(settled.at.0)
+            .bind(settled.duration_ms)
+            .bind(status)
+            .bind(ok)
+            .bind(&settled.answer)
+            .bind(settled.error.as_deref());
+        attempt.execute(&mut *tx).await.map_err(&failed)?;
+        let forget = sqlx::query(FORGET_ATTEMPTS).bind(job.delivery.0).bind(ATTEMPTS_KEPT_MAX);
+        forget.execute(&mut *tx).await.map_err(&failed)?;
+        let note = sqlx::query(NOTE).bind(webhook).bind(settled.at.0).bind(status).bind(ok);
+        note.execute(&mut *tx).await.map_err(&failed)?;
+        if let Some(reason) = judge(&mut tx, webhook, settled).await? {
+            let disable = sqlx::query(DISABLE).bind(webhook).bind(reason);
+            disable.execute(&mut *tx).await.map_err(&failed)?;
+            sqlx::query(CANCEL).bind(webhook).execute(&mut *tx).await.map_err(&failed)?;
+        }
+        commit(tx).await?;
+        Ok(true)
+    }
+
+    async fn begin_test(
+        &self,
+        account: AccountId,
+        webhook: WebhookId,
+        now: UnixMillis,
+        until: UnixMillis,
+    ) -> Result<DeliveryJob> {
+        let mut tx = self.begin().await?;
+        let failed = db("make the test");
+        owned(&mut tx, account, webhook).await?;
+        let (event, data) = (EventType::TestPing, json!({"webhookId": webhook.0}));
+        let event = NewEvent { account, stream: None, event, data, at: now, now };
+        let (event, ..) = insert_event(&mut tx, &event).await?;
+        let claim = new_uid();
+        let id: i64 = sqlx::query_scalar(INSERT_TEST)
+            .bind(event)
+            .bind(webhook.0)
+            .bind(TRIES_BUT_ONE)
+            .bind(now.0)
+            .bind(&claim)
+            .bind(until.0)
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(&failed)?;
+        let row = sqlx::query(JOB).bind(id).bind(now.0).fetch_one(&mut *tx).await.map_err(&failed)?;
+        let job = self.job(&row, DeliveryId(id), &claim)?;
+        commit(tx).await?;
+        Ok(job)
+    }
+
+    async fn redeliver(&self, actor: &Actor, webhook: WebhookId, delivery: DeliveryId) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let enabled = owned(&mut tx, actor.account, webhook).await?;
+        let again =
+            sqlx::query(REDELIVER).bind(delivery.0).bind(webhook.0).bind(actor.now.0).bind(TRIES_BUT_ONE);
+        let again = again.fetch_optional(&mut *tx).await.map_err(db("deliver again"))?;
+        again.ok_or(StoreError::NotFound("delivery"))?;
+        if !enabled {
+            return Err(StoreError::WebhookDisabled);
+        }
+        let detail = json!({"deliveryId": delivery.0});
+        let noted =
+            record(&mut tx, actor, Change::new("webhook.redelivered", "webhook", webhook.0, detail)).await?;
+        self.commit_noted(tx, noted).await?;
+        self.wake_outbox();
+        Ok(())
+    }
+
+    async fn prune_events(&self, before: UnixMillis) -> Result<bool> {
+        let failed = db("delete old events");
+        let mut tx = self.begin().await?;
+        let old = sqlx::query_scalar(OLD_EVENTS).bind(before.0).bind(PRUNED_MAX);
+        let old: Vec<i64> = old.fetch_all(&mut *tx).await.map_err(&failed)?;
+        for event in &old {
+            for statement in [DELETE_ATTEMPTS, DELETE_DELIVERIES, DELETE_EVENT] {
+                sqlx::query(statement).bind(event).execute(&mut *tx).await.map_err(&failed)?;
+            }
+        }
+        commit(tx).await?;
+        Ok(old.len() as i64 == PRUNED_MAX)
+    }
+}
+
+/// Whether the account's webhook is enabled.
+async fn owned(tx: &mut Tx, account: AccountId, webhook: WebhookId) -> Result<bool> {
+    let failed = db("read the webhook");
+    let row = sqlx::query(OWNED).bind(webhook.0).bind(account.0);
+    let row = row.fetch_optional(&mut **tx).await.map_err(&failed)?.ok_or(StoreError::NotFound("webhook"))?;
+    Ok(row.try_get::<i64, _>("enabled").map_err(&failed)? != 0)
+}
+
+/// Notes what an attempt says about its webhook; answers why it is disabled, if it is.
+async fn judge(tx: &mut Tx, webhook: i64, settled: &Settled) -> Result<Option<String>> {
+    let failed = db("note the webhook's health");
+    match &settled.health {
+        Health::Unknown => Ok(None),
+        Health::Good => {
+            sqlx::query(GOOD).bind(webhook).execute(&mut **tx).await.map_err(&failed)?;
+            Ok(None)
+        }
+        Health::Bad { since, failures, reason } => {
+            let bad = sqlx::query_as::<_, (i64, i64)>(BAD).bind(webhook).bind(settled.at.0);
+            let (failing_since, count) = bad.fetch_one(&mut **tx).await.map_err(&failed)?;
+            Ok((failing_since <= since.0 && count >= *failures).then(|| reason.clone()))
+        }
+        Health::Gone { reason } => Ok(Some(reason.clone())),
+    }
+}
+
+impl SqliteStore {
+    fn job(&self, row: &SqliteRow, delivery: DeliveryId, claim: &str) -> Result<DeliveryJob> {
+        let failed = db("read the delivery");
+        let uid: String = row.try_get("uid").map_err(&failed)?;
+        let url: Vec<u8> = row.try_get("url_sealed").map_err(&failed)?;
+        let event: String = row.try_get("type").map_err(&failed)?;
+        let mut secrets = Vec::new();
+        for column in ["secret_sealed", "old_secret_sealed"] {
+            if let Some(sealed) = row.try_get::<Option<Vec<u8>>, _>(column).map_err(&failed)? {
+                secrets.push(self.vault.open_text(&secret_place(&uid), &sealed)?);
+            }
+        }
+        let tries: i64 = row.try_get("tries").map_err(&failed)?;
+        let unreadable = |_| StoreError::Unreadable { what: "webhook_deliveries.tries" };
+        Ok(DeliveryJob {
+            delivery,
+            webhook: WebhookId(row.try_get("webhook_id").map_err(&failed)?),
+            claim: claim.to_owned(),
+            event_id: row.try_get("event_id").map_err(&failed)?,
+            body: row.try_get("body").map_err(&failed)?,
+            url: self.vault.open_text(&url_place(&uid), &url)?,
+            secrets,
+            tries: u32::try_from(tries).map_err(unreadable)?,
+            is_test: EventType::parse(&event) == Some(EventType::TestPing),
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! Takes a job, sends it, and records what came of it: for the worker, and at once for an owner who tests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::schedule::{self, Outcome};
+use super::send::Sender;
+use super::target::Targets;
+use super::worker::{LEASE, later};
+use crate::clock::Clock;
+use crate::ids::{AccountId, DeliveryId, WebhookId};
+use crate::secret::fill_random;
+use crate::store::{DeliveryJob, Settled, Store, StoreError};
+
+/// Tests on their way at one time.
+const TESTS_AT_ONCE_MAX: usize = 16;
+/// Longest wait for one's turn at testing.
+const TEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Why a test could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TestError {
+    /// Too many are made at this moment.
+    #[error("too many webhooks are tested at this moment; try again in a few seconds")]
+    Busy,
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The sending side of webhooks; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    pub(super) store: Store,
+    pub(super) clock: Clock,
+    sender: Sender,
+    tests: Arc<Semaphore>,
+}
+
+impl Webhooks {
+    /// Sends what `store` holds.
+    pub fn new(store: Store, sender: Sender, clock: Clock) -> Self {
+        Self { store, clock, sender, tests: Arc::new(Semaphore::new(TESTS_AT_ONCE_MAX)) }
+    }
+
+    /// What may be a webhook.
+    pub fn targets(&self) -> &Targets {
+        self.sender.targets()
+    }
+
+    /// Sends a `test.ping` to a webhook of the account and waits for what comes of it; it is in the log, too.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] for a webhook that is not the account's; too many tests; the store.
+    pub async fn test(
+        &self,
+        account: AccountId,
+        webhook: WebhookId,
+    ) -> Result<(DeliveryId, Settled), TestError> {
+        let place = tokio::time::timeout(TEST_WAIT, self.tests.acquire()).await;
+        let _place = place.map_err(|_| TestError::Busy)?.map_err(|_| TestError::Busy)?;
+        let now = self.clock.now();
+        let job = self.store.begin_test(account, webhook, now, later(now, LEASE)).await?;
+        Ok((job.delivery, self.deliver(&job).await?))
+    }
+
+    /// Makes the attempt and records it. When the record fails the lease runs out, and it is sent again.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) async fn deliver(&self, job: &DeliveryJob) -> Result<Settled, StoreError> {
+        let settled = self.attempt(job).await;
+        if !self.store.finish_delivery(job, &settled).await? {
+            tracing::info!(delivery_id = %job.delivery, "a delivery was cancelled or taken over while it was sent");
+        }
+        Ok(settled)
+    }
+
+    async fn attempt(&self, job: &DeliveryJob) -> Settled {
+        let (at, began) = (self.clock.now(), self.clock.monotonic());
+        let result = self.sender.send(job, at).await;
+        let took = self.clock.monotonic().saturating_sub(began);
+        let (outcome, answer, error) = match result {
+            Ok(answer) => {
+                let outcome = Outcome { status: Some(answer.status), retry_after: answer.retry_after };
+                (outcome, answer.body, objection(answer.status))
+            }
+            Err(error) => (Outcome::default(), String::new(), Some(error.words())),
+        };
+        let ended = self.clock.now();
+        // The error is for the owner only: it may name a host that is nobody else's business.
+        tracing::debug!(delivery_id = %job.delivery, webhook_id = %job.webhook, status = outcome.status,
+            delivered = error.is_none(), "webhook attempt");
+        let wait = schedule::wait(outcome, job.tries.saturating_add(1), random());
+        Settled {
+            at,
+            duration_ms: i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
+            status: outcome.status,
+            answer,
+            error,
+            retry_at: wait.map(|wait| later(ended, wait)),
+            health: schedule::health(outcome, job.is_test, ended),
+        }
+    }
+}
+
+/// What is wrong with a status, in words.
+fn objection(status: u16) -> Option<String> {
+    match status {
+        200..=299 => None,
+        300..=399 => Some(format!("the receiver answered {status}; redirects are not followed")),
+        _ => Some(format!("the receiver answered {status}")),
+    }
+}
+
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    fill_random(&mut bytes);
+    u64::from_le_bytes(bytes)
+}

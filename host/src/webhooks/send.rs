@@ -1,0 +1,261 @@
+//! One attempt: resolve and check, connect, TLS, one POST, the beginning of the answer.
+//!
+//! A connection of our own for each attempt, on the very address that the guard checked: no pool, resolver or proxy that
+//! could lead elsewhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER, USER_AGENT};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+
+use super::target::{Target, TargetError, Targets};
+use super::{schedule, sign};
+use crate::ids::UnixMillis;
+use crate::outbound::GuardError;
+use crate::store::DeliveryJob;
+
+/// Longest time of one attempt, from the resolver to the answer's head.
+pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longest time of it until the connection stands.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// What is kept of an answer's body.
+pub(super) const ANSWER_BYTES_MAX: usize = 1_024;
+/// Largest head of an answer.
+const HEAD_BYTES_MAX: usize = 16 * 1_024;
+/// Longest text of a failure.
+const ERROR_CHARS_MAX: usize = 300;
+/// Zero of the clock, as dates in headers are written.
+const EPOCH: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
+const AGENT: &str = concat!("Satcast/", env!("CARGO_PKG_VERSION"));
+
+/// TLS cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up TLS for webhooks: {0}")]
+pub struct TlsError(#[from] tokio_rustls::rustls::Error);
+
+/// Why there was no answer, in words for the owner of the webhook.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SendError {
+    #[error("the url {0}")]
+    Target(#[from] TargetError),
+    #[error(transparent)]
+    Guard(#[from] GuardError),
+    #[error("TLS failed: {0}")]
+    Tls(std::io::Error),
+    #[error("the connection broke: {0}")]
+    Http(#[from] hyper::Error),
+    #[error("the request cannot be made")]
+    Request(#[from] hyper::http::Error),
+    #[error("no answer within {} s", .0.as_secs_f64())]
+    Timeout(Duration),
+}
+
+impl SendError {
+    /// The words, with what they come from, not longer than they may be.
+    pub(super) fn words(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(error) = source {
+            let more = error.to_string();
+            if !text.contains(&more) {
+                text = format!("{text}: {more}");
+            }
+            source = error.source();
+        }
+        text.chars().filter(|c| !c.is_control()).take(ERROR_CHARS_MAX).collect()
+    }
+}
+
+/// What a receiver answered.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) retry_after: Option<Duration>,
+    /// The beginning of the body; what is no text in it is replaced.
+    pub(super) body: String,
+}
+
+/// Sends deliveries; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    targets: Targets,
+    tls: Arc<ClientConfig>,
+    limit: Duration,
+}
+
+impl Sender {
+    /// A sender that trusts the system's certificate authorities.
+    ///
+    /// # Errors
+    /// TLS has no usable protocol version.
+    pub fn new(targets: Targets) -> Result<Self, TlsError> {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        let (known, _) = roots.add_parsable_certificates(found.certs);
+        if known == 0 {
+            tracing::warn!(
+                "no certificate authorities were found, https webhooks will fail; install ca-certificates"
+            );
+        }
+        Self::with_roots(targets, roots)
+    }
+
+    /// A sender that trusts these certificate authorities.
+    ///
+    /// # Errors
+    /// As [`Sender::new`].
+    pub(super) fn with_roots(targets: Targets, roots: RootCertStore) -> Result<Self, TlsError> {
+        // Named, because a process may have no default provider.
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let tls = builder
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self { targets, tls: Arc::new(tls), limit: ATTEMPT_TIMEOUT })
+    }
+
+    /// The same with another limit of time.
+    #[cfg(test)]
+    pub(super) fn with_limit(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// What may be a webhook.
+    pub fn targets(&self) -> &Targets {
+        &self.targets
+    }
+
+    /// Makes one attempt, signed for the time `now`.
+    pub(super) async fn send(&self, job: &DeliveryJob, now: UnixMillis) -> Result<Answer, SendError> {
+        let target = self.targets.check(job.url.expose())?;
+        let request = request(job, &target, now)?;
+        let deadline = Instant::now() + self.limit;
+        let sending = async {
+            let guard = self.targets.guard();
+            let socket = guard.connect(target.host(), target.port(), self.limit.min(CONNECT_TIMEOUT)).await?;
+            let socket = TcpStream::from_std(socket).map_err(SendError::Tls)?;
+            if !target.is_https() {
+                return post(socket, request, now, deadline).await;
+            }
+            let name = target.host().trim_matches(['[', ']']).to_owned();
+            let name = ServerName::try_from(name).map_err(|_| TargetError::Malformed)?;
+            let connector = TlsConnector::from(Arc::clone(&self.tls));
+            let stream = connector.connect(name, socket).await.map_err(SendError::Tls)?;
+            post(stream, request, now, deadline).await
+        };
+        timeout_at(deadline, sending).await.unwrap_or(Err(SendError::Timeout(self.limit)))
+    }
+}
+
+fn request(
+    job: &DeliveryJob,
+    target: &Target,
+    now: UnixMillis,
+) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+    let url = target.url();
+    let path = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    let host = match url.port() {
+        Some(port) => format!("{}:{port}", target.host()),
+        None => target.host().to_owned(),
+    };
+    let timestamp = now.to_secs_floor();
+    let mut request = Request::post(path)
+        .header(HOST, host)
+        .header(USER_AGENT, AGENT)
+        .header(CONTENT_TYPE, "application/json")
+        .header("webhook-id", &job.event_id)
+        .header("webhook-timestamp", timestamp);
+    if let Some(signatures) = sign::signatures(&job.secrets, &job.event_id, timestamp, &job.body) {
+        request = request.header("webhook-signature", signatures);
+    }
+    request.body(Full::new(Bytes::copy_from_slice(&job.body)))
+}
+
+async fn post<S>(
+    stream: S,
+    request: Request<Full<Bytes>>,
+    now: UnixMillis,
+    deadline: Instant,
+) -> Result<Answer, SendError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let mut builder = http1::Builder::new();
+    let handshake = builder.max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(stream));
+    let (mut sender, connection) = handshake.await?;
+    // Ends with this attempt, whatever the receiver still sends.
+    let mut driver = JoinSet::new();
+    driver.spawn(connection);
+    let response = sender.send_request(request).await?;
+    let retry_after = retry_after(response.headers(), now);
+    let status = response.status().as_u16();
+    // The status is what counts: a body that does not come, or breaks, changes nothing.
+    let mut body = Vec::with_capacity(ANSWER_BYTES_MAX);
+    let _ = timeout_at(deadline, beginning(response, &mut body)).await;
+    let body = String::from_utf8_lossy(&body).replace('\0', "\u{fffd}");
+    Ok(Answer { status, retry_after, body })
+}
+
+/// Reads the beginning of a body; what came before a failure stays.
+async fn beginning(mut response: Response<Incoming>, body: &mut Vec<u8>) {
+    while let Some(Ok(frame)) = response.frame().await {
+        if let Some(data) = frame.data_ref() {
+            let room = ANSWER_BYTES_MAX - body.len();
+            body.extend_from_slice(&data[..data.len().min(room)]);
+        }
+        if body.len() == ANSWER_BYTES_MAX {
+            return;
+        }
+    }
+}
+
+/// How long the receiver asks to be left alone: seconds, or the time of its end.
+fn retry_after(headers: &HeaderMap, now: UnixMillis) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(secs) = text.parse::<u64>() {
+        return Some(Duration::from_secs(secs).min(schedule::RETRY_AFTER_MAX));
+    }
+    let (until, epoch) = (httpdate::parse_http_date(text).ok()?, httpdate::parse_http_date(EPOCH).ok()?);
+    let until = until.duration_since(epoch).ok()?.as_secs();
+    let wait = until.saturating_sub(u64::try_from(now.to_secs_floor()).ok()?);
+    Some(Duration::from_secs(wait).min(schedule::RETRY_AFTER_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_and_at_most_an_hour() {
+        let now = UnixMillis(1_800_000_000_500);
+        let parsed = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, text.parse().unwrap());
+            retry_after(&headers, now)
+        };
+        assert_eq!(parsed(" 90 "), Some(Duration::from_secs(90)));
+        assert_eq!(parsed("99999999999"), Some(Duration::from_secs(3_600)));
+        assert_eq!(parsed("Fri, 15 Jan 2027 08:01:30 GMT"), Some(Duration::from_secs(90)));
+        assert_eq!(parsed("Fri, 15 Jan 2027 07:59:00 GMT"), Some(Duration::ZERO), "in the past");
+        assert_eq!(parsed("Fri, 15 Jan 2027 18:00:00 GMT"), Some(Duration::from_secs(3_600)));
+        for text in ["", "-1", "soon", "1.5"] {
+            assert_eq!(parsed(text), None, "{text}");
+        }
+    }
+}

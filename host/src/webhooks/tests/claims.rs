@@ -1,0 +1,106 @@
+//! Who sends what: no delivery has two senders, none is lost with its sender, and nobody waits for somebody else's receiver.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::receiver::{Receiver, Reply};
+use super::{BOTH, Rig, until};
+use crate::store::{DeliveryState, Health, Settled};
+use crate::webhooks::LEASE;
+
+const OK: Reply = Reply::Status(204, "", "");
+
+#[tokio::test]
+async fn a_delivery_has_one_sender_at_a_time() {
+    let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
+    for _ in 0..4 {
+        rig.started_webhook(&receiver).await;
+    }
+    rig.begin().await;
+    rig.begin().await;
+    let claims = futures_util::future::join_all((0..8).map(|_| rig.webhooks.claim(3))).await;
+    let ids: Vec<i64> = claims.into_iter().flat_map(Result::unwrap).map(|job| job.delivery.0).collect();
+    assert_eq!(ids.len(), 8, "all of them");
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 8, "each once: {ids:?}");
+}
+
+#[tokio::test]
+async fn what_a_sender_that_died_held_is_sent_by_another() {
+    let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
+    let webhook = rig.started_webhook(&receiver).await;
+    rig.begin().await;
+    let dead = rig.webhooks.claim(9).await.unwrap().remove(0);
+    assert_eq!(rig.round().await, 0);
+    rig.clock.advance(LEASE - Duration::from_millis(1));
+    assert_eq!(rig.round().await, 0, "it may still be sending");
+    rig.clock.advance(Duration::from_millis(1));
+    assert_eq!(rig.round().await, 1);
+    assert_eq!(rig.states(webhook).await, [DeliveryState::Delivered]);
+    let late = Settled {
+        at: rig.clock.now(),
+        duration_ms: 1,
+        status: None,
+        answer: String::new(),
+        error: Some("late".into()),
+        retry_at: None,
+        health: Health::Unknown,
+    };
+    assert!(!rig.store.finish_delivery(&dead, &late).await.unwrap(), "it is not its any more");
+    let log = rig.log(webhook).await.remove(0);
+    assert_eq!((log.state, log.attempts.len()), (DeliveryState::Delivered, 1));
+}
+
+#[tokio::test]
+async fn a_deleted_webhook_is_not_told_and_a_result_that_comes_late_changes_nothing() {
+    let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
+    let webhook = rig.started_webhook(&receiver).await;
+    rig.begin().await;
+    rig.begin().await;
+    let job = rig.webhooks.claim(1).await.unwrap().remove(0);
+    rig.store.delete_webhook(&rig.actor(), webhook).await.unwrap();
+    rig.webhooks.deliver(&job).await.unwrap();
+    assert_eq!(rig.round().await, 0, "what waited is gone");
+    assert_eq!(receiver.received().len(), 1);
+}
+
+#[tokio::test]
+async fn a_delivery_that_cannot_be_read_is_given_up_and_keeps_nobody_waiting() {
+    let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
+    let damaged = rig.started_webhook(&receiver).await;
+    rig.started_webhook(&receiver).await;
+    rig.begin().await;
+    let file = rig.folder.path().join("t.db");
+    crate::store::testing::Intruder::open(&file).await.damage_webhook(damaged.0).await;
+    assert_eq!(rig.round().await, 1);
+    assert_eq!(rig.states(damaged).await, [DeliveryState::Failed]);
+}
+
+#[tokio::test]
+async fn slow_receivers_keep_nobody_else_waiting_and_the_worker_ends_in_order() {
+    // Were others to wait for the slow ones, it would take longer than anybody waits here.
+    let rig = Rig::with_limit(Duration::from_secs(3)).await;
+    let (slow, fast) = (Receiver::at("127.0.0.2", Reply::Silent, None).await, Receiver::new(OK).await);
+    for _ in 0..2 {
+        rig.webhook(&slow.url(), BOTH, None).await;
+    }
+    let webhook = rig.webhook(&fast.url(), BOTH, None).await;
+    let mut sessions = Vec::new();
+    for _ in 0..20 {
+        sessions.push(rig.begin().await);
+    }
+    let (stop, stopped) = oneshot::channel::<()>();
+    let worker = tokio::spawn(rig.webhooks.clone().keep_sending(async {
+        let _ = stopped.await;
+    }));
+    until(async || fast.received().len() >= 20).await;
+    // An event of now wakes the worker.
+    rig.end(&sessions[0]).await;
+    until(async || fast.received().len() >= 21).await;
+    stop.send(()).unwrap();
+    worker.await.unwrap();
+    assert_eq!(rig.states(webhook).await, [DeliveryState::Delivered; 21]);
+    assert!(slow.received().len() >= 8, "they were tried, too");
+    assert!(rig.webhooks.claim(9).await.unwrap().iter().all(|job| job.webhook != webhook));
+}

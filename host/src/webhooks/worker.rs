@@ -1,0 +1,98 @@
+//! The worker: claims what is due, sends it beside other deliveries, and deletes what is old.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::courier::Webhooks;
+use super::send::ATTEMPT_TIMEOUT;
+use crate::ids::UnixMillis;
+use crate::store::{DeliveryJob, SendingCaps, StoreError};
+
+/// How long a delivery belongs to who took it: longer than an attempt can take, with its record.
+pub const LEASE: Duration = Duration::from_secs(60);
+/// Deliveries on their way at one time in this process.
+pub const SENDING_MAX: usize = 64;
+/// Shares of them that one receiver or owner can have.
+pub const CAPS: SendingCaps = SendingCaps { per_webhook: 4, per_host: 8, per_account: 16 };
+/// How often the outbox is looked at when nobody says that it changed.
+const POLL: Duration = Duration::from_secs(1);
+/// How long the log of deliveries is kept.
+const LOG_KEPT_MS: i64 = 30 * 24 * 60 * 60 * 1_000;
+/// How often what is older is deleted.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(60 * 60);
+/// Longest wait for deliveries on their way when the service ends.
+const STOP_WAIT: Duration = ATTEMPT_TIMEOUT.saturating_add(Duration::from_secs(2));
+
+/// A time so much later.
+pub(super) fn later(time: UnixMillis, by: Duration) -> UnixMillis {
+    UnixMillis(time.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+}
+
+impl Webhooks {
+    /// Sends deliveries until `stop` resolves, then waits for those on their way.
+    pub async fn keep_sending(self, stop: impl Future<Output = ()>) {
+        let changed = self.store.outbox_changed();
+        let mut sending = JoinSet::new();
+        let mut pruned: Option<Duration> = None;
+        tokio::pin!(stop);
+        loop {
+            let now = self.clock.monotonic();
+            if pruned.is_none_or(|pruned| now.saturating_sub(pruned) >= PRUNE_INTERVAL) {
+                pruned = Some(now);
+                self.prune().await;
+            }
+            match self.claim(SENDING_MAX - sending.len()).await {
+                Ok(jobs) => {
+                    for job in jobs {
+                        let webhooks = self.clone();
+                        sending.spawn(async move { webhooks.deliver_logged(job).await });
+                    }
+                }
+                Err(error) => tracing::error!(%error, "deliveries to webhooks cannot be read, tried again"),
+            }
+            tokio::select! {
+                () = &mut stop => break,
+                () = changed.notified() => {}
+                Some(_) = sending.join_next() => {}
+                () = sleep(POLL) => {}
+            }
+        }
+        let rest = async { while sending.join_next().await.is_some() {} };
+        if timeout(STOP_WAIT, rest).await.is_err() {
+            tracing::warn!("deliveries to webhooks were cut off; they are sent again at the next start");
+        }
+    }
+
+    /// Takes what is due, as much as there is room for.
+    pub(super) async fn claim(&self, room: usize) -> Result<Vec<DeliveryJob>, StoreError> {
+        let now = self.clock.now();
+        // Most of the time nothing is due, and a look needs no place among the writers.
+        if room == 0 || !self.store.has_due_delivery(now).await? {
+            return Ok(Vec::new());
+        }
+        self.store.claim_deliveries(now, later(now, LEASE), room, CAPS).await
+    }
+
+    async fn deliver_logged(&self, job: DeliveryJob) {
+        if let Err(error) = self.deliver(&job).await {
+            tracing::error!(%error, delivery_id = %job.delivery, "a delivery cannot be recorded; it is sent again");
+        }
+    }
+
+    /// Deletes what is older than the log is kept.
+    pub(super) async fn prune(&self) {
+        let before = UnixMillis(self.clock.now().0.saturating_sub(LOG_KEPT_MS));
+        loop {
+            match self.store.prune_events(before).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::error!(%error, "old deliveries to webhooks cannot be deleted, tried again in an hour");
+                    return;
+                }
+            }
+        }
+    }
+}
