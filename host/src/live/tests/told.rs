@@ -1,0 +1,75 @@
+//! What those who watch an account are told of its sessions.
+
+use super::*;
+use crate::feed::{Seen, Watch};
+
+/// The next event: its name, and what it says.
+async fn next(watch: &mut Watch) -> (String, Value) {
+    let seen = tokio::time::timeout(WAIT_MAX, watch.next()).await.expect("an event in time");
+    let Some(Seen::Event(event)) = seen else { panic!("{seen:?}") };
+    (event.name.clone(), event.data.clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_watches_is_told_what_becomes_of_the_encoder_and_of_destinations() {
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let mut watch = rig.store.feed().watch(rig.account, None).unwrap();
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let session = publisher.session_id().clone();
+    let mut names = Vec::new();
+    let mut states = Vec::new();
+    loop {
+        let (name, data) = next(&mut watch).await;
+        assert_eq!(data["streamId"], rig.stream.id.0, "{data}");
+        if name == "destination.state" {
+            assert_eq!(data["destinationId"], rig.destinations[0].0);
+            states.push((data["state"].as_str().unwrap().to_owned(), data["attempt"].clone()));
+        } else {
+            assert_eq!(data["sessionId"], session.as_str());
+            names.push(name);
+        }
+        match (names.last().map(String::as_str), states.last().map(|(state, _)| state.as_str())) {
+            (Some("stream.started"), Some("live")) => publisher = rig.returned(publisher).await,
+            (Some("stream.reconnected"), Some("live")) => {
+                assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+            }
+            (Some("stream.ended"), _) => {
+                assert_eq!(data["reason"], "stopped");
+                break;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(names, ["stream.started", "stream.reconnecting", "stream.reconnected", "stream.ended"]);
+    let state = |name: &str, attempt: u32| (name.to_owned(), json!(attempt));
+    assert_eq!(states, [state("connecting", 1), state("live", 0), state("stopped", 1)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_watches_is_told_why_a_destination_is_not_live() {
+    let rig = Rig::new(&["config"], Duration::from_secs(30)).await;
+    let mut watch = rig.store.feed().watch(rig.account, None).unwrap();
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    loop {
+        let (name, data) = next(&mut watch).await;
+        if name == "destination.state" && data["state"] == "failed" {
+            assert_eq!((&data["error"], &data["attempt"]), (&json!("this can never work"), &json!(1)));
+            break;
+        }
+    }
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+}
+
+impl Rig {
+    /// The encoder goes and returns.
+    async fn returned(&self, publisher: Publisher) -> Publisher {
+        drop(publisher);
+        self.until_session(SessionState::Reconnecting).await;
+        let mut publisher = self.publish().await.unwrap();
+        publisher.push(&mut group());
+        self.until_session(SessionState::Live).await;
+        publisher
+    }
+}
