@@ -1,0 +1,83 @@
+"""What schemathesis must know of the service: keys of each kind, and whose requests are counted together.
+
+Each request has a key and an address of its own turn, so that the limits of the service (60 a minute and the like) are not
+what is tested. Environment: BASE of the service, KEYS and VIEWERS (keys with commas between), ACCOUNT and GUEST (names of
+accounts with the passwords of the document's examples), COUNTS (file for the number of answers by operation and status).
+"""
+
+import atexit
+import collections
+import itertools
+import json
+import os
+
+import requests
+import schemathesis
+
+BASE = os.environ["BASE"]
+PASSWORDS = ["correct horse battery", "staple battery horse"]
+# These take a session of somebody who logged in, and no key.
+WITH_SESSION = {"logOut": os.environ["ACCOUNT"], "changePassword": os.environ["GUEST"]}
+WITH_PUBLIC_KEY = {"getStreamStatus"}
+
+keys = itertools.cycle(os.environ["KEYS"].split(","))
+viewers = itertools.cycle(os.environ["VIEWERS"].split(","))
+networks = itertools.count()
+sessions = {}
+counts = collections.defaultdict(collections.Counter)
+
+
+def client():
+    """Headers that make a request come from a network of its own."""
+    number = next(networks)
+    return {"X-Forwarded-For": f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"}
+
+
+def operation_of(case):
+    return case.operation.definition.raw.get("operationId", case.operation.label)
+
+
+def session(name):
+    """The token of a session of that account; its password may have been changed by a test."""
+    if name not in sessions:
+        for password in PASSWORDS:
+            body = {"name": name, "password": password}
+            answer = requests.post(f"{BASE}/api/auth/login", json=body, headers=client(), timeout=30)
+            if answer.status_code == 200:
+                sessions[name] = answer.json()["token"]
+                break
+        else:
+            raise RuntimeError(f"{name} cannot log in: {answer.status_code} {answer.text}")
+    return sessions[name]
+
+
+@schemathesis.auth(refresh_interval=None)
+class Keys:
+    def get(self, case, context):
+        operation = operation_of(case)
+        if operation in WITH_SESSION:
+            return session(WITH_SESSION[operation])
+        return next(viewers if operation in WITH_PUBLIC_KEY else keys)
+
+    def set(self, case, data, context):
+        case.headers["Authorization"] = f"Bearer {data}"
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    case.headers.update(client())
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    operation = operation_of(case)
+    counts[operation][str(response.status_code)] += 1
+    # Whatever it was, the session may be over now.
+    if operation in WITH_SESSION or operation == "endLoginSession":
+        sessions.clear()
+
+
+@atexit.register
+def report():
+    with open(os.environ["COUNTS"], "w", encoding="utf-8") as file:
+        json.dump({name: dict(sorted(statuses.items())) for name, statuses in sorted(counts.items())}, file)
