@@ -24,6 +24,8 @@ keys = itertools.cycle(os.environ["KEYS"].split(","))
 viewers = itertools.cycle(os.environ["VIEWERS"].split(","))
 networks = itertools.count()
 sessions = {}
+made = collections.defaultdict(list)
+turns = collections.Counter()
 counts = collections.defaultdict(collections.Counter)
 
 
@@ -66,12 +68,47 @@ class Keys:
 @schemathesis.hook
 def before_call(context, case, kwargs):
     case.headers.update(client())
+    if case.meta is not None and case.meta.phase.name.value == "stateful":
+        # The answer to a repeated request names what was made by the first, and may be deleted since.
+        case.headers.pop("Idempotency-Key", None)
+    name_what_exists(case)
+
+
+def name_what_exists(case):
+    """Every second request that is right names something that was made before, where its numbers would name nothing.
+
+    Requests that follow from each other, and those that are wrong on purpose, stay as they are.
+    """
+    meta, template = case.meta, case.operation.path
+    if meta is None or meta.generation.mode != schemathesis.GenerationMode.POSITIVE or meta.phase.name.value == "stateful":
+        return
+    turns[template] += 1
+    if turns[template] % 2:
+        return
+    for collection in sorted(made, key=len, reverse=True):
+        rest = template.removeprefix(collection + "/{")
+        if rest != template and made[collection]:
+            parameters, last = made[collection][-1]
+            case.path_parameters.update({**parameters, rest.split("}")[0]: last})
+            return
+
+
+def remember(case, response):
+    """What a POST to a collection made is named by others, until it is deleted."""
+    body = response.json() if response.status_code == 200 else None
+    if case.method == "POST" and isinstance(body, dict) and isinstance(body.get("id"), int):
+        made[case.operation.path].append((dict(case.path_parameters or {}), body["id"]))
+    if case.method == "DELETE" and response.status_code == 200:
+        gone = list((case.path_parameters or {}).values())[-1:]
+        for entries in made.values():
+            entries[:] = [entry for entry in entries if str(entry[1]) not in map(str, gone)]
 
 
 @schemathesis.hook
 def after_call(context, case, response):
     operation = operation_of(case)
     counts[operation][str(response.status_code)] += 1
+    remember(case, response)
     # Whatever it was, the session may be over now.
     if operation in WITH_SESSION or operation == "endLoginSession":
         sessions.clear()
