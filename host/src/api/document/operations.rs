@@ -13,8 +13,10 @@ const KEYS_ONLY: &[&str] = &["getStreamStatus"];
 /// The group of operations that take permanent keys alone.
 const PERMANENT_ONLY: &str = "Webhooks";
 
+/// Parameters of an operation, and where in a request and its answer they come from.
+type Sources = &'static [(&'static str, &'static str)];
 /// What can be done next with what an operation made: its id, the other operation's, and where its parameters come from.
-const LINKS: &[(&str, &str, &[(&str, &str)])] = &[
+const LINKS: &[(&str, &str, Sources)] = &[
     ("createStream", "getStream", ANSWERED),
     ("createStream", "changeStream", ANSWERED),
     ("createStream", "setLimits", ANSWERED),
@@ -29,8 +31,8 @@ const LINKS: &[(&str, &str, &[(&str, &str)])] = &[
     ("createKey", "revokeKey", ANSWERED),
     ("listLoginSessions", "endLoginSession", &[("id", "$response.body#/0/id")]),
 ];
-const ANSWERED: &[(&str, &str)] = &[("id", "$response.body#/id")];
-const OF_STREAM: &[(&str, &str)] = &[("id", "$request.path.id"), ("destId", "$response.body#/id")];
+const ANSWERED: Sources = &[("id", "$response.body#/id")];
+const OF_STREAM: Sources = &[("id", "$request.path.id"), ("destId", "$response.body#/id")];
 
 /// What an operation takes, as far as its answers follow from it.
 #[derive(Clone, Copy, Debug)]
