@@ -28,7 +28,7 @@ fn the_typescript_client_is_typed_and_lives_through_a_stream() {
     // A field of a request that has a default may be left out.
     generator.arg(document()).arg("--output").arg(&types).args(["--default-non-nullable", "false"]);
     run("openapi-typescript", &mut generator);
-    run("tsc", npm("tsc").current_dir(work.path()).args(["--project", ".", "--noEmit"]));
+    // It writes nothing when a type is wrong.
     run("tsc", npm("tsc").current_dir(work.path()).args(["--project", "."]));
     let mut node = guarded(Path::new("node"));
     node.arg(work.path().join("out/flow.js"));
