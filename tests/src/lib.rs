@@ -9,6 +9,7 @@
 //! * [`nginx`], [`sink`]: who receives
 //! * [`http`], [`playlist`], [`hls`], [`player`]: who watches (every byte counted; strictly read; in a browser)
 //! * [`probe`], [`boxes`]: ffprobe, ffmpeg and the file format itself as judges of what was watched
+//! * [`clients`]: tools and clients that others made, from the committed API document
 //! * [`source`], [`flv`], [`record`]: the media itself, and how two copies of it are compared
 //! * [`crowd`], [`figures`]: what only the benchmarks need
 //! * [`process`], [`ports`], [`wait`], [`soak`]: children that always end, ports of one's own, bounded waits, rounds
@@ -19,6 +20,7 @@
 pub mod api;
 pub mod boxes;
 pub mod caller;
+pub mod clients;
 pub mod coded;
 pub mod crowd;
 pub mod database;

@@ -23,6 +23,7 @@ code { font-family: ui-monospace, monospace; overflow-wrap: anywhere }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; vertical-align: top; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid }
 .method { font-weight: 700 }
+pre { overflow-x: auto; padding: .5rem; border: 1px solid }
 .note { opacity: .8 }
 ";
 
@@ -112,6 +113,7 @@ fn render_operation(page: &mut String, document: &Value, id: &str, title: &str, 
     if !body.is_null() {
         let _ = writeln!(page, "<p>Body: {}</p>", shape(body));
     }
+    examples(page, "Body", &operation["requestBody"]["content"]["application/json"]);
     page.push_str("<table>\n<tr><th>Status</th><th>Meaning</th><th>Body</th></tr>\n");
     for (status, response) in entries(&operation["responses"]) {
         let response = resolve(document, response);
@@ -124,7 +126,24 @@ fn render_operation(page: &mut String, document: &Value, id: &str, title: &str, 
             shape(schema)
         );
     }
-    page.push_str("</table>\n</section>\n");
+    page.push_str("</table>\n");
+    examples(page, "Answer", &operation["responses"]["200"]["content"]["application/json"]);
+    page.push_str("</section>\n");
+}
+
+/// Examples of a body, folded away until somebody asks for them.
+fn examples(page: &mut String, what: &str, media: &Value) {
+    let mut show = |title: &str, value: &Value| {
+        let value = escape(&format!("{value:#}"));
+        let title = escape(title);
+        let _ = writeln!(page, "<details><summary>{title}</summary><pre>{value}</pre></details>");
+    };
+    if let Some(example) = media.get("example") {
+        show(&format!("{what}, for example"), example);
+    }
+    for (_, example) in entries(&media["examples"]) {
+        show(&format!("{what}, for example: {}", text(&example["summary"])), &example["value"]);
+    }
 }
 
 fn render_schema(page: &mut String, name: &str, schema: &Value) {
@@ -211,9 +230,12 @@ mod tests {
             assert!(page.contains(path), "{path}");
         }
         assert_eq!(page.matches("href=\"/docs/style.css\"").count(), 1);
-        for outside in ["<script", "src=", "http://", "https://", "url("] {
+        // Addresses stand in texts and examples, never where a browser would follow them by itself.
+        for outside in ["<script", "src=", "<img", "<iframe", "href=\"http", "href=\"//", "url("] {
             assert!(!page.contains(outside), "{outside}");
         }
+        assert!(page.matches("<details>").count() > 30, "examples of every operation");
+        assert!(page.contains("Sunday service"));
         assert!(!STYLE.contains("url(") && !STYLE.contains("@import"));
         let targets = page.match_indices("href=\"#").map(|(at, found)| {
             let rest = &page[at + found.len()..];

@@ -9,6 +9,7 @@ use poem_openapi::error::{ContentTypeError, ParseParamError, ParsePathError};
 use serde_json::json;
 
 use crate::feed::WATCHERS_PER_ACCOUNT_MAX;
+use crate::rate::RateRule;
 use crate::store::StoreError;
 
 /// What every unknown thing answers, whoever owns it.
@@ -122,9 +123,13 @@ impl ApiError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
     }
 
-    /// 429: over a limit until `secs` have passed.
-    pub fn rate_limited(max: usize, secs: u64) -> Self {
-        let text = format!("Rate limit exceeded. Maximum {max} requests per minute.");
+    /// 429: over the limit of `rule` until `secs` have passed.
+    pub fn rate_limited(rule: &RateRule, secs: u64) -> Self {
+        let window = match rule.window.as_secs() / 60 {
+            0 | 1 => "minute".to_owned(),
+            minutes => format!("{minutes} minutes"),
+        };
+        let text = format!("Rate limit exceeded. Maximum {} requests per {window}.", rule.max);
         let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", text);
         error.retry_after_secs = Some(secs);
         error
@@ -277,13 +282,16 @@ mod tests {
 
     #[test]
     fn retry_after_stands_in_the_body_only_when_a_limit_was_hit() {
-        let body = ApiError::rate_limited(60, 7).body("req_1");
+        let body = ApiError::rate_limited(&RateRule::per_minute("x", 60), 7).body("req_1");
         assert_eq!(
             body,
             json!({"error": "Rate limit exceeded. Maximum 60 requests per minute.", "code": "rate_limited",
                    "requestId": "req_1", "retryAfter": 7})
         );
         assert!(ApiError::internal().body("req_1").get("retryAfter").is_none());
+        let rule = crate::auth::RATE_FAILED_LOGINS;
+        let text = ApiError::rate_limited(&rule, 7).to_string();
+        assert_eq!(text, "Rate limit exceeded. Maximum 30 requests per 15 minutes.");
     }
 
     #[test]

@@ -64,11 +64,7 @@ impl RequestContext {
     /// 429 when the limiter refused.
     pub fn count(&self, verdict: RateVerdict) -> std::result::Result<(), ApiError> {
         *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);
-        if verdict.allowed {
-            Ok(())
-        } else {
-            Err(ApiError::rate_limited(verdict.rule.max, verdict.reset_secs))
-        }
+        if verdict.allowed { Ok(()) } else { Err(ApiError::rate_limited(&verdict.rule, verdict.reset_secs)) }
     }
 
     /// Tells the client its id, and what the limiter said if one was asked.

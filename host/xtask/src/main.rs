@@ -9,6 +9,7 @@ mod check;
 mod npm;
 mod openapi;
 mod process;
+mod python;
 mod setup;
 mod soak;
 mod test;
@@ -24,7 +25,7 @@ cargo xtask <command>
   run [--release] [-- ARGS]  build, then start `satcast run ARGS` in this folder
   test [FILTER]              set up, build and run every test (FILTER: only tests whose name contains it)
   check                      formatting, lints, import rules, file sizes, exported symbols
-  openapi                    write openapi/openapi.json from the built binary
+  openapi [--check]          write openapi/openapi.json from the built binary, or compare it
   bench [NAME] [ARGS]        relay, playback: CPU beside nginx; parts: micro-benchmarks; all when left out
   soak [MINUTES]             long tests: fuzzing (MINUTES for each target, default 5), mutations, kill -9 by the hundred
 ";
@@ -51,7 +52,7 @@ fn dispatch(args: &[String]) -> Result<(), String> {
         "run" => build::run_service(rest),
         "test" => test::run(rest),
         "check" => none_left(rest).and_then(|()| check::run()),
-        "openapi" => none_left(rest).and_then(|()| openapi::write()),
+        "openapi" => openapi::run(rest),
         "bench" => bench::run(rest),
         "soak" => soak::run(rest),
         "help" | "--help" | "-h" => {

@@ -1,25 +1,28 @@
-//! The players of the playback tests: packages of npm, by the committed lock file.
+//! The players of the playback tests and the clients of the API document: packages of npm, by committed lock files.
 
 use std::path::Path;
 use std::time::SystemTime;
 
 use crate::{process, workspace};
 
-/// Where the scripts of the players are.
-const FOLDER: &str = "tests/player";
+/// Where the scripts are that need packages.
+const FOLDERS: &[&str] = &["tests/player", "tests/clients"];
 /// npm writes it last of all.
 const INSTALLED: &str = "node_modules/.package-lock.json";
 
 /// Installs the packages, unless those of the lock file are there. No package runs a script of its own.
 pub(crate) fn install() -> Result<(), String> {
-    let folder = workspace::root().join(FOLDER);
-    if is_current(&folder) {
-        println!("  the packages of {FOLDER} are there");
-        return Ok(());
+    for name in FOLDERS {
+        let folder = workspace::root().join(name);
+        if is_current(&folder) {
+            println!("  the packages of {name} are there");
+            continue;
+        }
+        let mut npm = process::command("npm");
+        npm.current_dir(&folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+        process::run(&mut npm)?;
     }
-    let mut npm = process::command("npm");
-    npm.current_dir(&folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
-    process::run(&mut npm)
+    Ok(())
 }
 
 fn is_current(folder: &Path) -> bool {

@@ -4,9 +4,18 @@ use crate::{build, process, workspace};
 
 const COMMITTED: &str = "openapi/openapi.json";
 
-/// Builds the service and writes the document it prints.
-pub(crate) fn write() -> Result<(), String> {
-    let text = generated(build::Profile::Debug)?;
+/// Builds the service, then writes the document it prints, or with `--check` compares it.
+pub(crate) fn run(args: &[String]) -> Result<(), String> {
+    let writes = match args {
+        [] => true,
+        [flag] if flag == "--check" => false,
+        _ => return Err("`cargo xtask openapi` takes at most --check".into()),
+    };
+    build::run(build::Profile::Debug)?;
+    if !writes {
+        return compare(build::Profile::Debug);
+    }
+    let text = generated_by(build::Profile::Debug)?;
     std::fs::write(workspace::root().join(COMMITTED), text)
         .map_err(|error| format!("cannot write {COMMITTED}: {error}"))?;
     println!("wrote {COMMITTED}");
@@ -30,11 +39,14 @@ pub(crate) fn compare(profile: build::Profile) -> Result<(), String> {
     }
 }
 
-fn generated(profile: build::Profile) -> Result<String, String> {
-    build::run(profile)?;
-    generated_by(profile)
-}
-
+/// What the built binary prints with its bundled drivers and every setting at its default, whatever this machine's are.
 fn generated_by(profile: build::Profile) -> Result<String, String> {
-    process::output(process::command(profile.folder().join("satcast")).arg("openapi"))
+    let folder = profile.folder();
+    let mut command = process::command(folder.join("satcast"));
+    // No satcast.toml lies beside the binary.
+    command.arg("openapi").current_dir(&folder);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SATCAST_")) {
+        command.env_remove(name);
+    }
+    process::output(&mut command)
 }

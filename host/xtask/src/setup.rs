@@ -78,6 +78,19 @@ const PACKAGES: &[Package] = &[
         required: true,
     },
     Package {
+        name: "python3-venv",
+        // dpkg's own list: the package brings nothing but others.
+        file: "/var/lib/dpkg/info/python3-venv.list",
+        purpose: "the Python tools and client of the API tests",
+        required: true,
+    },
+    Package {
+        name: "default-jre-headless",
+        file: "/usr/bin/java",
+        purpose: "generates the Python client of the API tests",
+        required: true,
+    },
+    Package {
         name: "postgresql",
         file: "/usr/lib/postgresql",
         purpose: "tests with several nodes (later)",

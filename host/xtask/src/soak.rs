@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{build, npm, process, setup, workspace};
+use crate::{build, npm, process, python, setup, workspace};
 
 /// Minutes for each fuzz target when none are named.
 const FUZZ_MINUTES: u64 = 5;
@@ -27,6 +27,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     };
     setup::run()?;
     npm::install()?;
+    python::install()?;
     let binary = build::run(build::Profile::Debug)?;
     rounds(&["--workspace", "--exclude", "satcast-tests"], MUTATION_FACTOR, &binary)?;
     rounds(&["--package", "satcast-tests"], CRASHES, &binary)?;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{build, npm, openapi, process, setup};
+use crate::{build, npm, openapi, process, python, setup};
 
 /// Sets up, builds and runs all tests, or those whose name contains the one argument.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -13,7 +13,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     };
     let mut report = Report::default();
     report.step("system packages", setup::run)?;
-    report.step("players", npm::install)?;
+    report.step("players and clients", npm::install)?;
+    report.step("Python tools", python::install)?;
     let mut binary = None;
     report.step("build", || build::run(build::Profile::Debug).map(|path| binary = Some(path)))?;
     let binary = binary.ok_or("the build gave no binary")?;

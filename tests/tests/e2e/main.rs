@@ -1,8 +1,10 @@
 //! End-to-end tests of the built service, one module for each promise.
 
 mod api;
+mod clients;
 mod codecs;
 mod crash;
+mod document;
 mod drivers;
 mod encoder_returns;
 mod forward;
@@ -17,5 +19,6 @@ mod peers;
 mod playback;
 mod player;
 mod readme;
+mod schemathesis;
 mod status;
 mod viewers;

@@ -120,6 +120,26 @@ mod tests {
     }
 
     #[test]
+    fn links_name_operations_and_their_parameters() {
+        let document = bundled();
+        let operations = || {
+            let paths = document["paths"].as_object().unwrap().values();
+            paths.flat_map(|path| path.as_object().unwrap().values())
+        };
+        let links = operations().filter_map(|operation| operation["responses"]["200"]["links"].as_object());
+        let links: Vec<_> = links.flat_map(|links| links.values()).collect();
+        assert!(links.len() >= 13, "{links:?}");
+        for link in links {
+            let next = operations().find(|operation| operation["operationId"] == link["operationId"]);
+            let parameters = next.unwrap_or_else(|| panic!("{link}"))["parameters"].as_array().unwrap();
+            for (name, from) in link["parameters"].as_object().unwrap() {
+                assert!(parameters.iter().any(|parameter| parameter["name"] == json!(name)), "{link}");
+                assert!(from.as_str().unwrap().starts_with('$'), "{link}");
+            }
+        }
+    }
+
+    #[test]
     fn every_reference_leads_somewhere() {
         let document = bundled();
         let text = document.to_string();

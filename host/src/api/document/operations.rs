@@ -13,6 +13,27 @@ const KEYS_ONLY: &[&str] = &["getStreamStatus"];
 /// The group of operations that take permanent keys alone.
 const PERMANENT_ONLY: &str = "Webhooks";
 
+/// Parameters of an operation, and where in a request and its answer they come from.
+type Sources = &'static [(&'static str, &'static str)];
+/// What can be done next with what an operation made: its id, the other operation's, and where its parameters come from.
+const LINKS: &[(&str, &str, Sources)] = &[
+    ("createStream", "getStream", ANSWERED),
+    ("createStream", "changeStream", ANSWERED),
+    ("createStream", "setLimits", ANSWERED),
+    ("createStream", "listDestinations", ANSWERED),
+    ("createStream", "addDestination", ANSWERED),
+    ("createStream", "stopStream", ANSWERED),
+    ("createStream", "rotateStreamKey", ANSWERED),
+    ("createStream", "deleteStream", ANSWERED),
+    ("addDestination", "changeDestination", OF_STREAM),
+    ("addDestination", "deleteStreamDestination", OF_STREAM),
+    ("addDestination", "deleteDestination", ANSWERED),
+    ("createKey", "revokeKey", ANSWERED),
+    ("listLoginSessions", "endLoginSession", &[("id", "$response.body#/0/id")]),
+];
+const ANSWERED: Sources = &[("id", "$response.body#/id")];
+const OF_STREAM: Sources = &[("id", "$request.path.id"), ("destId", "$response.body#/id")];
+
 /// What an operation takes, as far as its answers follow from it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traits {
@@ -76,6 +97,7 @@ pub(super) fn describe(document: &mut Value) {
         parameters(operation, &is);
         errors::describe(operation, &id, &is);
         success(operation, &is);
+        links(operation, &id);
         security(operation, &id, &is);
     }
 }
@@ -105,6 +127,14 @@ fn success(operation: &mut Value, is: &Traits) {
     let references =
         names.map(|name| (name.to_owned(), json!({"$ref": format!("#/components/headers/{name}")})));
     success["headers"] = Value::Object(references.collect());
+}
+
+fn links(operation: &mut Value, id: &str) {
+    for (_, next, parameters) in LINKS.iter().filter(|(from, ..)| *from == id) {
+        let parameters: Map<String, Value> =
+            parameters.iter().map(|(name, from)| ((*name).to_owned(), json!(from))).collect();
+        operation["responses"]["200"]["links"][next] = json!({"operationId": next, "parameters": parameters});
+    }
 }
 
 /// An operation that needs no key says so; one that takes a session may be called with the cookie.

@@ -1,0 +1,125 @@
+//! schemathesis makes requests out of the committed document, right ones and wrong ones, and holds every answer against it.
+
+use std::collections::BTreeMap;
+
+use satcast_tests::api::Api;
+use satcast_tests::clients::{document, folder, python};
+use satcast_tests::process::Process;
+use satcast_tests::service::{Service, Setup};
+use satcast_tests::soak;
+use satcast_tests::wait::seconds;
+use serde_json::{Value, json};
+
+/// Requests of each kind for each operation in a normal run.
+const EXAMPLES: u64 = 5;
+/// Seed of a normal run.
+const SEED: u64 = 1;
+/// Permanent keys: each may write 60 times a minute.
+const KEYS_BY_KEY: usize = 10;
+const FIRST_KEYS: usize = 20;
+/// Public keys: each may ask 60 times a minute.
+const VIEWERS: usize = 40;
+/// Operations that cannot succeed here, and why.
+const NEVER: &[(&str, &str)] = &[];
+/// As the examples of the document have it.
+const PASSWORD: &str = "correct horse battery";
+
+/// Answers by operation and status.
+type Counts = BTreeMap<String, BTreeMap<String, u64>>;
+
+#[test]
+fn soak_schemathesis_finds_no_answer_that_the_document_does_not_promise() {
+    let examples = soak::rounds(EXAMPLES);
+    let is_long = examples > EXAMPLES;
+    let seed = if is_long { soak::seed() } else { SEED };
+    let mut service = Setup::default()
+        // Every request comes from a network of its own, and all of them from one machine.
+        .set("SATCAST_HTTP__TRUSTED_PROXIES", "[\"127.0.0.0/8\"]")
+        .set("SATCAST_LIMITS__KEYS_PER_ACCOUNT", "100000")
+        .set("SATCAST_LIMITS__STREAMS_PER_ACCOUNT", "100000")
+        .set("SATCAST_ACCOUNTS__OPEN_REGISTRATION", "true")
+        .set("SATCAST_DATABASE__DURABILITY", "normal")
+        .start();
+    let work = tempfile::tempdir().expect("a folder for what schemathesis writes");
+    let counts = work.path().join("counts.json");
+    let mut command = python("schemathesis");
+    command
+        .current_dir(work.path())
+        .env("PYTHONPATH", folder())
+        .env("BASE", service.base())
+        .env("COUNTS", &counts);
+    // Its password is changed by the test; its session is not needed.
+    let _ = account(&service, "guest");
+    command.env("ACCOUNT", "ann").env("GUEST", "guest");
+    command.env("KEYS", permanent_keys(&service).join(",")).env("VIEWERS", public_keys(&service).join(","));
+    command.arg("--config-file").arg(folder().join("schemathesis.toml"));
+    command.args(["run", "--no-color", "--continue-on-failure"]).args(["--url", &service.base()]);
+    command.args(["--seed", &seed.to_string(), "--max-examples", &examples.to_string()]).arg(document());
+    let mut process = Process::start("schemathesis", command, &work.path().join("schemathesis.log"));
+    let limit = if is_long { seconds(3_600) } else { seconds(180) };
+    let status = process.wait(limit);
+    assert!(status.success(), "schemathesis with seed {seed} ended with {status}:\n{}", process.log());
+    service.assert_running();
+
+    let counts = std::fs::read_to_string(&counts).expect("the counts of the hooks");
+    let counts: Counts = serde_json::from_str(&counts).expect("JSON of the hooks");
+    println!("schemathesis, seed {seed}, {examples} examples:\n{}", table(&counts));
+    assert_every_operation_succeeded(&counts);
+}
+
+/// A run in which everything is refused proves nothing.
+#[track_caller]
+fn assert_every_operation_succeeded(counts: &Counts) {
+    let text = std::fs::read_to_string(document()).expect("the committed document");
+    let committed: Value = serde_json::from_str(&text).expect("a JSON document");
+    let paths = committed["paths"].as_object().into_iter().flatten();
+    let operations = paths.flat_map(|(_, path)| path.as_object().into_iter().flatten());
+    let ids: Vec<&str> = operations.filter_map(|(_, operation)| operation["operationId"].as_str()).collect();
+    assert!(ids.len() >= 30, "{ids:?}");
+    let succeeded = |id: &str| {
+        counts.get(id).is_some_and(|statuses| statuses.keys().any(|status| status.starts_with('2')))
+    };
+    let never: Vec<&&str> =
+        ids.iter().filter(|id| !succeeded(id) && !NEVER.iter().any(|(known, _)| known == *id)).collect();
+    assert!(never.is_empty(), "never succeeded: {never:?}\n{}", table(counts));
+}
+
+fn table(counts: &Counts) -> String {
+    let line = |(id, statuses): (&String, &BTreeMap<String, u64>)| {
+        let statuses: Vec<String> =
+            statuses.iter().map(|(status, count)| format!("{status}: {count}")).collect();
+        format!("  {id:<26} {}\n", statuses.join(", "))
+    };
+    counts.iter().map(line).collect()
+}
+
+/// An account made by itself; the API with its session.
+#[track_caller]
+fn account(service: &Service, name: &str) -> Api {
+    let api = Api::new(&service.base(), None);
+    let made = api.post("/api/auth/setup", &json!({ "name": name, "password": PASSWORD })).ok();
+    api.with_key(made["token"].as_str())
+}
+
+/// More than one key may make in a minute: some make the others.
+#[track_caller]
+fn permanent_keys(service: &Service) -> Vec<String> {
+    let owner = account(service, "ann");
+    let new = json!({ "type": "permanent" });
+    let make = |api: &Api| api.post("/api/keys", &new).ok()["key"].as_str().expect("a key").to_owned();
+    let first: Vec<String> = (0..FIRST_KEYS).map(|_| make(&owner)).collect();
+    let by_key = first.iter().map(|key| owner.with_key(Some(key)));
+    by_key.flat_map(|api| (0..KEYS_BY_KEY).map(|_| make(&api)).collect::<Vec<_>>()).collect()
+}
+
+/// Of a destination that no request of the test can reach.
+#[track_caller]
+fn public_keys(service: &Service) -> Vec<String> {
+    let owner = account(service, "viewer");
+    let stream = owner.create_stream("viewed");
+    let path = format!("/api/streams/{}/destinations", stream.id);
+    let destination = owner.post(&path, &json!({ "type": "self-hosted", "config": {} })).ok()["id"].clone();
+    let new = json!({ "type": "public", "destinationId": destination });
+    let make = |_| owner.post("/api/keys", &new).ok()["key"].as_str().expect("a key").to_owned();
+    (0..VIEWERS).map(make).collect()
+}
