@@ -19,3 +19,4 @@ mod player;
 mod readme;
 mod status;
 mod viewers;
+mod webhooks;
