@@ -6,7 +6,7 @@
 //!
 //! * [`service`], [`api`], [`hosted`] and [`database`]: the service under test
 //! * [`encoder`], [`caller`], [`coded`]: who publishes (ffmpeg; single RTMP calls and hostile bytes; other codecs)
-//! * [`nginx`], [`sink`]: who receives
+//! * [`nginx`], [`sink`], [`receiver`]: who receives (media; webhooks, verified by the official library)
 //! * [`http`], [`playlist`], [`hls`], [`player`]: who watches (every byte counted; strictly read; in a browser)
 //! * [`probe`], [`boxes`]: ffprobe, ffmpeg and the file format itself as judges of what was watched
 //! * [`clients`]: tools and clients that others made, from the committed API document
@@ -36,6 +36,7 @@ pub mod playlist;
 pub mod ports;
 pub mod probe;
 pub mod process;
+pub mod receiver;
 pub mod record;
 pub mod service;
 pub mod sink;

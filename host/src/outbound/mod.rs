@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -22,7 +22,7 @@ use target::{AllowList, Target};
 
 /// Longest wait for the system's resolver.
 pub const LOOKUP_TIMEOUT_MS: u64 = 5_000;
-/// Look-ups running at once in this process. A look-up that timed out keeps its place until the resolver returns, since
+/// Look-ups running at once for one guard: those of webhooks do not keep streams waiting. A look-up that timed out keeps its place until the resolver returns, since
 /// its thread cannot be ended; without the limit, slow names of one user would take every blocking thread.
 pub const LOOKUPS_AT_ONCE_MAX: usize = 64;
 /// Addresses of one name that are tried; further ones are checked, too, but not used.
@@ -33,13 +33,12 @@ pub const CONNECT_TIMEOUT_MAX_MS: u64 = 60_000;
 /// The setting named in refusals when [`Guard::new`] is used.
 const OUTBOUND_SETTING: &str = "[outbound] allow";
 
-static LOOKUPS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(LOOKUPS_AT_ONCE_MAX)));
-
 /// Checks hosts, resolves them and connects to them. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Guard {
     allow: Arc<AllowList>,
     setting: &'static str,
+    lookups: Arc<Semaphore>,
     #[cfg(test)]
     answers: Option<Answers>,
 }
@@ -134,6 +133,7 @@ impl Guard {
         Ok(Self {
             allow: Arc::new(AllowList::parse(allow, setting)?),
             setting,
+            lookups: Arc::new(Semaphore::new(LOOKUPS_AT_ONCE_MAX)),
             #[cfg(test)]
             answers: None,
         })
@@ -191,7 +191,7 @@ impl Guard {
             return self.judge(name, port, Some(Ok(found)));
         }
         let limit = Duration::from_millis(LOOKUP_TIMEOUT_MS);
-        let found = bounded_lookup(Arc::clone(&LOOKUPS), limit, system_lookup(name.clone(), port)).await;
+        let found = bounded_lookup(Arc::clone(&self.lookups), limit, system_lookup(name.clone(), port)).await;
         self.judge(name, port, found)
     }
 

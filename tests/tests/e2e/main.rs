@@ -22,3 +22,4 @@ mod readme;
 mod schemathesis;
 mod status;
 mod viewers;
+mod webhooks;

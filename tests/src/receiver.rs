@@ -1,0 +1,128 @@
+//! A receiver of webhooks, and the official library that verifies what it got.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::process::guarded;
+use crate::wait;
+
+/// Longest wait for the rest of a request.
+const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+
+/// A request of a webhook: its headers, names in lower case, and its body as text.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// Headers by name.
+    pub headers: Map<String, Value>,
+    /// The body as it came.
+    pub body: String,
+}
+
+impl Received {
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).expect("a JSON body")
+    }
+}
+
+/// Takes every request with 204 and remembers it; ends with the process.
+#[derive(Debug)]
+pub struct Receiver {
+    address: SocketAddr,
+    received: Arc<Mutex<Vec<Received>>>,
+}
+
+impl Receiver {
+    /// Listens at a free port, or at the one of `address`.
+    ///
+    /// # Panics
+    /// When it cannot.
+    #[must_use]
+    pub fn start(address: Option<SocketAddr>) -> Self {
+        let wanted = address.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
+        let listener = TcpListener::bind(wanted).expect("a port for the receiver");
+        let address = listener.local_addr().expect("the receiver's address");
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&received);
+        std::thread::spawn(move || {
+            for socket in listener.incoming().map_while(Result::ok) {
+                // A request that breaks off is none.
+                if let Some(request) = take(socket) {
+                    noted.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+                }
+            }
+        });
+        Self { address, received }
+    }
+
+    /// Where webhooks are to be sent.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/in", self.address)
+    }
+
+    /// Waits until `count` requests came.
+    ///
+    /// # Panics
+    /// When they do not come within `limit`.
+    #[must_use]
+    #[track_caller]
+    pub fn wait_for(&self, count: usize, limit: Duration) -> Vec<Received> {
+        wait::until(&format!("{count} webhook requests"), limit, || {
+            let received = self.received.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if received.len() >= count { Ok(received) } else { Err(format!("{} came", received.len())) }
+        })
+    }
+}
+
+fn take(mut socket: TcpStream) -> Option<Received> {
+    socket.set_read_timeout(Some(REQUEST_LIMIT)).ok()?;
+    let mut reader = BufReader::new(socket.try_clone().ok()?);
+    let mut headers = Map::new();
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    loop {
+        line.clear();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+        headers.insert(name.to_ascii_lowercase(), value.into());
+    }
+    let length = headers.get("content-length")?.as_str()?.parse().ok()?;
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    socket.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").ok()?;
+    Some(Received { headers, body: String::from_utf8(body).ok()? })
+}
+
+/// What the official library of Standard Webhooks (npm) makes of requests: `{"ok", "event"}` or `{"ok", "error"}` each.
+///
+/// # Panics
+/// When it cannot be run.
+#[must_use]
+#[track_caller]
+pub fn verify(secret: &str, requests: &[Received]) -> Vec<Value> {
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("player");
+    let folder = tempfile::tempdir().expect("a folder for requests");
+    let file = folder.path().join("requests.json");
+    let requests: Vec<Value> =
+        requests.iter().map(|request| json!({ "headers": request.headers, "body": request.body })).collect();
+    let text = json!({ "secret": secret, "requests": requests }).to_string();
+    std::fs::write(&file, text).expect("a file for requests");
+    let output =
+        guarded(Path::new("node")).arg(scripts.join("verify.mjs")).arg(&file).output().expect("node");
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let verdicts: Vec<Value> =
+        said.lines().map(|line| serde_json::from_str(line).expect("JSON of verify.mjs")).collect();
+    assert_eq!(verdicts.len(), requests.len(), "standardwebhooks: {said}{errors}");
+    verdicts
+}

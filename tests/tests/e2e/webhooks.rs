@@ -1,0 +1,89 @@
+//! Webhooks: what a session tells, verified by the official library, and nothing lost when the service is killed.
+
+use std::net::{SocketAddr, TcpListener};
+
+use satcast_tests::encoder::Publish;
+use satcast_tests::receiver::{Receiver, verify};
+use satcast_tests::service::{Service, Setup};
+use satcast_tests::source::Source;
+use satcast_tests::wait::seconds;
+use serde_json::{Value, json};
+
+fn service() -> Service {
+    Setup::default().set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]").start()
+}
+
+fn webhook(service: &Service, url: &str) -> (i64, String) {
+    let body = json!({ "url": url, "events": ["stream.started", "stream.ended"], "secret": "auto" });
+    let made = service.api().post("/api/webhooks", &body).ok();
+    (made["id"].as_i64().expect("an id"), made["secret"].as_str().expect("a secret").to_owned())
+}
+
+#[test]
+fn a_session_is_told_and_the_official_library_believes_it() {
+    let source = Source::shared();
+    let (service, receiver) = (service(), Receiver::start(None));
+    let api = service.api();
+    let (id, old_secret) = webhook(&service, &receiver.url());
+    let stream = api.create_stream("the show");
+    let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
+    let started = receiver.wait_for(1, seconds(20));
+    let data = started[0].json()["data"].clone();
+    assert_eq!((&data["streamKeyId"], &data["label"]), (&json!(stream.id), &json!("the show")));
+    assert_eq!(api.stream(&stream)["startedAt"], data["startedAt"]);
+
+    let rotated = api.post(&format!("/api/webhooks/{id}/rotate-secret"), &json!({})).ok();
+    let secret = rotated["secret"].as_str().expect("a secret").to_owned();
+    let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+    let _ = encoder.stop();
+    let tested = receiver.wait_for(2, seconds(20)).len();
+    let test = api.post(&format!("/api/webhooks/{id}/test"), &json!({})).ok();
+    assert_eq!((&test["ok"], &test["status"]), (&json!(true), &json!(204)), "{test}");
+    let received = receiver.wait_for(tested + 1, seconds(20));
+    let types: Vec<Value> = received.iter().map(|request| request.json()["type"].clone()).collect();
+    assert_eq!(types, ["stream.started", "stream.ended", "test.ping"]);
+    let ended = received[1].json()["data"].clone();
+    assert_eq!((&ended["sessionId"], &ended["endReason"]), (&data["sessionId"], &json!("stopped")));
+
+    // The first was signed before the rotation, the others by both secrets.
+    for (secret, believed) in [(&old_secret, [true, true, true]), (&secret, [false, true, true])] {
+        let verdicts = verify(secret, &received);
+        let ok: Vec<bool> = verdicts.iter().map(|verdict| verdict["ok"] == true).collect();
+        assert_eq!(ok, believed, "{verdicts:?}");
+    }
+    assert_eq!(verify(&secret, &received)[2]["event"], received[2].json());
+    let mut forged = received[2].clone();
+    forged.body = forged.body.replace("test.ping", "test.pong");
+    assert_eq!(verify(&secret, &[forged])[0]["ok"], false);
+    service.assert_not_logged(&[("the old secret", old_secret.as_str()), ("the secret", secret.as_str())]);
+}
+
+/// An address of this machine where nobody listens.
+fn nobody() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address")
+}
+
+#[test]
+fn what_was_not_delivered_when_the_service_was_killed_is_delivered_after() {
+    let source = Source::shared();
+    let mut service = service();
+    let address = nobody();
+    let (id, secret) = webhook(&service, &format!("http://{address}/in"));
+    let stream = service.api().create_stream("the show");
+    let encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
+    service.api().wait_for_stream(&stream, "live", seconds(20));
+    service.kill();
+    drop(encoder);
+    let receiver = Receiver::start(Some(address));
+    service.start();
+    let mut received = receiver.wait_for(2, seconds(90));
+    received.sort_by_key(|request| request.json()["type"].as_str().map(str::to_owned));
+    let [ended, started] = &received[..] else { panic!("{received:?}") };
+    assert_eq!(started.json()["type"], "stream.started");
+    assert_eq!(ended.json()["data"]["endReason"], "interrupted");
+    assert_eq!(started.json()["data"]["sessionId"], ended.json()["data"]["sessionId"]);
+    assert!(verify(&secret, &received).iter().all(|verdict| verdict["ok"] == true));
+    let log = service.api().get(&format!("/api/webhooks/{id}/deliveries?state=delivered")).ok();
+    assert_eq!(log.as_array().map(Vec::len), Some(2), "{log}");
+}
