@@ -103,6 +103,28 @@ async fn history_filters_combine_and_pages_repeat_them() {
 }
 
 #[tokio::test]
+async fn pages_of_the_history_follow_the_start_and_not_the_order_of_writing() {
+    let past = Past::new().await;
+    let now = past.now();
+    for (name, ago) in [("ses_b", 2 * HOUR), ("ses_a", 3 * HOUR), ("ses_c", HOUR)] {
+        past.session(name, now - ago, Some(MINUTE)).await;
+    }
+    for filter in [String::new(), format!("&streamKeyId={}", past.stream)] {
+        let (mut seen, mut next) = (Vec::new(), format!("/api/stream-history?limit=1{filter}"));
+        while !next.is_empty() && seen.len() < 10 {
+            let page = past.rig.get(&next).await;
+            seen.extend(page.ok().as_array().unwrap().iter().map(|entry| entry["sessionId"].clone()));
+            let link =
+                page.header("link").split_once("/api").map(|(_, rest)| rest.split('>').next().unwrap());
+            next = link.map(|link| format!("/api{link}")).unwrap_or_default();
+        }
+        assert_eq!(seen, ["ses_c", "ses_c", "ses_b", "ses_b", "ses_a", "ses_a"], "{filter}");
+    }
+    let stranger = past.rig.get("/api/stream-history?cursor=999999").await.ok();
+    assert_eq!(stranger, json!([]), "no entry stands before one that is not there");
+}
+
+#[tokio::test]
 async fn bandwidth_counts_by_clock_hour_with_the_overage_of_each() {
     let past = Past::new().await;
     let hour = past.now() - past.now().rem_euclid(HOUR);

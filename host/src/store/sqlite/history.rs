@@ -19,12 +19,34 @@ const BEGIN: &str = "INSERT INTO session_destinations (session_id, destination_i
     ON CONFLICT (session_id, destination_id) DO UPDATE SET ended_ms = NULL";
 const END: &str = "UPDATE session_destinations SET ended_ms = $3
     WHERE session_id = $1 AND destination_id = $2 AND ended_ms IS NULL";
-const SELECT: &str = "SELECT h.id, h.stream_id, s.label, h.session_id, h.platform, h.started_ms, h.ended_ms,
-    h.cost_msat FROM session_destinations h JOIN streams s ON s.id = h.stream_id
-    JOIN sessions e ON e.id = h.session_id
-    WHERE h.account_id = $1 AND h.started_ms >= $2 AND h.started_ms < $3 AND h.id < $4 AND e.ended_ms IS NOT NULL
-    AND h.cost_msat >= $5 AND h.cost_msat <= $6 AND ($7 IS NULL OR h.platform = $7)
-    AND ($8 IS NULL OR h.stream_id = $8) ORDER BY h.started_ms DESC, h.id DESC LIMIT $9";
+/// A page of the history. One statement with every filter optional would use no index for those that find little: there is
+/// one for all streams and one for a single stream, each from the newest on and from an entry on.
+macro_rules! select {
+    ($stream:literal, $page:literal) => {
+        concat!(
+            "SELECT h.id, h.stream_id, s.label, h.session_id, h.platform, h.started_ms, h.ended_ms, h.cost_msat ",
+            "FROM session_destinations h JOIN streams s ON s.id = h.stream_id JOIN sessions e ON e.id = h.session_id ",
+            "WHERE ",
+            $stream,
+            " AND h.started_ms >= $3 AND h.started_ms < $4 AND ",
+            $page,
+            " AND h.cost_msat >= $6 AND h.cost_msat <= $7 AND ($8 IS NULL OR h.platform = $8) ",
+            "AND e.ended_ms IS NOT NULL ORDER BY h.started_ms DESC, h.id DESC LIMIT $9"
+        )
+    };
+}
+const SELECT_NEWEST: &str = select!("h.account_id = $1 AND $2 IS NULL", "$5 IS NULL");
+const SELECT_OLDER: &str = select!(
+    "h.account_id = $1 AND $2 IS NULL",
+    "(h.started_ms, h.id) < (SELECT started_ms, id FROM session_destinations
+        WHERE id = $5 AND account_id = $1)"
+);
+const SELECT_NEWEST_OF_STREAM: &str = select!("h.stream_id = $2 AND s.account_id = $1", "$5 IS NULL");
+const SELECT_OLDER_OF_STREAM: &str = select!(
+    "h.stream_id = $2 AND s.account_id = $1",
+    "(h.started_ms, h.id) < (SELECT started_ms, id FROM session_destinations
+        WHERE id = $5 AND account_id = $1)"
+);
 const BY_HOUR: &str = "SELECT hour_ms, SUM(bytes) AS bytes FROM bandwidth
     WHERE account_id = $1 AND hour_ms >= $2 AND hour_ms < $3 GROUP BY hour_ms ORDER BY hour_ms";
 /// The part of each session that lies inside the range; `MIN` and `MAX` of two are not the same in every engine.
@@ -87,15 +109,21 @@ impl History for SqliteStore {
         let max = filter
             .max_cost
             .map_or(i64::MAX, |sats| sats.0.saturating_mul(MSAT_PER_SAT).saturating_add(MSAT_PER_SAT - 1));
-        let rows = sqlx::query(SELECT)
+        let select = match (filter.stream, page.before) {
+            (None, None) => SELECT_NEWEST,
+            (None, Some(_)) => SELECT_OLDER,
+            (Some(_), None) => SELECT_NEWEST_OF_STREAM,
+            (Some(_), Some(_)) => SELECT_OLDER_OF_STREAM,
+        };
+        let rows = sqlx::query(select)
             .bind(account.0)
+            .bind(filter.stream.map(|id| id.0))
             .bind(from)
             .bind(to)
-            .bind(page.before.unwrap_or(i64::MAX))
+            .bind(page.before)
             .bind(min)
             .bind(max)
             .bind(filter.platform)
-            .bind(filter.stream.map(|id| id.0))
             .bind(page.limit)
             .fetch_all(&self.readers)
             .await

@@ -66,6 +66,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (6, "audit", include_str!("../../../migrations/sqlite/0006_audit.sql")),
     (7, "webhooks", include_str!("../../../migrations/sqlite/0007_webhooks.sql")),
     (8, "archives", include_str!("../../../migrations/sqlite/0008_archives.sql")),
+    (10, "history order", include_str!("../../../migrations/sqlite/0010_history_order.sql")),
 ];
 
 /// A store in one SQLite file.
