@@ -45,6 +45,11 @@ impl Intruder {
         self.run("UPDATE api_keys SET revoked_ms = 1 WHERE kind = 'permanent'").await;
     }
 
+    /// Takes every stream away.
+    pub(crate) async fn forget_streams(&mut self) {
+        self.run("DELETE FROM streams").await;
+    }
+
     /// Makes the url of a webhook unreadable.
     pub(crate) async fn damage_webhook(&mut self, id: i64) {
         self.run(&format!("UPDATE webhooks SET url_sealed = x'01' WHERE id = {id}")).await;

@@ -104,6 +104,7 @@ impl SqliteStore {
         migrator().run(&writer).await?;
         drop(lock);
         check_key(&writer, &vault).await?;
+        webhooks::check_key(&writer, &vault).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(READERS_MAX)
             .acquire_timeout(ACQUIRE_TIMEOUT)

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use serde_json::json;
 use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
+use sqlx::sqlite::{SqlitePool, SqliteRow};
 
 use super::audit::record;
 use super::{SqliteStore, db};
 use crate::ids::{AccountId, DeliveryId, StreamId, UnixMillis, WebhookId};
-use crate::secret::{Redacted, new_uid};
+use crate::secret::{Redacted, Vault, new_uid};
 use crate::store::{
     Actor, AttemptView, Change, DeliveryState, DeliveryView, EventType, LastDelivery, NewWebhook,
     OLD_SECRET_KEPT_MS, Page, Result, StoreError, WebhookView, Webhooks,
@@ -24,6 +24,7 @@ const INSERT: &str =
 const SELECT: &str = "SELECT id, uid, stream_id, url_sealed, events, secret_sealed IS NOT NULL AS has_secret,
     enabled, disabled_reason, last_ms, last_status, last_ok, created_ms
     FROM webhooks WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
+const OLDEST: &str = "SELECT uid, url_sealed FROM webhooks ORDER BY id LIMIT 1";
 const OWNED: &str = "SELECT uid FROM webhooks WHERE id = $1 AND account_id = $2";
 const DELETE_ATTEMPTS: &str = "DELETE FROM webhook_attempts WHERE delivery_id IN
     (SELECT d.id FROM webhook_deliveries d WHERE d.webhook_id = $1)";
@@ -49,6 +50,15 @@ pub(super) fn url_place(uid: &str) -> String {
 /// The same for secrets; the old one keeps its place when it moves.
 pub(super) fn secret_place(uid: &str) -> String {
     format!("{uid}:secret")
+}
+
+/// As for stream keys: an account may have webhooks and no stream.
+pub(super) async fn check_key(pool: &SqlitePool, vault: &Vault) -> Result<()> {
+    let oldest = sqlx::query_as::<_, (String, Vec<u8>)>(OLDEST).fetch_optional(pool).await;
+    match oldest.map_err(db("check the key"))? {
+        Some((uid, sealed)) => Ok(vault.open(&url_place(&uid), &sealed).map(drop)?),
+        None => Ok(()),
+    }
 }
 
 #[async_trait]

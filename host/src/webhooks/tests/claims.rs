@@ -7,7 +7,9 @@ use tokio::sync::oneshot;
 
 use super::receiver::{Receiver, Reply};
 use super::{BOTH, Rig, until};
-use crate::store::{DeliveryState, Health, Settled};
+use crate::config::Durability;
+use crate::secret::{Redacted, Vault};
+use crate::store::{self, DeliveryState, Health, OpenOptions, Settled, StoreError};
 use crate::webhooks::LEASE;
 
 const OK: Reply = Reply::Status(204, "", "");
@@ -103,4 +105,18 @@ async fn slow_receivers_keep_nobody_else_waiting_and_the_worker_ends_in_order() 
     assert_eq!(rig.states(webhook).await, [DeliveryState::Delivered; 21]);
     assert!(slow.received().len() >= 8, "they were tried, too");
     assert!(rig.webhooks.claim(9).await.unwrap().iter().all(|job| job.webhook != webhook));
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_read_the_webhooks_is_refused_at_the_start() {
+    let rig = Rig::new().await;
+    rig.webhook("https://a.example", BOTH, None).await;
+    let file = rig.folder.path().join("t.db");
+    let open = |key| {
+        let url = Redacted::new(format!("sqlite:{}", file.display()));
+        store::open(OpenOptions { url, durability: Durability::Normal, vault: Vault::new(&[key; 32]) })
+    };
+    crate::store::testing::Intruder::open(&file).await.forget_streams().await;
+    assert!(matches!(open(8).await, Err(StoreError::Vault(_))));
+    assert!(open(7).await.is_ok());
 }
