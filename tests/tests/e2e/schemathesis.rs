@@ -21,6 +21,8 @@ const FIRST_KEYS: usize = 20;
 const VIEWERS: usize = 40;
 /// Operations that cannot succeed here, and why.
 const NEVER: &[(&str, &str)] = &[];
+/// The account that is worked on.
+const OWNER: &str = "owner";
 /// As the examples of the document have it.
 const PASSWORD: &str = "correct horse battery";
 
@@ -48,9 +50,11 @@ fn soak_schemathesis_finds_no_answer_that_the_document_does_not_promise() {
         .env("PYTHONPATH", folder())
         .env("BASE", service.base())
         .env("COUNTS", &counts);
-    // Its password is changed by the test; its session is not needed.
-    let _ = account(&service, "guest");
-    command.env("ACCOUNT", "ann").env("GUEST", "guest");
+    // Who logs in as the document's example does, and who has the password changed; their sessions are not needed.
+    for name in ["ann", "guest"] {
+        let _ = account(&service, name);
+    }
+    command.env("ACCOUNT", OWNER).env("GUEST", "guest");
     command.env("KEYS", permanent_keys(&service).join(",")).env("VIEWERS", public_keys(&service).join(","));
     command.arg("--config-file").arg(folder().join("schemathesis.toml"));
     command.args(["run", "--no-color", "--continue-on-failure"]).args(["--url", &service.base()]);
@@ -104,7 +108,7 @@ fn account(service: &Service, name: &str) -> Api {
 /// More than one key may make in a minute: some make the others.
 #[track_caller]
 fn permanent_keys(service: &Service) -> Vec<String> {
-    let owner = account(service, "ann");
+    let owner = account(service, OWNER);
     let new = json!({ "type": "permanent" });
     let make = |api: &Api| api.post("/api/keys", &new).ok()["key"].as_str().expect("a key").to_owned();
     let first: Vec<String> = (0..FIRST_KEYS).map(|_| make(&owner)).collect();
