@@ -136,13 +136,11 @@ fn data_field(name: &str) -> (Value, Value) {
         "streamKeyId" => field("integer", "Stream key identifier.", json!(12)),
         "label" => field("string", "Label of the stream key.", json!("Sunday service")),
         "sessionId" => field("string", "Session identifier.", json!("01K9Z3M8Q0EXAMPLE")),
-        "startedAt" => {
-            field("integer", "Start of the session, Unix milliseconds.", json!(1_799_998_765_432_i64))
-        }
-        "endedAt" => field("integer", "End of the session, Unix milliseconds.", json!(1_800_000_000_000_i64)),
+        "startedAt" => field("integer", "Start, Unix milliseconds.", json!(1_799_998_765_432_i64)),
+        "endedAt" => field("integer", "End, Unix milliseconds.", json!(1_800_000_000_000_i64)),
         "durationMinutes" => field("integer", "Whole minutes.", json!(20)),
         "durationSeconds" => field("integer", "Seconds.", json!(34)),
-        "totalCostSats" => field("integer", "Sats charged for the session.", json!(42)),
+        "totalCostSats" => field("integer", "Sats charged.", json!(42)),
         "bandwidthGB" => field("number", "GB (10^9 bytes) that viewers got.", json!(1.25)),
         "endReason" => field("string", "Why it ended.", json!("unpublished")),
         "fileName" => field("string", "Name of the recording.", json!("sunday-service.mp4")),
@@ -163,18 +161,19 @@ fn data_field(name: &str) -> (Value, Value) {
 
 /// What became of each destination of a session.
 fn destinations() -> (Value, Value) {
-    let (id, id_example) = data_field("destinationId");
-    let (platform, platform_example) = data_field("platform");
+    let names = ["destinationId", "platform", "startedAt", "endedAt", "totalCostSats"];
+    let fields = names.map(|name| (name, data_field(name)));
+    let properties: Map<String, Value> =
+        fields.iter().map(|(name, (schema, _))| ((*name).to_owned(), schema.clone())).collect();
+    let example: Map<String, Value> =
+        fields.iter().map(|(name, (_, example))| ((*name).to_owned(), example.clone())).collect();
     let schema = json!({
         "type": "array",
-        "description": "The destinations that took part.",
-        "items": {
-            "type": "object",
-            "required": ["destinationId", "platform"],
-            "properties": {"destinationId": id, "platform": platform}
-        }
+        "maxItems": 100,
+        "description": "The destinations that took part, with the part of the cost that each caused.",
+        "items": {"type": "object", "required": names, "properties": properties}
     });
-    (schema, json!([{"destinationId": id_example, "platform": platform_example}]))
+    (schema, json!([example]))
 }
 
 #[cfg(test)]
