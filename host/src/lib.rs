@@ -1,7 +1,7 @@
 //! The Satcast host: takes a live stream from an encoder and forwards it to any number of destinations.
 //!
 //! Who may use whom, lower rows never use higher ones:
-//! `cli` -> `boot` -> `http`, `api`, `playback`, `ingest` -> `auth`, `live` -> `drivers`, `outbound`, `store` ->
+//! `cli` -> `boot` -> `http`, `api`, `playback`, `ingest` -> `auth`, `billing` -> `live` -> `drivers`, `outbound`, `store` ->
 //! `config`, `secret`, `clock`, `rate`, `places`, `ids`.
 //!
 //! What is deliberately absent: SQL outside `store`, HTTP-JSON outside `api`, `unsafe` outside `drivers`,
@@ -10,6 +10,7 @@
 pub mod api;
 pub mod auth;
 pub mod banner;
+pub mod billing;
 pub mod boot;
 pub mod cli;
 pub mod clock;

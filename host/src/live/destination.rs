@@ -2,6 +2,7 @@
 //!
 //! Exactly this layer owns the retry; drivers end at their first failure.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,7 +16,8 @@ use super::hub::Hub;
 use super::mailbox::Mailbox;
 use super::queue::Queue;
 use super::shelf::{Shelf, Shelves};
-use super::view::{DestState, DestinationSnapshot, View};
+use super::usage::{Held, Orders, Usage};
+use super::view::{DestState, DestinationSnapshot, Told, View};
 use crate::clock::Clock;
 use crate::drivers::{Counters, Drivers, OpenRequest, Opening};
 use crate::ids::{DestinationId, SessionId, UnixMillis};
@@ -41,6 +43,7 @@ pub(super) struct Parts {
     /// Time of the session's first media.
     pub(super) started_at: UnixMillis,
     pub(super) shelves: Arc<Shelves>,
+    pub(super) usage: Arc<dyn Usage>,
 }
 
 /// A destination while its session lives.
@@ -50,6 +53,8 @@ pub(super) struct Destination {
     counters: Arc<Counters>,
     dropped: Arc<AtomicU64>,
     stop: watch::Sender<bool>,
+    usage: Arc<dyn Usage>,
+    clock: Clock,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -67,8 +72,11 @@ impl Destination {
             counters: Arc::default(),
             dropped: Arc::default(),
             stop,
+            usage: parts.usage.clone(),
+            clock: parts.clock.clone(),
         });
-        let run = Run { destination: destination.clone(), parts, stopping, failures: 0, panics: 0 };
+        let orders = parts.usage.orders();
+        let run = Run { destination: destination.clone(), parts, stopping, orders, failures: 0, panics: 0 };
         (destination, tokio::spawn(run.run()))
     }
 
@@ -76,9 +84,33 @@ impl Destination {
         &self.record
     }
 
-    /// Asks for the end.
+    /// Asks for the end. What it does until then is no use any more.
     pub(super) fn stop(&self) {
         self.stop.send_replace(true);
+        let mut view = lock(&self.view);
+        if view.told != Told::Over {
+            view.told = Told::Over;
+            self.usage.leaves(self.record.id, self.clock.monotonic());
+        }
+    }
+
+    /// Tells what the shown state means for its use. Under the view's lock, so that nobody tells a state that is over.
+    fn tell(&self, view: &mut View, now: Duration) {
+        let is_live = view.state == DestState::Live;
+        match view.told {
+            Told::Over => {}
+            Told::Forwards if is_live => {}
+            Told::Nothing if !is_live => {}
+            Told::Claims if view.state == DestState::Connecting => {}
+            _ if is_live => {
+                view.told = Told::Forwards;
+                self.usage.forwards(self.record.id, now);
+            }
+            _ => {
+                view.told = Told::Nothing;
+                self.usage.rests(self.record.id, now);
+            }
+        }
     }
 
     pub(super) fn snapshot(&self) -> DestinationSnapshot {
@@ -102,7 +134,12 @@ impl Destination {
     /// Looks at the bytes sent; called about once a second.
     pub(super) fn sample_rate(&self, now: Duration, wall_now: UnixMillis) {
         let bytes = self.bytes_sent();
-        lock(&self.view).sample(bytes, now, wall_now);
+        let mut view = lock(&self.view);
+        let before = view.state;
+        view.sample(bytes, now, wall_now);
+        if view.state != before {
+            self.tell(&mut view, now);
+        }
     }
 }
 
@@ -116,16 +153,17 @@ struct Run {
     destination: Arc<Destination>,
     parts: Parts,
     stopping: watch::Receiver<bool>,
+    orders: watch::Receiver<Orders>,
     failures: u32,
     panics: u32,
 }
 
 impl Run {
     async fn run(mut self) {
-        while !self.is_stopping() {
+        while self.may_run().await {
             let outcome = self.one_try().await;
-            if self.is_stopping() {
-                break;
+            if self.is_stopping() || self.held().is_some() {
+                continue;
             }
             let error = outcome.err().unwrap_or_else(|| Error::remote("the destination ended by itself"));
             self.after_failure(error).await;
@@ -139,6 +177,32 @@ impl Run {
 
     fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
+    }
+
+    fn held(&self) -> Option<Held> {
+        self.orders.borrow().held.get(&self.id()).copied()
+    }
+
+    /// Waits until it may be opened, and shows meanwhile why not; `false` when it is to end.
+    async fn may_run(&mut self) -> bool {
+        while !self.is_stopping() {
+            {
+                let mut view = lock(&self.destination.view);
+                if view.told != Told::Over {
+                    view.told = Told::Claims;
+                    self.destination.usage.claims(self.id());
+                }
+            }
+            let Some(held) = self.held() else { return true };
+            self.show(DestState::Stopped, Some(held.as_str().into()));
+            let id = self.id();
+            tokio::select! {
+                // The senders of both outlive this.
+                _ = self.orders.wait_for(|orders| !orders.held.contains_key(&id)) => {}
+                _ = self.stopping.wait_for(|stop| *stop) => {}
+            }
+        }
+        false
     }
 
     /// From open to the end of the opening, however it came.
@@ -193,7 +257,7 @@ impl Run {
         mailbox: &Mailbox,
         close_queue: impl Fn(),
     ) -> Result<(), Error> {
-        let mut stopping = self.stopping.clone();
+        let (mut stopping, mut orders, id) = (self.stopping.clone(), self.orders.clone(), self.id());
         loop {
             tokio::select! {
                 () = mailbox.arrived.notified() => {
@@ -204,13 +268,17 @@ impl Run {
                 }
                 // The sender lives as long as the destination, which `self` holds.
                 _ = stopping.wait_for(|stop| *stop) => break,
+                _ = orders.wait_for(|orders| orders.held.contains_key(&id)) => break,
             }
+        }
+        if let Some(held) = self.held().filter(|_| !self.is_stopping()) {
+            self.show(DestState::Stopped, Some(held.as_str().into()));
         }
         close_queue();
         opening.stop(STOP_DEADLINE).await;
         let end = async {
             loop {
-                if let Some(outcome) = self.read_mail(mailbox) {
+                if let Some(outcome) = self.read_last_mail(mailbox) {
                     return outcome;
                 }
                 mailbox.arrived.notified().await;
@@ -231,12 +299,17 @@ impl Run {
         }
     }
 
+    /// As [`Run::read_mail`] while it ends: what it says of its state no longer matters.
+    fn read_last_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
+        let mail = mailbox.take();
+        self.log_events(mail.events);
+        mail.outcome
+    }
+
     /// Takes what the driver reported; the outcome when it has ended.
     fn read_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
         let mail = mailbox.take();
-        for (name, data) in mail.events {
-            tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, %data, "driver event");
-        }
+        self.log_events(mail.events);
         match mail.state {
             // Words alone do not make it live again.
             Some((DriverState::Live, _)) if lock(&self.destination.view).is_quieted => {}
@@ -247,6 +320,12 @@ impl Run {
             None => {}
         }
         mail.outcome
+    }
+
+    fn log_events(&self, events: VecDeque<(String, serde_json::Value)>) {
+        for (name, data) in events {
+            tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, %data, "driver event");
+        }
     }
 
     /// Shows a failure and waits until it is time to try again, or for the end.
@@ -288,6 +367,7 @@ impl Run {
         let (now, wall_now) = (self.parts.clock.monotonic(), self.parts.clock.now());
         let mut view = lock(&self.destination.view);
         let changed = view.set(state, error, now, wall_now);
+        self.destination.tell(&mut view, now);
         view.attempt = match state {
             DestState::Live => 0,
             DestState::Retrying | DestState::Failed => self.failures,

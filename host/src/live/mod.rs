@@ -5,6 +5,7 @@
 //! - [`queue`]: the bounded queue of one destination.
 //! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
 //! - [`session`]: the task that owns a session's life.
+//! - [`usage`]: what a session tells whoever decides what it may use, and the orders it gets.
 //! - [`shelf`]: what destinations with playback publish, for as long as viewers may fetch it.
 //!
 //! Knows no money, no HTTP and no RTMP.
@@ -22,6 +23,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod usage;
 mod view;
 
 use std::collections::HashMap;
@@ -31,6 +33,7 @@ use std::time::Duration;
 
 pub use session::{LiveSession, Publisher, SessionSnapshot, SessionState};
 pub use shelf::{SHELF_KEPT, Shelf};
+pub use usage::{Beginning, Gate, Held, Orders, Unmetered, Usage};
 pub use view::{DestState, DestinationSnapshot};
 
 use crate::clock::Clock;
@@ -123,6 +126,7 @@ struct Inner {
     drivers: Drivers,
     clock: Clock,
     settings: Settings,
+    gate: Arc<dyn Gate>,
     sessions: Mutex<HashMap<StreamId, Arc<Session>>>,
     /// Streams that were stopped, and the monotonic time until which their encoder is refused.
     quiet: Mutex<HashMap<StreamId, Duration>>,
@@ -137,13 +141,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Live {
-    /// No sessions yet. Those to come run on the runtime this is called on.
+    /// No sessions yet, and nothing is metered. Those to come run on the runtime this is called on.
     pub fn new(store: Store, drivers: Drivers, clock: Clock, settings: Settings) -> Self {
+        Self::metered(store, drivers, clock, settings, Arc::new(Unmetered::default()))
+    }
+
+    /// As [`Live::new`], for sessions that ask `gate` what they may use.
+    pub fn metered(
+        store: Store,
+        drivers: Drivers,
+        clock: Clock,
+        settings: Settings,
+        gate: Arc<dyn Gate>,
+    ) -> Self {
         let inner = Inner {
             store,
             drivers,
             clock,
             settings,
+            gate,
             sessions: Mutex::default(),
             quiet: Mutex::default(),
             next_number: AtomicU64::new(1),
@@ -203,6 +219,8 @@ impl Live {
     pub async fn publish(&self, stream: StreamRecord) -> Result<Publisher, PublishRefused> {
         for _ in 0..ENDINGS_AWAITED_MAX {
             self.refuse_unless_quiet(&stream).await?;
+            let admitted = self.inner.gate.admit(&stream).await;
+            admitted.map_err(|reason| PublishRefused::new(codes::DENIED, reason))?;
             let ending = match self.enter(&stream) {
                 Ok(publisher) => return Ok(publisher),
                 Err(refused) => refused?,

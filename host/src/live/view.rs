@@ -61,8 +61,22 @@ pub struct DestinationSnapshot {
     pub live_since: Option<UnixMillis>,
 }
 
+/// What those who meter the session were told of a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Nothing that holds: it is not being opened.
+    Nothing,
+    /// It is about to be opened.
+    Claims,
+    /// It forwards.
+    Forwards,
+    /// It takes no further part, and nothing more is told.
+    Over,
+}
+
 /// The shown state and what it is derived from.
 pub(super) struct View {
+    pub(super) told: Told,
     pub(super) state: DestState,
     pub(super) error: Option<String>,
     pub(super) attempt: u32,
@@ -90,6 +104,7 @@ impl View {
     /// A destination whose first try begins at `now`.
     pub(super) fn new(now: Duration) -> Self {
         Self {
+            told: Told::Nothing,
             state: DestState::Connecting,
             error: None,
             attempt: 1,

@@ -4,6 +4,7 @@
 //! Secrets go in and come out in clear inside [`Redacted`] and are encrypted here. Nothing here knows HTTP,
 //! media or configuration files.
 
+mod charges;
 mod edits;
 mod history;
 mod idempotency;
@@ -20,6 +21,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use charges::{
+    Charged, Charges, Decide, HourDecision, HourFacts, HourOutcome, HourTerms, MinuteCharge, OveragePart,
+    Served, ServingSession, SingleCharge, Slot, StatementEntry, Terms, Totals,
+};
 pub use edits::{DestinationChange, Edits, KeyView, LimitChange, LimitsChange};
 pub use history::{History, HistoryEntry, HistoryFilter, TimeRange};
 pub use idempotency::{Begun, Idempotency, IdempotentRequest};
@@ -224,7 +229,17 @@ pub trait Ledger: Send + Sync {
 /// What operators ask of a database.
 #[async_trait]
 pub trait StoreApi:
-    Accounts + Streams + Edits + Playback + Sessions + History + Logins + Ledger + Idempotency + std::fmt::Debug
+    Accounts
+    + Streams
+    + Edits
+    + Playback
+    + Sessions
+    + History
+    + Logins
+    + Ledger
+    + Charges
+    + Idempotency
+    + std::fmt::Debug
 {
     /// A read that proves the database answers.
     async fn ping(&self) -> Result<()>;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::Rig;
 use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
-use crate::store::{Bandwidth, NewSession};
+use crate::store::{Bandwidth, NewSession, Terms};
 
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
@@ -37,7 +37,12 @@ impl Past {
         let store = &self.rig.app.store;
         let id = SessionId(name.into());
         let started_at = UnixMillis(from);
-        let new = NewSession { id: id.clone(), stream_id: StreamId(self.stream), started_at };
+        let new = NewSession {
+            id: id.clone(),
+            stream_id: StreamId(self.stream),
+            started_at,
+            terms: Terms::default(),
+        };
         store.begin_session(new).await.unwrap();
         let all: Vec<_> = self.destinations.iter().map(|id| DestinationId(*id)).collect();
         store.begin_forwarding(&id, &all, started_at).await.unwrap();

@@ -5,6 +5,7 @@
 //! the subset of SQL that PostgreSQL understands too.
 
 mod accounts;
+mod charges;
 mod check;
 mod edits;
 mod history;
@@ -12,6 +13,7 @@ mod idempotency;
 mod inspect;
 mod ledger;
 mod logins;
+mod overage;
 mod playback;
 mod sessions;
 mod streams;
@@ -49,12 +51,13 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const JOURNAL_SIZE_MAX_BYTES: &str = "67108864";
 
 /// Every migration in order; a released one is never edited.
-const MIGRATIONS: [(i64, &str, &str); 5] = [
+const MIGRATIONS: [(i64, &str, &str); 6] = [
     (1, "first light", include_str!("../../../migrations/sqlite/0001_first_light.sql")),
     (2, "idempotency", include_str!("../../../migrations/sqlite/0002_idempotency.sql")),
     (3, "playback", include_str!("../../../migrations/sqlite/0003_playback.sql")),
     (4, "history", include_str!("../../../migrations/sqlite/0004_history.sql")),
     (5, "logins", include_str!("../../../migrations/sqlite/0005_logins.sql")),
+    (9, "charges", include_str!("../../../migrations/sqlite/0009_charges.sql")),
 ];
 
 /// A store in one SQLite file.

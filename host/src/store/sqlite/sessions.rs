@@ -8,7 +8,8 @@ use super::{SqliteStore, commit, db};
 use crate::ids::{EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{NewSession, Result, SessionRecord, Sessions, StoreError};
 
-const INSERT: &str = "INSERT INTO sessions (id, stream_id, started_ms, heartbeat_ms) VALUES ($1, $2, $3, $3)";
+const INSERT: &str = "INSERT INTO sessions (id, stream_id, started_ms, heartbeat_ms, price_msat, free_slots)
+    VALUES ($1, $2, $3, $3, $4, $5)";
 const HEARTBEAT: &str =
     "UPDATE sessions SET heartbeat_ms = $2 WHERE id = $1 AND ended_ms IS NULL AND heartbeat_ms < $2";
 const END: &str = "UPDATE sessions SET ended_ms = $2, end_reason = $3 WHERE id = $1 AND ended_ms IS NULL";
@@ -31,7 +32,9 @@ impl Sessions for SqliteStore {
         let insert = sqlx::query(INSERT)
             .bind(session.id.as_str())
             .bind(session.stream_id.0)
-            .bind(session.started_at.0);
+            .bind(session.started_at.0)
+            .bind(session.terms.price.0)
+            .bind(i64::from(session.terms.free));
         insert.execute(&mut *tx).await.map_err(db("begin the session"))?;
         commit(tx).await
     }

@@ -1,0 +1,1 @@
+//! Charges with a real store.
