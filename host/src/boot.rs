@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::api::{self, App};
 use crate::banner::{self, Facts};
+use crate::billing::Billing;
 use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir::{self, DataDirError, DataDirLock};
@@ -127,7 +128,9 @@ impl Host {
         let server = Server::bind(&config.http, ServerLimits::default()).await?;
         let (guard, parts) = host_parts(&config, &clock)?;
         let drivers = load_drivers(config.clone(), parts, exe).await?;
-        let live = Live::new(store.clone(), drivers.clone(), clock.clone(), live_settings(&config));
+        let billing = Billing::new(store.clone(), clock.clone(), &config);
+        let settings = live_settings(&config);
+        let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
         let settings = ingest::Settings::new(config.ingest.rtmp_listen, config.ingest.read_batch_ms);
         let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?;
         let facts = Facts {
@@ -155,9 +158,11 @@ impl Host {
             &playback_secret,
             limits.invalid_keys.clone(),
         );
+        charge_what_is_counted(&billing, &playback);
         let app = Arc::new(App {
             store: store.clone(),
             live: live.clone(),
+            billing,
             drivers,
             playback,
             guard,
@@ -189,6 +194,8 @@ impl Host {
         let mut http = tokio::spawn(self.server.serve(site, told(http_stopped)));
         let (stop_meter, meter_stopped) = watch::channel(false);
         let meter = tokio::spawn(playback.keep_meter(told(meter_stopped)));
+        let (stop_hours, hours_stopped) = watch::channel(false);
+        let hours = tokio::spawn(self.app.billing.clone().keep_hours(told(hours_stopped)));
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
         shutdown.await;
         tracing::info!("shutting down");
@@ -209,6 +216,12 @@ impl Host {
         if let Err(error) = meter.await {
             tracing::error!(%error, "bytes that viewers got were not counted to the end");
         }
+        // The last of them are charged at the prices they were sent at, which the next start may not have.
+        stop_hours.send_replace(true);
+        if let Err(error) = hours.await {
+            tracing::error!(%error, "playback was not charged to the end");
+        }
+        self.app.billing.bill_playback().await;
         self.store.close().await;
     }
 }
@@ -228,6 +241,15 @@ fn live_settings(config: &Config) -> Settings {
         reconnect_window: Duration::from_secs(config.ingest.reconnect_window_secs),
         refuse_quiet: Duration::from_secs(config.ingest.refuse_quiet_secs),
     }
+}
+
+/// Bytes that were counted and are not in the store yet go there before playback is charged.
+fn charge_what_is_counted(billing: &Billing, playback: &Arc<Playback>) {
+    let playback = playback.clone();
+    billing.set_before_pass(Arc::new(move || {
+        let playback = playback.clone();
+        Box::pin(async move { playback.flush_meter().await })
+    }));
 }
 
 fn database_text(config: &Config) -> String {

@@ -18,6 +18,9 @@ UPDATE bandwidth SET billed_bytes = bytes;
 
 CREATE INDEX bandwidth_unbilled ON bandwidth (account_id, hour_ms) WHERE billed_bytes < bytes;
 
+-- The session that a destination's bytes belong to is its newest.
+CREATE INDEX session_destinations_by_destination ON session_destinations (destination_id, started_ms);
+
 -- Playback above the allowance, by account and UTC clock hour: the price of the hour, and what of it was charged and
 -- waived so far. Changed in the transaction that posts the transfers.
 CREATE TABLE overage_hours (

@@ -316,7 +316,7 @@ mod tests {
                 assert_eq!(operation["responses"]["500"]["$ref"], "#/components/responses/Internal");
             }
         }
-        assert_eq!(count, 30, "operations of the document");
+        assert_eq!(count, 31, "operations of the document");
     }
 
     #[test]

@@ -6,18 +6,19 @@
 //! budget with what waits counted in; the balance is checked when they are posted. A process that dies takes what waits with it:
 //! nobody is charged for minutes nothing was written of.
 
+mod told;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::sync::{Notify, watch};
 
-use super::Inner;
 use super::limits::{Means, Short};
 use super::minutes::{Due, Minutes, WAITING_MAX};
+use super::{Inner, notices};
 use crate::ids::{AccountId, DestinationId, EndReason, Msat, Sats};
-use crate::live::{Beginning, Held, Orders, Usage};
+use crate::live::{Beginning, Held, Orders};
 use crate::store::{Charged, MinuteCharge, StreamLimits, Totals};
 
 /// Wait after a charge that the database did not take.
@@ -306,9 +307,8 @@ impl Meter {
 
     fn end(&self, state: &mut State, reason: EndReason) {
         state.over = true;
-        let session = &self.session.session;
         if matches!(reason, EndReason::MaxSats | EndReason::InsufficientFunds) {
-            tracing::info!(event = "limit.reached", %session, stream = %self.session.stream, %reason, charged_msat = state.charged.0, "session ends");
+            notices::limit_reached(&self.session, reason, state.charged);
         }
         self.orders.send_if_modified(|orders| {
             let first = orders.end.is_none();
@@ -321,18 +321,14 @@ impl Meter {
     /// Takes over what the database said, and tells what the owner should know.
     fn absorb(&self, state: &mut State, totals: Totals) {
         (state.charged, state.balance) = (totals.charged, Some(totals.balance));
-        let (means, stream) = (state.means(), self.session.stream);
+        let means = state.means();
         if means.is_near_budget() && state.warned != means.budget {
             state.warned = means.budget;
-            tracing::warn!(
-                event = "limit.warning", session = %self.session.session, %stream, charged_msat = totals.charged.0,
-                max_sats = state.limits.max_sats, "80 % of the stream's budget is used"
-            );
+            notices::limit_warning(&self.session, totals.charged, state.limits.max_sats);
         }
         let low = means.is_low(state.rate());
         if low && !state.low {
-            let account = self.session.account;
-            tracing::warn!(event = "balance.low", %account, %stream, balance_msat = totals.balance.0, "the balance lasts for some minutes only");
+            notices::balance_low(&self.session, totals.balance);
         }
         state.low = low;
         self.review(state);
@@ -352,90 +348,12 @@ impl Meter {
     }
 }
 
-#[async_trait]
-impl Usage for Meter {
-    fn orders(&self) -> watch::Receiver<Orders> {
-        self.orders.subscribe()
-    }
-
-    fn claims(&self, destination: DestinationId) {
-        let now = self.billing.clock.monotonic();
-        let mut state = self.lock();
-        self.advance(&mut state, now);
-        state.claims.remove(&destination);
-        match state.has_room() {
-            Ok(()) => {
-                state.claims.insert(destination);
-                self.release(destination);
-            }
-            Err(short) => self.hold(destination, short),
-        }
-    }
-
-    fn forwards(&self, destination: DestinationId, at: Duration) {
-        let mut state = self.lock();
-        self.advance(&mut state, at);
-        state.claims.remove(&destination);
-        // It was told to stop and has not heard it yet.
-        if state.over || self.orders.borrow().held.contains_key(&destination) {
-            return;
-        }
-        let grown = (state.minutes.forwarding() + 1).saturating_sub(state.minutes.covered());
-        // The budget is known here; the balance is where it is charged.
-        let means = Means { balance: None, ..state.means() };
-        match means.allows(state.times(grown)) {
-            Ok(()) => state.minutes.starts(destination),
-            Err(short) => self.hold(destination, short),
-        }
-        self.changed.notify_one();
-    }
-
-    fn rests(&self, destination: DestinationId, at: Duration) {
-        let mut state = self.lock();
-        self.advance(&mut state, at);
-        state.claims.remove(&destination);
-        state.minutes.rests(destination);
-        self.review(&state);
-    }
-
-    fn leaves(&self, destination: DestinationId, at: Duration) {
-        self.rests(destination, at);
-        self.release(destination);
-    }
-
-    fn flows(&self, flows: bool, at: Duration) {
-        let mut state = self.lock();
-        self.advance(&mut state, at);
-        if !state.over {
-            state.minutes.flows(flows);
-        }
-        self.changed.notify_one();
-    }
-
-    fn limits(&self, limits: StreamLimits) {
-        let now = self.billing.clock.monotonic();
-        let mut state = self.lock();
-        // What began before the change began under the limits before it.
-        self.advance(&mut state, now);
-        state.limits = limits;
-        if !state.over && state.means().is_exceeded() {
-            self.end(&mut state, EndReason::MaxSats);
-        }
-        self.review(&state);
-        self.changed.notify_one();
-    }
-
-    fn ends(&self, at: Duration) {
-        let mut state = self.lock();
-        // A minute that would open at the very end does not.
-        self.advance(&mut state, at.saturating_sub(Duration::from_nanos(1)));
-        state.over = true;
-        self.changed.notify_one();
-    }
-
-    async fn settled(&self) {
-        // The sender stands beside it.
-        let _ = self.done.subscribe().wait_for(|done| *done).await;
-        self.billing.bill_playback(Some(self.session.account)).await;
+#[cfg(test)]
+impl Meter {
+    /// Everything that was told is posted, and every minute that has begun is open.
+    pub(super) fn is_quiet(&self) -> bool {
+        let state = self.lock();
+        let opened = state.over || state.minutes.next_opening() > self.billing.clock.monotonic();
+        opened && state.minutes.waiting() == 0
     }
 }

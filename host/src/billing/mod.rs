@@ -3,6 +3,7 @@
 //! - [`minutes`], [`overage`], [`limits`]: the decisions, pure.
 //! - [`meter`]: one session. It hears from `live` what forwards, charges it in the background, and orders what has to stop.
 //! - [`hours`]: passes over clock hours of playback.
+//! - [`notices`]: what owners should hear.
 //!
 //! Knows no packets, no drivers and no HTTP. The media path waits for nothing here: a destination that goes live forwards at
 //! once, is charged a moment later, and is stopped if the charge is refused.
@@ -11,6 +12,7 @@ mod hours;
 pub mod limits;
 mod meter;
 pub mod minutes;
+mod notices;
 pub mod overage;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@
 //! Knows no money, no HTTP and no RTMP.
 
 mod backoff;
+mod codes;
 mod destination;
 mod group;
 mod hub;
@@ -52,35 +53,6 @@ pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(8);
 pub const ENDING_WAIT: Duration = Duration::from_secs(4);
 /// Endings waited for in one attempt to publish.
 pub const ENDINGS_AWAITED_MAX: u32 = 2;
-
-/// RTMP status codes and texts an encoder gets.
-mod codes {
-    use crate::ids::EndReason;
-
-    /// This name cannot be published.
-    pub(super) const BAD_NAME: &str = "NetStream.Publish.BadName";
-    /// Publishing is not allowed now.
-    pub(super) const DENIED: &str = "NetStream.Publish.Denied";
-    /// The service could not.
-    pub(super) const FAILED: &str = "NetStream.Failed";
-    /// The stream was ended by the service.
-    pub(super) const ENDED: &str = "NetStream.Unpublish.Success";
-
-    pub(super) fn reason_text(reason: EndReason) -> &'static str {
-        match reason {
-            EndReason::Unpublished => "the encoder stopped",
-            EndReason::Stopped => "the stream was stopped by its owner",
-            EndReason::MaxSats => "the stream reached its budget (maxSats)",
-            EndReason::MaxDuration => "the stream reached its longest duration (maxDurationMinutes)",
-            EndReason::InsufficientFunds => "the account's balance is used up",
-            EndReason::KeyRevoked => "the stream key was deleted or replaced",
-            EndReason::Shutdown => "the service is shutting down; reconnect in a moment",
-            EndReason::Interrupted | EndReason::Error => {
-                "the service ended the stream after a fault; try again"
-            }
-        }
-    }
-}
 
 /// Why an encoder has to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,10 +159,14 @@ impl Live {
         self.find(stream)?.destination(destination)
     }
 
-    /// The live sessions of an account, oldest first, with what their destinations do.
+    /// The live sessions of an account, oldest first.
     pub fn sessions_of(&self, account: AccountId) -> Vec<LiveSession> {
         let own = self.all().into_iter().filter(|session| session.stream.account_id == account);
-        let mut sessions: Vec<_> = own.filter_map(|session| session.with_destinations()).collect();
+        let mut sessions: Vec<_> = own
+            .filter_map(|session| {
+                Some(LiveSession { stream: session.stream.id, session: session.snapshot()? })
+            })
+            .collect();
         sessions.sort_by(|a, b| {
             (a.session.started_at, &a.session.session_id).cmp(&(b.session.started_at, &b.session.session_id))
         });

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use super::destination::Destination;
 use super::hub::Hub;
 use super::usage::Usage;
-use super::view::{DestState, DestinationSnapshot};
+use super::view::DestinationSnapshot;
 use super::{Closed, Inner, codes};
 use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{StreamLimits, StreamRecord};
@@ -50,15 +50,13 @@ pub struct SessionSnapshot {
     pub state: SessionState,
 }
 
-/// A session with what its destinations do.
+/// A session and the stream it belongs to.
 #[derive(Clone, Debug)]
 pub struct LiveSession {
     /// The stream.
     pub stream: StreamId,
     /// The session.
     pub session: SessionSnapshot,
-    /// States of its destinations.
-    pub destinations: Vec<DestState>,
 }
 
 /// Why a session lets no encoder in.
@@ -185,14 +183,6 @@ impl Session {
             started_at: shared.started_at?,
             state: shared.state?,
         })
-    }
-
-    /// The snapshot and what the destinations do.
-    pub(super) fn with_destinations(&self) -> Option<LiveSession> {
-        let session = self.snapshot()?;
-        let destinations: Vec<_> = self.lock().destinations.values().cloned().collect();
-        let destinations = destinations.iter().map(|destination| destination.snapshot().state).collect();
-        Some(LiveSession { stream: self.stream.id, session, destinations })
     }
 
     pub(super) fn destination(&self, id: DestinationId) -> Option<DestinationSnapshot> {

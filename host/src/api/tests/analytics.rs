@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Rig;
-use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
+use crate::ids::{DestinationId, EndReason, Sats, SessionId, StreamId, UnixMillis};
 use crate::store::{Bandwidth, NewSession, Terms};
 
 const MINUTE: i64 = 60_000;
@@ -114,6 +114,15 @@ async fn bandwidth_counts_by_clock_hour_with_the_overage_of_each() {
     past.sent(hour, 11_234_567_890).await;
     past.sent(hour - HOUR, 1_000_000_000).await;
     past.rig.delete(&format!("/api/destinations/{}", past.destinations[0])).await.ok();
+    let unbilled = past.rig.get("/api/bandwidth/usage").await.ok();
+    assert_eq!(
+        (&unbilled["overageGB"], &unbilled["overageSats"]),
+        (&json!(1.23456789), &json!(0)),
+        "no pass yet"
+    );
+    past.rig.app.store.credit(past.rig.account, Sats(1_000), "c".into(), UnixMillis(0)).await.unwrap();
+    past.rig.app.billing.bill_playback().await;
+    assert_eq!(past.rig.get("/api/wallet/balance").await.ok()["balance"], 993, "1000 less 6.172");
     let this_hour = json!({"totalGB": 11.23456789, "overageGB": 1.23456789, "overageSats": 6});
     assert_eq!(past.rig.get("/api/bandwidth/usage").await.ok(), this_hour);
     let all = json!({"totalGB": 12.23456789, "overageGB": 1.23456789, "overageSats": 6});

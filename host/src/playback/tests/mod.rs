@@ -119,6 +119,7 @@ impl Rig {
         let playback =
             Playback::new(store.clone(), live.clone(), clock.clone(), service.clone(), &secret, guesses);
         let app = Arc::new(crate::api::App {
+            billing: crate::billing::Billing::new(store.clone(), clock.clone(), &service),
             store,
             live: live.clone(),
             drivers: testing::drivers(),
