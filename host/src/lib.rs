@@ -1,7 +1,7 @@
 //! The Satcast host: takes a live stream from an encoder and forwards it to any number of destinations.
 //!
 //! Who may use whom, lower rows never use higher ones:
-//! `cli` -> `boot` -> `http`, `api`, `playback`, `ingest` -> `auth`, `billing` -> `live` -> `drivers`, `outbound`, `store` ->
+//! `cli` -> `boot` -> `http`, `api`, `playback`, `ingest` -> `auth`, `billing`, `live` -> `drivers`, `outbound`, `usage` -> `store` ->
 //! `config`, `secret`, `clock`, `rate`, `places`, `ids`.
 //!
 //! What is deliberately absent: SQL outside `store`, HTTP-JSON outside `api`, `unsafe` outside `drivers`,
@@ -28,3 +28,4 @@ pub mod playback;
 pub mod rate;
 pub mod secret;
 pub mod store;
+pub mod usage;

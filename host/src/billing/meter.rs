@@ -18,8 +18,8 @@ use super::limits::{Means, Short};
 use super::minutes::{Due, Minutes, WAITING_MAX};
 use super::{Inner, notices};
 use crate::ids::{AccountId, DestinationId, EndReason, Msat, Sats};
-use crate::live::{Beginning, Held, Orders};
 use crate::store::{Charged, MinuteCharge, StreamLimits, Totals};
+use crate::usage::{Beginning, Held, Orders};
 
 /// Wait after a charge that the database did not take.
 pub(super) const RETRY_WAIT: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@
 //! - [`hours`]: passes over clock hours of playback.
 //! - [`notices`]: what owners should hear.
 //!
-//! Knows no packets, no drivers and no HTTP. The media path waits for nothing here: a destination that goes live forwards at
+//! Knows no packets, no sessions of `live` and no HTTP: both meet in [`crate::usage`]. The media path waits for nothing here: a destination that goes live forwards at
 //! once, is charged a moment later, and is stopped if the charge is refused.
 
 mod hours;
@@ -14,6 +14,8 @@ mod meter;
 pub mod minutes;
 mod notices;
 pub mod overage;
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -25,8 +27,8 @@ use async_trait::async_trait;
 use crate::clock::Clock;
 use crate::config::{BillingMode, Config};
 use crate::ids::{AccountId, Msat, Sats, SessionId, UnixMillis};
-use crate::live::{Beginning, Gate, Unmetered, Usage};
 use crate::store::{HourTerms, Store, StreamRecord, Terms};
+use crate::usage::{Beginning, Gate, Unmetered, Usage};
 pub use hours::{BeforePass, HOURS_MAX};
 use meter::Meter;
 

@@ -2,7 +2,7 @@
 
 use super::limits::WARNED_AT_PERCENT;
 use crate::ids::{EndReason, Msat};
-use crate::live::Beginning;
+use crate::usage::Beginning;
 
 /// A session has used most of its budget; once for each budget.
 pub(super) fn limit_warning(session: &Beginning, charged: Msat, max_sats: Option<i64>) {

@@ -16,13 +16,13 @@ use super::hub::Hub;
 use super::mailbox::Mailbox;
 use super::queue::Queue;
 use super::shelf::{Shelf, Shelves};
-use super::usage::{Held, Orders, Usage};
 use super::view::{DestState, DestinationSnapshot, Told, View};
 use crate::clock::Clock;
 use crate::drivers::{Counters, Drivers, OpenRequest, Opening};
 use crate::ids::{DestinationId, SessionId, UnixMillis};
 use crate::secret;
 use crate::store::DestinationRecord;
+use crate::usage::{Held, Orders, Usage};
 
 /// What a destination is given to flush and end.
 pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(2);

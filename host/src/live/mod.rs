@@ -5,10 +5,9 @@
 //! - [`queue`]: the bounded queue of one destination.
 //! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
 //! - [`session`]: the task that owns a session's life.
-//! - [`usage`]: what a session tells whoever decides what it may use, and the orders it gets.
 //! - [`shelf`]: what destinations with playback publish, for as long as viewers may fetch it.
 //!
-//! Knows no money, no HTTP and no RTMP.
+//! Knows no money, no HTTP and no RTMP: what a session uses it tells by [`crate::usage`], and obeys the orders it gets.
 
 mod backoff;
 mod codes;
@@ -24,7 +23,6 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod timeline;
-mod usage;
 mod view;
 
 use std::collections::HashMap;
@@ -34,13 +32,13 @@ use std::time::Duration;
 
 pub use session::{LiveSession, Publisher, SessionSnapshot, SessionState};
 pub use shelf::{SHELF_KEPT, Shelf};
-pub use usage::{Beginning, Gate, Held, Orders, Unmetered, Usage};
 pub use view::{DestState, DestinationSnapshot};
 
 use crate::clock::Clock;
 use crate::drivers::Drivers;
 use crate::ids::{AccountId, DestinationId, EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{Store, StoreError, StreamLimits, StreamRecord};
+use crate::usage::{Gate, Unmetered};
 use session::{Command, Refusal, Session};
 use shelf::Shelves;
 

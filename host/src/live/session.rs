@@ -15,11 +15,11 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::destination::Destination;
 use super::hub::Hub;
-use super::usage::Usage;
 use super::view::DestinationSnapshot;
 use super::{Closed, Inner, codes};
 use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{StreamLimits, StreamRecord};
+use crate::usage::Usage;
 pub use publisher::Publisher;
 use run::Run;
 

@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use super::{Means, Meter};
 use crate::ids::{DestinationId, EndReason};
-use crate::live::{Orders, Usage};
 use crate::store::StreamLimits;
+use crate::usage::{Orders, Usage};
 
 #[async_trait]
 impl Usage for Meter {

@@ -1,6 +1,11 @@
 //! The decided examples, each under its words.
 
-use super::*;
+use std::time::Duration;
+
+use crate::billing::testing::{Rig, TRIES_MAX, stream};
+use crate::ids::{EndReason, Msat, Sats};
+use crate::store::{self, Page, StreamLimits, TransferKind};
+use crate::usage::{Gate as _, Held};
 
 #[tokio::test]
 async fn charge_of_a_minute_c_constant_a_off_at_20_b_on_at_30_is_2_sats() {

@@ -1,9 +1,14 @@
 //! Playback above the allowance.
 
-use super::*;
+use std::time::Duration;
+
+use crate::billing::Billing;
 use crate::billing::overage::{GB_BYTES, cost, decide, split};
-use crate::ids::HOUR_MS;
+use crate::billing::testing::{Rig, START, Session, TRIES_MAX};
+use crate::config::Config;
+use crate::ids::{DestinationId, EndReason, HOUR_MS, Msat, SessionId, UnixMillis};
 use crate::store::{Bandwidth, HourFacts, HourTerms, Served, ServingSession, TimeRange};
+use crate::usage::Held;
 
 const TERMS: HourTerms = HourTerms { price_per_gb: Msat(5_000), limit_bytes: 10 * GB_BYTES };
 

@@ -5,10 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
-use super::*;
 use crate::billing::minutes::Minutes;
-use crate::store::{Charged, MinuteCharge};
+use crate::billing::testing::Rig;
+use crate::ids::{DestinationId, Msat};
+use crate::secret::new_session_id;
+use crate::store::{self, Charged, MinuteCharge, NewSession};
+use crate::usage::Gate as _;
 
 const FREE: u32 = 1;
 const DESTINATIONS: u64 = 4;

@@ -11,9 +11,9 @@ use tokio::task::JoinHandle;
 use super::{Command, Session, SessionState, millis};
 use crate::ids::{DestinationId, EndReason, UnixMillis};
 use crate::live::destination::{Destination, Parts};
-use crate::live::usage::{Beginning, Orders, Unmetered, Usage};
 use crate::live::{Closed, Inner, codes};
 use crate::store::{DestinationRecord, NewSession, StreamLimits, Terms};
+use crate::usage::{Beginning, Orders, Unmetered, Usage};
 
 /// Tries to write the end of a session to the database.
 pub(crate) const END_TRIES_MAX: u32 = 5;

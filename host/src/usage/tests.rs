@@ -1,11 +1,15 @@
-//! Sessions with a driver behind the C table, on a clock moved by hand.
+//! Both sides together: charged sessions with a driver behind the C table, on a clock moved by hand.
+
+use std::time::Duration;
 
 use bytes::Bytes;
 use satcast_media::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
 
-use super::*;
+use crate::billing::testing::{Rig, TRIES_MAX};
+use crate::ids::{EndReason, Msat};
 use crate::live::testing::drivers;
 use crate::live::{DestState, DestinationSnapshot, Live, Publisher, SessionSnapshot, Settings};
+use crate::store::StreamLimits;
 
 /// Below the time after which a destination without bytes counts as quiet.
 const STEP_SECS: u64 = 4;
@@ -74,11 +78,7 @@ impl Stage {
 
     async fn quiet(&self) {
         let id = self.session.session_id.clone();
-        until("charges", || {
-            let meter = lock(&self.rig.billing.inner.meters).get(&id).cloned();
-            meter.is_none_or(|meter| meter.is_quiet()).then_some(())
-        })
-        .await;
+        until("charges", || self.rig.billing.is_quiet(&id).then_some(())).await;
     }
 
     /// Sends a picture to `receivers` destinations and moves the clock a step on, until so many seconds after the start.

@@ -1,9 +1,14 @@
-//! Where sessions meet whoever decides what they may use. `live` tells what it does and obeys orders; it knows no prices.
+//! Where sessions meet whoever decides what they may use: `live` tells what it does and obeys orders, and knows no prices;
+//! `billing` decides, and knows no packets. Neither imports the other.
 //!
 //! All that a session tells is told without waiting: the calls of [`Usage`] take a lock that nobody holds for long. What was
 //! decided comes back as [`Orders`], which always hold all that is in force, so that none can be missed.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -70,7 +75,7 @@ pub trait Gate: Send + Sync {
     async fn admit(&self, stream: &StreamRecord) -> Result<(), String>;
 
     /// A session begins; it was recorded.
-    async fn begin(&self, session: Beginning) -> std::sync::Arc<dyn Usage>;
+    async fn begin(&self, session: Beginning) -> Arc<dyn Usage>;
 }
 
 /// What one session tells of itself. Times are those of the monotonic clock.
@@ -118,8 +123,8 @@ impl Gate for Unmetered {
         Ok(())
     }
 
-    async fn begin(&self, _: Beginning) -> std::sync::Arc<dyn Usage> {
-        std::sync::Arc::new(Unmetered::default())
+    async fn begin(&self, _: Beginning) -> Arc<dyn Usage> {
+        Arc::new(Unmetered::default())
     }
 }
 
