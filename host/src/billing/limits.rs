@@ -96,3 +96,53 @@ impl Means {
         Some(next_opening.saturating_add(MINUTE.saturating_mul(minutes)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn means(charged: i64, budget: Option<i64>, balance: i64) -> Means {
+        let (charged, waiting) = (Msat(charged), Msat(500));
+        Means { charged, waiting, budget: budget.map(Msat), balance: Some(Msat(balance)) }
+    }
+
+    #[test]
+    fn a_used_up_budget_opens_no_minute_even_if_it_costs_nothing() {
+        let opens = |charged, cost| means(charged, Some(8_000), 0).may_open(Msat(cost));
+        assert_eq!([opens(3_500, 4_000), opens(3_501, 4_000)], [true, false], "what waits counts");
+        assert_eq!([opens(7_499, 0), opens(7_500, 0)], [true, false]);
+        assert!(means(i64::MAX, None, 0).may_open(Msat(i64::MAX)), "the balance is asked when it is charged");
+    }
+
+    #[test]
+    fn more_is_allowed_as_far_as_budget_and_balance_go() {
+        let allows = |cost| means(1_000, Some(4_000), 2_500).allows(Msat(cost));
+        assert_eq!([allows(0), allows(2_000)], [Ok(()), Ok(())]);
+        assert_eq!([allows(2_001), allows(2_501)], [Err(Short::Funds), Err(Short::Budget)]);
+        assert_eq!(Means { balance: None, ..means(1_000, None, 0) }.allows(Msat(i64::MAX)), Ok(()));
+        let exceeded = |charged| means(charged, Some(4_000), 0).is_exceeded();
+        assert_eq!([exceeded(3_500), exceeded(3_501)], [false, true]);
+    }
+
+    #[test]
+    fn owners_are_warned_at_80_percent_and_at_ten_minutes() {
+        let near = |charged| means(charged, Some(10_000), 0).is_near_budget();
+        assert_eq!([near(7_499), near(7_500)], [false, true]);
+        let low = |balance, rate| means(0, None, balance).is_low(Msat(rate));
+        assert_eq!([low(20_500, 2_000), low(20_499, 2_000), low(0, 0)], [false, true, false]);
+    }
+
+    #[test]
+    fn the_end_is_the_opening_of_the_first_minute_that_cannot_be_paid() {
+        let next = Duration::from_secs(60);
+        let ends = |budget, balance, rate, all| {
+            let ends = means(500, budget, balance).ends_at(next, Msat(rate), Msat(all));
+            ends.map(|at| at.as_secs())
+        };
+        assert_eq!(ends(Some(9_000), 100_000, 4_000, 4_000), Some(180), "two minutes more");
+        assert_eq!(ends(Some(9_000), 4_500, 4_000, 4_000), Some(120));
+        assert_eq!(ends(None, 24_500, 4_000, 8_000), Some(240), "others of the account spend as well");
+        assert_eq!([ends(None, 0, 0, 0), ends(Some(9_000), 0, 0, 0)], [None, None]);
+        assert_eq!(ends(Some(1_000), 0, 0, 0), Some(60), "nothing is left for the next one");
+    }
+}

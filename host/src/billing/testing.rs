@@ -1,6 +1,9 @@
 //! For tests, of other modules too: an account with a stream, a clock moved by hand, and sessions played by hand.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -217,4 +220,17 @@ impl Session<'_> {
         self.usage.settled().await;
         self.rig.store.end_session(&self.id, self.rig.clock.now(), EndReason::Stopped).await.unwrap();
     }
+}
+
+/// Polls a future so many times at most, and drops it then: a crash between any two of its steps.
+pub(crate) async fn chopped<T>(future: impl Future<Output = T>, polls: u64) -> Option<T> {
+    let (mut future, mut left) = (pin!(future), polls);
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        future.as_mut().poll(context).map(Some)
+    })
+    .await
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::billing::Billing;
 use crate::billing::overage::{GB_BYTES, cost, decide, split};
-use crate::billing::testing::{Rig, START, Session, TRIES_MAX};
+use crate::billing::testing::{Rig, START, Session, TRIES_MAX, chopped};
 use crate::config::Config;
 use crate::ids::{DestinationId, EndReason, HOUR_MS, Msat, SessionId, UnixMillis};
 use crate::store::{Bandwidth, HourFacts, HourTerms, Served, ServingSession, TimeRange};
@@ -211,4 +211,22 @@ async fn more_hours_than_are_read_at_one_time_are_charged_in_one_pass() {
     rig.billing.bill_playback().await;
     assert_eq!(rig.overage().await, hours * 5_000);
     assert_eq!(rig.balance().await, 10_000_000 - hours * 5_000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn passes_cut_off_between_any_two_steps_lose_nothing_and_repeat_nothing() {
+    let rig = Rig::new(10_000).await;
+    let session = rig.serving(&[0, 1], None).await;
+    rig.sent(0, 10 * GB_BYTES, 0).await;
+    let mut cut = 0;
+    for step in 0..60_u64 {
+        rig.sent(usize::from(step % 3 == 0), 123_456_789, 0).await;
+        cut += u32::from(chopped(rig.billing.bill_playback(), 1 + step % 30).await.is_none());
+    }
+    assert!(cut > 0, "no pass was cut off");
+    rig.billing.bill_playback().await;
+    let all = cost(10 * GB_BYTES + 60 * 123_456_789, &TERMS).0;
+    assert_eq!((rig.overage().await, session.msat().await), (all, all));
+    assert_eq!(rig.balance().await, 10_000_000 - all);
+    rig.check().await;
 }

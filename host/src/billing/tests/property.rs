@@ -2,13 +2,10 @@
 //! answer is lost, and crashes inside a charge comes to what a simple model says.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use crate::billing::minutes::Minutes;
-use crate::billing::testing::Rig;
+use crate::billing::testing::{Rig, chopped};
 use crate::ids::{DestinationId, Msat};
 use crate::secret::new_session_id;
 use crate::store::{self, Charged, MinuteCharge, NewSession};
@@ -139,19 +136,6 @@ fn one_that_stood_in_the_slot_of_a_refused_one_takes_its_own() {
     assert_eq!(minutes.waiting(), 1, "one at a time");
     assert_eq!(minutes.refused(), Some(ids[0]));
     assert_eq!(minutes.due().unwrap().slots[0].destination, ids[1]);
-}
-
-/// Polls a future so many times at most, and drops it then: a crash between any two of its steps.
-async fn chopped<T>(future: impl Future<Output = T>, polls: u64) -> Option<T> {
-    let (mut future, mut left) = (pin!(future), polls);
-    poll_fn(|context| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        future.as_mut().poll(context).map(Some)
-    })
-    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
