@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::api::{self, App};
 use crate::banner::{self, Facts};
+use crate::billing::Billing;
 use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir::{self, DataDirError, DataDirLock};
@@ -118,14 +119,7 @@ impl Host {
         let options =
             OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
         let store = store::open(options).await?;
-        // Sessions without an end are those of a process that died: nobody else can have them, as we hold the lock.
-        let interrupted = store.close_interrupted_sessions(clock.now()).await?;
-        if !interrupted.is_empty() {
-            tracing::warn!(
-                sessions = interrupted.len(),
-                "sessions of a process that died were ended at their last heartbeat"
-            );
-        }
+        close_interrupted(&store, &clock).await?;
         let first_run = store.count_accounts().await? == 0;
         // This port is taken before drivers are loaded: a taken port is the commonest failure and must show at once.
         let server = Server::bind(&config.http, ServerLimits::default()).await?;
@@ -133,7 +127,9 @@ impl Host {
         let sender = Sender::new(Targets::new(&config)?)?;
         let webhooks = Webhooks::new(store.clone(), sender, clock.clone());
         let drivers = load_drivers(config.clone(), parts, exe).await?;
-        let live = Live::new(store.clone(), drivers.clone(), clock.clone(), live_settings(&config));
+        let billing = Billing::new(store.clone(), clock.clone(), &config);
+        let settings = live_settings(&config);
+        let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
         let settings = ingest::Settings::new(config.ingest.rtmp_listen, config.ingest.read_batch_ms);
         let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?;
         let facts = Facts {
@@ -161,9 +157,11 @@ impl Host {
             &playback_secret,
             limits.invalid_keys.clone(),
         );
+        charge_what_is_counted(&billing, &playback);
         let app = Arc::new(App {
             store: store.clone(),
             live: live.clone(),
+            billing,
             drivers,
             playback,
             guard,
@@ -196,6 +194,8 @@ impl Host {
         let mut http = tokio::spawn(self.server.serve(site, told(http_stopped)));
         let (stop_meter, meter_stopped) = watch::channel(false);
         let meter = tokio::spawn(playback.keep_meter(told(meter_stopped)));
+        let (stop_hours, hours_stopped) = watch::channel(false);
+        let hours = tokio::spawn(self.app.billing.clone().keep_hours(told(hours_stopped)));
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
         let (stop_webhooks, webhooks_stopped) = watch::channel(false);
         let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(told(webhooks_stopped)));
@@ -225,6 +225,12 @@ impl Host {
         if let Err(error) = webhooks.await {
             tracing::error!(%error, "the worker of webhooks ended early");
         }
+        // The last of them are charged at the prices they were sent at, which the next start may not have.
+        stop_hours.send_replace(true);
+        if let Err(error) = hours.await {
+            tracing::error!(%error, "playback was not charged to the end");
+        }
+        self.app.billing.bill_playback().await;
         self.store.close().await;
     }
 }
@@ -232,6 +238,16 @@ impl Host {
 async fn told(mut stop: watch::Receiver<bool>) {
     // A dropped sender means that the process ends anyway.
     let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Ends sessions without an end. They are those of a process that died: nobody else can have them, as we hold the lock.
+async fn close_interrupted(store: &Store, clock: &Clock) -> Result<(), BootError> {
+    let interrupted = store.close_interrupted_sessions(clock.now()).await?;
+    if !interrupted.is_empty() {
+        let sessions = interrupted.len();
+        tracing::warn!(sessions, "sessions of a process that died were ended at their last heartbeat");
+    }
+    Ok(())
 }
 
 async fn load_drivers(config: Arc<Config>, parts: HostParts, exe: PathBuf) -> Result<Drivers, BootError> {
@@ -244,6 +260,15 @@ fn live_settings(config: &Config) -> Settings {
         reconnect_window: Duration::from_secs(config.ingest.reconnect_window_secs),
         refuse_quiet: Duration::from_secs(config.ingest.refuse_quiet_secs),
     }
+}
+
+/// Bytes that were counted and are not in the store yet go there before playback is charged.
+fn charge_what_is_counted(billing: &Billing, playback: &Arc<Playback>) {
+    let playback = playback.clone();
+    billing.set_before_pass(Arc::new(move || {
+        let playback = playback.clone();
+        Box::pin(async move { playback.flush_meter().await })
+    }));
 }
 
 fn database_text(config: &Config) -> String {

@@ -3,8 +3,10 @@
 //! Two times, never mixed: [`Clock::now`] is the wall clock, which may jump, for records and display;
 //! [`Clock::monotonic`] never goes back and is for intervals, deadlines and rate windows.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
 
 use crate::ids::UnixMillis;
 
@@ -15,7 +17,20 @@ pub struct Clock(Source);
 #[derive(Clone, Debug)]
 enum Source {
     System { start: Instant },
-    Manual(Arc<Mutex<ManualTime>>),
+    Manual(Arc<Manual>),
+}
+
+#[derive(Debug)]
+struct Manual {
+    time: Mutex<ManualTime>,
+    /// Told whenever the time was moved.
+    moved: watch::Sender<()>,
+}
+
+impl Manual {
+    fn lock(&self) -> MutexGuard<'_, ManualTime> {
+        self.time.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[derive(Debug)]
@@ -32,7 +47,8 @@ impl Clock {
 
     /// A clock that stands at `wall` until [`Clock::advance`] moves it.
     pub fn manual(wall: UnixMillis) -> Self {
-        Self(Source::Manual(Arc::new(Mutex::new(ManualTime { wall, elapsed: Duration::ZERO }))))
+        let time = Mutex::new(ManualTime { wall, elapsed: Duration::ZERO });
+        Self(Source::Manual(Arc::new(Manual { time, moved: watch::Sender::new(()) })))
     }
 
     /// The wall clock in Unix milliseconds; zero when the system's clock stands before 1970.
@@ -42,7 +58,7 @@ impl Clock {
                 let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 UnixMillis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
             }
-            Source::Manual(time) => time.lock().unwrap_or_else(PoisonError::into_inner).wall,
+            Source::Manual(manual) => manual.lock().wall,
         }
     }
 
@@ -50,16 +66,33 @@ impl Clock {
     pub fn monotonic(&self) -> Duration {
         match &self.0 {
             Source::System { start } => start.elapsed(),
-            Source::Manual(time) => time.lock().unwrap_or_else(PoisonError::into_inner).elapsed,
+            Source::Manual(manual) => manual.lock().elapsed,
         }
     }
 
     /// Moves a manual clock and all its clones forward; does nothing to the system's clock.
     pub fn advance(&self, by: Duration) {
-        if let Source::Manual(time) = &self.0 {
-            let mut time = time.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Source::Manual(manual) = &self.0 {
+            let mut time = manual.lock();
             time.wall.0 = time.wall.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX));
             time.elapsed = time.elapsed.saturating_add(by);
+            drop(time);
+            manual.moved.send_replace(());
+        }
+    }
+
+    /// Waits until the monotonic time is `at` or later: at once when it is, and as long as nobody moves a manual clock.
+    pub async fn sleep_until(&self, at: Duration) {
+        match &self.0 {
+            Source::System { start } => match start.checked_add(at) {
+                Some(end) => tokio::time::sleep_until(end.into()).await,
+                None => std::future::pending().await,
+            },
+            Source::Manual(manual) => {
+                let mut moved = manual.moved.subscribe();
+                // The sender stands beside the time and lives as long as this clock.
+                let _ = moved.wait_for(|()| manual.lock().elapsed >= at).await;
+            }
         }
     }
 }
@@ -75,6 +108,26 @@ mod tests {
         assert_eq!((clock.now(), clock.monotonic()), (UnixMillis(1_000), Duration::ZERO));
         twin.advance(Duration::from_millis(2_500));
         assert_eq!((clock.now(), clock.monotonic()), (UnixMillis(3_500), Duration::from_millis(2_500)));
+    }
+
+    #[tokio::test]
+    async fn a_sleeper_wakes_when_its_moment_has_come() {
+        let clock = Clock::manual(UnixMillis(0));
+        let (sleeper, woken) = (clock.clone(), Arc::new(Mutex::new(None)));
+        let seen = woken.clone();
+        let sleeping = tokio::spawn(async move {
+            sleeper.sleep_until(Duration::from_secs(60)).await;
+            *seen.lock().unwrap() = Some(sleeper.monotonic());
+        });
+        for _ in 0..60 {
+            tokio::task::yield_now().await;
+            assert_eq!(*woken.lock().unwrap(), None);
+            clock.advance(Duration::from_secs(1));
+        }
+        sleeping.await.unwrap();
+        assert_eq!(*woken.lock().unwrap(), Some(Duration::from_secs(60)));
+        clock.sleep_until(Duration::from_secs(59)).await;
+        Clock::system().sleep_until(Duration::ZERO).await;
     }
 
     #[test]

@@ -79,6 +79,13 @@ impl Sats {
     }
 }
 
+impl Default for Msat {
+    /// Nothing.
+    fn default() -> Self {
+        Self(0)
+    }
+}
+
 impl Msat {
     /// Whole sats contained in the amount, rounded down (towards minus infinity).
     pub fn to_sats_floor(self) -> Sats {

@@ -1,8 +1,8 @@
 //! The Satcast host: takes a live stream from an encoder and forwards it to any number of destinations.
 //!
 //! Who may use whom, lower rows never use higher ones:
-//! `cli` -> `boot` -> `http`, `api`, `playback`, `ingest` -> `auth`, `live`, `webhooks` -> `drivers`, `outbound`, `store` ->
-//! `config`, `feed`, `secret`, `clock`, `rate`, `places`, `ids`.
+//! `cli` -> `boot` -> `http`, `api`, `playback`, `ingest` -> `auth`, `billing`, `live`, `webhooks` -> `drivers`, `outbound`,
+//! `usage` -> `store` -> `config`, `feed`, `secret`, `clock`, `rate`, `places`, `ids`.
 //!
 //! What is deliberately absent: SQL outside `store`, HTTP-JSON outside `api`, `unsafe` outside `drivers`,
 //! wall clock reads outside `clock`, randomness outside `secret`, and any import of a driver.
@@ -10,6 +10,7 @@
 pub mod api;
 pub mod auth;
 pub mod banner;
+pub mod billing;
 pub mod boot;
 pub mod cli;
 pub mod clock;
@@ -28,4 +29,5 @@ pub mod playback;
 pub mod rate;
 pub mod secret;
 pub mod store;
+pub mod usage;
 pub mod webhooks;

@@ -8,11 +8,11 @@ use poem_openapi::param::Query;
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Enum, Object, OpenApi};
 
-use super::bandwidth::{GB_BYTES, overage_due};
 use super::page::PageRequest;
 use super::range::{self, Named};
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
+use crate::billing::overage::GB_BYTES;
 use crate::config::Pricing;
 use crate::ids::{Msat, Sats, StreamId, UnixMillis};
 use crate::store::{HistoryEntry, HistoryFilter};
@@ -88,24 +88,22 @@ pub(super) struct BandwidthUsage {
     /// GB above the free allowance of each clock hour.
     #[oai(rename = "overageGB")]
     overage_gb: f64,
-    /// What the overage comes to, in whole sats.
+    /// Sats charged for the overage, rounded down.
     #[oai(rename = "overageSats")]
     overage_sats: i64,
 }
 
 impl BandwidthUsage {
-    /// Each hour has its own allowance, and is rounded down by itself to millisats.
-    fn of(hours: &[(UnixMillis, u64)], pricing: &Pricing) -> Self {
-        let limit_gb = pricing.bandwidth_limit_gb_per_hour;
-        let limit = u64::try_from(limit_gb).unwrap_or(0).saturating_mul(GB_BYTES);
-        let (mut total, mut over, mut due) = (0_u128, 0_u128, 0_i64);
+    /// Each hour has its own allowance; `charged` is what was posted for them.
+    fn of(hours: &[(UnixMillis, u64)], charged: Msat, pricing: &Pricing) -> Self {
+        let limit = u64::try_from(pricing.bandwidth_limit_gb_per_hour).unwrap_or(0).saturating_mul(GB_BYTES);
+        let (mut total, mut over) = (0_u128, 0_u128);
         for (_, bytes) in hours {
             total += u128::from(*bytes);
             over += u128::from(bytes.saturating_sub(limit));
-            due = due.saturating_add(overage_due(*bytes, limit_gb, pricing.bandwidth_overage_sats_per_gb).0);
         }
         let gb = |bytes: u128| bytes as f64 / GB_BYTES as f64;
-        Self { total_gb: gb(total), overage_gb: gb(over), overage_sats: Msat(due).to_sats_floor().0 }
+        Self { total_gb: gb(total), overage_gb: gb(over), overage_sats: charged.to_sats_floor().0 }
     }
 }
 
@@ -191,7 +189,8 @@ impl AnalyticsApi {
         let filter = filter.0.unwrap_or(BandwidthFilter::Hour);
         let range = range::range(filter.into(), start_date.0, end_date.0, app.clock.now())?;
         let hours = app.store.bandwidth_by_hour(caller.account, range).await.map_err(ApiError::from)?;
-        Ok(Json(BandwidthUsage::of(&hours, &app.config.pricing)))
+        let charged = app.store.overage_charges(caller.account, range).await.map_err(ApiError::from)?;
+        Ok(Json(BandwidthUsage::of(&hours, charged, &app.config.pricing)))
     }
 
     /// Read dashboard statistics
@@ -285,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overage_is_rounded_down_for_each_hour() {
+    fn each_hour_has_its_own_allowance() {
         let pricing = Pricing {
             cost_per_platform: 2,
             free_platforms: 1,
@@ -295,12 +294,11 @@ mod tests {
         };
         let usage = |bytes: &[u64]| {
             let hours: Vec<_> = bytes.iter().map(|bytes| (UnixMillis(0), *bytes)).collect();
-            BandwidthUsage::of(&hours, &pricing)
+            BandwidthUsage::of(&hours, Msat(6_999), &pricing)
         };
         let two = usage(&[11_234_567_890, 9_999_999_999]);
         assert_eq!((two.overage_sats, two.overage_gb), (6, 1.234_567_89));
         assert_eq!(two.total_gb, 21.234_567_889);
-        assert_eq!(usage(&[10_000_199_999; 2]).overage_sats, 0, "0.999 msat each, dropped");
         assert_eq!(usage(&[]).total_gb, 0.0);
     }
 

@@ -8,11 +8,11 @@ use poem_openapi::payload::Json;
 use poem_openapi::{Object, OpenApi};
 
 use super::caller::{Subject, key_extractor, known_key, login, note_use, presented_login};
+use super::null::Null;
 use super::{ApiError, App, RequestContext, Tag};
 use crate::auth::presented_key;
-use crate::config::{BillingMode, Config};
 use crate::ids::{AccountId, Msat};
-use crate::live::{DestState, LiveSession};
+use crate::live::LiveSession;
 use crate::secret::KeyKind;
 
 /// Milliseconds of a second and seconds of a minute.
@@ -42,6 +42,9 @@ pub(super) struct ActiveStream {
     total_charged: i64,
     /// Sats a full minute costs with the destinations forwarding now.
     rate_per_minute: i64,
+    /// When the stream will end because its budget or the balance is used up, if nothing changes; Unix milliseconds, null when it
+    /// will not.
+    budget_ends_at: Null<i64>,
 }
 
 /// What the account's live streams cost.
@@ -124,7 +127,7 @@ impl CostApi {
 fn active(app: &App, live: LiveSession, label: String, charged: Msat) -> ActiveStream {
     let millis = app.clock.now().0.saturating_sub(live.session.started_at.0).max(0);
     let secs = millis / MS_PER_SEC;
-    let forwarding = live.destinations.iter().filter(|state| **state == DestState::Live).count();
+    let cost = app.billing.cost(&live.session.session_id);
     ActiveStream {
         session_id: live.session.session_id.0,
         stream_key_id: live.stream.0,
@@ -134,16 +137,7 @@ fn active(app: &App, live: LiveSession, label: String, charged: Msat) -> ActiveS
         duration_minutes: secs / SECS_PER_MINUTE,
         duration_seconds: secs % SECS_PER_MINUTE,
         total_charged: charged.to_sats_floor().0,
-        rate_per_minute: rate_per_minute(forwarding, &app.config),
+        rate_per_minute: cost.map_or(0, |cost| cost.rate.to_sats_floor().0),
+        budget_ends_at: Null(cost.and_then(|cost| cost.ends_at).map(|at| at.0)),
     }
-}
-
-/// Sats a full minute costs with so many destinations.
-fn rate_per_minute(forwarding: usize, config: &Config) -> i64 {
-    if config.billing.mode == BillingMode::Off {
-        return 0;
-    }
-    let paid =
-        i64::try_from(forwarding).unwrap_or(i64::MAX).saturating_sub(config.pricing.free_platforms).max(0);
-    paid.saturating_mul(config.pricing.cost_per_platform)
 }

@@ -52,6 +52,7 @@ pub(crate) use shell::logged_path;
 pub use shell::{RequestContext, Shell};
 
 use crate::auth;
+use crate::billing::Billing;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::drivers::Drivers;
@@ -73,6 +74,8 @@ pub struct App {
     pub store: Store,
     /// The live sessions.
     pub live: Live,
+    /// What they cost.
+    pub billing: Billing,
     /// What viewers are given.
     pub playback: Arc<Playback>,
     /// The loaded drivers.

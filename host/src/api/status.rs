@@ -16,7 +16,8 @@ use super::viewer::Viewer;
 use super::{ApiError, App, Tag};
 use crate::config::Pricing;
 use crate::drivers::PlaybackFacts;
-use crate::ids::UnixMillis;
+use crate::ids::{Msat, UnixMillis};
+use crate::store::TimeRange;
 
 /// Longest rewind the service offers.
 const WINDOW_MAX_SECS: i64 = 3_600;
@@ -97,7 +98,7 @@ impl StreamStatus {
             started_at_ms: Null(None),
             playback_token: Null(None),
             dvr: Dvr::NONE,
-            bandwidth: Bandwidth::of(0, now, pricing),
+            bandwidth: Bandwidth::of(0, Msat(0), now, pricing),
         }
     }
 
@@ -110,6 +111,8 @@ impl StreamStatus {
         let path = &destination.playback_path;
         let token = shelf.as_ref().map(|shelf| app.playback.preview_token(shelf, path));
         let facts = shelf.as_ref().and_then(|shelf| shelf.assets().playback());
+        let hour = TimeRange { from: Some(now.hour_start()), to: None };
+        let charged = app.store.overage_charges(destination.account_id, hour).await?;
         let used_bytes = app.playback.used_this_hour(destination.account_id).await?;
         Ok(Self {
             is_live: true,
@@ -120,7 +123,7 @@ impl StreamStatus {
             started_at_ms: Null(Some(session.started_at.0)),
             playback_token: token.into(),
             dvr: facts.map_or(Dvr::NONE, |facts| Dvr::of(&facts)),
-            bandwidth: Bandwidth::of(used_bytes, now, pricing),
+            bandwidth: Bandwidth::of(used_bytes, charged, now, pricing),
             ..offline
         })
     }
@@ -166,7 +169,7 @@ pub(super) fn examples() -> Value {
             available_from: Null(Some(started_at.to_secs_floor())),
             ..Dvr::NONE
         },
-        bandwidth: Bandwidth::of(11_234_567_890, now, &pricing),
+        bandwidth: Bandwidth::of(11_234_567_890, Msat(6_172), now, &pricing),
         ..offline.clone()
     };
     json!({

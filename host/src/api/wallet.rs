@@ -1,14 +1,24 @@
-//! The wallet: what a charge can take.
+//! The wallet: what a charge can take, and what was taken.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use poem::Result;
 use poem::web::Data;
-use poem_openapi::payload::Json;
-use poem_openapi::{Object, OpenApi};
+use poem_openapi::param::Query;
+use poem_openapi::payload::{Json, PlainText};
+use poem_openapi::{ApiResponse, Enum, Object, OpenApi, ResponseContent};
+use time::OffsetDateTime;
 
 use super::null::Null;
+use super::page::PageRequest;
 use super::{ApiError, App, Caller, Tag};
+use crate::ids::MSAT_PER_SAT;
+use crate::store::StatementEntry;
+
+/// First line of a statement as CSV.
+const CSV_HEAD: &str =
+    "id,createdAt,time,kind,amountMsat,amountSats,sessionId,destinationId,minute,hourStart\r\n";
 
 /// What a charge can take.
 #[derive(Clone, Debug, Object)]
@@ -24,6 +34,68 @@ pub(super) struct WalletBalance {
     as_of: i64,
 }
 
+/// A line of the statement.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct LedgerEntry {
+    /// Entry identifier; higher ones are newer.
+    id: i64,
+    /// When it was posted, Unix milliseconds.
+    created_at: i64,
+    /// What it is for: `promotion` and `prepaid` are credit; `minute` is a destination's minute, `overage` playback above the
+    /// allowance; `refund` gives a charge back. Others may follow.
+    kind: String,
+    /// Thousandths of a sat: above 0 when the account got it, below when it paid.
+    amount_msat: i64,
+    /// Session identifier; null for what belongs to no session.
+    session_id: Null<String>,
+    /// Destination identifier, of a deleted one too; null for what belongs to none.
+    destination_id: Null<i64>,
+    /// The session's minute, from 0; null for what is not charged by the minute.
+    minute: Null<i64>,
+    /// Clock hour of the bytes, Unix milliseconds; null for what is not charged by bytes.
+    hour_start: Null<i64>,
+}
+
+impl From<StatementEntry> for LedgerEntry {
+    fn from(entry: StatementEntry) -> Self {
+        Self {
+            id: entry.id,
+            created_at: entry.at.0,
+            kind: entry.kind,
+            amount_msat: entry.amount.0,
+            session_id: Null(entry.session.map(|id| id.0)),
+            destination_id: Null(entry.destination.map(|id| id.0)),
+            minute: Null(entry.minute),
+            hour_start: Null(entry.hour.map(|hour| hour.0)),
+        }
+    }
+}
+
+/// Form of the statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename_all = "lowercase")]
+pub(super) enum LedgerFormat {
+    /// A JSON array.
+    Json,
+    /// Comma-separated values with a head line.
+    Csv,
+}
+
+#[derive(ResponseContent)]
+enum Statement {
+    Json(Json<Vec<LedgerEntry>>),
+    #[oai(content_type = "text/csv")]
+    Csv(PlainText<String>),
+}
+
+#[derive(ApiResponse)]
+enum LedgerAnswer {
+    /// The entries, newest first.
+    #[oai(status = 200)]
+    Entries(Statement, #[oai(header = "Link")] Option<String>),
+}
+
 /// Operations on the wallet.
 pub(super) struct WalletApi;
 
@@ -35,5 +107,130 @@ impl WalletApi {
         let as_of = app.clock.now().0;
         let balance = app.store.balance(caller.account).await.map_err(ApiError::from)?.to_sats_floor().0;
         Ok(Json(WalletBalance { balance, cached: false, wallet_sats: Null(None), as_of }))
+    }
+
+    /// Read the ledger
+    ///
+    /// Every entry of the account, newest first: the balance is their sum. As CSV with `format=csv` or the header
+    /// `Accept: text/csv`. A further page is named in the `Link` header.
+    #[oai(path = "/ledger", method = "get", operation_id = "getWalletLedger")]
+    async fn ledger(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        request: &poem::Request,
+        /// Form of the answer; wins over `Accept`.
+        format: Query<Option<LedgerFormat>>,
+        /// Entries per page, 1 to 1000.
+        #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
+        limit: Query<Option<u32>>,
+        /// Where the page starts, from the `Link` header.
+        cursor: Query<Option<String>>,
+    ) -> Result<LedgerAnswer> {
+        let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
+        let found = app.store.statement(caller.account, page.to_store()).await;
+        let mut entries = found.map_err(ApiError::from)?;
+        let address = format!("{}/api/wallet/ledger", app.config.public_base());
+        let link = page.finish_query(&mut entries, &address, request.uri().query(), |entry| entry.id);
+        let accepted = request.header("accept").unwrap_or_default();
+        let statement = match format.0.unwrap_or_else(|| accepted_format(accepted)) {
+            LedgerFormat::Json => Statement::Json(Json(entries.into_iter().map(LedgerEntry::from).collect())),
+            LedgerFormat::Csv => Statement::Csv(PlainText(csv(&entries))),
+        };
+        Ok(LedgerAnswer::Entries(statement, link))
+    }
+}
+
+/// CSV only for those who name it: `*/*` is what every client sends.
+fn accepted_format(accept: &str) -> LedgerFormat {
+    let wants_csv = accept
+        .split(',')
+        .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/csv")));
+    if wants_csv { LedgerFormat::Csv } else { LedgerFormat::Json }
+}
+
+/// The entries with a head line. No value needs quotes: they are numbers, times, ids and words of ours.
+fn csv(entries: &[StatementEntry]) -> String {
+    let mut text = CSV_HEAD.to_owned();
+    let number = |number: Option<i64>| number.map_or_else(String::new, |number| number.to_string());
+    for entry in entries {
+        let amount = entry.amount.0;
+        let (sign, whole) = (if amount < 0 { "-" } else { "" }, amount.unsigned_abs());
+        let sats = MSAT_PER_SAT.unsigned_abs();
+        let written = writeln!(
+            text,
+            "{},{},{},{},{amount},{sign}{}.{:03},{},{},{},{}\r",
+            entry.id,
+            entry.at,
+            iso(entry.at.0),
+            entry.kind,
+            whole / sats,
+            whole % sats,
+            entry.session.as_ref().map_or("", |id| id.as_str()),
+            number(entry.destination.map(|id| id.0)),
+            number(entry.minute),
+            number(entry.hour.map(|hour| hour.0)),
+        );
+        // Writing to a string does not fail.
+        debug_assert!(written.is_ok());
+    }
+    text
+}
+
+/// ISO 8601 in UTC to the millisecond; empty for a time no calendar has.
+fn iso(millis: i64) -> String {
+    let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000);
+    let Ok(time) = time else { return String::new() };
+    let (year, month, day) = time.to_calendar_date();
+    let (hour, minute, second, milli) = time.to_hms_milli();
+    let month = u8::from(month);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{DestinationId, Msat, SessionId, UnixMillis};
+
+    #[test]
+    fn a_statement_as_csv_has_exact_amounts() {
+        let charge = StatementEntry {
+            id: 7,
+            at: UnixMillis(1_800_000_000_123),
+            kind: "minute".to_owned(),
+            amount: Msat(-2_005),
+            session: Some(SessionId("ses_a".to_owned())),
+            destination: Some(DestinationId(3)),
+            minute: Some(0),
+            hour: None,
+        };
+        let credit = StatementEntry {
+            id: 1,
+            amount: Msat(999),
+            kind: "prepaid".to_owned(),
+            session: None,
+            destination: None,
+            minute: None,
+            ..charge.clone()
+        };
+        let text = csv(&[charge, credit]);
+        let lines: Vec<&str> = text.split("\r\n").collect();
+        assert_eq!(lines[0], CSV_HEAD.trim_end());
+        assert_eq!(lines[1], "7,1800000000123,2027-01-15T08:00:00.123Z,minute,-2005,-2.005,ses_a,3,0,");
+        assert_eq!(lines[2], "1,1800000000123,2027-01-15T08:00:00.123Z,prepaid,999,0.999,,,,");
+        assert_eq!(lines[3], "", "every line ends");
+    }
+
+    #[test]
+    fn csv_is_given_to_those_who_name_it() {
+        for (accept, format) in [
+            ("", LedgerFormat::Json),
+            ("*/*", LedgerFormat::Json),
+            ("application/json", LedgerFormat::Json),
+            ("text/csv", LedgerFormat::Csv),
+            ("text/html, Text/CSV;q=0.9", LedgerFormat::Csv),
+        ] {
+            assert_eq!(accepted_format(accept), format, "{accept}");
+        }
     }
 }

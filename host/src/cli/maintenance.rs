@@ -32,8 +32,8 @@ pub(super) async fn check_ledger(config: &Config) -> Result<(), CliError> {
     let report = report?;
     if report.faults.is_empty() {
         return print(&format!(
-            "ledger ok: {} transfers of {} msat, {} balances are what their transfers come to, all accounts sum to 0\n",
-            report.transfers, report.moved_msat, report.balances
+            "ledger ok: {} transfers of {} msat, {} balances and {} sessions are what their transfers come to, all accounts sum to 0\n",
+            report.transfers, report.moved_msat, report.balances, report.sessions
         ));
     }
     let lines: Vec<String> = report.faults.iter().map(|fault| format!("ledger wrong: {fault}\n")).collect();

@@ -2,35 +2,28 @@
 //!
 //! Exactly this layer owns the retry; drivers end at their first failure.
 
+mod run;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use satcast_plugin_api::driver_state::State as DriverState;
-use satcast_plugin_api::{Class, Error};
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::backoff::{self, Next};
+use self::run::Run;
 use super::hub::Hub;
-use super::mailbox::Mailbox;
-use super::queue::Queue;
-use super::shelf::{Shelf, Shelves};
-use super::view::{DestState, DestinationSnapshot, View};
+use super::shelf::Shelves;
+use super::view::{DestState, DestinationSnapshot, Told, View};
 use crate::clock::Clock;
-use crate::drivers::{Counters, Drivers, OpenRequest, Opening};
+use crate::drivers::{Counters, Drivers};
 use crate::feed::Feed;
-use crate::ids::{AccountId, DestinationId, SessionId, UnixMillis};
-use crate::secret;
+use crate::ids::{AccountId, SessionId, UnixMillis};
 use crate::store::DestinationRecord;
+use crate::usage::Usage;
 
 /// What a destination is given to flush and end.
 pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(2);
-/// What is waited beyond it for a driver that does not answer.
-const STOP_GRACE: Duration = Duration::from_millis(500);
-
-/// Least time between two log lines about a state its driver reports.
-const STATE_LOG_PAUSE: Duration = Duration::from_secs(1);
 
 /// What a destination needs of its session.
 #[derive(Clone)]
@@ -46,6 +39,7 @@ pub(super) struct Parts {
     pub(super) feed: Feed,
     /// Whose the stream is.
     pub(super) account: AccountId,
+    pub(super) usage: Arc<dyn Usage>,
 }
 
 /// A destination while its session lives.
@@ -57,6 +51,8 @@ pub(super) struct Destination {
     stop: watch::Sender<bool>,
     feed: Feed,
     account: AccountId,
+    usage: Arc<dyn Usage>,
+    clock: Clock,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -76,8 +72,11 @@ impl Destination {
             stop,
             feed: parts.feed.clone(),
             account: parts.account,
+            usage: parts.usage.clone(),
+            clock: parts.clock.clone(),
         });
-        let run = Run { destination: destination.clone(), parts, stopping, failures: 0, panics: 0 };
+        let orders = parts.usage.orders();
+        let run = Run { destination: destination.clone(), parts, stopping, orders, failures: 0, panics: 0 };
         (destination, tokio::spawn(run.run()))
     }
 
@@ -85,9 +84,33 @@ impl Destination {
         &self.record
     }
 
-    /// Asks for the end.
+    /// Asks for the end. What it does until then is no use any more.
     pub(super) fn stop(&self) {
         self.stop.send_replace(true);
+        let mut view = lock(&self.view);
+        if view.told != Told::Over {
+            view.told = Told::Over;
+            self.usage.leaves(self.record.id, self.clock.monotonic());
+        }
+    }
+
+    /// Tells what the shown state means for its use. Under the view's lock, so that nobody tells a state that is over.
+    fn tell_usage(&self, view: &mut View, now: Duration) {
+        let is_live = view.state == DestState::Live;
+        match view.told {
+            Told::Over => {}
+            Told::Forwards if is_live => {}
+            Told::Nothing if !is_live => {}
+            Told::Claims if view.state == DestState::Connecting => {}
+            _ if is_live => {
+                view.told = Told::Forwards;
+                self.usage.forwards(self.record.id, now);
+            }
+            _ => {
+                view.told = Told::Nothing;
+                self.usage.rests(self.record.id, now);
+            }
+        }
     }
 
     pub(super) fn snapshot(&self) -> DestinationSnapshot {
@@ -112,12 +135,16 @@ impl Destination {
     pub(super) fn sample_rate(&self, now: Duration, wall_now: UnixMillis) {
         let bytes = self.bytes_sent();
         let mut view = lock(&self.view);
+        let before = view.state;
         view.sample(bytes, now, wall_now);
-        self.tell(&mut view, now, wall_now, true);
+        if view.state != before {
+            self.tell_usage(&mut view, now);
+        }
+        self.tell_watchers(&mut view, now, wall_now, true);
     }
 
     /// Tells those who watch the account, unless they know.
-    fn tell(&self, view: &mut View, now: Duration, at: UnixMillis, urgent: bool) {
+    fn tell_watchers(&self, view: &mut View, now: Duration, at: UnixMillis, urgent: bool) {
         if !view.take_news(now, urgent) {
             return;
         }
@@ -129,203 +156,5 @@ impl Destination {
             "attempt": view.attempt,
         });
         self.feed.send(self.account, "destination.state", at, data);
-    }
-}
-
-fn random_u64() -> u64 {
-    let mut bytes = [0; 8];
-    secret::fill_random(&mut bytes);
-    u64::from_ne_bytes(bytes)
-}
-
-struct Run {
-    destination: Arc<Destination>,
-    parts: Parts,
-    stopping: watch::Receiver<bool>,
-    failures: u32,
-    panics: u32,
-}
-
-impl Run {
-    async fn run(mut self) {
-        while !self.is_stopping() {
-            let outcome = self.one_try().await;
-            if self.is_stopping() {
-                break;
-            }
-            let error = outcome.err().unwrap_or_else(|| Error::remote("the destination ended by itself"));
-            self.after_failure(error).await;
-        }
-        self.show(DestState::Stopped, None);
-    }
-
-    fn id(&self) -> DestinationId {
-        self.destination.record.id
-    }
-
-    fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
-    }
-
-    /// From open to the end of the opening, however it came.
-    async fn one_try(&mut self) -> Result<(), Error> {
-        let record = &self.destination.record;
-        let waker = self.parts.drivers.waker(&record.kind).ok_or_else(|| {
-            Error::config(format!("no driver serves type {}; the operator can enable one", record.kind))
-        })?;
-        self.show(DestState::Connecting, None);
-        let queue = Arc::new(Queue::new(self.destination.dropped.clone()));
-        let mailbox = Arc::new(Mailbox::default());
-        self.parts.hub.attach(queue.clone(), waker.clone());
-        let shelf = self.begin_shelf();
-        let request = OpenRequest {
-            kind: record.kind.clone(),
-            config: record.config.clone(),
-            destination: record.id,
-            source: self.parts.source,
-            media: queue.clone(),
-            observer: mailbox.clone(),
-            counters: self.destination.counters.clone(),
-            assets: shelf.assets().clone(),
-        };
-        let opened = self.parts.drivers.open(request).await;
-        let outcome = match opened {
-            Ok(opening) => self.watch(opening, &mailbox, || waker.wake(queue.close())).await,
-            Err(error) => Err(error),
-        };
-        self.parts.shelves.end(&shelf, self.parts.clock.monotonic());
-        self.parts.hub.detach(&queue);
-        waker.wake(queue.close());
-        outcome
-    }
-
-    /// Where this opening puts what viewers may fetch; in the registry only when its type has playback.
-    fn begin_shelf(&self) -> Arc<Shelf> {
-        let (session, started_at) = (self.parts.session.clone(), self.parts.started_at);
-        let shelf = Arc::new(Shelf::new(self.id(), session, started_at));
-        if self.parts.drivers.has_playback(&self.destination.record.kind)
-            && let Some(oldest) = self.parts.shelves.begin(shelf.clone())
-        {
-            // Its drop runs driver code. Nobody waits for it.
-            tokio::task::spawn_blocking(move || drop(oldest));
-        }
-        shelf
-    }
-
-    /// Follows an opening to its end.
-    async fn watch(
-        &mut self,
-        mut opening: Opening,
-        mailbox: &Mailbox,
-        close_queue: impl Fn(),
-    ) -> Result<(), Error> {
-        let mut stopping = self.stopping.clone();
-        loop {
-            tokio::select! {
-                () = mailbox.arrived.notified() => {
-                    if let Some(outcome) = self.read_mail(mailbox) {
-                        opening.ended();
-                        return outcome;
-                    }
-                }
-                // The sender lives as long as the destination, which `self` holds.
-                _ = stopping.wait_for(|stop| *stop) => break,
-            }
-        }
-        close_queue();
-        opening.stop(STOP_DEADLINE).await;
-        let end = async {
-            loop {
-                if let Some(outcome) = self.read_mail(mailbox) {
-                    return outcome;
-                }
-                mailbox.arrived.notified().await;
-            }
-        };
-        match tokio::time::timeout(STOP_DEADLINE + STOP_GRACE, end).await {
-            Ok(outcome) => {
-                opening.ended();
-                outcome
-            }
-            Err(_) => {
-                tracing::error!(
-                    session = %self.parts.session, destination = %self.id(), kind = %self.destination.record.kind,
-                    "driver did not end a destination; it is left behind until the service restarts"
-                );
-                Err(Error::internal("the driver did not end the destination"))
-            }
-        }
-    }
-
-    /// Takes what the driver reported; the outcome when it has ended.
-    fn read_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
-        let mail = mailbox.take();
-        for (name, data) in mail.events {
-            tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, %data, "driver event");
-        }
-        match mail.state {
-            // Words alone do not make it live again.
-            Some((DriverState::Live, _)) if lock(&self.destination.view).is_quieted => {}
-            Some((DriverState::Live, _)) => self.show(DestState::Live, None),
-            Some((DriverState::Connecting, reason)) => {
-                self.show(DestState::Connecting, reason.map(|reason| reason.message));
-            }
-            None => {}
-        }
-        mail.outcome
-    }
-
-    /// Shows a failure and waits until it is time to try again, or for the end.
-    async fn after_failure(&mut self, error: Error) {
-        let (now, monotonic_now) = (self.parts.clock.now(), self.parts.clock.monotonic());
-        let live_from = lock(&self.destination.view).live_from;
-        if live_from.is_some_and(|from| monotonic_now.saturating_sub(from) >= backoff::RECOVERED_AFTER) {
-            self.failures = 0;
-            self.panics = 0;
-        }
-        self.failures = self.failures.saturating_add(1);
-        self.panics += u32::from(error.class == Class::Panic);
-        self.destination.sample_rate(monotonic_now, now);
-        let (session, destination) = (self.parts.session.clone(), self.id());
-        match backoff::next(&error, self.failures, self.panics, random_u64()) {
-            Next::Retry(wait) => {
-                let retry_at = UnixMillis(now.0.saturating_add(wait.as_millis() as i64));
-                tracing::warn!(
-                    %session, %destination, attempt = self.failures, retry_in_ms = wait.as_millis() as u64,
-                    error = %error.message, "destination failed, will be tried again"
-                );
-                self.show(DestState::Retrying, Some(error.message));
-                lock(&self.destination.view).next_retry_at = Some(retry_at);
-                tokio::select! {
-                    () = tokio::time::sleep(wait) => {}
-                    _ = self.stopping.wait_for(|stop| *stop) => {}
-                }
-            }
-            Next::GiveUp => {
-                tracing::warn!(%session, %destination, error = %error.message, "destination failed, not tried again until it is changed");
-                self.show(DestState::Failed, Some(error.message));
-                // As above: the sender outlives this.
-                let _ = self.stopping.wait_for(|stop| *stop).await;
-            }
-        }
-    }
-
-    fn show(&self, state: DestState, error: Option<String>) {
-        let (now, wall_now) = (self.parts.clock.monotonic(), self.parts.clock.now());
-        let mut view = lock(&self.destination.view);
-        let changed = view.set(state, error, now, wall_now);
-        view.attempt = match state {
-            DestState::Live => 0,
-            DestState::Retrying | DestState::Failed => self.failures,
-            DestState::Connecting | DestState::Stopped => self.failures.saturating_add(1),
-        };
-        // A driver may flip between the two as fast as it likes.
-        let flips = matches!(state, DestState::Live | DestState::Connecting);
-        let is_due = view.logged_at.is_none_or(|at| now.saturating_sub(at) >= STATE_LOG_PAUSE);
-        self.destination.tell(&mut view, now, wall_now, !flips);
-        if changed && (is_due || !flips) {
-            view.logged_at = Some(now);
-            tracing::info!(session = %self.parts.session, destination = %self.id(), state = state.as_str(), "destination");
-        }
     }
 }

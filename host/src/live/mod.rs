@@ -7,9 +7,10 @@
 //! - [`session`]: the task that owns a session's life.
 //! - [`shelf`]: what destinations with playback publish, for as long as viewers may fetch it.
 //!
-//! Knows no money, no HTTP and no RTMP.
+//! Knows no money, no HTTP and no RTMP: what a session uses it tells by [`crate::usage`], and obeys the orders it gets.
 
 mod backoff;
+mod codes;
 mod destination;
 mod group;
 mod hub;
@@ -37,6 +38,7 @@ use crate::clock::Clock;
 use crate::drivers::Drivers;
 use crate::ids::{AccountId, DestinationId, EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{Store, StoreError, StreamLimits, StreamRecord};
+use crate::usage::{Gate, Unmetered};
 use session::{Command, Refusal, Session};
 use shelf::Shelves;
 
@@ -49,35 +51,6 @@ pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(8);
 pub const ENDING_WAIT: Duration = Duration::from_secs(4);
 /// Endings waited for in one attempt to publish.
 pub const ENDINGS_AWAITED_MAX: u32 = 2;
-
-/// RTMP status codes and texts an encoder gets.
-mod codes {
-    use crate::ids::EndReason;
-
-    /// This name cannot be published.
-    pub(super) const BAD_NAME: &str = "NetStream.Publish.BadName";
-    /// Publishing is not allowed now.
-    pub(super) const DENIED: &str = "NetStream.Publish.Denied";
-    /// The service could not.
-    pub(super) const FAILED: &str = "NetStream.Failed";
-    /// The stream was ended by the service.
-    pub(super) const ENDED: &str = "NetStream.Unpublish.Success";
-
-    pub(super) fn reason_text(reason: EndReason) -> &'static str {
-        match reason {
-            EndReason::Unpublished => "the encoder stopped",
-            EndReason::Stopped => "the stream was stopped by its owner",
-            EndReason::MaxSats => "the stream reached its budget (maxSats)",
-            EndReason::MaxDuration => "the stream reached its longest duration (maxDurationMinutes)",
-            EndReason::InsufficientFunds => "the account's balance is used up",
-            EndReason::KeyRevoked => "the stream key was deleted or replaced",
-            EndReason::Shutdown => "the service is shutting down; reconnect in a moment",
-            EndReason::Interrupted | EndReason::Error => {
-                "the service ended the stream after a fault; try again"
-            }
-        }
-    }
-}
 
 /// Why an encoder has to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +96,7 @@ struct Inner {
     drivers: Drivers,
     clock: Clock,
     settings: Settings,
+    gate: Arc<dyn Gate>,
     sessions: Mutex<HashMap<StreamId, Arc<Session>>>,
     /// Streams that were stopped, and the monotonic time until which their encoder is refused.
     quiet: Mutex<HashMap<StreamId, Duration>>,
@@ -137,13 +111,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Live {
-    /// No sessions yet. Those to come run on the runtime this is called on.
+    /// No sessions yet, and nothing is metered. Those to come run on the runtime this is called on.
     pub fn new(store: Store, drivers: Drivers, clock: Clock, settings: Settings) -> Self {
+        Self::metered(store, drivers, clock, settings, Arc::new(Unmetered::default()))
+    }
+
+    /// As [`Live::new`], for sessions that ask `gate` what they may use.
+    pub fn metered(
+        store: Store,
+        drivers: Drivers,
+        clock: Clock,
+        settings: Settings,
+        gate: Arc<dyn Gate>,
+    ) -> Self {
         let inner = Inner {
             store,
             drivers,
             clock,
             settings,
+            gate,
             sessions: Mutex::default(),
             quiet: Mutex::default(),
             next_number: AtomicU64::new(1),
@@ -171,10 +157,14 @@ impl Live {
         self.find(stream)?.destination(destination)
     }
 
-    /// The live sessions of an account, oldest first, with what their destinations do.
+    /// The live sessions of an account, oldest first.
     pub fn sessions_of(&self, account: AccountId) -> Vec<LiveSession> {
         let own = self.all().into_iter().filter(|session| session.stream.account_id == account);
-        let mut sessions: Vec<_> = own.filter_map(|session| session.with_destinations()).collect();
+        let mut sessions: Vec<_> = own
+            .filter_map(|session| {
+                Some(LiveSession { stream: session.stream.id, session: session.snapshot()? })
+            })
+            .collect();
         sessions.sort_by(|a, b| {
             (a.session.started_at, &a.session.session_id).cmp(&(b.session.started_at, &b.session.session_id))
         });
@@ -203,6 +193,8 @@ impl Live {
     pub async fn publish(&self, stream: StreamRecord) -> Result<Publisher, PublishRefused> {
         for _ in 0..ENDINGS_AWAITED_MAX {
             self.refuse_unless_quiet(&stream).await?;
+            let admitted = self.inner.gate.admit(&stream).await;
+            admitted.map_err(|reason| PublishRefused::new(codes::DENIED, reason))?;
             let ending = match self.enter(&stream) {
                 Ok(publisher) => return Ok(publisher),
                 Err(refused) => refused?,

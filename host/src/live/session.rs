@@ -8,17 +8,18 @@ mod run;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::destination::Destination;
 use super::hub::Hub;
-use super::view::{DestState, DestinationSnapshot};
+use super::view::DestinationSnapshot;
 use super::{Closed, Inner, codes};
 use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{StreamLimits, StreamRecord};
+use crate::usage::Usage;
 pub use publisher::Publisher;
 use run::Run;
 
@@ -49,15 +50,13 @@ pub struct SessionSnapshot {
     pub state: SessionState,
 }
 
-/// A session with what its destinations do.
+/// A session and the stream it belongs to.
 #[derive(Clone, Debug)]
 pub struct LiveSession {
     /// The stream.
     pub stream: StreamId,
     /// The session.
     pub session: SessionSnapshot,
-    /// States of its destinations.
-    pub destinations: Vec<DestState>,
 }
 
 /// Why a session lets no encoder in.
@@ -86,6 +85,10 @@ pub(super) struct Session {
     /// Monotonic time of the last packets in milliseconds.
     last_media_ms: AtomicU64,
     has_media: AtomicBool,
+    /// Media of the present encoder has come.
+    flows: AtomicBool,
+    /// Whom the session tells what it uses, once it has begun.
+    usage: OnceLock<Arc<dyn Usage>>,
 }
 
 #[derive(Default)]
@@ -124,6 +127,8 @@ impl Session {
             commands,
             last_media_ms: AtomicU64::new(millis(live.clock.monotonic())),
             has_media: AtomicBool::new(false),
+            flows: AtomicBool::new(false),
+            usage: OnceLock::new(),
         });
         let run = Run::new(session.clone(), live, queue);
         (session, run)
@@ -158,6 +163,7 @@ impl Session {
         shared.encoder = Some(Encoder { number, close });
         shared.gone_since = None;
         self.last_media_ms.store(millis(now), Ordering::Release);
+        self.set_flow(false, now);
         drop(shared);
         self.hub.new_encoder();
         self.changed.notify_one();
@@ -179,14 +185,6 @@ impl Session {
         })
     }
 
-    /// The snapshot and what the destinations do.
-    pub(super) fn with_destinations(&self) -> Option<LiveSession> {
-        let session = self.snapshot()?;
-        let destinations: Vec<_> = self.lock().destinations.values().cloned().collect();
-        let destinations = destinations.iter().map(|destination| destination.snapshot().state).collect();
-        Some(LiveSession { stream: self.stream.id, session, destinations })
-    }
-
     pub(super) fn destination(&self, id: DestinationId) -> Option<DestinationSnapshot> {
         let destination = self.lock().destinations.get(&id).cloned();
         destination.map(|destination| destination.snapshot())
@@ -196,6 +194,14 @@ impl Session {
     pub(super) async fn command(&self, make: impl FnOnce(oneshot::Sender<()>) -> Command) -> bool {
         let (done, waiting) = oneshot::channel();
         self.commands.send(make(done)).await.is_ok() && waiting.await.is_ok()
+    }
+
+    /// Media of the encoder comes from `at` on, or no longer does.
+    fn set_flow(&self, flows: bool, at: Duration) {
+        self.flows.store(flows, Ordering::Release);
+        if let Some(usage) = self.usage.get() {
+            usage.flows(flows, at);
+        }
     }
 
     fn close_encoder(&self, closed: Closed) {

@@ -63,8 +63,22 @@ pub struct DestinationSnapshot {
     pub live_since: Option<UnixMillis>,
 }
 
+/// What those who meter the session were told of a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Nothing that holds: it is not being opened.
+    Nothing,
+    /// It is about to be opened.
+    Claims,
+    /// It forwards.
+    Forwards,
+    /// It takes no further part, and nothing more is told.
+    Over,
+}
+
 /// The shown state and what it is derived from.
 pub(super) struct View {
+    pub(super) told: Told,
     pub(super) state: DestState,
     pub(super) error: Option<String>,
     pub(super) attempt: u32,
@@ -77,11 +91,11 @@ pub(super) struct View {
     /// When a change of state was logged last.
     pub(super) logged_at: Option<Duration>,
     rate: Rate,
-    told: Option<Told>,
+    news: Option<News>,
 }
 
 /// What those who watch were told last.
-struct Told {
+struct News {
     at: Duration,
     state: DestState,
     error: Option<String>,
@@ -101,6 +115,7 @@ impl View {
     /// A destination whose first try begins at `now`.
     pub(super) fn new(now: Duration) -> Self {
         Self {
+            told: Told::Nothing,
             state: DestState::Connecting,
             error: None,
             attempt: 1,
@@ -110,7 +125,7 @@ impl View {
             is_quieted: false,
             logged_at: None,
             rate: Rate { at: now, grew_at: now, ..Rate::default() },
-            told: None,
+            news: None,
         }
     }
 
@@ -163,7 +178,7 @@ impl View {
     /// Whether state, error or attempt are others than those that were told last, and it is time to tell. A driver may change
     /// them as fast as it likes: unless it is `urgent`, news wait for [`NEWS_PAUSE`], or for the next sample.
     pub(super) fn take_news(&mut self, now: Duration, urgent: bool) -> bool {
-        if let Some(told) = &self.told {
+        if let Some(told) = &self.news {
             let is_known =
                 told.state == self.state && told.error == self.error && told.attempt == self.attempt;
             if is_known || (!urgent && now.saturating_sub(told.at) < NEWS_PAUSE) {
@@ -171,7 +186,7 @@ impl View {
             }
         }
         let (state, error, attempt) = (self.state, self.error.clone(), self.attempt);
-        self.told = Some(Told { at: now, state, error, attempt });
+        self.news = Some(News { at: now, state, error, attempt });
         true
     }
 

@@ -6,8 +6,8 @@ use std::fmt;
 ///
 /// A sound report proves that every transfer moves an allowed amount between two different accounts that exist, that
 /// every customer has a ledger account whose stored balance is what its transfers come to, that stored balances and
-/// recomputed house accounts together are zero, and that the triggers which keep transfers from being changed are in
-/// place. It cannot prove that the transfers are the ones that were once posted: whoever may write to the file can
+/// recomputed house accounts together are zero, that what is kept of sessions, of destinations in them, and of clock hours of
+/// playback is what their transfers come to, and that the triggers which keep transfers from being changed are in place. It cannot prove that the transfers are the ones that were once posted: whoever may write to the file can
 /// change an amount and the balance together, and only a comparison with a backup shows that.
 #[derive(Clone, Debug, Default)]
 pub struct LedgerReport {
@@ -17,6 +17,8 @@ pub struct LedgerReport {
     pub moved_msat: i64,
     /// Number of customers' balances that were recomputed.
     pub balances: i64,
+    /// Number of sessions whose charges were recomputed.
+    pub sessions: i64,
     /// Everything that is wrong; empty for a sound ledger.
     pub faults: Vec<LedgerFault>,
 }

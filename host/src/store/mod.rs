@@ -6,6 +6,7 @@
 
 mod archives;
 mod audit;
+mod charges;
 mod edits;
 mod history;
 mod idempotency;
@@ -28,6 +29,10 @@ pub use archives::{ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, Archive
 pub use audit::{
     AUDIT_DETAIL_BYTES_MAX, Actor, Audit, AuditEntry, AuditFilter, By, Change, FAILED_LOGINS_PER_HOUR_MAX,
     Origin, UNKNOWN_LOGINS_PER_HOUR_MAX,
+};
+pub use charges::{
+    Charged, Charges, Decide, HourDecision, HourFacts, HourOutcome, HourTerms, MinuteCharge, OveragePart,
+    Served, ServingSession, SingleCharge, Slot, StatementEntry, Terms, Totals,
 };
 pub use edits::{DestinationChange, Edits, KeyView, LimitChange, LimitsChange};
 pub use history::{History, HistoryEntry, HistoryFilter, TimeRange};
@@ -257,6 +262,7 @@ pub trait StoreApi:
     + Audit
     + Webhooks
     + Outbox
+    + Charges
     + std::fmt::Debug
 {
     /// What was changed through this store, as it happens; live sessions send to it as well.

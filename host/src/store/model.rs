@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::charges::Terms;
 use crate::ids::{AccountId, DestinationId, EndReason, KeyId, Msat, SessionId, StreamId, UnixMillis};
 use crate::secret::{KeyKind, Redacted};
 
@@ -269,6 +270,8 @@ pub struct NewSession {
     pub stream_id: StreamId,
     /// Time of the first media.
     pub started_at: UnixMillis,
+    /// The prices that hold for it.
+    pub terms: Terms,
 }
 
 /// A session.

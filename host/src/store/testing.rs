@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use super::sqlite::IDEMPOTENCY_ROWS_MAX;
-use crate::ids::{AccountId, UnixMillis};
+use crate::ids::{AccountId, StreamId, UnixMillis};
 
 /// A connection that the store knows nothing of.
 pub(crate) struct Intruder(SqliteConnection);
@@ -59,6 +59,18 @@ impl Intruder {
     pub(crate) async fn hide_bandwidth(&mut self, hide: bool) {
         let (from, to) = if hide { ("bandwidth", "hidden") } else { ("hidden", "bandwidth") };
         self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
+    }
+
+    /// Takes the ledger's transfers away, or brings them back.
+    pub(crate) async fn hide_transfers(&mut self, hide: bool) {
+        let (from, to) = if hide { ("transfers", "hidden") } else { ("hidden", "transfers") };
+        self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
+    }
+
+    /// Limits what a session of the stream may cost.
+    pub(crate) async fn limit_sats(&mut self, stream: StreamId, max_sats: Option<i64>) {
+        let max_sats = max_sats.map_or("NULL".to_owned(), |sats| sats.to_string());
+        self.run(&format!("UPDATE streams SET max_sats = {max_sats} WHERE id = {stream}")).await;
     }
 
     /// Leaves requests with an idempotency key as a process that died over them would.

@@ -2,7 +2,7 @@
 //!
 //! They stand in `examples/*.json`, one file for each group of operations, by the operation's id:
 //! `{"createThing": {"request": BODY, "answer": BODY}}`, or with several of each `"requests"` and `"answers"`:
-//! `{"name": {"summary": TEXT, "value": BODY}}`. The tests hold each against its shape, and fail for an operation that
+//! `{"name": {"summary": TEXT, "value": BODY}}`; `"csv"` is the answer in that form. The tests hold each against its shape, and fail for an operation that
 //! lacks one.
 
 use serde_json::{Map, Value, json};
@@ -43,7 +43,12 @@ pub(super) fn describe(document: &mut Value) {
 /// One example of each kind of content, or several.
 fn attach(content: Option<&mut Value>, examples: &Value, one: &str) {
     let several = format!("{one}s");
-    for media in content.and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
+    for (kind, media) in content.and_then(Value::as_object_mut).into_iter().flatten() {
+        // The same entries in another form.
+        if let Some(csv) = examples.get("csv").filter(|_| kind == "text/csv") {
+            media["example"] = csv.clone();
+            continue;
+        }
         for (name, value) in [("example", examples.get(one)), ("examples", examples.get(&several))] {
             if let Some(value) = value {
                 media[name] = value.clone();
@@ -69,7 +74,7 @@ mod tests {
                 assert!(ids.contains(&id.as_str()), "examples of \"{id}\", which is no operation");
                 for kind in kinds.as_object().unwrap().keys() {
                     assert!(
-                        ["request", "requests", "answer", "answers"].contains(&kind.as_str()),
+                        ["request", "requests", "answer", "answers", "csv"].contains(&kind.as_str()),
                         "{id}: {kind}"
                     );
                 }

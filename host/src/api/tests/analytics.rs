@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::Rig;
-use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
-use crate::store::{Bandwidth, NewSession};
+use crate::ids::{DestinationId, EndReason, Sats, SessionId, StreamId, UnixMillis};
+use crate::store::{Actor, Bandwidth, NewSession, Terms};
 
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
@@ -37,7 +37,12 @@ impl Past {
         let store = &self.rig.app.store;
         let id = SessionId(name.into());
         let started_at = UnixMillis(from);
-        let new = NewSession { id: id.clone(), stream_id: StreamId(self.stream), started_at };
+        let new = NewSession {
+            id: id.clone(),
+            stream_id: StreamId(self.stream),
+            started_at,
+            terms: Terms::default(),
+        };
         store.begin_session(new).await.unwrap();
         let all: Vec<_> = self.destinations.iter().map(|id| DestinationId(*id)).collect();
         store.begin_forwarding(&id, &all, started_at).await.unwrap();
@@ -131,6 +136,20 @@ async fn bandwidth_counts_by_clock_hour_with_the_overage_of_each() {
     past.sent(hour, 11_234_567_890).await;
     past.sent(hour - HOUR, 1_000_000_000).await;
     past.rig.delete(&format!("/api/destinations/{}", past.destinations[0])).await.ok();
+    let unbilled = past.rig.get("/api/bandwidth/usage").await.ok();
+    assert_eq!(
+        (&unbilled["overageGB"], &unbilled["overageSats"]),
+        (&json!(1.23456789), &json!(0)),
+        "no pass yet"
+    );
+    past.rig
+        .app
+        .store
+        .credit(&Actor::command(past.rig.account, UnixMillis(0)), Sats(1_000), "c".into())
+        .await
+        .unwrap();
+    past.rig.app.billing.bill_playback().await;
+    assert_eq!(past.rig.get("/api/wallet/balance").await.ok()["balance"], 993, "1000 less 6.172");
     let this_hour = json!({"totalGB": 11.23456789, "overageGB": 1.23456789, "overageSats": 6});
     assert_eq!(past.rig.get("/api/bandwidth/usage").await.ok(), this_hour);
     let all = json!({"totalGB": 12.23456789, "overageGB": 1.23456789, "overageSats": 6});

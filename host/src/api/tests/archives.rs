@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::Rig;
 use crate::ids::{DestinationId, Sats, SessionId, StreamId, UnixMillis};
-use crate::store::{Actor, ArchiveReport, ArchiveState, NewSession};
+use crate::store::{Actor, ArchiveReport, ArchiveState, NewSession, Terms};
 
 const RECOVER: &str = "/api/archives/recover-pay";
 
@@ -16,7 +16,12 @@ async fn report(rig: &Rig, name: &str, state: ArchiveState) -> ArchiveReport {
     let destination =
         rig.post(&format!("/api/streams/{stream}/destinations"), &target).await.ok()["id"].as_i64();
     let (session_id, now) = (SessionId(format!("ses_{name}")), rig.app.clock.now());
-    let new = NewSession { id: session_id.clone(), stream_id: StreamId(stream), started_at: now };
+    let new = NewSession {
+        id: session_id.clone(),
+        stream_id: StreamId(stream),
+        started_at: now,
+        terms: Terms::default(),
+    };
     rig.app.store.begin_session(new).await.unwrap();
     ArchiveReport {
         destination_id: DestinationId(destination.unwrap()),

@@ -52,6 +52,14 @@ pub(super) fn check(method: &Method, path: &str, status: StatusCode, headers: &H
             "{place} with header {name}"
         );
     }
+    let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default();
+    if *method != Method::HEAD && !text.is_empty() {
+        assert!(response["content"][kind].is_object(), "{place} with content type {kind:?}");
+    }
+    if kind != "application/json" {
+        return;
+    }
     let schema = &response["content"]["application/json"]["schema"];
     if *method != Method::HEAD && !schema.is_null() {
         let body: Value =

@@ -18,6 +18,7 @@ mod login;
 mod status;
 mod streams;
 mod viewers;
+mod wallet;
 mod webhooks;
 
 use std::sync::{Arc, OnceLock};
@@ -33,6 +34,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{App, Limits, Shell, endpoint};
+use crate::billing::Billing;
 use crate::clock::Clock;
 use crate::config::{Config, Durability, Flags};
 use crate::drivers::Drivers;
@@ -183,7 +185,9 @@ impl Rig {
         let clock = Clock::manual(UnixMillis(1_800_000_000_000));
         let settings =
             Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
-        let (live, config) = (Live::new(store.clone(), drivers(), clock.clone(), settings), Arc::new(config));
+        let billing = Billing::new(store.clone(), clock.clone(), &config);
+        let live = Live::metered(store.clone(), drivers(), clock.clone(), settings, billing.gate());
+        let config = Arc::new(config);
         let secret = PlaybackSecret::of(&Vault::new(&[7; 32]));
         let limits = Limits::default();
         let app = Arc::new(App {
@@ -197,6 +201,7 @@ impl Rig {
             ),
             live,
             webhooks: webhooks(&store, &config, &clock),
+            billing,
             store,
             drivers: drivers(),
             guard: Guard::new(&Config::allow_texts(&config.outbound.allow)).unwrap(),

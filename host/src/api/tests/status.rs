@@ -12,10 +12,10 @@ use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use serde_json::{Value, json};
 
 use super::{Answer, Rig};
-use crate::ids::{DestinationId, EndReason, HOUR_MS, StreamId};
+use crate::ids::{DestinationId, EndReason, HOUR_MS, Sats, StreamId};
 use crate::live::{Publisher, SessionState, Shelf};
 use crate::secret::{KeyKind, new_session_id};
-use crate::store::{Bandwidth, Scopes};
+use crate::store::{Actor, Bandwidth, Scopes};
 
 pub(super) const STATUS: &str = "/api/public/stream/status";
 /// The rig's clock at the start: the beginning of an hour.
@@ -167,6 +167,12 @@ async fn live_begins_unready_becomes_playable_and_ends_as_it_began() {
 
     rig.make_playable(&shelf, 42_999, 3_600_000);
     rig.add_bandwidth(&hosted, 11_234_567_890).await;
+    rig.app
+        .store
+        .credit(&Actor::command(rig.account, rig.app.clock.now()), Sats(1_000), "credit".into())
+        .await
+        .unwrap();
+    rig.app.billing.bill_playback().await;
     expected["hlsReady"] = json!(true);
     expected["dvr"] = json!({"enabled": true, "windowSeconds": 42, "maxWindowSeconds": 3600,
                              "availableFrom": 1_800_000_001});

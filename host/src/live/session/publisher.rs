@@ -49,6 +49,7 @@ impl Publisher {
         }
         if has_media && !self.has_sent {
             self.has_sent = true;
+            self.session.set_flow(true, now);
             self.session.has_media.store(true, Ordering::Release);
             self.session.changed.notify_one();
         }
@@ -69,8 +70,10 @@ impl Drop for Publisher {
     fn drop(&mut self) {
         let mut shared = self.session.lock();
         if shared.encoder.as_ref().is_some_and(|encoder| encoder.number == self.number) {
+            let now = self.live.clock.monotonic();
             shared.encoder = None;
-            shared.gone_since = Some(self.live.clock.monotonic());
+            shared.gone_since = Some(now);
+            self.session.set_flow(false, now);
             drop(shared);
             self.session.changed.notify_one();
         }

@@ -6,19 +6,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::{Command, Session, SessionState, millis};
 use crate::ids::{DestinationId, EndReason, UnixMillis};
 use crate::live::destination::{Destination, Parts};
 use crate::live::{Closed, Inner, codes};
-use crate::store::{DestinationRecord, NewSession, StreamLimits};
+use crate::store::{DestinationRecord, NewSession, StreamLimits, Terms};
+use crate::usage::{Beginning, Orders, Unmetered, Usage};
 
 /// Tries to write the end of a session to the database.
 pub(crate) const END_TRIES_MAX: u32 = 5;
 /// Wait between them.
 const END_RETRY_WAIT: Duration = Duration::from_millis(200);
+/// Longest wait until what a session used is settled; what is left then is settled without it.
+const SETTLE_WAIT: Duration = Duration::from_secs(3);
 /// How often bit rates are sampled.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -34,6 +37,9 @@ pub(in crate::live) struct Run {
     began: Duration,
     /// Hard limits in force.
     limits: StreamLimits,
+    /// Whom the session tells what it uses; nobody until it has begun.
+    usage: Arc<dyn Usage>,
+    orders: watch::Receiver<Orders>,
 }
 
 struct End {
@@ -45,7 +51,9 @@ impl Run {
     pub(super) fn new(session: Arc<Session>, live: Arc<Inner>, queue: mpsc::Receiver<Command>) -> Self {
         let limits = session.stream.limits;
         let began = Duration::ZERO;
-        Self { session, live, queue, tasks: BTreeMap::new(), reload_due: false, began, limits }
+        let usage: Arc<dyn Usage> = Arc::new(Unmetered::default());
+        let orders = usage.orders();
+        Self { session, live, queue, tasks: BTreeMap::new(), reload_due: false, began, limits, usage, orders }
     }
 
     pub(in crate::live) async fn run(mut self) {
@@ -93,7 +101,9 @@ impl Run {
     async fn begin(&mut self) -> Option<End> {
         let started_at = self.live.clock.now();
         self.began = self.live.clock.monotonic();
-        let new = NewSession { id: self.session.id.clone(), stream_id: self.session.stream.id, started_at };
+        let terms = self.live.gate.terms();
+        let (id, stream_id) = (self.session.id.clone(), self.session.stream.id);
+        let new = NewSession { id, stream_id, started_at, terms };
         let begun = self.live.store.begin_session(new).await;
         if let Err(error) = begun {
             tracing::error!(session = %self.session.id, %error, "session cannot be recorded, refused");
@@ -120,8 +130,28 @@ impl Run {
                 tracing::error!(session = %self.session.id, %error, "the stream's limits cannot be read")
             }
         }
+        self.meter(terms).await;
         self.reload().await;
         None
+    }
+
+    /// From here on the session tells what it uses.
+    async fn meter(&mut self, terms: Terms) {
+        let stream = &self.session.stream;
+        let beginning = Beginning {
+            session: self.session.id.clone(),
+            stream: stream.id,
+            account: stream.account_id,
+            began: self.began,
+            terms,
+            limits: self.limits,
+        };
+        self.usage = self.live.gate.begin(beginning).await;
+        self.orders = self.usage.orders();
+        // Under the lock in which encoders come and go: what they told before nobody heard.
+        let _encoders = self.session.lock();
+        let usage = self.session.usage.get_or_init(|| self.usage.clone());
+        usage.flows(self.session.flows.load(Ordering::Acquire), self.live.clock.monotonic());
     }
 
     /// The life of a running session, until something ends it.
@@ -137,8 +167,13 @@ impl Run {
             if duration_left.is_some_and(|left| left.is_zero()) {
                 return End { reason: EndReason::MaxDuration, done: None };
             }
+            if let Some(reason) = self.orders.borrow_and_update().end {
+                return End { reason, done: None };
+            }
             let next = [left, duration_left].into_iter().flatten().min();
             tokio::select! {
+                // The other end is held by `usage`.
+                _ = self.orders.changed() => {}
                 () = self.session.changed.notified() => {}
                 () = tokio::time::sleep(next.unwrap_or(Duration::MAX)), if next.is_some() => {}
                 _ = tick.tick() => {
@@ -156,6 +191,7 @@ impl Run {
                     }
                     Some(Command::Limits { limits, done }) => {
                         self.limits = limits;
+                        self.usage.limits(limits);
                         let _ = done.send(());
                     }
                     None => return End { reason: EndReason::Error, done: None },
@@ -264,6 +300,7 @@ impl Run {
             shelves: self.live.shelves.clone(),
             feed: self.live.store.feed().clone(),
             account: self.session.stream.account_id,
+            usage: self.usage.clone(),
         };
         let (destination, task) = Destination::start(record, parts);
         self.session.lock().destinations.insert(id, destination);
@@ -280,6 +317,7 @@ impl Run {
 
     async fn finish(mut self, end: End) {
         let ended_at = self.end_time(end.reason);
+        self.usage.ends(self.live.clock.monotonic());
         let started = {
             let mut shared = self.session.lock();
             shared.closing = true;
@@ -296,6 +334,9 @@ impl Run {
             let _ = task.await;
         }
         if started {
+            if tokio::time::timeout(SETTLE_WAIT, self.usage.settled()).await.is_err() {
+                tracing::error!(session = %self.session.id, "what the session used is not settled yet; it ends without waiting");
+            }
             self.record_end(ended_at, end.reason).await;
             self.tell("stream.ended", ended_at, json!({"reason": end.reason.as_str()}));
             tracing::info!(session = %self.session.id, stream = %self.session.stream.id, reason = %end.reason, "session ended");

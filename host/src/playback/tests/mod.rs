@@ -124,6 +124,7 @@ impl Rig {
         let sender = crate::webhooks::Sender::new(targets).unwrap();
         let app = Arc::new(crate::api::App {
             webhooks: crate::webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
+            billing: crate::billing::Billing::new(store.clone(), clock.clone(), &service),
             store,
             live: live.clone(),
             drivers: testing::drivers(),

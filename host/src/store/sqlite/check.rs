@@ -8,24 +8,45 @@ use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::db;
 use super::ledger::AMOUNT_MSAT_MAX;
+use super::overage::KIND_OVERAGE;
 use crate::store::{LedgerFault, LedgerReport, Result};
 
 /// Faults that are named one by one; of more the first ones are enough to know that a backup is needed.
 const FAULTS_MAX: usize = 1_000;
 
-const ACCOUNTS: &str =
-    "SELECT id, name, account_id IS NOT NULL AS customer, balance_msat FROM ledger_accounts ORDER BY id";
-const TRANSFERS: &str = "SELECT id, debit_id, credit_id, amount_msat FROM transfers ORDER BY id";
+const ACCOUNTS: &str = "SELECT id, name, account_id IS NOT NULL AS customer, balance_msat, account_id FROM ledger_accounts ORDER BY id";
+const TRANSFERS: &str =
+    "SELECT id, debit_id, credit_id, amount_msat, session_id, destination_id, kind, hour_ms
+    FROM transfers ORDER BY id";
 const WITHOUT_LEDGER: &str = "SELECT a.name FROM accounts a
     WHERE NOT EXISTS (SELECT 1 FROM ledger_accounts l WHERE l.account_id = a.id) ORDER BY a.id";
+const SESSIONS: &str = "SELECT id, charged_msat FROM sessions ORDER BY id";
+const DESTINATIONS: &str = "SELECT session_id, destination_id, cost_msat FROM session_destinations ORDER BY session_id, destination_id";
+const HOURS: &str =
+    "SELECT account_id, hour_ms, charged_msat FROM overage_hours ORDER BY account_id, hour_ms";
 const TRIGGERS: &str = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'transfers'";
 /// What keeps transfers from being changed; made by the first migration.
 const TRIGGER_NAMES: [&str; 2] = ["transfers_are_never_changed", "transfers_are_never_deleted"];
 
-/// Id, name, whether it is a customer's, stored balance.
-type Account = (i64, String, bool, Option<i64>);
-/// Id, ledger account debited, ledger account credited, amount.
-type Transfer = (i64, i64, i64, i64);
+/// Id, name, whether it is a customer's, stored balance, the customer.
+type Account = (i64, String, bool, Option<i64>, Option<i64>);
+/// Id, ledger account debited, ledger account credited, amount, session, destination, kind, clock hour.
+type Transfer = (i64, i64, i64, i64, Option<String>, Option<i64>, String, Option<i64>);
+
+/// What the transfers come to.
+#[derive(Default)]
+struct Sums {
+    /// By ledger account.
+    accounts: HashMap<i64, i128>,
+    /// The customers' ledger accounts.
+    customers: HashMap<i64, i64>,
+    /// Paid by customers, by session.
+    sessions: HashMap<String, i128>,
+    /// By session and destination.
+    destinations: HashMap<(String, i64), i128>,
+    /// For playback, by customer and clock hour.
+    hours: HashMap<(i64, i64), i128>,
+}
 
 /// Recomputes the ledger; see [`LedgerReport`] for what that proves.
 pub(super) async fn check(pool: &SqlitePool) -> Result<LedgerReport> {
@@ -34,14 +55,19 @@ pub(super) async fn check(pool: &SqlitePool) -> Result<LedgerReport> {
     let mut tx = pool.begin().await.map_err(&failed)?;
     let accounts: Vec<Account> = sqlx::query_as(ACCOUNTS).fetch_all(&mut *tx).await.map_err(&failed)?;
     let mut report = LedgerReport::default();
-    let mut sums: HashMap<i64, i128> = accounts.iter().map(|(id, ..)| (*id, 0)).collect();
+    let mut sums = Sums {
+        accounts: accounts.iter().map(|(id, ..)| (*id, 0)).collect(),
+        customers: accounts.iter().filter_map(|(id, .., customer)| Some((*id, (*customer)?))).collect(),
+        ..Sums::default()
+    };
     add_transfers(&mut tx, &mut report, &mut sums).await?;
-    compare_balances(&accounts, &sums, &mut report);
+    compare_balances(&accounts, &sums.accounts, &mut report);
     let orphans: Vec<String> =
         sqlx::query_scalar(WITHOUT_LEDGER).fetch_all(&mut *tx).await.map_err(&failed)?;
     for name in orphans {
         fault(&mut report, LedgerFault::Rule(format!("account {name} has no ledger account")));
     }
+    compare_charges(&mut tx, sums, &mut report).await?;
     let triggers: Vec<String> = sqlx::query_scalar(TRIGGERS).fetch_all(&mut *tx).await.map_err(&failed)?;
     for name in TRIGGER_NAMES.iter().filter(|name| !triggers.iter().any(|found| found == *name)) {
         fault(&mut report, LedgerFault::Rule(format!("the trigger {name} is missing")));
@@ -53,12 +79,12 @@ pub(super) async fn check(pool: &SqlitePool) -> Result<LedgerReport> {
 async fn add_transfers(
     tx: &mut Transaction<'static, Sqlite>,
     report: &mut LedgerReport,
-    sums: &mut HashMap<i64, i128>,
+    sums: &mut Sums,
 ) -> Result<()> {
     let mut moved: i128 = 0;
     let mut transfers = sqlx::query_as::<_, Transfer>(TRANSFERS).fetch(&mut **tx);
     while let Some(row) = transfers.try_next().await.map_err(db("check the ledger"))? {
-        let (id, debit_id, credit_id, amount_msat) = row;
+        let (id, debit_id, credit_id, amount_msat, ..) = row;
         report.transfers += 1;
         moved += i128::from(amount_msat);
         if !(1..=AMOUNT_MSAT_MAX).contains(&amount_msat) {
@@ -70,7 +96,7 @@ async fn add_transfers(
         for (side, account, amount) in
             [("debits", debit_id, -i128::from(amount_msat)), ("credits", credit_id, i128::from(amount_msat))]
         {
-            match sums.get_mut(&account) {
+            match sums.accounts.get_mut(&account) {
                 Some(sum) => *sum += amount,
                 None => {
                     let text =
@@ -78,9 +104,75 @@ async fn add_transfers(
                     fault(report, LedgerFault::Rule(text));
                 }
             }
+            if let Some(customer) = sums.customers.get(&account).copied() {
+                sums.add_charge(customer, -amount, &row);
+            }
         }
     }
     report.moved_msat = clamped(moved);
+    Ok(())
+}
+
+impl Sums {
+    /// Adds what a customer paid, or got back below zero, to what the transfer is about.
+    fn add_charge(&mut self, customer: i64, paid: i128, (.., session, destination, kind, hour): &Transfer) {
+        if let Some(session) = session {
+            *self.sessions.entry(session.clone()).or_default() += paid;
+            if let Some(destination) = destination {
+                *self.destinations.entry((session.clone(), *destination)).or_default() += paid;
+            }
+        }
+        if let Some(hour) = hour.filter(|_| kind == KIND_OVERAGE) {
+            *self.hours.entry((customer, hour)).or_default() += paid;
+        }
+    }
+}
+
+/// Compares what is kept of sessions, destinations and hours with their transfers.
+async fn compare_charges(
+    tx: &mut Transaction<'static, Sqlite>,
+    mut sums: Sums,
+    report: &mut LedgerReport,
+) -> Result<()> {
+    let failed = db("check the charges");
+    let mut compare = |place: String, expected: Option<i128>, found: i64| {
+        let expected = expected.unwrap_or_default();
+        if expected != i128::from(found) {
+            fault(report, amount(place, expected, found.into()));
+        }
+    };
+    let rows: Vec<(String, i64)> = sqlx::query_as(SESSIONS).fetch_all(&mut **tx).await.map_err(&failed)?;
+    let sessions = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+    for (session, charged) in rows {
+        compare(format!("charges of session {session}"), sums.sessions.remove(&session), charged);
+    }
+    let rows: Vec<(String, i64, i64)> =
+        sqlx::query_as(DESTINATIONS).fetch_all(&mut **tx).await.map_err(&failed)?;
+    for (session, id, cost) in rows {
+        let place = format!("cost of destination {id} in session {session}");
+        compare(place, sums.destinations.remove(&(session, id)), cost);
+    }
+    let rows: Vec<(i64, i64, i64)> = sqlx::query_as(HOURS).fetch_all(&mut **tx).await.map_err(&failed)?;
+    for (account, hour, charged) in rows {
+        let place = format!("playback of account {account} in the hour {hour}");
+        compare(place, sums.hours.remove(&(account, hour)), charged);
+    }
+    report.sessions = sessions;
+    let mut left: Vec<String> = sums
+        .sessions
+        .keys()
+        .map(|id| format!("charges name the session {id}, which does not exist"))
+        .collect();
+    let destinations = sums.destinations.keys();
+    left.extend(destinations.map(|(session, id)| {
+        format!("charges name the destination {id} of session {session}, which has no entry")
+    }));
+    let hours = sums.hours.keys();
+    left.extend(hours.map(|(account, hour)| {
+        format!("charges name the hour {hour} of account {account}, which has no row")
+    }));
+    left.sort();
+    left.into_iter().for_each(|text| fault(report, LedgerFault::Rule(text)));
     Ok(())
 }
 
@@ -88,7 +180,7 @@ async fn add_transfers(
 /// stored, is what the house accounts gave, as recomputed.
 fn compare_balances(accounts: &[Account], sums: &HashMap<i64, i128>, report: &mut LedgerReport) {
     let mut together: i128 = 0;
-    for (id, name, customer, balance_msat) in accounts {
+    for (id, name, customer, balance_msat, _) in accounts {
         let sum = sums.get(id).copied().unwrap_or_default();
         if !customer {
             together += sum;

@@ -59,8 +59,7 @@ const MINUTES: &str = "SELECT COALESCE(SUM(t.amount_msat), 0) FROM transfers t
     JOIN ledger_accounts l ON l.id = t.debit_id
     WHERE l.account_id = $1 AND t.kind = 'minute' AND t.created_ms >= $2 AND t.created_ms < $3";
 
-pub(super) const SESSION_CHARGES: &str = "SELECT COALESCE(SUM(t.amount_msat), 0) FROM transfers t
-    JOIN ledger_accounts l ON l.id = t.debit_id WHERE t.session_id = $1 AND l.account_id IS NOT NULL";
+pub(super) const SESSION_CHARGES: &str = "SELECT charged_msat FROM sessions WHERE id = $1";
 
 fn bounds(range: TimeRange) -> (i64, i64) {
     (range.from.map_or(i64::MIN, |time| time.0), range.to.map_or(i64::MAX, |time| time.0))
@@ -166,8 +165,10 @@ impl History for SqliteStore {
     }
 
     async fn session_charges(&self, session: &SessionId) -> Result<Msat> {
-        let sum = sqlx::query_scalar(SESSION_CHARGES).bind(session.as_str()).fetch_one(&self.readers).await;
-        sum.map(Msat).map_err(db("sum the session's charges"))
+        let sum =
+            sqlx::query_scalar(SESSION_CHARGES).bind(session.as_str()).fetch_optional(&self.readers).await;
+        let sum = sum.map_err(db("read the session's charges"))?;
+        Ok(Msat(sum.unwrap_or(0)))
     }
 
     async fn minute_charges(&self, account: AccountId, range: TimeRange) -> Result<Msat> {

@@ -7,6 +7,7 @@
 mod accounts;
 mod archives;
 mod audit;
+mod charges;
 mod check;
 mod edits;
 mod events;
@@ -16,6 +17,7 @@ mod inspect;
 mod ledger;
 mod logins;
 mod outbox;
+mod overage;
 mod playback;
 mod sessions;
 mod streams;
@@ -66,6 +68,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (6, "audit", include_str!("../../../migrations/sqlite/0006_audit.sql")),
     (7, "webhooks", include_str!("../../../migrations/sqlite/0007_webhooks.sql")),
     (8, "archives", include_str!("../../../migrations/sqlite/0008_archives.sql")),
+    (9, "charges", include_str!("../../../migrations/sqlite/0009_charges.sql")),
     (10, "history order", include_str!("../../../migrations/sqlite/0010_history_order.sql")),
 ];
 

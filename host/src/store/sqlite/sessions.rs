@@ -9,8 +9,9 @@ use super::{SqliteStore, commit, db};
 use crate::ids::{EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{NewSession, Result, SessionRecord, Sessions, StoreError};
 
-const INSERT: &str = "INSERT INTO sessions (id, stream_id, started_ms, heartbeat_ms, bytes_before)
-    VALUES ($1, $2, $3, $3, $4)";
+const INSERT: &str =
+    "INSERT INTO sessions (id, stream_id, started_ms, heartbeat_ms, bytes_before, price_msat, free_slots)
+    VALUES ($1, $2, $3, $3, $4, $5, $6)";
 const HEARTBEAT: &str =
     "UPDATE sessions SET heartbeat_ms = $2 WHERE id = $1 AND ended_ms IS NULL AND heartbeat_ms < $2";
 const END: &str = "UPDATE sessions SET ended_ms = $2, end_reason = $3 WHERE id = $1 AND ended_ms IS NULL";
@@ -34,7 +35,9 @@ impl Sessions for SqliteStore {
             .bind(session.id.as_str())
             .bind(session.stream_id.0)
             .bind(session.started_at.0)
-            .bind(stream_bytes(&mut tx, session.stream_id).await?);
+            .bind(stream_bytes(&mut tx, session.stream_id).await?)
+            .bind(session.terms.price.0)
+            .bind(i64::from(session.terms.free));
         insert.execute(&mut *tx).await.map_err(db("begin the session"))?;
         session_started(&mut tx, &session.id, session.started_at).await?;
         commit(tx).await?;

@@ -23,7 +23,7 @@ use crate::outbound::Guard;
 use crate::secret::{Redacted, Vault, new_session_id, new_stream_key};
 use crate::store::{
     self, Actor, Caps, DeliveryState, DeliveryView, EventType, NewAccount, NewSession, NewStream, NewWebhook,
-    OpenOptions, Origin, Page, Store, WebhookView,
+    OpenOptions, Origin, Page, Store, Terms, WebhookView,
 };
 
 const START: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -119,7 +119,12 @@ impl Rig {
 
     async fn begin(&self) -> SessionId {
         let id = new_session_id();
-        let new = NewSession { id: id.clone(), stream_id: self.stream, started_at: self.clock.now() };
+        let new = NewSession {
+            id: id.clone(),
+            stream_id: self.stream,
+            started_at: self.clock.now(),
+            terms: Terms::default(),
+        };
         self.store.begin_session(new).await.unwrap();
         id
     }

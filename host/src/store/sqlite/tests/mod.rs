@@ -1,6 +1,7 @@
 //! The store on real files.
 
 mod audit;
+mod charges;
 mod ledger;
 mod playback;
 
@@ -14,7 +15,7 @@ use crate::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId,
 use crate::secret::{KeyKind, Redacted, key_hash, new_api_key, new_session_id, new_stream_key};
 use crate::store::{
     Accounts as _, Actor, Caps, Ledger as _, NewAccount, NewDestination, NewKey, NewSession, NewStream,
-    Origin, Page, Scopes, Sessions as _, Streams as _,
+    Origin, Page, Scopes, Sessions as _, Streams as _, Terms,
 };
 
 const CAPS: Caps = Caps { destinations_per_stream: 3, streams_per_account: 3, keys_per_account: 2 };
@@ -199,7 +200,12 @@ async fn sessions_end_once_and_interrupted_ones_at_their_last_heartbeat() {
     let account = rig.account("me", 0).await.unwrap();
     let (stream, _) = rig.stream(account, 0).await.unwrap();
     let begin = |started: i64| {
-        let session = NewSession { id: new_session_id(), stream_id: stream, started_at: UnixMillis(started) };
+        let session = NewSession {
+            id: new_session_id(),
+            stream_id: stream,
+            started_at: UnixMillis(started),
+            terms: Terms::default(),
+        };
         let id: SessionId = session.id.clone();
         async {
             rig.store.begin_session(session).await.unwrap();

@@ -1,0 +1,106 @@
+//! Passes over clock hours of playback: at each minute of the UTC clock, and when a session ends. Bytes are charged to the hour in
+//! which they were sent, however late they are seen; so the pass after an hour's end closes it.
+
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use super::{Inner, lock, overage};
+use crate::ids::{AccountId, SessionId, UnixMillis};
+use crate::store::{HourOutcome, HourTerms};
+
+/// Hours of accounts that are read at one time.
+pub const HOURS_MAX: i64 = 256;
+/// Times that more are read in one pass; what is left waits for the next.
+const READS_MAX: usize = 1_024;
+/// Milliseconds of a clock minute.
+const MINUTE_MS: i64 = 60_000;
+
+/// What is run before a pass.
+pub type BeforePass = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
+#[derive(Default)]
+pub(super) struct Hours {
+    before: OnceLock<BeforePass>,
+    /// One pass at a time: two would only wait for each other in the database.
+    passing: tokio::sync::Mutex<()>,
+}
+
+impl Hours {
+    pub(super) fn set_before(&self, before: BeforePass) {
+        // The first one stays.
+        let _ = self.before.set(before);
+    }
+}
+
+pub(super) async fn keep(billing: &Inner, shutdown: impl Future<Output = ()>) {
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let left = MINUTE_MS - billing.clock.now().0.rem_euclid(MINUTE_MS);
+        let next = billing.clock.monotonic().saturating_add(Duration::from_millis(left.unsigned_abs()));
+        tokio::select! {
+            () = &mut shutdown => return,
+            () = billing.clock.sleep_until(next) => billing.bill_playback(None).await,
+        }
+    }
+}
+
+impl Inner {
+    /// One pass, over the hours of one account or of all. What fails is seen again by the next one.
+    pub(super) async fn bill_playback(&self, account: Option<AccountId>) {
+        if let Some(before) = self.hours.before.get() {
+            before().await;
+        }
+        let _alone = self.hours.passing.lock().await;
+        for _ in 0..READS_MAX {
+            let hours = match self.store.unbilled_hours(account, HOURS_MAX).await {
+                Ok(hours) => hours,
+                Err(error) => {
+                    tracing::error!(%error, "hours of playback cannot be read; they are charged at the next pass");
+                    return;
+                }
+            };
+            let mut failed = false;
+            for (account, hour) in &hours {
+                failed |= !self.bill_hour(*account, *hour).await;
+            }
+            // One that failed would be read again and again.
+            if failed || i64::try_from(hours.len()).unwrap_or(i64::MAX) < HOURS_MAX {
+                return;
+            }
+        }
+    }
+
+    async fn bill_hour(&self, account: AccountId, hour: UnixMillis) -> bool {
+        // Where nothing is charged, bytes are still marked as seen: they must not be charged once something is.
+        let terms = self.prices.map_or_else(HourTerms::default, |prices| prices.playback);
+        let now = self.clock.now();
+        match self.store.bill_hour(account, hour, terms, now, &overage::decide).await {
+            Ok(outcome) => {
+                self.tell_sessions(&outcome);
+                true
+            }
+            Err(error) => {
+                tracing::error!(%account, hour = hour.0, %error, "playback cannot be charged; it is at the next pass");
+                false
+            }
+        }
+    }
+
+    /// Sessions hear what they were charged, and whether they end.
+    fn tell_sessions(&self, outcome: &HourOutcome) {
+        let meter = |session: &SessionId| lock(&self.meters).get(session).cloned();
+        for (session, totals) in &outcome.totals {
+            if let Some(meter) = meter(session) {
+                meter.was_charged(*totals);
+            }
+        }
+        for (session, reason) in &outcome.decision.ends {
+            if let Some(meter) = meter(session) {
+                meter.order_end(*reason);
+            }
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! The meter of one session: hears what forwards, posts the charges one after the other, and orders what has to stop.
+//!
+//! What `live` tells changes the state under a lock; a task posts what is due and opens minutes in time. While the database
+//! fails, the session goes on and its charges wait, in order, with the names they had at the first try: whether a try that failed
+//! was posted after all does not matter, as a name is posted once. Minutes that open meanwhile are checked against the
+//! budget with what waits counted in; the balance is checked when they are posted. A process that dies takes what waits with it:
+//! nobody is charged for minutes nothing was written of.
+
+mod told;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use super::limits::{Means, Short};
+use super::minutes::{Due, Minutes, WAITING_MAX};
+use super::{Inner, notices};
+use crate::ids::{AccountId, DestinationId, EndReason, Msat, Sats};
+use crate::store::{Charged, MinuteCharge, StreamLimits, Totals};
+use crate::usage::{Beginning, Held, Orders};
+
+/// Wait after a charge that the database did not take.
+pub(super) const RETRY_WAIT: Duration = Duration::from_secs(1);
+/// How often the balance is read while a destination waits for money.
+const BALANCE_POLL: Duration = Duration::from_secs(5);
+/// Least wait for a minute that may not open, as another limit ends the session first.
+const BLOCKED_WAIT: Duration = Duration::from_secs(1);
+
+/// The meter of one session.
+pub(super) struct Meter {
+    billing: Arc<Inner>,
+    session: Beginning,
+    state: Mutex<State>,
+    changed: Notify,
+    orders: watch::Sender<Orders>,
+    done: watch::Sender<bool>,
+}
+
+struct State {
+    minutes: Minutes,
+    price: Msat,
+    charged: Msat,
+    balance: Option<Msat>,
+    /// When the balance was read last for a destination that waits for money.
+    asked: Duration,
+    limits: StreamLimits,
+    /// Destinations that are being opened and do not forward yet: each may take a slot.
+    claims: BTreeSet<DestinationId>,
+    /// Nothing more opens or starts.
+    over: bool,
+    /// The budget whose near end was told.
+    warned: Option<Msat>,
+    /// A low balance was told.
+    low: bool,
+}
+
+enum Step {
+    Post(Due, MinuteCharge),
+    AskBalance,
+    Wait(Duration),
+    Done,
+}
+
+impl State {
+    fn budget(&self) -> Option<Msat> {
+        self.limits.max_sats.map(|sats| Sats(sats).to_msat().unwrap_or(Msat(i64::MAX)))
+    }
+
+    fn times(&self, slots: usize) -> Msat {
+        Msat(self.price.0.saturating_mul(i64::try_from(slots).unwrap_or(i64::MAX)))
+    }
+
+    fn means(&self) -> Means {
+        Means {
+            charged: self.charged,
+            waiting: self.times(self.minutes.waiting()),
+            budget: self.budget(),
+            balance: self.balance,
+        }
+    }
+
+    fn rate(&self) -> Msat {
+        self.times(self.minutes.paid())
+    }
+
+    /// Whether one destination more may run, beside those that forward and those that are being opened.
+    fn has_room(&self) -> Result<(), Short> {
+        let running = self.minutes.forwarding() + self.claims.len();
+        self.means().allows(self.times((running + 1).saturating_sub(self.minutes.covered())))
+    }
+}
+
+impl Meter {
+    /// A meter whose task, [`Meter::run`], must be spawned.
+    pub(super) fn new(billing: Arc<Inner>, session: Beginning, balance: Option<Msat>) -> Self {
+        let terms = session.terms;
+        // At no price every slot is free.
+        let free = if terms.price.0 > 0 { terms.free } else { u32::MAX };
+        let state = State {
+            minutes: Minutes::new(session.began, free),
+            price: terms.price,
+            charged: Msat(0),
+            balance,
+            asked: Duration::ZERO,
+            limits: session.limits,
+            claims: BTreeSet::new(),
+            over: false,
+            warned: None,
+            low: false,
+        };
+        Self {
+            billing,
+            session,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            orders: watch::Sender::default(),
+            done: watch::Sender::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn account(&self) -> AccountId {
+        self.session.account
+    }
+
+    /// What a full minute costs with the destinations that forward now.
+    pub(super) fn rate(&self) -> Msat {
+        self.lock().rate()
+    }
+
+    /// The rate, and when budget or money end the session if `all` is what a minute costs the whole account.
+    pub(super) fn forecast(&self, all: Msat) -> (Msat, Option<Duration>) {
+        let state = self.lock();
+        let rate = state.rate();
+        (rate, state.means().ends_at(state.minutes.next_opening(), rate, all))
+    }
+
+    /// Posts what is due and opens minutes until the session has ended and nothing waits.
+    pub(super) async fn run(self: Arc<Self>) {
+        loop {
+            match self.step() {
+                Step::Post(due, charge) => self.post(&due, &charge).await,
+                Step::AskBalance => self.ask_balance().await,
+                Step::Wait(until) => tokio::select! {
+                    () = self.changed.notified() => {}
+                    () = self.billing.clock.sleep_until(until) => {}
+                },
+                Step::Done => break,
+            }
+        }
+        self.billing.forget(&self.session.session);
+        self.done.send_replace(true);
+    }
+
+    fn step(&self) -> Step {
+        let now = self.billing.clock.monotonic();
+        let mut state = self.lock();
+        self.advance(&mut state, now);
+        if let Some(due) = state.minutes.due() {
+            let charge = MinuteCharge {
+                session: self.session.session.clone(),
+                minute: due.minute,
+                slots: due.slots.clone(),
+                price: state.price,
+                budget: state.budget(),
+                now: self.billing.clock.now(),
+            };
+            return Step::Post(due, charge);
+        }
+        if state.over {
+            return Step::Done;
+        }
+        let next = state.minutes.next_opening();
+        let mut until = if next <= now { now.saturating_add(BLOCKED_WAIT) } else { next };
+        if self.orders.borrow().held.values().any(|held| *held == Held::InsufficientFunds) {
+            let poll = state.asked.saturating_add(BALANCE_POLL);
+            if poll <= now {
+                return Step::AskBalance;
+            }
+            until = until.min(poll);
+        }
+        Step::Wait(until)
+    }
+
+    async fn post(&self, due: &Due, charge: &MinuteCharge) {
+        let outcome = self.billing.store.charge_minute(charge).await;
+        let (session, minute) = (&charge.session, charge.minute);
+        let wait = {
+            let mut state = self.lock();
+            match outcome {
+                Ok(Charged::Posted(totals)) => {
+                    state.minutes.posted();
+                    self.absorb(&mut state, totals);
+                    false
+                }
+                Ok(Charged::OverBudget(totals)) => {
+                    self.absorb(&mut state, totals);
+                    self.refuse(&mut state, due, Short::Budget);
+                    false
+                }
+                Ok(Charged::Insufficient(totals)) => {
+                    self.absorb(&mut state, totals);
+                    self.refuse(&mut state, due, Short::Funds);
+                    false
+                }
+                Ok(Charged::NotOurs) => {
+                    tracing::error!(%session, minute, "a minute was not charged: the session is not this process's any more");
+                    state.minutes.forgive();
+                    self.end(&mut state, EndReason::Error);
+                    false
+                }
+                Err(error) => {
+                    tracing::error!(%session, minute, %error, "a minute cannot be charged; it is tried again");
+                    true
+                }
+            }
+        };
+        if wait {
+            tokio::time::sleep(RETRY_WAIT).await;
+        }
+    }
+
+    async fn ask_balance(&self) {
+        let balance = self.billing.store.balance(self.session.account).await;
+        let now = self.billing.clock.monotonic();
+        let mut state = self.lock();
+        state.asked = now;
+        match balance {
+            Ok(balance) => {
+                state.balance = Some(balance);
+                self.review(&state);
+            }
+            Err(error) => {
+                tracing::error!(session = %self.session.session, %error, "the balance cannot be read");
+            }
+        }
+    }
+
+    /// Opens the minutes that have begun by `now`, as far as the budget goes.
+    fn advance(&self, state: &mut State, now: Duration) {
+        while !state.over && state.minutes.next_opening() <= now {
+            let number = state.minutes.number().saturating_add(1);
+            // The session's own timer ends it at this very moment.
+            let longest = state.limits.max_duration_minutes.and_then(|minutes| u64::try_from(minutes).ok());
+            if longest.is_some_and(|minutes| number >= minutes) {
+                return;
+            }
+            if !state.means().may_open(state.rate()) {
+                self.end(state, EndReason::MaxSats);
+            } else if state.minutes.waiting() + state.minutes.paid() > WAITING_MAX {
+                tracing::error!(session = %self.session.session, "too many charges wait for the database; the session ends");
+                self.end(state, EndReason::Error);
+            } else {
+                state.minutes.open_next();
+                self.review(state);
+            }
+        }
+    }
+
+    /// What was due is refused: a minute that cannot open ends the session, a destination that came inside one is held.
+    fn refuse(&self, state: &mut State, due: &Due, short: Short) {
+        if due.opening {
+            state.minutes.forgive();
+            self.end(
+                state,
+                match short {
+                    Short::Budget => EndReason::MaxSats,
+                    Short::Funds => EndReason::InsufficientFunds,
+                },
+            );
+        } else if let Some(destination) = state.minutes.refused() {
+            self.hold(destination, short);
+        }
+        self.changed.notify_one();
+    }
+
+    fn hold(&self, destination: DestinationId, short: Short) {
+        let held = match short {
+            Short::Budget => Held::Budget,
+            Short::Funds => Held::InsufficientFunds,
+        };
+        let changed =
+            self.orders.send_if_modified(|orders| orders.held.insert(destination, held) != Some(held));
+        if changed {
+            let session = &self.session.session;
+            tracing::warn!(%session, %destination, reason = held.as_str(), "destination may not run");
+            // Whoever waits for money is looked after.
+            self.changed.notify_one();
+        }
+    }
+
+    fn release(&self, destination: DestinationId) {
+        self.orders.send_if_modified(|orders| orders.held.remove(&destination).is_some());
+    }
+
+    /// Lets held destinations try again if there is room now. Those that lose the race for it are held again.
+    fn review(&self, state: &State) {
+        if !state.over && !self.orders.borrow().held.is_empty() && state.has_room().is_ok() {
+            self.orders.send_modify(|orders| orders.held.clear());
+        }
+    }
+
+    fn end(&self, state: &mut State, reason: EndReason) {
+        state.over = true;
+        if matches!(reason, EndReason::MaxSats | EndReason::InsufficientFunds) {
+            notices::limit_reached(&self.session, reason, state.charged);
+        }
+        self.orders.send_if_modified(|orders| {
+            let first = orders.end.is_none();
+            orders.end.get_or_insert(reason);
+            first
+        });
+        self.changed.notify_one();
+    }
+
+    /// Takes over what the database said, and tells what the owner should know.
+    fn absorb(&self, state: &mut State, totals: Totals) {
+        (state.charged, state.balance) = (totals.charged, Some(totals.balance));
+        let means = state.means();
+        if means.is_near_budget() && state.warned != means.budget {
+            state.warned = means.budget;
+            notices::limit_warning(&self.session, totals.charged, state.limits.max_sats);
+        }
+        let low = means.is_low(state.rate());
+        if low && !state.low {
+            notices::balance_low(&self.session, totals.balance);
+        }
+        state.low = low;
+        self.review(state);
+    }
+
+    /// The session was charged for something else than minutes.
+    pub(super) fn was_charged(&self, totals: Totals) {
+        self.absorb(&mut self.lock(), totals);
+    }
+
+    /// Something else than a minute ends the session.
+    pub(super) fn order_end(&self, reason: EndReason) {
+        let mut state = self.lock();
+        if !state.over {
+            self.end(&mut state, reason);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Meter {
+    /// Everything that was told is posted, and every minute that has begun is open.
+    pub(super) fn is_quiet(&self) -> bool {
+        let state = self.lock();
+        let opened = state.over || state.minutes.next_opening() > self.billing.clock.monotonic();
+        opened && state.minutes.waiting() == 0
+    }
+}

@@ -1,0 +1,99 @@
+//! What `live` tells a meter. Every call takes the lock, changes the state, and returns; the meter's task does the rest.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use super::{Means, Meter};
+use crate::ids::{DestinationId, EndReason};
+use crate::store::StreamLimits;
+use crate::usage::{Orders, Usage};
+
+#[async_trait]
+impl Usage for Meter {
+    fn orders(&self) -> watch::Receiver<Orders> {
+        self.orders.subscribe()
+    }
+
+    fn claims(&self, destination: DestinationId) {
+        let now = self.billing.clock.monotonic();
+        let mut state = self.lock();
+        self.advance(&mut state, now);
+        state.claims.remove(&destination);
+        match state.has_room() {
+            Ok(()) => {
+                state.claims.insert(destination);
+                self.release(destination);
+            }
+            Err(short) => self.hold(destination, short),
+        }
+    }
+
+    fn forwards(&self, destination: DestinationId, at: Duration) {
+        let mut state = self.lock();
+        self.advance(&mut state, at);
+        state.claims.remove(&destination);
+        // It was told to stop and has not heard it yet.
+        if state.over || self.orders.borrow().held.contains_key(&destination) {
+            return;
+        }
+        let grown = (state.minutes.forwarding() + 1).saturating_sub(state.minutes.covered());
+        // The budget is known here; the balance is where it is charged.
+        let means = Means { balance: None, ..state.means() };
+        match means.allows(state.times(grown)) {
+            Ok(()) => state.minutes.starts(destination),
+            Err(short) => self.hold(destination, short),
+        }
+        self.changed.notify_one();
+    }
+
+    fn rests(&self, destination: DestinationId, at: Duration) {
+        let mut state = self.lock();
+        self.advance(&mut state, at);
+        state.claims.remove(&destination);
+        state.minutes.rests(destination);
+        self.review(&state);
+    }
+
+    fn leaves(&self, destination: DestinationId, at: Duration) {
+        self.rests(destination, at);
+        self.release(destination);
+    }
+
+    fn flows(&self, flows: bool, at: Duration) {
+        let mut state = self.lock();
+        self.advance(&mut state, at);
+        if !state.over {
+            state.minutes.flows(flows);
+        }
+        self.changed.notify_one();
+    }
+
+    fn limits(&self, limits: StreamLimits) {
+        let now = self.billing.clock.monotonic();
+        let mut state = self.lock();
+        // What began before the change began under the limits before it.
+        self.advance(&mut state, now);
+        state.limits = limits;
+        if !state.over && state.means().is_exceeded() {
+            self.end(&mut state, EndReason::MaxSats);
+        }
+        self.review(&state);
+        self.changed.notify_one();
+    }
+
+    fn ends(&self, at: Duration) {
+        let mut state = self.lock();
+        // A minute that would open at the very end does not.
+        self.advance(&mut state, at.saturating_sub(Duration::from_nanos(1)));
+        state.over = true;
+        self.changed.notify_one();
+    }
+
+    async fn settled(&self) {
+        // The sender stands beside it.
+        let _ = self.done.subscribe().wait_for(|done| *done).await;
+        self.billing.bill_playback(Some(self.session.account)).await;
+    }
+}

@@ -1,0 +1,203 @@
+//! What sessions cost: charges for minutes, for playback above the allowance, and what budgets and balances allow.
+//!
+//! - [`minutes`], [`overage`], [`limits`]: the decisions, pure.
+//! - [`meter`]: one session. It hears from `live` what forwards, charges it in the background, and orders what has to stop.
+//! - [`hours`]: passes over clock hours of playback.
+//! - [`notices`]: what owners should hear.
+//!
+//! Knows no packets, no sessions of `live` and no HTTP: both meet in [`crate::usage`]. The media path waits for nothing here: a destination that goes live forwards at
+//! once, is charged a moment later, and is stopped if the charge is refused.
+
+mod hours;
+pub mod limits;
+mod meter;
+pub mod minutes;
+mod notices;
+pub mod overage;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use crate::clock::Clock;
+use crate::config::{BillingMode, Config};
+use crate::ids::{AccountId, Msat, Sats, SessionId, UnixMillis};
+use crate::store::{HourTerms, Store, StreamRecord, Terms};
+use crate::usage::{Beginning, Gate, Unmetered, Usage};
+pub use hours::{BeforePass, HOURS_MAX};
+use meter::Meter;
+
+/// Charges of all sessions and accounts; cheap to clone.
+#[derive(Clone)]
+pub struct Billing {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    clock: Clock,
+    /// `None` when nothing is charged.
+    prices: Option<Prices>,
+    meters: Mutex<HashMap<SessionId, Arc<Meter>>>,
+    hours: hours::Hours,
+}
+
+/// The prices of the configuration, in millisats.
+#[derive(Clone, Copy, Debug)]
+struct Prices {
+    minute: Terms,
+    playback: HourTerms,
+}
+
+impl Prices {
+    /// `None` in the mode `off`.
+    fn of(config: &Config) -> Option<Self> {
+        let msat = |sats: i64| Sats(sats).to_msat().unwrap_or(Msat(i64::MAX));
+        let pricing = &config.pricing;
+        let gb = u64::try_from(pricing.bandwidth_limit_gb_per_hour).unwrap_or(0);
+        match config.billing.mode {
+            BillingMode::Off => None,
+            // Wallets only refill the credit that charges take.
+            BillingMode::Credit | BillingMode::Wallet => Some(Self {
+                minute: Terms {
+                    price: msat(pricing.cost_per_platform),
+                    free: u32::try_from(pricing.free_platforms).unwrap_or(u32::MAX),
+                },
+                playback: HourTerms {
+                    price_per_gb: msat(pricing.bandwidth_overage_sats_per_gb),
+                    limit_bytes: gb.saturating_mul(overage::GB_BYTES),
+                },
+            }),
+        }
+    }
+}
+
+/// What a live session costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// What a full minute costs with the destinations that forward now.
+    pub rate: Msat,
+    /// When the session will end for lack of budget or money if nothing changes; `None` when it will not.
+    pub ends_at: Option<UnixMillis>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Billing {
+    /// Charges at the prices of `config`.
+    pub fn new(store: Store, clock: Clock, config: &Config) -> Self {
+        let inner = Inner {
+            store,
+            clock,
+            prices: Prices::of(config),
+            meters: Mutex::default(),
+            hours: hours::Hours::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// As `live` asks it.
+    pub fn gate(&self) -> Arc<dyn Gate> {
+        Arc::new(self.clone())
+    }
+
+    /// What is run before each pass over hours of playback: brings the bytes counted so far into the store.
+    pub fn set_before_pass(&self, before: BeforePass) {
+        self.inner.hours.set_before(before);
+    }
+
+    /// One pass over all hours with bytes that were not seen.
+    pub async fn bill_playback(&self) {
+        self.inner.bill_playback(None).await;
+    }
+
+    /// A pass at each minute of the UTC clock, until `shutdown` resolves.
+    pub async fn keep_hours(self, shutdown: impl Future<Output = ()>) {
+        hours::keep(&self.inner, shutdown).await;
+    }
+
+    /// What a session costs; `None` when it does not run or nothing is charged.
+    pub fn cost(&self, session: &SessionId) -> Option<Cost> {
+        let meter = lock(&self.inner.meters).get(session).cloned()?;
+        let all = self.inner.rate_of(meter.account());
+        let (rate, ends) = meter.forecast(all);
+        let (now, wall) = (self.inner.clock.monotonic(), self.inner.clock.now());
+        let ends_at = ends.map(|at| {
+            let left = i64::try_from(at.saturating_sub(now).as_millis()).unwrap_or(i64::MAX);
+            UnixMillis(wall.0.saturating_add(left))
+        });
+        Some(Cost { rate, ends_at })
+    }
+}
+
+impl Inner {
+    /// What a minute costs with all destinations of the account that forward now.
+    fn rate_of(&self, account: AccountId) -> Msat {
+        let meters: Vec<_> = lock(&self.meters).values().cloned().collect();
+        let own = meters.iter().filter(|meter| meter.account() == account);
+        Msat(own.fold(0, |sum, meter| sum.saturating_add(meter.rate().0)))
+    }
+
+    fn forget(&self, session: &SessionId) {
+        lock(&self.meters).remove(session);
+    }
+}
+
+#[async_trait]
+impl Gate for Billing {
+    fn terms(&self) -> Terms {
+        self.inner.prices.map_or_else(Terms::default, |prices| prices.minute)
+    }
+
+    async fn admit(&self, stream: &StreamRecord) -> Result<(), String> {
+        let Some(prices) = self.inner.prices else { return Ok(()) };
+        let balance = self.inner.store.balance(stream.account_id).await;
+        let starved = self.inner.store.is_starved(stream.id).await;
+        let (balance, starved) = match (balance, starved) {
+            (Ok(balance), Ok(starved)) => (balance, starved),
+            (Err(error), _) | (_, Err(error)) => {
+                // The stream was read from the same database a moment ago, and every charge is refused by itself if there is
+                // no money: refusing here would only add to the trouble.
+                tracing::error!(stream = %stream.id, %error, "the balance cannot be read; the stream is let in");
+                return Ok(());
+            }
+        };
+        if starved {
+            return Err(
+                "the stream ended because the account's balance was used up; add credit to the account"
+                    .into(),
+            );
+        }
+        if prices.minute.free == 0 && balance < prices.minute.price {
+            return Err(
+                "the account's balance does not cover one destination; add credit to the account".into()
+            );
+        }
+        Ok(())
+    }
+
+    async fn begin(&self, session: Beginning) -> Arc<dyn Usage> {
+        if self.inner.prices.is_none() {
+            return Arc::new(Unmetered::default());
+        }
+        let balance = match self.inner.store.balance(session.account).await {
+            Ok(balance) => Some(balance),
+            Err(error) => {
+                tracing::error!(session = %session.session, %error, "the balance cannot be read; charges will show it");
+                None
+            }
+        };
+        let id = session.session.clone();
+        let meter = Arc::new(Meter::new(self.inner.clone(), session, balance));
+        lock(&self.inner.meters).insert(id, meter.clone());
+        tokio::spawn(meter.clone().run());
+        meter
+    }
+}

@@ -1,0 +1,29 @@
+//! What owners should hear about their money. The lines carry the names under which events are sent.
+
+use super::limits::WARNED_AT_PERCENT;
+use crate::ids::{EndReason, Msat};
+use crate::usage::Beginning;
+
+/// A session has used most of its budget; once for each budget.
+pub(super) fn limit_warning(session: &Beginning, charged: Msat, max_sats: Option<i64>) {
+    tracing::warn!(
+        event = "limit.warning", account = %session.account, stream = %session.stream, session = %session.session,
+        charged_msat = charged.0, max_sats, percent = WARNED_AT_PERCENT as i64, "most of the stream's budget is used"
+    );
+}
+
+/// A session ends because its budget or the balance is used up.
+pub(super) fn limit_reached(session: &Beginning, reason: EndReason, charged: Msat) {
+    tracing::info!(
+        event = "limit.reached", account = %session.account, stream = %session.stream, session = %session.session,
+        %reason, charged_msat = charged.0, "the session ends"
+    );
+}
+
+/// The balance lasts for some minutes only; once until it is higher again.
+pub(super) fn balance_low(session: &Beginning, balance: Msat) {
+    tracing::warn!(
+        event = "balance.low", account = %session.account, stream = %session.stream, session = %session.session,
+        balance_msat = balance.0, "the balance is nearly used up"
+    );
+}

@@ -1,0 +1,88 @@
+//! What playback above the allowance costs, and whom. Pure.
+//!
+//! The price is floored once, on all bytes of the account's clock hour; what earlier passes charged and waived is taken off.
+//! So passes of any number come to the same sum as one, and what is below a millisat at the end of the hour is dropped.
+
+use crate::ids::{EndReason, Msat, SessionId};
+use crate::store::{HourDecision, HourFacts, HourTerms, OveragePart, Served, ServingSession};
+
+/// Bytes of a GB.
+pub const GB_BYTES: u64 = 1_000_000_000;
+
+/// What `bytes` of an account and hour cost in all.
+pub fn cost(bytes: u64, terms: &HourTerms) -> Msat {
+    let over = u128::from(bytes.saturating_sub(terms.limit_bytes));
+    let price = u128::try_from(terms.price_per_gb.0).unwrap_or(0);
+    // Above 2^64 bytes at 2^63 millisats the product still fits.
+    Msat(i64::try_from(over * price / u128::from(GB_BYTES)).unwrap_or(i64::MAX))
+}
+
+/// Splits an amount in proportion to `weights`, each part rounded down, the rest to the first.
+pub fn split(amount: Msat, weights: &[u64]) -> Vec<Msat> {
+    let all: i128 = weights.iter().map(|weight| i128::from(*weight)).sum();
+    let part = |weight: &u64| {
+        let share = (i128::from(amount.0) * i128::from(*weight)).checked_div(all).unwrap_or(0);
+        Msat(i64::try_from(share).unwrap_or(i64::MAX))
+    };
+    let mut parts: Vec<Msat> = weights.iter().map(part).collect();
+    let given: i64 = parts.iter().map(|part| part.0).sum();
+    if let Some(first) = parts.first_mut() {
+        first.0 += amount.0 - given;
+    }
+    parts
+}
+
+/// Decides about a pass: what is due is split among the sessions that served, lowest id first, and inside a session among its
+/// destinations. A running session is charged up to its budget, every one up to what the balance holds; the rest is waived,
+/// and the session ends.
+pub fn decide(facts: &HourFacts) -> HourDecision {
+    let due =
+        cost(facts.bytes, &facts.terms).0.saturating_sub(facts.charged.0).saturating_sub(facts.waived.0);
+    let mut decision = HourDecision::default();
+    if due <= 0 {
+        return decision;
+    }
+    let mut groups: Vec<(Option<&ServingSession>, Vec<&Served>)> = Vec::new();
+    let mut served: Vec<&Served> = facts.served.iter().collect();
+    // Bytes that no session is known for come last.
+    served.sort_by_key(|one| {
+        (one.session.is_none(), one.session.as_ref().map(|session| &session.id), one.destination)
+    });
+    for one in served {
+        let session = one.session.as_ref();
+        match groups.last_mut() {
+            Some((known, members)) if known.map(|known| &known.id) == session.map(|session| &session.id) => {
+                members.push(one);
+            }
+            _ => groups.push((session, vec![one])),
+        }
+    }
+    let weights: Vec<u64> =
+        groups.iter().map(|(_, members)| members.iter().map(|one| one.bytes).sum()).collect();
+    let mut balance = facts.balance.0;
+    for ((session, members), share) in groups.iter().zip(split(Msat(due), &weights)) {
+        let room = session.and_then(room).unwrap_or(i64::MAX);
+        let charge = share.0.min(room).min(balance).max(0);
+        balance -= charge;
+        if let Some(session) = session.filter(|session| session.running && charge < share.0) {
+            let reason = if charge == room { EndReason::MaxSats } else { EndReason::InsufficientFunds };
+            decision.ends.push((session.id.clone(), reason));
+        }
+        let weights: Vec<u64> = members.iter().map(|one| one.bytes).collect();
+        let charges = split(Msat(charge), &weights);
+        let waives = split(Msat(share.0 - charge), &weights);
+        let session: Option<SessionId> = session.map(|session| session.id.clone());
+        for ((one, charge), waive) in members.iter().zip(charges).zip(waives) {
+            if charge.0 > 0 || waive.0 > 0 {
+                let (session, destination) = (session.clone(), one.destination);
+                decision.parts.push(OveragePart { session, destination, charge, waive });
+            }
+        }
+    }
+    decision
+}
+
+/// What a session's budget has left.
+fn room(session: &ServingSession) -> Option<i64> {
+    Some(session.budget?.0.saturating_sub(session.charged.0).max(0))
+}

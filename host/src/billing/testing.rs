@@ -1,0 +1,233 @@
+//! For tests, of other modules too: an account with a stream, a clock moved by hand, and sessions played by hand.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::{Billing, lock};
+use crate::clock::Clock;
+use crate::config::{Config, Durability, Flags};
+use crate::ids::{AccountId, DestinationId, EndReason, Msat, Sats, SessionId, StreamId, UnixMillis};
+use crate::secret::{Redacted, Vault, new_session_id, new_stream_key};
+use crate::store::testing::Intruder;
+use crate::store::{
+    self, Actor, Caps, NewAccount, NewDestination, NewSession, NewStream, OpenOptions, Origin, Page, Store,
+    StreamLimits, StreamRecord,
+};
+use crate::usage::{Beginning, Gate as _, Held, Orders, Usage};
+
+pub(crate) const CAPS: Caps =
+    Caps { destinations_per_stream: 50, streams_per_account: 1000, keys_per_account: 100 };
+/// Start of an hour.
+pub(crate) const START: UnixMillis = UnixMillis(1_800_000_000_000);
+pub(crate) const TRIES_MAX: usize = 2_000;
+
+impl Billing {
+    /// Everything that a session told is posted.
+    pub(crate) fn is_quiet(&self, session: &SessionId) -> bool {
+        let meter = lock(&self.inner.meters).get(session).cloned();
+        meter.is_none_or(|meter| meter.is_quiet())
+    }
+}
+
+/// One account with a stream, and a clock moved by hand.
+pub(crate) struct Rig {
+    pub(crate) store: Store,
+    pub(crate) billing: Billing,
+    pub(crate) clock: Clock,
+    pub(crate) config: Config,
+    pub(crate) account: AccountId,
+    pub(crate) stream: StreamId,
+    pub(crate) destinations: Vec<DestinationId>,
+    pub(crate) folder: TempDir,
+}
+
+impl Rig {
+    /// An account with so many sats and a stream with five destinations.
+    pub(crate) async fn new(sats: i64) -> Self {
+        Self::with(sats, "", "live", 5).await
+    }
+
+    pub(crate) async fn with(sats: i64, toml: &str, mode: &str, destinations: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("satcast.toml");
+        std::fs::write(&file, toml).unwrap();
+        let config = Config::load(Some(&file), [], &Flags::default()).unwrap().config;
+        let url = Redacted::new(format!("sqlite:{}", folder.path().join("t.db").display()));
+        let vault = Vault::new(&[7; 32]);
+        let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
+        let clock = Clock::manual(START);
+        // A minute of a session is not one of the clock.
+        clock.advance(Duration::from_millis(7_654));
+        let new = NewAccount {
+            name: "a".into(),
+            password_hash: None,
+            operator: false,
+            initial_credit: Sats(sats).to_msat().unwrap(),
+        };
+        let account = store.create_account(&Origin::command(START), new).await.unwrap();
+        let billing = Billing::new(store.clone(), clock.clone(), &config);
+        let (stream, destinations) = stream(&store, account, mode, destinations).await;
+        Self { store, billing, clock, config, account, stream, destinations, folder }
+    }
+
+    pub(crate) async fn record(&self) -> StreamRecord {
+        self.store.stream(self.stream).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn begin(&self, max_sats: Option<i64>) -> Session<'_> {
+        self.begin_of(self.stream, StreamLimits { max_sats, max_duration_minutes: None }).await
+    }
+
+    pub(crate) async fn begin_of(&self, stream: StreamId, limits: StreamLimits) -> Session<'_> {
+        let (id, began) = (new_session_id(), self.clock.monotonic());
+        let terms = self.billing.terms();
+        let new = NewSession { id: id.clone(), stream_id: stream, started_at: self.clock.now(), terms };
+        self.store.begin_session(new).await.unwrap();
+        let beginning =
+            Beginning { session: id.clone(), stream, account: self.account, began, terms, limits };
+        let usage = self.billing.begin(beginning).await;
+        usage.flows(true, began);
+        Session { rig: self, id, usage, began }
+    }
+
+    pub(crate) async fn balance(&self) -> i64 {
+        self.store.balance(self.account).await.unwrap().0
+    }
+
+    pub(crate) async fn credit(&self, sats: i64) {
+        let idem = format!("credit:{}", self.clock.monotonic().as_nanos());
+        self.store.credit(&Actor::command(self.account, self.clock.now()), Sats(sats), idem).await.unwrap();
+    }
+
+    pub(crate) async fn intruder(&self) -> Intruder {
+        Intruder::open(&self.folder.path().join("t.db")).await
+    }
+
+    /// Recomputes everything.
+    pub(crate) async fn check(&self) {
+        let file = self.folder.path().join("t.db");
+        let inspector = store::Inspector::open(&file).await.unwrap();
+        let report = inspector.check_ledger().await.unwrap();
+        inspector.close().await;
+        assert_eq!(report.faults, [], "{report:?}");
+    }
+
+    /// Cost of each destination of an ended session in whole sats, in the order of the destinations.
+    pub(crate) async fn history(&self, session: &SessionId) -> Vec<i64> {
+        let entries = self.store.history(self.account, Default::default(), Page::ALL).await.unwrap();
+        let mut own: Vec<_> = entries.iter().filter(|entry| entry.session_id == *session).collect();
+        own.sort_by_key(|entry| entry.id);
+        own.iter().map(|entry| entry.cost.to_sats_floor().0).collect()
+    }
+}
+
+pub(crate) async fn stream(
+    store: &Store,
+    account: AccountId,
+    mode: &str,
+    count: usize,
+) -> (StreamId, Vec<DestinationId>) {
+    let config = serde_json::json!({ "mode": mode });
+    let kind = if mode == "show" { "shown" } else { "script" };
+    let one = NewDestination { kind: kind.into(), platform: "script".into(), config, has_playback: false };
+    let new = NewStream {
+        label: "test".into(),
+        stream_key: new_stream_key(),
+        destinations: vec![one; count],
+        caps: CAPS,
+    };
+    store.create_stream(&Actor::command(account, START), new).await.unwrap()
+}
+
+/// A session whose media and destinations are played by hand.
+pub(crate) struct Session<'a> {
+    pub(crate) rig: &'a Rig,
+    pub(crate) id: SessionId,
+    pub(crate) usage: Arc<dyn Usage>,
+    pub(crate) began: Duration,
+}
+
+impl Session<'_> {
+    /// Moves the clock to so many seconds after the start, as far as it is not there, and waits until all is posted.
+    pub(crate) async fn at(&self, secs: u64) {
+        let at = self.began + Duration::from_secs(secs);
+        self.rig.clock.advance(at.saturating_sub(self.rig.clock.monotonic()));
+        self.quiet().await;
+    }
+
+    pub(crate) async fn quiet(&self) {
+        for _ in 0..TRIES_MAX {
+            if self.rig.billing.is_quiet(&self.id) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        panic!("charges wait for ever");
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.rig.clock.monotonic()
+    }
+
+    /// A destination is opened and goes live.
+    pub(crate) async fn on(&self, index: usize) {
+        let destination = self.rig.destinations[index];
+        self.usage.claims(destination);
+        if self.held(index).is_none() {
+            self.usage.forwards(destination, self.now());
+        }
+        self.quiet().await;
+    }
+
+    pub(crate) async fn off(&self, index: usize) {
+        self.usage.rests(self.rig.destinations[index], self.now());
+        self.quiet().await;
+    }
+
+    pub(crate) fn orders(&self) -> Orders {
+        self.usage.orders().borrow().clone()
+    }
+
+    pub(crate) fn held(&self, index: usize) -> Option<Held> {
+        self.orders().held.get(&self.rig.destinations[index]).copied()
+    }
+
+    pub(crate) fn end(&self) -> Option<EndReason> {
+        self.orders().end
+    }
+
+    /// Millisats charged so far.
+    pub(crate) async fn msat(&self) -> i64 {
+        self.rig.store.session_charges(&self.id).await.unwrap().0
+    }
+
+    /// Whole sats charged so far.
+    pub(crate) async fn sats(&self) -> i64 {
+        Msat(self.msat().await).to_sats_floor().0
+    }
+
+    /// Ends it as its task does.
+    pub(crate) async fn finish(&self) {
+        self.usage.ends(self.now());
+        self.usage.settled().await;
+        self.rig.store.end_session(&self.id, self.rig.clock.now(), EndReason::Stopped).await.unwrap();
+    }
+}
+
+/// Polls a future so many times at most, and drops it then: a crash between any two of its steps.
+pub(crate) async fn chopped<T>(future: impl Future<Output = T>, polls: u64) -> Option<T> {
+    let (mut future, mut left) = (pin!(future), polls);
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        future.as_mut().poll(context).map(Some)
+    })
+    .await
+}

@@ -1,0 +1,5 @@
+//! Charges with a real store: the examples that were decided, interleavings and crashes.
+
+mod examples;
+mod playback;
+mod property;

@@ -1,0 +1,267 @@
+//! The task of a destination: opened, watched, and opened anew for as long as its session lives.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use satcast_plugin_api::driver_state::State as DriverState;
+use satcast_plugin_api::{Class, Error};
+use tokio::sync::watch;
+
+use super::{Destination, Parts, STOP_DEADLINE, lock};
+use crate::drivers::{OpenRequest, Opening};
+use crate::ids::{DestinationId, UnixMillis};
+use crate::live::backoff::{self, Next};
+use crate::live::mailbox::Mailbox;
+use crate::live::queue::Queue;
+use crate::live::shelf::Shelf;
+use crate::live::view::{DestState, Told};
+use crate::secret;
+use crate::usage::{Held, Orders};
+
+/// What is waited beyond the deadline for a driver that does not answer.
+const STOP_GRACE: Duration = Duration::from_millis(500);
+
+/// Least time between two log lines about a state its driver reports.
+const STATE_LOG_PAUSE: Duration = Duration::from_secs(1);
+
+fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    secret::fill_random(&mut bytes);
+    u64::from_ne_bytes(bytes)
+}
+
+pub(super) struct Run {
+    pub(super) destination: Arc<Destination>,
+    pub(super) parts: Parts,
+    pub(super) stopping: watch::Receiver<bool>,
+    pub(super) orders: watch::Receiver<Orders>,
+    pub(super) failures: u32,
+    pub(super) panics: u32,
+}
+
+impl Run {
+    pub(super) async fn run(mut self) {
+        while self.may_run().await {
+            let outcome = self.one_try().await;
+            if self.is_stopping() || self.held().is_some() {
+                continue;
+            }
+            let error = outcome.err().unwrap_or_else(|| Error::remote("the destination ended by itself"));
+            self.after_failure(error).await;
+        }
+        self.show(DestState::Stopped, None);
+    }
+
+    fn id(&self) -> DestinationId {
+        self.destination.record.id
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    fn held(&self) -> Option<Held> {
+        self.orders.borrow().held.get(&self.id()).copied()
+    }
+
+    /// Waits until it may be opened, and shows meanwhile why not; `false` when it is to end.
+    async fn may_run(&mut self) -> bool {
+        while !self.is_stopping() {
+            {
+                let mut view = lock(&self.destination.view);
+                if view.told != Told::Over {
+                    view.told = Told::Claims;
+                    self.destination.usage.claims(self.id());
+                }
+            }
+            let Some(held) = self.held() else { return true };
+            self.show(DestState::Stopped, Some(held.as_str().into()));
+            let id = self.id();
+            tokio::select! {
+                // The senders of both outlive this.
+                _ = self.orders.wait_for(|orders| !orders.held.contains_key(&id)) => {}
+                _ = self.stopping.wait_for(|stop| *stop) => {}
+            }
+        }
+        false
+    }
+
+    /// From open to the end of the opening, however it came.
+    async fn one_try(&mut self) -> Result<(), Error> {
+        let record = &self.destination.record;
+        let waker = self.parts.drivers.waker(&record.kind).ok_or_else(|| {
+            Error::config(format!("no driver serves type {}; the operator can enable one", record.kind))
+        })?;
+        self.show(DestState::Connecting, None);
+        let queue = Arc::new(Queue::new(self.destination.dropped.clone()));
+        let mailbox = Arc::new(Mailbox::default());
+        self.parts.hub.attach(queue.clone(), waker.clone());
+        let shelf = self.begin_shelf();
+        let request = OpenRequest {
+            kind: record.kind.clone(),
+            config: record.config.clone(),
+            destination: record.id,
+            source: self.parts.source,
+            media: queue.clone(),
+            observer: mailbox.clone(),
+            counters: self.destination.counters.clone(),
+            assets: shelf.assets().clone(),
+        };
+        let opened = self.parts.drivers.open(request).await;
+        let outcome = match opened {
+            Ok(opening) => self.watch(opening, &mailbox, || waker.wake(queue.close())).await,
+            Err(error) => Err(error),
+        };
+        self.parts.shelves.end(&shelf, self.parts.clock.monotonic());
+        self.parts.hub.detach(&queue);
+        waker.wake(queue.close());
+        outcome
+    }
+
+    /// Where this opening puts what viewers may fetch; in the registry only when its type has playback.
+    fn begin_shelf(&self) -> Arc<Shelf> {
+        let (session, started_at) = (self.parts.session.clone(), self.parts.started_at);
+        let shelf = Arc::new(Shelf::new(self.id(), session, started_at));
+        if self.parts.drivers.has_playback(&self.destination.record.kind)
+            && let Some(oldest) = self.parts.shelves.begin(shelf.clone())
+        {
+            // Its drop runs driver code. Nobody waits for it.
+            tokio::task::spawn_blocking(move || drop(oldest));
+        }
+        shelf
+    }
+
+    /// Follows an opening to its end.
+    async fn watch(
+        &mut self,
+        mut opening: Opening,
+        mailbox: &Mailbox,
+        close_queue: impl Fn(),
+    ) -> Result<(), Error> {
+        let (mut stopping, mut orders, id) = (self.stopping.clone(), self.orders.clone(), self.id());
+        loop {
+            tokio::select! {
+                () = mailbox.arrived.notified() => {
+                    if let Some(outcome) = self.read_mail(mailbox) {
+                        opening.ended();
+                        return outcome;
+                    }
+                }
+                // The sender lives as long as the destination, which `self` holds.
+                _ = stopping.wait_for(|stop| *stop) => break,
+                _ = orders.wait_for(|orders| orders.held.contains_key(&id)) => break,
+            }
+        }
+        if let Some(held) = self.held().filter(|_| !self.is_stopping()) {
+            self.show(DestState::Stopped, Some(held.as_str().into()));
+        }
+        close_queue();
+        opening.stop(STOP_DEADLINE).await;
+        let end = async {
+            loop {
+                if let Some(outcome) = self.read_last_mail(mailbox) {
+                    return outcome;
+                }
+                mailbox.arrived.notified().await;
+            }
+        };
+        match tokio::time::timeout(STOP_DEADLINE + STOP_GRACE, end).await {
+            Ok(outcome) => {
+                opening.ended();
+                outcome
+            }
+            Err(_) => {
+                tracing::error!(
+                    session = %self.parts.session, destination = %self.id(), kind = %self.destination.record.kind,
+                    "driver did not end a destination; it is left behind until the service restarts"
+                );
+                Err(Error::internal("the driver did not end the destination"))
+            }
+        }
+    }
+
+    /// As [`Run::read_mail`] while it ends: what it says of its state no longer matters.
+    fn read_last_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
+        let mail = mailbox.take();
+        self.log_events(mail.events);
+        mail.outcome
+    }
+
+    /// Takes what the driver reported; the outcome when it has ended.
+    fn read_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
+        let mail = mailbox.take();
+        self.log_events(mail.events);
+        match mail.state {
+            // Words alone do not make it live again.
+            Some((DriverState::Live, _)) if lock(&self.destination.view).is_quieted => {}
+            Some((DriverState::Live, _)) => self.show(DestState::Live, None),
+            Some((DriverState::Connecting, reason)) => {
+                self.show(DestState::Connecting, reason.map(|reason| reason.message));
+            }
+            None => {}
+        }
+        mail.outcome
+    }
+
+    fn log_events(&self, events: VecDeque<(String, serde_json::Value)>) {
+        for (name, data) in events {
+            tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, %data, "driver event");
+        }
+    }
+
+    /// Shows a failure and waits until it is time to try again, or for the end.
+    async fn after_failure(&mut self, error: Error) {
+        let (now, monotonic_now) = (self.parts.clock.now(), self.parts.clock.monotonic());
+        let live_from = lock(&self.destination.view).live_from;
+        if live_from.is_some_and(|from| monotonic_now.saturating_sub(from) >= backoff::RECOVERED_AFTER) {
+            self.failures = 0;
+            self.panics = 0;
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.panics += u32::from(error.class == Class::Panic);
+        self.destination.sample_rate(monotonic_now, now);
+        let (session, destination) = (self.parts.session.clone(), self.id());
+        match backoff::next(&error, self.failures, self.panics, random_u64()) {
+            Next::Retry(wait) => {
+                let retry_at = UnixMillis(now.0.saturating_add(wait.as_millis() as i64));
+                tracing::warn!(
+                    %session, %destination, attempt = self.failures, retry_in_ms = wait.as_millis() as u64,
+                    error = %error.message, "destination failed, will be tried again"
+                );
+                self.show(DestState::Retrying, Some(error.message));
+                lock(&self.destination.view).next_retry_at = Some(retry_at);
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    _ = self.stopping.wait_for(|stop| *stop) => {}
+                }
+            }
+            Next::GiveUp => {
+                tracing::warn!(%session, %destination, error = %error.message, "destination failed, not tried again until it is changed");
+                self.show(DestState::Failed, Some(error.message));
+                // As above: the sender outlives this.
+                let _ = self.stopping.wait_for(|stop| *stop).await;
+            }
+        }
+    }
+
+    fn show(&self, state: DestState, error: Option<String>) {
+        let (now, wall_now) = (self.parts.clock.monotonic(), self.parts.clock.now());
+        let mut view = lock(&self.destination.view);
+        let changed = view.set(state, error, now, wall_now);
+        self.destination.tell_usage(&mut view, now);
+        view.attempt = match state {
+            DestState::Live => 0,
+            DestState::Retrying | DestState::Failed => self.failures,
+            DestState::Connecting | DestState::Stopped => self.failures.saturating_add(1),
+        };
+        // A driver may flip between the two as fast as it likes.
+        let flips = matches!(state, DestState::Live | DestState::Connecting);
+        let is_due = view.logged_at.is_none_or(|at| now.saturating_sub(at) >= STATE_LOG_PAUSE);
+        self.destination.tell_watchers(&mut view, now, wall_now, !flips);
+        if changed && (is_due || !flips) {
+            view.logged_at = Some(now);
+            tracing::info!(session = %self.parts.session, destination = %self.id(), state = state.as_str(), "destination");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Both sides together: charged sessions with a driver behind the C table, on a clock moved by hand.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use satcast_media::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
+
+use crate::billing::testing::{Rig, TRIES_MAX};
+use crate::ids::{EndReason, Msat};
+use crate::live::testing::drivers;
+use crate::live::{DestState, DestinationSnapshot, Live, Publisher, SessionSnapshot, Settings};
+use crate::store::StreamLimits;
+
+/// Below the time after which a destination without bytes counts as quiet.
+const STEP_SECS: u64 = 4;
+
+struct Stage {
+    rig: Rig,
+    live: Live,
+    publisher: Publisher,
+    session: SessionSnapshot,
+    began: Duration,
+    pictures: i64,
+}
+
+fn video(dts_ms: i64, keyframe: bool) -> Packet {
+    Packet {
+        kind: TrackKind::Video,
+        codec: Codec::H264,
+        role: Role::Data,
+        keyframe,
+        dts_ns: dts_ms * NANOS_PER_MILLI,
+        pts_ns: dts_ms * NANOS_PER_MILLI,
+        payload: Bytes::from_static(&[9; 1000]),
+    }
+}
+
+fn live_of(rig: &Rig) -> Live {
+    let settings =
+        Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
+    Live::metered(rig.store.clone(), drivers(), rig.clock.clone(), settings, rig.billing.gate())
+}
+
+async fn until<R>(what: &str, mut look: impl FnMut() -> Option<R>) -> R {
+    for _ in 0..TRIES_MAX {
+        if let Some(found) = look() {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("waited in vain for {what}");
+}
+
+impl Stage {
+    /// A session that has begun.
+    async fn begin(rig: Rig) -> Self {
+        let live = live_of(&rig);
+        let mut publisher = live.publish(rig.record().await).await.unwrap();
+        let began = rig.clock.monotonic();
+        publisher.push(&mut vec![video(0, true)]);
+        let session = until("the session", || live.session(rig.stream)).await;
+        Self { rig, live, publisher, session, began, pictures: 0 }
+    }
+
+    fn destination(&self, index: usize) -> Option<DestinationSnapshot> {
+        self.live.destination(self.rig.stream, self.rig.destinations[index])
+    }
+
+    fn in_state(&self, state: DestState) -> Vec<DestinationSnapshot> {
+        let all = (0..self.rig.destinations.len()).filter_map(|index| self.destination(index));
+        all.filter(|seen| seen.state == state).collect()
+    }
+
+    async fn until_live(&self, count: usize) {
+        until("live ones", || (self.in_state(DestState::Live).len() == count).then_some(())).await;
+        self.quiet().await;
+    }
+
+    async fn quiet(&self) {
+        let id = self.session.session_id.clone();
+        until("charges", || self.rig.billing.is_quiet(&id).then_some(())).await;
+    }
+
+    /// Sends a picture to `receivers` destinations and moves the clock a step on, until so many seconds after the start.
+    async fn run_to(&mut self, secs: u64, receivers: usize) {
+        let end = self.began + Duration::from_secs(secs);
+        while self.rig.clock.monotonic() < end {
+            self.pictures += 1;
+            let sent = |stage: &Self| {
+                stage.in_state(DestState::Live).iter().map(|seen| seen.bytes_sent).sum::<u64>()
+            };
+            let before = sent(self);
+            self.publisher.push(&mut vec![video(self.pictures * 33, true)]);
+            let all = receivers as u64 * 1_000;
+            until("the picture", || (sent(self) >= before + all).then_some(())).await;
+            let left = end.saturating_sub(self.rig.clock.monotonic());
+            self.rig.clock.advance(left.min(Duration::from_secs(STEP_SECS)));
+            self.quiet().await;
+        }
+    }
+
+    async fn sats(&self) -> i64 {
+        let charged = self.rig.store.session_charges(&self.session.session_id).await.unwrap();
+        charged.to_sats_floor().0
+    }
+
+    async fn until_ended(&self) -> Option<EndReason> {
+        until("the end", || self.live.session(self.rig.stream).is_none().then_some(())).await;
+        self.rig.store.last_session(self.rig.stream).await.unwrap().unwrap().end_reason
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_charged_stops_at_max_sats_and_its_encoder_is_refused() {
+    let rig = Rig::with(100, "", "live", 3).await;
+    rig.intruder().await.limit_sats(rig.stream, Some(9)).await;
+    let mut stage = Stage::begin(rig).await;
+    stage.until_live(3).await;
+    assert_eq!(stage.sats().await, 4);
+    let cost = stage.rig.billing.cost(&stage.session.session_id).unwrap();
+    assert_eq!(cost.rate, Msat(4_000));
+    stage.run_to(119, 3).await;
+    assert_eq!(stage.sats().await, 8);
+    assert!(stage.live.session(stage.rig.stream).is_some());
+    stage.rig.clock.advance(Duration::from_secs(1));
+    assert!(stage.publisher.closed().await.reason.contains("maxSats"));
+    assert_eq!(stage.until_ended().await, Some(EndReason::MaxSats));
+    let mut costs = stage.rig.history(&stage.session.session_id).await;
+    costs.sort_unstable();
+    assert_eq!((costs, stage.sats().await, stage.rig.balance().await), (vec![0, 4, 4], 8, 92_000));
+    assert!(stage.live.publish(stage.rig.record().await).await.is_err(), "until it was quiet");
+    stage.rig.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_ends_at_insufficient_funds_and_its_encoder_is_refused_until_money_comes() {
+    let mut stage = Stage::begin(Rig::with(5, "", "live", 2).await).await;
+    stage.until_live(2).await;
+    stage.run_to(119, 2).await;
+    assert_eq!(stage.sats().await, 4);
+    stage.rig.clock.advance(Duration::from_secs(1));
+    assert!(stage.publisher.closed().await.reason.contains("balance"));
+    assert_eq!(stage.until_ended().await, Some(EndReason::InsufficientFunds));
+    assert_eq!((stage.sats().await, stage.rig.balance().await), (4, 1_000));
+    stage.rig.clock.advance(Duration::from_secs(300));
+    let refused = stage.live.publish(stage.rig.record().await).await.err().unwrap();
+    assert!(refused.reason.contains("add credit"), "{refused:?}");
+    stage.rig.credit(10).await;
+    assert!(stage.live.publish(stage.rig.record().await).await.is_ok());
+    stage.rig.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_without_money_is_stopped_sends_nothing_and_starts_when_money_comes() {
+    let mut stage = Stage::begin(Rig::with(1, "", "live", 2).await).await;
+    stage.until_live(1).await;
+    let held = until("the held one", || stage.in_state(DestState::Stopped).pop()).await;
+    assert_eq!((held.error.as_deref(), held.bytes_sent), (Some("insufficient_funds"), 0));
+    stage.run_to(70, 1).await;
+    assert_eq!((stage.sats().await, stage.in_state(DestState::Stopped).len()), (0, 1));
+    stage.rig.credit(10).await;
+    stage.run_to(80, 1).await;
+    stage.until_live(2).await;
+    assert_eq!(stage.sats().await, 2);
+    assert!(stage.live.stop(stage.rig.stream, EndReason::Stopped).await);
+    let mut costs = stage.rig.history(&stage.session.session_id).await;
+    costs.sort_unstable();
+    assert_eq!(costs, [0, 2]);
+    stage.rig.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_that_grows_and_shrinks_holds_at_once() {
+    let rig = Rig::with(100, "", "live", 3).await;
+    rig.intruder().await.limit_sats(rig.stream, Some(2)).await;
+    let stage = Stage::begin(rig).await;
+    stage.until_live(2).await;
+    let held = until("the held one", || stage.in_state(DestState::Stopped).pop()).await;
+    assert_eq!(held.error.as_deref(), Some("budget"));
+    let limits = |max_sats| StreamLimits { max_sats: Some(max_sats), max_duration_minutes: None };
+    stage.live.limits_changed(stage.rig.stream, limits(10)).await;
+    stage.until_live(3).await;
+    assert_eq!(stage.sats().await, 4);
+    stage.live.limits_changed(stage.rig.stream, limits(3)).await;
+    assert_eq!(stage.until_ended().await, Some(EndReason::MaxSats));
+    assert_eq!(stage.sats().await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_charged_while_the_encoder_is_away() {
+    let mut stage = Stage::begin(Rig::with(100, "", "live", 2).await).await;
+    stage.until_live(2).await;
+    stage.run_to(55, 2).await;
+    drop(stage.publisher);
+    stage.rig.clock.advance(Duration::from_secs(20));
+    stage.publisher = stage.live.publish(stage.rig.record().await).await.unwrap();
+    stage.rig.clock.advance(Duration::from_secs(1));
+    let (rig, id) = (&stage.rig, stage.session.session_id.clone());
+    assert_eq!(rig.store.session_charges(&id).await.unwrap(), Msat(2_000), "minute 1 opened meanwhile");
+    stage.publisher.push(&mut vec![video(90_000, true)]);
+    for _ in 0..TRIES_MAX {
+        // Those that were quiet too long are live again when a sample of their bytes shows it.
+        rig.clock.advance(Duration::from_millis(1));
+        if rig.store.session_charges(&id).await.unwrap() == Msat(4_000) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(rig.store.session_charges(&id).await.unwrap(), Msat(4_000), "charged when media returns");
+    assert!(stage.live.stop(rig.stream, EndReason::Stopped).await);
+    rig.check().await;
+}
