@@ -9,7 +9,7 @@ use crate::billing::testing::{Rig, TRIES_MAX};
 use crate::ids::{EndReason, Msat};
 use crate::live::testing::drivers;
 use crate::live::{DestState, DestinationSnapshot, Live, Publisher, SessionSnapshot, Settings};
-use crate::store::StreamLimits;
+use crate::store::{SingleCharge, StreamLimits};
 
 /// Below the time after which a destination without bytes counts as quiet.
 const STEP_SECS: u64 = 4;
@@ -54,10 +54,15 @@ async fn until<R>(what: &str, mut look: impl FnMut() -> Option<R>) -> R {
 impl Stage {
     /// A session that has begun.
     async fn begin(rig: Rig) -> Self {
+        Self::begin_with(rig, true).await
+    }
+
+    /// Without a keyframe destinations are opened and get nothing yet.
+    async fn begin_with(rig: Rig, keyframe: bool) -> Self {
         let live = live_of(&rig);
         let mut publisher = live.publish(rig.record().await).await.unwrap();
         let began = rig.clock.monotonic();
-        publisher.push(&mut vec![video(0, true)]);
+        publisher.push(&mut vec![video(0, keyframe)]);
         let session = until("the session", || live.session(rig.stream)).await;
         Self { rig, live, publisher, session, began, pictures: 0 }
     }
@@ -166,6 +171,31 @@ async fn a_destination_without_money_is_stopped_sends_nothing_and_starts_when_mo
     let mut costs = stage.rig.history(&stage.session.session_id).await;
     costs.sort_unstable();
     assert_eq!(costs, [0, 2]);
+    stage.rig.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_is_live_when_its_charge_is_refused_is_stopped() {
+    let mut stage = Stage::begin_with(Rig::with(3, "", "live", 2).await, false).await;
+    until("both to be opened", || (stage.in_state(DestState::Connecting).len() == 2).then_some(())).await;
+    let elsewhere = SingleCharge {
+        account: stage.rig.account,
+        amount: Msat(2_000),
+        kind: "recovery",
+        idem: "elsewhere".into(),
+        destination: None,
+        now: stage.rig.clock.now(),
+    };
+    stage.rig.store.charge_once(&elsewhere).await.unwrap();
+    stage.publisher.push(&mut vec![video(33, true)]);
+    let held = until("the held one", || stage.in_state(DestState::Stopped).pop()).await;
+    assert_eq!((held.error.as_deref(), held.bytes_sent), (Some("insufficient_funds"), 1_000));
+    stage.until_live(1).await;
+    stage.publisher.push(&mut vec![video(66, false)]);
+    let sent = || stage.in_state(DestState::Live).iter().map(|seen| seen.bytes_sent).sum::<u64>();
+    until("the other to go on", || (sent() == 2_000).then_some(())).await;
+    assert_eq!(stage.in_state(DestState::Stopped)[0].bytes_sent, 1_000);
+    assert_eq!((stage.sats().await, stage.rig.balance().await), (0, 1_000));
     stage.rig.check().await;
 }
 

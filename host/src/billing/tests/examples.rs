@@ -276,6 +276,8 @@ async fn max_duration_minutes_charges_no_minute_that_would_open_at_its_end() {
     session.on(1).await;
     session.at(119).await;
     rig.clock.advance(Duration::from_secs(1));
+    // Whatever is told before the session's own timer has ended it opens nothing.
+    session.usage.rests(rig.destinations[4], session.now());
     session.usage.ends(session.now());
     session.usage.settled().await;
     assert_eq!(session.sats().await, 4);
