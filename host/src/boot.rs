@@ -169,6 +169,8 @@ impl Host {
             clock,
             config,
             limits,
+            known: Default::default(),
+            key_uses: Default::default(),
         });
         Ok(Self { app, live, store, server, listener, facts, _locks: [lock, database_lock] })
     }

@@ -1,4 +1,4 @@
-//! The service's database from outside: figures that the API rounds, and changes that it has no command for yet.
+//! The service's database from outside: figures that the API rounds, and a past that benchmarks look back at.
 
 use std::path::Path;
 use std::time::Duration;
@@ -44,22 +44,6 @@ impl Database {
         let query = sqlx::query(sum).bind(destination).fetch_one(&mut self.connection);
         let bytes: i64 = self.runtime.block_on(query).expect("the metered bytes").get(0);
         u64::try_from(bytes).expect("a count")
-    }
-
-    /// Revokes the public keys of a destination, as the key API of a later release will.
-    ///
-    /// # Panics
-    /// When there is none.
-    pub fn revoke_keys(&mut self, destination: i64) {
-        self.change("UPDATE api_keys SET revoked_ms = 1 WHERE destination_id = ?", destination);
-    }
-
-    /// Disables a destination, as the API of a later release will.
-    ///
-    /// # Panics
-    /// When there is none.
-    pub fn disable(&mut self, destination: i64) {
-        self.change("UPDATE destinations SET enabled = 0 WHERE id = ?", destination);
     }
 
     /// Gives a destination more public keys than it can get by the API.
@@ -138,11 +122,5 @@ impl Database {
             made.execute(&mut *tx).await.expect("metered hours");
             tx.commit().await.expect("a commit");
         });
-    }
-
-    fn change(&mut self, statement: &'static str, destination: i64) {
-        let query = sqlx::query(statement).bind(destination).execute(&mut self.connection);
-        let changed = self.runtime.block_on(query).expect("a change of the database").rows_affected();
-        assert!(changed > 0, "nothing was changed for destination {destination}");
     }
 }

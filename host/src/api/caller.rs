@@ -6,6 +6,7 @@ use poem::Request;
 use poem::http::Method;
 use poem_openapi::registry::{MetaSecurityScheme, Registry};
 
+use super::known::note_use;
 use super::{ApiError, App, RequestContext};
 use crate::auth::{login_cookie, presented_key, presents_header};
 use crate::ids::{AccountId, KeyId, LoginId, UnixMillis};
@@ -259,27 +260,14 @@ pub(super) async fn known_key(
     };
     match found {
         Some(key) => Ok(key),
-        None => {
-            let network = Network::from(context.client);
-            context.count(app.limits.invalid_keys.hit(network, app.clock.monotonic()))?;
-            Err(refused)
-        }
+        None => Err(count_invalid(app, context, refused)),
     }
 }
 
-/// Notes the use of a key in the background, at most once a minute: no request waits for that write.
-pub(super) fn note_use(app: &App, key: &KeyRecord) {
-    let now = app.clock.now();
-    let due = UnixMillis(now.0.saturating_sub(TOUCH_INTERVAL_MS));
-    if key.last_used_at.is_some_and(|used| used > due) {
-        return;
-    }
-    let (store, id) = (app.store.clone(), key.id);
-    tokio::spawn(async move {
-        if let Err(error) = store.touch_key(id, now).await {
-            tracing::warn!(%error, key_id = id.0, "cannot note the use of a key");
-        }
-    });
+/// `refused`, or 429 when the client's network tried too many keys that are none.
+pub(super) fn count_invalid(app: &App, context: &RequestContext, refused: ApiError) -> ApiError {
+    let verdict = app.limits.invalid_keys.hit(Network::from(context.client), app.clock.monotonic());
+    context.count(verdict).err().unwrap_or(refused)
 }
 
 /// The schemes in the order in which they count.

@@ -7,7 +7,8 @@ use poem::{Request, Result};
 use poem_openapi::payload::Json;
 use poem_openapi::{Object, OpenApi};
 
-use super::caller::{Subject, key_extractor, known_key, login, note_use, presented_login};
+use super::caller::{Subject, key_extractor, known_key, login, presented_login};
+use super::known::note_use;
 use super::null::Null;
 use super::{ApiError, App, RequestContext, Tag};
 use crate::auth::presented_key;

@@ -20,6 +20,7 @@ mod error;
 mod events;
 mod idempotency;
 mod keys;
+mod known;
 mod login;
 mod null;
 mod page;
@@ -48,6 +49,7 @@ use tokio::sync::Semaphore;
 pub use caller::{Caller, Subject};
 pub use document::{document, document_text};
 pub use error::ApiError;
+pub use known::{KeyUses, KnownKeys};
 pub(crate) use shell::logged_path;
 pub use shell::{RequestContext, Shell};
 
@@ -90,6 +92,10 @@ pub struct App {
     pub config: Arc<Config>,
     /// Requests counted so far.
     pub limits: Limits,
+    /// Public keys that were asked for a moment ago.
+    pub known: KnownKeys,
+    /// Uses of keys that are not written yet.
+    pub key_uses: Arc<KeyUses>,
 }
 
 impl std::fmt::Debug for App {

@@ -103,9 +103,9 @@ impl StreamStatus {
     }
 
     async fn of(app: &App, viewer: Viewer) -> std::result::Result<Self, ApiError> {
-        let destination = viewer.destination;
+        let destination = viewer.destination()?;
         let (now, pricing) = (app.clock.now(), &app.config.pricing);
-        let offline = Self::offline(destination.label, now, pricing);
+        let offline = Self::offline(destination.label.clone(), now, pricing);
         let Some(session) = live_session(app, destination.stream_id) else { return Ok(offline) };
         let shelf = live_shelf(app, destination.destination_id, &session);
         let path = &destination.playback_path;

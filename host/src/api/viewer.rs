@@ -1,18 +1,20 @@
 //! The caller of a public operation about one destination: a website or a player with the destination's public key.
 
+use std::sync::Arc;
+
 use poem::Request;
 
-use super::caller::{key_extractor, known_key, note_use};
+use super::caller::{count_invalid, key_extractor};
+use super::known::{Known, note_use};
 use super::{ApiError, App, RequestContext};
 use crate::auth::presented_key;
-use crate::secret::Redacted;
+use crate::secret::{Redacted, api_key_kind, key_hash};
 use crate::store::PlaybackRecord;
 
 /// A public key and the destination it belongs to, which is enabled.
 #[derive(Clone, Debug)]
 pub(super) struct Viewer {
-    /// The destination.
-    pub(super) destination: PlaybackRecord,
+    known: Arc<Known>,
     /// The key as it was presented.
     pub(super) key: Redacted<String>,
 }
@@ -26,13 +28,27 @@ impl Viewer {
     async fn of(app: &App, request: &Request) -> std::result::Result<Self, ApiError> {
         let context = RequestContext::of(request);
         let key = presented_key(request).ok_or_else(ApiError::public_key_required)?;
-        let known = known_key(app, &context, &key, ApiError::invalid_public_key()).await?;
-        context.count(app.limits.status.hit(known.id, app.clock.monotonic()))?;
+        let refused = ApiError::invalid_public_key;
+        let known = match api_key_kind(key.expose()) {
+            Some(_) => app.known.find(app, key_hash(key.expose())).await?,
+            None => None,
+        };
+        let known = known.ok_or_else(|| count_invalid(app, &context, refused()))?;
+        context.count(app.limits.status.hit(known.key.id, app.clock.monotonic()))?;
         // A permanent key has no destination.
-        let destination = app.store.playback_by_key(known.id).await?.filter(|record| record.enabled);
-        let destination = destination.ok_or_else(ApiError::invalid_public_key)?;
-        note_use(app, &known);
-        Ok(Self { destination, key })
+        if !known.destination.as_ref().is_some_and(|destination| destination.enabled) {
+            return Err(refused());
+        }
+        note_use(app, &known.key);
+        Ok(Self { known, key })
+    }
+
+    /// The destination.
+    ///
+    /// # Errors
+    /// 401 without one, which [`Viewer::of`] refuses.
+    pub(super) fn destination(&self) -> std::result::Result<&PlaybackRecord, ApiError> {
+        self.known.destination.as_ref().ok_or_else(ApiError::invalid_public_key)
     }
 }
 

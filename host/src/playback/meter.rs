@@ -22,6 +22,9 @@ pub const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 /// Longest wait of a reader for bytes that are on their way to the store.
 const MOVING_WAIT: Duration = Duration::from_millis(250);
 
+/// Accounts whose stored bytes are kept here; beyond them all are asked for anew.
+const STORED_MAX: usize = 16_384;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Subject {
     account: AccountId,
@@ -41,11 +44,22 @@ pub(super) struct Meter {
     counters: Mutex<HashMap<Subject, Arc<Counter>>>,
     /// Written while bytes go over to the store, so that no reader sees them at both places or at none.
     moving: RwLock<()>,
+    /// What the store said last.
+    stored: Mutex<HashMap<AccountId, Stored>>,
+}
+
+/// Bytes that the store has of an account and hour.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    hour: UnixMillis,
+    bytes: u64,
+    /// Number of the last change before the store was asked.
+    generation: u64,
 }
 
 impl Meter {
     pub(super) fn new(store: Store, clock: Clock) -> Self {
-        Self { store, clock, counters: Mutex::default(), moving: RwLock::default() }
+        Self { store, clock, counters: Mutex::default(), moving: RwLock::default(), stored: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Subject, Arc<Counter>>> {
@@ -108,12 +122,29 @@ impl Meter {
         let hour = self.clock.now().hour_start();
         // A database that hangs must not hang the status: then what is on its way may be seen at both places.
         let _still = tokio::time::timeout(MOVING_WAIT, self.moving.read()).await;
-        let stored = self.store.bandwidth_of_hour(account, hour).await?;
+        let stored = self.stored(account, hour).await?;
         let here =
             |(subject, _): &(&Subject, &Arc<Counter>)| subject.account == account && subject.hour == hour;
         let waiting: u64 =
             self.lock().iter().filter(here).map(|(_, counter)| counter.0.load(Ordering::Relaxed)).sum();
         Ok(stored.saturating_add(waiting))
+    }
+
+    /// Bytes that the store has; asked again after every change of them.
+    async fn stored(&self, account: AccountId, hour: UnixMillis) -> Result<u64, StoreError> {
+        let generation = self.store.generation();
+        let known = || self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_true = |stored: &Stored| stored.hour == hour && stored.generation == generation;
+        if let Some(stored) = known().get(&account).copied().filter(is_true) {
+            return Ok(stored.bytes);
+        }
+        let bytes = self.store.bandwidth_of_hour(account, hour).await?;
+        let mut stored = known();
+        if stored.len() >= STORED_MAX {
+            stored.clear();
+        }
+        stored.insert(account, Stored { hour, bytes, generation });
+        Ok(bytes)
     }
 
     /// Bytes that wait for the store.

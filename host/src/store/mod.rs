@@ -151,8 +151,8 @@ pub trait Accounts: Send + Sync {
     async fn create_key(&self, actor: &Actor, key: NewKey) -> Result<KeyId>;
     /// The key with that SHA-256, unless revoked.
     async fn key_by_hash(&self, hash: &[u8; 32]) -> Result<Option<KeyRecord>>;
-    /// Notes when a key was used.
-    async fn touch_key(&self, key: KeyId, now: UnixMillis) -> Result<()>;
+    /// Notes when keys were used; an earlier time than the one that is known changes nothing.
+    async fn touch_keys(&self, uses: &[(KeyId, UnixMillis)]) -> Result<()>;
 }
 
 /// Streams and destinations.
@@ -267,6 +267,9 @@ pub trait StoreApi:
 {
     /// What was changed through this store, as it happens; live sessions send to it as well.
     fn feed(&self) -> &Feed;
+    /// Grows with every change through this store of what belongs to accounts, and with every count of bytes: while it stays,
+    /// what was read stays true, as far as other processes go.
+    fn generation(&self) -> u64;
     /// A read that proves the database answers.
     async fn ping(&self) -> Result<()>;
     /// Finishes running statements and closes every connection.

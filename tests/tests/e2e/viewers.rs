@@ -95,9 +95,13 @@ fn children_are_their_own(viewer: &mut Viewer, other: &Hosted) {
 /// A revoked key ends playback at the next playlist, a disabled destination likewise.
 #[track_caller]
 fn changes_end_playback(service: &Service, hosted: &Hosted, viewer: &mut Viewer) {
-    let mut database = Database::of(service.folder());
+    let owner = service.api();
     let second = Hosted::key(service, hosted.destination);
-    database.revoke_keys(hosted.destination);
+    for key in owner.get("/api/keys").ok().as_array().expect("a list of keys") {
+        if key["destinationId"] == hosted.destination {
+            let _ = send(owner.request("DELETE", &format!("/api/keys/{}", key["id"]))).ok();
+        }
+    }
     let kept = Hosted::key(service, hosted.destination);
     let playlist = viewer.path("media.m3u8");
     wait::until("the revoked key to be refused", seconds(SEEN_AFTER_SECONDS), || {
@@ -116,7 +120,8 @@ fn changes_end_playback(service: &Service, hosted: &Hosted, viewer: &mut Viewer)
     let url = status["hlsUrl"].as_str().expect("another key still opens the stream");
     let mut other = Viewer::of(url);
     other.media();
-    database.disable(hosted.destination);
+    let path = format!("/api/streams/{}/destinations/{}", hosted.stream.id, hosted.destination);
+    let _ = send(owner.request("PATCH", &path).json(&json!({ "enabled": false }))).ok();
     wait::until("the disabled destination to be refused", seconds(SEEN_AFTER_SECONDS), || {
         let refused = hosted.status_of(&kept);
         if refused.status == 401 { Ok(()) } else { Err(refused.text) }

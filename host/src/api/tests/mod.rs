@@ -208,6 +208,8 @@ impl Rig {
             clock,
             config,
             limits,
+            known: Default::default(),
+            key_uses: Default::default(),
         });
         let mut rig =
             Self { shell: endpoint(app.clone()), app, account: AccountId(0), key: String::new(), folder };

@@ -59,12 +59,23 @@ async fn a_missing_key_is_400_and_every_other_than_a_good_public_one_401() {
         assert_eq!(body, json!({"error": REFUSED, "code": "invalid_key", "requestId": body["requestId"]}));
         assert_eq!(text, REFUSED);
     };
+    // What another process does is seen after a while.
+    let a_while = || rig.app.clock.advance(crate::api::known::FRESH);
     intruder.enable_destination(hosted.destination, false).await;
+    rig.status(&hosted.key).await.ok();
+    a_while();
     refused().await;
     intruder.enable_destination(hosted.destination, true).await;
+    a_while();
     rig.status(&hosted.key).await.ok();
     intruder.revoke_public_keys().await;
+    a_while();
     refused().await;
+    let disabled = rig.hosted().await;
+    rig.status(&disabled.key).await.ok();
+    let path = format!("/api/streams/{}/destinations/{}", disabled.stream, disabled.destination);
+    rig.ask(Method::PATCH, &path, Some(r#"{"enabled": false}"#)).await.ok();
+    assert_eq!(rig.status(&disabled.key).await.error(401, "invalid_key"), REFUSED, "at once by the API");
     let deleted = rig.hosted().await;
     rig.delete(&format!("/api/destinations/{}", deleted.destination)).await.ok();
     assert_eq!(rig.status(&deleted.key).await.error(401, "invalid_key"), REFUSED);

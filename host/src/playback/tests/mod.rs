@@ -133,6 +133,8 @@ impl Rig {
             clock,
             config: service,
             limits,
+            known: Default::default(),
+            key_uses: Default::default(),
         });
         let (account, destination, path) = destination(&app.store, config).await;
         let shelf = live.begin_shelf(destination, SessionId(SESSION.into()));

@@ -19,8 +19,6 @@ use crate::store::{
 const KEY_PREFIX_CHARS: usize = 7;
 /// Characters of a key kept for display: its end.
 const KEY_SUFFIX_CHARS: usize = 4;
-/// The use of a key is noted at most this often.
-const TOUCH_INTERVAL_MS: i64 = 60_000;
 
 const INSERT_ACCOUNT: &str = "INSERT INTO accounts (name, password_hash, operator, created_ms)
     VALUES ($1, $2, $3, $4) RETURNING id";
@@ -37,7 +35,7 @@ const SELECT_KEY: &str = "SELECT k.id, k.account_id, k.kind, k.scopes, k.destina
     k.last_used_ms FROM api_keys k LEFT JOIN destinations d ON d.id = k.destination_id
     WHERE k.hash = $1 AND k.revoked_ms IS NULL AND d.deleted_ms IS NULL";
 const TOUCH_KEY: &str = "UPDATE api_keys SET last_used_ms = $2
-    WHERE id = $1 AND (last_used_ms IS NULL OR last_used_ms <= $3)";
+    WHERE id = $1 AND (last_used_ms IS NULL OR last_used_ms < $2)";
 
 #[async_trait]
 impl Accounts for SqliteStore {
@@ -74,11 +72,15 @@ impl Accounts for SqliteStore {
         }
     }
 
-    async fn touch_key(&self, key: KeyId, now: UnixMillis) -> Result<()> {
+    async fn touch_keys(&self, uses: &[(KeyId, UnixMillis)]) -> Result<()> {
+        if uses.is_empty() {
+            return Ok(());
+        }
         let mut tx = self.begin().await?;
-        let touch =
-            sqlx::query(TOUCH_KEY).bind(key.0).bind(now.0).bind(now.0.saturating_sub(TOUCH_INTERVAL_MS));
-        touch.execute(&mut *tx).await.map_err(db("note the use of the key"))?;
+        for (key, now) in uses {
+            let touch = sqlx::query(TOUCH_KEY).bind(key.0).bind(now.0);
+            touch.execute(&mut *tx).await.map_err(db("note the use of the keys"))?;
+        }
         commit(tx).await
     }
 }

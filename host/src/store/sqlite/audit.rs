@@ -101,7 +101,10 @@ impl SqliteStore {
     /// Commits a change together with its entry, and tells those who watch the account. What another process commits is
     /// told to nobody here.
     pub(super) async fn commit_noted(&self, tx: Transaction<'static, Sqlite>, noted: Noted) -> Result<()> {
-        commit(tx).await?;
+        let committed = commit(tx).await;
+        // Whatever became of it: a commit whose answer was lost may stand.
+        self.has_changed();
+        committed?;
         let Noted(entry) = noted;
         if let Some(account) = entry.account_id {
             let data = json!({

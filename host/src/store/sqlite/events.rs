@@ -98,7 +98,8 @@ pub(super) async fn insert_event(tx: &mut Tx, event: &NewEvent) -> Result<(i64, 
 /// `2026-11-20T12:34:56.789Z`.
 fn iso_8601(at: UnixMillis) -> String {
     let at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000);
-    let at = at.unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    // No time that a clock shows is outside the calendar.
+    let Ok(at) = at else { return String::new() };
     let (date, time) = (at.date(), at.time());
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",

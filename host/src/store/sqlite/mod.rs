@@ -29,6 +29,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -80,6 +81,7 @@ pub(super) struct SqliteStore {
     vault: Vault,
     feed: Feed,
     outbox: Arc<Notify>,
+    generation: AtomicU64,
 }
 
 impl SqliteStore {
@@ -113,7 +115,7 @@ impl SqliteStore {
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .connect_lazy_with(options.create_if_missing(false).read_only(true));
         let (feed, outbox) = (Feed::new(new_uid()), Arc::new(Notify::new()));
-        Ok(Self { writer, readers, vault, feed, outbox })
+        Ok(Self { writer, readers, vault, feed, outbox, generation: AtomicU64::new(0) })
     }
 
     /// The only start of a writing transaction. Dropped without a commit it is rolled back.
@@ -131,6 +133,13 @@ impl SqliteStore {
         // What closing it says does not matter: it is gone either way.
         let _ = broken.close().await;
         self.writer.begin_with(BEGIN).await.map_err(failed)
+    }
+}
+
+impl SqliteStore {
+    /// Makes what others read before a commit old.
+    fn has_changed(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -192,6 +201,10 @@ async fn first_secret(pool: &SqlitePool) -> Result<Option<(String, Vec<u8>)>> {
 impl StoreApi for SqliteStore {
     fn feed(&self) -> &Feed {
         &self.feed
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     async fn ping(&self) -> Result<()> {

@@ -76,7 +76,9 @@ impl Playback for SqliteStore {
                 .bind(BYTES_MAX);
             add.execute(&mut *tx).await.map_err(db("add to the bandwidth"))?;
         }
-        commit(tx).await
+        let committed = commit(tx).await;
+        self.has_changed();
+        committed
     }
 
     async fn bandwidth_of_hour(&self, account: AccountId, hour_start: UnixMillis) -> Result<u64> {
