@@ -1,5 +1,6 @@
 //! Webhooks are tested, their deliveries shown and made again.
 
+use poem::Request;
 use poem::http::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -77,6 +78,25 @@ async fn a_receiver_that_is_not_there_has_no_status() {
     assert_eq!((&tested["ok"], &tested["status"]), (&json!(false), &Value::Null));
     assert!(tested["error"].as_str().unwrap().contains("cannot connect"), "{tested}");
     assert_eq!(rig.get(HOOKS).await.ok()[0]["lastDelivery"]["status"], Value::Null);
+}
+
+/// The largest answer there is: a receiver said as much as is kept, every byte of it six in JSON.
+#[tokio::test]
+async fn a_repeated_test_is_answered_from_the_first_whatever_the_receiver_said() {
+    let rig = Rig::with_config(ALLOWED).await;
+    let said = "\u{1}".repeat(1_024);
+    let answer = format!("HTTP/1.1 500 X\r\ncontent-length: 2000\r\n\r\n{said}more");
+    let hook = webhook(&rig, &receiver(answer.leak()).await).await;
+    let test = || {
+        let request = Request::builder().method(Method::POST).uri_str(format!("{hook}/test"));
+        request.header("X-API-Key", &rig.key).header("Idempotency-Key", "k1").finish()
+    };
+    let first = rig.send(test()).await;
+    assert_eq!(first.ok()["answer"], said);
+    assert!(first.text.len() > 6 * 1_024);
+    let again = rig.send(test()).await;
+    assert_eq!((again.ok(), again.header("idempotent-replayed")), (first.ok(), "true"));
+    assert_eq!(rig.get(&format!("{hook}/deliveries")).await.ok().as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test]
