@@ -55,11 +55,31 @@ def main():
         assert refused.data.code == "config_refused", refused
 
     streams.set_limits(created.id, satcast.LimitsChange(max_sats=500))
-    key = satcast.KeysApi(api).create_key(satcast.NewApiKey(type=satcast.KeyType.PUBLIC, destination_id=hosted.id)).key
-    public = satcast.PublicApi(client(key))
+    keys = satcast.KeysApi(api)
+    first = keys.create_key(satcast.NewApiKey(type=satcast.KeyType.PUBLIC, destination_id=hosted.id))
+    second = keys.rotate_key(first.id)
+    try:
+        satcast.PublicApi(client(first.key)).get_stream_status()
+        raise AssertionError("a key that was replaced is served")
+    except satcast.exceptions.UnauthorizedException as refused:
+        assert refused.data.code == "invalid_key", refused
+    public = satcast.PublicApi(client(second.key))
     offline = public.get_stream_status()
     assert offline.is_live is False and offline.hls_url is None, offline
     pricing = public.get_public_config().pricing
+
+    # Nothing is sent to it: it is never tested.
+    webhooks = satcast.WebhooksApi(api)
+    wanted = satcast.NewWebhook(
+        url="https://hooks.example.com/python",
+        events=[satcast.WebhookEvent.TEST_DOT_PING],
+        secret="auto",
+        stream_key_id=created.id,
+    )
+    webhook = webhooks.create_webhook(wanted)
+    assert webhook.secret.startswith("whsec_"), "no secret"
+    listed = webhooks.list_webhooks()
+    assert [(one.id, one.has_secret, one.last_delivery) for one in listed] == [(webhook.id, True, None)], listed
 
     url = f"{os.environ['INGEST']}/{created.stream_key}"
     encoder = subprocess.Popen(
@@ -102,6 +122,9 @@ def main():
             gone = None
         except satcast.exceptions.NotFoundException as missing:
             gone = missing.data.code
+        webhooks.delete_webhook(webhook.id)
+        entries = satcast.AccountsApi(api).get_audit_log(limit=3)
+        assert entries[0].actor.type == "key" and entries[0].target.id == webhook.id, entries
         since = [one.live_since or 0 for one in live.destinations]
         print(
             json.dumps(
@@ -110,6 +133,7 @@ def main():
                     "stopped": stopped.message,
                     "history": sorted(entry.platform for entry in history),
                     "gone": gone,
+                    "done": [entry.action for entry in entries],
                 }
             )
         )

@@ -60,11 +60,28 @@ if (refused.response.status !== 422 || refused.error?.code !== 'config_refused')
 }
 
 ok(await client.POST('/api/streams/{id}/limits', { params: { path }, body: { maxSats: 500, maxDurationMinutes: null } }));
-const key = ok(await client.POST('/api/keys', { body: { type: 'public', destinationId: hosted } })).key;
-const viewer = createClient<paths>({ baseUrl, headers: { 'X-API-Key': key } });
+const viewerWith = (key: string) => createClient<paths>({ baseUrl, headers: { 'X-API-Key': key } });
+const first = ok(await client.POST('/api/keys', { body: { type: 'public', destinationId: hosted } }));
+const second = ok(await client.POST('/api/keys/{id}/rotate', { params: { path: { id: first.id } } }));
+const replaced = await viewerWith(first.key).GET('/api/public/stream/status');
+if (replaced.response.status !== 401 || replaced.error?.code !== 'invalid_key') {
+  throw new Error(`a key that was replaced: ${replaced.response.status} ${replaced.error?.code}`);
+}
+const viewer = viewerWith(second.key);
 const offline = ok(await viewer.GET('/api/public/stream/status'));
 if (offline.isLive || offline.hlsUrl !== null) throw new Error('live before anything was published');
 const { pricing } = ok(await viewer.GET('/api/public/config'));
+
+// Nothing is sent to it: it is never tested.
+const wanted: Schemas['NewWebhook'] = {
+  url: 'https://hooks.example.com/typescript', events: ['test.ping'], secret: 'auto', stream_key_id: id,
+};
+const webhook = ok(await client.POST('/api/webhooks', { body: wanted }));
+if (!webhook.secret?.startsWith('whsec_')) throw new Error('no secret');
+const listed = ok(await client.GET('/api/webhooks'));
+if (listed.length !== 1 || listed[0]!.id !== webhook.id || !listed[0]!.hasSecret || listed[0]!.lastDelivery !== null) {
+  throw new Error(JSON.stringify(listed));
+}
 
 const encoder = spawn(
   'ffmpeg',
@@ -104,11 +121,16 @@ try {
   });
   ok(await client.DELETE('/api/streams/{id}', { params: { path } }));
   const gone = await client.GET('/api/streams/{id}', { params: { path } });
+  ok(await client.DELETE('/api/webhooks/{id}', { params: { path: { id: webhook.id } } }));
+  const entries = ok(await client.GET('/api/audit', { params: { query: { limit: 3 } } }));
+  const [last] = entries;
+  if (last?.actor.type !== 'key' || last.target.id !== webhook.id) throw new Error(JSON.stringify(entries));
   console.log(JSON.stringify({
     since,
     stopped: stopped.message,
     history: history.map((entry) => entry.platform).sort(),
     gone: gone.error?.code,
+    done: entries.map((entry) => entry.action),
   }));
 } finally {
   encoder.kill('SIGKILL');

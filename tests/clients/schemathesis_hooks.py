@@ -1,8 +1,9 @@
 """What schemathesis must know of the service: keys of each kind, and whose requests are counted together.
 
 Each request has a key and an address of its own turn, so that the limits of the service (60 a minute and the like) are not
-what is tested. Environment: BASE of the service, KEYS and VIEWERS (keys with commas between), ACCOUNT and GUEST (names of
-accounts with the passwords of the document's examples), COUNTS (file for the number of answers by operation and status).
+what is tested. Environment: BASE of the service, KEYS and VIEWERS (keys with commas between), LAST_KEY (the highest id of
+those), ACCOUNT and GUEST (names of accounts with the passwords of the document's examples), RECEIVER (url that takes what
+webhooks send), COUNTS (file for the number of answers by operation and status).
 """
 
 import atexit
@@ -20,7 +21,11 @@ passwords = collections.defaultdict(lambda: "correct horse battery")
 # These take a session of somebody who logged in, and no key.
 WITH_SESSION = {"logOut": os.environ["ACCOUNT"], "changePassword": os.environ["GUEST"]}
 ENDS_SESSIONS = {*WITH_SESSION, "endLoginSession"}
+ENDS_KEYS = {"rotateKey", "revokeKey"}
 WITH_PUBLIC_KEY = {"getStreamStatus"}
+# What these make stands in another collection than their own path, and where in their answer.
+DELIVERIES = "/api/webhooks/{id}/deliveries"
+MAKES = {"rotateKey": ("/api/keys", "id"), "testWebhook": (DELIVERIES, "deliveryId")}
 
 keys = itertools.cycle(os.environ["KEYS"].split(","))
 viewers = itertools.cycle(os.environ["VIEWERS"].split(","))
@@ -71,6 +76,30 @@ def before_call(context, case, kwargs):
         # The answer to a repeated request names what was made by the first, and may be deleted since.
         case.headers.pop("Idempotency-Key", None)
     name_what_exists(case)
+    stay_on_the_machine(case)
+    keep_the_keys(case)
+
+
+def is_right(case):
+    """Whether the request is made to be taken."""
+    return case.meta is not None and case.meta.generation.mode == schemathesis.GenerationMode.POSITIVE
+
+
+def stay_on_the_machine(case):
+    """A webhook that could be called leads to the receiver, and so does every second one with any text for its url."""
+    if operation_of(case) != "createWebhook" or not isinstance(case.body, dict):
+        return
+    url = case.body.get("url")
+    turns["url"] += is_right(case)
+    if isinstance(url, str) and (url.lower().startswith("http") or is_right(case) and turns["url"] % 2):
+        case.body["url"] = os.environ["RECEIVER"]
+
+
+def keep_the_keys(case):
+    """A key that the requests are sent with is neither revoked nor replaced."""
+    key = (case.path_parameters or {}).get("id")
+    if operation_of(case) in ENDS_KEYS and isinstance(key, int) and 0 < key <= int(os.environ["LAST_KEY"]):
+        case.path_parameters["id"] = -key
 
 
 def name_what_exists(case):
@@ -78,12 +107,14 @@ def name_what_exists(case):
 
     Requests that follow from each other, and those that are wrong on purpose, stay as they are.
     """
-    meta, template = case.meta, case.operation.path
-    if meta is None or meta.generation.mode != schemathesis.GenerationMode.POSITIVE or meta.phase.name.value == "stateful":
+    template = case.operation.path
+    if not is_right(case) or case.meta.phase.name.value == "stateful":
         return
     turns[template] += 1
     if turns[template] % 2:
         return
+    if template.startswith(DELIVERIES + "/{") and not made[DELIVERIES]:
+        make_delivery()
     for collection in sorted(made, key=len, reverse=True):
         rest = template.removeprefix(collection + "/{")
         if rest != template and made[collection]:
@@ -92,15 +123,40 @@ def name_what_exists(case):
             return
 
 
+def make_delivery():
+    """A webhook and what was sent to it once: the webhooks of other requests are deleted soon."""
+
+    def post(path, body):
+        headers = {**client(), "Authorization": f"Bearer {next(keys)}"}
+        return requests.post(BASE + path, json=body, headers=headers, timeout=30).json()
+
+    webhook = post("/api/webhooks", {"url": os.environ["RECEIVER"], "events": ["test.ping"]})["id"]
+    made[DELIVERIES].append(({"id": webhook}, post(f"/api/webhooks/{webhook}/test", {})["deliveryId"]))
+
+
+def forget(template, gone):
+    """What a path names is gone, with everything below it."""
+    kind = template.rpartition("/{")[0].rpartition("/")[2]
+    for collection, entries in made.items():
+        is_kind, is_below = collection.endswith("/" + kind), f"/{kind}/{{" in collection
+        entries[:] = [
+            (above, last)
+            for above, last in entries
+            if not (is_kind and str(last) == gone or is_below and gone in map(str, above.values()))
+        ]
+
+
 def remember(case, response):
-    """What a POST to a collection made is named by others, until it is deleted."""
-    body = response.json() if response.status_code == 200 else None
-    if case.method == "POST" and isinstance(body, dict) and isinstance(body.get("id"), int):
-        made[case.operation.path].append((dict(case.path_parameters or {}), body["id"]))
-    if case.method == "DELETE" and response.status_code == 200:
-        gone = list((case.path_parameters or {}).values())[-1:]
-        for entries in made.values():
-            entries[:] = [entry for entry in entries if str(entry[1]) not in map(str, gone)]
+    """What a POST made is named by others, until it is deleted or another stands in its place."""
+    if response.status_code != 200:
+        return
+    operation, parameters = operation_of(case), dict(case.path_parameters or {})
+    if case.method == "DELETE" or operation == "rotateKey":
+        forget(case.operation.path, str(list(parameters.values())[-1]))
+    collection, name = MAKES.get(operation, (case.operation.path, "id"))
+    body = response.json() if case.method == "POST" else None
+    if isinstance(body, dict) and isinstance(body.get(name), int):
+        made[collection].append((parameters, body[name]))
 
 
 @schemathesis.hook

@@ -63,7 +63,7 @@ impl From<By> for Actor {
 #[derive(Clone, Debug, Object)]
 #[oai(rename = "AuditTarget")]
 pub(super) struct Target {
-    /// What it was: `stream`, `destination`, `key`, `session`, `account`, `invite`.
+    /// What it was: `stream`, `destination`, `key`, `webhook`, `session`, `account`, `invite`.
     #[oai(rename = "type")]
     kind: String,
     /// Its identifier; null when there is none.

@@ -19,8 +19,9 @@ use crate::store::{Begun, IdempotentRequest, Store};
 pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 /// Longest key in bytes.
 pub(super) const KEY_BYTES_MAX: usize = 255;
-/// Largest answer that is kept; those of today's operations are far smaller.
-const ANSWER_BYTES_MAX: usize = 4 * 1024;
+/// Largest answer that is kept. The largest one repeats the first 1024 bytes of what a webhook's receiver said, of which each
+/// may take six in JSON; all others are far smaller.
+const ANSWER_BYTES_MAX: usize = 8 * 1024;
 /// Operations of nobody known yet, whose answers are tokens: they are done again.
 const ENTRANCES: [&str; 2] = ["/api/auth/login", "/api/auth/setup"];
 /// Says that an answer is that of an earlier request.

@@ -59,6 +59,7 @@ fn lives_through_a_stream(name: &str, mut flow: Command, work: &Path) {
     assert_eq!(said["stopped"], "Stop signal sent");
     assert_eq!(said["history"], json!(["rtmp", "self-hosted"]));
     assert_eq!(said["gone"], "not_found");
+    assert_eq!(said["done"], json!(["webhook.deleted", "stream.deleted", "stream.stopped"]));
     let since = said["since"].as_array().expect("when each destination was live");
     assert!(since.iter().all(|time| time.as_i64() > Some(1_700_000_000_000)), "{said}");
     assert_eq!(since.len(), 2);

@@ -8,6 +8,7 @@ mod crash;
 mod document;
 mod drivers;
 mod encoder_returns;
+mod events;
 mod forward;
 mod hostile;
 mod judges;

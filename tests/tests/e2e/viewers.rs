@@ -1,7 +1,6 @@
 //! Who may watch, and for how long a viewer who does not get on is borne.
 
 use satcast_tests::api::send;
-use satcast_tests::database::Database;
 use satcast_tests::encoder::Publish;
 use satcast_tests::hls::Viewer;
 use satcast_tests::hosted::{Hosted, STATUS};
@@ -9,7 +8,7 @@ use satcast_tests::http::{Http, Slow, split_url};
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{self, seconds};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const LIMIT: usize = 60;
 const REFUSED: &str = "Invalid API key or destination disabled";

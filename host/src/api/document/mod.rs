@@ -128,7 +128,7 @@ mod tests {
         };
         let links = operations().filter_map(|operation| operation["responses"]["200"]["links"].as_object());
         let links: Vec<_> = links.flat_map(|links| links.values()).collect();
-        assert!(links.len() >= 13, "{links:?}");
+        assert!(links.len() >= 23, "{links:?}");
         for link in links {
             let next = operations().find(|operation| operation["operationId"] == link["operationId"]);
             let parameters = next.unwrap_or_else(|| panic!("{link}"))["parameters"].as_array().unwrap();
@@ -163,6 +163,28 @@ mod tests {
             assert_eq!(destination["properties"][name]["nullable"], true, "{name}");
             assert!(destination["required"].as_array().unwrap().contains(&json!(name)), "{name}");
         }
+    }
+
+    /// The words of OpenAPI 3.0.3: `nullable` means something beside a `type` alone.
+    #[test]
+    fn whatever_may_be_null_says_its_type() {
+        fn typeless(value: &Value, place: &str, found: &mut Vec<String>) {
+            if value["nullable"] == true && !value["type"].is_string() {
+                found.push(place.to_owned());
+            }
+            let fields = value.as_object().into_iter().flatten();
+            fields.for_each(|(name, field)| typeless(field, &format!("{place}/{name}"), found));
+        }
+        let document = bundled();
+        let mut found = Vec::new();
+        typeless(&document["components"]["schemas"], "", &mut found);
+        assert_eq!(found, Vec::<String>::new());
+        let schemas = &document["components"]["schemas"];
+        let last = &schemas["Webhook"]["properties"]["lastDelivery"];
+        assert_eq!(last["properties"]["status"]["nullable"], true, "{last}");
+        assert_eq!(last["description"], "The newest attempt; null before the first.");
+        assert_eq!(schemas["WebhookLastDelivery"], Value::Null);
+        assert_eq!(schemas["NewWebhook"]["properties"]["stream_key_id"]["nullable"], true);
     }
 
     #[test]

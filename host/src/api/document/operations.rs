@@ -12,6 +12,8 @@ const COOKIE: &str = "sessionCookie";
 const KEYS_ONLY: &[&str] = &["getStreamStatus"];
 /// The group of operations that take permanent keys alone.
 const PERMANENT_ONLY: &str = "Webhooks";
+/// The operation whose answer never ends.
+const FOLLOWS: &str = "followEvents";
 
 /// Parameters of an operation, and where in a request and its answer they come from.
 type Sources = &'static [(&'static str, &'static str)];
@@ -28,10 +30,29 @@ const LINKS: &[(&str, &str, Sources)] = &[
     ("addDestination", "changeDestination", OF_STREAM),
     ("addDestination", "deleteStreamDestination", OF_STREAM),
     ("addDestination", "deleteDestination", ANSWERED),
+    ("createKey", "rotateKey", ANSWERED),
     ("createKey", "revokeKey", ANSWERED),
-    ("listLoginSessions", "endLoginSession", &[("id", "$response.body#/0/id")]),
+    ("rotateKey", "revokeKey", ANSWERED),
+    ("listLoginSessions", "endLoginSession", FIRST_LISTED),
+    ("createWebhook", "testWebhook", ANSWERED),
+    ("createWebhook", "listWebhookDeliveries", ANSWERED),
+    ("createWebhook", "enableWebhook", ANSWERED),
+    ("createWebhook", "rotateWebhookSecret", ANSWERED),
+    ("createWebhook", "deleteWebhook", ANSWERED),
+    (
+        "testWebhook",
+        "redeliverWebhookDelivery",
+        &[("id", "$request.path.id"), ("deliveryId", "$response.body#/deliveryId")],
+    ),
+    (
+        "listWebhookDeliveries",
+        "redeliverWebhookDelivery",
+        &[("id", "$request.path.id"), ("deliveryId", "$response.body#/0/id")],
+    ),
+    ("listArchives", "deleteArchive", FIRST_LISTED),
 ];
 const ANSWERED: Sources = &[("id", "$response.body#/id")];
+const FIRST_LISTED: Sources = &[("id", "$response.body#/0/id")];
 const OF_STREAM: Sources = &[("id", "$request.path.id"), ("destId", "$response.body#/id")];
 
 /// What an operation takes, as far as its answers follow from it.
@@ -94,7 +115,7 @@ pub(super) fn describe(document: &mut Value) {
     for (method, operation) in paths.values_mut().filter_map(Value::as_object_mut).flat_map(Map::iter_mut) {
         let is = Traits::of(method, operation);
         let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
-        parameters(operation, &is);
+        parameters(operation, &id, &is);
         errors::describe(operation, &id, &is);
         success(operation, &is);
         links(operation, &id);
@@ -102,10 +123,11 @@ pub(super) fn describe(document: &mut Value) {
     }
 }
 
-fn parameters(operation: &mut Value, is: &Traits) {
-    if is.once {
+fn parameters(operation: &mut Value, id: &str, is: &Traits) {
+    let more = [(is.once, key_parameter as fn() -> Value), (id == FOLLOWS, last_event_parameter)];
+    for (_, parameter) in more.into_iter().filter(|(applies, _)| *applies) {
         let mut parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
-        parameters.push(key_parameter());
+        parameters.push(parameter());
         operation["parameters"] = Value::Array(parameters);
     }
     let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
@@ -154,6 +176,15 @@ fn key_parameter() -> Value {
         "description": "Names this request, so that it can be sent again without being done again: for 24 hours the \
             same key gets the answer of the first success. With another body it is refused.",
         "schema": {"type": "string", "minLength": 1, "maxLength": KEY_BYTES_MAX, "pattern": "^[ -~]+$"}
+    })
+}
+
+/// The header with which a follower goes on where it was; one that cannot be read is as good as one that is too old.
+fn last_event_parameter() -> Value {
+    json!({
+        "name": "Last-Event-ID", "in": "header", "required": false,
+        "description": "The id of the last event that was seen: the answer goes on after it.",
+        "schema": {"type": "string"}
     })
 }
 

@@ -4,10 +4,15 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+/// Where shapes stand.
+const SHAPES: &str = "#/components/schemas/";
 /// Shapes in which a request must send something, whatever it is.
 const NOT_EMPTY: &[&str] = &["DestinationChange", "LimitsChange"];
 /// Fields of requests that may be null, which means another thing than leaving them out.
-const NULLABLE: &[(&str, &str)] = &[("LimitsChange", "maxSats"), ("LimitsChange", "maxDurationMinutes")];
+const NULLABLE: &[(&str, &str)] =
+    &[("LimitsChange", "maxSats"), ("LimitsChange", "maxDurationMinutes"), ("NewWebhook", "stream_key_id")];
+/// Fields that are objects with any fields.
+const OPEN: &[(&str, &str)] = &[("AuditEntry", "detail")];
 /// Texts with no control characters, and whether they must have more than white space.
 const PLAIN_TEXTS: &[(&str, &str, bool)] = &[
     ("NewStream", "label", true),
@@ -21,6 +26,7 @@ const PLAIN_NOT_BLANK: &str = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^
 /// Corrects every shape.
 pub(super) fn describe(document: &mut Value) {
     references(document);
+    nullable_shapes(document);
     let of_answers = reached(document, "responses");
     let of_requests = reached(document, "requestBody");
     let Some(schemas) = document["components"]["schemas"].as_object_mut() else { return };
@@ -39,6 +45,10 @@ pub(super) fn describe(document: &mut Value) {
     }
     for (name, field) in NULLABLE {
         schemas[*name]["properties"][*field]["nullable"] = json!(true);
+    }
+    for (name, field) in OPEN {
+        schemas[*name]["properties"][*field]["type"] = json!("object");
+        schemas[*name]["properties"][*field]["additionalProperties"] = json!(true);
     }
     for (name, field, is_needed) in PLAIN_TEXTS {
         schemas[*name]["properties"][*field]["pattern"] =
@@ -70,6 +80,39 @@ fn references(value: &mut Value) {
     }
 }
 
+/// A field that refers to a shape and may be null has the shape in itself: beside a reference `nullable` means nothing, and
+/// the shape takes no null. One that nothing else refers to is left out.
+fn nullable_shapes(document: &mut Value) {
+    let Some(shapes) = document["components"]["schemas"].as_object().cloned() else { return };
+    let mut moved = BTreeSet::new();
+    take_in(document, &shapes, &mut moved);
+    let text = document.to_string();
+    let Some(schemas) = document["components"]["schemas"].as_object_mut() else { return };
+    schemas.retain(|name, _| !moved.contains(name) || text.contains(&format!("\"{SHAPES}{name}\"")));
+}
+
+fn take_in(value: &mut Value, shapes: &Map<String, Value>, moved: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            let name = fields.get("allOf").and_then(|parts| parts[0]["$ref"].as_str());
+            let name = name.and_then(|path| path.strip_prefix(SHAPES)).map(str::to_owned);
+            let is_nullable = fields.get("nullable") == Some(&json!(true));
+            if let Some(name) = name.filter(|_| is_nullable)
+                && let Some(shape) = shapes.get(&name).and_then(Value::as_object)
+            {
+                fields.remove("allOf");
+                for (key, part) in shape.iter().filter(|(key, _)| *key != "title") {
+                    fields.entry(key).or_insert_with(|| part.clone());
+                }
+                moved.insert(name);
+            }
+            fields.values_mut().for_each(|field| take_in(field, shapes, moved));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| take_in(item, shapes, moved)),
+        _ => {}
+    }
+}
+
 /// The names of the shapes that are reached from one part of every operation.
 fn reached(document: &Value, part: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
@@ -81,7 +124,7 @@ fn reached(document: &Value, part: &str) -> BTreeSet<String> {
             Value::Object(fields) => {
                 open.extend(fields.values());
                 let name = fields.get("$ref").and_then(Value::as_str);
-                let name = name.and_then(|path| path.strip_prefix("#/components/schemas/"));
+                let name = name.and_then(|path| path.strip_prefix(SHAPES));
                 if let Some(name) = name.filter(|name| found.insert((*name).to_owned())) {
                     open.push(&document["components"]["schemas"][name]);
                 }

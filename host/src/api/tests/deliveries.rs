@@ -1,13 +1,21 @@
 //! Webhooks are tested, their deliveries shown and made again.
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use poem::Request;
 use poem::http::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use super::Rig;
 
 const HOOKS: &str = "/api/webhooks";
+/// As the service has it.
+const TESTS_AT_ONCE_MAX: usize = 16;
+const WAIT_MAX: Duration = Duration::from_secs(10);
 const ALLOWED: &str = "[webhooks]\nallow_targets = [\"127.0.0.1\"]";
 
 /// A receiver that answers every request so; its url.
@@ -79,6 +87,25 @@ async fn a_receiver_that_is_not_there_has_no_status() {
     assert_eq!(rig.get(HOOKS).await.ok()[0]["lastDelivery"]["status"], Value::Null);
 }
 
+/// The largest answer there is: a receiver said as much as is kept, every byte of it six in JSON.
+#[tokio::test]
+async fn a_repeated_test_is_answered_from_the_first_whatever_the_receiver_said() {
+    let rig = Rig::with_config(ALLOWED).await;
+    let said = "\u{1}".repeat(1_024);
+    let answer = format!("HTTP/1.1 500 X\r\ncontent-length: 2000\r\n\r\n{said}more");
+    let hook = webhook(&rig, &receiver(answer.leak()).await).await;
+    let test = || {
+        let request = Request::builder().method(Method::POST).uri_str(format!("{hook}/test"));
+        request.header("X-API-Key", &rig.key).header("Idempotency-Key", "k1").finish()
+    };
+    let first = rig.send(test()).await;
+    assert_eq!(first.ok()["answer"], said);
+    assert!(first.text.len() > 6 * 1_024);
+    let again = rig.send(test()).await;
+    assert_eq!((again.ok(), again.header("idempotent-replayed")), (first.ok(), "true"));
+    assert_eq!(rig.get(&format!("{hook}/deliveries")).await.ok().as_array().map(Vec::len), Some(1));
+}
+
 #[tokio::test]
 async fn tests_are_limited_to_ten_a_minute() {
     let rig = Rig::with_config(ALLOWED).await;
@@ -94,6 +121,38 @@ async fn tests_are_limited_to_ten_a_minute() {
     assert_eq!(log.ok().as_array().unwrap().len(), 4);
     let link = format!("<http://127.0.0.1:8080{hook}/deliveries?cursor=7&limit=4>; rel=\"next\"");
     assert_eq!(log.header("link"), link);
+}
+
+/// Receivers that take their time hold a bounded number of tests; the next one is told so after a wait.
+#[tokio::test]
+async fn so_many_tests_are_on_their_way_at_one_time() {
+    let mut rig = Rig::with_config(ALLOWED).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/in", listener.local_addr().unwrap());
+    let mut asked = Vec::new();
+    for name in ["one", "two"] {
+        rig.key = rig.account(name).await.1;
+        asked.push((rig.key.clone(), webhook(&rig, &url).await));
+    }
+    let test = |(key, hook): &(String, String)| {
+        let request = Request::builder().method(Method::POST).uri_str(format!("{hook}/test"));
+        rig.send(request.header("X-API-Key", key).finish())
+    };
+    let slow = join_all((0..TESTS_AT_ONCE_MAX).map(|number| test(&asked[number % 2])));
+    let next = async {
+        let mut silent = Vec::new();
+        for _ in 0..TESTS_AT_ONCE_MAX {
+            silent.push(timeout(WAIT_MAX, listener.accept()).await.expect("a test on its way").unwrap());
+        }
+        test(&asked[0]).await
+    };
+    tokio::select! {
+        answer = next => {
+            let text = answer.error(503, "busy");
+            assert_eq!(text, "Too many webhooks are tested at this moment; try again in a few seconds");
+        }
+        _ = slow => panic!("tests ended that nobody answered"),
+    }
 }
 
 #[tokio::test]
