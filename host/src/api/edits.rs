@@ -116,7 +116,7 @@ impl FromFields for DestinationChangeInput {
 }
 
 /// The new stream key.
-#[derive(Clone, Debug, Object)]
+#[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct Rotated {
     /// `true`.

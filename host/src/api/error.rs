@@ -259,6 +259,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NotFound(what) => Self::not_found(what),
+            StoreError::PasswordChanged => Self::invalid_login(),
             StoreError::NoPlayback(_) => Self::refused("no_playback", sentence(&error.to_string())),
             StoreError::WebhookDisabled => Self::conflict("webhook_disabled", sentence(&error.to_string())),
             StoreError::CapReached { .. } => Self::conflict("cap_reached", sentence(&error.to_string())),

@@ -127,7 +127,7 @@ struct Streaming {
     proof: Proof,
     tick: Interval,
     has_begun: bool,
-    /// An event told of keys, sessions or passwords.
+    /// An event told of keys, sessions or passwords, or may have: the first time, and after a gap.
     is_doubtful: bool,
 }
 
@@ -135,7 +135,7 @@ struct Streaming {
 pub(super) fn body(app: Arc<App>, watch: Watch, proof: Proof, heartbeat: Duration) -> Body {
     let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + heartbeat, heartbeat);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let streaming = Streaming { app, watch, proof, tick, has_begun: false, is_doubtful: false };
+    let streaming = Streaming { app, watch, proof, tick, has_begun: false, is_doubtful: true };
     Body::from_bytes_stream(futures_util::stream::unfold(streaming, |mut streaming| async move {
         let text = streaming.next().await?;
         Some((Ok::<_, io::Error>(Bytes::from(text)), streaming))
@@ -159,7 +159,11 @@ impl Streaming {
                     self.is_doubtful = doubtful.iter().any(|prefix| event.name.starts_with(prefix));
                     Some(self.event(&event))
                 }
-                Seen::Gap => Some(self.reset()),
+                Seen::Gap => {
+                    // What was missed may have been about keys.
+                    self.is_doubtful = true;
+                    Some(self.reset())
+                }
             },
             _ = self.tick.tick() => self.proof.holds(&self.app).await.then(|| ":\n\n".to_owned()),
         }

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::body::read_bytes;
 use super::caller::{Area, Known};
-use super::{ApiError, App, Caller};
+use super::{ApiError, App, Caller, Subject};
 use crate::store::{Begun, IdempotentRequest, Store};
 
 /// The header.
@@ -48,7 +48,11 @@ impl Idempotent {
         let body = read_bytes(request.take_body()).await?;
         let asked = IdempotentRequest {
             account_id: caller.account,
-            request_hash: hash(&[request.method().as_str(), request.uri().path(), &key], &[]),
+            // Who may do less must not be given what another got by the same key.
+            request_hash: hash(
+                &[request.method().as_str(), request.uri().path(), &rights(&caller), &key],
+                &[],
+            ),
             body_hash: hash(&[&key], &body),
             now: self.app.clock.now(),
         };
@@ -88,6 +92,15 @@ impl Endpoint for Idempotent {
             _ => self.inner.call(request).await,
         }
     }
+}
+
+/// What a caller may do, as text.
+fn rights(caller: &Caller) -> String {
+    let kind = match caller.subject {
+        Subject::Key(_) => "key",
+        Subject::Login(_) => "session",
+    };
+    format!("{kind}:{}", caller.scopes.to_text())
 }
 
 /// The key of a POST of the API.

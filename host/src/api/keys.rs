@@ -45,7 +45,7 @@ pub(super) enum Scope {
 }
 
 /// An API key in a list.
-#[derive(Clone, Debug, Object)]
+#[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct ApiKey {
     /// Key identifier.
@@ -142,7 +142,7 @@ fn refused(text: &str) -> ApiError {
 }
 
 /// A new API key.
-#[derive(Clone, Debug, Object)]
+#[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct KeyCreated {
     /// `true`.

@@ -159,7 +159,7 @@ impl LoginApi {
             None => None,
         };
         let stored = account.as_ref().and_then(|account| account.password_hash.clone());
-        let is_right = is_password(&app, Redacted::new(password), stored).await?;
+        let is_right = is_password(&app, Redacted::new(password), stored.clone()).await?;
         let known = account.as_ref().map(|account| account.id);
         let Some(account) = account.filter(|_| is_right) else {
             app.limits.failed_logins.hit(subject, now);
@@ -167,7 +167,7 @@ impl LoginApi {
             note_failure(&app, &context, known);
             return Err(ApiError::invalid_login().into());
         };
-        begin(&app, &context, account.id, account.name, account.operator).await
+        begin(&app, &context, account.id, account.name, account.operator, stored).await
     }
 
     /// Make an account
@@ -217,7 +217,7 @@ impl LoginApi {
         });
         let id = made.await?;
         let operator = app.store.account(id).await.map_err(ApiError::from)?.is_some_and(|made| made.operator);
-        begin(&app, &context, id, name, operator).await
+        begin(&app, &context, id, name, operator, None).await
     }
 
     /// Log out
@@ -308,10 +308,11 @@ async fn begin(
     account_id: AccountId,
     name: String,
     operator: bool,
+    verified: Option<Redacted<String>>,
 ) -> Result<Response<Json<LoggedIn>>> {
     let (token, origin) = (new_login_token(), visitor(app, context));
     let expires_at = UnixMillis(origin.now.0.saturating_add(LOGIN_IDLE_MS));
-    let login = NewLogin { token_hash: key_hash(token.expose()), expires_at };
+    let login = NewLogin { token_hash: key_hash(token.expose()), expires_at, verified };
     app.store.begin_login(&origin, account_id, login).await.map_err(ApiError::from)?;
     let cookie = cookie(&app.config, token.expose(), LOGIN_LIFE_MS / 1_000);
     let answer = LoggedIn {

@@ -11,7 +11,7 @@ use crate::live::{SessionSnapshot, SessionState, Shelf};
 use crate::store::DestinationView;
 
 /// How one self-hosted destination is played.
-#[derive(Clone, Debug, Object)]
+#[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct StreamPlayback {
     /// Destination identifier.

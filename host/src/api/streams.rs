@@ -63,7 +63,7 @@ impl From<StreamLimits> for Limits {
 }
 
 /// A stream key in a list.
-#[derive(Clone, Debug, Object)]
+#[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct Stream {
     /// Stream key identifier.
@@ -83,7 +83,7 @@ pub(super) struct Stream {
 }
 
 /// A stream key with its destinations.
-#[derive(Clone, Debug, Object)]
+#[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct StreamDetail {
     /// Stream key identifier.
@@ -132,7 +132,7 @@ impl FromFields for StreamInput {
 }
 
 /// A new stream key made without destinations.
-#[derive(Clone, Debug, Object)]
+#[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct StreamCreated {
     /// Stream key identifier.
@@ -148,7 +148,7 @@ pub(super) struct StreamCreated {
 }
 
 /// A new stream key made with destinations.
-#[derive(Clone, Debug, Object)]
+#[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct StreamCreatedWithDestinations {
     /// Stream key identifier.
@@ -162,7 +162,7 @@ pub(super) struct StreamCreatedWithDestinations {
 }
 
 /// The answer depends on whether destinations were given.
-#[derive(Clone, Debug, Union)]
+#[derive(Clone, Union)]
 #[oai(one_of)]
 pub(super) enum Created {
     /// Without destinations.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::schema::{ConfigRefused, is_secret_text, url_secrets};
+use super::schema::{ConfigRefused, is_secret, is_secret_text, url_secrets};
 use crate::secret::{is_masked_key, mask_key, mask_url};
 
 /// `config` with every secret in it masked, of the addresses in it too.
@@ -25,8 +25,8 @@ pub(super) fn masked(schema: Option<&Value>, config: &Value) -> Value {
 /// What is to be stored when the owner of `stored` sends `sent`: a secret that comes as it is shown stays what it is.
 ///
 /// # Errors
-/// Names a field that holds the shown form of no stored secret, or of one that may not stay: secrets stay only while every
-/// other text does, so that nobody who cannot read a secret can have it sent to another address.
+/// Names a field that holds the shown form of no stored secret, or of one that may not stay: secrets stay only while everything
+/// else does, so that nobody who cannot read a secret can have it sent to another address, or over another connection.
 pub(super) fn restored(schema: Option<&Value>, stored: &Value, sent: &Value) -> Result<Value, ConfigRefused> {
     let mut restoring = Restoring::default();
     let config = restoring.restore(schema, Some(stored), sent, "");
@@ -35,11 +35,33 @@ pub(super) fn restored(schema: Option<&Value>, stored: &Value, sent: &Value) -> 
         return Err(ConfigRefused { field, reason: reason.into() });
     }
     match restoring.kept {
-        Some(field) if restoring.text_changed || stored_text_left_out(stored, sent) => {
-            let reason = "send the whole secret when another text of the configuration changes";
+        Some(field) if !is_same_but_secrets(schema, stored, &config) => {
+            let reason = "send the whole secret when something else of the configuration changes";
             Err(ConfigRefused { field, reason: reason.into() })
         }
         _ => Ok(config),
+    }
+}
+
+/// Whether two configurations differ in values alone that are marked as secrets.
+fn is_same_but_secrets(schema: Option<&Value>, one: &Value, other: &Value) -> bool {
+    if schema.is_some_and(is_secret) {
+        return true;
+    }
+    match (one, other) {
+        (Value::Array(one), Value::Array(other)) => {
+            let schema = schema.and_then(|schema| schema.get("items"));
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| is_same_but_secrets(schema, one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => one.keys().chain(other.keys()).all(|name| {
+            let value = |fields: &Map<String, Value>| fields.get(name).cloned().unwrap_or_default();
+            let is_secret = property(schema, name).is_some_and(is_secret);
+            is_secret
+                || one.contains_key(name) == other.contains_key(name)
+                    && is_same_but_secrets(property(schema, name), &value(one), &value(other))
+        }),
+        (one, other) => one == other,
     }
 }
 
@@ -54,12 +76,6 @@ fn masked_text(schema: Option<&Value>, text: &str) -> String {
     if url_secrets(text).is_empty() { text.to_owned() } else { mask_url(text) }
 }
 
-/// Whether a text at the top level was there and is not any more; a default may stand in its place then.
-fn stored_text_left_out(stored: &Value, sent: &Value) -> bool {
-    let (Some(stored), Some(sent)) = (stored.as_object(), sent.as_object()) else { return false };
-    stored.iter().any(|(name, value)| value.is_string() && !sent.contains_key(name))
-}
-
 /// What was found on the way through a configuration.
 #[derive(Default)]
 struct Restoring {
@@ -67,8 +83,6 @@ struct Restoring {
     kept: Option<String>,
     /// A shown form that is that of no stored secret.
     unknown: Option<String>,
-    /// A text is not what it was.
-    text_changed: bool,
 }
 
 impl Restoring {
@@ -111,7 +125,6 @@ impl Restoring {
         if secret && shown {
             self.unknown = Some(path.to_owned());
         }
-        self.text_changed |= !is_secret_text(schema);
         sent.to_owned()
     }
 }
@@ -158,13 +171,46 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_as_shown_stays_and_numbers_may_change() {
+    fn what_comes_back_as_shown_stays_and_other_secrets_may_change() {
         assert_eq!(restore(&shown(&stored())).unwrap(), stored());
         let mut sent = shown(&stored());
-        sent["delay"] = json!(5);
+        sent["tokens"] = json!(["another"]);
         let mut expected = stored();
-        expected["delay"] = json!(5);
+        expected["tokens"] = json!(["another"]);
         assert_eq!(restore(&sent).unwrap(), expected);
+        sent["tokens"] = Value::Null;
+        assert_eq!(restore(&sent).unwrap_err().field, "key", "its items are secrets, the list is not");
+        sent.as_object_mut().unwrap().remove("tokens");
+        assert!(restore(&sent).is_err());
+        sent["tokens"] = json!(["short"]);
+        for (name, value) in [("delay", json!(2)), ("delay", json!(null)), ("more", json!(true))] {
+            let mut sent = sent.clone();
+            sent[name] = value;
+            assert_eq!(restore(&sent).unwrap_err().field, "key", "{name}");
+        }
+        let mut sent = stored();
+        sent["delay"] = json!(2);
+        assert_eq!(restore(&sent).unwrap(), sent, "with the whole secret everything may change");
+    }
+
+    #[test]
+    fn a_field_that_is_only_taken_for_a_secret_does_not_move_one() {
+        let schema = json!({"properties": {
+            "url": {"$ref": "#/$defs/address"},
+            "key": {"type": "string", "x-secret": true},
+            "inner": {"properties": {"host": {"type": "string"}}}
+        }});
+        let stored = json!({"url": "tcp://a.example", "key": "key-0123456789", "inner": {"host": "a"}});
+        let shown = masked(Some(&schema), &stored);
+        assert_eq!(restored(Some(&schema), &stored, &shown).unwrap(), stored);
+        for (path, value) in [("/url", "tcp://evil.example"), ("/inner/host", "evil")] {
+            let mut sent = shown.clone();
+            *sent.pointer_mut(path).unwrap() = json!(value);
+            assert_eq!(restored(Some(&schema), &stored, &sent).unwrap_err().field, "key", "{path}");
+        }
+        let mut sent = shown.clone();
+        sent["inner"] = json!({});
+        assert!(restored(Some(&schema), &stored, &sent).is_err(), "left out deep inside");
     }
 
     #[test]

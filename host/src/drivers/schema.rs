@@ -110,7 +110,7 @@ pub(super) fn is_secret_text(schema: Option<&Value>) -> bool {
     schema.is_none_or(|schema| is_secret(schema) || schema.get("$ref").is_some())
 }
 
-fn is_secret(schema: &Value) -> bool {
+pub(super) fn is_secret(schema: &Value) -> bool {
     let marked = |schema: &Value| schema.get("x-secret") == Some(&Value::Bool(true));
     let alternatives =
         ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|name| schema.get(name)?.as_array());
@@ -121,13 +121,17 @@ fn is_secret(schema: &Value) -> bool {
 /// key.
 pub(super) fn url_secrets(text: &str) -> Vec<String> {
     let Some((_, rest)) = text.split_once("://") else { return Vec::new() };
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at(end);
+    let path = rest.strip_prefix('/').unwrap_or(rest);
     let mut found = Vec::new();
     if let Some((user_info, _)) = authority.rsplit_once('@') {
         found.extend(user_info.split_once(':').map(|(_, password)| password.to_string()));
         found.push(user_info.to_string());
     }
+    let (path, fragment) = path.split_once('#').unwrap_or((path, ""));
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    found.extend((!fragment.is_empty()).then(|| fragment.to_string()));
     // The first part is the app, which is no secret.
     found.extend(path.split('/').skip(1).filter(|part| !part.is_empty()).map(str::to_string));
     if !query.is_empty() {
@@ -188,6 +192,10 @@ mod tests {
             assert!(secrets.iter().any(|found| found == secret), "{secret} in {secrets:?}");
         }
         assert!(!secrets.iter().any(|found| found == "app"));
+        for url in ["tcp://h?t=s3cret", "tcp://h#s3cret", "tcp://h/#s3cret", "tcp://h/?t=s3cret"] {
+            let secrets = schema().secrets(&json!({ "url": url }));
+            assert!(secrets.iter().any(|found| found == "s3cret"), "{url}: {secrets:?}");
+        }
         let secrets = schema().secrets(&json!({ "url": "rtmp://h/app/inst/skey/" }));
         assert_eq!(secrets, ["inst", "skey"]);
     }

@@ -20,6 +20,8 @@ pub struct NewLogin {
     pub token_hash: [u8; 32],
     /// When it ends unless it is used.
     pub expires_at: UnixMillis,
+    /// The password hash that was checked; `None` for an account that was just made.
+    pub verified: Option<Redacted<String>>,
 }
 
 /// A session that has not ended.
@@ -43,6 +45,9 @@ pub struct LoginRecord {
 #[async_trait]
 pub trait Logins: Send + Sync {
     /// Begins a session of the origin's person; those of everyone that have ended are cleared away.
+    ///
+    /// # Errors
+    /// [`StoreError::PasswordChanged`](super::StoreError) when the checked hash is no longer the account's.
     async fn begin_login(&self, origin: &Origin, account: AccountId, login: NewLogin) -> Result<LoginId>;
     /// The session with that token, unless it has ended by `now`.
     async fn login_by_hash(&self, hash: &[u8; 32], now: UnixMillis) -> Result<Option<LoginRecord>>;

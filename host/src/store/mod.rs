@@ -108,6 +108,9 @@ pub enum StoreError {
     /// A public key for a destination that viewers cannot play.
     #[error("destination {0} has no playback; public keys belong to self-hosted destinations")]
     NoPlayback(DestinationId),
+    /// The password was changed between its check and the login.
+    #[error("the password was changed meanwhile")]
+    PasswordChanged,
     /// A cap is reached.
     #[error("the limit of {limit} {what} is reached; delete one first")]
     CapReached {

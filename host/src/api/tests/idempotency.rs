@@ -7,6 +7,8 @@ use poem::http::Method;
 use serde_json::{Value, json};
 
 use super::{Answer, Rig};
+use crate::secret::KeyKind;
+use crate::store::Scopes;
 
 const STREAMS: &str = "/api/streams";
 
@@ -140,4 +142,27 @@ async fn a_kept_answer_is_in_no_file_in_clear() {
             assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()));
         }
     }
+}
+
+#[tokio::test]
+async fn who_may_do_less_is_not_given_what_another_got() {
+    let mut rig = Rig::new().await;
+    let send = async |rig: &Rig| {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri_str("/api/keys")
+            .header("X-API-Key", &rig.key)
+            .header("Idempotency-Key", "1")
+            .content_type("application/json");
+        rig.send(request.body(r#"{"type":"permanent","label":"robot"}"#)).await
+    };
+    let first = send(&rig).await.ok();
+    assert_eq!(send(&rig).await.ok(), first, "the same caller gets the same answer");
+    let limited = Scopes { webhooks: false, ..Scopes::ALL };
+    rig.key = rig.key(rig.account, KeyKind::Permanent, limited, None).await;
+    let second = send(&rig).await.ok();
+    assert_ne!(second["key"], first["key"]);
+    let made = rig.get("/api/keys").await.ok();
+    let made = made.as_array().unwrap().iter().find(|key| key["id"] == second["id"]).unwrap();
+    assert_eq!(made["scopes"], json!(["read", "manage"]), "no more than its maker may");
 }

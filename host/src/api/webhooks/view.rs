@@ -26,7 +26,7 @@ impl From<LastDelivery> for Last {
 }
 
 /// A webhook.
-#[derive(Clone, Debug, Object)]
+#[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct Webhook {
     /// Webhook identifier.
@@ -67,7 +67,7 @@ impl From<WebhookView> for Webhook {
 }
 
 /// A new webhook.
-#[derive(Clone, Debug, Object)]
+#[derive(Clone, Object)]
 #[oai(skip_serializing_if_is_none)]
 pub(super) struct WebhookCreated {
     /// `true`.
@@ -79,7 +79,7 @@ pub(super) struct WebhookCreated {
 }
 
 /// The new secret of a webhook.
-#[derive(Clone, Debug, Object)]
+#[derive(Clone, Object)]
 #[oai(rename_all = "camelCase")]
 pub(super) struct SecretRotated {
     /// `true`.

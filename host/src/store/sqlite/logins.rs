@@ -15,6 +15,7 @@ use crate::store::{
     NewLogin, Origin, Result, StoreError,
 };
 
+const PASSWORD_HASH: &str = "SELECT password_hash FROM accounts WHERE id = $1";
 const PRUNE: &str = "DELETE FROM logins WHERE expires_ms <= $1";
 const INSERT: &str =
     "INSERT INTO logins (account_id, token_hash, client, created_ms, last_used_ms, expires_ms)
@@ -42,6 +43,13 @@ impl Logins for SqliteStore {
     async fn begin_login(&self, origin: &Origin, account: AccountId, login: NewLogin) -> Result<LoginId> {
         let mut tx = self.begin().await?;
         let failed = db("begin the login session");
+        if let Some(verified) = &login.verified {
+            let hash = sqlx::query_scalar(PASSWORD_HASH).bind(account.0).fetch_optional(&mut *tx).await;
+            let hash: Option<Option<String>> = hash.map_err(&failed)?;
+            if hash.flatten().as_ref() != Some(verified.expose()) {
+                return Err(StoreError::PasswordChanged);
+            }
+        }
         sqlx::query(PRUNE).bind(origin.now.0).execute(&mut *tx).await.map_err(&failed)?;
         let id = sqlx::query_scalar(INSERT)
             .bind(account.0)

@@ -144,7 +144,14 @@ async fn logins_and_links_have_entries_too() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     let origin = Origin { by: By::Visitor, address: None, now: NOW };
-    let login = |token: u8| NewLogin { token_hash: [token; 32], expires_at: UnixMillis(9_999) };
+    let login =
+        |token: u8| NewLogin { token_hash: [token; 32], expires_at: UnixMillis(9_999), verified: None };
+    let stale = NewLogin { verified: Some(Redacted::new("$argon2id$old".to_owned())), ..login(255) };
+    let refused = rig.store.begin_login(&origin, account, stale).await;
+    assert!(
+        matches!(refused, Err(StoreError::PasswordChanged)),
+        "checked against a password that was changed"
+    );
     let mut ids: Vec<LoginId> = Vec::new();
     for token in 0..=LOGINS_PER_ACCOUNT_MAX {
         ids.push(rig.store.begin_login(&origin, account, login(token as u8)).await.unwrap());
