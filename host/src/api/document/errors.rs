@@ -21,6 +21,7 @@ const MORE: &[(&str, &str, &str)] = &[
     ("followEvents", "503", "Busy"),
     // The stream key it is restricted to.
     ("createWebhook", "404", "NotFound"),
+    ("testWebhook", "503", "Busy"),
     // Another request ended the session a moment ago.
     ("logOut", "404", "NotFound"),
     ("changePassword", "503", "Busy"),
