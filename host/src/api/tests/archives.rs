@@ -38,7 +38,7 @@ async fn report(rig: &Rig, name: &str, state: ArchiveState) -> ArchiveReport {
     }
 }
 
-async fn record(rig: &Rig, name: &str, state: ArchiveState) -> i64 {
+pub(super) async fn record(rig: &Rig, name: &str, state: ArchiveState) -> i64 {
     let report = report(rig, name, state).await;
     rig.app.store.record_archive(report).await.unwrap()
 }

@@ -2,9 +2,11 @@
 
 use poem::Request;
 use poem::http::Method;
+use serde_json::{Value, json};
 
 use super::Rig;
 use crate::api::body::BODY_MAX_BYTES;
+use crate::api::{ApiError, App};
 
 #[tokio::test]
 async fn unknown_paths_and_methods_have_the_error_shape() {
@@ -133,7 +135,18 @@ async fn a_panic_is_500_and_the_next_request_is_served() {
     let shell = crate::api::Shell::new(route, rig.app.clone(), Default::default());
     let mut response = shell.answer(Request::builder().uri_str("/boom").finish()).await;
     assert_eq!(response.status().as_u16(), 500);
-    let text = response.take_body().into_string().await.unwrap();
-    assert!(text.contains("\"internal\"") && !text.contains("hunter2"), "{text}");
+    let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
+    let body: Value = serde_json::from_str(&response.take_body().into_string().await.unwrap()).unwrap();
+    let text = "Internal error; give the requestId to the operator";
+    assert_eq!(body, json!({"error": text, "code": "internal", "requestId": id}));
     assert_eq!(shell.answer(Request::builder().uri_str("/fine").finish()).await.status().as_u16(), 200);
+}
+
+#[tokio::test]
+async fn work_that_panics_apart_from_its_request_is_500() {
+    let work = async || -> Result<(), ApiError> { panic!("hunter2") };
+    let error = App::to_the_end(work()).await.unwrap_err();
+    assert_eq!(error.http_status().as_u16(), 500);
+    assert_eq!(error.body("req_1")["code"], "internal");
+    assert!(!error.body("req_1").to_string().contains("hunter2"));
 }

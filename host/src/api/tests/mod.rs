@@ -17,6 +17,7 @@ mod lists;
 mod login;
 mod status;
 mod streams;
+mod table;
 mod viewers;
 mod wallet;
 mod webhooks;
@@ -68,6 +69,9 @@ struct Hosted {
     deaf: bool,
 }
 
+/// The url at which the test's driver fails.
+const BROKEN: &str = "rtmp://broken.example/live";
+
 struct Rtmp;
 
 struct Sink {
@@ -90,10 +94,11 @@ impl Driver for Rtmp {
         if config.type_name() == "self-hosted" {
             return config.parse::<Hosted>().map(drop);
         }
-        if config.parse::<Target>()?.url.starts_with("rtmp://") {
-            return Ok(());
+        let url = config.parse::<Target>()?.url;
+        if url == BROKEN {
+            return Err(Error::internal("hunter2hunter2"));
         }
-        Err(Error::config("url: must begin with rtmp://"))
+        if url.starts_with("rtmp://") { Ok(()) } else { Err(Error::config("url: must begin with rtmp://")) }
     }
 
     fn open(&self, config: DriverConfig<'_>) -> Result<Arc<dyn DynDestination>, Error> {

@@ -1,0 +1,161 @@
+//! One row for each operation: what it is about and what it is sent, so that it succeeds.
+
+use serde_json::{Value, json};
+
+use super::world::Thing;
+use crate::api::tests::login::PASSWORD;
+
+/// What must be presented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    /// Nothing; what is presented is ignored.
+    Nothing,
+    /// A permanent key that may read or manage, or a login session.
+    Account,
+    /// A permanent key that may manage webhooks.
+    Webhooks,
+    /// A login session; keys have none.
+    Session,
+    /// The public key of a destination.
+    PublicKey,
+    /// Any key or session.
+    Anything,
+}
+
+/// What an operation is about. Each is made anew for each request, by the account that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About {
+    /// Nothing that belongs to an account, or the account as a whole.
+    All,
+    Stream,
+    /// A destination by its own id.
+    Destination,
+    /// A destination and its stream.
+    DestinationOfStream,
+    /// A self-hosted destination.
+    Hosted,
+    Key,
+    Webhook,
+    Delivery,
+    Login,
+    /// The account's password.
+    Password,
+    /// A link that makes an account.
+    Invite,
+    /// A recording whose upload failed.
+    Archive,
+}
+
+/// Makes a body about a thing.
+type Make = fn(&Thing) -> Value;
+
+/// One operation.
+pub(super) struct Row {
+    pub(super) id: &'static str,
+    pub(super) takes: Takes,
+    pub(super) about: About,
+    /// A body that is taken.
+    pub(super) body: Option<Make>,
+    /// A body that can be read and holds a value that is refused.
+    pub(super) refused: Option<Make>,
+    /// Declared, and cannot happen before there is more of the service.
+    pub(super) never: &'static [u16],
+}
+
+impl Row {
+    const fn of(id: &'static str, takes: Takes, about: About) -> Self {
+        Self { id, takes, about, body: None, refused: None, never: &[] }
+    }
+
+    const fn body(self, body: Make) -> Self {
+        Self { body: Some(body), ..self }
+    }
+
+    const fn refused(self, refused: Make) -> Self {
+        Self { refused: Some(refused), ..self }
+    }
+
+    /// No driver makes recordings yet, so that nothing can be done to one.
+    const fn without_driver(self) -> Self {
+        Self { never: &[200], ..self }
+    }
+
+    /// What it answers when all is well.
+    pub(super) fn success(&self) -> u16 {
+        if self.never.contains(&200) { 502 } else { 200 }
+    }
+}
+
+use About::{All, Archive, Delivery, Destination, DestinationOfStream, Hosted, Invite, Key, Login, Password};
+use About::{Stream, Webhook};
+use Takes::{Account, Anything, Nothing, PublicKey, Session, Webhooks};
+
+pub(super) const ROWS: &[Row] = &[
+    Row::of("listArchives", Account, All),
+    Row::of("recoverArchive", Account, Archive).body(|it| json!({"fileName": it.name})).without_driver(),
+    Row::of("deleteArchive", Account, Archive).without_driver(),
+    Row::of("getAuditLog", Account, All),
+    Row::of("logIn", Nothing, Password).body(|_| json!({"name": "owner", "password": PASSWORD})),
+    Row::of("logOut", Session, All),
+    Row::of("changePassword", Session, Password)
+        .body(|_| json!({"currentPassword": PASSWORD, "newPassword": "another good one"}))
+        .refused(|_| json!({"currentPassword": PASSWORD, "newPassword": "short"})),
+    Row::of("listLoginSessions", Account, All),
+    Row::of("endLoginSession", Account, Login),
+    Row::of("setUp", Nothing, Invite)
+        .body(|it| json!({"token": it.name, "name": format!("new{}", it.id), "password": PASSWORD}))
+        .refused(|it| json!({"token": it.name, "name": " ", "password": PASSWORD})),
+    Row::of("getBandwidthUsage", Account, All),
+    Row::of("getDashboardStats", Account, All),
+    Row::of("getStreamHistory", Account, All),
+    Row::of("deleteDestination", Account, Destination),
+    Row::of("listDrivers", Account, All),
+    Row::of("followEvents", Account, All),
+    Row::of("listKeys", Account, All),
+    Row::of("createKey", Account, Hosted)
+        .body(|it| json!({"type": "public", "destinationId": it.id, "label": "site"}))
+        .refused(|_| json!({"type": "public"})),
+    Row::of("revokeKey", Account, Key),
+    Row::of("rotateKey", Account, Key),
+    Row::of("getPublicConfig", Nothing, All),
+    Row::of("getStreamStatus", PublicKey, All),
+    Row::of("getActiveCost", Anything, All),
+    Row::of("listStreams", Account, All),
+    Row::of("createStream", Account, All)
+        .body(|_| json!({"label": "church", "destinations": [rtmp("rtmp://a.example/live")]}))
+        .refused(|_| json!({"label": " "})),
+    Row::of("deleteStream", Account, Stream),
+    Row::of("getStream", Account, Stream),
+    Row::of("changeStream", Account, Stream)
+        .body(|_| json!({"label": "chapel"}))
+        .refused(|_| json!({"label": ""})),
+    Row::of("listDestinations", Account, Stream),
+    Row::of("addDestination", Account, Stream)
+        .body(|_| rtmp("rtmp://a.example/live"))
+        .refused(|_| json!({"type": "carrier-pigeon", "config": {}})),
+    Row::of("deleteStreamDestination", Account, DestinationOfStream),
+    Row::of("changeDestination", Account, DestinationOfStream)
+        .body(|_| json!({"enabled": false, "config": {"url": "rtmp://b.example/live"}}))
+        .refused(|_| json!({"config": {"url": "http://b.example/live"}})),
+    Row::of("setLimits", Account, Stream)
+        .body(|_| json!({"maxSats": 100, "maxDurationMinutes": null}))
+        .refused(|_| json!({"maxSats": 0})),
+    Row::of("rotateStreamKey", Account, Stream),
+    Row::of("stopStream", Account, Stream),
+    Row::of("getWalletBalance", Account, All),
+    Row::of("listWebhooks", Webhooks, All),
+    Row::of("createWebhook", Webhooks, Stream)
+        .body(|it| json!({"url": "https://a.example/in", "events": ["stream.ended"], "stream_key_id": it.id}))
+        .refused(|_| json!({"url": "http://a.example/in", "events": ["stream.ended"]})),
+    Row::of("deleteWebhook", Webhooks, Webhook),
+    Row::of("listWebhookDeliveries", Webhooks, Webhook),
+    Row::of("redeliverWebhookDelivery", Webhooks, Delivery),
+    Row::of("enableWebhook", Webhooks, Webhook),
+    Row::of("rotateWebhookSecret", Webhooks, Webhook),
+    Row::of("testWebhook", Webhooks, Webhook),
+];
+
+/// A destination of the type `rtmp`.
+pub(super) fn rtmp(url: &str) -> Value {
+    json!({"type": "rtmp", "config": {"url": url}})
+}

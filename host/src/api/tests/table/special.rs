@@ -1,0 +1,222 @@
+//! What single operations answer besides: caps, states, money, and places that are taken.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+use super::operation::Operation;
+use super::rows::{About, Row, rtmp};
+use super::world::{BETWEEN, Call, Thing, Who, World};
+use crate::api::Subject;
+use crate::api::tests::{Answer, BROKEN};
+use crate::feed::{WATCHERS_MAX, WATCHERS_PER_ACCOUNT_MAX};
+use crate::ids::AccountId;
+use crate::secret::new_invite_token;
+use crate::store::{ArchiveState, Scopes};
+
+/// Tests of webhooks that may be on their way at one time.
+const TESTS_AT_ONCE: usize = 16;
+/// Longest wait for one of them to begin.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+impl World {
+    /// Everything about this operation that its like do not have.
+    pub(super) async fn shows_what_is_special(&self, operation: &Operation, row: &Row) {
+        match operation.id {
+            "createStream" | "addDestination" | "changeDestination" => {
+                self.broken_driver(operation, row).await
+            }
+            "createKey" => self.cap(operation, row, "keys_per_account = 2").await,
+            "createWebhook" => self.cap(operation, row, "webhooks_per_account = 1").await,
+            "redeliverWebhookDelivery" => self.disabled_webhook(operation, row).await,
+            "testWebhook" => self.busy_tests(operation, row).await,
+            "recoverArchive" | "deleteArchive" => self.archives(operation, row).await,
+            "followEvents" => self.watchers(operation, row).await,
+            "logIn" | "setUp" | "changePassword" => self.passwords(operation, row).await,
+            "logOut" => self.two_at_once(operation, row).await,
+            "getStreamStatus" | "getActiveCost" => self.disabled_destination(operation, row).await,
+            _ => {}
+        }
+    }
+
+    async fn one(&self, operation: &Operation, row: &Row) -> Call {
+        self.call(operation, row, row.takes.first()).await
+    }
+
+    /// A driver that fails, and as many streams or destinations as there may be.
+    async fn broken_driver(&self, operation: &Operation, row: &Row) {
+        let body = match operation.id {
+            "createStream" => json!({"label": "x", "destinations": [rtmp(BROKEN)]}),
+            "addDestination" => rtmp(BROKEN),
+            _ => json!({"config": {"url": BROKEN}}),
+        };
+        let call = self.one(operation, row).await.with_body(body.to_string());
+        let text = self.send(call).await.error(503, "driver_unavailable");
+        assert!(!text.contains("hunter2"), "{text}");
+        match operation.id {
+            // The world's own stream has the only place.
+            "createStream" => self.cap(operation, row, "streams_per_account = 1").await,
+            "addDestination" => {
+                let world = World::with_config("[limits]\ndestinations_per_stream = 1").await;
+                let thing = world.thing(About::Stream).await;
+                let call = || Call::new(operation, row, &thing, Who::Owner);
+                world.send(call()).await.ok();
+                world.send(call()).await.error(409, "cap_reached");
+            }
+            _ => {}
+        }
+    }
+
+    async fn cap(&self, operation: &Operation, row: &Row, cap: &str) {
+        let world = World::with_config(&format!("[limits]\n{cap}")).await;
+        if operation.id == "createWebhook" {
+            world.webhook_to("https://a.example/in").await;
+        }
+        // Nothing can be made any more, so it is about what stands there since the beginning.
+        let about = Thing::nothing();
+        let text = world.send(Call::new(operation, row, &about, Who::Owner)).await.error(409, "cap_reached");
+        assert!(text.starts_with("The limit of "), "{text}");
+    }
+
+    async fn disabled_webhook(&self, operation: &Operation, row: &Row) {
+        let thing = self.thing(row.about).await;
+        self.rig.intruder().await.disable_webhook(thing.id, "it is gone").await;
+        self.send(Call::new(operation, row, &thing, Who::Owner)).await.error(409, "webhook_disabled");
+    }
+
+    /// Receivers that do not answer hold all places.
+    async fn busy_tests(&self, operation: &Operation, row: &Row) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let id = self.webhook_to(&format!("http://{}/in", listener.local_addr().unwrap())).await;
+        let thing = Thing { id, ..Thing::nothing() };
+        // A key of its own for each, as one may make only some in a minute.
+        let call = || self.send(Call::new(operation, row, &thing, Who::Without(Scopes::NONE)));
+        let held = join_all((0..TESTS_AT_ONCE).map(|_| call()));
+        let one_more = async {
+            let mut sockets = Vec::new();
+            for _ in 0..TESTS_AT_ONCE {
+                let accepted = timeout(WAIT_MAX, listener.accept()).await.expect("a test on its way");
+                sockets.push(accepted.unwrap());
+            }
+            call().await.error(503, "busy");
+        };
+        let (answers, ()) = tokio::join!(held, one_more);
+        assert!(answers.iter().all(|answer| answer.ok()["ok"] == false), "nobody answered");
+    }
+
+    /// States in which nothing can be done to a recording, what it costs, and that its driver is not there.
+    async fn archives(&self, operation: &Operation, row: &Row) {
+        let (states, code) = match operation.id {
+            "deleteArchive" => (vec![ArchiveState::Recording], "archive_recording"),
+            _ => (
+                vec![ArchiveState::Recording, ArchiveState::Uploading, ArchiveState::Ready],
+                "archive_not_failed",
+            ),
+        };
+        for state in states {
+            self.rig.app.clock.advance(BETWEEN);
+            let thing = self.archive(state).await;
+            self.send(Call::new(operation, row, &thing, Who::Owner)).await.error(409, code);
+        }
+        self.send(self.one(operation, row).await).await.error(502, "archive_unavailable");
+        if operation.id != "recoverArchive" {
+            return;
+        }
+        let dear = World::with_config("[pricing]\narchive_recovery_sats = 20000").await;
+        let text = dear.send(dear.one(operation, row).await).await.error(402, "insufficient_funds");
+        assert!(text.contains("costs 20000 sats and the balance is 10000 sats"), "{text}");
+        self.absorb(&dear);
+        let thing = self.thing(row.about).await;
+        let call = || self.send(Call::new(operation, row, &thing, Who::Owner));
+        for _ in 0..10 {
+            call().await.error(502, "archive_unavailable");
+        }
+        let text = call().await.error(429, "rate_limited");
+        assert_eq!(text, "Rate limit exceeded. Maximum 10 requests per minute.");
+    }
+
+    async fn watchers(&self, operation: &Operation, row: &Row) {
+        let feed = self.rig.app.store.feed();
+        let mut held: Vec<_> =
+            (0..WATCHERS_PER_ACCOUNT_MAX).map(|_| feed.watch(self.rig.account, None).unwrap()).collect();
+        self.send(self.one(operation, row).await).await.error(429, "too_many_streams");
+        held.pop();
+        for number in held.len()..WATCHERS_MAX {
+            let account = i64::try_from(1_000 + number / WATCHERS_PER_ACCOUNT_MAX).unwrap();
+            held.push(feed.watch(AccountId(account), None).unwrap());
+        }
+        self.send(self.one(operation, row).await).await.error(503, "too_many_streams");
+    }
+
+    /// Names and links that are not right, and nobody's turn at hashing.
+    async fn passwords(&self, operation: &Operation, row: &Row) {
+        let refused = async |body: serde_json::Value, status: u16, code: &str| {
+            let call = self.one(operation, row).await.with_body(body.to_string());
+            let text = self.send(call).await.error(status, code);
+            assert!(!text.contains("hunter2"), "{text}");
+        };
+        let secret = "hunter2hunter2";
+        match operation.id {
+            "logIn" => refused(json!({"name": "owner", "password": secret}), 401, "invalid_login").await,
+            "setUp" => {
+                refused(json!({"name": "eve", "password": secret}), 403, "registration_closed").await;
+                let unknown = new_invite_token().into_inner();
+                refused(json!({"token": unknown, "name": "eve", "password": secret}), 404, "not_found").await;
+                let thing = self.thing(About::Invite).await;
+                let taken = json!({"token": thing.name, "name": "owner", "password": secret});
+                refused(taken, 409, "name_taken").await;
+            }
+            _ => {
+                let wrong = json!({"currentPassword": secret, "newPassword": secret});
+                refused(wrong, 422, "password_refused").await;
+            }
+        }
+        let call = self.one(operation, row).await;
+        let _all = self.rig.app.limits.hashing.acquire_many(2).await.unwrap();
+        self.send(call).await.error(503, "busy");
+    }
+
+    /// Two requests end one session: both are let in before either is done.
+    async fn two_at_once(&self, operation: &Operation, row: &Row) {
+        let (token, login) = self.session(self.rig.account).await;
+        let bearer = format!("Bearer {token}");
+        let call = || {
+            let call = Call::new(operation, row, &Thing::nothing(), Who::Nobody);
+            self.send(call.with_header("authorization", &bearer))
+        };
+        let mut intruder = self.rig.intruder().await;
+        intruder.keep_from_writing().await;
+        let app = &self.rig.app;
+        let let_in = async || {
+            let verdict = app.limits.writes.peek(Subject::Login(login), app.clock.monotonic());
+            verdict.remaining + 2 <= verdict.rule.max
+        };
+        let released = async {
+            self.rig.until("both to be let in", let_in).await;
+            intruder.let_write().await;
+        };
+        let (first, second, ()) = tokio::join!(call(), call(), released);
+        let (done, late): (Vec<Answer>, Vec<Answer>) =
+            [first, second].into_iter().partition(|answer| answer.status.is_success());
+        assert_eq!((done.len(), late.len()), (1, 1));
+        assert_eq!(late[0].error(404, "not_found"), "No such session");
+    }
+
+    async fn disabled_destination(&self, operation: &Operation, row: &Row) {
+        let mut intruder = self.rig.intruder().await;
+        for enabled in [false, true] {
+            intruder.enable_destination(1, enabled).await;
+            let answer = self.send(self.one(operation, row).await).await;
+            match enabled {
+                true => drop(answer.ok()),
+                false => {
+                    let text = answer.error(401, "invalid_key");
+                    assert_eq!(text, "Invalid API key or destination disabled", "{}", operation.id);
+                }
+            }
+        }
+    }
+}

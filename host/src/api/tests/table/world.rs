@@ -1,0 +1,351 @@
+//! A service with an owner and a stranger, and requests to it that can be bent.
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use poem::Request;
+use poem::http::Method;
+use serde_json::{Value, json};
+
+use super::operation::Operation;
+use super::rows::{About, Row, Takes, rtmp};
+use crate::api::tests::archives::record;
+use crate::api::tests::login::PASSWORD;
+use crate::api::tests::{Answer, Rig, contract};
+use crate::auth::password;
+use crate::ids::{AccountId, LoginId, Sats, UnixMillis};
+use crate::secret::{KeyKind, Redacted, key_hash, new_invite_token, new_login_token};
+use crate::store::{Actor, ArchiveState, NewLogin, Scopes};
+
+/// Room for everything that one operation's requests make.
+const CONFIG: &str = "[webhooks]\nallow_targets = [\"127.0.0.1\"]\n[limits]\nwebhooks_per_account = 500\n\
+    keys_per_account = 500";
+/// Longer than any window that has no other length, so that requests do not meet limits by chance.
+pub(super) const BETWEEN: Duration = Duration::from_secs(61);
+
+/// A service, its accounts, and what it answered.
+pub(super) struct World {
+    pub(super) rig: Rig,
+    /// Public key of a destination of the owner.
+    pub(super) public: String,
+    /// Permanent key of another account.
+    stranger: String,
+    seen: Mutex<BTreeSet<u16>>,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// Nothing is presented.
+    Nobody,
+    /// The owner's permanent key, with all scopes.
+    Owner,
+    /// A login session of the owner, as a bearer token.
+    Session,
+    /// The same in a cookie, with the header that pages send.
+    Cookie,
+    /// The same without that header.
+    BareCookie,
+    /// A session that is unknown.
+    Ended,
+    /// The owner's public key.
+    Public,
+    /// A permanent key with a letter missing.
+    Mistyped,
+    /// A permanent key of the owner without these scopes.
+    Without(Scopes),
+    /// Another account's permanent key.
+    Stranger,
+}
+
+/// What a request is about.
+#[derive(Clone, Debug)]
+pub(super) struct Thing {
+    pub(super) id: i64,
+    /// The second identifier of a path that has two.
+    pub(super) second: i64,
+    /// A recording's file, a link's token.
+    pub(super) name: String,
+}
+
+/// A request that is not sent yet.
+pub(super) struct Call {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) query: String,
+    pub(super) body: Vec<u8>,
+    pub(super) content_type: Option<&'static str>,
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) who: Who,
+}
+
+impl Thing {
+    /// What is nowhere.
+    pub(super) fn nothing() -> Self {
+        Self { second: 1, ..Self::new(1) }
+    }
+
+    fn new(id: i64) -> Self {
+        Self { id, second: 0, name: new_invite_token().into_inner() }
+    }
+
+    fn path(&self, template: &str) -> String {
+        let second = self.second.to_string();
+        let path = template.replace("{id}", &self.id.to_string());
+        path.replace("{destId}", &second).replace("{deliveryId}", &second)
+    }
+}
+
+impl Call {
+    /// A request of the operation that succeeds for who may make it.
+    pub(super) fn new(operation: &Operation, row: &Row, thing: &Thing, who: Who) -> Self {
+        let body = row.body.map(|make| make(thing).to_string().into_bytes());
+        Self {
+            method: operation.method.clone(),
+            path: thing.path(operation.template),
+            query: String::new(),
+            content_type: body.is_some().then_some("application/json"),
+            body: body.unwrap_or_default(),
+            headers: Vec::new(),
+            who,
+        }
+    }
+
+    pub(super) fn with_body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    pub(super) fn with_query(mut self, query: impl Into<String>) -> Self {
+        self.query = query.into();
+        self
+    }
+
+    pub(super) fn with_header(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+}
+
+/// The hash of the password that all have, made once: it is slow on purpose.
+fn hash() -> Redacted<String> {
+    static HASH: OnceLock<Redacted<String>> = OnceLock::new();
+    HASH.get_or_init(|| password::hash(&Redacted::new(PASSWORD.to_owned())).unwrap()).clone()
+}
+
+impl World {
+    pub(super) async fn new() -> Self {
+        Self::with_config(CONFIG).await
+    }
+
+    pub(super) async fn with_config(toml: &str) -> Self {
+        let rig = Rig::with_config(toml).await;
+        let public = rig.hosted().await.key;
+        let stranger = rig.account("stranger").await.1;
+        let world = Self { rig, public, stranger, seen: Mutex::default() };
+        world.rig.app.store.credit(&world.actor(), Sats(10_000), "table".into()).await.unwrap();
+        world
+    }
+
+    /// A service whose database is gone.
+    pub(super) async fn broken() -> Self {
+        let world = Self::new().await;
+        world.rig.app.store.close().await;
+        world
+    }
+
+    /// The statuses that were answered so far.
+    pub(super) fn seen(&self) -> BTreeSet<u16> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// Counts what another world answered as answered here.
+    pub(super) fn absorb(&self, other: &World) {
+        self.seen.lock().unwrap().extend(other.seen());
+    }
+
+    pub(super) fn actor(&self) -> Actor {
+        Actor::command(self.rig.account, self.rig.app.clock.now())
+    }
+
+    /// A new session's token and identifier.
+    pub(super) async fn session(&self, account: AccountId) -> (String, LoginId) {
+        let token = new_login_token().into_inner();
+        let expires_at = UnixMillis(self.rig.app.clock.now().0 + 3_600_000);
+        let login = NewLogin { token_hash: key_hash(&token), expires_at };
+        let id = self.rig.app.store.begin_login(&self.rig.origin(), account, login).await.unwrap();
+        (token, id)
+    }
+
+    /// Something new for the operation to be about.
+    pub(super) async fn thing(&self, about: About) -> Thing {
+        let (rig, app) = (&self.rig, &self.rig.app);
+        app.clock.advance(BETWEEN);
+        match about {
+            About::All => Thing::new(0),
+            About::Stream => Thing::new(rig.stream().await),
+            About::DestinationOfStream => {
+                let id = rig.stream().await;
+                let path = format!("/api/streams/{id}/destinations");
+                Thing {
+                    second: made(&rig.post(&path, &rtmp("rtmp://a.example/live")).await),
+                    ..Thing::new(id)
+                }
+            }
+            About::Destination => {
+                let path = format!("/api/streams/{}/destinations", rig.stream().await);
+                Thing::new(made(&rig.post(&path, &rtmp("rtmp://a.example/live")).await))
+            }
+            About::Hosted => Thing::new(rig.hosted().await.destination),
+            About::Key => {
+                let key = rig.key(rig.account, KeyKind::Permanent, Scopes::ALL, None).await;
+                let found = app.store.key_by_hash(&key_hash(&key)).await.unwrap();
+                Thing::new(found.unwrap().id.0)
+            }
+            About::Webhook => Thing::new(self.webhook().await),
+            About::Delivery => {
+                let id = self.webhook().await;
+                let tested = rig.post(&format!("/api/webhooks/{id}/test"), &json!({})).await.ok();
+                Thing { second: tested["deliveryId"].as_i64().unwrap(), ..Thing::new(id) }
+            }
+            About::Login => Thing::new(self.session(rig.account).await.1.0),
+            About::Password => {
+                app.store.change_password(&self.actor(), &hash()).await.unwrap();
+                Thing::new(0)
+            }
+            About::Invite => {
+                let now = app.clock.now().0;
+                let thing = Thing::new(now);
+                let (origin, until) = (rig.origin(), UnixMillis(now + 3_600_000));
+                app.store.create_invite(&origin, &key_hash(&thing.name), false, until).await.unwrap();
+                thing
+            }
+            About::Archive => self.archive(ArchiveState::Failed).await,
+        }
+    }
+
+    /// A recording in this state.
+    pub(super) async fn archive(&self, state: ArchiveState) -> Thing {
+        let name = format!("a{}.mp4", self.rig.app.clock.now().0);
+        let id = record(&self.rig, &name, state).await;
+        Thing { name, ..Thing::new(id) }
+    }
+
+    /// A webhook whose receiver is not there.
+    async fn webhook(&self) -> i64 {
+        static NOBODY: OnceLock<u16> = OnceLock::new();
+        let port = NOBODY.get_or_init(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap().port()
+        });
+        self.webhook_to(&format!("http://127.0.0.1:{port}/in")).await
+    }
+
+    pub(super) async fn webhook_to(&self, url: &str) -> i64 {
+        self.rig.app.clock.advance(BETWEEN);
+        made(&self.rig.post("/api/webhooks", &json!({"url": url, "events": ["test.ping"]})).await)
+    }
+
+    /// A request of the operation about something new.
+    pub(super) async fn call(&self, operation: &Operation, row: &Row, who: Who) -> Call {
+        Call::new(operation, row, &self.thing(row.about).await, who)
+    }
+
+    async fn credentials(&self, who: Who) -> Vec<(&'static str, String)> {
+        let key = |key: &str| vec![("x-api-key", key.to_owned())];
+        let bearer = |token: &str| vec![("authorization", format!("Bearer {token}"))];
+        match who {
+            Who::Nobody => Vec::new(),
+            Who::Owner => key(&self.rig.key),
+            Who::Session => bearer(&self.session(self.rig.account).await.0),
+            Who::Cookie | Who::BareCookie => {
+                let token = self.session(self.rig.account).await.0;
+                let mut headers = vec![("cookie", format!("satcast_session={token}"))];
+                if who == Who::Cookie {
+                    headers.push(("x-requested-with", "fetch".to_owned()));
+                }
+                headers
+            }
+            Who::Ended => bearer(new_login_token().expose()),
+            Who::Public => key(&self.public),
+            Who::Mistyped => key(&self.rig.key[..self.rig.key.len() - 1]),
+            Who::Without(missing) => {
+                let all = Scopes::ALL;
+                let scopes = Scopes {
+                    read: all.read && !missing.read,
+                    manage: all.manage && !missing.manage,
+                    webhooks: all.webhooks && !missing.webhooks,
+                };
+                key(&self.rig.key(self.rig.account, KeyKind::Permanent, scopes, None).await)
+            }
+            Who::Stranger => key(&self.stranger),
+        }
+    }
+
+    /// Sends a request and checks everything that holds for every answer.
+    pub(super) async fn send(&self, call: Call) -> Answer {
+        let uri =
+            if call.query.is_empty() { call.path.clone() } else { format!("{}?{}", call.path, call.query) };
+        let mut request = Request::builder().method(call.method.clone()).uri_str(uri);
+        for (name, value) in self.credentials(call.who).await.iter().chain(&call.headers) {
+            request = request.header(*name, value);
+        }
+        if let Some(content_type) = call.content_type {
+            request = request.content_type(content_type);
+        }
+        let mut response = self.rig.shell.answer(request.body(call.body)).await;
+        let is_endless = response.content_type() == Some("text/event-stream");
+        let body = response.take_body();
+        let text = if is_endless { String::new() } else { body.into_string().await.unwrap() };
+        contract::check(&call.method, &call.path, response.status(), response.headers(), &text);
+        let answer = Answer { status: response.status(), headers: response.headers().clone(), text };
+        check_shape(&answer);
+        self.seen.lock().unwrap().insert(answer.status.as_u16());
+        answer
+    }
+}
+
+fn made(answer: &Answer) -> i64 {
+    answer.ok()["id"].as_i64().unwrap()
+}
+
+/// The one shape of errors, with the headers that say the same.
+pub(super) fn check_shape(answer: &Answer) {
+    assert!(answer.header("x-request-id").starts_with("req_"), "{}", answer.text);
+    if answer.status.is_success() || answer.text.is_empty() {
+        return;
+    }
+    let body = answer.json();
+    let fields = body.as_object().unwrap();
+    let known = ["code", "error", "requestId", "retryAfter"];
+    assert!(fields.keys().all(|name| known.contains(&name.as_str())), "{body}");
+    for name in ["code", "error"] {
+        assert!(body[name].as_str().is_some_and(|text| !text.is_empty()), "{body}");
+    }
+    assert_eq!(body["requestId"], answer.header("x-request-id"), "{body}");
+    assert_eq!(answer.header("content-type"), "application/json", "{body}");
+    let seconds = fields.get("retryAfter").map(Value::to_string).unwrap_or_default();
+    assert_eq!(answer.header("retry-after"), seconds, "{body}");
+    assert!(seconds.is_empty() || answer.status.as_u16() == 429, "{body}");
+}
+
+impl Takes {
+    /// All who may.
+    pub(super) fn admitted(self) -> &'static [Who] {
+        match self {
+            Takes::Nothing => &[Who::Nobody, Who::Mistyped],
+            Takes::Account => &[Who::Owner, Who::Session, Who::Cookie],
+            Takes::Webhooks => &[Who::Owner],
+            Takes::Session => &[Who::Session, Who::Cookie],
+            Takes::PublicKey => &[Who::Public],
+            Takes::Anything => &[Who::Public, Who::Owner, Who::Session, Who::Cookie],
+        }
+    }
+
+    /// One who may.
+    pub(super) fn first(self) -> Who {
+        self.admitted()[0]
+    }
+}
