@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use poem::error::ReadBodyError;
-use poem::{Request, RequestBody, Result};
+use poem::{FromRequest, Request, RequestBody, Result};
 use poem_openapi::payload::{Json, Payload as _};
 use poem_openapi::registry::{MetaMediaType, MetaRequest, Registry};
 use poem_openapi::types::Type;
@@ -197,6 +197,25 @@ impl<'a, T: Type + FromFields> ApiExtractor<'a> for Body<T> {
         _options: ExtractParamOptions<Self::ParamType>,
     ) -> Result<Self> {
         Ok(Self::read(request, body).await?)
+    }
+}
+
+/// No request body: what is in one would be lost without a word. An empty object is none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NoBody;
+
+impl<'a> FromRequest<'a> for NoBody {
+    async fn from_request(_: &'a Request, body: &mut RequestBody) -> Result<Self> {
+        // Taken already: there is none.
+        let Ok(body) = body.take() else { return Ok(Self) };
+        let bytes = read_bytes(body).await?;
+        let text = bytes.trim_ascii();
+        let is_object = text.strip_prefix(b"{").is_some_and(|rest| rest.trim_ascii() == b"}");
+        if text.is_empty() || is_object {
+            return Ok(Self);
+        }
+        let text = "This operation takes no body; send none, or {}";
+        Err(ApiError::malformed("unexpected_body", text).into())
     }
 }
 

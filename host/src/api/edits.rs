@@ -10,7 +10,7 @@ use poem_openapi::types::MaybeUndefined;
 use poem_openapi::{Object, OpenApi};
 use serde_json::Value;
 
-use super::body::{Body, Fields, FromFields};
+use super::body::{Body, Fields, FromFields, NoBody};
 use super::destinations::{self, DestinationInput, Done};
 use super::streams::checked_label;
 use super::{ApiError, App, Caller, Tag};
@@ -189,6 +189,7 @@ impl EditsApi {
         &self,
         app: Data<&Arc<App>>,
         caller: Caller,
+        _none: NoBody,
         /// Stream key identifier.
         id: Path<i64>,
     ) -> Result<Json<Rotated>> {

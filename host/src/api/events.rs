@@ -127,7 +127,7 @@ struct Streaming {
     proof: Proof,
     tick: Interval,
     has_begun: bool,
-    /// An event told of keys, sessions or passwords, or may have: the first time, and after a gap.
+    /// An event told of keys, sessions or passwords, or one that was missed may have.
     is_doubtful: bool,
 }
 
@@ -135,7 +135,7 @@ struct Streaming {
 pub(super) fn body(app: Arc<App>, watch: Watch, proof: Proof, heartbeat: Duration) -> Body {
     let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + heartbeat, heartbeat);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let streaming = Streaming { app, watch, proof, tick, has_begun: false, is_doubtful: true };
+    let streaming = Streaming { app, watch, proof, tick, has_begun: false, is_doubtful: false };
     Body::from_bytes_stream(futures_util::stream::unfold(streaming, |mut streaming| async move {
         let text = streaming.next().await?;
         Some((Ok::<_, io::Error>(Bytes::from(text)), streaming))
@@ -147,7 +147,8 @@ impl Streaming {
     async fn next(&mut self) -> Option<String> {
         if !self.has_begun {
             self.has_begun = true;
-            return Some(self.opening());
+            // A change between the first look at the key and the begin of watching was told to nobody.
+            return self.proof.holds(&self.app).await.then(|| self.opening());
         }
         if std::mem::take(&mut self.is_doubtful) && !self.proof.holds(&self.app).await {
             return None;

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use poem::Result;
 use poem::web::Data;
+use poem::{Request, Result};
 use poem_openapi::param::{Path, Query};
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Enum, Object, OpenApi};
 use serde_json::Value;
 
-use super::body::{Body, Fields, FromFields};
+use super::body::{Body, Fields, FromFields, NoBody};
 use super::destinations::Done;
 use super::null::Null;
 use super::page::PageRequest;
 use super::streams::with_link;
-use super::{ApiError, App, Caller, Tag};
+use super::{ApiError, App, Caller, RequestContext, Tag};
 use crate::ids::{DestinationId, KeyId};
 use crate::secret::{KeyKind, mask_key, new_api_key};
 use crate::store::{KeyView, NewKey, Scopes};
@@ -189,9 +189,11 @@ impl KeysApi {
     async fn create(
         &self,
         app: Data<&Arc<App>>,
+        request: &Request,
         caller: Caller,
         body: Body<KeyInput>,
     ) -> Result<Json<KeyCreated>> {
+        count_new_key(&app, request, &caller)?;
         let input = body.0;
         let (kind, scopes) = checked_kind(&input, caller.scopes)?;
         let label = input.label.unwrap_or_default().trim().to_owned();
@@ -222,10 +224,13 @@ impl KeysApi {
     async fn rotate(
         &self,
         app: Data<&Arc<App>>,
+        request: &Request,
         caller: Caller,
+        _none: NoBody,
         /// Key identifier.
         id: Path<i64>,
     ) -> Result<Json<KeyCreated>> {
+        count_new_key(&app, request, &caller)?;
         let old = app.store.key_of(caller.account, KeyId(id.0)).await.map_err(ApiError::from)?;
         let old = old.ok_or_else(|| ApiError::not_found("key"))?;
         if exceeds(old.scopes, caller.scopes) {
@@ -249,7 +254,7 @@ impl KeysApi {
 
     /// Revoke an API key
     ///
-    /// It is refused from then on, for ever. An addition to the specification.
+    /// It is refused from then on, for ever. A key that may manage can revoke every key of its account. An addition to the specification.
     #[oai(path = "/keys/:id", method = "delete", operation_id = "revokeKey")]
     async fn revoke(
         &self,
@@ -262,6 +267,11 @@ impl KeysApi {
         App::to_the_end(async move { Ok(store.revoke_key(&actor, KeyId(id.0)).await?) }).await?;
         Ok(Json(Done::new()))
     }
+}
+
+/// Counts a new key against the limit of its account.
+fn count_new_key(app: &App, request: &Request, caller: &Caller) -> std::result::Result<(), ApiError> {
+    RequestContext::of(request).count(app.limits.new_keys.hit(caller.account, app.clock.monotonic()))
 }
 
 /// The kind and scopes of a key that `creator` may make.

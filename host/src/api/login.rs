@@ -8,7 +8,7 @@ use poem_openapi::param::Path;
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Object, OpenApi};
 
-use super::body::{Body, Fields, FromFields};
+use super::body::{Body, Fields, FromFields, NoBody};
 use super::caller::{LOGIN_IDLE_MS, LOGIN_LIFE_MS, visitor};
 use super::destinations::Done;
 use super::{ApiError, App, Caller, HASHING_WAIT, RequestContext, Tag};
@@ -224,7 +224,12 @@ impl LoginApi {
     ///
     /// An addition to the specification.
     #[oai(path = "/logout", method = "post", operation_id = "logOut")]
-    async fn log_out(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Response<Json<Done>>> {
+    async fn log_out(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        _none: NoBody,
+    ) -> Result<Response<Json<Done>>> {
         let login = caller.login()?;
         let (store, actor) = (app.store.clone(), caller.actor(&app));
         App::to_the_end(async move { Ok(store.end_login(&actor, login).await?) }).await?;

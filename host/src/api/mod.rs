@@ -58,7 +58,7 @@ use crate::billing::Billing;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::drivers::Drivers;
-use crate::ids::{KeyId, StreamId};
+use crate::ids::{AccountId, KeyId, StreamId};
 use crate::live::Live;
 use crate::outbound::Guard;
 use crate::places::Network;
@@ -117,6 +117,8 @@ pub struct Limits {
     pub cost: RateLimiter<Subject>,
     /// Recoveries of recordings, per key or login session.
     pub recoveries: RateLimiter<Subject>,
+    /// API keys made and replaced, per account: a new key begins with fresh limits of its own.
+    pub new_keys: RateLimiter<AccountId>,
     /// Tries to log in and to make accounts, per address.
     pub logins: RateLimiter<Network>,
     /// Tries to log in that failed, per hash of the account's name.
@@ -145,6 +147,8 @@ const RATE_STATUS: RateRule = RateRule::per_minute("status", 60);
 const RATE_COST: RateRule = RateRule::per_minute("cost", 60);
 /// Requests for `/api/archives/recover-pay`, per key or login session.
 const RATE_RECOVERIES: RateRule = RateRule::per_minute("recover", 10);
+/// API keys made and replaced, per account.
+const RATE_NEW_KEYS: RateRule = RateRule::per_minute("new-keys", 300);
 
 impl Default for Limits {
     fn default() -> Self {
@@ -154,6 +158,7 @@ impl Default for Limits {
             status: RateLimiter::new(RATE_STATUS),
             cost: RateLimiter::new(RATE_COST),
             recoveries: RateLimiter::new(RATE_RECOVERIES),
+            new_keys: RateLimiter::new(RATE_NEW_KEYS),
             logins: RateLimiter::new(auth::RATE_LOGINS),
             failed_logins: RateLimiter::new(auth::RATE_FAILED_LOGINS),
             hashing: Arc::new(Semaphore::new(HASHES_AT_ONCE_MAX)),

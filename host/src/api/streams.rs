@@ -9,7 +9,7 @@ use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Enum, Object, OpenApi, Union};
 use serde_json::json;
 
-use super::body::{Body, Fields, FromFields};
+use super::body::{Body, Fields, FromFields, NoBody};
 use super::destinations::{self, Destination, DestinationInput, Done};
 use super::null::Null;
 use super::page::PageRequest;
@@ -275,6 +275,7 @@ impl StreamsApi {
         &self,
         app: Data<&Arc<App>>,
         caller: Caller,
+        _none: NoBody,
         /// Stream key identifier.
         id: Path<i64>,
     ) -> Result<Json<Stopped>> {

@@ -15,7 +15,7 @@ use self::input::WebhookInput;
 use self::view::{
     Delivery, Redelivered, STATES, SecretRotated, State, Webhook, WebhookCreated, WebhookTested,
 };
-use super::body::Body;
+use super::body::{Body, NoBody};
 use super::caller::WebhookCaller;
 use super::destinations::Done;
 use super::page::PageRequest;
@@ -96,6 +96,7 @@ impl WebhooksApi {
         &self,
         app: Data<&Arc<App>>,
         caller: WebhookCaller,
+        _none: NoBody,
         /// Webhook identifier.
         id: Path<i64>,
     ) -> Result<Json<Done>> {
@@ -113,6 +114,7 @@ impl WebhooksApi {
         &self,
         app: Data<&Arc<App>>,
         caller: WebhookCaller,
+        _none: NoBody,
         /// Webhook identifier.
         id: Path<i64>,
     ) -> Result<Json<SecretRotated>> {
@@ -166,6 +168,7 @@ impl WebhooksApi {
         app: Data<&Arc<App>>,
         request: &poem::Request,
         caller: WebhookCaller,
+        _none: NoBody,
         /// Webhook identifier.
         id: Path<i64>,
     ) -> Result<Json<WebhookTested>> {
@@ -191,6 +194,7 @@ impl WebhooksApi {
         &self,
         app: Data<&Arc<App>>,
         caller: WebhookCaller,
+        _none: NoBody,
         /// Webhook identifier.
         id: Path<i64>,
         /// Delivery identifier.

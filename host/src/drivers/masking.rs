@@ -206,7 +206,7 @@ mod tests {
         for (path, value) in [("/url", "tcp://evil.example"), ("/inner/host", "evil")] {
             let mut sent = shown.clone();
             *sent.pointer_mut(path).unwrap() = json!(value);
-            assert_eq!(restored(Some(&schema), &stored, &sent).unwrap_err().field, "key", "{path}");
+            assert!(restored(Some(&schema), &stored, &sent).is_err(), "{path}");
         }
         let mut sent = shown.clone();
         sent["inner"] = json!({});

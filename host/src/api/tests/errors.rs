@@ -150,3 +150,20 @@ async fn work_that_panics_apart_from_its_request_is_500() {
     assert_eq!(error.body("req_1")["code"], "internal");
     assert!(!error.body("req_1").to_string().contains("hunter2"));
 }
+
+#[tokio::test]
+async fn a_body_where_none_is_taken_is_refused_and_not_lost() {
+    let rig = Rig::new().await;
+    let stream = format!("/api/streams/{}", rig.stream().await);
+    for path in [format!("{stream}/stop"), format!("{stream}/rotate")] {
+        for body in [r#"{"secret":"hunter2"}"#, "garbage", "[]", "{{}}"] {
+            let text = rig.ask(Method::POST, &path, Some(body)).await.error(400, "unexpected_body");
+            assert!(!text.contains("hunter2"), "{text}");
+        }
+        let large = "x".repeat(300 * 1_024);
+        rig.ask(Method::POST, &path, Some(&large)).await.error(413, "body_too_large");
+        for body in ["", " ", "{}", " { } "] {
+            rig.ask(Method::POST, &path, Some(body)).await.ok();
+        }
+    }
+}

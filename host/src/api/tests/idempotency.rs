@@ -40,7 +40,7 @@ async fn a_repeated_request_is_answered_from_the_first_and_done_once() {
     post(&rig, STREAMS, "k1", &json!({"label": "b"})).await.error(409, "idempotency_key_reused");
     post(&rig, STREAMS, "k2", &body).await.ok();
     let stop = format!("{STREAMS}/{}/stop", first.ok()["id"]);
-    assert_eq!(post(&rig, &stop, "k1", &body).await.ok()["success"], true, "keys belong to a path");
+    assert_eq!(post(&rig, &stop, "k1", &json!({})).await.ok()["success"], true, "keys belong to a path");
     assert_eq!(count(&rig).await, 2);
     rig.app.clock.advance(Duration::from_secs(24 * 60 * 60));
     assert_ne!(post(&rig, STREAMS, "k1", &body).await.ok()["id"], first.ok()["id"], "kept for a day");

@@ -79,3 +79,19 @@ async fn the_public_configuration_is_limited_per_address() {
     }
     rig.get("/api/public/config").await.error(429, "rate_limited");
 }
+
+#[tokio::test]
+async fn replacing_a_key_again_and_again_does_not_get_around_the_limits() {
+    let mut rig = Rig::new().await;
+    let mut id = rig.get("/api/keys").await.ok()[0]["id"].clone();
+    for number in 0..300 {
+        let new = rig.post(&format!("/api/keys/{id}/rotate"), &json!({})).await.ok();
+        (id, rig.key) = (new["id"].clone(), new["key"].as_str().unwrap().to_owned());
+        assert!(id.is_number(), "{number}");
+    }
+    rig.post(&format!("/api/keys/{id}/rotate"), &json!({})).await.error(429, "rate_limited");
+    rig.post("/api/keys", &json!({"type": "permanent"})).await.error(429, "rate_limited");
+    rig.get("/api/streams").await.ok();
+    rig.app.clock.advance(std::time::Duration::from_secs(60));
+    rig.post("/api/keys", &json!({"type": "permanent"})).await.ok();
+}

@@ -204,6 +204,6 @@ mod tests {
     fn times_are_written_as_iso_8601_in_utc() {
         assert_eq!(iso_8601(UnixMillis(0)), "1970-01-01T00:00:00.000Z");
         assert_eq!(iso_8601(UnixMillis(1_800_000_000_007)), "2027-01-15T08:00:00.007Z");
-        assert_eq!(iso_8601(UnixMillis(i64::MAX)), "1970-01-01T00:00:00.000Z");
+        assert_eq!(iso_8601(UnixMillis(i64::MAX)), "", "no calendar has it");
     }
 }

@@ -143,6 +143,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::of("rotateStreamKey", Account, Stream),
     Row::of("stopStream", Account, Stream),
     Row::of("getWalletBalance", Account, All),
+    Row::of("getWalletLedger", Account, All),
     Row::of("listWebhooks", Webhooks, All),
     Row::of("createWebhook", Webhooks, Stream)
         .body(|it| json!({"url": "https://a.example/in", "events": ["stream.ended"], "stream_key_id": it.id}))

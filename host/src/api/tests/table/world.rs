@@ -174,7 +174,7 @@ impl World {
     pub(super) async fn session(&self, account: AccountId) -> (String, LoginId) {
         let token = new_login_token().into_inner();
         let expires_at = UnixMillis(self.rig.app.clock.now().0 + 3_600_000);
-        let login = NewLogin { token_hash: key_hash(&token), expires_at };
+        let login = NewLogin { token_hash: key_hash(&token), expires_at, verified: None };
         let id = self.rig.app.store.begin_login(&self.rig.origin(), account, login).await.unwrap();
         (token, id)
     }
