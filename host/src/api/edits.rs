@@ -87,7 +87,7 @@ impl FromFields for StreamChangeInput {
 pub(super) struct DestinationChangeInput {
     /// Whether it takes part in sessions.
     enabled: Option<bool>,
-    /// A whole new configuration of its type. Secrets that come masked, as they are shown, stay while no other text changes.
+    /// A whole new configuration of its type. Secrets that come masked, as they are shown, stay while nothing else changes.
     config: Option<Value>,
 }
 
