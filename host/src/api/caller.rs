@@ -258,7 +258,8 @@ pub(super) async fn known_key(
         Some(_) => app.store.key_by_hash(&key_hash(key.expose())).await?,
         None => None,
     };
-    match found {
+    let now = app.clock.now();
+    match found.filter(|key| key.ends_at.is_none_or(|end| end > now)) {
         Some(key) => Ok(key),
         None => Err(count_invalid(app, context, refused)),
     }

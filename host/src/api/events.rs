@@ -109,7 +109,11 @@ impl Proof {
     /// Whether the key or session is still there. What cannot be asked does not hold: the watcher comes back.
     async fn holds(&self, app: &App) -> bool {
         let held = match self.subject {
-            Subject::Key(_) => app.store.key_by_hash(&self.hash).await.map(|found| found.is_some()),
+            Subject::Key(_) => {
+                let now = app.clock.now();
+                let found = app.store.key_by_hash(&self.hash).await;
+                found.map(|found| found.is_some_and(|key| key.ends_at.is_none_or(|end| end > now)))
+            }
             Subject::Login(_) => {
                 app.store.login_by_hash(&self.hash, app.clock.now()).await.map(|found| found.is_some())
             }

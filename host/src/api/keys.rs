@@ -63,6 +63,8 @@ pub(super) struct ApiKey {
     scopes: Vec<Scope>,
     /// The destination of a public one; null for a permanent one.
     destination_id: Null<i64>,
+    /// Whether it ends with the login session that made it.
+    ends_with_session: bool,
     /// Creation time, Unix milliseconds.
     created_at: i64,
     /// Last use to the minute, Unix milliseconds; null before the first.
@@ -79,6 +81,7 @@ impl From<KeyView> for ApiKey {
             masked: format!("{}...{}", view.prefix, view.last4),
             scopes: scope_list(view.scopes),
             destination_id: view.destination_id.map(|id| id.0).into(),
+            ends_with_session: view.login.is_some(),
             created_at: view.created_at.0,
             last_used_at: view.last_used_at.map(|time| time.0).into(),
         }
@@ -99,10 +102,12 @@ pub(super) struct KeyInput {
     scopes: Option<Vec<Scope>>,
     /// The self-hosted destination of a public key.
     destination_id: Option<i64>,
+    /// Whether a permanent key ends with the login session that makes it; for sessions only.
+    ends_with_session: Option<bool>,
 }
 
 impl FromFields for KeyInput {
-    const FIELDS: &'static [&'static str] = &["type", "label", "scopes", "destinationId"];
+    const FIELDS: &'static [&'static str] = &["type", "label", "scopes", "destinationId", "endsWithSession"];
 
     fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
         let kind = match fields.text("type")?.as_str() {
@@ -124,7 +129,8 @@ impl FromFields for KeyInput {
                 Some(id.as_i64().ok_or_else(|| fields.malformed("destinationId", "must be a whole number"))?)
             }
         };
-        Ok(Self { kind, label, scopes, destination_id })
+        let ends_with_session = fields.optional_bool("endsWithSession")?;
+        Ok(Self { kind, label, scopes, destination_id, ends_with_session })
     }
 }
 
@@ -196,6 +202,11 @@ impl KeysApi {
         count_new_key(&app, request, &caller)?;
         let input = body.0;
         let (kind, scopes) = checked_kind(&input, caller.scopes)?;
+        let ends_with_session = input.ends_with_session.unwrap_or(false);
+        if ends_with_session && kind == KeyKind::Public {
+            return Err(refused("Field `endsWithSession` is for permanent keys").into());
+        }
+        let login = if ends_with_session { Some(caller.login()?) } else { None };
         let label = input.label.unwrap_or_default().trim().to_owned();
         if label.chars().count() > LABEL_CHARS_MAX || label.chars().any(char::is_control) {
             let text = format!("Field `label` must have at most {LABEL_CHARS_MAX} printable characters");
@@ -207,6 +218,7 @@ impl KeysApi {
             key: key.clone(),
             scopes,
             destination_id: input.destination_id.map(DestinationId),
+            login,
             label,
             caps: app.caps(),
         };
@@ -243,6 +255,7 @@ impl KeysApi {
             key: key.clone(),
             scopes: old.scopes,
             destination_id: old.destination_id,
+            login: old.login,
             label: old.label,
             caps: app.caps(),
         };

@@ -148,6 +148,7 @@ mod tests {
             prefix: String::new(),
             last4: String::new(),
             last_used_at: last_used_ms.map(UnixMillis),
+            ends_at: None,
         }
     }
 

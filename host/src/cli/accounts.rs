@@ -78,6 +78,7 @@ pub(super) async fn create_key(
     let key = new_api_key(kind);
     let limits = &config.limits;
     let new = NewKey {
+        login: None,
         kind,
         key: key.clone(),
         scopes: if kind == KeyKind::Permanent { Scopes::ALL } else { Scopes::NONE },

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Result;
 use super::audit::Actor;
 use super::model::{DestinationView, NewKey, Page, Scopes, StreamLimits};
-use crate::ids::{AccountId, DestinationId, KeyId, StreamId, UnixMillis};
+use crate::ids::{AccountId, DestinationId, KeyId, LoginId, StreamId, UnixMillis};
 use crate::secret::{KeyKind, Redacted};
 
 /// What shall become of one limit.
@@ -63,6 +63,8 @@ pub struct KeyView {
     pub scopes: Scopes,
     /// The destination of a public key.
     pub destination_id: Option<DestinationId>,
+    /// The login session that it ends with.
+    pub login: Option<LoginId>,
     /// A name for people.
     pub label: String,
     /// When it was made.

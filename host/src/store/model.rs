@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::charges::Terms;
-use crate::ids::{AccountId, DestinationId, EndReason, KeyId, Msat, SessionId, StreamId, UnixMillis};
+use crate::ids::{
+    AccountId, DestinationId, EndReason, KeyId, LoginId, Msat, SessionId, StreamId, UnixMillis,
+};
 use crate::secret::{KeyKind, Redacted};
 
 /// An account.
@@ -92,6 +94,8 @@ pub struct KeyRecord {
     pub last4: String,
     /// When it was last used, to the minute.
     pub last_used_at: Option<UnixMillis>,
+    /// When the login session ends that it ends with, unless that is used.
+    pub ends_at: Option<UnixMillis>,
 }
 
 /// An API key to be stored.
@@ -105,6 +109,8 @@ pub struct NewKey {
     pub scopes: Scopes,
     /// The destination of a public key.
     pub destination_id: Option<DestinationId>,
+    /// The login session that it ends with.
+    pub login: Option<LoginId>,
     /// A name for people.
     pub label: String,
     /// Caps in force.

@@ -231,3 +231,29 @@ async fn open_registration_makes_accounts_without_a_link_and_with_credit() {
     assert_eq!(balance.ok()["balance"], 10_000);
     rig.anyone("/api/auth/setup", &body).await.error(409, "name_taken");
 }
+
+#[tokio::test]
+async fn a_key_that_ends_with_its_session_does() {
+    let mut rig = Rig::new().await;
+    rig.person("ann").await;
+    let token = rig.log_in("ann").await;
+    let wanted = json!({"type": "permanent", "scopes": ["webhooks"], "endsWithSession": true});
+    rig.post("/api/keys", &wanted).await.error(403, "session_required");
+    let public = json!({"type": "public", "destinationId": 1, "endsWithSession": true});
+    rig.bearer(Method::POST, "/api/keys", &token, &public).await.error(422, "key_refused");
+    let made = rig.bearer(Method::POST, "/api/keys", &token, &wanted).await.ok();
+    let listed = rig.bearer(Method::GET, "/api/keys", &token, &json!({})).await.ok();
+    assert_eq!((&listed[0]["id"], &listed[0]["endsWithSession"]), (&made["id"], &json!(true)));
+    rig.key = made["key"].as_str().unwrap().to_owned();
+    rig.get("/api/webhooks").await.ok();
+    rig.bearer(Method::POST, "/api/auth/logout", &token, &json!({})).await.ok();
+    rig.get("/api/webhooks").await.error(401, "invalid_key");
+    let token = rig.log_in("ann").await;
+    let listed = rig.bearer(Method::GET, "/api/keys", &token, &json!({})).await.ok();
+    assert!(listed.as_array().unwrap().iter().all(|key| key["id"] != made["id"]), "{listed}");
+    let made = rig.bearer(Method::POST, "/api/keys", &token, &wanted).await.ok();
+    rig.key = made["key"].as_str().unwrap().to_owned();
+    rig.get("/api/webhooks").await.ok();
+    rig.app.clock.advance(std::time::Duration::from_secs(24 * 60 * 60));
+    rig.get("/api/webhooks").await.error(401, "invalid_key");
+}

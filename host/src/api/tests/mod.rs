@@ -253,6 +253,7 @@ impl Rig {
     ) -> String {
         let key = new_api_key(kind);
         let new = NewKey {
+            login: None,
             kind,
             key: key.clone(),
             scopes,

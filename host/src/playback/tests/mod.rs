@@ -159,6 +159,7 @@ impl Rig {
     async fn new_key(&self, kind: KeyKind, destination: Option<DestinationId>) -> String {
         let key = new_api_key(kind);
         let new = NewKey {
+            login: None,
             kind,
             key: key.clone(),
             scopes: Scopes::ALL,

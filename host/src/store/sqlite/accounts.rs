@@ -24,16 +24,19 @@ const INSERT_ACCOUNT: &str = "INSERT INTO accounts (name, password_hash, operato
     VALUES ($1, $2, $3, $4) RETURNING id";
 const SELECT_ACCOUNT: &str =
     "SELECT id, name, password_hash, operator, created_ms FROM accounts WHERE name = $1";
-const COUNT_KEYS: &str = "SELECT COUNT(*) FROM api_keys WHERE account_id = $1 AND revoked_ms IS NULL";
+const COUNT_KEYS: &str = "SELECT COUNT(*) FROM api_keys k LEFT JOIN logins l ON l.id = k.login_id
+    WHERE k.account_id = $1 AND k.revoked_ms IS NULL AND (k.login_id IS NULL OR l.id IS NOT NULL)";
 const OWNED_DESTINATION: &str =
     "SELECT d.playback_path FROM destinations d JOIN streams s ON s.id = d.stream_id
     WHERE d.id = $1 AND s.account_id = $2 AND d.deleted_ms IS NULL";
 const INSERT_KEY: &str =
     "INSERT INTO api_keys (uid, account_id, hash, kind, key_sealed, prefix, last4, scopes,
-    destination_id, label, created_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id";
+    destination_id, label, created_ms, login_id)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING id";
 const SELECT_KEY: &str = "SELECT k.id, k.account_id, k.kind, k.scopes, k.destination_id, k.prefix, k.last4,
-    k.last_used_ms FROM api_keys k LEFT JOIN destinations d ON d.id = k.destination_id
-    WHERE k.hash = $1 AND k.revoked_ms IS NULL AND d.deleted_ms IS NULL";
+    k.last_used_ms, l.expires_ms FROM api_keys k LEFT JOIN destinations d ON d.id = k.destination_id
+    LEFT JOIN logins l ON l.id = k.login_id
+    WHERE k.hash = $1 AND k.revoked_ms IS NULL AND d.deleted_ms IS NULL AND (k.login_id IS NULL OR l.id IS NOT NULL)";
 const TOUCH_KEY: &str = "UPDATE api_keys SET last_used_ms = $2
     WHERE id = $1 AND (last_used_ms IS NULL OR last_used_ms < $2)";
 
@@ -133,6 +136,7 @@ impl SqliteStore {
             .bind(key.destination_id.map(|id| id.0))
             .bind(&key.label)
             .bind(actor.now.0)
+            .bind(key.login.map(|id| id.0))
             .fetch_one(&mut **tx)
             .await
             .map_err(&failed)?;
@@ -211,5 +215,6 @@ fn key_record(row: &SqliteRow) -> Result<KeyRecord> {
         prefix: row.try_get("prefix").map_err(&failed)?,
         last4: row.try_get("last4").map_err(&failed)?,
         last_used_at: row.try_get::<Option<i64>, _>("last_used_ms").map_err(&failed)?.map(UnixMillis),
+        ends_at: row.try_get::<Option<i64>, _>("expires_ms").map_err(&failed)?.map(UnixMillis),
     })
 }

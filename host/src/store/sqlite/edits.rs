@@ -7,7 +7,7 @@ use sqlx::{Row as _, Sqlite, Transaction};
 
 use super::audit::record;
 use super::{SqliteStore, db};
-use crate::ids::{AccountId, DestinationId, KeyId, StreamId, UnixMillis};
+use crate::ids::{AccountId, DestinationId, KeyId, LoginId, StreamId, UnixMillis};
 use crate::secret::{KeyKind, Redacted, key_hash};
 use crate::store::{
     Actor, Change, DestinationChange, DestinationView, Edits, KeyView, LimitChange, LimitsChange, NewKey,
@@ -28,9 +28,10 @@ const DESTINATION_BEFORE: &str = "SELECT d.uid, d.enabled FROM destinations d JO
 const ENABLE_DESTINATION: &str = "UPDATE destinations SET enabled = $2 WHERE id = $1";
 const CONFIGURE_DESTINATION: &str = "UPDATE destinations SET config_sealed = $2 WHERE id = $1";
 const SELECT_KEYS: &str = "SELECT k.id, k.uid, k.kind, k.key_sealed, k.prefix, k.last4, k.scopes,
-    k.destination_id, k.label, k.created_ms, k.last_used_ms
-    FROM api_keys k LEFT JOIN destinations d ON d.id = k.destination_id
+    k.destination_id, k.label, k.created_ms, k.last_used_ms, k.login_id
+    FROM api_keys k LEFT JOIN destinations d ON d.id = k.destination_id LEFT JOIN logins l ON l.id = k.login_id
     WHERE k.account_id = $1 AND k.revoked_ms IS NULL AND d.deleted_ms IS NULL AND k.id < $2
+    AND (k.login_id IS NULL OR l.id IS NOT NULL)
     ORDER BY k.id DESC LIMIT $3";
 const REVOKE_KEY: &str = "UPDATE api_keys SET revoked_ms = $3
     WHERE id = $1 AND account_id = $2 AND revoked_ms IS NULL RETURNING kind, label";
@@ -250,6 +251,7 @@ impl SqliteStore {
                 .try_get::<Option<i64>, _>("destination_id")
                 .map_err(&failed)?
                 .map(DestinationId),
+            login: row.try_get::<Option<i64>, _>("login_id").map_err(&failed)?.map(LoginId),
             label: row.try_get("label").map_err(&failed)?,
             created_at: UnixMillis(row.try_get("created_ms").map_err(&failed)?),
             last_used_at: row.try_get::<Option<i64>, _>("last_used_ms").map_err(&failed)?.map(UnixMillis),

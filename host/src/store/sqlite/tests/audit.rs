@@ -30,6 +30,7 @@ impl Rig {
 
 fn key() -> NewKey {
     NewKey {
+        login: None,
         kind: KeyKind::Permanent,
         key: new_api_key(KeyKind::Permanent),
         scopes: Scopes::ALL,

@@ -133,6 +133,7 @@ async fn keys_are_found_by_hash_until_revoked_and_capped() {
     let (_, _, hosted) = rig.hosted(account).await;
     let stranger = rig.account("stranger", 0).await.unwrap();
     let key = |kind, destination_id| NewKey {
+        login: None,
         kind,
         key: new_api_key(kind),
         scopes: Scopes::ALL,

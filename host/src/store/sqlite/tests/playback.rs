@@ -28,6 +28,7 @@ impl Rig {
         let key = new_api_key(KeyKind::Public);
         let hash = key_hash(key.expose());
         let new = NewKey {
+            login: None,
             kind: KeyKind::Public,
             key,
             scopes: Scopes::NONE,
