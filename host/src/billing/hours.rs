@@ -35,7 +35,7 @@ impl Hours {
     }
 }
 
-pub(super) async fn keep(billing: &Inner, shutdown: impl Future<Output = ()>) {
+pub(super) async fn keep(billing: &Arc<Inner>, shutdown: impl Future<Output = ()>) {
     let mut shutdown = pin!(shutdown);
     loop {
         let left = MINUTE_MS - billing.clock.now().0.rem_euclid(MINUTE_MS);
@@ -48,8 +48,17 @@ pub(super) async fn keep(billing: &Inner, shutdown: impl Future<Output = ()>) {
 }
 
 impl Inner {
-    /// One pass, over the hours of one account or of all. What fails is seen again by the next one.
-    pub(super) async fn bill_playback(&self, account: Option<AccountId>) {
+    /// One pass, over the hours of one account or of all. Whoever waits for it may give up: what was charged must be told to the
+    /// sessions, so it goes on without him.
+    pub(super) async fn bill_playback(self: &Arc<Self>, account: Option<AccountId>) {
+        let billing = self.clone();
+        if let Err(error) = tokio::spawn(async move { billing.pass(account).await }).await {
+            tracing::error!(%error, "a pass over playback broke off; the next one charges what it left");
+        }
+    }
+
+    /// What fails is seen again by the next one.
+    pub(super) async fn pass(&self, account: Option<AccountId>) {
         if let Some(before) = self.hours.before.get() {
             before().await;
         }

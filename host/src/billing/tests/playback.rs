@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+
 use crate::billing::Billing;
 use crate::billing::overage::{GB_BYTES, cost, decide, split};
 use crate::billing::testing::{Rig, START, Session, TRIES_MAX, chopped};
@@ -221,12 +223,31 @@ async fn passes_cut_off_between_any_two_steps_lose_nothing_and_repeat_nothing() 
     let mut cut = 0;
     for step in 0..60_u64 {
         rig.sent(usize::from(step % 3 == 0), 123_456_789, 0).await;
-        cut += u32::from(chopped(rig.billing.bill_playback(), 1 + step % 30).await.is_none());
+        cut += u32::from(chopped(rig.billing.inner.pass(None), 1 + step % 30).await.is_none());
     }
     assert!(cut > 0, "no pass was cut off");
     rig.billing.bill_playback().await;
     let all = cost(10 * GB_BYTES + 60 * 123_456_789, &TERMS).0;
     assert_eq!((rig.overage().await, session.msat().await), (all, all));
     assert_eq!(rig.balance().await, 10_000_000 - all);
+    rig.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pass_that_nobody_waits_for_any_more_goes_on_and_is_told() {
+    let rig = Rig::new(1_000).await;
+    let session = rig.serving(&[0], Some(6)).await;
+    rig.sent(0, 12 * GB_BYTES, 0).await;
+    let mut intruder = rig.intruder().await;
+    intruder.keep_from_writing().await;
+    assert_eq!(rig.billing.bill_playback().now_or_never(), None, "it was not cut off");
+    intruder.let_write().await;
+    for _ in 0..TRIES_MAX {
+        if session.end().is_some() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!((session.end(), session.msat().await), (Some(EndReason::MaxSats), 6_000));
     rig.check().await;
 }
