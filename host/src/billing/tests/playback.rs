@@ -6,10 +6,10 @@ use futures_util::FutureExt as _;
 
 use crate::billing::Billing;
 use crate::billing::overage::{GB_BYTES, cost, decide, split};
-use crate::billing::testing::{Rig, START, Session, TRIES_MAX, chopped};
+use crate::billing::testing::{Rig, START, Session, TRIES_MAX, chopped, stream};
 use crate::config::Config;
 use crate::ids::{DestinationId, EndReason, HOUR_MS, Msat, SessionId, UnixMillis};
-use crate::store::{Bandwidth, HourFacts, HourTerms, Served, ServingSession, TimeRange};
+use crate::store::{Bandwidth, HourFacts, HourTerms, NewAccount, Origin, Served, ServingSession, TimeRange};
 use crate::usage::Held;
 
 const TERMS: HourTerms = HourTerms { price_per_gb: Msat(5_000), limit_bytes: 10 * GB_BYTES };
@@ -249,5 +249,45 @@ async fn a_pass_that_nobody_waits_for_any_more_goes_on_and_is_told() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert_eq!((session.end(), session.msat().await), (Some(EndReason::MaxSats), 6_000));
+    rig.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_ends_does_not_wait_for_the_pass_over_everybody() {
+    let rig = Rig::new(1_000).await;
+    let session = rig.serving(&[0], None).await;
+    let new = NewAccount {
+        name: "b".into(),
+        password_hash: None,
+        operator: false,
+        initial_credit: Msat(2_000_000),
+    };
+    let other = rig.store.create_account(&Origin::command(START), new).await.unwrap();
+    let destination = stream(&rig.store, other, "live", 1).await.1[0];
+    let now = rig.clock.now().hour_start().0;
+    let sent = |hour| Bandwidth {
+        account: other,
+        destination,
+        hour_start: UnixMillis(now - hour * HOUR_MS),
+        bytes: 11 * GB_BYTES,
+    };
+    let hours = crate::billing::HOURS_MAX - 1;
+    rig.store.add_bandwidth(&(0..hours).map(sent).collect::<Vec<_>>()).await.unwrap();
+    let charged = async || rig.store.overage_charges(other, TimeRange::default()).await.unwrap().0;
+    let billing = rig.billing.clone();
+    let pass = tokio::spawn(async move { billing.bill_playback().await });
+    for _ in 0..TRIES_MAX {
+        if charged().await > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    rig.sent(0, 11 * GB_BYTES, 0).await;
+    session.finish().await;
+    assert_eq!(session.msat().await, 5_000);
+    let meanwhile = charged().await;
+    assert!(meanwhile > 0 && meanwhile < hours * 5_000, "{meanwhile}: the pass was not under way");
+    pass.await.unwrap();
+    assert_eq!(charged().await, hours * 5_000);
     rig.check().await;
 }
