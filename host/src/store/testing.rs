@@ -61,6 +61,11 @@ impl Intruder {
         self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
     }
 
+    /// Leaves the bytes there are as the upgrade to a service that charges does.
+    pub(crate) async fn upgrade_bandwidth(&mut self) {
+        self.run("UPDATE bandwidth SET billed_bytes = bytes").await;
+    }
+
     /// Takes the ledger's transfers away, or brings them back.
     pub(crate) async fn hide_transfers(&mut self, hide: bool) {
         let (from, to) = if hide { ("transfers", "hidden") } else { ("hidden", "transfers") };

@@ -65,15 +65,15 @@ fn attributed_pro_rata_by_bytes_the_rest_to_the_lowest_session_id() {
         bytes,
     };
     let facts = HourFacts {
-        terms: HourTerms { price_per_gb: Msat(1_000_000_000), limit_bytes: 0 },
-        bytes: 100,
+        terms: HourTerms { price_per_gb: Msat(1_010_101_011), limit_bytes: 0 },
+        bytes: 99,
         charged: Msat(0),
         waived: Msat(0),
         balance: Msat(1_000),
         served: vec![served("b", 4, 50), served("a", 3, 25), served("a", 2, 24)],
     };
     let parts: Vec<_> = decide(&facts).parts.iter().map(|part| (part.destination.0, part.charge.0)).collect();
-    assert_eq!(parts, [(2, 25), (3, 25), (4, 50)], "99 bytes are shared out, the 100th goes to session a");
+    assert_eq!(parts, [(2, 25), (3, 25), (4, 50)], "99 millisats are shared out, the 100th goes to session a");
 }
 
 #[tokio::test]
@@ -289,5 +289,24 @@ async fn a_session_that_ends_does_not_wait_for_the_pass_over_everybody() {
     assert!(meanwhile > 0 && meanwhile < hours * 5_000, "{meanwhile}: the pass was not under way");
     pass.await.unwrap();
     assert_eq!(charged().await, hours * 5_000);
+    rig.check().await;
+}
+
+#[tokio::test]
+async fn bytes_from_before_the_service_charged_use_the_allowance_up_and_cost_nothing() {
+    let rig = Rig::new(1_000).await;
+    let session = rig.serving(&[0, 1], None).await;
+    rig.sent(0, 20 * GB_BYTES, 0).await;
+    rig.sent(0, 8 * GB_BYTES, -1).await;
+    rig.intruder().await.upgrade_bandwidth().await;
+    rig.sent(0, 1, 0).await;
+    rig.billing.bill_playback().await;
+    assert_eq!((rig.overage().await, session.msat().await), (0, 0), "one byte is below a millisat");
+    rig.sent(1, 1_234_567_889, 0).await;
+    rig.sent(1, 3 * GB_BYTES, -1).await;
+    rig.billing.bill_playback().await;
+    rig.billing.bill_playback().await;
+    assert_eq!((rig.overage().await, session.msat().await), (6_172 + 5_000, 11_172));
+    assert_eq!(rig.balance().await, 1_000_000 - 11_172);
     rig.check().await;
 }
