@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::ids::{AccountId, DestinationId, EndReason, SessionId, StreamId};
@@ -109,9 +110,22 @@ pub trait Usage: Send + Sync {
     async fn settled(&self);
 }
 
+/// What a session waits for when it ends.
+pub type Settle = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
 /// Everything is allowed and nothing is counted.
-#[derive(Debug, Default)]
-pub struct Unmetered(watch::Sender<Orders>);
+#[derive(Default)]
+pub struct Unmetered {
+    orders: watch::Sender<Orders>,
+    settle: Option<Settle>,
+}
+
+impl Unmetered {
+    /// As the default, for a session that waits for `settle` when it ends.
+    pub fn settling(settle: Settle) -> Self {
+        Self { settle: Some(settle), ..Self::default() }
+    }
+}
 
 #[async_trait]
 impl Gate for Unmetered {
@@ -131,7 +145,7 @@ impl Gate for Unmetered {
 #[async_trait]
 impl Usage for Unmetered {
     fn orders(&self) -> watch::Receiver<Orders> {
-        self.0.subscribe()
+        self.orders.subscribe()
     }
 
     fn claims(&self, _: DestinationId) {}
@@ -148,5 +162,9 @@ impl Usage for Unmetered {
 
     fn ends(&self, _: Duration) {}
 
-    async fn settled(&self) {}
+    async fn settled(&self) {
+        if let Some(settle) = &self.settle {
+            settle().await;
+        }
+    }
 }

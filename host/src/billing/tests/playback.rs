@@ -1,5 +1,7 @@
 //! Playback above the allowance.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -73,7 +75,11 @@ fn attributed_pro_rata_by_bytes_the_rest_to_the_lowest_session_id() {
         served: vec![served("b", 4, 50), served("a", 3, 25), served("a", 2, 24)],
     };
     let parts: Vec<_> = decide(&facts).parts.iter().map(|part| (part.destination.0, part.charge.0)).collect();
-    assert_eq!(parts, [(2, 25), (3, 25), (4, 50)], "99 millisats are shared out, the 100th goes to session a");
+    assert_eq!(
+        parts,
+        [(2, 25), (3, 25), (4, 50)],
+        "99 millisats are shared out, the 100th goes to session a"
+    );
 }
 
 #[tokio::test]
@@ -309,4 +315,24 @@ async fn bytes_from_before_the_service_charged_use_the_allowance_up_and_cost_not
     assert_eq!((rig.overage().await, session.msat().await), (6_172 + 5_000, 11_172));
     assert_eq!(rig.balance().await, 1_000_000 - 11_172);
     rig.check().await;
+}
+
+#[tokio::test]
+async fn a_session_that_ends_where_nothing_is_charged_has_its_last_bytes_too() {
+    let rig = Rig::with(100, "[billing]\nmode = \"off\"", "live", 1).await;
+    let (store, account, destination) = (rig.store.clone(), rig.account, rig.destinations[0]);
+    let hour_start = rig.clock.now().hour_start();
+    let counted = Arc::new(AtomicU64::new(0));
+    let waiting = counted.clone();
+    rig.billing.set_before_pass(Arc::new(move || {
+        let (store, bytes) = (store.clone(), waiting.swap(0, Ordering::Relaxed));
+        let sent = Bandwidth { account, destination, hour_start, bytes };
+        Box::pin(async move { store.add_bandwidth(&[sent]).await.unwrap() })
+    }));
+    let session = rig.serving(&[0], None).await;
+    counted.store(12 * GB_BYTES, Ordering::Relaxed);
+    session.finish().await;
+    assert_eq!(rig.store.bandwidth_of_hour(rig.account, hour_start).await.unwrap(), 12 * GB_BYTES);
+    assert_eq!(rig.store.unbilled_hours(None, 10).await.unwrap(), [], "seen, so that they are never charged");
+    assert_eq!((rig.overage().await, rig.balance().await), (0, 100_000));
 }
