@@ -75,6 +75,10 @@ pub trait Gate: Send + Sync {
     /// Why not: one sentence for the person at the encoder.
     async fn admit(&self, stream: &StreamRecord) -> Result<(), String>;
 
+    /// A session of the account is about to be recorded. What was used until now belongs to those before it; resolves when
+    /// that is noted. Whoever waits for it may give up.
+    async fn settle_past(&self, account: AccountId);
+
     /// A session begins; it was recorded.
     async fn begin(&self, session: Beginning) -> Arc<dyn Usage>;
 }
@@ -136,6 +140,8 @@ impl Gate for Unmetered {
     async fn admit(&self, _: &StreamRecord) -> Result<(), String> {
         Ok(())
     }
+
+    async fn settle_past(&self, _: AccountId) {}
 
     async fn begin(&self, _: Beginning) -> Arc<dyn Usage> {
         Arc::new(Unmetered::default())

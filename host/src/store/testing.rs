@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use super::sqlite::IDEMPOTENCY_ROWS_MAX;
-use crate::ids::{AccountId, StreamId, UnixMillis};
+use crate::ids::{AccountId, SessionId, StreamId, UnixMillis};
 
 /// A connection that the store knows nothing of.
 pub(crate) struct Intruder(SqliteConnection);
@@ -102,6 +102,14 @@ impl Intruder {
     /// Ends what [`Intruder::keep_from_writing`] began.
     pub(crate) async fn let_write(&mut self) {
         self.run("COMMIT").await;
+    }
+
+    /// What the viewers of its stream had got when a session began.
+    pub(crate) async fn bytes_before(&mut self, session: &SessionId) -> u64 {
+        let ask =
+            sqlx::query_scalar("SELECT bytes_before FROM sessions WHERE id = $1").bind(session.as_str());
+        let bytes: i64 = ask.fetch_one(&mut self.0).await.unwrap();
+        u64::try_from(bytes).unwrap()
     }
 
     async fn run(&mut self, sql: &str) {
