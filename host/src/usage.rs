@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::ids::{AccountId, DestinationId, EndReason, SessionId, StreamId};
@@ -74,6 +75,10 @@ pub trait Gate: Send + Sync {
     /// Why not: one sentence for the person at the encoder.
     async fn admit(&self, stream: &StreamRecord) -> Result<(), String>;
 
+    /// A session of the account is about to be recorded. What was used until now belongs to those before it; resolves when
+    /// that is noted. Whoever waits for it may give up.
+    async fn settle_past(&self, account: AccountId);
+
     /// A session begins; it was recorded.
     async fn begin(&self, session: Beginning) -> Arc<dyn Usage>;
 }
@@ -109,9 +114,22 @@ pub trait Usage: Send + Sync {
     async fn settled(&self);
 }
 
+/// What a session waits for when it ends.
+pub type Settle = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
 /// Everything is allowed and nothing is counted.
-#[derive(Debug, Default)]
-pub struct Unmetered(watch::Sender<Orders>);
+#[derive(Default)]
+pub struct Unmetered {
+    orders: watch::Sender<Orders>,
+    settle: Option<Settle>,
+}
+
+impl Unmetered {
+    /// As the default, for a session that waits for `settle` when it ends.
+    pub fn settling(settle: Settle) -> Self {
+        Self { settle: Some(settle), ..Self::default() }
+    }
+}
 
 #[async_trait]
 impl Gate for Unmetered {
@@ -123,6 +141,8 @@ impl Gate for Unmetered {
         Ok(())
     }
 
+    async fn settle_past(&self, _: AccountId) {}
+
     async fn begin(&self, _: Beginning) -> Arc<dyn Usage> {
         Arc::new(Unmetered::default())
     }
@@ -131,7 +151,7 @@ impl Gate for Unmetered {
 #[async_trait]
 impl Usage for Unmetered {
     fn orders(&self) -> watch::Receiver<Orders> {
-        self.0.subscribe()
+        self.orders.subscribe()
     }
 
     fn claims(&self, _: DestinationId) {}
@@ -148,5 +168,9 @@ impl Usage for Unmetered {
 
     fn ends(&self, _: Duration) {}
 
-    async fn settled(&self) {}
+    async fn settled(&self) {
+        if let Some(settle) = &self.settle {
+            settle().await;
+        }
+    }
 }

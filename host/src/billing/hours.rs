@@ -24,8 +24,10 @@ pub type BeforePass = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 #[derive(Default)]
 pub(super) struct Hours {
     before: OnceLock<BeforePass>,
-    /// One pass at a time: two would only wait for each other in the database.
-    passing: tokio::sync::Mutex<()>,
+    /// One hour at a time, and what it cost is told before the next one: two would only wait for each other in the database,
+    /// and a session must hear its totals in the order in which they came about. Whoever waits longest is next, so that a
+    /// session that ends goes in between the hours of a pass over everybody.
+    charging: tokio::sync::Mutex<()>,
 }
 
 impl Hours {
@@ -35,7 +37,7 @@ impl Hours {
     }
 }
 
-pub(super) async fn keep(billing: &Inner, shutdown: impl Future<Output = ()>) {
+pub(super) async fn keep(billing: &Arc<Inner>, shutdown: impl Future<Output = ()>) {
     let mut shutdown = pin!(shutdown);
     loop {
         let left = MINUTE_MS - billing.clock.now().0.rem_euclid(MINUTE_MS);
@@ -48,12 +50,20 @@ pub(super) async fn keep(billing: &Inner, shutdown: impl Future<Output = ()>) {
 }
 
 impl Inner {
-    /// One pass, over the hours of one account or of all. What fails is seen again by the next one.
-    pub(super) async fn bill_playback(&self, account: Option<AccountId>) {
+    /// One pass, over the hours of one account or of all. Whoever waits for it may give up: what was charged must be told to the
+    /// sessions, so it goes on without him.
+    pub(super) async fn bill_playback(self: &Arc<Self>, account: Option<AccountId>) {
+        let billing = self.clone();
+        if let Err(error) = tokio::spawn(async move { billing.pass(account).await }).await {
+            tracing::error!(%error, "a pass over playback broke off; the next one charges what it left");
+        }
+    }
+
+    /// What fails is seen again by the next one.
+    pub(super) async fn pass(&self, account: Option<AccountId>) {
         if let Some(before) = self.hours.before.get() {
             before().await;
         }
-        let _alone = self.hours.passing.lock().await;
         for _ in 0..READS_MAX {
             let hours = match self.store.unbilled_hours(account, HOURS_MAX).await {
                 Ok(hours) => hours,
@@ -76,6 +86,7 @@ impl Inner {
     async fn bill_hour(&self, account: AccountId, hour: UnixMillis) -> bool {
         // Where nothing is charged, bytes are still marked as seen: they must not be charged once something is.
         let terms = self.prices.map_or_else(HourTerms::default, |prices| prices.playback);
+        let _alone = self.hours.charging.lock().await;
         let now = self.clock.now();
         match self.store.bill_hour(account, hour, terms, now, &overage::decide).await {
             Ok(outcome) => {

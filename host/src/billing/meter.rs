@@ -48,6 +48,8 @@ struct State {
     limits: StreamLimits,
     /// Destinations that are being opened and do not forward yet: each may take a slot.
     claims: BTreeSet<DestinationId>,
+    /// Destinations that say they forward. One that is held as well has not looked yet.
+    running: BTreeSet<DestinationId>,
     /// Nothing more opens or starts.
     over: bool,
     /// The budget whose near end was told.
@@ -106,6 +108,7 @@ impl Meter {
             asked: Duration::ZERO,
             limits: session.limits,
             claims: BTreeSet::new(),
+            running: BTreeSet::new(),
             over: false,
             warned: None,
             low: false,
@@ -298,11 +301,17 @@ impl Meter {
         self.orders.send_if_modified(|orders| orders.held.remove(&destination).is_some());
     }
 
-    /// Lets held destinations try again if there is room now. Those that lose the race for it are held again.
+    /// Lets held destinations try again if there is room now. Those that lose the race for it are held again. One that has not
+    /// looked since it was held stays held until it rests: it would forward on, and nobody counts it.
     fn review(&self, state: &State) {
-        if !state.over && !self.orders.borrow().held.is_empty() && state.has_room().is_ok() {
-            self.orders.send_modify(|orders| orders.held.clear());
+        if state.over || state.has_room().is_err() {
+            return;
         }
+        self.orders.send_if_modified(|orders| {
+            let before = orders.held.len();
+            orders.held.retain(|destination, _| state.running.contains(destination));
+            orders.held.len() < before
+        });
     }
 
     fn end(&self, state: &mut State, reason: EndReason) {

@@ -1,6 +1,7 @@
 //! What playback above the allowance costs, and whom. Pure.
 //!
-//! The price is floored once, on all bytes of the account's clock hour; what earlier passes charged and waived is taken off.
+//! The price is floored once, on all bytes of the account's clock hour; what earlier passes charged and waived is taken off, and
+//! so is what the bytes cost that no pass is to charge: those from before the service charged.
 //! So passes of any number come to the same sum as one, and what is below a millisat at the end of the hour is dropped.
 
 use crate::ids::{EndReason, Msat, SessionId};
@@ -36,8 +37,12 @@ pub fn split(amount: Msat, weights: &[u64]) -> Vec<Msat> {
 /// destinations. A running session is charged up to its budget, every one up to what the balance holds; the rest is waived,
 /// and the session ends.
 pub fn decide(facts: &HourFacts) -> HourDecision {
-    let due =
-        cost(facts.bytes, &facts.terms).0.saturating_sub(facts.charged.0).saturating_sub(facts.waived.0);
+    let fresh = facts.served.iter().fold(0_u64, |sum, one| sum.saturating_add(one.bytes));
+    // What earlier passes charged and waived. Of bytes that were seen without a pass, those from before the service charged, there
+    // is neither: they are waived here, and only use the allowance up.
+    let seen = cost(facts.bytes.saturating_sub(fresh), &facts.terms).0;
+    let known = facts.charged.0.saturating_add(facts.waived.0).max(seen);
+    let due = cost(facts.bytes, &facts.terms).0.saturating_sub(known);
     let mut decision = HourDecision::default();
     if due <= 0 {
         return decision;

@@ -83,7 +83,8 @@ impl Meter {
         self.lock().entry(subject).or_default().clone()
     }
 
-    /// Gives the store what was counted since the last time, in one transaction.
+    /// Gives the store what was counted since the last time, in one transaction. To be run in a task of its own: dropped while
+    /// the database commits, the bytes would be stored and would still wait here.
     ///
     /// # Errors
     /// The store failed; the bytes stay here for the next time.

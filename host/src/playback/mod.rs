@@ -129,11 +129,18 @@ impl Playback {
         self.meter.used_this_hour(account).await
     }
 
-    /// Gives the store the bytes counted since the last time. On failure they are kept for the next.
+    /// Gives the store the bytes counted since the last time. On failure they are kept for the next. Whoever waits for it may
+    /// give up: it goes on without him.
     pub async fn flush_meter(&self) {
-        if let Err(error) = self.meter.flush().await {
-            let bytes = self.meter.waiting();
-            tracing::error!(%error, bytes, "bytes that viewers got cannot be stored; they are kept for the next try");
+        let meter = self.meter.clone();
+        let flush = tokio::spawn(async move {
+            if let Err(error) = meter.flush().await {
+                let bytes = meter.waiting();
+                tracing::error!(%error, bytes, "bytes that viewers got cannot be stored; they are kept for the next try");
+            }
+        });
+        if let Err(error) = flush.await {
+            tracing::error!(%error, "storing the bytes that viewers got broke off");
         }
     }
 

@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use super::sqlite::IDEMPOTENCY_ROWS_MAX;
-use crate::ids::{AccountId, StreamId, UnixMillis};
+use crate::ids::{AccountId, SessionId, StreamId, UnixMillis};
 
 /// A connection that the store knows nothing of.
 pub(crate) struct Intruder(SqliteConnection);
@@ -61,6 +61,11 @@ impl Intruder {
         self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
     }
 
+    /// Leaves the bytes there are as the upgrade to a service that charges does.
+    pub(crate) async fn upgrade_bandwidth(&mut self) {
+        self.run("UPDATE bandwidth SET billed_bytes = bytes").await;
+    }
+
     /// Takes the ledger's transfers away, or brings them back.
     pub(crate) async fn hide_transfers(&mut self, hide: bool) {
         let (from, to) = if hide { ("transfers", "hidden") } else { ("hidden", "transfers") };
@@ -97,6 +102,14 @@ impl Intruder {
     /// Ends what [`Intruder::keep_from_writing`] began.
     pub(crate) async fn let_write(&mut self) {
         self.run("COMMIT").await;
+    }
+
+    /// What the viewers of its stream had got when a session began.
+    pub(crate) async fn bytes_before(&mut self, session: &SessionId) -> u64 {
+        let ask =
+            sqlx::query_scalar("SELECT bytes_before FROM sessions WHERE id = $1").bind(session.as_str());
+        let bytes: i64 = ask.fetch_one(&mut self.0).await.unwrap();
+        u64::try_from(bytes).unwrap()
     }
 
     async fn run(&mut self, sql: &str) {

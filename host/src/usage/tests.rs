@@ -1,15 +1,18 @@
 //! Both sides together: charged sessions with a driver behind the C table, on a clock moved by hand.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use satcast_media::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
 
+use crate::billing::overage::GB_BYTES;
 use crate::billing::testing::{Rig, TRIES_MAX};
 use crate::ids::{EndReason, Msat};
 use crate::live::testing::drivers;
 use crate::live::{DestState, DestinationSnapshot, Live, Publisher, SessionSnapshot, Settings};
-use crate::store::{SingleCharge, StreamLimits};
+use crate::store::{Bandwidth, SingleCharge, StreamLimits};
 
 /// Below the time after which a destination without bytes counts as quiet.
 const STEP_SECS: u64 = 4;
@@ -239,4 +242,40 @@ async fn nothing_is_charged_while_the_encoder_is_away() {
     assert_eq!(rig.store.session_charges(&id).await.unwrap(), Msat(4_000), "charged when media returns");
     assert!(stage.live.stop(rig.stream, EndReason::Stopped).await);
     rig.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_between_two_sessions_belong_to_the_one_that_ended() {
+    let rig = Rig::with(100, "", "live", 1).await;
+    rig.intruder().await.limit_sats(rig.stream, Some(6)).await;
+    let counted = Arc::new(AtomicU64::new(0));
+    let (store, clock, waiting) = (rig.store.clone(), rig.clock.clone(), counted.clone());
+    let (account, destination) = (rig.account, rig.destinations[0]);
+    rig.billing.set_before_pass(Arc::new(move || {
+        let (store, bytes) = (store.clone(), waiting.swap(0, Ordering::Relaxed));
+        let sent = Bandwidth { account, destination, hour_start: clock.now().hour_start(), bytes };
+        Box::pin(async move { store.add_bandwidth(&[sent]).await.unwrap() })
+    }));
+    let mut stage = Stage::begin(rig).await;
+    stage.until_live(1).await;
+    let first = stage.session.session_id.clone();
+    drop(stage.publisher);
+    stage.rig.clock.advance(Duration::from_secs(31));
+    until("the end", || stage.live.session(stage.rig.stream).is_none().then_some(())).await;
+    counted.store(12 * GB_BYTES, Ordering::Relaxed);
+    stage.publisher = stage.live.publish(stage.rig.record().await).await.unwrap();
+    stage.publisher.push(&mut vec![video(90_000, true)]);
+    stage.session = until("the next", || {
+        stage.live.session(stage.rig.stream).filter(|session| session.session_id != first)
+    })
+    .await;
+    until("it to be live", || (stage.in_state(DestState::Live).len() == 1).then_some(())).await;
+    stage.rig.billing.bill_playback().await;
+    let charges = async |id| stage.rig.store.session_charges(id).await.unwrap();
+    assert_eq!(charges(&first).await, Msat(10_000), "no limit holds for what came after its end");
+    assert_eq!(charges(&stage.session.session_id).await, Msat(0));
+    let before = stage.rig.intruder().await.bytes_before(&stage.session.session_id).await;
+    assert_eq!(before, 12 * GB_BYTES, "it begins to count after them");
+    assert!(stage.live.stop(stage.rig.stream, EndReason::Stopped).await);
+    stage.rig.check().await;
 }

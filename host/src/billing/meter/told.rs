@@ -21,6 +21,7 @@ impl Usage for Meter {
         let mut state = self.lock();
         self.advance(&mut state, now);
         state.claims.remove(&destination);
+        state.running.remove(&destination);
         match state.has_room() {
             Ok(()) => {
                 state.claims.insert(destination);
@@ -34,6 +35,7 @@ impl Usage for Meter {
         let mut state = self.lock();
         self.advance(&mut state, at);
         state.claims.remove(&destination);
+        state.running.insert(destination);
         // It was told to stop and has not heard it yet.
         if state.over || self.orders.borrow().held.contains_key(&destination) {
             return;
@@ -52,6 +54,7 @@ impl Usage for Meter {
         let mut state = self.lock();
         self.advance(&mut state, at);
         state.claims.remove(&destination);
+        state.running.remove(&destination);
         state.minutes.rests(destination);
         self.review(&state);
     }

@@ -1,5 +1,6 @@
 //! Charges with a real store: the examples that were decided, interleavings and crashes.
 
 mod examples;
+mod held;
 mod playback;
 mod property;

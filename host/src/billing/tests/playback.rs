@@ -1,13 +1,17 @@
 //! Playback above the allowance.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use futures_util::FutureExt as _;
 
 use crate::billing::Billing;
 use crate::billing::overage::{GB_BYTES, cost, decide, split};
-use crate::billing::testing::{Rig, START, Session, TRIES_MAX, chopped};
+use crate::billing::testing::{Rig, START, Session, TRIES_MAX, chopped, stream};
 use crate::config::Config;
 use crate::ids::{DestinationId, EndReason, HOUR_MS, Msat, SessionId, UnixMillis};
-use crate::store::{Bandwidth, HourFacts, HourTerms, Served, ServingSession, TimeRange};
+use crate::store::{Bandwidth, HourFacts, HourTerms, NewAccount, Origin, Served, ServingSession, TimeRange};
 use crate::usage::Held;
 
 const TERMS: HourTerms = HourTerms { price_per_gb: Msat(5_000), limit_bytes: 10 * GB_BYTES };
@@ -63,15 +67,19 @@ fn attributed_pro_rata_by_bytes_the_rest_to_the_lowest_session_id() {
         bytes,
     };
     let facts = HourFacts {
-        terms: HourTerms { price_per_gb: Msat(1_000_000_000), limit_bytes: 0 },
-        bytes: 100,
+        terms: HourTerms { price_per_gb: Msat(1_010_101_011), limit_bytes: 0 },
+        bytes: 99,
         charged: Msat(0),
         waived: Msat(0),
         balance: Msat(1_000),
         served: vec![served("b", 4, 50), served("a", 3, 25), served("a", 2, 24)],
     };
     let parts: Vec<_> = decide(&facts).parts.iter().map(|part| (part.destination.0, part.charge.0)).collect();
-    assert_eq!(parts, [(2, 25), (3, 25), (4, 50)], "99 bytes are shared out, the 100th goes to session a");
+    assert_eq!(
+        parts,
+        [(2, 25), (3, 25), (4, 50)],
+        "99 millisats are shared out, the 100th goes to session a"
+    );
 }
 
 #[tokio::test]
@@ -221,7 +229,7 @@ async fn passes_cut_off_between_any_two_steps_lose_nothing_and_repeat_nothing() 
     let mut cut = 0;
     for step in 0..60_u64 {
         rig.sent(usize::from(step % 3 == 0), 123_456_789, 0).await;
-        cut += u32::from(chopped(rig.billing.bill_playback(), 1 + step % 30).await.is_none());
+        cut += u32::from(chopped(rig.billing.inner.pass(None), 1 + step % 30).await.is_none());
     }
     assert!(cut > 0, "no pass was cut off");
     rig.billing.bill_playback().await;
@@ -229,4 +237,102 @@ async fn passes_cut_off_between_any_two_steps_lose_nothing_and_repeat_nothing() 
     assert_eq!((rig.overage().await, session.msat().await), (all, all));
     assert_eq!(rig.balance().await, 10_000_000 - all);
     rig.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pass_that_nobody_waits_for_any_more_goes_on_and_is_told() {
+    let rig = Rig::new(1_000).await;
+    let session = rig.serving(&[0], Some(6)).await;
+    rig.sent(0, 12 * GB_BYTES, 0).await;
+    let mut intruder = rig.intruder().await;
+    intruder.keep_from_writing().await;
+    assert_eq!(rig.billing.bill_playback().now_or_never(), None, "it was not cut off");
+    intruder.let_write().await;
+    for _ in 0..TRIES_MAX {
+        if session.end().is_some() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!((session.end(), session.msat().await), (Some(EndReason::MaxSats), 6_000));
+    rig.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_ends_does_not_wait_for_the_pass_over_everybody() {
+    let rig = Rig::new(1_000).await;
+    let session = rig.serving(&[0], None).await;
+    let new = NewAccount {
+        name: "b".into(),
+        password_hash: None,
+        operator: false,
+        initial_credit: Msat(2_000_000),
+    };
+    let other = rig.store.create_account(&Origin::command(START), new).await.unwrap();
+    let destination = stream(&rig.store, other, "live", 1).await.1[0];
+    let now = rig.clock.now().hour_start().0;
+    let sent = |hour| Bandwidth {
+        account: other,
+        destination,
+        hour_start: UnixMillis(now - hour * HOUR_MS),
+        bytes: 11 * GB_BYTES,
+    };
+    let hours = crate::billing::HOURS_MAX - 1;
+    rig.store.add_bandwidth(&(0..hours).map(sent).collect::<Vec<_>>()).await.unwrap();
+    let charged = async || rig.store.overage_charges(other, TimeRange::default()).await.unwrap().0;
+    let billing = rig.billing.clone();
+    let pass = tokio::spawn(async move { billing.bill_playback().await });
+    for _ in 0..TRIES_MAX {
+        if charged().await > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    rig.sent(0, 11 * GB_BYTES, 0).await;
+    session.finish().await;
+    assert_eq!(session.msat().await, 5_000);
+    let meanwhile = charged().await;
+    assert!(meanwhile > 0 && meanwhile < hours * 5_000, "{meanwhile}: the pass was not under way");
+    pass.await.unwrap();
+    assert_eq!(charged().await, hours * 5_000);
+    rig.check().await;
+}
+
+#[tokio::test]
+async fn bytes_from_before_the_service_charged_use_the_allowance_up_and_cost_nothing() {
+    let rig = Rig::new(1_000).await;
+    let session = rig.serving(&[0, 1], None).await;
+    rig.sent(0, 20 * GB_BYTES, 0).await;
+    rig.sent(0, 8 * GB_BYTES, -1).await;
+    rig.intruder().await.upgrade_bandwidth().await;
+    rig.sent(0, 1, 0).await;
+    rig.billing.bill_playback().await;
+    assert_eq!((rig.overage().await, session.msat().await), (0, 0), "one byte is below a millisat");
+    rig.sent(1, 1_234_567_889, 0).await;
+    rig.sent(1, 3 * GB_BYTES, -1).await;
+    rig.billing.bill_playback().await;
+    rig.billing.bill_playback().await;
+    assert_eq!((rig.overage().await, session.msat().await), (6_172 + 5_000, 11_172));
+    assert_eq!(rig.balance().await, 1_000_000 - 11_172);
+    rig.check().await;
+}
+
+#[tokio::test]
+async fn a_session_that_ends_where_nothing_is_charged_has_its_last_bytes_too() {
+    let rig = Rig::with(100, "[billing]\nmode = \"off\"", "live", 1).await;
+    let (store, account, destination) = (rig.store.clone(), rig.account, rig.destinations[0]);
+    let hour_start = rig.clock.now().hour_start();
+    let counted = Arc::new(AtomicU64::new(0));
+    let waiting = counted.clone();
+    rig.billing.set_before_pass(Arc::new(move || {
+        let (store, bytes) = (store.clone(), waiting.swap(0, Ordering::Relaxed));
+        let sent = Bandwidth { account, destination, hour_start, bytes };
+        Box::pin(async move { store.add_bandwidth(&[sent]).await.unwrap() })
+    }));
+    let session = rig.serving(&[0], None).await;
+    counted.store(12 * GB_BYTES, Ordering::Relaxed);
+    session.finish().await;
+    assert_eq!(rig.store.bandwidth_of_hour(rig.account, hour_start).await.unwrap(), 12 * GB_BYTES);
+    assert_eq!(rig.store.unbilled_hours(None, 10).await.unwrap(), [], "seen, so that they are never charged");
+    assert_eq!((rig.overage().await, rig.balance().await), (0, 100_000));
 }

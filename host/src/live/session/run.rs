@@ -22,6 +22,8 @@ pub(crate) const END_TRIES_MAX: u32 = 5;
 const END_RETRY_WAIT: Duration = Duration::from_millis(200);
 /// Longest wait until what a session used is settled; what is left then is settled without it.
 const SETTLE_WAIT: Duration = Duration::from_secs(3);
+/// Longest wait of a session that begins until what was used before it is settled; what is left then may count as its own.
+const PAST_WAIT: Duration = Duration::from_millis(500);
 /// How often bit rates are sampled.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -99,6 +101,10 @@ impl Run {
 
     /// Records the session and starts its destinations; an end when that cannot be.
     async fn begin(&mut self) -> Option<End> {
+        let past = self.live.gate.settle_past(self.session.stream.account_id);
+        if tokio::time::timeout(PAST_WAIT, past).await.is_err() {
+            tracing::warn!(session = %self.session.id, "what was used before the session is not settled yet; it begins without waiting");
+        }
         let started_at = self.live.clock.now();
         self.began = self.live.clock.monotonic();
         let terms = self.live.gate.terms();

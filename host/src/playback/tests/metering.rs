@@ -3,6 +3,7 @@
 use socket2::SockRef;
 
 use super::*;
+use crate::billing::testing::chopped;
 use crate::http::Sent;
 use crate::store::Bandwidth;
 
@@ -182,4 +183,40 @@ async fn a_flush_that_hangs_does_not_hang_who_asks_for_the_sum() {
     let held = rig.playback.meter.hold().await;
     assert_eq!(rig.used().await, before);
     drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flushes_and_passes_that_nobody_waits_for_any_more_count_no_byte_twice() {
+    let rig = Rig::new().await;
+    let playback = rig.playback.clone();
+    rig.app.billing.set_before_pass(Arc::new(move || {
+        let playback = playback.clone();
+        Box::pin(async move { playback.flush_meter().await })
+    }));
+    let (mut given, mut cut) = (7, 0);
+    for step in 0..60_u64 {
+        let mut count = rig.playback.meter.count(rig.account, rig.destination, None);
+        count.give(1_000 + step);
+        count.finish();
+        given += 1_000 + step;
+        let polls = 1 + step / 2 % 15;
+        let whole = if step % 2 == 0 {
+            chopped(rig.app.billing.bill_playback(), polls).await
+        } else {
+            chopped(rig.playback.flush_meter(), polls).await
+        };
+        cut += u32::from(whole.is_none());
+    }
+    // However fast the database is, this one is cut off.
+    let mut intruder = Intruder::open(&rig.folder.path().join("t.db")).await;
+    intruder.keep_from_writing().await;
+    let mut count = rig.playback.meter.count(rig.account, rig.destination, None);
+    count.give(7);
+    count.finish();
+    cut += u32::from(rig.playback.flush_meter().now_or_never().is_none());
+    intruder.let_write().await;
+    assert!(cut > 0, "nothing was cut off");
+    rig.playback.flush_meter().await;
+    let stored = rig.app.store.bandwidth_of_hour(rig.account, START.hour_start()).await.unwrap();
+    assert_eq!((stored, rig.playback.meter.waiting()), (given, 0));
 }
