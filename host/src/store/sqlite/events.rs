@@ -206,4 +206,18 @@ mod tests {
         assert_eq!(iso_8601(UnixMillis(1_800_000_000_007)), "2027-01-15T08:00:00.007Z");
         assert_eq!(iso_8601(UnixMillis(i64::MAX)), "1970-01-01T00:00:00.000Z");
     }
+
+    #[tokio::test]
+    async fn what_waits_for_a_webhook_is_counted_in_an_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let vault = crate::secret::Vault::new(&[7; 32]);
+        let durability = crate::config::Durability::Normal;
+        let store = SqliteStore::open(&folder.path().join("t.db"), durability, vault).await.unwrap();
+        let plan = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {WANTING}"));
+        let plan = sqlx::query(plan).bind(1).bind(1).bind("stream.started");
+        let rows = plan.fetch_all(&store.readers).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.try_get("detail").unwrap()).collect();
+        let counted = plan.iter().find(|step| step.contains(" d ")).unwrap();
+        assert!(counted.contains("COVERING INDEX webhook_deliveries_pending"), "{plan:?}");
+    }
 }

@@ -71,6 +71,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (8, "archives", include_str!("../../../migrations/sqlite/0008_archives.sql")),
     (9, "charges", include_str!("../../../migrations/sqlite/0009_charges.sql")),
     (10, "history order", include_str!("../../../migrations/sqlite/0010_history_order.sql")),
+    (11, "webhook pending", include_str!("../../../migrations/sqlite/0011_webhook_pending.sql")),
 ];
 
 /// A store in one SQLite file.
