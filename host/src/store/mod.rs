@@ -46,7 +46,7 @@ pub use model::{
 };
 pub use open::{OpenOptions, database_file, open};
 pub use outbox::{
-    ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, Outbox, SendingCaps, Settled,
+    ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, Outbox, Prune, SendingCaps, Settled,
     WAITING_PER_WEBHOOK_MAX,
 };
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
@@ -262,6 +262,7 @@ pub trait StoreApi:
     + Audit
     + Webhooks
     + Outbox
+    + Prune
     + Charges
     + std::fmt::Debug
 {

@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use super::sqlite::IDEMPOTENCY_ROWS_MAX;
-use crate::ids::{AccountId, StreamId, UnixMillis};
+use crate::ids::{AccountId, StreamId, UnixMillis, WebhookId};
 
 /// A connection that the store knows nothing of.
 pub(crate) struct Intruder(SqliteConnection);
@@ -97,6 +97,12 @@ impl Intruder {
     /// Ends what [`Intruder::keep_from_writing`] began.
     pub(crate) async fn let_write(&mut self) {
         self.run("COMMIT").await;
+    }
+
+    /// Deliveries of a webhook that are stored.
+    pub(crate) async fn deliveries_of(&mut self, webhook: WebhookId) -> i64 {
+        let count = sqlx::query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE webhook_id = $1");
+        count.bind(webhook.0).fetch_one(&mut self.0).await.unwrap()
     }
 
     async fn run(&mut self, sql: &str) {

@@ -19,6 +19,7 @@ mod logins;
 mod outbox;
 mod overage;
 mod playback;
+mod prune;
 mod sessions;
 mod streams;
 #[cfg(test)]

@@ -23,8 +23,6 @@ use crate::store::{
 
 /// Deliveries looked at for one claim.
 const LOOKED_AT_MAX: i64 = 1_024;
-/// Events deleted at one time.
-const PRUNED_MAX: i64 = 500;
 
 const HAS_DUE: &str = "SELECT id FROM webhook_deliveries WHERE state = 'pending' AND due_ms <= $1
     AND (claim IS NULL OR claimed_until_ms <= $1) LIMIT 1";
@@ -70,10 +68,10 @@ const BAD: &str =
     "UPDATE webhooks SET failing_since_ms = COALESCE(failing_since_ms, $2), failures = failures + 1
     WHERE id = $1 RETURNING failing_since_ms, failures";
 const DISABLE: &str = "UPDATE webhooks SET enabled = 0, disabled_reason = $2 WHERE id = $1 AND enabled = 1";
-const CANCEL: &str =
+pub(super) const CANCEL: &str =
     "UPDATE webhook_deliveries SET state = 'cancelled', claim = NULL, claimed_until_ms = NULL
     WHERE webhook_id = $1 AND state = 'pending'";
-const OWNED: &str = "SELECT stream_id, enabled FROM webhooks WHERE id = $1 AND account_id = $2";
+const OWNED: &str = "SELECT enabled FROM webhooks WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 /// The last try of the schedule, taken already.
 const INSERT_TEST: &str =
     "INSERT INTO webhook_deliveries (event_id, webhook_id, state, tries, due_ms, claim, claimed_until_ms, created_ms)
@@ -81,14 +79,6 @@ const INSERT_TEST: &str =
 const REDELIVER: &str = "UPDATE webhook_deliveries SET due_ms = $3,
     tries = CASE WHEN state = 'pending' THEN tries ELSE $4 END, state = 'pending'
     WHERE id = $1 AND webhook_id = $2 RETURNING id";
-const OLD_EVENTS: &str = "SELECT e.id FROM webhook_events e WHERE e.created_ms < $1 AND NOT EXISTS
-    (SELECT 1 FROM webhook_deliveries d WHERE d.event_id = e.id AND d.state = 'pending')
-    ORDER BY e.created_ms LIMIT $2";
-const DELETE_ATTEMPTS: &str = "DELETE FROM webhook_attempts WHERE delivery_id IN
-    (SELECT d.id FROM webhook_deliveries d WHERE d.event_id = $1)";
-const DELETE_DELIVERIES: &str = "DELETE FROM webhook_deliveries WHERE event_id = $1";
-const DELETE_EVENT: &str = "DELETE FROM webhook_events WHERE id = $1";
-
 /// Tries after which only one is left.
 const TRIES_BUT_ONE: i64 = crate::store::DELIVERY_TRIES_MAX - 1;
 
@@ -224,20 +214,6 @@ impl Outbox for SqliteStore {
         self.commit_noted(tx, noted).await?;
         self.wake_outbox();
         Ok(())
-    }
-
-    async fn prune_events(&self, before: UnixMillis) -> Result<bool> {
-        let failed = db("delete old events");
-        let mut tx = self.begin().await?;
-        let old = sqlx::query_scalar(OLD_EVENTS).bind(before.0).bind(PRUNED_MAX);
-        let old: Vec<i64> = old.fetch_all(&mut *tx).await.map_err(&failed)?;
-        for event in &old {
-            for statement in [DELETE_ATTEMPTS, DELETE_DELIVERIES, DELETE_EVENT] {
-                sqlx::query(statement).bind(event).execute(&mut *tx).await.map_err(&failed)?;
-            }
-        }
-        commit(tx).await?;
-        Ok(old.len() as i64 == PRUNED_MAX)
     }
 }
 
