@@ -1,5 +1,6 @@
 //! Charges with a real store: the examples that were decided, interleavings and crashes.
 
 mod examples;
+mod notices;
 mod playback;
 mod property;

@@ -7,9 +7,12 @@ use time::OffsetDateTime;
 
 use super::history::SESSION_CHARGES;
 use super::{SqliteStore, db};
-use crate::ids::{AccountId, Msat, SessionId, StreamId, UnixMillis};
+use crate::ids::{AccountId, EndReason, Msat, SessionId, StreamId, UnixMillis};
 use crate::secret::new_event_id;
-use crate::store::{DeliveryState, EventType, Result, WAITING_PER_WEBHOOK_MAX};
+use crate::store::{
+    DeliveryState, EventType, Happening, Limit, Notice, Result, TOLD_ERROR_CHARS_MAX, ToldDestination,
+    WAITING_PER_WEBHOOK_MAX,
+};
 
 /// Destinations of a session that its end tells of: the body stays below 20 kB, as receivers expect.
 const DESTINATIONS_TOLD_MAX: i64 = 100;
@@ -155,8 +158,43 @@ pub(super) async fn session_ended(tx: &mut Tx, session: &SessionId, now: UnixMil
     if let Value::Object(more) = more {
         data.extend(more);
     }
+    let limit = reason.as_deref().and_then(EndReason::parse).and_then(Limit::reached);
+    let at = UnixMillis(ended);
     let (event, data) = (EventType::StreamEnded, Value::Object(data));
-    emit(tx, NewEvent { account, stream: Some(stream), event, data, at: UnixMillis(ended), now }).await
+    emit(tx, NewEvent { account, stream: Some(stream), event, data, at, now }).await?;
+    let Some(limit) = limit else { return Ok(()) };
+    let (account, stream, mut data) = session_data(&row, session).map_err(&failed)?;
+    data.insert("limit".to_owned(), json!(limit.as_str()));
+    let (event, data) = (EventType::LimitReached, Value::Object(data));
+    emit(tx, NewEvent { account, stream: Some(stream), event, data, at, now }).await
+}
+
+/// Something happens in a session.
+pub(super) async fn session_notice(tx: &mut Tx, notice: &Notice) -> Result<()> {
+    let session = &notice.session;
+    let Some(row) = session_row(tx, session).await? else { return Ok(()) };
+    let (account, stream, mut data) = session_data(&row, session).map_err(db("read the session"))?;
+    let about = |told: &ToldDestination| json!({"destinationId": told.id.0, "platform": told.platform});
+    // A balance belongs to no session.
+    let mut stream = Some(stream);
+    let more = match &notice.what {
+        Happening::LimitWarning(limit) => json!({"limit": limit.as_str()}),
+        Happening::BalanceLow(balance) => {
+            (stream, data) = (None, Map::new());
+            json!({"balance": balance.to_sats_floor().0})
+        }
+        Happening::Connected(told) | Happening::Recovered(told) => about(told),
+        Happening::Failed(told, error) => {
+            let mut more = about(told);
+            more["error"] = json!(error.chars().take(TOLD_ERROR_CHARS_MAX).collect::<String>());
+            more
+        }
+    };
+    if let Value::Object(more) = more {
+        data.extend(more);
+    }
+    let (event, at) = (notice.what.event(), notice.at);
+    emit(tx, NewEvent { account, stream, event, data: Value::Object(data), at, now: at }).await
 }
 
 async fn session_row(tx: &mut Tx, session: &SessionId) -> Result<Option<SqliteRow>> {

@@ -16,6 +16,7 @@ mod idempotency;
 mod inspect;
 mod ledger;
 mod logins;
+mod notices;
 mod outbox;
 mod overage;
 mod playback;
