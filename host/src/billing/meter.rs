@@ -8,7 +8,7 @@
 
 mod told;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::limits::{Means, Short};
 use super::minutes::{Due, Minutes, WAITING_MAX};
 use super::{Inner, notices};
 use crate::ids::{AccountId, DestinationId, EndReason, Msat, Sats};
-use crate::store::{Charged, MinuteCharge, StreamLimits, Totals};
+use crate::store::{Charged, Happening, Limit, MinuteCharge, Notice, StreamLimits, Totals};
 use crate::usage::{Beginning, Held, Orders};
 
 /// Wait after a charge that the database did not take.
@@ -27,6 +27,9 @@ pub(super) const RETRY_WAIT: Duration = Duration::from_secs(1);
 const BALANCE_POLL: Duration = Duration::from_secs(5);
 /// Least wait for a minute that may not open, as another limit ends the session first.
 const BLOCKED_WAIT: Duration = Duration::from_secs(1);
+
+/// Most events that wait to be written for webhooks; further ones are only logged.
+const NOTICES_WAITING_MAX: usize = 16;
 
 /// The meter of one session.
 pub(super) struct Meter {
@@ -56,10 +59,13 @@ struct State {
     warned: Option<Msat>,
     /// A low balance was told.
     low: bool,
+    /// What webhooks are to be told, at most [`NOTICES_WAITING_MAX`].
+    notices: VecDeque<Notice>,
 }
 
 enum Step {
     Post(Due, MinuteCharge),
+    Tell(Notice),
     AskBalance,
     Wait(Duration),
     Done,
@@ -112,6 +118,7 @@ impl Meter {
             over: false,
             warned: None,
             low: false,
+            notices: VecDeque::new(),
         };
         Self {
             billing,
@@ -148,6 +155,7 @@ impl Meter {
         loop {
             match self.step() {
                 Step::Post(due, charge) => self.post(&due, &charge).await,
+                Step::Tell(notice) => self.tell(&notice).await,
                 Step::AskBalance => self.ask_balance().await,
                 Step::Wait(until) => tokio::select! {
                     () = self.changed.notified() => {}
@@ -174,6 +182,10 @@ impl Meter {
                 now: self.billing.clock.now(),
             };
             return Step::Post(due, charge);
+        }
+        // After the charges: money goes first.
+        if let Some(notice) = state.notices.pop_front() {
+            return Step::Tell(notice);
         }
         if state.over {
             return Step::Done;
@@ -225,6 +237,21 @@ impl Meter {
         };
         if wait {
             tokio::time::sleep(RETRY_WAIT).await;
+        }
+    }
+
+    async fn tell(&self, notice: &Notice) {
+        if let Err(error) = self.billing.store.note(notice).await {
+            tracing::error!(session = %self.session.session, %error, "webhooks are not told of the session");
+        }
+    }
+
+    /// Puts on the task's list what webhooks are to be told.
+    fn will_tell(&self, state: &mut State, what: Happening) {
+        if state.notices.len() < NOTICES_WAITING_MAX {
+            let (session, at) = (self.session.session.clone(), self.billing.clock.now());
+            state.notices.push_back(Notice { session, what, at });
+            self.changed.notify_one();
         }
     }
 
@@ -334,10 +361,12 @@ impl Meter {
         if means.is_near_budget() && state.warned != means.budget {
             state.warned = means.budget;
             notices::limit_warning(&self.session, totals.charged, state.limits.max_sats);
+            self.will_tell(state, Happening::LimitWarning(Limit::MaxSats));
         }
         let low = means.is_low(state.rate());
         if low && !state.low {
             notices::balance_low(&self.session, totals.balance);
+            self.will_tell(state, Happening::BalanceLow(totals.balance));
         }
         state.low = low;
         self.review(state);

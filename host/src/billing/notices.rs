@@ -1,4 +1,5 @@
-//! What owners should hear about their money. The lines carry the names under which events are sent.
+//! What owners should hear about their money, for the log. The lines carry the names under which events are sent; those
+//! for webhooks are written by the meter, and `limit.reached` with the end of the session.
 
 use super::limits::WARNED_AT_PERCENT;
 use crate::ids::{EndReason, Msat};

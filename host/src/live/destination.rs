@@ -14,12 +14,13 @@ use tokio::sync::watch;
 use self::run::Run;
 use super::hub::Hub;
 use super::shelf::Shelves;
+use super::teller::{Teller, Turn};
 use super::view::{DestState, DestinationSnapshot, Told, View};
 use crate::clock::Clock;
 use crate::drivers::{Counters, Drivers};
 use crate::feed::Feed;
 use crate::ids::{AccountId, SessionId, UnixMillis};
-use crate::store::DestinationRecord;
+use crate::store::{DestinationRecord, Happening, ToldDestination};
 use crate::usage::Usage;
 
 /// What a destination is given to flush and end.
@@ -37,6 +38,7 @@ pub(super) struct Parts {
     pub(super) started_at: UnixMillis,
     pub(super) shelves: Arc<Shelves>,
     pub(super) feed: Feed,
+    pub(super) teller: Teller,
     /// Whose the stream is.
     pub(super) account: AccountId,
     pub(super) usage: Arc<dyn Usage>,
@@ -50,6 +52,7 @@ pub(super) struct Destination {
     dropped: Arc<AtomicU64>,
     stop: watch::Sender<bool>,
     feed: Feed,
+    teller: Teller,
     account: AccountId,
     usage: Arc<dyn Usage>,
     clock: Clock,
@@ -71,6 +74,7 @@ impl Destination {
             dropped: Arc::default(),
             stop,
             feed: parts.feed.clone(),
+            teller: parts.teller.clone(),
             account: parts.account,
             usage: parts.usage.clone(),
             clock: parts.clock.clone(),
@@ -143,8 +147,21 @@ impl Destination {
         self.tell_watchers(&mut view, now, wall_now, true);
     }
 
-    /// Tells those who watch the account, unless they know.
+    /// Tells webhooks of what really changed.
+    fn tell_webhooks(&self, view: &mut View, at: UnixMillis) {
+        let Some(turn) = view.known.turn(view.state) else { return };
+        let told = ToldDestination { id: self.record.id, platform: self.record.platform.clone() };
+        let what = match turn {
+            Turn::Connected => Happening::Connected(told),
+            Turn::Failed => Happening::Failed(told, view.error.clone().unwrap_or_default()),
+            Turn::Recovered => Happening::Recovered(told),
+        };
+        self.teller.tell(what, at);
+    }
+
+    /// Tells webhooks and those who watch the account, unless they know.
     fn tell_watchers(&self, view: &mut View, now: Duration, at: UnixMillis, urgent: bool) {
+        self.tell_webhooks(view, at);
         if !view.take_news(now, urgent) {
             return;
         }

@@ -18,6 +18,7 @@ mod mailbox;
 mod queue;
 mod session;
 mod shelf;
+mod teller;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

@@ -60,6 +60,9 @@ struct Script {
     token: Option<Secret<String>>,
 }
 
+/// Size of the packets at which the mode `flaky` fails.
+pub(crate) const POISON_BYTES: usize = 13;
+
 pub(crate) struct Scripted;
 struct Out(Script);
 
@@ -104,6 +107,7 @@ impl Destination for Out {
                 ctx.bytes_sent(1);
                 std::future::pending::<()>().await;
             }
+            "flaky" => return flaky(&ctx, &mut media).await,
             "mute" => return mute(&ctx, &mut media).await,
             "show" => show(&ctx)?,
             _ => {}
@@ -141,6 +145,21 @@ fn show(ctx: &Ctx) -> Result<(), Error> {
         fresh_ms: 60_000,
         ended: false,
     })
+}
+
+/// Goes live, until it gets a packet of [`POISON_BYTES`].
+async fn flaky(ctx: &Ctx, media: &mut Media) -> Result<(), Error> {
+    let mut batch = Vec::new();
+    while media.recv_batch(&mut batch).await {
+        for packet in batch.drain(..) {
+            if packet.payload().len() == POISON_BYTES {
+                return Err(Error::network("the line broke"));
+            }
+            ctx.bytes_sent(packet.payload().len() as u64);
+        }
+        ctx.state(State::Live);
+    }
+    Ok(())
 }
 
 /// Says live, whatever happens.

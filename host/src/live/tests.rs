@@ -2,6 +2,7 @@
 
 mod destinations;
 mod told;
+mod webhooks;
 
 use std::time::Duration;
 

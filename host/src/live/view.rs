@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::teller::Known;
 use crate::ids::UnixMillis;
 
 /// A destination that was sent no bytes for this long is not live, whatever its driver says.
@@ -79,6 +80,7 @@ pub(super) enum Told {
 /// The shown state and what it is derived from.
 pub(super) struct View {
     pub(super) told: Told,
+    pub(super) known: Known,
     pub(super) state: DestState,
     pub(super) error: Option<String>,
     pub(super) attempt: u32,
@@ -116,6 +118,7 @@ impl View {
     pub(super) fn new(now: Duration) -> Self {
         Self {
             told: Told::Nothing,
+            known: Known::default(),
             state: DestState::Connecting,
             error: None,
             attempt: 1,

@@ -13,6 +13,7 @@ mod idempotency;
 mod ledger;
 mod logins;
 mod model;
+mod notices;
 mod open;
 mod outbox;
 mod playback;
@@ -44,9 +45,10 @@ pub use model::{
     NewSession, NewStream, Page, Scopes, SessionRecord, StreamLimits, StreamRecord, StreamView, Transfer,
     TransferKind,
 };
+pub use notices::{Happening, Limit, Notice, Notices, TOLD_ERROR_CHARS_MAX, ToldDestination};
 pub use open::{OpenOptions, database_file, open};
 pub use outbox::{
-    ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, Outbox, SendingCaps, Settled,
+    ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, Outbox, Prune, SendingCaps, Settled,
     WAITING_PER_WEBHOOK_MAX,
 };
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
@@ -265,6 +267,8 @@ pub trait StoreApi:
     + Audit
     + Webhooks
     + Outbox
+    + Notices
+    + Prune
     + Charges
     + std::fmt::Debug
 {

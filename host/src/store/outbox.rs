@@ -140,8 +140,15 @@ pub trait Outbox: Send + Sync {
     /// # Errors
     /// [`StoreError::NotFound`](super::StoreError); [`StoreError::WebhookDisabled`](super::StoreError).
     async fn redeliver(&self, actor: &Actor, webhook: WebhookId, delivery: DeliveryId) -> Result<()>;
+}
+
+/// Deletes what nobody needs any more.
+#[async_trait]
+pub trait Prune: Send + Sync {
     /// Deletes events made before `before` with their log, at most a few hundred; `true` when there may be more.
     async fn prune_events(&self, before: UnixMillis) -> Result<bool>;
+    /// Deletes a part of the log of a deleted webhook, and the webhook after the last; `true` when there may be more.
+    async fn prune_webhooks(&self) -> Result<bool>;
 }
 
 /// Where a delivery goes, as far as caps are concerned.

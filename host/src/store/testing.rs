@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use super::sqlite::IDEMPOTENCY_ROWS_MAX;
-use crate::ids::{AccountId, SessionId, StreamId, UnixMillis};
+use crate::ids::{AccountId, SessionId, StreamId, UnixMillis, WebhookId};
 
 /// A connection that the store knows nothing of.
 pub(crate) struct Intruder(SqliteConnection);
@@ -110,6 +110,12 @@ impl Intruder {
             sqlx::query_scalar("SELECT bytes_before FROM sessions WHERE id = $1").bind(session.as_str());
         let bytes: i64 = ask.fetch_one(&mut self.0).await.unwrap();
         u64::try_from(bytes).unwrap()
+    }
+
+    /// Deliveries of a webhook that are stored.
+    pub(crate) async fn deliveries_of(&mut self, webhook: WebhookId) -> i64 {
+        let count = sqlx::query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE webhook_id = $1");
+        count.bind(webhook.0).fetch_one(&mut self.0).await.unwrap()
     }
 
     async fn run(&mut self, sql: &str) {

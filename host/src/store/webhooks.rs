@@ -213,7 +213,7 @@ pub trait Webhooks: Send + Sync {
     async fn create_webhook(&self, actor: &Actor, webhook: NewWebhook) -> Result<WebhookId>;
     /// The account's webhooks, newest first.
     async fn webhooks_of(&self, account: AccountId, page: Page) -> Result<Vec<WebhookView>>;
-    /// Deletes a webhook, its log and what waits to be sent to it.
+    /// Deletes a webhook: nothing of it is seen or sent from now on. Its log is deleted later.
     async fn delete_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()>;
     /// Lets a webhook be told of events again.
     async fn enable_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()>;

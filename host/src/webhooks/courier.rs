@@ -1,6 +1,7 @@
 //! Takes a job, sends it, and records what came of it: for the worker, and at once for an owner who tests.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -16,13 +17,15 @@ use crate::store::{DeliveryJob, Settled, Store, StoreError};
 
 /// Tests on their way at one time.
 const TESTS_AT_ONCE_MAX: usize = 16;
+/// Those of one account: one owner's slow receivers leave places for others.
+const TESTS_PER_ACCOUNT_MAX: usize = 4;
 /// Longest wait for one's turn at testing.
 const TEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Why a test could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TestError {
-    /// Too many are made at this moment.
+    /// Too many are made at this moment, by this account or by all.
     #[error("too many webhooks are tested at this moment; try again in a few seconds")]
     Busy,
     /// The store.
@@ -37,12 +40,54 @@ pub struct Webhooks {
     pub(super) clock: Clock,
     sender: Sender,
     tests: Arc<Semaphore>,
+    testers: Arc<Testers>,
+}
+
+/// Tests on their way of each account that has any.
+#[derive(Debug, Default)]
+struct Testers(Mutex<HashMap<AccountId, usize>>);
+
+/// A place among the tests of an account; free again when it is dropped.
+struct Place<'a> {
+    testers: &'a Testers,
+    account: AccountId,
+}
+
+impl Testers {
+    /// The map is consistent between statements, so a panic elsewhere is no reason to stop.
+    fn lock(&self) -> MutexGuard<'_, HashMap<AccountId, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one test more, unless the account has [`TESTS_PER_ACCOUNT_MAX`].
+    fn enter(&self, account: AccountId) -> Option<Place<'_>> {
+        let mut counts = self.lock();
+        let count = counts.entry(account).or_default();
+        if *count >= TESTS_PER_ACCOUNT_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Place { testers: self, account })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut counts = self.testers.lock();
+        if let Some(count) = counts.get_mut(&self.account) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.account);
+            }
+        }
+    }
 }
 
 impl Webhooks {
     /// Sends what `store` holds.
     pub fn new(store: Store, sender: Sender, clock: Clock) -> Self {
-        Self { store, clock, sender, tests: Arc::new(Semaphore::new(TESTS_AT_ONCE_MAX)) }
+        let tests = Arc::new(Semaphore::new(TESTS_AT_ONCE_MAX));
+        Self { store, clock, sender, tests, testers: Arc::default() }
     }
 
     /// What may be a webhook.
@@ -59,6 +104,8 @@ impl Webhooks {
         account: AccountId,
         webhook: WebhookId,
     ) -> Result<(DeliveryId, Settled), TestError> {
+        // First the account's own, so that who has too many does not wait among the others.
+        let _own = self.testers.enter(account).ok_or(TestError::Busy)?;
         let place = tokio::time::timeout(TEST_WAIT, self.tests.acquire()).await;
         let _place = place.map_err(|_| TestError::Busy)?.map_err(|_| TestError::Busy)?;
         let now = self.clock.now();
@@ -119,4 +166,23 @@ fn random() -> u64 {
     let mut bytes = [0; 8];
     fill_random(&mut bytes);
     u64::from_le_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_has_so_many_tests_and_gives_their_places_back() {
+        let testers = Testers::default();
+        let (me, you) = (AccountId(1), AccountId(2));
+        let mut held: Vec<_> = (0..TESTS_PER_ACCOUNT_MAX).map(|_| testers.enter(me).unwrap()).collect();
+        assert!(testers.enter(me).is_none());
+        held.push(testers.enter(you).unwrap());
+        held.remove(0);
+        held.push(testers.enter(me).unwrap());
+        assert!(testers.enter(me).is_none());
+        drop(held);
+        assert!(testers.lock().is_empty());
+    }
 }

@@ -1,4 +1,4 @@
-//! The worker: claims what is due, sends it beside other deliveries, and deletes what is old.
+//! The worker: claims what is due, sends it beside other deliveries; beside it, what is old is deleted.
 
 use std::time::Duration;
 
@@ -35,14 +35,11 @@ impl Webhooks {
     pub async fn keep_sending(self, stop: impl Future<Output = ()>) {
         let changed = self.store.outbox_changed();
         let mut sending = JoinSet::new();
-        let mut pruned: Option<Duration> = None;
+        // Ends with this.
+        let mut pruning = JoinSet::new();
+        pruning.spawn(self.clone().keep_pruning());
         tokio::pin!(stop);
         loop {
-            let now = self.clock.monotonic();
-            if pruned.is_none_or(|pruned| now.saturating_sub(pruned) >= PRUNE_INTERVAL) {
-                pruned = Some(now);
-                self.prune().await;
-            }
             match self.claim(SENDING_MAX - sending.len()).await {
                 Ok(jobs) => {
                     for job in jobs {
@@ -81,14 +78,24 @@ impl Webhooks {
         }
     }
 
-    /// Deletes what is older than the log is kept.
+    /// Deletes now and then what is old. A long log takes its time, and nobody waits for it.
+    async fn keep_pruning(self) {
+        loop {
+            self.prune().await;
+            sleep(PRUNE_INTERVAL).await;
+        }
+    }
+
+    /// Deletes what is older than the log is kept, and the logs of deleted webhooks.
     pub(super) async fn prune(&self) {
         let before = UnixMillis(self.clock.now().0.saturating_sub(LOG_KEPT_MS));
         loop {
-            match self.store.prune_events(before).await {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => {
+            let (webhooks, events) =
+                (self.store.prune_webhooks().await, self.store.prune_events(before).await);
+            match (webhooks, events) {
+                (Ok(false), Ok(false)) => return,
+                (Ok(_), Ok(_)) => {}
+                (Err(error), _) | (_, Err(error)) => {
                     tracing::error!(%error, "old deliveries to webhooks cannot be deleted, tried again in an hour");
                     return;
                 }

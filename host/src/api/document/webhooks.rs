@@ -23,7 +23,7 @@ const EVENTS: &[Event] = &[
     ),
     (
         "recording.ready",
-        "A recording was uploaded.",
+        "A recording was uploaded; not sent yet.",
         &["fileName", "sizeBytes", "durationSeconds", "destinationId", "url"],
     ),
     ("test.ping", "Its owner tests the webhook; sent whatever it subscribes to.", &["webhookId"]),
@@ -33,8 +33,12 @@ const EVENTS: &[Event] = &[
     ("limit.warning", "A session used 80 % of a hard limit.", &["limit"]),
     ("limit.reached", "A session ended at a hard limit.", &["limit"]),
     ("balance.low", "The account's credit is nearly used up.", &["balance"]),
-    ("stream.health", "What the encoder sends got worse or better.", &["health"]),
-    ("recording.failed", "A recording could not be uploaded.", &["fileName", "destinationId", "error"]),
+    ("stream.health", "What the encoder sends got worse or better; not sent yet.", &["health"]),
+    (
+        "recording.failed",
+        "A recording could not be uploaded; not sent yet.",
+        &["fileName", "destinationId", "error"],
+    ),
 ];
 
 /// Events that are about no session.
@@ -67,7 +71,7 @@ fn request((name, summary, _): &Event, shape: &str, example: Value) -> Value {
         "summary": summary,
         "description": format!(
             "Sent to webhooks that subscribe to `{name}`, at least once, in no promised order. Any status from 200 to 299 \
-             takes it; 410 disables the webhook; everything else is tried again, up to ten times in four days."
+             takes it; 410 disables the webhook; everything else is tried again, up to ten times over three days."
         ),
         "tags": ["Webhooks"],
         "security": [],
@@ -199,5 +203,17 @@ mod tests {
         assert_eq!(required("StreamStartedEvent"), json!(OF_SESSION));
         assert_eq!(required("TestPingEvent"), json!(["webhookId"]));
         assert_eq!(required("StreamEndedEvent").as_array().map(Vec::len), Some(11));
+    }
+
+    #[test]
+    fn the_document_says_how_long_is_tried_and_what_is_not_sent_yet() {
+        let document = bundled();
+        for (name, item) in document["x-webhooks"].as_object().unwrap() {
+            let text = item["post"]["description"].as_str().unwrap();
+            assert!(text.contains("up to ten times over three days"), "{text}");
+            let is_later = ["recording.ready", "stream.health", "recording.failed"].contains(&name.as_str());
+            let summary = item["post"]["summary"].as_str().unwrap();
+            assert_eq!(summary.contains("not sent yet"), is_later, "{name}: {summary}");
+        }
     }
 }

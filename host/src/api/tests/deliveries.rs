@@ -15,6 +15,8 @@ use super::Rig;
 const HOOKS: &str = "/api/webhooks";
 /// As the service has it.
 const TESTS_AT_ONCE_MAX: usize = 16;
+/// Those of one account.
+const TESTS_PER_ACCOUNT_MAX: usize = 4;
 const WAIT_MAX: Duration = Duration::from_secs(10);
 const ALLOWED: &str = "[webhooks]\nallow_targets = [\"127.0.0.1\"]";
 
@@ -130,7 +132,7 @@ async fn so_many_tests_are_on_their_way_at_one_time() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/in", listener.local_addr().unwrap());
     let mut asked = Vec::new();
-    for name in ["one", "two"] {
+    for name in ["one", "two", "three", "four", "five"] {
         rig.key = rig.account(name).await.1;
         asked.push((rig.key.clone(), webhook(&rig, &url).await));
     }
@@ -138,19 +140,19 @@ async fn so_many_tests_are_on_their_way_at_one_time() {
         let request = Request::builder().method(Method::POST).uri_str(format!("{hook}/test"));
         rig.send(request.header("X-API-Key", key).finish())
     };
-    let slow = join_all((0..TESTS_AT_ONCE_MAX).map(|number| test(&asked[number % 2])));
+    let slow = join_all((0..TESTS_AT_ONCE_MAX).map(|number| test(&asked[number / TESTS_PER_ACCOUNT_MAX])));
     let next = async {
         let mut silent = Vec::new();
         for _ in 0..TESTS_AT_ONCE_MAX {
             silent.push(timeout(WAIT_MAX, listener.accept()).await.expect("a test on its way").unwrap());
         }
-        test(&asked[0]).await
+        (test(&asked[0]).await, test(&asked[4]).await)
     };
     tokio::select! {
-        answer = next => {
+        (of_who_has_many, of_who_has_none) = next => for answer in [of_who_has_many, of_who_has_none] {
             let text = answer.error(503, "busy");
             assert_eq!(text, "Too many webhooks are tested at this moment; try again in a few seconds");
-        }
+        },
         _ = slow => panic!("tests ended that nobody answered"),
     }
 }

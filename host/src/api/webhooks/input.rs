@@ -26,7 +26,7 @@ pub(super) enum Event {
     /// A stream stops.
     #[oai(rename = "stream.ended")]
     StreamEnded,
-    /// A cloud archive upload completes.
+    /// A cloud archive upload completes; not sent yet.
     #[oai(rename = "recording.ready")]
     RecordingReady,
     /// A webhook is tested; sent whatever it is subscribed to.
@@ -50,10 +50,10 @@ pub(super) enum Event {
     /// The credit is nearly used up.
     #[oai(rename = "balance.low")]
     BalanceLow,
-    /// What the encoder sends got worse or better.
+    /// What the encoder sends got worse or better; not sent yet.
     #[oai(rename = "stream.health")]
     StreamHealth,
-    /// A recording could not be uploaded.
+    /// A recording could not be uploaded; not sent yet.
     #[oai(rename = "recording.failed")]
     RecordingFailed,
 }

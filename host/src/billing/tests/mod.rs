@@ -2,5 +2,6 @@
 
 mod examples;
 mod held;
+mod notices;
 mod playback;
 mod property;

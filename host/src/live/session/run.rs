@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use super::{Command, Session, SessionState, millis};
 use crate::ids::{DestinationId, EndReason, UnixMillis};
 use crate::live::destination::{Destination, Parts};
+use crate::live::teller::Teller;
 use crate::live::{Closed, Inner, codes};
 use crate::store::{DestinationRecord, NewSession, StreamLimits, Terms};
 use crate::usage::{Beginning, Orders, Unmetered, Usage};
@@ -42,6 +43,7 @@ pub(in crate::live) struct Run {
     /// Whom the session tells what it uses; nobody until it has begun.
     usage: Arc<dyn Usage>,
     orders: watch::Receiver<Orders>,
+    teller: Teller,
 }
 
 struct End {
@@ -55,7 +57,9 @@ impl Run {
         let began = Duration::ZERO;
         let usage: Arc<dyn Usage> = Arc::new(Unmetered::default());
         let orders = usage.orders();
-        Self { session, live, queue, tasks: BTreeMap::new(), reload_due: false, began, limits, usage, orders }
+        let (tasks, reload_due) = (BTreeMap::new(), false);
+        let teller = Teller::start(live.store.clone(), session.id.clone());
+        Self { session, live, queue, tasks, reload_due, began, limits, usage, orders, teller }
     }
 
     pub(in crate::live) async fn run(mut self) {
@@ -305,6 +309,7 @@ impl Run {
             started_at: self.session.lock().started_at.unwrap_or_else(|| self.live.clock.now()),
             shelves: self.live.shelves.clone(),
             feed: self.live.store.feed().clone(),
+            teller: self.teller.clone(),
             account: self.session.stream.account_id,
             usage: self.usage.clone(),
         };

@@ -7,9 +7,12 @@ use time::OffsetDateTime;
 
 use super::history::SESSION_CHARGES;
 use super::{SqliteStore, db};
-use crate::ids::{AccountId, Msat, SessionId, StreamId, UnixMillis};
+use crate::ids::{AccountId, EndReason, Msat, SessionId, StreamId, UnixMillis};
 use crate::secret::new_event_id;
-use crate::store::{DeliveryState, EventType, Result, WAITING_PER_WEBHOOK_MAX};
+use crate::store::{
+    DeliveryState, EventType, Happening, Limit, Notice, Result, TOLD_ERROR_CHARS_MAX, ToldDestination,
+    WAITING_PER_WEBHOOK_MAX,
+};
 
 /// Destinations of a session that its end tells of: the body stays below 20 kB, as receivers expect.
 const DESTINATIONS_TOLD_MAX: i64 = 100;
@@ -155,8 +158,43 @@ pub(super) async fn session_ended(tx: &mut Tx, session: &SessionId, now: UnixMil
     if let Value::Object(more) = more {
         data.extend(more);
     }
+    let limit = reason.as_deref().and_then(EndReason::parse).and_then(Limit::reached);
+    let at = UnixMillis(ended);
     let (event, data) = (EventType::StreamEnded, Value::Object(data));
-    emit(tx, NewEvent { account, stream: Some(stream), event, data, at: UnixMillis(ended), now }).await
+    emit(tx, NewEvent { account, stream: Some(stream), event, data, at, now }).await?;
+    let Some(limit) = limit else { return Ok(()) };
+    let (account, stream, mut data) = session_data(&row, session).map_err(&failed)?;
+    data.insert("limit".to_owned(), json!(limit.as_str()));
+    let (event, data) = (EventType::LimitReached, Value::Object(data));
+    emit(tx, NewEvent { account, stream: Some(stream), event, data, at, now }).await
+}
+
+/// Something happens in a session.
+pub(super) async fn session_notice(tx: &mut Tx, notice: &Notice) -> Result<()> {
+    let session = &notice.session;
+    let Some(row) = session_row(tx, session).await? else { return Ok(()) };
+    let (account, stream, mut data) = session_data(&row, session).map_err(db("read the session"))?;
+    let about = |told: &ToldDestination| json!({"destinationId": told.id.0, "platform": told.platform});
+    // A balance belongs to no session.
+    let mut stream = Some(stream);
+    let more = match &notice.what {
+        Happening::LimitWarning(limit) => json!({"limit": limit.as_str()}),
+        Happening::BalanceLow(balance) => {
+            (stream, data) = (None, Map::new());
+            json!({"balance": balance.to_sats_floor().0})
+        }
+        Happening::Connected(told) | Happening::Recovered(told) => about(told),
+        Happening::Failed(told, error) => {
+            let mut more = about(told);
+            more["error"] = json!(error.chars().take(TOLD_ERROR_CHARS_MAX).collect::<String>());
+            more
+        }
+    };
+    if let Value::Object(more) = more {
+        data.extend(more);
+    }
+    let (event, at) = (notice.what.event(), notice.at);
+    emit(tx, NewEvent { account, stream, event, data: Value::Object(data), at, now: at }).await
 }
 
 async fn session_row(tx: &mut Tx, session: &SessionId) -> Result<Option<SqliteRow>> {
@@ -205,5 +243,19 @@ mod tests {
         assert_eq!(iso_8601(UnixMillis(0)), "1970-01-01T00:00:00.000Z");
         assert_eq!(iso_8601(UnixMillis(1_800_000_000_007)), "2027-01-15T08:00:00.007Z");
         assert_eq!(iso_8601(UnixMillis(i64::MAX)), "", "no calendar has it");
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_a_webhook_is_counted_in_an_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let vault = crate::secret::Vault::new(&[7; 32]);
+        let durability = crate::config::Durability::Normal;
+        let store = SqliteStore::open(&folder.path().join("t.db"), durability, vault).await.unwrap();
+        let plan = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {WANTING}"));
+        let plan = sqlx::query(plan).bind(1).bind(1).bind("stream.started");
+        let rows = plan.fetch_all(&store.readers).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.try_get("detail").unwrap()).collect();
+        let counted = plan.iter().find(|step| step.contains(" d ")).unwrap();
+        assert!(counted.contains("COVERING INDEX webhook_deliveries_pending"), "{plan:?}");
     }
 }

@@ -16,9 +16,11 @@ mod idempotency;
 mod inspect;
 mod ledger;
 mod logins;
+mod notices;
 mod outbox;
 mod overage;
 mod playback;
+mod prune;
 mod sessions;
 mod streams;
 #[cfg(test)]
@@ -71,7 +73,8 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (8, "archives", include_str!("../../../migrations/sqlite/0008_archives.sql")),
     (9, "charges", include_str!("../../../migrations/sqlite/0009_charges.sql")),
     (10, "history order", include_str!("../../../migrations/sqlite/0010_history_order.sql")),
-    (13, "session keys", include_str!("../../../migrations/sqlite/0013_session_keys.sql")),
+    (11, "webhook pending", include_str!("../../../migrations/sqlite/0011_webhook_pending.sql")),
+    (12, "session keys", include_str!("../../../migrations/sqlite/0012_session_keys.sql")),
 ];
 
 /// A store in one SQLite file.

@@ -1,5 +1,6 @@
 //! The outbox of webhooks: claims, results, tests, redelivery.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -22,20 +23,32 @@ use crate::store::{
 
 /// Deliveries looked at for one claim.
 const LOOKED_AT_MAX: i64 = 1_024;
-/// Events deleted at one time.
-const PRUNED_MAX: i64 = 500;
 
 const HAS_DUE: &str = "SELECT id FROM webhook_deliveries WHERE state = 'pending' AND due_ms <= $1
     AND (claim IS NULL OR claimed_until_ms <= $1) LIMIT 1";
-/// The longest due deliveries of each webhook.
-const WAITING: &str = "SELECT c.id, c.webhook_id, c.account_id, c.host FROM (SELECT d.id, d.due_ms,
-    d.webhook_id, w.account_id, w.host, ROW_NUMBER() OVER (PARTITION BY d.webhook_id ORDER BY d.due_ms, d.id) AS place
-    FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id WHERE d.state = 'pending' AND d.due_ms <= $1
-    AND (d.claim IS NULL OR d.claimed_until_ms <= $1)) c WHERE c.place <= $2 ORDER BY c.due_ms, c.id LIMIT $3";
-const SENDING: &str = "SELECT d.webhook_id, w.account_id, w.host FROM webhook_deliveries d
+/// What may be sent beside what is on its way: of each webhook, then of each host, then of each account the longest due, as
+/// many as there is room for. So nobody fills the answer with what may not be sent.
+const WAITING: &str = "WITH sending AS (SELECT d.webhook_id, w.account_id, w.host FROM webhook_deliveries d
+    JOIN webhooks w ON w.id = d.webhook_id WHERE d.claim IS NOT NULL AND d.claimed_until_ms > $1),
+    due AS (SELECT d.id, d.due_ms, d.webhook_id, w.account_id, w.host,
+        ROW_NUMBER() OVER (PARTITION BY d.webhook_id ORDER BY d.due_ms, d.id) AS place
+        FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id WHERE d.state = 'pending' AND d.due_ms <= $1
+        AND (d.claim IS NULL OR d.claimed_until_ms <= $1)),
+    of_webhook AS (SELECT o.id, o.due_ms, o.webhook_id, o.account_id, o.host,
+        ROW_NUMBER() OVER (PARTITION BY o.host ORDER BY o.due_ms, o.id) AS place
+        FROM due o LEFT JOIN (SELECT webhook_id, COUNT(*) AS n FROM sending GROUP BY webhook_id) s
+        ON s.webhook_id = o.webhook_id WHERE o.place <= $2 - COALESCE(s.n, 0)),
+    of_host AS (SELECT o.id, o.due_ms, o.webhook_id, o.account_id, o.host,
+        ROW_NUMBER() OVER (PARTITION BY o.account_id ORDER BY o.due_ms, o.id) AS place
+        FROM of_webhook o LEFT JOIN (SELECT host, COUNT(*) AS n FROM sending GROUP BY host) s
+        ON s.host = o.host WHERE o.place <= $3 - COALESCE(s.n, 0))
+    SELECT o.id, o.webhook_id, o.account_id, o.host FROM of_host o
+        LEFT JOIN (SELECT account_id, COUNT(*) AS n FROM sending GROUP BY account_id) s
+        ON s.account_id = o.account_id WHERE o.place <= $4 - COALESCE(s.n, 0) ORDER BY o.due_ms, o.id LIMIT $5";
+const SENDING: &str = "SELECT d.id, d.webhook_id, w.account_id, w.host FROM webhook_deliveries d
     JOIN webhooks w ON w.id = d.webhook_id WHERE d.claim IS NOT NULL AND d.claimed_until_ms > $1";
-const CLAIM: &str = "UPDATE webhook_deliveries SET claim = $2, claimed_until_ms = $3
-    WHERE id = $1 AND state = 'pending' RETURNING id";
+const CLAIM: &str = "UPDATE webhook_deliveries SET claim = $2, claimed_until_ms = $3 WHERE id = $1
+    AND state = 'pending' AND due_ms <= $4 AND (claim IS NULL OR claimed_until_ms <= $4) RETURNING id";
 const JOB: &str = "SELECT d.webhook_id, d.tries, e.uid AS event_id, e.type, e.body, w.uid, w.url_sealed,
     w.secret_sealed, CASE WHEN w.old_secret_until_ms > $2 THEN w.old_secret_sealed END AS old_secret_sealed
     FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id JOIN webhooks w ON w.id = d.webhook_id
@@ -55,10 +68,10 @@ const BAD: &str =
     "UPDATE webhooks SET failing_since_ms = COALESCE(failing_since_ms, $2), failures = failures + 1
     WHERE id = $1 RETURNING failing_since_ms, failures";
 const DISABLE: &str = "UPDATE webhooks SET enabled = 0, disabled_reason = $2 WHERE id = $1 AND enabled = 1";
-const CANCEL: &str =
+pub(super) const CANCEL: &str =
     "UPDATE webhook_deliveries SET state = 'cancelled', claim = NULL, claimed_until_ms = NULL
     WHERE webhook_id = $1 AND state = 'pending'";
-const OWNED: &str = "SELECT stream_id, enabled FROM webhooks WHERE id = $1 AND account_id = $2";
+const OWNED: &str = "SELECT enabled FROM webhooks WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 /// The last try of the schedule, taken already.
 const INSERT_TEST: &str =
     "INSERT INTO webhook_deliveries (event_id, webhook_id, state, tries, due_ms, claim, claimed_until_ms, created_ms)
@@ -66,14 +79,6 @@ const INSERT_TEST: &str =
 const REDELIVER: &str = "UPDATE webhook_deliveries SET due_ms = $3,
     tries = CASE WHEN state = 'pending' THEN tries ELSE $4 END, state = 'pending'
     WHERE id = $1 AND webhook_id = $2 RETURNING id";
-const OLD_EVENTS: &str = "SELECT e.id FROM webhook_events e WHERE e.created_ms < $1 AND NOT EXISTS
-    (SELECT 1 FROM webhook_deliveries d WHERE d.event_id = e.id AND d.state = 'pending')
-    ORDER BY e.created_ms LIMIT $2";
-const DELETE_ATTEMPTS: &str = "DELETE FROM webhook_attempts WHERE delivery_id IN
-    (SELECT d.id FROM webhook_deliveries d WHERE d.event_id = $1)";
-const DELETE_DELIVERIES: &str = "DELETE FROM webhook_deliveries WHERE event_id = $1";
-const DELETE_EVENT: &str = "DELETE FROM webhook_events WHERE id = $1";
-
 /// Tries after which only one is left.
 const TRIES_BUT_ONE: i64 = crate::store::DELIVERY_TRIES_MAX - 1;
 
@@ -97,26 +102,23 @@ impl Outbox for SqliteStore {
         room: usize,
         caps: SendingCaps,
     ) -> Result<Vec<DeliveryJob>> {
+        let waiting = self.waiting(now, caps).await?;
+        // With nothing to take, a look needs no place among the writers.
+        if room == 0 || waiting.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut tx = self.begin().await?;
         let failed = db("claim deliveries");
-        let per_webhook = i64::try_from(caps.per_webhook).unwrap_or(i64::MAX);
-        let waiting = sqlx::query_as::<_, (i64, i64, i64, String)>(WAITING)
-            .bind(now.0)
-            .bind(per_webhook)
-            .bind(LOOKED_AT_MAX)
-            .fetch_all(&mut *tx)
-            .await
-            .map_err(&failed)?;
-        let sending = sqlx::query_as::<_, (i64, i64, String)>(SENDING).bind(now.0);
+        // Others may have taken some since: the caps count what they did.
+        let sending = sqlx::query_as::<_, (i64, i64, i64, String)>(SENDING).bind(now.0);
         let sending = sending.fetch_all(&mut *tx).await.map_err(&failed)?;
-        let sending: Vec<Lane> =
-            sending.into_iter().map(|(webhook, account, host)| Lane { webhook, account, host }).collect();
-        let waiting =
-            waiting.into_iter().map(|(id, webhook, account, host)| (id, Lane { webhook, account, host }));
+        let sending: HashMap<i64, Lane> = sending.into_iter().map(lane).collect();
+        let waiting = waiting.into_iter().filter(|(id, _)| !sending.contains_key(id)).collect();
+        let sending: Vec<Lane> = sending.into_values().collect();
         let claim = new_uid();
         let mut jobs = Vec::new();
-        for id in choose(waiting.collect(), &sending, room, caps) {
-            let taken = sqlx::query(CLAIM).bind(id).bind(&claim).bind(until.0);
+        for id in choose(waiting, &sending, room, caps) {
+            let taken = sqlx::query(CLAIM).bind(id).bind(&claim).bind(until.0).bind(now.0);
             if taken.fetch_optional(&mut *tx).await.map_err(&failed)?.is_none() {
                 continue;
             }
@@ -213,20 +215,6 @@ impl Outbox for SqliteStore {
         self.wake_outbox();
         Ok(())
     }
-
-    async fn prune_events(&self, before: UnixMillis) -> Result<bool> {
-        let failed = db("delete old events");
-        let mut tx = self.begin().await?;
-        let old = sqlx::query_scalar(OLD_EVENTS).bind(before.0).bind(PRUNED_MAX);
-        let old: Vec<i64> = old.fetch_all(&mut *tx).await.map_err(&failed)?;
-        for event in &old {
-            for statement in [DELETE_ATTEMPTS, DELETE_DELIVERIES, DELETE_EVENT] {
-                sqlx::query(statement).bind(event).execute(&mut *tx).await.map_err(&failed)?;
-            }
-        }
-        commit(tx).await?;
-        Ok(old.len() as i64 == PRUNED_MAX)
-    }
 }
 
 /// Whether the account's webhook is enabled.
@@ -255,7 +243,27 @@ async fn judge(tx: &mut Tx, webhook: i64, settled: &Settled) -> Result<Option<St
     }
 }
 
+/// A delivery and where it goes.
+fn lane((id, webhook, account, host): (i64, i64, i64, String)) -> (i64, Lane) {
+    (id, Lane { webhook, account, host })
+}
+
 impl SqliteStore {
+    /// What may be sent now, the longest due first.
+    async fn waiting(&self, now: UnixMillis, caps: SendingCaps) -> Result<Vec<(i64, Lane)>> {
+        let cap = |cap: usize| i64::try_from(cap).unwrap_or(i64::MAX);
+        let waiting = sqlx::query_as::<_, (i64, i64, i64, String)>(WAITING)
+            .bind(now.0)
+            .bind(cap(caps.per_webhook))
+            .bind(cap(caps.per_host))
+            .bind(cap(caps.per_account))
+            .bind(LOOKED_AT_MAX)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(db("look for deliveries"))?;
+        Ok(waiting.into_iter().map(lane).collect())
+    }
+
     fn job(&self, row: &SqliteRow, delivery: DeliveryId, claim: &str) -> Result<DeliveryJob> {
         let failed = db("read the delivery");
         let uid: String = row.try_get("uid").map_err(&failed)?;

@@ -8,6 +8,7 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 
 use super::audit::record;
+use super::outbox::CANCEL;
 use super::{SqliteStore, db};
 use crate::ids::{AccountId, DeliveryId, StreamId, UnixMillis, WebhookId};
 use crate::secret::{Redacted, Vault, new_uid};
@@ -16,22 +17,21 @@ use crate::store::{
     OLD_SECRET_KEPT_MS, Page, Result, StoreError, WebhookView, Webhooks,
 };
 
-const COUNT: &str = "SELECT COUNT(*) FROM webhooks WHERE account_id = $1";
+const COUNT: &str = "SELECT COUNT(*) FROM webhooks WHERE account_id = $1 AND deleted_ms IS NULL";
 const OWNED_STREAM: &str = "SELECT id FROM streams WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 const INSERT: &str =
     "INSERT INTO webhooks (uid, account_id, stream_id, url_sealed, host, events, secret_sealed,
     created_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id";
 const SELECT: &str = "SELECT id, uid, stream_id, url_sealed, events, secret_sealed IS NOT NULL AS has_secret,
     enabled, disabled_reason, last_ms, last_status, last_ok, created_ms
-    FROM webhooks WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
+    FROM webhooks WHERE account_id = $1 AND id < $2 AND deleted_ms IS NULL ORDER BY id DESC LIMIT $3";
 const OLDEST: &str = "SELECT uid, url_sealed FROM webhooks ORDER BY id LIMIT 1";
-const OWNED: &str = "SELECT uid FROM webhooks WHERE id = $1 AND account_id = $2";
-const DELETE_ATTEMPTS: &str = "DELETE FROM webhook_attempts WHERE delivery_id IN
-    (SELECT d.id FROM webhook_deliveries d WHERE d.webhook_id = $1)";
-const DELETE_DELIVERIES: &str = "DELETE FROM webhook_deliveries WHERE webhook_id = $1";
-const DELETE: &str = "DELETE FROM webhooks WHERE id = $1";
+const OWNED: &str = "SELECT uid FROM webhooks WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
+const DELETE: &str =
+    "UPDATE webhooks SET deleted_ms = $2, enabled = 0, disabled_reason = NULL, secret_sealed = NULL,
+    old_secret_sealed = NULL, old_secret_until_ms = NULL WHERE id = $1";
 const ENABLE: &str = "UPDATE webhooks SET enabled = 1, disabled_reason = NULL, failing_since_ms = NULL,
-    failures = 0 WHERE id = $1 AND account_id = $2 RETURNING id";
+    failures = 0 WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL RETURNING id";
 const ROTATE: &str = "UPDATE webhooks SET old_secret_sealed = secret_sealed,
     old_secret_until_ms = CASE WHEN secret_sealed IS NULL THEN NULL ELSE $3 END, secret_sealed = $2
     WHERE id = $1 RETURNING old_secret_until_ms";
@@ -119,9 +119,9 @@ impl Webhooks for SqliteStore {
         let owned = sqlx::query(OWNED).bind(webhook.0).bind(actor.account.0);
         let owned = owned.fetch_optional(&mut *tx).await.map_err(&failed)?;
         owned.ok_or(StoreError::NotFound("webhook"))?;
-        for statement in [DELETE_ATTEMPTS, DELETE_DELIVERIES, DELETE] {
-            sqlx::query(statement).bind(webhook.0).execute(&mut *tx).await.map_err(&failed)?;
-        }
+        sqlx::query(CANCEL).bind(webhook.0).execute(&mut *tx).await.map_err(&failed)?;
+        let delete = sqlx::query(DELETE).bind(webhook.0).bind(actor.now.0);
+        delete.execute(&mut *tx).await.map_err(&failed)?;
         let change = Change::new("webhook.deleted", "webhook", webhook.0, json!({}));
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await

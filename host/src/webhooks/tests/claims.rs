@@ -9,8 +9,8 @@ use super::receiver::{Receiver, Reply};
 use super::{BOTH, Rig, until};
 use crate::config::Durability;
 use crate::secret::{Redacted, Vault};
-use crate::store::{self, DeliveryState, Health, OpenOptions, Settled, StoreError};
-use crate::webhooks::LEASE;
+use crate::store::{self, DeliveryState, EventType, Health, OpenOptions, Settled, StoreError};
+use crate::webhooks::{CAPS, LEASE, SENDING_MAX};
 
 const OK: Reply = Reply::Status(204, "", "");
 
@@ -26,6 +26,45 @@ async fn a_delivery_has_one_sender_at_a_time() {
     let ids: Vec<i64> = claims.into_iter().flat_map(Result::unwrap).map(|job| job.delivery.0).collect();
     assert_eq!(ids.len(), 8, "all of them");
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 8, "each once: {ids:?}");
+}
+
+#[tokio::test]
+async fn who_can_take_nothing_does_not_wait_among_the_writers() {
+    let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
+    rig.started_webhook(&receiver).await;
+    for _ in 0..=CAPS.per_webhook {
+        rig.begin().await;
+    }
+    assert_eq!(rig.webhooks.claim(9).await.unwrap().len(), CAPS.per_webhook);
+    let mut intruder = rig.intruder().await;
+    intruder.keep_from_writing().await;
+    assert!(rig.webhooks.claim(9).await.unwrap().is_empty(), "all its places are taken");
+    intruder.let_write().await;
+}
+
+/// What one host or one account has due could fill all that is looked at.
+#[tokio::test]
+async fn a_dead_host_and_an_account_with_many_webhooks_keep_nobody_else_waiting() {
+    for (is_one_host, taken) in [(true, CAPS.per_host), (false, CAPS.per_account)] {
+        let rig = Rig::new().await;
+        for number in 0..260 {
+            let host = if is_one_host { "dead".to_owned() } else { format!("dead-{number}") };
+            rig.webhook(&format!("https://{host}.example/in"), &[EventType::StreamStarted], None).await;
+        }
+        for _ in 0..CAPS.per_webhook {
+            rig.begin().await;
+        }
+        let (other, stream) = rig.other().await;
+        let url = "https://lively.example/in";
+        let lively = rig.webhook_of(other, None, url, &[EventType::StreamStarted], None).await;
+        rig.clock.advance(Duration::from_secs(1));
+        rig.begin_of(stream).await;
+        let jobs = rig.webhooks.claim(SENDING_MAX).await.unwrap();
+        assert_eq!(jobs.len(), taken + 1);
+        assert_eq!(jobs.last().map(|job| job.webhook), Some(lively), "it was due last");
+        rig.begin_of(stream).await;
+        assert_eq!(rig.webhooks.claim(SENDING_MAX).await.unwrap().len(), 1, "beside those on their way, too");
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::Rig;
 use super::receiver::{Receiver, Reply};
 use crate::ids::{DeliveryId, WebhookId};
-use crate::store::{ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryState, EventType, StoreError};
+use crate::secret::Redacted;
+use crate::store::{ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryState, EventType, Page, StoreError};
 
 const OK: Reply = Reply::Status(200, "", "thanks");
 const BROKEN: Reply = Reply::Status(500, "", "");
@@ -236,4 +237,38 @@ async fn the_log_is_kept_for_thirty_days() {
     rig.webhooks.prune().await;
     assert!(rig.log(webhook).await.is_empty() && rig.log(waiting).await.is_empty());
     assert!(rig.view(webhook).await.last_delivery.is_some());
+}
+
+#[tokio::test]
+async fn a_deleted_webhook_is_gone_at_once_and_its_log_goes_part_by_part() {
+    const LOG: i64 = 450;
+    let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
+    let webhook = rig.webhook(&receiver.url(), &[EventType::StreamStarted], Some("sixteen letters!")).await;
+    let kept = rig.webhook(&receiver.url(), &[EventType::StreamStarted], None).await;
+    for _ in 0..LOG {
+        rig.begin().await;
+    }
+    assert_eq!(rig.round().await, 8);
+    rig.store.delete_webhook(&rig.actor(), webhook).await.unwrap();
+    let mut intruder = rig.intruder().await;
+    assert_eq!(intruder.deliveries_of(webhook).await, LOG, "that takes its time");
+    let views = rig.store.webhooks_of(rig.account, Page::ALL).await.unwrap();
+    assert_eq!(views.iter().map(|view| view.id).collect::<Vec<_>>(), [kept]);
+    let (account, actor) = (rig.account, rig.actor());
+    let again = Redacted::new("another sixteen letters".to_owned());
+    let log = rig.store.deliveries_of(account, webhook, None, Page::ALL).await;
+    assert!(matches!(log, Err(StoreError::NotFound("webhook"))));
+    assert!(rig.store.enable_webhook(&actor, webhook).await.is_err());
+    assert!(rig.store.rotate_webhook_secret(&actor, webhook, &again).await.is_err());
+    assert!(rig.store.delete_webhook(&actor, webhook).await.is_err(), "once");
+    assert!(rig.webhooks.test(account, webhook).await.is_err());
+    assert!(rig.webhooks.claim(64).await.unwrap().iter().all(|job| job.webhook == kept));
+    rig.begin().await;
+    assert_eq!(intruder.deliveries_of(webhook).await, LOG, "it is told nothing");
+    for left in [LOG - 200, LOG - 400, 0] {
+        assert!(rig.store.prune_webhooks().await.unwrap());
+        assert_eq!(intruder.deliveries_of(webhook).await, left);
+    }
+    assert!(!rig.store.prune_webhooks().await.unwrap());
+    assert_eq!(intruder.deliveries_of(kept).await, LOG + 1);
 }

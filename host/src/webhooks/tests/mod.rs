@@ -21,6 +21,7 @@ use crate::config::Durability;
 use crate::ids::{AccountId, EndReason, Msat, SessionId, StreamId, UnixMillis, WebhookId};
 use crate::outbound::Guard;
 use crate::secret::{Redacted, Vault, new_session_id, new_stream_key};
+use crate::store::testing::Intruder;
 use crate::store::{
     self, Actor, Caps, DeliveryState, DeliveryView, EventType, NewAccount, NewSession, NewStream, NewWebhook,
     OpenOptions, Origin, Page, Store, Terms, WebhookView,
@@ -107,7 +108,7 @@ impl Rig {
             host,
             events: events.to_vec(),
             secret: secret.map(|secret| Redacted::new(secret.to_owned())),
-            cap: 99,
+            cap: 999,
         };
         self.store.create_webhook(&Actor::command(account, START), new).await.unwrap()
     }
@@ -118,13 +119,13 @@ impl Rig {
     }
 
     async fn begin(&self) -> SessionId {
+        self.begin_of(self.stream).await
+    }
+
+    async fn begin_of(&self, stream_id: StreamId) -> SessionId {
         let id = new_session_id();
-        let new = NewSession {
-            id: id.clone(),
-            stream_id: self.stream,
-            started_at: self.clock.now(),
-            terms: Terms::default(),
-        };
+        let new =
+            NewSession { id: id.clone(), stream_id, started_at: self.clock.now(), terms: Terms::default() };
         self.store.begin_session(new).await.unwrap();
         id
     }
@@ -138,6 +139,23 @@ impl Rig {
         let jobs = self.webhooks.claim(64).await.unwrap();
         let sent = futures_util::future::join_all(jobs.iter().map(|job| self.webhooks.deliver(job))).await;
         sent.into_iter().map(Result::unwrap).count()
+    }
+
+    /// Somebody else who writes to the database.
+    async fn intruder(&self) -> Intruder {
+        Intruder::open(&self.folder.path().join("t.db")).await
+    }
+
+    /// Another account with a stream.
+    async fn other(&self) -> (AccountId, StreamId) {
+        let new = NewAccount {
+            name: "other".into(),
+            password_hash: None,
+            operator: false,
+            initial_credit: Msat(0),
+        };
+        let other = self.store.create_account(&Origin::command(START), new).await.unwrap();
+        (other, self.stream_of(other, "elsewhere").await)
     }
 
     async fn log(&self, webhook: WebhookId) -> Vec<DeliveryView> {

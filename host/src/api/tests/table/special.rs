@@ -18,7 +18,7 @@ use crate::secret::new_invite_token;
 use crate::store::{ArchiveState, Scopes};
 
 /// Tests of webhooks that may be on their way at one time.
-const TESTS_AT_ONCE: usize = 16;
+const TESTS_OF_ACCOUNT: usize = 4;
 /// Longest wait for one of them to begin.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -87,17 +87,17 @@ impl World {
         self.send(Call::new(operation, row, &thing, Who::Owner)).await.error(409, "webhook_disabled");
     }
 
-    /// Receivers that do not answer hold all places.
+    /// Receivers that do not answer hold all places of the account.
     async fn busy_tests(&self, operation: &Operation, row: &Row) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let id = self.webhook_to(&format!("http://{}/in", listener.local_addr().unwrap())).await;
         let thing = Thing { id, ..Thing::nothing() };
         // A key of its own for each, as one may make only some in a minute.
         let call = || self.send(Call::new(operation, row, &thing, Who::Without(Scopes::NONE)));
-        let held = join_all((0..TESTS_AT_ONCE).map(|_| call()));
+        let held = join_all((0..TESTS_OF_ACCOUNT).map(|_| call()));
         let one_more = async {
             let mut sockets = Vec::new();
-            for _ in 0..TESTS_AT_ONCE {
+            for _ in 0..TESTS_OF_ACCOUNT {
                 let accepted = timeout(WAIT_MAX, listener.accept()).await.expect("a test on its way");
                 sockets.push(accepted.unwrap());
             }

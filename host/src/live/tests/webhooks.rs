@@ -1,0 +1,78 @@
+//! What webhooks are told of destinations.
+
+use super::*;
+use crate::live::testing::POISON_BYTES;
+use crate::store::{EventType, NewWebhook, SendingCaps};
+
+const TOLD: [EventType; 3] =
+    [EventType::DestinationConnected, EventType::DestinationFailed, EventType::DestinationRecovered];
+
+impl Rig {
+    async fn webhook(&self) {
+        let new = NewWebhook {
+            stream_id: Some(self.stream.id),
+            url: Redacted::new("https://a.example/in".into()),
+            host: "a.example".into(),
+            events: TOLD.to_vec(),
+            secret: None,
+            cap: 9,
+        };
+        self.store.create_webhook(&self.owner(), new).await.unwrap();
+    }
+
+    /// Name and data of the next event that is to be sent.
+    async fn next_told(&self) -> (String, Value) {
+        let caps = SendingCaps { per_webhook: 99, per_host: 99, per_account: 99 };
+        let end = tokio::time::Instant::now() + WAIT_MAX;
+        while tokio::time::Instant::now() < end {
+            let now = self.clock.now();
+            let until = UnixMillis(now.0 + 3_600_000);
+            if let Some(job) = self.store.claim_deliveries(now, until, 1, caps).await.unwrap().pop() {
+                let mut body: Value = serde_json::from_slice(&job.body).unwrap();
+                return (body["type"].as_str().unwrap().to_owned(), body["data"].take());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("nothing more is told");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks_hear_when_a_destination_forwards_fails_and_forwards_again() {
+    let rig = Rig::new(&["flaky"], Duration::from_secs(30)).await;
+    rig.webhook().await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let mut about = json!({
+        "streamKeyId": rig.stream.id.0, "label": "test", "sessionId": publisher.session_id().as_str(),
+        "startedAt": rig.clock.now().0, "destinationId": rig.destinations[0].0, "platform": "script",
+    });
+    assert_eq!(rig.next_told().await, ("destination.connected".to_owned(), about.clone()));
+    publisher.push(&mut vec![Packet { payload: Bytes::from_static(&[9; POISON_BYTES]), ..video(99, false) }]);
+    let (name, failed) = rig.next_told().await;
+    about["error"] = json!("the line broke");
+    assert_eq!((name.as_str(), &failed), ("destination.failed", &about));
+    // What is kept begins anew without the poison.
+    publisher.push(&mut vec![video(133, true), video(166, false)]);
+    about.as_object_mut().unwrap().remove("error");
+    // A try in between may have met it: no second word of that.
+    assert_eq!(rig.next_told().await, ("destination.recovered".to_owned(), about));
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+    rig.until_idle().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks_hear_once_of_a_destination_that_never_forwards() {
+    let rig = Rig::new(&["network"], Duration::from_secs(30)).await;
+    rig.webhook().await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let (name, data) = rig.next_told().await;
+    assert_eq!((name.as_str(), &data["platform"]), ("destination.failed", &json!("script")));
+    assert!(data["error"].as_str().unwrap().starts_with("no route"), "{data}");
+    let tried = || rig.live.destination(rig.stream.id, rig.destinations[0]).filter(|seen| seen.attempt > 2);
+    rig.until("more tries", tried).await;
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+    rig.until_idle().await;
+    assert!(!rig.store.has_due_delivery(rig.clock.now()).await.unwrap(), "not of every try");
+}
