@@ -19,8 +19,9 @@ use super::peer;
 
 /// Connections that poll.
 const POLLERS: usize = 32;
-/// Every key may ask 60 times a minute: so many make sure that no window is ever full.
-const KEYS: usize = 40_000;
+/// Keys of one repeat. A page polls about once a second, so each key is asked many times, and never more than the 60 times a
+/// minute that it may.
+const KEYS: usize = 6_000;
 /// From the first request to the beginning of the window.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Longest wait for the stream to be ready.
@@ -36,7 +37,7 @@ pub(crate) fn run(options: Options) {
     for live in [false, true] {
         let service = Setup::default().start();
         let hosted = Hosted::new(&service, "bench");
-        let paths = paths(&service, &hosted);
+        let paths = paths(&service, &hosted, options.repeats);
         let source = Source::shared();
         let _encoder = live.then(|| {
             let encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
@@ -48,8 +49,8 @@ pub(crate) fn run(options: Options) {
         for repeat in 0..options.repeats {
             pairs.measure(
                 repeat,
-                || measure(service.process(), split(&service.base()), &paths, options.window),
-                || bare(&answer, &paths, options.window),
+                || measure(service.process(), split(&service.base()), &paths[repeat], options.window),
+                || bare(&answer, &paths[repeat], options.window),
             );
         }
         let [ours, theirs, ratio] = pairs.summaries();
@@ -58,11 +59,12 @@ pub(crate) fn run(options: Options) {
     }
 }
 
-/// The status with as many keys as no real destination has.
-fn paths(service: &Service, hosted: &Hosted) -> Paths {
-    let keys: Vec<String> = (0..KEYS).map(|number| key_like("pk_", number)).collect();
+/// The status with as many keys as no real destination has, others for each repeat.
+fn paths(service: &Service, hosted: &Hosted, repeats: usize) -> Vec<Paths> {
+    let keys: Vec<String> = (0..KEYS * repeats).map(|number| key_like("pk_", number)).collect();
     Database::of(service.folder()).add_public_keys(hosted.destination, &keys);
-    Arc::new(RwLock::new(keys.iter().map(|key| format!("{STATUS}?apiKey={key}")).collect()))
+    let path = |key: &String| format!("{STATUS}?apiKey={key}");
+    keys.chunks(KEYS).map(|keys| Arc::new(RwLock::new(keys.iter().map(path).collect()))).collect()
 }
 
 fn split(base: &str) -> std::net::SocketAddr {
