@@ -75,10 +75,11 @@ fn schemes(page: &mut String, schemes: &Value) {
     for (_, scheme) in entries(schemes) {
         let form = match (text(&scheme["in"]), text(&scheme["name"])) {
             ("header", name) => format!("header <code>{}: KEY</code>", escape(name)),
+            ("cookie", name) => format!("cookie <code>{}</code>", escape(name)),
             ("query", name) => format!("query parameter <code>{}=KEY</code>", escape(name)),
             _ => "header <code>Authorization: Bearer KEY</code>".to_owned(),
         };
-        let _ = writeln!(page, "<li>{form}. {}</li>", escape(text(&scheme["description"])));
+        let _ = writeln!(page, "<li>{form}. {}</li>", prose(text(&scheme["description"])));
     }
     page.push_str("</ul>\n");
 }
@@ -88,7 +89,7 @@ fn render_operation(page: &mut String, document: &Value, id: &str, title: &str, 
         page,
         "<section id=\"{id}\">\n<h2><code>{title}</code></h2>\n<p><b>{}</b></p>\n<p>{}</p>\n",
         escape(text(&operation["summary"])),
-        escape(text(&operation["description"]))
+        prose(text(&operation["description"]))
     );
     let key = match (is_secured(operation), is_public(operation)) {
         (true, true) => "Needs a public key.",
@@ -213,6 +214,16 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// Text of a description: what stands between backticks is code.
+fn prose(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    let shown = parts.map(|(number, part)| match number % 2 {
+        0 => escape(part),
+        _ => format!("<code>{}</code>", escape(part)),
+    });
+    shown.collect()
+}
+
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -244,6 +255,13 @@ mod tests {
         for target in targets {
             assert!(page.contains(&format!("id=\"{target}\"")), "link to nothing: {target}");
         }
+    }
+
+    #[test]
+    fn the_cookie_is_called_one_and_code_looks_like_code() {
+        let page = page(&crate::api::document::testing::bundled());
+        assert!(page.contains("<li>cookie <code>"), "the session's cookie");
+        assert_eq!(prose("a `b<` c"), "a <code>b&lt;</code> c");
     }
 
     #[test]
