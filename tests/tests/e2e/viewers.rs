@@ -98,7 +98,9 @@ fn changes_end_playback(service: &Service, hosted: &Hosted, viewer: &mut Viewer)
     let second = Hosted::key(service, hosted.destination);
     for key in owner.get("/api/keys").ok().as_array().expect("a list of keys") {
         if key["destinationId"] == hosted.destination {
-            let _ = send(owner.request("DELETE", &format!("/api/keys/{}", key["id"]))).ok();
+            let _ =
+                send(owner.request("DELETE", &format!("/api/keys/{}", key["id"])).bearer_auth(service.key()))
+                    .ok();
         }
     }
     let kept = Hosted::key(service, hosted.destination);
@@ -120,7 +122,8 @@ fn changes_end_playback(service: &Service, hosted: &Hosted, viewer: &mut Viewer)
     let mut other = Viewer::of(url);
     other.media();
     let path = format!("/api/streams/{}/destinations/{}", hosted.stream.id, hosted.destination);
-    let _ = send(owner.request("PATCH", &path).json(&json!({ "enabled": false }))).ok();
+    let _ = send(owner.request("PATCH", &path).bearer_auth(service.key()).json(&json!({ "enabled": false })))
+        .ok();
     wait::until("the disabled destination to be refused", seconds(SEEN_AFTER_SECONDS), || {
         let refused = hosted.status_of(&kept);
         if refused.status == 401 { Ok(()) } else { Err(refused.text) }
