@@ -46,11 +46,11 @@ pub(crate) fn run(options: Options) {
         });
         let answer = hosted.status().to_string();
         let mut pairs = Pairs::default();
-        for repeat in 0..options.repeats {
+        for (repeat, paths) in paths.iter().enumerate() {
             pairs.measure(
                 repeat,
-                || measure(service.process(), split(&service.base()), &paths[repeat], options.window),
-                || bare(&answer, &paths[repeat], options.window),
+                || measure(service.process(), split(&service.base()), paths, options.window),
+                || bare(&answer, paths, options.window),
             );
         }
         let [ours, theirs, ratio] = pairs.summaries();
