@@ -105,6 +105,13 @@ pub fn fill_random(buffer: &mut [u8]) {
     }
 }
 
+/// A random number, for jitter.
+pub fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    fill_random(&mut bytes);
+    u64::from_ne_bytes(bytes)
+}
+
 /// `chars` random base62 characters.
 fn random_base62(chars: usize) -> String {
     let mut text = String::with_capacity(chars);

@@ -12,7 +12,7 @@ use super::target::Targets;
 use super::worker::{LEASE, later};
 use crate::clock::Clock;
 use crate::ids::{AccountId, DeliveryId, WebhookId};
-use crate::secret::fill_random;
+use crate::secret::random_u64;
 use crate::store::{DeliveryJob, Settled, Store, StoreError};
 
 /// Tests on their way at one time.
@@ -140,7 +140,7 @@ impl Webhooks {
         // The error is for the owner only: it may name a host that is nobody else's business.
         tracing::debug!(delivery_id = %job.delivery, webhook_id = %job.webhook, status = outcome.status,
             delivered = error.is_none(), "webhook attempt");
-        let wait = schedule::wait(outcome, job.tries.saturating_add(1), random());
+        let wait = schedule::wait(outcome, job.tries.saturating_add(1), random_u64());
         Settled {
             at,
             duration_ms: i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
@@ -160,12 +160,6 @@ fn objection(status: u16) -> Option<String> {
         300..=399 => Some(format!("the receiver answered {status}; redirects are not followed")),
         _ => Some(format!("the receiver answered {status}")),
     }
-}
-
-fn random() -> u64 {
-    let mut bytes = [0; 8];
-    fill_random(&mut bytes);
-    u64::from_le_bytes(bytes)
 }
 
 #[cfg(test)]

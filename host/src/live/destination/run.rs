@@ -25,12 +25,6 @@ const STOP_GRACE: Duration = Duration::from_millis(500);
 /// Least time between two log lines about a state its driver reports.
 const STATE_LOG_PAUSE: Duration = Duration::from_secs(1);
 
-fn random_u64() -> u64 {
-    let mut bytes = [0; 8];
-    secret::fill_random(&mut bytes);
-    u64::from_ne_bytes(bytes)
-}
-
 pub(super) struct Run {
     pub(super) destination: Arc<Destination>,
     pub(super) parts: Parts,
@@ -222,7 +216,7 @@ impl Run {
         self.panics += u32::from(error.class == Class::Panic);
         self.destination.sample_rate(monotonic_now, now);
         let (session, destination) = (self.parts.session.clone(), self.id());
-        match backoff::next(&error, self.failures, self.panics, random_u64()) {
+        match backoff::next(&error, self.failures, self.panics, secret::random_u64()) {
             Next::Retry(wait) => {
                 let retry_at = UnixMillis(now.0.saturating_add(wait.as_millis() as i64));
                 tracing::warn!(
