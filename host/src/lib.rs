@@ -30,4 +30,5 @@ pub mod rate;
 pub mod secret;
 pub mod store;
 pub mod usage;
+pub mod wallet;
 pub mod webhooks;
