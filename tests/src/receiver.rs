@@ -17,6 +17,8 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// A request of a webhook: its headers, names in lower case, and its body as text.
 #[derive(Clone, Debug)]
 pub struct Received {
+    /// The path that was asked for.
+    pub path: String,
     /// Headers by name.
     pub headers: Map<String, Value>,
     /// The body as it came.
@@ -71,6 +73,12 @@ impl Receiver {
         format!("http://{}/in", self.address)
     }
 
+    /// What came so far.
+    #[must_use]
+    pub fn received(&self) -> Vec<Received> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Waits until `count` requests came.
     ///
     /// # Panics
@@ -79,7 +87,7 @@ impl Receiver {
     #[track_caller]
     pub fn wait_for(&self, count: usize, limit: Duration) -> Vec<Received> {
         wait::until(&format!("{count} webhook requests"), limit, || {
-            let received = self.received.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let received = self.received();
             if received.len() >= count { Ok(received) } else { Err(format!("{} came", received.len())) }
         })
     }
@@ -91,6 +99,7 @@ fn take(mut socket: TcpStream) -> Option<Received> {
     let mut headers = Map::new();
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
+    let path = line.split(' ').nth(1)?.to_owned();
     loop {
         line.clear();
         reader.read_line(&mut line).ok()?;
@@ -101,7 +110,7 @@ fn take(mut socket: TcpStream) -> Option<Received> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     socket.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").ok()?;
-    Some(Received { headers, body: String::from_utf8(body).ok()? })
+    Some(Received { path, headers, body: String::from_utf8(body).ok()? })
 }
 
 /// What the official library of Standard Webhooks (npm) makes of requests: `{"ok", "event"}` or `{"ok", "error"}` each.
