@@ -42,4 +42,5 @@ pub mod service;
 pub mod sink;
 pub mod soak;
 pub mod source;
+pub mod verifiers;
 pub mod wait;

@@ -1,14 +1,12 @@
-//! A receiver of webhooks, and the official library that verifies what it got.
+//! A receiver of webhooks.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::process::guarded;
 use crate::wait;
 
 /// Longest wait for the rest of a request.
@@ -111,27 +109,4 @@ fn take(mut socket: TcpStream) -> Option<Received> {
     reader.read_exact(&mut body).ok()?;
     socket.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").ok()?;
     Some(Received { path, headers, body: String::from_utf8(body).ok()? })
-}
-
-/// What the official library of Standard Webhooks (npm) makes of requests: `{"ok", "event"}` or `{"ok", "error"}` each.
-///
-/// # Panics
-/// When it cannot be run.
-#[must_use]
-#[track_caller]
-pub fn verify(secret: &str, requests: &[Received]) -> Vec<Value> {
-    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("player");
-    let folder = tempfile::tempdir().expect("a folder for requests");
-    let file = folder.path().join("requests.json");
-    let requests: Vec<Value> =
-        requests.iter().map(|request| json!({ "headers": request.headers, "body": request.body })).collect();
-    let text = json!({ "secret": secret, "requests": requests }).to_string();
-    std::fs::write(&file, text).expect("a file for requests");
-    let output =
-        guarded(Path::new("node")).arg(scripts.join("verify.mjs")).arg(&file).output().expect("node");
-    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let verdicts: Vec<Value> =
-        said.lines().map(|line| serde_json::from_str(line).expect("JSON of verify.mjs")).collect();
-    assert_eq!(verdicts.len(), requests.len(), "standardwebhooks: {said}{errors}");
-    verdicts
 }
