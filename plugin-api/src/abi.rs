@@ -40,7 +40,8 @@ pub const ABI_MINOR: u32 = 1;
 /// The one symbol a driver library exports, of type `SatcastDriverEntry`.
 pub const ENTRY_SYMBOL: &str = "satcast_driver_entry";
 
-/// Driver flag: the library was compiled with unwinding panics, so a panic stays inside the driver.
+/// Driver flag: a panic stays inside the driver, because the library was compiled with unwinding panics, or in a language without
+/// them. A driver without the flag does not run inside the host's process.
 pub const FLAG_PANIC_UNWIND: u64 = 1;
 
 /// Host flag: the driver is linked into the host binary; it must not install process-wide hooks or log subscribers.
@@ -132,7 +133,7 @@ pub struct SatcastError {
     /// Size of this struct in bytes.
     pub size: u32,
     /// `CLASS_*`.
-    pub class: u32,
+    pub error_class: u32,
     /// Floor before the next try in milliseconds; 0 leaves it to the host.
     pub retry_ms: u32,
     /// Zero.

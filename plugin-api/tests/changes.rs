@@ -75,8 +75,8 @@ impl Destination for Out {
             std::future::pending::<()>().await;
         }
         ctx.event("hello", &json!({ "greeting": self.greeting, "counter": ctx.counter("own").is_some() }));
-        ctx.state(State::Live);
         let mut names = self.name.subscribe();
+        ctx.state(State::Live);
         let mut batch = Vec::new();
         loop {
             if self.mode == "slow" {

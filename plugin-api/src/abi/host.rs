@@ -61,7 +61,7 @@ pub struct SatcastHost {
             ctx: *mut c_void,
             dest: u64,
             desc: *const SatcastMetricDesc,
-            slot: *mut *const AtomicU64,
+            slot: *mut *mut AtomicU64,
         ) -> i32,
     >,
     /// `[any]`, one thread at a time for each queue, until `media_release`. Takes up to `cap` (at least 1) packets, one reference

@@ -109,7 +109,7 @@ impl HostRef {
             reserved: 0,
             name: SatcastStr::new(name),
         };
-        let mut slot: *const AtomicU64 = std::ptr::null();
+        let mut slot: *mut AtomicU64 = std::ptr::null_mut();
         // SAFETY: description and slot live for the call.
         let code = unsafe { metric(self.table.ctx, dest, &raw const desc, &raw mut slot) };
         if code != abi::OK || slot.is_null() {

@@ -118,7 +118,7 @@ unsafe extern "C" fn metric(
     ctx: *mut c_void,
     dest: u64,
     desc: *const abi::SatcastMetricDesc,
-    slot: *mut *const AtomicU64,
+    slot: *mut *mut AtomicU64,
 ) -> i32 {
     // SAFETY: a description begins with its size.
     if desc.is_null()
@@ -133,7 +133,7 @@ unsafe extern "C" fn metric(
             let Some(counter) = context.services.metric(dest, &(*desc).name.read()) else {
                 return abi::ERR;
             };
-            *slot = Arc::as_ptr(&counter);
+            *slot = Arc::as_ptr(&counter).cast_mut();
             let mut slots = context.slots.lock().unwrap_or_else(PoisonError::into_inner);
             slots.insert(Arc::as_ptr(&counter) as usize, counter);
             abi::OK
