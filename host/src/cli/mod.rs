@@ -6,6 +6,7 @@
 mod accounts;
 mod doctor;
 mod maintenance;
+mod new_driver;
 #[cfg(test)]
 mod tests;
 
@@ -73,8 +74,12 @@ pub enum Command {
     /// Make API keys
     #[command(subcommand)]
     Key(KeyCommand),
-    /// List the drivers and what became of each
-    Drivers,
+    /// List the drivers and what became of each, or make a new one
+    Drivers {
+        /// What else to do
+        #[command(subcommand)]
+        command: Option<DriversCommand>,
+    },
     /// Prove the ledger
     #[command(subcommand)]
     Ledger(LedgerCommand),
@@ -93,6 +98,13 @@ pub enum Command {
         /// The library.
         file: PathBuf,
     },
+}
+
+/// `satcast drivers ...`
+#[derive(Clone, Debug, Subcommand)]
+pub enum DriversCommand {
+    /// Make a folder with a driver that builds, passes its tests and streams
+    New(new_driver::NewDriver),
 }
 
 /// `satcast account ...`
@@ -277,6 +289,9 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
     if let Command::Config = command {
         return print(crate::config::DEFAULT_TOML);
     }
+    if let Command::Drivers { command: Some(DriversCommand::New(new)) } = command {
+        return new_driver::run(new);
+    }
     let loaded = cli.load_config()?;
     if let Command::CheckConfig = command {
         return maintenance::check_config(&loaded);
@@ -301,7 +316,7 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
             Command::Ledger(LedgerCommand::Check) => maintenance::check_ledger(config).await,
             Command::Migrate => maintenance::migrate(config).await,
             Command::Backup { file } => maintenance::backup(config, file.as_deref()).await,
-            Command::Drivers => maintenance::list_drivers(config).await,
+            Command::Drivers { .. } => maintenance::list_drivers(config).await,
             Command::Openapi => maintenance::print_document(config).await,
             Command::Doctor => doctor::run(&loaded).await,
             Command::Run | Command::DriverProbe { .. } | Command::CheckConfig | Command::Config => {
