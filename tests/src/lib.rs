@@ -18,6 +18,7 @@
 //! expectation panics: that is how a test fails.
 
 pub mod api;
+pub mod author;
 pub mod boxes;
 pub mod caller;
 pub mod clients;
