@@ -58,7 +58,9 @@ fn the_examples_carry_a_stream() {
 
     // A change that the driver takes while it runs: no second file, and viewers get no more.
     let change = json!({ "config": { "name": "talk", "listed": false } });
-    send(api.request("PATCH", &format!("{path}/{recorded}")).bearer_auth(service.key()).json(&change)).ok();
+    let _ =
+        send(api.request("PATCH", &format!("{path}/{recorded}")).bearer_auth(service.key()).json(&change))
+            .ok();
     service.wait_for_log("the change", seconds(10), |line| {
         line.contains("new configuration for a running destination") && line.contains("taken=true")
     });
