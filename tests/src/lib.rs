@@ -19,6 +19,7 @@
 //! expectation panics: that is how a test fails.
 
 pub mod api;
+pub mod author;
 pub mod boxes;
 pub mod caller;
 pub mod clients;

@@ -16,6 +16,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use new_driver::{Language, NewDriver};
+
 use crate::config::{Config, ConfigError, Flags, Loaded, LogFormat};
 use crate::data_dir;
 use crate::secret::KeyKind;
@@ -104,7 +106,7 @@ pub enum Command {
 #[derive(Clone, Debug, Subcommand)]
 pub enum DriversCommand {
     /// Make a folder with a driver that builds, passes its tests and streams
-    New(new_driver::NewDriver),
+    New(NewDriver),
 }
 
 /// `satcast account ...`

@@ -32,7 +32,7 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "g++",
         file: "/usr/bin/c++",
-        purpose: "builds libFuzzer (cargo xtask soak)",
+        purpose: "compiles the header of the driver contract; builds libFuzzer (cargo xtask soak)",
         required: true,
     },
     Package {
@@ -41,6 +41,7 @@ const PACKAGES: &[Package] = &[
         purpose: "C headers for the above",
         required: true,
     },
+    Package { name: "make", file: "/usr/bin/make", purpose: "builds drivers in C", required: true },
     Package {
         name: "binutils",
         file: "/usr/bin/nm",

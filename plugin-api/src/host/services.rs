@@ -120,11 +120,11 @@ unsafe extern "C" fn metric(
     desc: *const abi::SatcastMetricDesc,
     slot: *mut *mut AtomicU64,
 ) -> i32 {
+    if desc.is_null() || slot.is_null() {
+        return abi::ERR;
+    }
     // SAFETY: a description begins with its size.
-    if desc.is_null()
-        || slot.is_null()
-        || (unsafe { (*desc).size } as usize) < size_of::<abi::SatcastMetricDesc>()
-    {
+    if (unsafe { (*desc).size } as usize) < size_of::<abi::SatcastMetricDesc>() {
         return abi::ERR;
     }
     // SAFETY: description and slot live for the call.
