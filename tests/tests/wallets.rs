@@ -34,9 +34,9 @@ async fn timed<T>(what: &str, call: impl Future<Output = T>) -> T {
     done
 }
 
-/// Starts what blocks, on a thread that blocks.
-async fn blocking<T: Send + 'static>(start: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(start).await.unwrap()
+/// Runs what waits on the test's own thread: the peers, which were started there, end with it.
+fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Runtime::new().unwrap().block_on(test);
 }
 
 /// An invoice of `operator` is paid by `customer`: once, although it is asked for twice.
@@ -66,16 +66,16 @@ async fn pays_once(
     left
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lnbits_is_a_wallet() {
-    let server = blocking(LnbitsServer::start).await;
+#[test]
+fn lnbits_is_a_wallet() {
+    let server = LnbitsServer::start();
+    server.fund(&server.customer, FUNDS_SATS);
+    run(lnbits_pays_and_receives(&server));
+}
+
+async fn lnbits_pays_and_receives(server: &LnbitsServer) {
     let operator = open(WalletKind::Lnbits, server.url(), &server.operator.admin_key);
     let customer = open(WalletKind::Lnbits, server.url(), &server.customer.admin_key);
-    let server = blocking(move || {
-        server.fund(&server.customer, FUNDS_SATS);
-        server
-    })
-    .await;
     let left = pays_once("lnbits", &*operator, &*customer, 1_000, FUNDS).await;
 
     // The invoice key sees, and makes invoices; it does not pay.
@@ -102,16 +102,16 @@ async fn lnbits_is_a_wallet() {
     assert_eq!(customer.balance().await.unwrap(), left);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wallet_of_the_alby_sdk_is_a_wallet() {
-    let (server, modern, old) = blocking(|| {
-        let server = LnbitsServer::start();
-        server.fund(&server.customer, FUNDS_SATS);
-        let modern = NwcService::start(&server, &server.customer);
-        let old = NwcService::start_nip04(&server, &server.customer);
-        (server, modern, old)
-    })
-    .await;
+#[test]
+fn a_wallet_of_the_alby_sdk_is_a_wallet() {
+    let server = LnbitsServer::start();
+    server.fund(&server.customer, FUNDS_SATS);
+    let modern = NwcService::start(&server, &server.customer);
+    let old = NwcService::start_nip04(&server, &server.customer);
+    run(nwc_pays_and_receives(&server, &modern, &old));
+}
+
+async fn nwc_pays_and_receives(server: &LnbitsServer, modern: &NwcService, old: &NwcService) {
     let operator = open(WalletKind::Lnbits, server.url(), &server.operator.admin_key);
     let customer = open(WalletKind::Nwc, modern.uri(), "");
     let left = pays_once("nip44", &*operator, &*customer, 1_000, FUNDS).await;
@@ -144,15 +144,15 @@ async fn a_wallet_of_the_alby_sdk_is_a_wallet() {
     assert_eq!(customer.balance().await.unwrap(), Msat(left.0 - 3_000));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_payment_that_nobody_confirmed_is_found_and_not_made_again() {
-    let (server, mut service) = blocking(|| {
-        let server = LnbitsServer::start();
-        server.fund(&server.customer, FUNDS_SATS);
-        let service = NwcService::start(&server, &server.customer);
-        (server, service)
-    })
-    .await;
+#[test]
+fn a_payment_that_nobody_confirmed_is_found_and_not_made_again() {
+    let server = LnbitsServer::start();
+    server.fund(&server.customer, FUNDS_SATS);
+    let mut service = NwcService::start(&server, &server.customer);
+    run(an_unconfirmed_payment_is_found(&server, &mut service));
+}
+
+async fn an_unconfirmed_payment_is_found(server: &LnbitsServer, service: &mut NwcService) {
     let operator = open(WalletKind::Lnbits, server.url(), &server.operator.admin_key);
     let customer = open(WalletKind::Nwc, service.uri(), "");
     let invoice = operator.make_invoice(Msat(9_000), "kept silent about", EXPIRY).await.unwrap();
