@@ -233,81 +233,95 @@ async fn announce(socket: &mut Socket, state: &State) {
     say(socket, &json!(["EOSE", "info"])).await;
 }
 
-/// Takes the steps for one request; `false` ends the connection.
-async fn request(socket: &mut Socket, state: &State, event: Event) -> bool {
-    let nip04 = event.tags.iter().any(|tag| tag.as_slice() == ["encryption", "nip04"]);
-    let (secret, client) = (state.wallet.secret_key(), &event.pubkey);
-    let body = if nip04 {
-        nip04::decrypt(secret, client, &event.content)
-    } else {
-        nip44::decrypt(secret, client, &event.content)
-    };
-    let body: Value = serde_json::from_str(&body.unwrap()).unwrap();
-    let method = body["method"].as_str().unwrap().to_owned();
-    state.asked.lock().unwrap().push(Asked { event: event.clone(), body });
-    let steps = state.steps.lock().unwrap().pop_front().unwrap_or_default();
-    let seal = |keys: &Keys, kind: Kind, id: &str, text: &str| {
-        let (secret, client) = (keys.secret_key(), &event.pubkey);
-        let content = if nip04 {
+/// A request that is being answered.
+struct Answering<'a> {
+    state: &'a State,
+    event: Event,
+    nip04: bool,
+    method: String,
+}
+
+impl Answering<'_> {
+    fn decrypted(&self) -> Value {
+        let (secret, client) = (self.state.wallet.secret_key(), &self.event.pubkey);
+        let body = if self.nip04 {
+            nip04::decrypt(secret, client, &self.event.content)
+        } else {
+            nip44::decrypt(secret, client, &self.event.content)
+        };
+        serde_json::from_str(&body.unwrap()).unwrap()
+    }
+
+    fn seal(&self, keys: &Keys, kind: Kind, id: &str, text: &str) -> Value {
+        let (secret, client) = (keys.secret_key(), &self.event.pubkey);
+        let content = if self.nip04 {
             nip04::encrypt(secret, client, text).unwrap()
         } else {
             nip44::encrypt(secret, client, text, nip44::Version::V2).unwrap()
         };
         let event = EventBuilder::new(kind, content).tag(Tag::custom("e", [id])).finalize(keys).unwrap();
-        serde_json::from_str::<Value>(&event.as_json()).unwrap()
-    };
-    let id = event.id.to_hex();
-    let honest = |text: &str| seal(&state.wallet, Kind::WalletConnectResponse, &id, text);
-    for step in steps {
+        serde_json::from_str(&event.as_json()).unwrap()
+    }
+
+    fn honest(&self, text: &str) -> Value {
+        self.seal(&self.state.wallet, Kind::WalletConnectResponse, &self.event.id.to_hex(), text)
+    }
+
+    fn forged(&self, forgery: Forgery) -> Value {
+        let (wallet, id) = (&self.state.wallet, self.event.id.to_hex());
+        let text = json!({ "result_type": self.method, "result": { "balance": 666 } }).to_string();
+        let taken_over = |part: &str| {
+            let (mut one, two) = (self.honest("{}"), self.honest(&text));
+            one[part] = two[part].clone();
+            one
+        };
+        match forgery {
+            Forgery::Author => self.seal(&keys(9), Kind::WalletConnectResponse, &id, &text),
+            Forgery::Kind => self.seal(wallet, Kind::WalletConnectRequest, &id, &text),
+            Forgery::Request => self.seal(wallet, Kind::WalletConnectResponse, &"0".repeat(64), &text),
+            Forgery::Signature => taken_over("sig"),
+            Forgery::Content => taken_over("content"),
+        }
+    }
+
+    /// What a step sends; `None` ends the connection.
+    fn messages(&self, step: Step) -> Option<Vec<String>> {
+        let id = self.event.id.to_hex();
+        let method = &self.method;
         let answer = match step {
-            Step::Result(result) => honest(&json!({ "result_type": method, "result": result }).to_string()),
+            Step::Result(result) => {
+                self.honest(&json!({ "result_type": method, "result": result }).to_string())
+            }
             Step::Code(code) => {
                 let error = json!({ "code": code, "message": "hunter2" });
-                honest(&json!({ "result_type": method, "error": error, "result": null }).to_string())
+                self.honest(&json!({ "result_type": method, "error": error, "result": null }).to_string())
             }
-            Step::Inside(text) => honest(&text),
-            Step::Forged(forgery) => {
-                let text = json!({ "result_type": method, "result": { "balance": 666 } }).to_string();
-                match forgery {
-                    Forgery::Author => seal(&keys(9), Kind::WalletConnectResponse, &id, &text),
-                    Forgery::Kind => seal(&state.wallet, Kind::WalletConnectRequest, &id, &text),
-                    Forgery::Request => {
-                        seal(&state.wallet, Kind::WalletConnectResponse, &"0".repeat(64), &text)
-                    }
-                    Forgery::Signature => {
-                        let (mut one, two) = (honest(&text), honest("{}"));
-                        one["sig"] = two["sig"].clone();
-                        one
-                    }
-                    Forgery::Content => {
-                        let (mut one, two) = (honest("{}"), honest(&text));
-                        one["content"] = two["content"].clone();
-                        one
-                    }
-                }
-            }
-            Step::Raw(text) => {
-                let _ = socket.send(Message::text(text)).await;
-                continue;
-            }
-            Step::Flood(text, times) => {
-                for _ in 0..times {
-                    let _ = socket.feed(Message::text(text.clone())).await;
-                }
-                let _ = socket.flush().await;
-                continue;
-            }
-            Step::NotTaken(reason) => {
-                say(socket, &json!(["OK", id, false, reason])).await;
-                continue;
-            }
-            Step::Closed(reason) => {
-                say(socket, &json!(["CLOSED", "answer", reason])).await;
-                continue;
-            }
-            Step::HangUp => return false,
+            Step::Inside(text) => self.honest(&text),
+            Step::Forged(forgery) => self.forged(forgery),
+            Step::Raw(text) => return Some(vec![text]),
+            Step::Flood(text, times) => return Some(vec![text; times]),
+            Step::NotTaken(reason) => return Some(vec![json!(["OK", id, false, reason]).to_string()]),
+            Step::Closed(reason) => return Some(vec![json!(["CLOSED", "answer", reason]).to_string()]),
+            Step::HangUp => return None,
         };
-        say(socket, &json!(["EVENT", "answer", answer])).await;
+        Some(vec![json!(["EVENT", "answer", answer]).to_string()])
+    }
+}
+
+/// Takes the steps for one request; `false` ends the connection.
+async fn request(socket: &mut Socket, state: &State, event: Event) -> bool {
+    let nip04 = event.tags.iter().any(|tag| tag.as_slice() == ["encryption", "nip04"]);
+    let mut answering = Answering { state, event, nip04, method: String::new() };
+    let body = answering.decrypted();
+    answering.method = body["method"].as_str().unwrap().to_owned();
+    state.asked.lock().unwrap().push(Asked { event: answering.event.clone(), body });
+    let steps = state.steps.lock().unwrap().pop_front().unwrap_or_default();
+    for step in steps {
+        let Some(messages) = answering.messages(step) else { return false };
+        for message in messages {
+            let _ = socket.feed(Message::text(message)).await;
+        }
+        let _ = socket.flush().await;
     }
     true
 }
