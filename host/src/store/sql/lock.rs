@@ -8,10 +8,9 @@
 
 use std::time::Duration;
 
-use super::SqlStore;
-use super::db;
 use super::engine::{self, Query, Tx};
-use crate::ids::{AccountId, DeliveryId, SessionId, StreamId};
+use super::{SqlStore, db};
+use crate::ids::{AccountId, SessionId, StreamId};
 use crate::store::{Result, StoreError};
 
 /// How often a transaction runs that the server ended in favour of another.
@@ -30,8 +29,6 @@ const OF_NUMBER: &str = "SELECT pg_advisory_xact_lock($1)";
 const OF_STREAM: &str = "SELECT pg_advisory_xact_lock(account_id) FROM streams WHERE id = $1";
 const OF_SESSION: &str = "SELECT pg_advisory_xact_lock(s.account_id) FROM sessions e
     JOIN streams s ON s.id = e.stream_id WHERE e.id = $1";
-const OF_DELIVERY: &str = "SELECT pg_advisory_xact_lock(w.account_id) FROM webhook_deliveries d
-    JOIN webhooks w ON w.id = d.webhook_id WHERE d.id = $1";
 const OF_CHARGE: &str = "SELECT pg_advisory_xact_lock(l.account_id) FROM transfers t
     JOIN ledger_accounts l ON l.id = t.debit_id WHERE t.idem = $1 AND l.account_id IS NOT NULL";
 
@@ -40,11 +37,10 @@ pub(super) enum Lock<'a> {
     Account(AccountId),
     Stream(StreamId),
     Session(&'a SessionId),
-    Delivery(DeliveryId),
     /// By its unique name.
     Charge(&'a str),
     Invites,
-    /// Who may send what.
+    /// Who may send what, and what became of it.
     Outbox,
     /// Failed logins under names that belong to no account.
     UnknownLogins,
@@ -56,7 +52,6 @@ impl Lock<'_> {
             Self::Account(id) => engine::query(OF_NUMBER).bind(id.0),
             Self::Stream(id) => engine::query(OF_STREAM).bind(id.0),
             Self::Session(id) => engine::query(OF_SESSION).bind(id.as_str()),
-            Self::Delivery(id) => engine::query(OF_DELIVERY).bind(id.0),
             Self::Charge(name) => engine::query(OF_CHARGE).bind(*name),
             Self::Invites => engine::query(OF_NUMBER).bind(INVITES),
             Self::Outbox => engine::query(OF_NUMBER).bind(OUTBOX),
