@@ -338,7 +338,7 @@ fn print(text: &str) -> Result<(), CliError> {
 /// Opens the configured store, making data folder, key file and database if they are missing.
 async fn open_store(config: &Config) -> Result<Store, CliError> {
     data_dir::prepare(&config.data_dir)?;
-    let vault = data_dir::vault(config)?;
+    let vault = crate::boot::vault(config).await?;
     let options = OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
     Ok(store::open(options).await?)
 }
@@ -354,5 +354,10 @@ async fn inspect(config: &Config) -> Result<Inspector, CliError> {
             format!("there is no database {file}; run satcast once, or name its folder with --data-dir");
         return Err(CliError::Failed(text));
     }
-    Ok(Inspector::open(&address).await?)
+    let database = Inspector::open(&address).await?;
+    if matches!(address, Address::Server(_)) && database.schema_version().await?.0 == 0 {
+        database.close().await;
+        return Err(CliError::Failed(format!("{address} has no tables yet; run satcast once")));
+    }
+    Ok(database)
 }

@@ -22,6 +22,7 @@ mod operator;
 mod peers;
 mod playback;
 mod player;
+mod postgres;
 mod readme;
 mod schemathesis;
 mod status;
