@@ -13,6 +13,7 @@ mod events;
 mod forward;
 mod hostile;
 mod judges;
+mod killed;
 mod lame_servers;
 mod metering;
 mod native;
