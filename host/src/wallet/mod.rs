@@ -33,6 +33,8 @@ pub mod lightning;
 mod lnbits;
 mod nwc;
 mod phoenixd;
+#[cfg(test)]
+mod tests;
 
 pub use call::ANSWER_BYTES_MAX;
 pub use failure::{BALANCE_TIMEOUT, CONNECT_TIMEOUT, INVOICE_TIMEOUT, LOOKUP_TIMEOUT, PAY_TIMEOUT};

@@ -82,7 +82,7 @@ const PACKAGES: &[Package] = &[
         name: "python3-venv",
         // dpkg's own list: the package brings nothing but others.
         file: "/var/lib/dpkg/info/python3-venv.list",
-        purpose: "the Python tools and client of the API tests",
+        purpose: "the Python tools of the API tests, and the wallets of the wallet tests",
         required: true,
     },
     Package {
