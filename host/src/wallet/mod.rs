@@ -4,6 +4,8 @@
 //! - [`lightning`]: what every wallet can do, whatever it speaks, and how it fails.
 //! - [`bolt11`]: what an invoice says; every one is read before it is believed or paid.
 //! - [`Wallets`]: from a connection to a wallet of its kind.
+//! - [`rules`]: when credit is refilled and what answers mean, pure.
+//! - [`desk`]: top-ups, refills, and the watch over invoices until each is credited or over.
 //!
 //! A charge never waits for a wallet: charges take ledger credit, and wallets only refill it. Only what the operator's wallet
 //! says was received is credited; what a paying wallet answers is never proof of anything.
@@ -21,8 +23,10 @@ use crate::outbound::https::Opener;
 
 mod address;
 pub mod connection;
+pub mod desk;
 pub mod lightning;
 mod nwc;
+pub mod rules;
 
 /// Opens wallets; cheap to clone.
 #[derive(Clone, Debug)]

@@ -14,6 +14,7 @@ mod events;
 mod history;
 mod idempotency;
 mod inspect;
+mod invoices;
 mod ledger;
 mod logins;
 mod notices;
@@ -25,6 +26,7 @@ mod sessions;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod wallets;
 mod webhooks;
 
 use std::fs::{File, OpenOptions};
@@ -75,6 +77,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (10, "history order", include_str!("../../../migrations/sqlite/0010_history_order.sql")),
     (11, "webhook pending", include_str!("../../../migrations/sqlite/0011_webhook_pending.sql")),
     (12, "session keys", include_str!("../../../migrations/sqlite/0012_session_keys.sql")),
+    (13, "wallets", include_str!("../../../migrations/sqlite/0013_wallets.sql")),
 ];
 
 /// A store in one SQLite file.

@@ -4,6 +4,7 @@ mod audit;
 mod charges;
 mod ledger;
 mod playback;
+mod wallets;
 
 use std::path::PathBuf;
 
