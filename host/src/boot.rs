@@ -21,7 +21,7 @@ use crate::live::{Live, Settings};
 use crate::outbound::{AllowError, Guard};
 use crate::playback::{Playback, PlaybackSecret, Site};
 use crate::secret::VaultError;
-use crate::store::{self, OpenOptions, Store, StoreError};
+use crate::store::{self, Address, OpenOptions, Store, StoreError};
 use crate::wallet::Wallets;
 use crate::wallet::connection::{Connection, ConnectionError};
 use crate::wallet::desk::{self, Desk};
@@ -82,7 +82,7 @@ pub struct Host {
     server: Server,
     listener: Listener<Live>,
     facts: Facts,
-    _locks: [DataDirLock; 2],
+    _locks: (DataDirLock, Option<DataDirLock>),
 }
 
 /// Where drivers of `config` come from; `exe` runs their probes.
@@ -120,7 +120,8 @@ impl Host {
         // The lock comes before everything that a second process would disturb.
         let data_dir_created = data_dir::prepare(&config.data_dir)?;
         let lock = data_dir::lock(&config.data_dir)?;
-        let database_lock = data_dir::lock_database(&store::database_file(config.database_url().expose())?)?;
+        let address = Address::parse(config.database_url().expose())?;
+        let database_lock = lock_database(&address)?;
         let vault = data_dir::vault(&config)?;
         let playback_secret = PlaybackSecret::of(&vault);
         let options =
@@ -146,7 +147,7 @@ impl Host {
             config: loaded.file,
             data_dir: config.data_dir.clone(),
             data_dir_created,
-            database: database_text(&config),
+            database: address.to_string(),
             drivers_dir: config.drivers_dir(),
             drivers_loaded: loaded_names(&drivers),
             drivers_not_loaded: not_loaded(&drivers),
@@ -182,7 +183,7 @@ impl Host {
             known: Default::default(),
             key_uses: Default::default(),
         });
-        Ok(Self { app, live, store, server, listener, facts, _locks: [lock, database_lock] })
+        Ok(Self { app, live, store, server, listener, facts, _locks: (lock, database_lock) })
     }
 
     /// What the start found, for the banner.
@@ -274,6 +275,14 @@ fn desk(store: &Store, clock: &Clock, config: &Config, guard: &Guard) -> Result<
     Ok(Desk::new(store.clone(), clock.clone(), desk::Terms::of(config), receiving, wallets))
 }
 
+/// Takes the lock beside a database file.
+fn lock_database(address: &Address) -> Result<Option<DataDirLock>, DataDirError> {
+    match address {
+        Address::File(file) => data_dir::lock_database(file).map(Some),
+        Address::Server(_) => Ok(None),
+    }
+}
+
 async fn told(mut stop: watch::Receiver<bool>) {
     // A dropped sender means that the process ends anyway.
     let _ = stop.wait_for(|stop| *stop).await;
@@ -308,12 +317,6 @@ fn charge_what_is_counted(billing: &Billing, playback: &Arc<Playback>) {
         let playback = playback.clone();
         Box::pin(async move { playback.flush_meter().await })
     }));
-}
-
-fn database_text(config: &Config) -> String {
-    let url = config.database_url();
-    let file = url.expose().trim_start_matches("sqlite:").trim_start_matches("//").to_string();
-    format!("SQLite, {file}")
 }
 
 fn loaded_names(drivers: &Drivers) -> Vec<String> {

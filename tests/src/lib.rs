@@ -9,6 +9,7 @@
 //! * [`nginx`], [`sink`], [`receiver`]: who receives (media; webhooks, verified by the official library)
 //! * [`http`], [`playlist`], [`hls`], [`player`]: who watches (every byte counted; strictly read; in a browser)
 //! * [`probe`], [`boxes`]: ffprobe, ffmpeg and the file format itself as judges of what was watched
+//! * [`lnbits`], [`nwc`]: wallets that others wrote
 //! * [`clients`]: tools and clients that others made, from the committed API document
 //! * [`source`], [`flv`], [`record`]: the media itself, and how two copies of it are compared
 //! * [`crowd`], [`figures`]: what only the benchmarks need
@@ -30,7 +31,9 @@ pub mod flv;
 pub mod hls;
 pub mod hosted;
 pub mod http;
+pub mod lnbits;
 pub mod nginx;
+pub mod nwc;
 pub mod player;
 pub mod playlist;
 pub mod ports;
@@ -42,4 +45,5 @@ pub mod service;
 pub mod sink;
 pub mod soak;
 pub mod source;
+pub mod verifiers;
 pub mod wait;

@@ -11,7 +11,7 @@ use crate::data_dir;
 use crate::drivers::State;
 use crate::ids::UnixMillis;
 use crate::secret::Vault;
-use crate::store::{self, Inspector};
+use crate::store::{Address, Inspector};
 use crate::wallet::lightning::Fault;
 
 /// A clock before this is certainly wrong: the day this program was begun.
@@ -88,8 +88,10 @@ fn key_file(config: &Config) -> Finding {
 }
 
 async fn database(config: &Config) -> Finding {
-    match store::database_file(config.database_url().expose()) {
-        Ok(file) if !file.exists() => return Note(format!("{} is made at the first run", file.display())),
+    match Address::parse(config.database_url().expose()) {
+        Ok(Address::File(file)) if !file.exists() => {
+            return Note(format!("{} is made at the first run", file.display()));
+        }
         Ok(_) => {}
         Err(error) => return Bad(error.to_string()),
     }

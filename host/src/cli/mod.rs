@@ -18,7 +18,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::config::{Config, ConfigError, Flags, Loaded, LogFormat};
 use crate::data_dir;
 use crate::secret::KeyKind;
-use crate::store::{self, Inspector, OpenOptions, Store};
+use crate::store::{self, Address, Inspector, OpenOptions, Store};
 
 /// Exit code for a wrong configuration; clap uses the same for a wrong command line.
 const EXIT_CONFIG: u8 = 2;
@@ -328,12 +328,14 @@ async fn open_store(config: &Config) -> Result<Store, CliError> {
 
 /// Opens the configured database to look at it, if it exists: makes nothing, migrates nothing, needs no key.
 async fn inspect(config: &Config) -> Result<Inspector, CliError> {
-    let file = store::database_file(config.database_url().expose())?;
-    if !file.is_file() {
+    let address = Address::parse(config.database_url().expose())?;
+    if let Address::File(file) = &address
+        && !file.is_file()
+    {
         let file = file.display();
         let text =
             format!("there is no database {file}; run satcast once, or name its folder with --data-dir");
         return Err(CliError::Failed(text));
     }
-    Ok(Inspector::open(&file).await?)
+    Ok(Inspector::open(&address).await?)
 }

@@ -12,6 +12,7 @@ mod events;
 mod forward;
 mod hostile;
 mod judges;
+mod killed;
 mod lame_servers;
 mod metering;
 mod native;

@@ -10,7 +10,7 @@ use crate::wallet::address::HttpAddress;
 use crate::wallet::connection::ConnectionFault;
 
 /// Relays of one URI that are tried; one with more is refused.
-pub(crate) const RELAYS_MAX: usize = 5;
+pub const RELAYS_MAX: usize = 5;
 /// Hexadecimal digits of a key.
 const KEY_DIGITS: usize = 64;
 /// What a URI begins with; some wallets leave the slashes out.

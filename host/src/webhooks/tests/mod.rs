@@ -60,7 +60,7 @@ impl Rig {
 
     async fn with_sender(sender: Sender) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let url = Redacted::new(format!("sqlite:{}", folder.path().join("t.db").display()));
+        let url = store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
         let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
         let clock = Clock::manual(START);
