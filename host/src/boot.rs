@@ -20,7 +20,7 @@ use crate::ingest::{self, BindError, Listener};
 use crate::live::{Live, Settings};
 use crate::outbound::{AllowError, Guard};
 use crate::playback::{Playback, PlaybackSecret, Site};
-use crate::secret::VaultError;
+use crate::secret::{Vault, VaultError};
 use crate::store::{self, Address, OpenOptions, Store, StoreError};
 use crate::wallet::Wallets;
 use crate::wallet::connection::{Connection, ConnectionError};
@@ -124,10 +124,7 @@ impl Host {
         let database_lock = lock_database(&address)?;
         let vault = data_dir::vault(&config)?;
         let playback_secret = PlaybackSecret::of(&vault);
-        let options =
-            OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
-        let store = store::open(options).await?;
-        close_interrupted(&store, &clock).await?;
+        let store = open_store(&config, vault, &clock).await?;
         let first_run = store.count_accounts().await? == 0;
         // This port is taken before drivers are loaded: a taken port is the commonest failure and must show at once.
         let server = Server::bind(&config.http, ServerLimits::default()).await?;
@@ -136,8 +133,7 @@ impl Host {
         let webhooks = Webhooks::new(store.clone(), sender, clock.clone());
         let drivers = load_drivers(config.clone(), parts, exe).await?;
         let billing = Billing::new(store.clone(), clock.clone(), &config);
-        let wallets = desk(&store, &clock, &config, &guard)?;
-        billing.set_refills(Arc::new(wallets.clone()));
+        let wallets = desk(&billing, &store, &clock, &config, &guard)?;
         let settings = live_settings(&config);
         let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
         let settings = ingest::Settings::new(config.ingest.rtmp_listen, config.ingest.read_batch_ms);
@@ -269,10 +265,19 @@ pub fn receiving_wallet(config: &Config, clock: &Clock) -> Result<Option<Arc<dyn
     Ok(Some(Wallets::new(guard, clock.clone()).open(&connection)))
 }
 
-fn desk(store: &Store, clock: &Clock, config: &Config, guard: &Guard) -> Result<Desk, BootError> {
+/// Where credit is bought; whoever charges tells it.
+fn desk(
+    billing: &Billing,
+    store: &Store,
+    clock: &Clock,
+    config: &Config,
+    guard: &Guard,
+) -> Result<Desk, BootError> {
     let receiving = receiving_wallet(config, clock)?;
     let wallets = Arc::new(Wallets::new(guard.clone(), clock.clone()));
-    Ok(Desk::new(store.clone(), clock.clone(), desk::Terms::of(config), receiving, wallets))
+    let desk = Desk::new(store.clone(), clock.clone(), desk::Terms::of(config), receiving, wallets);
+    billing.set_refills(Arc::new(desk.clone()));
+    Ok(desk)
 }
 
 /// Takes the lock beside a database file.
@@ -286,6 +291,14 @@ fn lock_database(address: &Address) -> Result<Option<DataDirLock>, DataDirError>
 async fn told(mut stop: watch::Receiver<bool>) {
     // A dropped sender means that the process ends anyway.
     let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// The database, with nothing left open that a process which died had begun.
+async fn open_store(config: &Config, vault: Vault, clock: &Clock) -> Result<Store, BootError> {
+    let options = OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
+    let store = store::open(options).await?;
+    close_interrupted(&store, clock).await?;
+    Ok(store)
 }
 
 /// Ends sessions without an end. They are those of a process that died: nobody else can have them, as we hold the lock.

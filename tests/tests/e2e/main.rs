@@ -25,4 +25,5 @@ mod readme;
 mod schemathesis;
 mod status;
 mod viewers;
+mod wallets;
 mod webhooks;
