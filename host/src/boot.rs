@@ -22,6 +22,10 @@ use crate::outbound::{AllowError, Guard};
 use crate::playback::{Playback, PlaybackSecret, Site};
 use crate::secret::{Vault, VaultError};
 use crate::store::{self, Address, Inspector, OpenOptions, Owner, Store, StoreError};
+use crate::wallet::Wallets;
+use crate::wallet::connection::{Connection, ConnectionError};
+use crate::wallet::desk::{self, Desk};
+use crate::wallet::lightning::Lightning;
 use crate::webhooks::{Sender, Targets, TlsError, Webhooks};
 
 /// Folder below the data folder for private copies of driver libraries.
@@ -50,6 +54,9 @@ pub enum BootError {
     /// `[outbound] allow` or `[webhooks] allow_targets`.
     #[error("{0}")]
     Allow(#[from] AllowError),
+    /// The receiving wallet.
+    #[error("[wallet] {0}")]
+    Wallet(#[from] ConnectionError),
     /// TLS towards webhooks.
     #[error("{0}")]
     Tls(#[from] TlsError),
@@ -121,10 +128,7 @@ impl Host {
         let database_lock = DatabaseLock::take(&address).await?;
         let vault = vault(&config).await?;
         let playback_secret = PlaybackSecret::of(&vault);
-        let options =
-            OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
-        let store = store::open(options).await?;
-        close_interrupted(&store, &clock).await?;
+        let store = open_store(&config, vault, &clock).await?;
         let first_run = store.count_accounts().await? == 0;
         // This port is taken before drivers are loaded: a taken port is the commonest failure and must show at once.
         let server = Server::bind(&config.http, ServerLimits::default()).await?;
@@ -133,6 +137,7 @@ impl Host {
         let webhooks = Webhooks::new(store.clone(), sender, clock.clone());
         let drivers = load_drivers(config.clone(), parts, exe).await?;
         let billing = Billing::new(store.clone(), clock.clone(), &config);
+        let wallets = desk(&billing, &store, &clock, &config, &guard)?;
         let settings = live_settings(&config);
         let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
         let settings = ingest::Settings::new(config.ingest.rtmp_listen, config.ingest.read_batch_ms);
@@ -170,6 +175,7 @@ impl Host {
             drivers,
             playback,
             guard,
+            wallets,
             webhooks,
             clock,
             config,
@@ -207,6 +213,8 @@ impl Host {
         let (stop_hours, hours_stopped) = watch::channel(false);
         let hours = tokio::spawn(self.app.billing.clone().keep_hours(told(hours_stopped)));
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
+        let (stop_wallets, wallets_stopped) = watch::channel(false);
+        let wallets = tokio::spawn(self.app.wallets.clone().run(told(wallets_stopped)));
         let (stop_webhooks, webhooks_stopped) = watch::channel(false);
         let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(told(webhooks_stopped)));
         let ended = tokio::select! {
@@ -225,6 +233,8 @@ impl Host {
         stop_http.send_replace(true);
         // What is not on its way by now is sent at the next start.
         stop_webhooks.send_replace(true);
+        // Nobody spends any more; a payment on its way is credited now, or after the next start.
+        stop_wallets.send_replace(true);
         for (name, task) in [("rtmp", &mut ingest), ("http", &mut http)] {
             if tokio::time::timeout(LISTENER_WAIT, task).await.is_err() {
                 tracing::error!(listener = name, "listener did not end in time");
@@ -238,6 +248,9 @@ impl Host {
         if let Err(error) = meter.await {
             tracing::error!(%error, "bytes that viewers got were not counted to the end");
         }
+        if let Err(error) = wallets.await {
+            tracing::error!(%error, "the watch over invoices ended early");
+        }
         if let Err(error) = webhooks.await {
             tracing::error!(%error, "the worker of webhooks ended early");
         }
@@ -250,6 +263,35 @@ impl Host {
         self.store.close().await;
         ended
     }
+}
+
+/// The operator's wallet; `None` when none is configured. Its own hosts need no entry in an allow list: they are the operator's
+/// word, and no customer can reach them by it.
+///
+/// # Errors
+/// Its connection cannot be read.
+pub fn receiving_wallet(config: &Config, clock: &Clock) -> Result<Option<Arc<dyn Lightning>>, BootError> {
+    let Some((kind, url, secret)) = config.wallet.parts() else { return Ok(None) };
+    let mut allow = Config::allow_texts(&config.outbound.allow);
+    allow.extend(config.wallet.hosts());
+    let guard = Guard::with_setting(&allow, "[wallet] url")?;
+    let connection = Connection::checked(kind, url, secret, &guard)?;
+    Ok(Some(Wallets::new(guard, clock.clone()).open(&connection)))
+}
+
+/// Where credit is bought; whoever charges tells it.
+fn desk(
+    billing: &Billing,
+    store: &Store,
+    clock: &Clock,
+    config: &Config,
+    guard: &Guard,
+) -> Result<Desk, BootError> {
+    let receiving = receiving_wallet(config, clock)?;
+    let wallets = Arc::new(Wallets::new(guard.clone(), clock.clone()));
+    let desk = Desk::new(store.clone(), clock.clone(), desk::Terms::of(config), receiving, wallets);
+    billing.set_refills(Arc::new(desk.clone()));
+    Ok(desk)
 }
 
 /// What keeps a second service from a database.
@@ -296,6 +338,14 @@ pub async fn vault(config: &Config) -> Result<Vault, BootError> {
 async fn told(mut stop: watch::Receiver<bool>) {
     // A dropped sender means that the process ends anyway.
     let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// The database, with nothing left open that a process which died had begun.
+async fn open_store(config: &Config, vault: Vault, clock: &Clock) -> Result<Store, BootError> {
+    let options = OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
+    let store = store::open(options).await?;
+    close_interrupted(&store, clock).await?;
+    Ok(store)
 }
 
 /// Ends sessions without an end. They are those of a process that died: nobody else can have them, as we hold the lock.

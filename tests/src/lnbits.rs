@@ -94,6 +94,17 @@ impl LnbitsServer {
         assert_eq!(done["success"], true, "{done}");
     }
 
+    /// Pays an invoice from a wallet.
+    ///
+    /// # Panics
+    /// When it is not paid.
+    pub fn pay(&self, wallet: &LnbitsWallet, bolt11: &str) {
+        let post = self.client.post(format!("{}/api/v1/payments", self.base));
+        let body = json!({ "out": true, "bolt11": bolt11 });
+        let done = json_of(post.header("x-api-key", &wallet.admin_key).json(&body));
+        assert!(done["payment_hash"].is_string(), "{done}");
+    }
+
     /// What a wallet holds, in millisats, as LNbits says.
     ///
     /// # Panics

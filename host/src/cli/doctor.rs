@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
 use super::{CliError, inspect, maintenance, print};
+use crate::boot;
 use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir;
@@ -11,6 +12,7 @@ use crate::drivers::State;
 use crate::ids::UnixMillis;
 use crate::secret::Vault;
 use crate::store::{Address, Inspector};
+use crate::wallet::lightning::Fault;
 
 /// A clock before this is certainly wrong: the day this program was begun.
 const CLOCK_MIN: UnixMillis = UnixMillis(1_763_596_800_000);
@@ -35,6 +37,7 @@ pub(super) async fn run(loaded: &Loaded) -> Result<(), CliError> {
         ("ledger", ledger(config).await),
         ("clock", clock()),
         ("drivers", drivers(config).await),
+        ("wallet", wallet(config).await),
         ("http listener", listener(config.http.listen, "[http] listen", running)),
         ("rtmp listener", listener(config.ingest.rtmp_listen, "[ingest] rtmp_listen", running)),
     ];
@@ -168,6 +171,23 @@ async fn drivers(config: &Config) -> Finding {
         Some(reason) => Bad(reason),
         None if loaded < enabled => Note(format!("{loaded} of {enabled}; see: satcast drivers")),
         None => Good(format!("{loaded} of {enabled}")),
+    }
+}
+
+/// Whether the receiving wallet answers; one that may only make invoices answers that it does not tell what it holds.
+async fn wallet(config: &Config) -> Finding {
+    let wallet = match boot::receiving_wallet(config, &Clock::system()) {
+        Ok(Some(wallet)) => wallet,
+        Ok(None) => return Good("none, no credit is sold".to_owned()),
+        Err(error) => return Bad(error.to_string()),
+    };
+    let kind = config.wallet.kind.as_deref().unwrap_or_default();
+    match wallet.balance().await {
+        Ok(balance) => Good(format!("{kind} answers, it holds {} sats", balance.to_sats_floor())),
+        Err(error) if matches!(error.fault, Fault::Restricted | Fault::NotSupported) => {
+            Note(format!("{kind} answers and does not tell what it holds: {error}"))
+        }
+        Err(error) => Bad(format!("{kind}: {error}; see [wallet]")),
     }
 }
 

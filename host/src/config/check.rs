@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-use super::{BillingMode, Config, ConfigError};
+use super::{BillingMode, Config, ConfigError, wallet};
 use crate::secret::Vault;
 use crate::store;
 
@@ -17,7 +17,7 @@ const READ_BATCH_MS_MAX: u64 = 1_000;
 /// Highest price in sats; far above any sense, far below what a sum could overflow.
 const PRICE_SATS_MAX: i64 = 1_000_000_000;
 /// All sats there will ever be.
-const SATS_MAX: i64 = 2_100_000_000_000_000;
+pub(super) const SATS_MAX: i64 = 2_100_000_000_000_000;
 /// Highest cap per account or stream.
 const CAP_MAX: i64 = 100_000;
 
@@ -26,11 +26,12 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_tls(config)?;
     check_ranges(config)?;
     check_secrets(config)?;
+    wallet::check(config)?;
     check_drivers(config)?;
     check_log(config)
 }
 
-fn refuse<T>(sentence: String) -> Result<T, ConfigError> {
+pub(super) fn refuse<T>(sentence: String) -> Result<T, ConfigError> {
     Err(ConfigError(sentence))
 }
 
@@ -208,6 +209,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         "http.tls_cert is set, but https is not served yet; use a TLS proxy",
     );
     warn(config.ingest.rtmps_listen.is_some(), "ingest.rtmps_listen is set, but rtmps is not served yet");
+    wallet::warnings(config, &mut warnings);
     for name in config.driver.keys().filter(|name| !config.drivers.enabled.contains(name)) {
         warnings.push(format!("[driver.{name}] is set, but {name} is not in drivers.enabled"));
     }

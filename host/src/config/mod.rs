@@ -8,6 +8,7 @@ mod load;
 #[cfg(test)]
 mod tests;
 mod value;
+mod wallet;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use url::Url;
 
 pub use load::{ConfigError, DEFAULT_FILE_NAME, Flags, Loaded};
 pub use value::AllowEntry;
+pub use wallet::Wallet;
 
 use crate::ids::{Msat, Sats};
 use crate::secret::Redacted;
@@ -61,6 +63,8 @@ pub struct Config {
     pub pricing: Pricing,
     /// How the service is paid.
     pub billing: Billing,
+    /// The operator's receiving wallet, and what customers may buy with it.
+    pub wallet: Wallet,
     /// Webhooks.
     pub webhooks: Webhooks,
     /// The address guard.

@@ -20,6 +20,7 @@ mod playback;
 mod sql;
 #[cfg(test)]
 pub(crate) mod testing;
+mod wallets;
 mod webhooks;
 
 use std::sync::Arc;
@@ -53,6 +54,11 @@ pub use outbox::{
 };
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
 pub use sql::{Inspector, Owner};
+pub use wallets::{
+    Close, DecideRefill, FAILURES_TOLD, InvoiceRecord, MadeInvoice, NewWallet, NoRefill, Purpose,
+    RefillFacts, RefillFault, RefillPlan, RefillRules, Stage, WALLET_ERROR_CHARS_MAX, WalletConnections,
+    WalletFault, WalletInvoices, WalletRecord,
+};
 pub use webhooks::{
     AttemptView, DeliveryState, DeliveryView, EventType, LastDelivery, NewWebhook, OLD_SECRET_KEPT_MS,
     WebhookView, Webhooks,
@@ -298,6 +304,8 @@ pub trait StoreApi:
     + Notices
     + Prune
     + Charges
+    + WalletConnections
+    + WalletInvoices
     + std::fmt::Debug
 {
     /// What was changed through this store, as it happens; live sessions send to it as well.

@@ -27,4 +27,5 @@ mod readme;
 mod schemathesis;
 mod status;
 mod viewers;
+mod wallets;
 mod webhooks;

@@ -15,6 +15,9 @@ use crate::store::{Actor, Change, Ledger, Result, StoreError, Transfer, Transfer
 /// The largest amount of a posting, and of a balance: all sats there will ever be.
 pub(super) const AMOUNT_MSAT_MAX: i64 = 2_100_000_000_000_000_000;
 
+/// The other side of what the receiving wallet got.
+pub(super) const HOUSE_LIGHTNING: &str = "lightning";
+
 const OPEN_CUSTOMER: &str = "INSERT INTO ledger_accounts (name, account_id, balance_msat) VALUES ($1, $2, 0)";
 const INSERT: &str = "INSERT INTO transfers (debit_id, credit_id, amount_msat, kind, idem, created_ms)
     SELECT house.id, customer.id, $3, $4, $5, $6 FROM ledger_accounts house, ledger_accounts customer
@@ -40,6 +43,7 @@ pub(super) async fn post(tx: &mut Tx, transfer: &Transfer) -> Result<bool> {
     let house = match transfer.kind {
         TransferKind::Promotion => "promotion",
         TransferKind::Prepaid => "prepaid",
+        TransferKind::TopUp | TransferKind::Refill => HOUSE_LIGHTNING,
     };
     let failed = db("post to the ledger");
     let inserted = engine::query(INSERT)

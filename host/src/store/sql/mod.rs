@@ -15,6 +15,7 @@ mod events;
 mod history;
 mod idempotency;
 mod inspect;
+mod invoices;
 mod ledger;
 mod lock;
 mod logins;
@@ -31,6 +32,7 @@ mod sqlite;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod wallets;
 mod webhooks;
 
 use std::sync::Arc;

@@ -44,6 +44,8 @@ pub(super) enum About {
     Invite,
     /// A recording whose upload failed.
     Archive,
+    /// An invoice that buys credit.
+    TopUp,
 }
 
 /// Makes a body about a thing.
@@ -87,7 +89,7 @@ impl Row {
 }
 
 use About::{All, Archive, Delivery, Destination, DestinationOfStream, Hosted, Invite, Key, Login, Password};
-use About::{Stream, Webhook};
+use About::{Stream, TopUp, Webhook};
 use Takes::{Account, Anything, Nothing, PublicKey, Session, Webhooks};
 
 pub(super) const ROWS: &[Row] = &[
@@ -143,6 +145,18 @@ pub(super) const ROWS: &[Row] = &[
     Row::of("rotateStreamKey", Account, Stream),
     Row::of("stopStream", Account, Stream),
     Row::of("getWalletBalance", Account, All),
+    Row::of("getWalletConnection", Account, All),
+    Row::of("connectWallet", Account, All)
+        .body(|_| {
+            json!({"type": "lnbits", "url": "https://ln.example/a", "secret": "0123456789abcdef",
+                   "refill": {"thresholdSats": 100, "amountSats": 500, "dailyCapSats": 2000}})
+        })
+        .refused(|_| json!({"type": "lnbits", "url": "https://127.0.0.1", "secret": "0123456789abcdef"})),
+    Row::of("disconnectWallet", Account, All),
+    Row::of("createTopUp", Account, All)
+        .body(|_| json!({"amountSats": 1000}))
+        .refused(|_| json!({"amountSats": 99})),
+    Row::of("getTopUp", Account, TopUp),
     Row::of("getWalletLedger", Account, All),
     Row::of("listWebhooks", Webhooks, All),
     Row::of("createWebhook", Webhooks, Stream)

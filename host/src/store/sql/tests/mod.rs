@@ -8,6 +8,7 @@ mod parity;
 mod playback;
 mod races;
 mod server;
+mod wallets;
 
 use std::path::{Path, PathBuf};
 
