@@ -21,7 +21,7 @@ use crate::live::{Live, Settings};
 use crate::outbound::{AllowError, Guard};
 use crate::playback::{Playback, PlaybackSecret, Site};
 use crate::secret::{Vault, VaultError};
-use crate::store::{self, Address, OpenOptions, Store, StoreError};
+use crate::store::{self, Address, Inspector, OpenOptions, Owner, Store, StoreError};
 use crate::wallet::Wallets;
 use crate::wallet::connection::{Connection, ConnectionError};
 use crate::wallet::desk::{self, Desk};
@@ -69,6 +69,9 @@ pub enum BootError {
     /// The system.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
+    /// Another service took the database over while this one ran.
+    #[error("another satcast took the database over; this one has shut down")]
+    TakenOver,
     /// A part that later releases bring.
     #[error("[ingest] rtmps_listen is set, but RTMPS is not built in yet; remove it and use rtmp_listen")]
     RtmpsNotBuilt,
@@ -82,7 +85,8 @@ pub struct Host {
     server: Server,
     listener: Listener<Live>,
     facts: Facts,
-    _locks: (DataDirLock, Option<DataDirLock>),
+    database_lock: DatabaseLock,
+    _lock: DataDirLock,
 }
 
 /// Where drivers of `config` come from; `exe` runs their probes.
@@ -121,8 +125,8 @@ impl Host {
         let data_dir_created = data_dir::prepare(&config.data_dir)?;
         let lock = data_dir::lock(&config.data_dir)?;
         let address = Address::parse(config.database_url().expose())?;
-        let database_lock = lock_database(&address)?;
-        let vault = data_dir::vault(&config)?;
+        let database_lock = DatabaseLock::take(&address).await?;
+        let vault = vault(&config).await?;
         let playback_secret = PlaybackSecret::of(&vault);
         let store = open_store(&config, vault, &clock).await?;
         let first_run = store.count_accounts().await? == 0;
@@ -179,7 +183,7 @@ impl Host {
             known: Default::default(),
             key_uses: Default::default(),
         });
-        Ok(Self { app, live, store, server, listener, facts, _locks: (lock, database_lock) })
+        Ok(Self { app, live, store, server, listener, facts, database_lock, _lock: lock })
     }
 
     /// What the start found, for the banner.
@@ -194,7 +198,10 @@ impl Host {
 
     /// Serves until `shutdown` resolves, then ends in an order that loses nothing: encoders first, then sessions with
     /// their destinations, then open requests, last the database.
-    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+    ///
+    /// # Errors
+    /// [`BootError::TakenOver`]: it ended, in the same order, because another service has the database.
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), BootError> {
         let (stop_ingest, ingest_stopped) = watch::channel(false);
         let (stop_http, http_stopped) = watch::channel(false);
         let mut ingest = tokio::spawn(self.listener.run(told(ingest_stopped)));
@@ -210,8 +217,14 @@ impl Host {
         let wallets = tokio::spawn(self.app.wallets.clone().run(told(wallets_stopped)));
         let (stop_webhooks, webhooks_stopped) = watch::channel(false);
         let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(told(webhooks_stopped)));
-        shutdown.await;
-        tracing::info!("shutting down");
+        let ended = tokio::select! {
+            () = shutdown => Ok(()),
+            () = self.database_lock.lost() => Err(BootError::TakenOver),
+        };
+        match &ended {
+            Ok(()) => tracing::info!("shutting down"),
+            Err(error) => tracing::error!(%error, "shutting down"),
+        }
         // Sessions are told first, so that encoders hear the reason from them.
         self.live.shut_down().await;
         // Event streams end by themselves: the HTTP listener waits for running requests.
@@ -248,6 +261,7 @@ impl Host {
         }
         self.app.billing.bill_playback().await;
         self.store.close().await;
+        ended
     }
 }
 
@@ -280,12 +294,45 @@ fn desk(
     Ok(desk)
 }
 
-/// Takes the lock beside a database file.
-fn lock_database(address: &Address) -> Result<Option<DataDirLock>, DataDirError> {
-    match address {
-        Address::File(file) => data_dir::lock_database(file).map(Some),
-        Address::Server(_) => Ok(None),
+/// What keeps a second service from a database.
+enum DatabaseLock {
+    File { _held: DataDirLock },
+    Server(Owner),
+}
+
+impl DatabaseLock {
+    async fn take(address: &Address) -> Result<Self, BootError> {
+        Ok(match address {
+            Address::File(file) => Self::File { _held: data_dir::lock_database(file)? },
+            Address::Server(server) => Self::Server(Owner::take(server).await?),
+        })
     }
+
+    /// Resolves when another service has the database.
+    async fn lost(&self) {
+        match self {
+            Self::File { .. } => std::future::pending().await,
+            Self::Server(owner) => owner.lost().await,
+        }
+    }
+}
+
+/// The vault of the configured key or key file. A lost key file is not made anew for a server's database that was in use;
+/// [`data_dir::vault`] sees to those in files.
+///
+/// # Errors
+/// The key or the key file cannot be used, or the database not be reached.
+pub async fn vault(config: &Config) -> Result<Vault, BootError> {
+    let (key_file, address) = (config.key_file(), Address::parse(config.database_url().expose())?);
+    if config.secret_key.is_none() && !key_file.exists() && matches!(address, Address::Server(_)) {
+        let database = Inspector::open(&address).await?;
+        let version = database.schema_version().await;
+        database.close().await;
+        if version?.0 > 0 {
+            return Err(VaultError::Missing(key_file).into());
+        }
+    }
+    Ok(data_dir::vault(config)?)
 }
 
 async fn told(mut stop: watch::Receiver<bool>) {
@@ -394,6 +441,5 @@ pub async fn run(loaded: Loaded, command: String) -> Result<(), BootError> {
             _ = interrupt.recv() => {}
         }
     })
-    .await;
-    Ok(())
+    .await
 }

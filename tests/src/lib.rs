@@ -4,7 +4,7 @@
 //! commands, sockets, HTTP answers and the log. The peers are real (ffmpeg, nginx with its RTMP module), plus an
 //! RTMP sink of our own that can do what a real one does on a bad day: stall, refuse, die, come back.
 //!
-//! * [`service`], [`api`], [`hosted`] and [`database`]: the service under test
+//! * [`service`], [`api`], [`hosted`] and [`database`]: the service under test; [`postgres`]: a server for its database
 //! * [`encoder`], [`caller`], [`coded`]: who publishes (ffmpeg; single RTMP calls and hostile bytes; other codecs)
 //! * [`nginx`], [`sink`], [`receiver`]: who receives (media; webhooks, verified by the official library)
 //! * [`http`], [`playlist`], [`hls`], [`player`]: who watches (every byte counted; strictly read; in a browser)
@@ -19,6 +19,7 @@
 //! expectation panics: that is how a test fails.
 
 pub mod api;
+pub mod author;
 pub mod boxes;
 pub mod caller;
 pub mod clients;
@@ -37,6 +38,7 @@ pub mod nwc;
 pub mod player;
 pub mod playlist;
 pub mod ports;
+pub mod postgres;
 pub mod probe;
 pub mod process;
 pub mod receiver;

@@ -92,7 +92,12 @@ async fn database(config: &Config) -> Finding {
         Ok(Address::File(file)) if !file.exists() => {
             return Note(format!("{} is made at the first run", file.display()));
         }
-        Ok(_) => {}
+        Ok(address @ Address::Server(_)) => match is_empty(&address).await {
+            Ok(true) => return Note(format!("{address} gets its tables at the first run")),
+            Ok(false) => {}
+            Err(error) => return Bad(error.to_string()),
+        },
+        Ok(Address::File(_)) => {}
         Err(error) => return Bad(error.to_string()),
     }
     let database = match inspect(config).await {
@@ -102,6 +107,14 @@ async fn database(config: &Config) -> Finding {
     let finding = database_finding(config, &database).await;
     database.close().await;
     finding.unwrap_or_else(|error| Bad(error.to_string()))
+}
+
+/// Whether a server's database was never used.
+async fn is_empty(address: &Address) -> Result<bool, CliError> {
+    let database = Inspector::open(address).await?;
+    let version = database.schema_version().await;
+    database.close().await;
+    Ok(version?.0 == 0)
 }
 
 async fn database_finding(config: &Config, database: &Inspector) -> Result<Finding, CliError> {

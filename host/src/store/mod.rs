@@ -53,7 +53,7 @@ pub use outbox::{
     WAITING_PER_WEBHOOK_MAX,
 };
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
-pub use sql::Inspector;
+pub use sql::{Inspector, Owner};
 pub use wallets::{
     Close, DecideRefill, FAILURES_TOLD, InvoiceRecord, MadeInvoice, NewWallet, NoRefill, Purpose,
     RefillFacts, RefillFault, RefillPlan, RefillRules, Stage, WALLET_ERROR_CHARS_MAX, WalletConnections,
@@ -98,6 +98,9 @@ pub enum StoreError {
         /// What was in the way.
         source: sqlx::Error,
     },
+    /// Another service runs on the database.
+    #[error("another satcast is running on {0}; stop it or set another [database] url")]
+    Owned(String),
     /// The database cannot hold every text.
     #[error(
         "database: {server} is in {encoding}; make one in UTF8: createdb --encoding UTF8 --template template0"

@@ -37,6 +37,8 @@ mod lnbits;
 mod nwc;
 mod phoenixd;
 pub mod rules;
+#[cfg(test)]
+mod tests;
 
 pub use call::ANSWER_BYTES_MAX;
 pub use failure::{BALANCE_TIMEOUT, CONNECT_TIMEOUT, INVOICE_TIMEOUT, LOOKUP_TIMEOUT, PAY_TIMEOUT};

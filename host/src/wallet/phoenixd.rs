@@ -19,7 +19,7 @@ use super::connection::{Connection, ConnectionFault, check_secret};
 use super::failure::{Limits, Name, Task};
 use super::lightning::{Fault, Invoice, InvoiceState, Lightning, Paid, WalletError};
 use super::{Setup, bolt11, memo_cut, whole_sats};
-use crate::ids::{Msat, Sats};
+use crate::ids::{JSON_INTEGER_MAX, Msat, Sats};
 
 /// A phoenixd node.
 pub(super) struct Phoenixd {
@@ -96,7 +96,7 @@ impl Phoenixd {
 }
 
 fn msat(sats: &Value) -> Option<Msat> {
-    amount(sats).and_then(|sats| Sats(sats).to_msat())
+    amount(sats).and_then(|sats| Sats(sats).to_msat()).filter(|msat| msat.0 <= JSON_INTEGER_MAX)
 }
 
 #[async_trait]

@@ -1,6 +1,7 @@
 //! End-to-end tests of the built service, one module for each promise.
 
 mod api;
+mod authors;
 mod billing;
 mod clients;
 mod codecs;
@@ -21,6 +22,7 @@ mod operator;
 mod peers;
 mod playback;
 mod player;
+mod postgres;
 mod readme;
 mod schemathesis;
 mod status;

@@ -7,6 +7,7 @@ use sqlx::error::ErrorKind;
 
 use super::audit::record;
 use super::engine::{self, Tx};
+use super::lock::Lock;
 use super::{SqlStore, commit, db};
 use crate::ids::{AccountId, Msat, Sats};
 use crate::store::{Actor, Change, Ledger, Result, StoreError, Transfer, TransferKind};
@@ -72,7 +73,7 @@ pub(super) async fn post(tx: &mut Tx, transfer: &Transfer) -> Result<bool> {
 #[async_trait]
 impl Ledger for SqlStore {
     async fn post(&self, transfer: Transfer) -> Result<bool> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(transfer.account_id)).await?;
         let posted = post(&mut tx, &transfer).await?;
         commit(tx).await?;
         Ok(posted)
@@ -82,7 +83,7 @@ impl Ledger for SqlStore {
         let amount = sats.to_msat().ok_or(StoreError::Amount(sats.0))?;
         let (account_id, now) = (actor.account, actor.now);
         let transfer = Transfer { account_id, kind: TransferKind::Prepaid, amount, idem, now };
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         if !post(&mut tx, &transfer).await? {
             return commit(tx).await;
         }

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::audit::record;
 use super::engine::{self, Row, Tx};
 use super::events::{NewEvent, insert_event};
+use super::lock::{Lock, again};
 use super::webhooks::{secret_place, url_place};
 use super::{SqlStore, commit, db};
 use crate::ids::{AccountId, DeliveryId, UnixMillis, WebhookId};
@@ -27,12 +28,19 @@ const HAS_DUE: &str = "SELECT id FROM webhook_deliveries WHERE state = 'pending'
     AND (claim IS NULL OR claimed_until_ms <= $1) LIMIT 1";
 /// What may be sent beside what is on its way: of each webhook, then of each host, then of each account the longest due, as
 /// many as there is room for. So nobody fills the answer with what may not be sent.
-const WAITING: &str = "WITH sending AS (SELECT d.webhook_id, w.account_id, w.host FROM webhook_deliveries d
+///
+/// `lanes` goes from one webhook that has something waiting to the next along the index, and of each only the first few are
+/// read: what it costs depends on how many webhooks wait, not on how much waits.
+const WAITING: &str = "WITH RECURSIVE sending AS (SELECT d.webhook_id, w.account_id, w.host FROM webhook_deliveries d
     JOIN webhooks w ON w.id = d.webhook_id WHERE d.claim IS NOT NULL AND d.claimed_until_ms > $1),
+    lanes (webhook_id) AS (SELECT MIN(webhook_id) FROM webhook_deliveries WHERE state = 'pending'
+        UNION ALL SELECT (SELECT MIN(n.webhook_id) FROM webhook_deliveries n
+        WHERE n.state = 'pending' AND n.webhook_id > l.webhook_id) FROM lanes l WHERE l.webhook_id IS NOT NULL),
     due AS (SELECT d.id, d.due_ms, d.webhook_id, w.account_id, w.host,
         ROW_NUMBER() OVER (PARTITION BY d.webhook_id ORDER BY d.due_ms, d.id) AS place
-        FROM webhook_deliveries d JOIN webhooks w ON w.id = d.webhook_id WHERE d.state = 'pending' AND d.due_ms <= $1
-        AND (d.claim IS NULL OR d.claimed_until_ms <= $1)),
+        FROM lanes l JOIN webhooks w ON w.id = l.webhook_id JOIN webhook_deliveries d ON d.id IN
+        (SELECT x.id FROM webhook_deliveries x WHERE x.webhook_id = l.webhook_id AND x.state = 'pending'
+        AND x.due_ms <= $1 AND (x.claim IS NULL OR x.claimed_until_ms <= $1) ORDER BY x.due_ms, x.id LIMIT $2)),
     of_webhook AS (SELECT o.id, o.due_ms, o.webhook_id, o.account_id, o.host,
         ROW_NUMBER() OVER (PARTITION BY o.host ORDER BY o.due_ms, o.id) AS place
         FROM due o LEFT JOIN (SELECT webhook_id, COUNT(*) AS n FROM sending GROUP BY webhook_id) s
@@ -104,65 +112,11 @@ impl Outbox for SqlStore {
         if room == 0 || waiting.is_empty() {
             return Ok(Vec::new());
         }
-        let mut tx = self.begin().await?;
-        let failed = db("claim deliveries");
-        // Others may have taken some since: the caps count what they did.
-        let sending = engine::query_as::<(i64, i64, i64, String)>(SENDING).bind(now.0);
-        let sending = sending.fetch_all(&mut tx).await.map_err(&failed)?;
-        let sending: HashMap<i64, Lane> = sending.into_iter().map(lane).collect();
-        let waiting = waiting.into_iter().filter(|(id, _)| !sending.contains_key(id)).collect();
-        let sending: Vec<Lane> = sending.into_values().collect();
-        let claim = new_uid();
-        let mut jobs = Vec::new();
-        for id in choose(waiting, &sending, room, caps) {
-            let taken = engine::query(CLAIM).bind(id).bind(&claim).bind(until.0).bind(now.0);
-            if taken.fetch_optional(&mut tx).await.map_err(&failed)?.is_none() {
-                continue;
-            }
-            let row = engine::query(JOB).bind(id).bind(now.0).fetch_one(&mut tx).await.map_err(&failed)?;
-            match self.job(&row, DeliveryId(id), &claim) {
-                Ok(job) => jobs.push(job),
-                Err(error) => {
-                    tracing::error!(%error, delivery_id = id, "a delivery cannot be read, given up");
-                    engine::query(GIVE_UP).bind(id).execute(&mut tx).await.map_err(&failed)?;
-                }
-            }
-        }
-        commit(tx).await?;
-        Ok(jobs)
+        again(|| self.try_claim(waiting.clone(), now, until, room, caps)).await
     }
 
-    async fn finish_delivery(&self, job: &DeliveryJob, settled: &Settled) -> Result<bool> {
-        let mut tx = self.begin().await?;
-        let failed = db("record the delivery");
-        let finish = engine::query_scalar(FINISH)
-            .bind(job.delivery.0)
-            .bind(&job.claim)
-            .bind(settled.state().as_str())
-            .bind(settled.retry_at.unwrap_or(settled.at).0);
-        let webhook: Option<i64> = finish.fetch_optional(&mut tx).await.map_err(&failed)?;
-        let Some(webhook) = webhook else { return Ok(false) };
-        let (status, ok) = (settled.status.map(i64::from), i64::from(settled.error.is_none()));
-        let attempt = engine::query(INSERT_ATTEMPT)
-            .bind(job.delivery.0)
-            .bind(settled.at.0)
-            .bind(settled.duration_ms)
-            .bind(status)
-            .bind(ok)
-            .bind(&settled.answer)
-            .bind(settled.error.as_deref());
-        attempt.execute(&mut tx).await.map_err(&failed)?;
-        let forget = engine::query(FORGET_ATTEMPTS).bind(job.delivery.0).bind(ATTEMPTS_KEPT_MAX);
-        forget.execute(&mut tx).await.map_err(&failed)?;
-        let note = engine::query(NOTE).bind(webhook).bind(settled.at.0).bind(status).bind(ok);
-        note.execute(&mut tx).await.map_err(&failed)?;
-        if let Some(reason) = judge(&mut tx, webhook, settled).await? {
-            let disable = engine::query(DISABLE).bind(webhook).bind(reason);
-            disable.execute(&mut tx).await.map_err(&failed)?;
-            engine::query(CANCEL).bind(webhook).execute(&mut tx).await.map_err(&failed)?;
-        }
-        commit(tx).await?;
-        Ok(true)
+    async fn finish_deliveries(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>> {
+        again(|| self.try_finish(done)).await
     }
 
     async fn begin_test(
@@ -172,7 +126,7 @@ impl Outbox for SqlStore {
         now: UnixMillis,
         until: UnixMillis,
     ) -> Result<DeliveryJob> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(account)).await?;
         let failed = db("make the test");
         owned(&mut tx, account, webhook).await?;
         let (event, data) = (EventType::TestPing, json!({"webhookId": webhook.0}));
@@ -196,7 +150,7 @@ impl Outbox for SqlStore {
     }
 
     async fn redeliver(&self, actor: &Actor, webhook: WebhookId, delivery: DeliveryId) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let enabled = owned(&mut tx, actor.account, webhook).await?;
         let again =
             engine::query(REDELIVER).bind(delivery.0).bind(webhook.0).bind(actor.now.0).bind(TRIES_BUT_ONE);
@@ -212,6 +166,38 @@ impl Outbox for SqlStore {
         self.wake_outbox();
         Ok(())
     }
+}
+
+/// Records one attempt; `false` when the job is no longer the caller's.
+async fn finish(tx: &mut Tx, job: &DeliveryJob, settled: &Settled) -> Result<bool> {
+    let failed = db("record the delivery");
+    let finish = engine::query_scalar(FINISH)
+        .bind(job.delivery.0)
+        .bind(&job.claim)
+        .bind(settled.state().as_str())
+        .bind(settled.retry_at.unwrap_or(settled.at).0);
+    let webhook: Option<i64> = finish.fetch_optional(&mut *tx).await.map_err(&failed)?;
+    let Some(webhook) = webhook else { return Ok(false) };
+    let (status, ok) = (settled.status.map(i64::from), i64::from(settled.error.is_none()));
+    let attempt = engine::query(INSERT_ATTEMPT)
+        .bind(job.delivery.0)
+        .bind(settled.at.0)
+        .bind(settled.duration_ms)
+        .bind(status)
+        .bind(ok)
+        .bind(&settled.answer)
+        .bind(settled.error.as_deref());
+    attempt.execute(&mut *tx).await.map_err(&failed)?;
+    let forget = engine::query(FORGET_ATTEMPTS).bind(job.delivery.0).bind(ATTEMPTS_KEPT_MAX);
+    forget.execute(&mut *tx).await.map_err(&failed)?;
+    let note = engine::query(NOTE).bind(webhook).bind(settled.at.0).bind(status).bind(ok);
+    note.execute(&mut *tx).await.map_err(&failed)?;
+    if let Some(reason) = judge(tx, webhook, settled).await? {
+        let disable = engine::query(DISABLE).bind(webhook).bind(reason);
+        disable.execute(&mut *tx).await.map_err(&failed)?;
+        engine::query(CANCEL).bind(webhook).execute(&mut *tx).await.map_err(&failed)?;
+    }
+    Ok(true)
 }
 
 /// Whether the account's webhook is enabled.
@@ -246,6 +232,53 @@ fn lane((id, webhook, account, host): (i64, i64, i64, String)) -> (i64, Lane) {
 }
 
 impl SqlStore {
+    async fn try_finish(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>> {
+        let mut tx = self.begin_holding(Lock::Outbox).await?;
+        let mut ours = Vec::with_capacity(done.len());
+        for (job, settled) in done {
+            ours.push(finish(&mut tx, job, settled).await?);
+        }
+        commit(tx).await?;
+        Ok(ours)
+    }
+
+    /// Claims of `waiting` what others left.
+    async fn try_claim(
+        &self,
+        waiting: Vec<(i64, Lane)>,
+        now: UnixMillis,
+        until: UnixMillis,
+        room: usize,
+        caps: SendingCaps,
+    ) -> Result<Vec<DeliveryJob>> {
+        let mut tx = self.begin_holding(Lock::Outbox).await?;
+        let failed = db("claim deliveries");
+        // Others may have taken some since: the caps count what they did.
+        let sending = engine::query_as::<(i64, i64, i64, String)>(SENDING).bind(now.0);
+        let sending = sending.fetch_all(&mut tx).await.map_err(&failed)?;
+        let sending: HashMap<i64, Lane> = sending.into_iter().map(lane).collect();
+        let waiting = waiting.into_iter().filter(|(id, _)| !sending.contains_key(id)).collect();
+        let sending: Vec<Lane> = sending.into_values().collect();
+        let claim = new_uid();
+        let mut jobs = Vec::new();
+        for id in choose(waiting, &sending, room, caps) {
+            let taken = engine::query(CLAIM).bind(id).bind(&claim).bind(until.0).bind(now.0);
+            if taken.fetch_optional(&mut tx).await.map_err(&failed)?.is_none() {
+                continue;
+            }
+            let row = engine::query(JOB).bind(id).bind(now.0).fetch_one(&mut tx).await.map_err(&failed)?;
+            match self.job(&row, DeliveryId(id), &claim) {
+                Ok(job) => jobs.push(job),
+                Err(error) => {
+                    tracing::error!(%error, delivery_id = id, "a delivery cannot be read, given up");
+                    engine::query(GIVE_UP).bind(id).execute(&mut tx).await.map_err(&failed)?;
+                }
+            }
+        }
+        commit(tx).await?;
+        Ok(jobs)
+    }
+
     /// What may be sent now, the longest due first.
     async fn waiting(&self, now: UnixMillis, caps: SendingCaps) -> Result<Vec<(i64, Lane)>> {
         let cap = |cap: usize| i64::try_from(cap).unwrap_or(i64::MAX);

@@ -73,12 +73,17 @@ async fn what_a_sender_that_died_held_is_sent_by_another() {
     let webhook = rig.started_webhook(&receiver).await;
     rig.begin().await;
     let dead = rig.webhooks.claim(9).await.unwrap().remove(0);
+    rig.begin().await;
+    let alive = rig.webhooks.claim(9).await.unwrap().remove(0);
     assert_eq!(rig.round().await, 0);
     rig.clock.advance(LEASE - Duration::from_millis(1));
     assert_eq!(rig.round().await, 0, "it may still be sending");
     rig.clock.advance(Duration::from_millis(1));
-    assert_eq!(rig.round().await, 1);
-    assert_eq!(rig.states(webhook).await, [DeliveryState::Delivered]);
+    assert_eq!(rig.round().await, 2);
+    let both = [DeliveryState::Delivered, DeliveryState::Delivered];
+    assert_eq!(rig.states(webhook).await, both);
+    rig.begin().await;
+    let own = rig.webhooks.claim(9).await.unwrap().remove(0);
     let late = Settled {
         at: rig.clock.now(),
         duration_ms: 1,
@@ -88,9 +93,15 @@ async fn what_a_sender_that_died_held_is_sent_by_another() {
         retry_at: None,
         health: Health::Unknown,
     };
-    assert!(!rig.store.finish_delivery(&dead, &late).await.unwrap(), "it is not its any more");
-    let log = rig.log(webhook).await.remove(0);
-    assert_eq!((log.state, log.attempts.len()), (DeliveryState::Delivered, 1));
+    let done = [(dead, late.clone()), (own, Settled { error: None, ..late.clone() }), (alive, late)];
+    let ours = rig.store.finish_deliveries(&done).await.unwrap();
+    assert_eq!(ours, [false, true, false], "two are not its any more, and take nothing from the third");
+    let log = rig.log(webhook).await;
+    assert!(
+        log.iter().all(|one| one.state == DeliveryState::Delivered && one.attempts.len() == 1),
+        "{log:?}"
+    );
+    assert_eq!(log.len(), 3);
 }
 
 #[tokio::test]
@@ -101,7 +112,7 @@ async fn a_deleted_webhook_is_not_told_and_a_result_that_comes_late_changes_noth
     rig.begin().await;
     let job = rig.webhooks.claim(1).await.unwrap().remove(0);
     rig.store.delete_webhook(&rig.actor(), webhook).await.unwrap();
-    rig.webhooks.deliver(&job).await.unwrap();
+    rig.webhooks.deliver(job).await.unwrap();
     assert_eq!(rig.round().await, 0, "what waited is gone");
     assert_eq!(receiver.received().len(), 1);
 }

@@ -137,7 +137,8 @@ impl Rig {
     /// Sends what is due now, all at once; answers how much it was.
     async fn round(&self) -> usize {
         let jobs = self.webhooks.claim(64).await.unwrap();
-        let sent = futures_util::future::join_all(jobs.iter().map(|job| self.webhooks.deliver(job))).await;
+        let sent =
+            futures_util::future::join_all(jobs.into_iter().map(|job| self.webhooks.deliver(job))).await;
         sent.into_iter().map(Result::unwrap).count()
     }
 
