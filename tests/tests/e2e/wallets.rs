@@ -29,8 +29,8 @@ fn service(lnbits: &LnbitsServer, price: &str) -> Service {
         .start()
 }
 
-fn put(api: &Api, body: &Value) -> Answer {
-    send(api.request("PUT", CONNECTION).json(body))
+fn put(service: &Service, body: &Value) -> Answer {
+    send(service.api().request("PUT", CONNECTION).header("X-API-Key", service.key()).json(body))
 }
 
 /// The amounts of a kind in the ledger, oldest first, in sats.
@@ -72,9 +72,9 @@ fn credit_is_topped_up_and_refilled_from_lnbits_while_streaming_and_once_through
     let refill = json!({"thresholdSats": 0, "amountSats": 500, "dailyCapSats": 5_000});
     let mut body =
         json!({"type": "lnbits", "url": lnbits.url(), "secret": "0123456789abcdef", "refill": refill});
-    put(&api, &body).assert_error(422, Some("wallet_unauthorized"));
+    put(&service, &body).assert_error(422, Some("wallet_unauthorized"));
     body["secret"] = json!(lnbits.customer.admin_key);
-    let connected = put(&api, &body).ok();
+    let connected = put(&service, &body).ok();
     assert_eq!((&connected["state"], &connected["url"]), (&json!("active"), &json!(lnbits.url())));
     let balance = api.get("/api/wallet/balance").ok();
     assert_eq!((&balance["balance"], &balance["walletSats"]), (&json!(100), &json!(FUNDS_SATS - 100)));
@@ -113,7 +113,7 @@ fn a_stream_without_credit_is_let_in_by_an_nwc_wallet_and_what_it_never_answers_
     let api = service.api();
     nwc.refuse("INSUFFICIENT_BALANCE");
     let refill = json!({"thresholdSats": 100, "amountSats": 1_000, "dailyCapSats": 5_000});
-    let connected = put(&api, &json!({"type": "nwc", "url": nwc.uri(), "refill": refill})).ok();
+    let connected = put(&service, &json!({"type": "nwc", "url": nwc.uri(), "refill": refill})).ok();
     assert!(!connected.to_string().contains(nwc.uri()), "the text is a secret");
     until_api("the refusal", seconds(20), || {
         let shown = api.get(CONNECTION).ok();
@@ -121,7 +121,7 @@ fn a_stream_without_credit_is_let_in_by_an_nwc_wallet_and_what_it_never_answers_
     });
     nwc.behave();
     // Connected anew it need not rest; the credit comes before the encoder is answered, or it tries again.
-    let _ = put(&api, &json!({"type": "nwc", "url": connected["url"]})).ok();
+    let _ = put(&service, &json!({"type": "nwc", "url": connected["url"]})).ok();
     wait_for(&api, "refill", &[1_000]);
     let stream = api.create_stream("let in");
     api.add_destination(&stream, &sink.url(), "a");
@@ -129,7 +129,7 @@ fn a_stream_without_credit_is_let_in_by_an_nwc_wallet_and_what_it_never_answers_
     api.wait_for_stream(&stream, "live", seconds(30));
     nwc.keep_silent();
     let more = json!({"type": "nwc", "url": connected["url"], "refill": {"thresholdSats": 1_900}});
-    let _ = put(&api, &more).ok();
+    let _ = put(&service, &more).ok();
     wait_for(&api, "refill", &[1_000, 1_000]);
     assert_whole(&service, &lnbits);
     let secret = nwc.uri().rsplit("secret=").next().expect("a secret");
