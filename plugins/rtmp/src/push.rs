@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,15 +13,15 @@ use satcast_media::rtmp::chunk::ChunkOutput;
 use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver::{Ctx, Destination, Media, State};
-use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::feed::Feed;
+use crate::pipe::{self, Reader, Writer};
 use crate::refusal;
 use crate::target::Target;
 use crate::timing::Timing;
+use crate::tls::{self, Trust};
 use crate::watch::{Due, Watch};
 
 /// Most segments of one write: a full batch of messages of one chunk is half of it. Below every system's `IOV_MAX`.
@@ -40,12 +40,13 @@ const INPUT_BYTES_PER_SECOND_MAX: u64 = 64 * 1024;
 pub struct Push {
     target: Target,
     timing: Timing,
+    trust: Trust,
 }
 
 impl Push {
-    /// A push to `target`.
-    pub fn new(target: Target, timing: Timing) -> Self {
-        Push { target, timing }
+    /// A push to `target`, whose certificate is checked against `trust` if it is one with TLS.
+    pub fn new(target: Target, timing: Timing, trust: Trust) -> Self {
+        Push { target, timing, trust }
     }
 
     /// Connects and publishes, within `timing.setup`.
@@ -53,7 +54,12 @@ impl Push {
         let target = &self.target;
         let deadline = Instant::now() + self.timing.setup;
         let stream = ctx.connect(target.host(), target.port(), self.timing.setup).await?;
-        let mut link = Link::new(target, stream, ctx);
+        let halves = if target.is_tls() {
+            pipe::tls(tls::connect(target, stream, &self.trust, deadline).await?)
+        } else {
+            pipe::plain(stream)
+        };
+        let mut link = Link::new(target, halves, ctx);
         match timeout_at(deadline, link.publish()).await {
             Ok(published) => published.map(|()| link),
             Err(_) => Err(Error::network(format!(
@@ -85,8 +91,8 @@ impl Destination for Push {
 /// The connection and the session on it.
 struct Link<'a> {
     target: &'a Target,
-    reader: OwnedReadHalf,
-    writer: OwnedWriteHalf,
+    reader: Reader,
+    writer: Writer,
     session: ClientSession,
     input: BytesMut,
     input_bytes: u64,
@@ -95,8 +101,7 @@ struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    fn new(target: &'a Target, stream: TcpStream, ctx: &Ctx) -> Self {
-        let (reader, writer) = stream.into_split();
+    fn new(target: &'a Target, (reader, writer): (Reader, Writer), ctx: &Ctx) -> Self {
         let session = ClientSession::new(ClientConfig {
             app: target.app().to_owned(),
             tc_url: target.tc_url().to_owned(),
@@ -210,11 +215,11 @@ impl<'a> Link<'a> {
 }
 
 /// Writes from the front of `output`. Cancel safe.
-async fn write_some(writer: &mut OwnedWriteHalf, output: &ChunkOutput) -> io::Result<usize> {
+async fn write_some(writer: &mut Writer, output: &ChunkOutput) -> io::Result<usize> {
     let written = poll_fn(|cx| {
         let mut slices = [IoSlice::new(&[]); WRITE_SLICES_MAX];
         let count = output.slices(&mut slices);
-        Pin::new(&mut *writer).poll_write_vectored(cx, &slices[..count])
+        writer.poll_send(cx, &slices[..count])
     });
     match written.await {
         Ok(0) => Err(io::ErrorKind::BrokenPipe.into()),

@@ -5,3 +5,4 @@
 mod server;
 mod push;
 mod refusals;
+mod tls;

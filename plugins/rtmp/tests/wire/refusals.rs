@@ -267,8 +267,8 @@ fn configurations_are_refused_with_the_field_and_without_the_value() {
     let kit = kit!(Rtmp);
     for (config, starts) in [
         (
-            json!({ "url": format!("rtmps://a.example/live/{KEY}") }),
-            "url: rtmps:// is not supported in this version; use rtmp://",
+            json!({ "url": format!("rtmpt://a.example/live/{KEY}") }),
+            "url: must begin with rtmp:// or rtmps://",
         ),
         (json!({ "url": format!("https://a.example/{KEY}") }), "url: "),
         (json!({ "url": format!("rtmp://{KEY}@a.example") }), "url: "),
