@@ -7,10 +7,13 @@
 //! `satcast_media::rtmp::client`; no text that leaves this crate holds the key, the query or the login of a target.
 
 mod feed;
+mod link;
+mod login;
 mod pipe;
 pub mod push;
 mod redact;
 mod refusal;
+mod taking;
 pub mod target;
 pub mod timing;
 pub mod tls;
@@ -36,7 +39,7 @@ pub const TYPE: &str = "rtmp";
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Address of the server: rtmp://host[:port]/app/key, or rtmp://host[:port]/app with the stream key in `key`; rtmps://
-    /// encrypts the connection.
+    /// encrypts the connection. A login goes before the host: rtmp://user:password@host/app.
     // The host masks key, login and query in the fields `url` and `key` by these names; `x-secret-url` says so to other
     // readers of the schema.
     #[schemars(with = "String", extend("x-secret-url" = true, "maxLength" = target::TEXT_BYTES_MAX))]
@@ -45,6 +48,10 @@ pub struct Config {
     #[serde(default)]
     #[schemars(extend("maxLength" = target::TEXT_BYTES_MAX))]
     pub key: Option<Secret<String>>,
+    /// Send HEVC, AV1 and Opus even to a server that does not announce Enhanced RTMP. Without it such a stream fails there, as
+    /// most servers would drop it without a word.
+    #[serde(default, rename = "forceEnhanced")]
+    pub force_enhanced: bool,
 }
 
 impl Config {
@@ -81,8 +88,9 @@ impl Driver for Rtmp {
     }
 
     fn open(&self, config: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
-        let target = config.parse::<Config>()?.target()?;
-        Ok(Arc::new(Push::new(target, Timing::default(), self.trust.clone())))
+        let config = config.parse::<Config>()?;
+        let push = Push::new(config.target()?, Timing::default(), self.trust.clone());
+        Ok(Arc::new(if config.force_enhanced { push.taking_all() } else { push }))
     }
 }
 

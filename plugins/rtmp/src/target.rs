@@ -3,6 +3,9 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
+use crate::login::Login;
+use crate::redact::unescape;
+
 /// Longest `url` and longest `key`, in bytes.
 pub const TEXT_BYTES_MAX: usize = 2048;
 /// Longest host name in bytes (RFC 1035, 2.3.4, written with dots).
@@ -56,7 +59,7 @@ pub struct Target {
 impl Target {
     /// Reads a destination's address from the right: with a `key` the whole path is the app; without one the last path
     /// part with its query is the publish name, which is empty when the path is an app alone. Slashes at the end of the
-    /// path mean nothing. Escapes (`%20`) are kept as typed. A login (`user:password@`) is accepted and never sent.
+    /// path mean nothing. Escapes (`%20`) are kept as typed. A login (`user:password@`) answers a server that asks for one.
     ///
     /// # Errors
     /// Any [`TargetError`].
@@ -121,9 +124,16 @@ impl Target {
         &self.publish_name
     }
 
-    /// The URL has a login, which is not sent.
+    /// The URL has a login.
     pub fn has_login(&self) -> bool {
         self.login.is_some()
+    }
+
+    /// User and password of the URL, percent escapes decoded.
+    pub(crate) fn login(&self) -> Option<Login> {
+        let login = self.login.as_deref()?;
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        Some(Login { user: unescape(user), password: unescape(password) })
     }
 
     /// Every text that must not be shown, the longest forms first.

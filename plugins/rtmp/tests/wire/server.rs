@@ -96,6 +96,8 @@ pub(crate) struct Conn {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) session: ServerSession,
     pub(crate) seen: Seen,
+    /// Nothing of Enhanced RTMP is said.
+    pub(crate) silent_about_codecs: bool,
     request: Option<PublishId>,
     buffer: Vec<u8>,
 }
@@ -103,7 +105,8 @@ pub(crate) struct Conn {
 impl Conn {
     fn new(stream: Box<dyn Stream>) -> Self {
         let session = ServerSession::new(ServerConfig::default());
-        Conn { stream, session, seen: Seen::default(), request: None, buffer: vec![0; READ_BYTES] }
+        let (seen, buffer) = (Seen::default(), vec![0; READ_BYTES]);
+        Conn { stream, session, seen, silent_about_codecs: false, request: None, buffer }
     }
 
     /// Reads once; false at the end of the connection.
@@ -139,7 +142,16 @@ impl Conn {
 
     /// Writes what the session has to say.
     pub(crate) fn flush(&mut self) {
-        let output = self.session.take_output();
+        let mut output = self.session.take_output().to_vec();
+        if self.silent_about_codecs {
+            for name in [&b"FourCcInfoMap"[..], b"fourCcList"] {
+                for at in 0..output.len().saturating_sub(name.len()) {
+                    if output[at..].starts_with(name) {
+                        output[at] = b'-';
+                    }
+                }
+            }
+        }
         // A client that has gone is seen at the next read.
         let _ = self.stream.write_all(&output);
     }
