@@ -16,7 +16,7 @@ use crate::config::{Config, Loaded};
 use crate::data_dir::{self, DataDirError, DataDirLock};
 use crate::drivers::{self, Drivers, HostParts, LoadOptions, State};
 use crate::http::{HttpError, Server, ServerLimits};
-use crate::ingest::{self, BindError, Listener};
+use crate::ingest::{self, BindError, CertificateError, Certificates, Listener};
 use crate::live::{Live, Settings};
 use crate::outbound::{AllowError, Guard};
 use crate::playback::{Playback, PlaybackSecret, Site};
@@ -56,15 +56,15 @@ pub enum BootError {
     /// The HTTP port.
     #[error("{0}")]
     Http(#[from] HttpError),
-    /// The RTMP port.
+    /// A port for encoders.
     #[error("{0}")]
     Rtmp(#[from] BindError),
+    /// The certificate for RTMPS.
+    #[error("{0}")]
+    Certificate(#[from] CertificateError),
     /// The system.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
-    /// A part that later releases bring.
-    #[error("[ingest] rtmps_listen is set, but RTMPS is not built in yet; remove it and use rtmp_listen")]
-    RtmpsNotBuilt,
 }
 
 /// Everything that runs; see [`Host::start`].
@@ -107,9 +107,6 @@ impl Host {
         let clock = Clock::system();
         let began = clock.monotonic();
         let config = Arc::new(loaded.config);
-        if config.ingest.rtmps_listen.is_some() {
-            return Err(BootError::RtmpsNotBuilt);
-        }
         // The lock comes before everything that a second process would disturb.
         let data_dir_created = data_dir::prepare(&config.data_dir)?;
         let lock = data_dir::lock(&config.data_dir)?;
@@ -130,7 +127,7 @@ impl Host {
         let billing = Billing::new(store.clone(), clock.clone(), &config);
         let settings = live_settings(&config);
         let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
-        let settings = ingest::Settings::new(config.ingest.rtmp_listen, config.ingest.read_batch_ms);
+        let settings = ingest_settings(&config, &clock)?;
         let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?;
         let facts = Facts {
             command,
@@ -143,7 +140,7 @@ impl Host {
             drivers_not_loaded: not_loaded(&drivers),
             http: server.local_addr(),
             rtmp: listener.local_addr()?,
-            rtmps: None,
+            rtmps: listener.secure_addr()?,
             public_url: config.public_url.clone(),
             first_run,
             took: clock.monotonic().saturating_sub(began),
@@ -255,6 +252,16 @@ async fn close_interrupted(store: &Store, clock: &Clock) -> Result<(), BootError
 async fn load_drivers(config: Arc<Config>, parts: HostParts, exe: PathBuf) -> Result<Drivers, BootError> {
     let load = move || Drivers::load(&load_options(&config, exe), &parts);
     tokio::task::spawn_blocking(load).await.map_err(|error| BootError::System(std::io::Error::other(error)))
+}
+
+/// Where encoders are listened to; reads the certificate.
+fn ingest_settings(config: &Config, clock: &Clock) -> Result<ingest::Settings, CertificateError> {
+    let settings = ingest::Settings::new(config.ingest.rtmp_listen, config.ingest.read_batch_ms);
+    let Some((listen, cert, key)) = config.ingest.rtmps() else { return Ok(settings) };
+    if let Some(objection) = Certificates::objection(cert, key, clock.now())? {
+        tracing::warn!(file = %cert.display(), "the RTMPS certificate {objection}; encoders that check it will not connect");
+    }
+    Ok(settings.with_tls(listen, Certificates::load(cert, key)?))
 }
 
 fn live_settings(config: &Config) -> Settings {
