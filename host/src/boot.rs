@@ -16,12 +16,12 @@ use crate::config::{Config, Loaded};
 use crate::data_dir::{self, DataDirError, DataDirLock};
 use crate::drivers::{self, Drivers, HostParts, LoadOptions, State};
 use crate::http::{HttpError, Server, ServerLimits};
-use crate::ingest::{self, BindError, CertificateError, Certificates, Listener};
+use crate::ingest::{self, BindError, CertificateError, Listener};
 use crate::live::{Live, Settings};
 use crate::outbound::{AllowError, Guard};
 use crate::playback::{Playback, PlaybackSecret, Site};
-use crate::secret::VaultError;
-use crate::store::{self, OpenOptions, Store, StoreError};
+use crate::secret::{Vault, VaultError};
+use crate::store::{self, Address, Inspector, OpenOptions, Owner, Store, StoreError};
 use crate::webhooks::{Sender, Targets, TlsError, Webhooks};
 
 /// Folder below the data folder for private copies of driver libraries.
@@ -65,6 +65,9 @@ pub enum BootError {
     /// The system.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
+    /// Another service took the database over while this one ran.
+    #[error("another satcast took the database over; this one has shut down")]
+    TakenOver,
 }
 
 /// Everything that runs; see [`Host::start`].
@@ -75,7 +78,8 @@ pub struct Host {
     server: Server,
     listener: Listener<Live>,
     facts: Facts,
-    _locks: [DataDirLock; 2],
+    database_lock: DatabaseLock,
+    _lock: DataDirLock,
 }
 
 /// Where drivers of `config` come from; `exe` runs their probes.
@@ -110,8 +114,9 @@ impl Host {
         // The lock comes before everything that a second process would disturb.
         let data_dir_created = data_dir::prepare(&config.data_dir)?;
         let lock = data_dir::lock(&config.data_dir)?;
-        let database_lock = data_dir::lock_database(&store::database_file(config.database_url().expose())?)?;
-        let vault = data_dir::vault(&config)?;
+        let address = Address::parse(config.database_url().expose())?;
+        let database_lock = DatabaseLock::take(&address).await?;
+        let vault = vault(&config).await?;
         let playback_secret = PlaybackSecret::of(&vault);
         let options =
             OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
@@ -127,14 +132,14 @@ impl Host {
         let billing = Billing::new(store.clone(), clock.clone(), &config);
         let settings = live_settings(&config);
         let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
-        let settings = ingest_settings(&config, &clock)?;
+        let settings = ingest::Settings::of(&config.ingest, clock.now())?;
         let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?;
         let facts = Facts {
             command,
             config: loaded.file,
             data_dir: config.data_dir.clone(),
             data_dir_created,
-            database: database_text(&config),
+            database: address.to_string(),
             drivers_dir: config.drivers_dir(),
             drivers_loaded: loaded_names(&drivers),
             drivers_not_loaded: not_loaded(&drivers),
@@ -169,7 +174,7 @@ impl Host {
             known: Default::default(),
             key_uses: Default::default(),
         });
-        Ok(Self { app, live, store, server, listener, facts, _locks: [lock, database_lock] })
+        Ok(Self { app, live, store, server, listener, facts, database_lock, _lock: lock })
     }
 
     /// What the start found, for the banner.
@@ -184,7 +189,10 @@ impl Host {
 
     /// Serves until `shutdown` resolves, then ends in an order that loses nothing: encoders first, then sessions with
     /// their destinations, then open requests, last the database.
-    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+    ///
+    /// # Errors
+    /// [`BootError::TakenOver`]: it ended, in the same order, because another service has the database.
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), BootError> {
         let (stop_ingest, ingest_stopped) = watch::channel(false);
         let (stop_http, http_stopped) = watch::channel(false);
         let mut ingest = tokio::spawn(self.listener.run(told(ingest_stopped)));
@@ -198,8 +206,14 @@ impl Host {
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
         let (stop_webhooks, webhooks_stopped) = watch::channel(false);
         let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(told(webhooks_stopped)));
-        shutdown.await;
-        tracing::info!("shutting down");
+        let ended = tokio::select! {
+            () = shutdown => Ok(()),
+            () = self.database_lock.lost() => Err(BootError::TakenOver),
+        };
+        match &ended {
+            Ok(()) => tracing::info!("shutting down"),
+            Err(error) => tracing::error!(%error, "shutting down"),
+        }
         // Sessions are told first, so that encoders hear the reason from them.
         self.live.shut_down().await;
         // Event streams end by themselves: the HTTP listener waits for running requests.
@@ -231,7 +245,49 @@ impl Host {
         }
         self.app.billing.bill_playback().await;
         self.store.close().await;
+        ended
     }
+}
+
+/// What keeps a second service from a database.
+enum DatabaseLock {
+    File { _held: DataDirLock },
+    Server(Owner),
+}
+
+impl DatabaseLock {
+    async fn take(address: &Address) -> Result<Self, BootError> {
+        Ok(match address {
+            Address::File(file) => Self::File { _held: data_dir::lock_database(file)? },
+            Address::Server(server) => Self::Server(Owner::take(server).await?),
+        })
+    }
+
+    /// Resolves when another service has the database.
+    async fn lost(&self) {
+        match self {
+            Self::File { .. } => std::future::pending().await,
+            Self::Server(owner) => owner.lost().await,
+        }
+    }
+}
+
+/// The vault of the configured key or key file. A lost key file is not made anew for a server's database that was in use;
+/// [`data_dir::vault`] sees to those in files.
+///
+/// # Errors
+/// The key or the key file cannot be used, or the database not be reached.
+pub async fn vault(config: &Config) -> Result<Vault, BootError> {
+    let (key_file, address) = (config.key_file(), Address::parse(config.database_url().expose())?);
+    if config.secret_key.is_none() && !key_file.exists() && matches!(address, Address::Server(_)) {
+        let database = Inspector::open(&address).await?;
+        let version = database.schema_version().await;
+        database.close().await;
+        if version?.0 > 0 {
+            return Err(VaultError::Missing(key_file).into());
+        }
+    }
+    Ok(data_dir::vault(config)?)
 }
 
 async fn told(mut stop: watch::Receiver<bool>) {
@@ -254,16 +310,6 @@ async fn load_drivers(config: Arc<Config>, parts: HostParts, exe: PathBuf) -> Re
     tokio::task::spawn_blocking(load).await.map_err(|error| BootError::System(std::io::Error::other(error)))
 }
 
-/// Where encoders are listened to; reads the certificate.
-fn ingest_settings(config: &Config, clock: &Clock) -> Result<ingest::Settings, CertificateError> {
-    let settings = ingest::Settings::new(config.ingest.rtmp_listen, config.ingest.read_batch_ms);
-    let Some((listen, cert, key)) = config.ingest.rtmps() else { return Ok(settings) };
-    if let Some(objection) = Certificates::objection(cert, key, clock.now())? {
-        tracing::warn!(file = %cert.display(), "the RTMPS certificate {objection}; encoders that check it will not connect");
-    }
-    Ok(settings.with_tls(listen, Certificates::load(cert, key)?))
-}
-
 fn live_settings(config: &Config) -> Settings {
     Settings {
         reconnect_window: Duration::from_secs(config.ingest.reconnect_window_secs),
@@ -278,12 +324,6 @@ fn charge_what_is_counted(billing: &Billing, playback: &Arc<Playback>) {
         let playback = playback.clone();
         Box::pin(async move { playback.flush_meter().await })
     }));
-}
-
-fn database_text(config: &Config) -> String {
-    let url = config.database_url();
-    let file = url.expose().trim_start_matches("sqlite:").trim_start_matches("//").to_string();
-    format!("SQLite, {file}")
 }
 
 fn loaded_names(drivers: &Drivers) -> Vec<String> {
@@ -348,6 +388,5 @@ pub async fn run(loaded: Loaded, command: String) -> Result<(), BootError> {
             _ = interrupt.recv() => {}
         }
     })
-    .await;
-    Ok(())
+    .await
 }

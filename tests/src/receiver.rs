@@ -77,6 +77,12 @@ impl Receiver {
         self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// How many came so far.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Waits until `count` requests came.
     ///
     /// # Panics

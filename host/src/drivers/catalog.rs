@@ -124,12 +124,13 @@ fn examine(
         Ok(Some(table)) => {
             summary.version = table.version().to_string();
             summary.types = table.manifest().types.iter().map(|kind| kind.name.clone()).collect();
+            let settings = options.config.driver.get(&found.id).map(|driver| &driver.settings);
             let taken = summary.types.iter().find(|name| inner.kinds.contains_key(*name));
             summary.state = match taken {
                 Some(name) => {
                     State::Refused(format!("serves type {name}, which another driver serves already"))
                 }
-                None => match start(table, parts, 0) {
+                None => match start(table, parts, 0, settings.unwrap_or(&BTreeMap::new())) {
                     Ok(kinds) => {
                         inner.kinds.extend(kinds);
                         State::Loaded

@@ -13,15 +13,17 @@ mod catalog;
 mod control;
 pub mod loader;
 mod masking;
+mod opening;
 pub mod probe;
 mod redact;
 mod schema;
 mod services;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use satcast_plugin_api::host::{DriverWaker, Instance, MediaSource, Table};
@@ -31,6 +33,7 @@ use serde_json::Value;
 pub use assets::{Assets, PlaybackFacts, Published, PublishedBody};
 pub use catalog::{LoadOptions, State, Summary};
 pub use loader::LoadError;
+pub use opening::Opening;
 pub use schema::ConfigRefused;
 pub use services::{Counters, Observer};
 
@@ -39,7 +42,6 @@ use crate::ids::DestinationId;
 use crate::outbound::Guard;
 use crate::secret::{mask_key, mask_url};
 use control::{Control, Pump};
-use redact::Redactor;
 use schema::ConfigSchema;
 use services::{DriverServices, LogGate, Opened};
 
@@ -147,13 +149,6 @@ pub struct OpenRequest {
     pub assets: Arc<Assets>,
 }
 
-/// An open destination.
-pub struct Opening {
-    driver: Arc<Loaded>,
-    dest: u64,
-    instance: Option<Instance>,
-}
-
 /// Wakes drivers that wait for media, each on its own pump thread.
 #[derive(Clone)]
 pub struct Waker {
@@ -187,7 +182,7 @@ impl Drivers {
             .call(limit(), move |driver| driver.validate(&kind, &json), |_| ())
             .await
             .map_err(|error| ValidateError::Driver(error.message))?;
-        let redactor = Redactor::new(entry.schema.secrets(config));
+        let redactor = entry.driver.services.redactor(entry.schema.secrets(config));
         asked.map_err(|error| match error.class {
             Class::Config => {
                 ValidateError::Config(entry.schema.refused_by_driver(&redactor.clean(&error.message)))
@@ -271,16 +266,17 @@ impl Drivers {
         let dest = self.inner.next_dest.fetch_add(1, Ordering::Relaxed) + 1;
         let driver = entry.driver.clone();
         let services = driver.services.clone();
+        let redactor = services.redactor(secrets);
         let opened = Opened {
             destination: request.destination,
             observer: request.observer,
             counters: request.counters,
             assets: request.assets,
-            redactor: Arc::new(Redactor::new(secrets.clone())),
+            redactor: RwLock::new(redactor.clone()),
             log_gate: LogGate::default(),
         };
         services.insert(dest, opened);
-        let (kind, json, media) = (request.kind, request.config.to_string(), request.media);
+        let (kind, json, media) = (request.kind.clone(), request.config.to_string(), request.media);
         let source = request.source;
         let open =
             move |driver: &satcast_plugin_api::host::Driver| driver.open(dest, source, &kind, &json, media);
@@ -292,10 +288,16 @@ impl Drivers {
         };
         let outcome = driver.control.call(limit(), open, late).await.and_then(|outcome| outcome);
         match outcome {
-            Ok(instance) => Ok(Opening { driver, dest, instance: Some(instance) }),
+            Ok(instance) => Ok(Opening {
+                drivers: self.clone(),
+                kind: request.kind,
+                driver,
+                dest,
+                instance: Some(instance),
+            }),
             Err(mut error) => {
                 services.remove(dest);
-                error.message = Redactor::new(secrets).clean(&error.message);
+                error.message = redactor.clean(&error.message);
                 Err(error)
             }
         }
@@ -306,35 +308,13 @@ fn limit() -> Duration {
     Duration::from_millis(CALL_TIMEOUT_MS)
 }
 
-impl Opening {
-    /// Asks for the end; the observer is told when it has come, within `deadline` if the driver obeys.
-    pub async fn stop(&mut self, deadline: Duration) {
-        let Some(instance) = self.instance.take() else { return };
-        let deadline_ms = u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
-        let stop = move |_: &satcast_plugin_api::host::Driver| {
-            instance.stop(deadline_ms);
-            instance
-        };
-        self.instance = self.driver.control.call(limit(), stop, drop).await.ok();
-    }
-
-    /// Frees it after the observer was told of its end.
-    pub fn ended(mut self) {
-        if let Some(instance) = self.instance.take() {
-            // A driver that takes no calls keeps the instance; that is a leak of a driver that hangs, and harmless.
-            let _ = self.driver.control.post(move |_| instance.destroy());
-        }
-    }
-}
-
-impl Drop for Opening {
-    fn drop(&mut self) {
-        self.driver.services.remove(self.dest);
-    }
-}
-
-/// Starts a checked driver.
-fn start(table: Table, parts: &HostParts, flags: u32) -> Result<BTreeMap<String, Kind>, LoadError> {
+/// Starts a checked driver with what the operator set for it.
+fn start(
+    table: Table,
+    parts: &HostParts,
+    flags: u32,
+    settings: &BTreeMap<String, Value>,
+) -> Result<BTreeMap<String, Kind>, LoadError> {
     let id = table.id().to_string();
     let manifest = table.manifest().clone();
     let mut schemas = BTreeMap::new();
@@ -344,6 +324,7 @@ fn start(table: Table, parts: &HostParts, flags: u32) -> Result<BTreeMap<String,
         })?;
         schemas.insert(kind.name.clone(), (kind.title.clone(), kind.playback, schema));
     }
+    let settings = settings::checked(&id, manifest.settings.as_ref(), settings).map_err(LoadError::Start)?;
     let failed = |error: Error| LoadError::Start(error.message);
     let pump = Arc::new(Pump::start(&id).map_err(failed)?);
     let services = Arc::new(DriverServices::new(
@@ -352,8 +333,13 @@ fn start(table: Table, parts: &HostParts, flags: u32) -> Result<BTreeMap<String,
         parts.guard.clone(),
         parts.runtime.clone(),
         parts.clock.clone(),
+        settings,
         pump.clone(),
     ));
+    let failed = |mut error: Error| {
+        error.message = services.redactor(Vec::new()).clean(&error.message);
+        LoadError::Start(error.message)
+    };
     let control = Control::start(table, services.clone(), &MAX_LEVEL, flags).map_err(failed)?;
     let driver = Arc::new(Loaded { control, pump, services });
     let kinds = schemas.into_iter().map(|(name, (title, playback, schema))| {
@@ -373,7 +359,9 @@ impl Drivers {
             let types = table.manifest().types.iter().map(|kind| kind.name.clone()).collect();
             let (id, version) = (table.id().to_string(), table.version().to_string());
             inner.summaries.push(Summary { id, file: None, version, types, state: State::Loaded });
-            inner.kinds.extend(start(table, parts, HOST_FLAG_STATIC).expect("a driver that starts"));
+            inner.kinds.extend(
+                start(table, parts, HOST_FLAG_STATIC, &BTreeMap::new()).expect("a driver that starts"),
+            );
         }
         let error = "refused.so is no driver".to_string();
         let types = Vec::new();

@@ -17,6 +17,8 @@ use tokio_rustls::rustls::ServerConfig;
 use tracing::{error, info, warn};
 
 use crate::clock::Clock;
+use crate::config;
+use crate::ids::UnixMillis;
 use crate::places::{Full, Network, Place, Places};
 use crate::store::Store;
 
@@ -59,6 +61,20 @@ impl Settings {
     pub fn new(listen: SocketAddr, read_batch_ms: u64) -> Self {
         let read_wait = Duration::from_millis(read_batch_ms);
         Self { listen, secure: None, read_wait, limits: Limits::default() }
+    }
+
+    /// What `[ingest]` says; reads the certificate where one is set, and warns of one that is out of its time at `now`.
+    ///
+    /// # Errors
+    /// Names the file that cannot be used.
+    pub fn of(config: &config::Ingest, now: UnixMillis) -> Result<Self, CertificateError> {
+        let settings = Self::new(config.rtmp_listen, config.read_batch_ms);
+        let Some((listen, cert, key)) = config.rtmps() else { return Ok(settings) };
+        if let Some(objection) = Certificates::objection(cert, key, now)? {
+            let file = cert.display();
+            warn!(%file, "the RTMPS certificate {objection}; encoders that check it will not connect");
+        }
+        Ok(settings.with_tls(listen, Certificates::load(cert, key)?))
     }
 
     /// Listens for RTMPS too: at `listen` as `[ingest] rtmps_listen`, with this certificate.

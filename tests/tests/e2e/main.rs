@@ -1,6 +1,7 @@
 //! End-to-end tests of the built service, one module for each promise.
 
 mod api;
+mod authors;
 mod billing;
 mod clients;
 mod codecs;
@@ -22,6 +23,7 @@ mod peers;
 mod platform;
 mod playback;
 mod player;
+mod postgres;
 mod readme;
 mod rtmps;
 mod schemathesis;
