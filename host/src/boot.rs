@@ -16,7 +16,7 @@ use crate::config::{Config, Loaded};
 use crate::data_dir::{self, DataDirError, DataDirLock};
 use crate::drivers::{self, Drivers, HostParts, LoadOptions, State};
 use crate::http::{HttpError, Server, ServerLimits};
-use crate::ingest::{self, BindError, Listener};
+use crate::ingest::{self, BindError, CertificateError, Listener};
 use crate::live::{Live, Settings};
 use crate::outbound::{AllowError, Guard};
 use crate::playback::{Playback, PlaybackSecret, Site};
@@ -63,18 +63,18 @@ pub enum BootError {
     /// The HTTP port.
     #[error("{0}")]
     Http(#[from] HttpError),
-    /// The RTMP port.
+    /// A port for encoders.
     #[error("{0}")]
     Rtmp(#[from] BindError),
+    /// The certificate for RTMPS.
+    #[error("{0}")]
+    Certificate(#[from] CertificateError),
     /// The system.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
     /// Another service took the database over while this one ran.
     #[error("another satcast took the database over; this one has shut down")]
     TakenOver,
-    /// A part that later releases bring.
-    #[error("[ingest] rtmps_listen is set, but RTMPS is not built in yet; remove it and use rtmp_listen")]
-    RtmpsNotBuilt,
 }
 
 /// Everything that runs; see [`Host::start`].
@@ -118,9 +118,6 @@ impl Host {
         let clock = Clock::system();
         let began = clock.monotonic();
         let config = Arc::new(loaded.config);
-        if config.ingest.rtmps_listen.is_some() {
-            return Err(BootError::RtmpsNotBuilt);
-        }
         // The lock comes before everything that a second process would disturb.
         let data_dir_created = data_dir::prepare(&config.data_dir)?;
         let lock = data_dir::lock(&config.data_dir)?;
@@ -140,7 +137,7 @@ impl Host {
         let wallets = desk(&billing, &store, &clock, &config, &guard)?;
         let settings = live_settings(&config);
         let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
-        let settings = ingest::Settings::new(config.ingest.rtmp_listen, config.ingest.read_batch_ms);
+        let settings = ingest::Settings::of(&config.ingest, clock.now())?;
         let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?;
         let facts = Facts {
             command,
@@ -153,7 +150,7 @@ impl Host {
             drivers_not_loaded: not_loaded(&drivers),
             http: server.local_addr(),
             rtmp: listener.local_addr()?,
-            rtmps: None,
+            rtmps: listener.secure_addr()?,
             public_url: config.public_url.clone(),
             first_run,
             took: clock.monotonic().saturating_sub(began),

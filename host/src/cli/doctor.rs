@@ -10,6 +10,7 @@ use crate::config::{Config, Loaded};
 use crate::data_dir;
 use crate::drivers::State;
 use crate::ids::UnixMillis;
+use crate::ingest::Certificates;
 use crate::secret::Vault;
 use crate::store::{Address, Inspector};
 use crate::wallet::lightning::Fault;
@@ -29,7 +30,7 @@ use Finding::{Bad, Note, Ok as Good};
 pub(super) async fn run(loaded: &Loaded) -> Result<(), CliError> {
     let config = &loaded.config;
     let running = data_dir::is_locked(&config.data_dir);
-    let findings = [
+    let mut findings = vec![
         ("configuration", configuration(loaded)),
         ("data folder", data_folder(&config.data_dir, running)),
         ("key file", key_file(config)),
@@ -41,6 +42,10 @@ pub(super) async fn run(loaded: &Loaded) -> Result<(), CliError> {
         ("http listener", listener(config.http.listen, "[http] listen", running)),
         ("rtmp listener", listener(config.ingest.rtmp_listen, "[ingest] rtmp_listen", running)),
     ];
+    if let Some((address, cert, key)) = config.ingest.rtmps() {
+        findings.push(("rtmps listener", listener(address, "[ingest] rtmps_listen", running)));
+        findings.push(("certificate", certificate(cert, key)));
+    }
     let mut bad = false;
     for (index, (name, finding)) in findings.iter().enumerate() {
         let (mark, text) = match finding {
@@ -188,6 +193,14 @@ async fn wallet(config: &Config) -> Finding {
             Note(format!("{kind} answers and does not tell what it holds: {error}"))
         }
         Err(error) => Bad(format!("{kind}: {error}; see [wallet]")),
+    }
+}
+
+fn certificate(cert: &Path, key: &Path) -> Finding {
+    match Certificates::objection(cert, key, Clock::system().now()) {
+        Ok(None) => Good(format!("{}, with its key", cert.display())),
+        Ok(Some(objection)) => Bad(format!("{} {objection}", cert.display())),
+        Err(error) => Bad(error.to_string()),
     }
 }
 

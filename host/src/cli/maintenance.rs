@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir;
 use crate::drivers::{Drivers, HostParts, LoadOptions, State};
+use crate::ingest::Certificates;
 use crate::outbound::Guard;
 use crate::secret::new_uid;
 
@@ -21,6 +22,12 @@ pub(super) fn check_config(loaded: &Loaded) -> Result<(), CliError> {
         format!("config ok: {file} ({} keys set, the others at their defaults)\n", loaded.keys_set);
     for warning in loaded.config.warnings() {
         let _ = writeln!(text, "warning: {warning}");
+    }
+    if let Some((_, cert, key)) = loaded.config.ingest.rtmps() {
+        let objection = Certificates::objection(cert, key, Clock::system().now());
+        if let Some(objection) = objection.map_err(|error| CliError::Usage(error.to_string()))? {
+            let _ = writeln!(text, "warning: ingest.tls_cert {} {objection}", cert.display());
+        }
     }
     print(&text)
 }

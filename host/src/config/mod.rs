@@ -297,6 +297,13 @@ pub enum LogFormat {
     Json,
 }
 
+impl Ingest {
+    /// Address, certificate and key of RTMPS, where it is served.
+    pub fn rtmps(&self) -> Option<(SocketAddr, &Path, &Path)> {
+        Some((self.rtmps_listen?, self.tls_cert.as_deref()?, self.tls_key.as_deref()?))
+    }
+}
+
 impl Config {
     /// Builds and checks the configuration. `file` is the `--config` flag; without it `satcast.toml` in the
     /// working folder is used if there is one. `env` is the process environment (names without the

@@ -219,13 +219,21 @@ impl Drivers {
 
     /// What is shown of a destination.
     pub fn public_view(&self, kind: &str, config: &Value) -> PublicView {
-        let url = config.get("url").and_then(Value::as_str).unwrap_or_default();
+        let url = self.address(kind, config);
         let key = config.get("key").and_then(Value::as_str).unwrap_or_default();
         let mut shown = mask_url(url);
         if !key.is_empty() {
             shown = format!("{}/{}", shown.trim_end_matches('/'), mask_key(key));
         }
         PublicView { platform: kind.to_string(), url: shown }
+    }
+
+    /// Where a destination publishes to: what its configuration says, or what its type says when that is left out.
+    fn address<'a>(&'a self, kind: &str, config: &'a Value) -> &'a str {
+        let given = ["url", "server"].into_iter().find_map(|name| config.get(name)?.as_str());
+        let schema = self.inner.kinds.get(kind).map(|kind| kind.schema.json());
+        let usual = schema.and_then(|schema| schema.pointer("/properties/server/default")?.as_str());
+        given.filter(|given| !given.is_empty()).or(usual).unwrap_or_default()
     }
 
     /// A configuration as its owner is shown it: secrets masked. Everything is hidden when no driver serves `kind`.
