@@ -280,19 +280,20 @@ fn database_text(config: &Config) -> String {
 }
 
 fn loaded_names(drivers: &Drivers) -> Vec<String> {
-    let loaded = drivers.summaries().iter().filter(|summary| summary.state == State::Loaded);
-    loaded.map(|summary| summary.id.clone()).collect()
+    let loaded = drivers.summaries().into_iter().filter(|summary| summary.state == State::Loaded);
+    loaded.map(|summary| summary.id).collect()
 }
 
 fn not_loaded(drivers: &Drivers) -> Vec<(String, String)> {
-    let others = drivers.summaries().iter().filter_map(|summary| {
+    let others = drivers.summaries().into_iter().filter_map(|summary| {
         let why = match &summary.state {
             State::Loaded => return None,
+            State::Failing(_) => "failing, see the log".to_string(),
             State::Disabled => "disabled".to_string(),
             State::Missing => "no file".to_string(),
             State::Refused(_) => "refused, see the log".to_string(),
         };
-        Some((summary.id.clone(), why))
+        Some((summary.id, why))
     });
     others.collect()
 }

@@ -19,6 +19,8 @@ use crate::drivers::{State, Summary, TypeSchema};
 pub(super) enum DriverState {
     /// It serves its types.
     Loaded,
+    /// It is loaded, but its process crashed; its destinations wait.
+    Failing,
     /// It is there and not enabled.
     Disabled,
     /// It could not be loaded.
@@ -78,15 +80,16 @@ impl DriversApi {
         let is_operator = account.is_some_and(|account| account.operator);
         let mut schemas: HashMap<String, TypeSchema> =
             app.drivers.schemas().into_iter().map(|kind| (kind.name.clone(), kind)).collect();
-        let shown = |driver: &&Summary| is_operator || driver.state == State::Loaded;
-        let drivers = app.drivers.summaries().iter().filter(shown).map(|driver| {
+        let shown = |driver: &Summary| is_operator || driver.state == State::Loaded || matches!(driver.state, State::Failing(_));
+        let drivers = app.drivers.summaries().into_iter().filter(shown).map(|driver| {
             let (state, error) = match &driver.state {
                 State::Loaded => (DriverState::Loaded, None),
+                State::Failing(why) => (DriverState::Failing, Some(why.clone())),
                 State::Disabled => (DriverState::Disabled, None),
                 State::Refused(why) => (DriverState::Refused, Some(why.clone())),
                 State::Missing => (DriverState::Missing, None),
             };
-            let types = if state == DriverState::Loaded { driver.types.as_slice() } else { &[] };
+            let types = if matches!(state, DriverState::Loaded | DriverState::Failing) { driver.types.as_slice() } else { &[] };
             Driver {
                 id: driver.id.clone(),
                 version: driver.version.clone(),

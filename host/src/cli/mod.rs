@@ -93,6 +93,12 @@ pub enum Command {
         /// The library.
         file: PathBuf,
     },
+    /// Run one driver in a process of its own; used by the service itself
+    #[command(hide = true)]
+    DriverRunner {
+        /// The driver's id, for who looks at the process list.
+        id: String,
+    },
 }
 
 /// `satcast account ...`
@@ -304,7 +310,10 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
             Command::Drivers => maintenance::list_drivers(config).await,
             Command::Openapi => maintenance::print_document(config).await,
             Command::Doctor => doctor::run(&loaded).await,
-            Command::Run | Command::DriverProbe { .. } | Command::CheckConfig | Command::Config => {
+            Command::Run
+            | Command::DriverProbe { .. }
+            | Command::DriverRunner { .. }
+            | Command::CheckConfig | Command::Config => {
                 Err(CliError::Failed("this command is started elsewhere".to_owned()))
             }
         }

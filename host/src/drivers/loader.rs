@@ -1,4 +1,5 @@
-//! From a file in the drivers folder to a checked table. All `unsafe` of the host is here and in `probe`.
+//! From a file in the drivers folder to a checked table. All `unsafe` of the host is here, in `probe` and in the shared memory
+//! of `process`.
 //!
 //! A file is looked at in a child process first (`probe`), because a truncated library or a constructor that aborts kills
 //! the process that opens it. It is then opened from a private copy named by its hash: the file in the folder may be
@@ -81,15 +82,13 @@ pub enum LoadError {
     Probe(String),
     /// Panics would abort the host.
     #[error(
-        "was compiled with panic = \"abort\", so a panic would end the service; compile it with unwinding panics"
+        "was compiled with panic = \"abort\", so a panic would end the service; compile it with unwinding panics, or run it in \
+         a process of its own (isolation = \"process\")"
     )]
     PanicAbort,
-    /// Not one of ours, and process isolation is not there yet.
-    #[error(
-        "is a third-party driver, which this version cannot isolate yet; if you trust its author, set \
-         [driver.{0}] isolation = \"thread\""
-    )]
-    NeedsIsolation(String),
+    /// Another driver has its type.
+    #[error("serves type {0}, which another driver serves already")]
+    TypeTaken(String),
     /// Its start failed.
     #[error("{0}")]
     Start(String),

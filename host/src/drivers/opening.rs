@@ -1,0 +1,114 @@
+//! Openings of destinations: from a configuration to a running instance, and to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use satcast_plugin_api::Error;
+use satcast_plugin_api::host::MediaSource;
+use serde_json::Value;
+
+use super::backend::{Backend, Held};
+use super::redact::Redactor;
+use super::registry::Loaded;
+use super::services::{Counters, LogGate, Observer, Opened};
+use super::{Assets, Drivers, limit};
+use crate::ids::DestinationId;
+
+/// What [`Drivers::open`] is given.
+pub struct OpenRequest {
+    /// Destination type.
+    pub kind: String,
+    /// Its configuration.
+    pub config: Value,
+    /// The destination, for logs.
+    pub destination: DestinationId,
+    /// Number of the session; the same for all its destinations.
+    pub source: u64,
+    /// The queue.
+    pub media: Arc<dyn MediaSource>,
+    /// Who is told of its life.
+    pub observer: Arc<dyn Observer>,
+    /// Counters that outlive this opening.
+    pub counters: Arc<Counters>,
+    /// Where its pieces for viewers go.
+    pub assets: Arc<Assets>,
+}
+
+/// An open destination.
+pub struct Opening {
+    driver: Arc<Loaded>,
+    dest: u64,
+    instance: Option<Held>,
+}
+
+impl Drivers {
+    /// Opens a destination. What it does is told to `request.observer` from then on.
+    ///
+    /// # Errors
+    /// Class `Config` for an unknown type or a refused configuration, else what the driver says.
+    pub async fn open(&self, request: OpenRequest) -> Result<Opening, Error> {
+        let entry = self.registry().kind(&request.kind).ok_or_else(|| {
+            Error::config(format!("no driver serves type {}; the operator can enable one", request.kind))
+        })?;
+        let secrets = entry.schema.secrets(&request.config);
+        let dest = self.inner.next_dest.fetch_add(1, Ordering::Relaxed) + 1;
+        let driver = entry.driver.clone();
+        let services = driver.services.clone();
+        let opened = Opened {
+            destination: request.destination,
+            observer: request.observer,
+            counters: request.counters,
+            assets: request.assets,
+            redactor: Arc::new(Redactor::new(secrets.clone())),
+            log_gate: LogGate::default(),
+        };
+        services.insert(dest, opened);
+        let (kind, json, media) = (request.kind, request.config.to_string(), request.media);
+        let source = request.source;
+        let open = move |driver: &Backend| driver.open(dest, source, &kind, &json, media);
+        // Too late: nobody will drive this instance, so it is asked to end; it cannot be freed, as its end is not watched.
+        let late = |outcome: Result<Held, Error>| {
+            if let Ok(instance) = outcome {
+                instance.stop(0);
+            }
+        };
+        let outcome = driver.control.call(limit(), open, late).await.and_then(|outcome| outcome);
+        match outcome {
+            Ok(instance) => Ok(Opening { driver, dest, instance: Some(instance) }),
+            Err(mut error) => {
+                services.remove(dest);
+                error.message = Redactor::new(secrets).clean(&error.message);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Opening {
+    /// Asks for the end; the observer is told when it has come, within `deadline` if the driver obeys.
+    pub async fn stop(&mut self, deadline: Duration) {
+        let Some(instance) = self.instance.take() else { return };
+        let deadline_ms = u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
+        let stop = move |_: &Backend| {
+            instance.stop(deadline_ms);
+            instance
+        };
+        self.instance = self.driver.control.call(limit(), stop, drop).await.ok();
+    }
+
+    /// Frees it after the observer was told of its end.
+    pub fn ended(mut self) {
+        if let Some(instance) = self.instance.take() {
+            // A driver that takes no calls keeps the instance; that is a leak of a driver that hangs, and harmless.
+            let _ = self.driver.control.post(move |_| instance.destroy());
+        }
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.driver.services.remove(self.dest);
+    }
+}
+
