@@ -271,7 +271,8 @@ pub fn run(cli: &Cli) -> Result<(), CliError> {
     let loaded = cli.load_config()?;
     crate::logging::start(&loaded.config.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ended = runtime.block_on(crate::boot::run(loaded, cli.command_prefix()));
+    let again = || cli.load_config().map_err(|error| error.to_string());
+    let ended = runtime.block_on(crate::boot::run(loaded, cli.command_prefix(), again));
     Ok(ended?)
 }
 

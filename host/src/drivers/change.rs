@@ -43,9 +43,6 @@ pub enum ChangeError {
         /// Why.
         reason: String,
     },
-    /// Nothing can be changed here.
-    #[error("drivers of this process cannot be changed")]
-    Fixed,
 }
 
 /// What changes need.
@@ -188,7 +185,7 @@ impl Drivers {
     /// # Errors
     /// Why not; everything is as before.
     pub fn change(&self, id: &str, change: Change) -> Result<Summary, ChangeError> {
-        let keeper = self.inner.keeper.as_ref().ok_or(ChangeError::Fixed)?;
+        let Some(keeper) = self.inner.keeper.as_ref() else { return self.stay(id, change) };
         let _one = lock(&keeper.changing);
         let registry = self.registry();
         let (found, _) = keeper.scan();
@@ -213,6 +210,16 @@ impl Drivers {
                 Err(ChangeError::Refused { id: id.to_string(), reason: error.to_string() })
             }
         }
+    }
+
+    /// Drivers that are linked in are as they are.
+    fn stay(&self, id: &str, change: Change) -> Result<Summary, ChangeError> {
+        let registry = self.registry();
+        let entry = registry.entry(id).ok_or_else(|| ChangeError::Unknown(id.to_string()))?;
+        if entry.is_loaded() != (change == Change::Disable) {
+            return Ok(entry.summary());
+        }
+        Err(ChangeError::Refused { id: id.to_string(), reason: "it is part of this program".into() })
     }
 
     /// Takes `[drivers]` and `[driver.<name>]` of `config`: loads what is newly enabled, what has another library or other
@@ -264,6 +271,7 @@ impl Drivers {
         let mut current = self.inner.registry.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *current, Arc::new(registry));
         drop(current);
+        self.inner.version.fetch_add(1, Ordering::AcqRel);
         // The last reference to a driver ends it: not under the lock.
         drop(before);
     }

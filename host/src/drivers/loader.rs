@@ -18,6 +18,8 @@ use satcast_plugin_api::host::{Table, TableError};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
+use super::probe::KNOWN_EXTENSION;
+
 /// Largest driver library in bytes.
 pub const LIBRARY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Most libraries in the drivers folder.
@@ -200,10 +202,11 @@ fn write_copy(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 pub(super) fn remove_old_copies(folder: &Path, kept: &BTreeSet<String>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        let is_copy =
-            path.extension().is_some_and(|ending| ending == "so" || ending == "partial" || ending == "probe");
+        let endings = ["so", "partial", "probe", KNOWN_EXTENSION];
+        let is_copy = path.extension().is_some_and(|ending| endings.iter().any(|known| ending == *known));
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        let is_kept = kept.contains(stem) && path.extension().is_some_and(|ending| ending == "so");
+        let is_kept =
+            kept.contains(stem) && path.extension().is_some_and(|ending| ending == "so" || ending == KNOWN_EXTENSION);
         if is_copy
             && !is_kept
             && let Err(error) = fs::remove_file(&path)

@@ -118,6 +118,8 @@ pub struct Drivers {
 struct Inner {
     /// Replaced as a whole; who has the old one goes on with it.
     registry: RwLock<Arc<Registry>>,
+    /// Grows with each change of the registry.
+    version: AtomicU64,
     /// What changes need; none where nothing can change.
     keeper: Option<Keeper>,
     next_dest: AtomicU64,
@@ -191,6 +193,11 @@ impl Drivers {
         kinds.collect()
     }
 
+    /// A number that is another one after each change of what is loaded.
+    pub fn version(&self) -> u64 {
+        self.inner.version.load(Ordering::Acquire)
+    }
+
     /// Every file of the drivers folder and every enabled name, with what became of it.
     pub fn summaries(&self) -> Vec<Summary> {
         self.registry().summaries()
@@ -239,9 +246,9 @@ impl Drivers {
         for entry in entries {
             let table = loader::linked(*entry).expect("a good table");
             let flags = satcast_plugin_api::abi::HOST_FLAG_STATIC;
+            let id = table.id().to_string();
             let started = registry::start(Source::Thread { table, flags }, parts).expect("a driver that starts");
-            let entry = Entry::loaded(&started.id.clone(), None, started);
-            registry.put(entry);
+            registry.put(Entry::loaded(&id, None, started));
         }
         registry.put(Entry::with_state("bad", None, State::Refused("refused.so is no driver".into())));
         Self { inner: Arc::new(Inner { registry: RwLock::new(Arc::new(registry)), ..Inner::default() }) }

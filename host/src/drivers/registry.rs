@@ -64,7 +64,6 @@ pub(super) enum Source {
 
 /// A driver that was started.
 pub(super) struct Started {
-    pub(super) id: String,
     version: String,
     loaded: Arc<Loaded>,
     kinds: BTreeMap<String, Arc<Kind>>,
@@ -223,7 +222,7 @@ pub(super) fn start(source: Source, parts: &HostParts) -> Result<Started, LoadEr
         let (driver, title, playback) = (loaded.clone(), kind.title, kind.playback);
         kinds.insert(kind.name, Arc::new(Kind { driver, title, playback, schema }));
     }
-    Ok(Started { id, version, loaded, kinds })
+    Ok(Started { version, loaded, kinds })
 }
 
 // Before its code runs here.

@@ -11,6 +11,7 @@ mod encoder_returns;
 mod events;
 mod forward;
 mod hostile;
+mod isolation;
 mod judges;
 mod lame_servers;
 mod metering;

@@ -175,7 +175,10 @@ fn dispatch(link: &Arc<Link>, jobs: &Sender<Job>, message: ToChild, descriptors:
         ToChild::Answer { call, outcome } => return link.answered(call, outcome),
         ToChild::BodyReleased { body } => return link.body_released(body),
         // This thread must not wait; if there is no room, the host has enough of us to read.
-        ToChild::Ping => return drop(link.channel.try_send(&message::text(&ToHost::Pong))),
+        ToChild::Ping => {
+            let _ = link.channel.try_send(&message::text(&ToHost::Pong));
+            return;
+        }
         ToChild::Start { .. } => return,
     };
     if jobs.send(job).is_err() {
