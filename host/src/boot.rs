@@ -372,9 +372,13 @@ pub async fn run(
 async fn reload_drivers(drivers: &Drivers, loaded: Result<Loaded, String>) {
     let config = match loaded {
         Ok(loaded) => loaded.config,
-        Err(error) => return tracing::error!(error, "configuration not read again, everything stays as it is"),
+        Err(error) => {
+            return tracing::error!(error, "configuration not read again, everything stays as it is");
+        }
     };
-    tracing::info!("the drivers of the configuration are taken anew; everything else in it waits for a restart");
+    tracing::info!(
+        "the drivers of the configuration are taken anew; everything else in it waits for a restart"
+    );
     let drivers = drivers.clone();
     if let Err(error) = tokio::task::spawn_blocking(move || drivers.reconfigure(&config)).await {
         tracing::error!(%error, "drivers not taken anew");

@@ -133,9 +133,8 @@ impl DriversApi {
     #[oai(path = "/drivers", method = "get", operation_id = "listDrivers")]
     async fn list(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Json<Vec<Driver>>> {
         let is_operator = is_operator(&app, &caller).await?;
-        let shown = |driver: &Summary| {
-            is_operator || matches!(driver.state, State::Loaded | State::Failing(_))
-        };
+        let shown =
+            |driver: &Summary| is_operator || matches!(driver.state, State::Loaded | State::Failing(_));
         let drivers = app.drivers.summaries().into_iter().filter(shown);
         let mut schemas = schemas(&app);
         Ok(Json(drivers.map(|driver| view(driver, is_operator, &mut schemas)).collect()))

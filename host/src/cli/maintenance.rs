@@ -95,8 +95,7 @@ pub(super) async fn list_drivers(config: &Config) -> Result<(), CliError> {
 
 /// Prints the API document with the destination types of the drivers that load, and says which do not.
 pub(super) async fn print_document(config: &Config) -> Result<(), CliError> {
-    let (types, summaries) =
-        with_drivers(config, |drivers| (drivers.schemas(), drivers.summaries())).await?;
+    let (types, summaries) = with_drivers(config, |drivers| (drivers.schemas(), drivers.summaries())).await?;
     for summary in summaries {
         let reason = match summary.state {
             State::Loaded | State::Disabled => continue,

@@ -314,9 +314,8 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
             Command::Run
             | Command::DriverProbe { .. }
             | Command::DriverRunner { .. }
-            | Command::CheckConfig | Command::Config => {
-                Err(CliError::Failed("this command is started elsewhere".to_owned()))
-            }
+            | Command::CheckConfig
+            | Command::Config => Err(CliError::Failed("this command is started elsewhere".to_owned())),
         }
     })
 }

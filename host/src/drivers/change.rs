@@ -156,7 +156,10 @@ impl Keeper {
         }
         let retired = self.retired.fetch_add(1, Ordering::Relaxed) + 1;
         if retired > RETIRED_IMAGES_MAX {
-            tracing::warn!(retired, "many replaced drivers are still in memory; restart the service at a quiet time");
+            tracing::warn!(
+                retired,
+                "many replaced drivers are still in memory; restart the service at a quiet time"
+            );
         }
     }
 }

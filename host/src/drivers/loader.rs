@@ -205,8 +205,8 @@ pub(super) fn remove_old_copies(folder: &Path, kept: &BTreeSet<String>) {
         let endings = ["so", "partial", "probe", KNOWN_EXTENSION];
         let is_copy = path.extension().is_some_and(|ending| endings.iter().any(|known| ending == *known));
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        let is_kept =
-            kept.contains(stem) && path.extension().is_some_and(|ending| ending == "so" || ending == KNOWN_EXTENSION);
+        let is_kept = kept.contains(stem)
+            && path.extension().is_some_and(|ending| ending == "so" || ending == KNOWN_EXTENSION);
         if is_copy
             && !is_kept
             && let Err(error) = fs::remove_file(&path)

@@ -27,8 +27,8 @@ mod schema;
 mod services;
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use satcast_plugin_api::Class;
@@ -247,7 +247,8 @@ impl Drivers {
             let table = loader::linked(*entry).expect("a good table");
             let flags = satcast_plugin_api::abi::HOST_FLAG_STATIC;
             let id = table.id().to_string();
-            let started = registry::start(Source::Thread { table, flags }, parts).expect("a driver that starts");
+            let started =
+                registry::start(Source::Thread { table, flags }, parts).expect("a driver that starts");
             registry.put(Entry::loaded(&id, None, started));
         }
         registry.put(Entry::with_state("bad", None, State::Refused("refused.so is no driver".into())));

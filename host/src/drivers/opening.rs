@@ -111,4 +111,3 @@ impl Drop for Opening {
         self.driver.services.remove(self.dest);
     }
 }
-

@@ -140,9 +140,7 @@ fn verdict(status: ExitStatus, text: &str) -> Verdict {
     }
     let text: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match status.code() {
-        Some(code) if code == i32::from(EXIT_REFUSED) && !text.is_empty() => {
-            Verdict::Refused(text)
-        }
+        Some(code) if code == i32::from(EXIT_REFUSED) && !text.is_empty() => Verdict::Refused(text),
         code => {
             let code = code.unwrap_or(-1);
             Verdict::Dangerous(format!("ends the process when it is loaded (exit code {code})"))

@@ -71,7 +71,12 @@ impl Channel {
         self.send_with(message, &[], SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
     }
 
-    fn send_with(&self, message: &[u8], fds: &[BorrowedFd<'_>], flags: SendFlags) -> Result<(), ChannelError> {
+    fn send_with(
+        &self,
+        message: &[u8],
+        fds: &[BorrowedFd<'_>],
+        flags: SendFlags,
+    ) -> Result<(), ChannelError> {
         if message.len() > MESSAGE_BYTES_MAX || fds.len() > DESCRIPTORS_MAX {
             return Err(ChannelError::TooLarge);
         }

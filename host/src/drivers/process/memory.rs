@@ -90,7 +90,8 @@ impl Drop for SharedView {
 
 fn map(descriptor: &OwnedFd, len: usize, access: ProtFlags) -> Result<NonNull<u8>, Errno> {
     // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
-    let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, descriptor, 0) }?;
+    let base =
+        unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, descriptor, 0) }?;
     NonNull::new(base.cast()).ok_or(Errno::NOMEM)
 }
 

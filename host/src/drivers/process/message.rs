@@ -57,20 +57,53 @@ impl From<Failure> for Error {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToChild {
     /// The first message; the shared memory comes beside it.
-    Start { protocol: u32, id: String, image: String, max_level: u32, limits: ProcessLimits },
+    Start {
+        protocol: u32,
+        id: String,
+        image: String,
+        max_level: u32,
+        limits: ProcessLimits,
+    },
     /// Answered by [`ToHost::Answer`], as the following ones.
-    Validate { call: u64, kind: String, config: String },
-    Open { call: u64, dest: u64, source: u64, kind: String, config: String },
-    Stop { call: u64, dest: u64, deadline_ms: u32 },
-    Destroy { call: u64, dest: u64 },
+    Validate {
+        call: u64,
+        kind: String,
+        config: String,
+    },
+    Open {
+        call: u64,
+        dest: u64,
+        source: u64,
+        kind: String,
+        config: String,
+    },
+    Stop {
+        call: u64,
+        dest: u64,
+        deadline_ms: u32,
+    },
+    Destroy {
+        call: u64,
+        dest: u64,
+    },
     /// The queue is closed and was handed over.
-    MediaEnd { dest: u64 },
+    MediaEnd {
+        dest: u64,
+    },
     /// Answers [`ToHost::Connect`]; the socket comes beside it.
-    Connected { call: u64, failure: Option<Failure> },
+    Connected {
+        call: u64,
+        failure: Option<Failure>,
+    },
     /// Answers a call of the child.
-    Answer { call: u64, outcome: Result<String, Failure> },
+    Answer {
+        call: u64,
+        outcome: Result<String, Failure>,
+    },
     /// The bytes of a published file are not needed any more.
-    BodyReleased { body: u64 },
+    BodyReleased {
+        body: u64,
+    },
     /// Answered by [`ToHost::Pong`].
     Ping,
     /// End in order.
@@ -81,22 +114,64 @@ pub(super) enum ToChild {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToHost {
     /// The library is loaded and started; its manifest comes beside it.
-    Ready { id: String, version: String },
+    Ready {
+        id: String,
+        version: String,
+    },
     /// It cannot be loaded or started.
-    Refused { reason: String },
-    Answer { call: u64, outcome: Result<(), Failure> },
+    Refused {
+        reason: String,
+    },
+    Answer {
+        call: u64,
+        outcome: Result<(), Failure>,
+    },
     Log(Line),
-    State { dest: u64, state: u32, reason: Option<Failure> },
-    Event { dest: u64, name: String, json: String },
+    State {
+        dest: u64,
+        state: u32,
+        reason: Option<Failure>,
+    },
+    Event {
+        dest: u64,
+        name: String,
+        json: String,
+    },
     /// What was added to counters.
-    Counted { dest: u64, name: String, added: u64 },
-    Stopped { dest: u64, failure: Option<Failure> },
-    Connect { call: u64, dest: u64, host: String, port: u16, timeout_ms: u64 },
-    DataDir { call: u64 },
+    Counted {
+        dest: u64,
+        name: String,
+        added: u64,
+    },
+    Stopped {
+        dest: u64,
+        failure: Option<Failure>,
+    },
+    Connect {
+        call: u64,
+        dest: u64,
+        host: String,
+        port: u16,
+        timeout_ms: u64,
+    },
+    DataDir {
+        call: u64,
+    },
     /// Bytes in memory come beside it.
-    Publish { call: u64, dest: u64, piece: Piece },
-    Retract { dest: u64, name: String },
-    Playback { call: u64, dest: u64, told: Told },
+    Publish {
+        call: u64,
+        dest: u64,
+        piece: Piece,
+    },
+    Retract {
+        dest: u64,
+        name: String,
+    },
+    Playback {
+        call: u64,
+        dest: u64,
+        told: Told,
+    },
     Pong,
 }
 

@@ -28,8 +28,8 @@
 //! of its own past the guard, and send signals. What the host does for it is checked; what it does by itself is not. A
 //! library that leaves its process group and clears its death signal can outlive the host.
 
-pub mod child;
 mod channel;
+pub mod child;
 #[allow(unsafe_code)] // Maps shared memory.
 mod memory;
 mod message;

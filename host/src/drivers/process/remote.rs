@@ -68,9 +68,14 @@ enum State {
     Starting,
     Up(Arc<Session>),
     /// Crashed; started again at this monotonic time.
-    Down { until: Duration, why: String },
+    Down {
+        until: Duration,
+        why: String,
+    },
     /// Crashed too often.
-    Quarantined { why: String },
+    Quarantined {
+        why: String,
+    },
     Ended,
 }
 
@@ -108,7 +113,8 @@ impl Remote {
             State::Starting => Err(Error::internal(format!("driver {id} is being started"))),
             State::Down { until, why } => {
                 let wait = until.saturating_sub(self.parts.clock.monotonic());
-                Err(Error::internal(format!("driver {id} {why} and is being started again")).retry_after(wait))
+                Err(Error::internal(format!("driver {id} {why} and is being started again"))
+                    .retry_after(wait))
             }
             State::Quarantined { why } => {
                 Err(Error::internal(quarantined(id, why)).retry_after(QUARANTINE_RETRY))
@@ -171,7 +177,11 @@ impl Remote {
                     return;
                 }
             };
-            tracing::error!(driver = id, restart_in_ms = wait.as_millis() as u64, "the process of driver {id} {why}");
+            tracing::error!(
+                driver = id,
+                restart_in_ms = wait.as_millis() as u64,
+                "the process of driver {id} {why}"
+            );
             self.enter(State::Down { until: now + wait, why });
             if self.is_ended_within(wait) {
                 return;

@@ -143,12 +143,7 @@ impl Session {
         self.services.connect(dest, host, port, timeout, Box::new(done));
     }
 
-    fn publish(
-        self: &Arc<Self>,
-        dest: u64,
-        piece: Piece,
-        descriptors: Vec<OwnedFd>,
-    ) -> Result<(), Error> {
+    fn publish(self: &Arc<Self>, dest: u64, piece: Piece, descriptors: Vec<OwnedFd>) -> Result<(), Error> {
         if !is_asset_name(&piece.name) {
             return Err(Error::internal("an asset has a malformed name"));
         }
@@ -159,7 +154,8 @@ impl Session {
                 // Given back whatever follows.
                 let kept = Bytes::from_owner(Kept { session: Arc::downgrade(self), body });
                 let path = plain(&path).filter(|_| offset.checked_add(len).is_some());
-                let path = path.ok_or_else(|| Error::internal("an asset's file is not below the data folder"))?;
+                let path =
+                    path.ok_or_else(|| Error::internal("an asset's file is not below the data folder"))?;
                 AssetBody::File { path, offset, len, keep: kept.into() }
             }
             PieceBytes::Parts(names) => {

@@ -48,7 +48,8 @@ fn what_is_cut_long_or_nonsense_is_refused() {
     let over = Demand { released: vec![1; RELEASES_MAX + 1], ..Demand::default() }.bytes();
     let batch = Batch { dest: 1, packets: vec![note(); BATCH_PACKETS_MAX + 1] }.bytes();
     let good = text(&ToHost::Retract { dest: 1, name: "a".into() });
-    let mut bad: Vec<&[u8]> = vec![b"", b"\x00", b"\x09{}", b"\x01", b"\x01{\"Log\":3}", b"\x01\xff\xfe", b"\x03abc"];
+    let mut bad: Vec<&[u8]> =
+        vec![b"", b"\x00", b"\x09{}", b"\x01", b"\x01{\"Log\":3}", b"\x01\xff\xfe", b"\x03abc"];
     bad.extend([&over[..], &batch[..], &batch[..20], &good[..good.len() - 1]]);
     for bytes in bad {
         assert!(read::<ToHost>(bytes).is_err(), "{:?}", &bytes[..bytes.len().min(20)]);
