@@ -40,6 +40,8 @@ pub(super) enum DriverIsolation {
     Thread,
     /// In a process of its own.
     Process,
+    /// It does not run.
+    None,
 }
 
 /// What can be done with a driver.
@@ -113,8 +115,8 @@ pub(super) struct Driver {
     version: String,
     /// What became of it.
     state: DriverState,
-    /// Where it runs; null when it does not.
-    isolation: Null<DriverIsolation>,
+    /// Where it runs.
+    isolation: DriverIsolation,
     /// Why it was refused or what its process died of, for operators; null otherwise.
     error: Null<String>,
     /// The destination types it serves; empty unless it is loaded.
@@ -202,15 +204,16 @@ fn view(driver: Summary, is_operator: bool, schemas: &mut HashMap<String, TypeSc
     };
     let is_loaded = matches!(state, DriverState::Loaded | DriverState::Failing);
     let types = if is_loaded { driver.types } else { Vec::new() };
-    let isolation = driver.isolation.map(|isolation| match isolation {
-        Isolation::Thread => DriverIsolation::Thread,
-        Isolation::Process => DriverIsolation::Process,
-    });
+    let isolation = match driver.isolation {
+        Some(Isolation::Thread) => DriverIsolation::Thread,
+        Some(Isolation::Process) => DriverIsolation::Process,
+        None => DriverIsolation::None,
+    };
     Driver {
         id: driver.id,
         version: driver.version,
         state,
-        isolation: isolation.into(),
+        isolation,
         error: error.filter(|_| is_operator).into(),
         types: types.iter().filter_map(|name| schemas.remove(name)).map(DestinationType::from).collect(),
     }

@@ -53,7 +53,8 @@ impl Settings {
         match name {
             "abort" => std::process::abort(),
             "exit" => std::process::exit(7),
-            "fault" => raise(Signal::SIGSEGV),
+            // One that no handler of the language's runtime takes.
+            "fault" => raise(Signal::SIGFPE),
             "freeze" => raise(Signal::SIGSTOP),
             "overflow" => {
                 tracing::info!(depth = overflow(0), "never reached");

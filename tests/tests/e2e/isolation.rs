@@ -1,6 +1,7 @@
 //! `isolation = "process"`: nobody sees a difference while all is well, and what ends the child ends nothing else.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -62,7 +63,7 @@ fn viewers_get_what_an_isolated_driver_publishes() {
 
 #[test]
 fn a_fault_or_an_abort_ends_the_child_and_nothing_else() {
-    ends_nothing_else([("once-abort", "signal 6"), ("once-fault", "signal 11")]);
+    ends_nothing_else([("once-abort", "signal 6"), ("once-fault", "signal 8")]);
 }
 
 #[test]
@@ -79,16 +80,16 @@ fn a_panic_in_a_panic_ends_the_child_and_nothing_else() {
 fn ends_nothing_else<const N: usize>(crashes: [(&str, &str); N]) {
     let mut scene = Scene::new(Setup::default());
     let bystander = scene.add("nowhere");
-    let ids = crashes.map(|(place, _)| scene.add(place));
     let mut encoder = scene.publish();
     for (place, words) in crashes {
+        let id = scene.add(place);
         scene.service.wait_for_log(place, seconds(20), |line| {
             line.contains("ERROR") && line.contains("the process of driver panic") && line.contains(words)
         });
-    }
-    for id in ids.into_iter().chain([bystander]) {
-        let shown = scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
-        assert_eq!(shown["error"], Value::Null, "{shown}");
+        for id in [id, bystander] {
+            let shown = scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
+            assert_eq!(shown["error"], Value::Null, "{shown}");
+        }
     }
     scene.finish(&mut encoder);
 }
@@ -123,7 +124,10 @@ fn a_child_that_does_not_return_or_live_is_replaced() {
         new if new.len() == 1 && new != before => Ok(new),
         other => Err(format!("{other:?}")),
     });
-    let id = scene.add("once-freeze");
+    let id = wait::until("the new child to answer", seconds(10), || {
+        let answer = scene.api.post(&path, &destination("once-freeze"));
+        answer.body["id"].as_i64().ok_or_else(|| answer.body.to_string())
+    });
     let mut encoder = scene.publish();
     scene.service.wait_for_log("the silence", SILENCE_LIMIT, |line| line.contains("no sign of life"));
     scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
@@ -145,6 +149,72 @@ fn what_floods_leaks_or_never_reads_hurts_itself_alone() {
     assert!(grown < 200 * 1024, "{grown} KiB");
     let lines = scene.service.log().lines().filter(|line| line.contains("a flood")).count();
     assert!((1..=1200).contains(&lines), "{lines} lines of a flood of 20000");
+}
+
+/// Written in C, each in a process of its own: how it attacks, and what is said of its end, if it has to end.
+const ATTACKS: &[(&str, Option<&str>)] = &[
+    ("fault", Some("signal 11")),
+    ("write", Some("signal 11")),
+    ("garbage", Some("sent what is no message")),
+    ("nojson", Some("sent what is no message")),
+    ("nested", Some("sent what is no message")),
+    ("huge", Some("sent more than a message holds")),
+    ("thief", Some("let go of media it does not hold")),
+    ("twice", Some("said twice that it is ready")),
+    ("linger", Some("signal 6")),
+    ("other", None),
+    ("keeper", None),
+    ("late", None),
+    ("stuck", Some("did not return from a call")),
+];
+
+#[test]
+fn no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it() {
+    let folder = tempfile::tempdir().expect("a folder for drivers");
+    let source = folder.path().join("hostile.c");
+    std::fs::write(&source, include_str!("hostile_driver.c")).expect("the source of the drivers");
+    for (place, _) in ATTACKS {
+        let library = folder.path().join(format!("{place}.so"));
+        let flags = ["-O1", "-shared", "-fPIC", "-pthread", "-o"];
+        let place = format!("-DPLACE=\"{place}\"");
+        let output = Command::new("cc").args(flags).arg(library).arg(place).arg(&source).output();
+        let output = output.expect("a C compiler (cargo xtask setup installs it)");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let names: Vec<&str> = ATTACKS.iter().map(|(place, _)| *place).collect();
+    let mut scene = Scene::with(folder, &names, Setup::default());
+    let path = format!("/api/streams/{}/destinations", scene.stream.id);
+    let add = |name: &&str| {
+        let body = json!({ "type": name, "config": {} });
+        scene.api.post(&path, &body).ok()["id"].as_i64().expect("an id")
+    };
+    let ids: Vec<i64> = names.iter().map(add).collect();
+    let mut encoder = scene.publish();
+    for ((place, end), id) in ATTACKS.iter().zip(ids) {
+        match end {
+            Some(words) if *place != "stuck" => {
+                drop(scene.service.wait_for_log(place, seconds(20), |line| {
+                    let named = format!("the process of driver {place} ");
+                    line.contains("ERROR") && line.contains(&named) && line.contains(words)
+                }))
+            }
+            _ => drop(scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20))),
+        }
+    }
+    scene.finish(&mut encoder);
+    // It does not return from the end of its destination.
+    scene.service.wait_for_log("stuck", seconds(20), |line| {
+        line.contains("the process of driver stuck") && line.contains("did not return from a call")
+    });
+    scene.service.stop();
+    wait::until("all that they started to go", seconds(10), || {
+        let named = |name: &str| std::fs::read_to_string(format!("/proc/{name}/cmdline")).unwrap_or_default();
+        let of_ours = |name: &String| named(name).contains("driver-runner") && named(name).contains("linger");
+        let pids = std::fs::read_dir("/proc").expect("the list of processes");
+        let left =
+            pids.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(of_ours).count();
+        if left == 0 { Ok(()) } else { Err(format!("{left} processes")) }
+    });
 }
 
 #[test]
@@ -220,14 +290,21 @@ impl Scene {
     fn new(setup: Setup) -> Self {
         let folder = tempfile::tempdir().expect("a folder for drivers");
         let built = binary().parent().expect("the folder of the binary").to_owned();
+        std::fs::copy(built.join("libsatcast_test_driver.so"), folder.path().join("panic.so"))
+            .expect("the test driver");
+        Self::with(folder, &["panic"], setup)
+    }
+
+    /// The drivers `names` of `folder`, beside rtmp.
+    fn with(folder: TempDir, names: &[&str], setup: Setup) -> Self {
+        let built = binary().parent().expect("the folder of the binary").to_owned();
         for file in ["rtmp.so", "manifest.json"] {
             std::fs::copy(built.join("drivers").join(file), folder.path().join(file)).expect("a built file");
         }
-        std::fs::copy(built.join("libsatcast_test_driver.so"), folder.path().join("panic.so"))
-            .expect("the test driver");
+        let enabled: Vec<&str> = names.iter().copied().chain(["rtmp"]).collect();
         let service = setup
             .set("SATCAST_DRIVERS__DIR", folder.path().to_str().expect("a path in UTF-8"))
-            .set("SATCAST_DRIVERS__ENABLED", "[\"rtmp\",\"panic\"]")
+            .set("SATCAST_DRIVERS__ENABLED", &json!(enabled).to_string())
             .set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2")
             .start();
         let (api, source, sink) = (service.api(), Source::shared(), Sink::recording());

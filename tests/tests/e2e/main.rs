@@ -2,6 +2,7 @@
 
 mod api;
 mod billing;
+mod changes;
 mod clients;
 mod codecs;
 mod crash;

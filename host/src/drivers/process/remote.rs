@@ -24,6 +24,8 @@ use crate::drivers::loader::LoadError;
 
 /// Pause between tries of a destination whose driver is in quarantine: it comes back when the operator does something.
 const QUARANTINE_RETRY: Duration = Duration::from_secs(60);
+/// How often it is looked whether a child has ended without its socket.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// What a child whose socket closed gets to be seen ending by itself.
 const CLOSED_GRACE: Duration = Duration::from_millis(300);
 
@@ -216,7 +218,7 @@ impl Remote {
             Ok(spawned) => spawned,
             Err(error) => return format!("cannot be started as {}: {error}", spec.exe.display()),
         };
-        let refused = self.follow(&session, first);
+        let refused = self.follow(&session, &spawned, first);
         let why = self.end_child(&session, spawned, refused);
         let error = format!("the process of driver {} {why}", spec.id);
         session.bury(&Error::internal(error));
@@ -236,9 +238,10 @@ impl Remote {
     }
 
     /// Reads what the child says until its end; why it refused to start, if it did.
-    fn follow(&self, session: &Arc<Session>, first: &mut Option<First>) -> Option<String> {
+    fn follow(&self, session: &Arc<Session>, spawned: &Spawned, first: &mut Option<First>) -> Option<String> {
         let began = self.parts.clock.monotonic();
         let (mut is_ready, mut heard, mut pinged, mut ending) = (false, began, began, None);
+        let mut looked = began;
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         loop {
             let received = session.channel.recv(&mut buffer);
@@ -268,6 +271,12 @@ impl Remote {
                 && now.saturating_sub(*ending.get_or_insert(now)) > Duration::from_millis(END_MS)
             {
                 session.fail("did not end in time");
+            }
+            if now.saturating_sub(looked) > LOOK_PAUSE {
+                looked = now;
+                if spawned.has_ended() {
+                    return None;
+                }
             }
             let silent = now.saturating_sub(heard);
             if silent > Duration::from_millis(SILENCE_MS) {

@@ -80,11 +80,17 @@ impl Spawned {
         ended_itself.then(|| verdict(status))
     }
 
+    /// It has ended; something it left behind may still hold its socket.
+    pub(super) fn has_ended(&self) -> bool {
+        self.wait(Duration::ZERO)
+    }
+
     /// Whether it ended within `limit`. Its number stays taken.
     fn wait(&self, limit: Duration) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         for _ in 0..=limit.as_millis() as u64 / POLL_MS {
             match rustix::process::waitid(WaitId::Pid(self.group), options) {
+                Ok(None) if limit.is_zero() => return false,
                 Ok(None) => thread::sleep(Duration::from_millis(POLL_MS)),
                 Ok(Some(_)) | Err(_) => return true,
             }
