@@ -10,7 +10,7 @@ use super::process::{Remote, RemoteInstance};
 /// A started driver. Its functions may block; they are called on its control thread.
 pub(super) enum Backend {
     /// Its code runs here.
-    Thread(Driver),
+    Thread(Box<Driver>),
     /// Its code runs in a child.
     Process(Arc<Remote>),
 }
@@ -18,7 +18,7 @@ pub(super) enum Backend {
 /// An open destination of a driver.
 pub(super) enum Held {
     /// Of one that runs here.
-    Thread(Instance),
+    Thread(Box<Instance>),
     /// Of one that runs in a child.
     Process(RemoteInstance),
 }
@@ -42,7 +42,9 @@ impl Backend {
         media: Arc<dyn MediaSource>,
     ) -> Result<Held, Error> {
         match self {
-            Backend::Thread(driver) => driver.open(dest, source, kind, config, media).map(Held::Thread),
+            Backend::Thread(driver) => {
+                driver.open(dest, source, kind, config, media).map(|opened| Held::Thread(Box::new(opened)))
+            }
             Backend::Process(remote) => remote.open(dest, source, kind, config, media).map(Held::Process),
         }
     }

@@ -199,7 +199,9 @@ pub(super) fn start(source: Source, parts: &HostParts) -> Result<Started, LoadEr
         Source::Thread { table, flags } => {
             let (version, manifest) = (table.version().to_string(), table.manifest().clone());
             check_schemas(&manifest)?;
-            let begin = move || Driver::start(table, asked, &MAX_LEVEL, flags).map(Backend::Thread);
+            let begin = move || {
+                Driver::start(table, asked, &MAX_LEVEL, flags).map(|driver| Backend::Thread(Box::new(driver)))
+            };
             (version, manifest, None, Control::start(&id, clock, begin).map_err(failed)?)
         }
         Source::Process(spec) => {

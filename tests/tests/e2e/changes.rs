@@ -47,11 +47,11 @@ fn operators_change_drivers_and_what_runs_goes_on() {
     assert_eq!(state(&operator, "panic"), "loaded");
     assert_eq!(api.destination(&stream, hosted)["state"], "live");
     add_test_driver(folder.path());
-    change(&operator, "panic", "replace").ok();
+    assert_eq!(change(&operator, "panic", "replace").status, 200);
 
     // Nothing new, and what is open goes on to its end.
-    change(&operator, "rtmp", "disable").ok();
-    change(&operator, "panic", "disable").ok();
+    assert_eq!(change(&operator, "rtmp", "disable").status, 200);
+    assert_eq!(change(&operator, "panic", "disable").status, 200);
     assert_eq!(types(&api), Vec::<String>::new());
     let refused = json!({ "type": "rtmp", "config": { "url": sink.url(), "key": "x" } });
     api.post(&path, &refused).assert_error(422, None);

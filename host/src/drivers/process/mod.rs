@@ -11,7 +11,7 @@
 //! - [`session`]: one child: calls into it, its media; [`requests`]: what it asks for.
 //! - [`child`]: the other side. It is a small host itself: it loads the library with the same code, and its services ask
 //!   over the socket.
-//! - [`channel`], [`message`]: one packet socket, one bounded message in each packet, descriptors beside it.
+//! - [`channel`], [`message`], [`notes`]: one packet socket, one bounded message in each packet, descriptors beside it.
 //! - [`memory`], [`slots`]: payloads, one copy for all destinations of a driver.
 //!
 //! # What the host relies on
@@ -33,6 +33,7 @@ pub mod child;
 #[allow(unsafe_code)] // Maps shared memory.
 mod memory;
 mod message;
+mod notes;
 mod remote;
 mod requests;
 mod restart;

@@ -18,7 +18,8 @@ use satcast_plugin_api::manifest::{MANIFEST_BYTES_MAX, Manifest};
 use satcast_plugin_api::playback::{ASSET_PARTS_MAX, is_asset_name};
 
 use super::Facts;
-use super::message::{Demand, Failure, Message, Piece, PieceBytes, ToChild, ToHost, Told, read};
+use super::message::{Failure, Message, Piece, PieceBytes, ToChild, ToHost, Told, read};
+use super::notes::Demand;
 use super::session::Session;
 
 /// Connections a child may wait for at once.

@@ -13,7 +13,8 @@ use satcast_plugin_api::{Class, Error};
 
 use super::channel::{Channel, ChannelError};
 use super::memory::SharedMemory;
-use super::message::{self, BATCH_PACKETS_MAX, Batch, Failure, Note, PROTOCOL, ToChild};
+use super::message::{self, Failure, PROTOCOL, ToChild};
+use super::notes::{BATCH_PACKETS_MAX, Batch, Note};
 use super::slots::{Lease, Slots};
 use super::{CALL_MS, SHARED_BYTES, Spec};
 use crate::drivers::control::Pump;

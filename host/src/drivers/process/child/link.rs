@@ -15,7 +15,8 @@ use satcast_plugin_api::host::{Body, Connected};
 
 use super::super::channel::{Channel, ChannelError};
 use super::super::memory::SharedView;
-use super::super::message::{self, Batch, Demand, Failure, RELEASES_MAX, ToHost};
+use super::super::message::{self, Failure, ToHost};
+use super::super::notes::{Batch, Demand, RELEASES_MAX};
 use super::die;
 use super::media::RemoteQueue;
 use crate::drivers::control::Pump;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 
-use super::super::message::Note;
+use super::super::notes::Note;
 use super::link::Link;
 
 /// The queue of a destination as the library sees it: what the host handed over last. More is asked for when the library

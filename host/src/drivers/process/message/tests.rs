@@ -1,7 +1,9 @@
 use bytes::Bytes;
-use satcast_plugin_api::host::Packet;
+use satcast_plugin_api::host::{Delivery, Packet};
+use satcast_plugin_api::packet::{Codec, Kind};
 
 use super::*;
+use crate::drivers::process::notes::{BATCH_PACKETS_MAX, Note, RELEASES_MAX};
 
 fn note() -> Note {
     let packet = Packet {
