@@ -20,8 +20,8 @@ use crate::ingest::{self, BindError, Listener};
 use crate::live::{Live, Settings};
 use crate::outbound::{AllowError, Guard};
 use crate::playback::{Playback, PlaybackSecret, Site};
-use crate::secret::VaultError;
-use crate::store::{self, OpenOptions, Store, StoreError};
+use crate::secret::{Vault, VaultError};
+use crate::store::{self, Address, Inspector, OpenOptions, Owner, Store, StoreError};
 use crate::webhooks::{Sender, Targets, TlsError, Webhooks};
 
 /// Folder below the data folder for private copies of driver libraries.
@@ -64,6 +64,9 @@ pub enum BootError {
     /// The system.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
+    /// Another service took the database over while this one ran.
+    #[error("another satcast took the database over; this one has shut down")]
+    TakenOver,
     /// A part that later releases bring.
     #[error("[ingest] rtmps_listen is set, but RTMPS is not built in yet; remove it and use rtmp_listen")]
     RtmpsNotBuilt,
@@ -77,7 +80,8 @@ pub struct Host {
     server: Server,
     listener: Listener<Live>,
     facts: Facts,
-    _locks: [DataDirLock; 2],
+    database_lock: DatabaseLock,
+    _lock: DataDirLock,
 }
 
 /// Where drivers of `config` come from; `exe` runs their probes.
@@ -115,8 +119,9 @@ impl Host {
         // The lock comes before everything that a second process would disturb.
         let data_dir_created = data_dir::prepare(&config.data_dir)?;
         let lock = data_dir::lock(&config.data_dir)?;
-        let database_lock = data_dir::lock_database(&store::database_file(config.database_url().expose())?)?;
-        let vault = data_dir::vault(&config)?;
+        let address = Address::parse(config.database_url().expose())?;
+        let database_lock = DatabaseLock::take(&address).await?;
+        let vault = vault(&config).await?;
         let playback_secret = PlaybackSecret::of(&vault);
         let options =
             OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
@@ -139,7 +144,7 @@ impl Host {
             config: loaded.file,
             data_dir: config.data_dir.clone(),
             data_dir_created,
-            database: database_text(&config),
+            database: address.to_string(),
             drivers_dir: config.drivers_dir(),
             drivers_loaded: loaded_names(&drivers),
             drivers_not_loaded: not_loaded(&drivers),
@@ -174,7 +179,7 @@ impl Host {
             known: Default::default(),
             key_uses: Default::default(),
         });
-        Ok(Self { app, live, store, server, listener, facts, _locks: [lock, database_lock] })
+        Ok(Self { app, live, store, server, listener, facts, database_lock, _lock: lock })
     }
 
     /// What the start found, for the banner.
@@ -189,7 +194,10 @@ impl Host {
 
     /// Serves until `shutdown` resolves, then ends in an order that loses nothing: encoders first, then sessions with
     /// their destinations, then open requests, last the database.
-    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+    ///
+    /// # Errors
+    /// [`BootError::TakenOver`]: it ended, in the same order, because another service has the database.
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), BootError> {
         let (stop_ingest, ingest_stopped) = watch::channel(false);
         let (stop_http, http_stopped) = watch::channel(false);
         let mut ingest = tokio::spawn(self.listener.run(told(ingest_stopped)));
@@ -203,8 +211,14 @@ impl Host {
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
         let (stop_webhooks, webhooks_stopped) = watch::channel(false);
         let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(told(webhooks_stopped)));
-        shutdown.await;
-        tracing::info!("shutting down");
+        let ended = tokio::select! {
+            () = shutdown => Ok(()),
+            () = self.database_lock.lost() => Err(BootError::TakenOver),
+        };
+        match &ended {
+            Ok(()) => tracing::info!("shutting down"),
+            Err(error) => tracing::error!(%error, "shutting down"),
+        }
         // Sessions are told first, so that encoders hear the reason from them.
         self.live.shut_down().await;
         // Event streams end by themselves: the HTTP listener waits for running requests.
@@ -236,7 +250,49 @@ impl Host {
         }
         self.app.billing.bill_playback().await;
         self.store.close().await;
+        ended
     }
+}
+
+/// What keeps a second service from a database.
+enum DatabaseLock {
+    File { _held: DataDirLock },
+    Server(Owner),
+}
+
+impl DatabaseLock {
+    async fn take(address: &Address) -> Result<Self, BootError> {
+        Ok(match address {
+            Address::File(file) => Self::File { _held: data_dir::lock_database(file)? },
+            Address::Server(server) => Self::Server(Owner::take(server).await?),
+        })
+    }
+
+    /// Resolves when another service has the database.
+    async fn lost(&self) {
+        match self {
+            Self::File { .. } => std::future::pending().await,
+            Self::Server(owner) => owner.lost().await,
+        }
+    }
+}
+
+/// The vault of the configured key or key file. A lost key file is not made anew for a server's database that was in use;
+/// [`data_dir::vault`] sees to those in files.
+///
+/// # Errors
+/// The key or the key file cannot be used, or the database not be reached.
+pub async fn vault(config: &Config) -> Result<Vault, BootError> {
+    let (key_file, address) = (config.key_file(), Address::parse(config.database_url().expose())?);
+    if config.secret_key.is_none() && !key_file.exists() && matches!(address, Address::Server(_)) {
+        let database = Inspector::open(&address).await?;
+        let version = database.schema_version().await;
+        database.close().await;
+        if version?.0 > 0 {
+            return Err(VaultError::Missing(key_file).into());
+        }
+    }
+    Ok(data_dir::vault(config)?)
 }
 
 async fn told(mut stop: watch::Receiver<bool>) {
@@ -273,12 +329,6 @@ fn charge_what_is_counted(billing: &Billing, playback: &Arc<Playback>) {
         let playback = playback.clone();
         Box::pin(async move { playback.flush_meter().await })
     }));
-}
-
-fn database_text(config: &Config) -> String {
-    let url = config.database_url();
-    let file = url.expose().trim_start_matches("sqlite:").trim_start_matches("//").to_string();
-    format!("SQLite, {file}")
 }
 
 fn loaded_names(drivers: &Drivers) -> Vec<String> {
@@ -365,8 +415,7 @@ pub async fn run(
             () = reloading => {}
         }
     })
-    .await;
-    Ok(())
+    .await
 }
 
 async fn reload_drivers(drivers: &Drivers, loaded: Result<Loaded, String>) {

@@ -81,6 +81,15 @@ impl Clock {
         }
     }
 
+    /// Sets a manual wall clock forward, or back, without any time passing: what happens when a system's clock is corrected.
+    #[cfg(test)]
+    pub(crate) fn set_forward(&self, by_ms: i64) {
+        if let Source::Manual(manual) = &self.0 {
+            let mut time = manual.lock();
+            time.wall.0 = time.wall.0.saturating_add(by_ms);
+        }
+    }
+
     /// Waits until the monotonic time is `at` or later: at once when it is, and as long as nobody moves a manual clock.
     pub async fn sleep_until(&self, at: Duration) {
         match &self.0 {

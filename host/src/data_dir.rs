@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::secret::{Vault, VaultError};
+use crate::store::Address;
 
 /// Name of the lock file inside the data folder.
 const LOCK_FILE_NAME: &str = "satcast.lock";
@@ -173,7 +174,8 @@ pub fn vault(config: &Config) -> Result<Vault, VaultError> {
 }
 
 fn has_database(config: &Config) -> bool {
-    crate::store::database_file(config.database_url().expose()).is_ok_and(|file| file.exists())
+    let address = Address::parse(config.database_url().expose());
+    matches!(address, Ok(Address::File(file)) if file.exists())
 }
 
 /// Proves that the folder can be written to, by a file that is removed again.

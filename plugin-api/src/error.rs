@@ -106,7 +106,7 @@ impl Error {
         let retry_ms = self.retry_after.map_or(0, |wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX));
         use_it(&abi::SatcastError {
             size: size_of::<abi::SatcastError>() as u32,
-            class: self.class.to_abi(),
+            error_class: self.class.to_abi(),
             retry_ms,
             reserved: 0,
             message: abi::SatcastStr::new(message),

@@ -5,25 +5,28 @@
 
 #![allow(unsafe_code)] // This is the boundary.
 
-use std::any::Any;
+mod run;
+
 use std::ffi::c_void;
-use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
-use crate::abi::{self, SatcastDriver, SatcastErrorSink, SatcastHost, SatcastOpen, SatcastStr};
+use crate::Error;
+use crate::abi::{
+    self, SatcastDriver, SatcastErrorSink, SatcastHost, SatcastOpen, SatcastReconfigure, SatcastStr,
+};
 use crate::driver::hostref::HostRef;
 use crate::driver::log::{Bridge, CURRENT_DEST};
-use crate::driver::{BoxFuture, Config, Ctx, Driver, DynDestination, Media};
+use crate::driver::{Config, Ctx, Driver, DynDestination, Media, Reconfigured};
 use crate::manifest::Manifest;
 use crate::wire::report;
-use crate::{Class, Error};
+use run::{bounded_run, panic_error};
 
 /// Most worker threads of a driver's runtime; see [`Driver::WORKERS`].
 pub const RUNTIME_WORKERS_MAX: usize = 8;
@@ -133,7 +136,8 @@ pub fn entry<E: Exported>(host_major: u32) -> *const SatcastDriver {
 
 fn make_table<E: Exported>() -> TableBox {
     let info = E::Driver::INFO;
-    let manifest = Manifest { title: info.title.to_string(), types: E::Driver::types() };
+    let settings = E::Driver::settings().map(crate::SettingsSchema::into_json);
+    let manifest = Manifest { title: info.title.to_string(), types: E::Driver::types(), settings };
     // Names and JSON values only: serialising cannot fail, and an empty manifest is refused by the host.
     let manifest = serde_json::to_string(&manifest).unwrap_or_default().into_boxed_str();
     let table = SatcastDriver {
@@ -152,15 +156,33 @@ fn make_table<E: Exported>() -> TableBox {
         stop: Some(stop),
         destroy: Some(destroy),
         deinit: Some(deinit::<E>),
-        get_extension: None,
+        get_extension: Some(get_extension),
     };
     TableBox { table, _manifest: manifest }
 }
 
+static RECONFIGURE: SatcastReconfigure =
+    SatcastReconfigure { size: size_of::<SatcastReconfigure>(), reconfigure: Some(reconfigure) };
+
+/// # Safety
+/// As [`SatcastDriver::get_extension`]: the name lives for the call.
+unsafe extern "C" fn get_extension(name: SatcastStr) -> *const c_void {
+    // SAFETY: passed on from the caller.
+    match &*unsafe { name.read() } {
+        abi::EXT_RECONFIGURE => (&raw const RECONFIGURE).cast(),
+        _ => std::ptr::null(),
+    }
+}
+
 /// Runs `body`, turning an error or a panic into a return code and a report.
 fn guarded(errors: *const SatcastErrorSink, body: impl FnOnce() -> Result<(), Error>) -> i32 {
+    guarded_code(errors, || body().map(|()| abi::OK))
+}
+
+/// As [`guarded`], with the return code of success from `body`.
+fn guarded_code(errors: *const SatcastErrorSink, body: impl FnOnce() -> Result<i32, Error>) -> i32 {
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => abi::OK,
+        Ok(Ok(code)) => code,
         Ok(Err(error)) => {
             // SAFETY: the caller's sink lives for the call.
             unsafe { report(errors, &error) };
@@ -172,15 +194,6 @@ fn guarded(errors: *const SatcastErrorSink, body: impl FnOnce() -> Result<(), Er
             abi::ERR_PANIC
         }
     }
-}
-
-fn panic_error(panic: &(dyn Any + Send)) -> Error {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(ToString::to_string)
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_string());
-    Error::new(Class::Panic, format!("the driver panicked: {text}"))
 }
 
 /// # Safety
@@ -249,6 +262,11 @@ fn parse_config(config: &str) -> Result<Value, Error> {
 
 /// One opening of a destination.
 struct Instance {
+    dest: u64,
+    type_name: String,
+    // Weak, so that the destination goes with the end of its run.
+    destination: Weak<dyn DynDestination>,
+    runtime: Handle,
     stopping: watch::Sender<bool>,
     deadline_ms: Arc<AtomicU32>,
 }
@@ -261,7 +279,12 @@ unsafe extern "C" fn open<E: Exported>(
     errors: *const SatcastErrorSink,
 ) -> i32 {
     guarded(errors, || {
-        // SAFETY: passed on from the caller.
+        // SAFETY: `size` is the first field of every request.
+        let size = unsafe { (&raw const (*request).size).read() };
+        if size < size_of::<SatcastOpen>() {
+            return Err(Error::internal(format!("the host's request to open has {size} bytes only")));
+        }
+        // SAFETY: passed on from the caller, and long enough.
         let request = unsafe { &*request };
         let loaded = E::slot().loaded()?;
         let media = Media::new(loaded.host.clone(), request.media);
@@ -274,54 +297,47 @@ unsafe extern "C" fn open<E: Exported>(
         };
         let (stopping, stop_seen) = watch::channel(false);
         let deadline_ms = Arc::new(AtomicU32::new(0));
+        let instance_of = Instance {
+            dest: request.dest,
+            type_name: type_name.into_owned(),
+            destination: Arc::downgrade(&destination),
+            runtime: loaded.runtime.handle().clone(),
+            stopping,
+            deadline_ms: deadline_ms.clone(),
+        };
         let ctx = Ctx::new(loaded.host.clone(), request.dest, request.source, stop_seen.clone());
-        let end = bounded_run(destination, ctx, media, stop_seen, deadline_ms.clone());
+        let end = bounded_run(destination, ctx, media, stop_seen, deadline_ms);
         let (host, dest) = (loaded.host.clone(), request.dest);
         loaded.runtime.spawn(CURRENT_DEST.scope(dest, async move {
             let outcome = end.await;
             host.stopped(dest, outcome.as_ref().err());
         }));
         // SAFETY: the caller gave room for one pointer.
-        unsafe { *instance = Box::into_raw(Box::new(Instance { stopping, deadline_ms })).cast() };
+        unsafe { *instance = Box::into_raw(Box::new(instance_of)).cast() };
         Ok(())
     })
 }
 
-/// `run` with its panics caught and, once the end is asked for, its time bounded.
-async fn bounded_run(
-    destination: Arc<dyn DynDestination>,
-    ctx: Ctx,
-    media: Media,
-    mut stop_seen: watch::Receiver<bool>,
-    deadline_ms: Arc<AtomicU32>,
-) -> Result<(), Error> {
-    let mut run = match catch_unwind(AssertUnwindSafe(|| destination.run_dyn(ctx, media))) {
-        Ok(run) => run,
-        Err(panic) => return Err(panic_error(&*panic)),
-    };
-    let overdue = async {
-        // An error means that the instance was destroyed, which ends the run as well.
-        let _ = stop_seen.wait_for(|stop| *stop).await;
-        tokio::time::sleep(Duration::from_millis(u64::from(deadline_ms.load(Ordering::Acquire)))).await;
-    };
-    let outcome = tokio::select! {
-        outcome = poll_caught(&mut run) => outcome,
-        () = overdue => Err(Error::internal("the destination did not end in time and was cut off")),
-    };
-    // What the author left in it may panic when it goes, too.
-    match catch_unwind(AssertUnwindSafe(|| drop(run))) {
-        Ok(()) => outcome,
-        Err(panic) => Err(panic_error(&*panic)),
-    }
-}
-
-/// Polls `run`; a panic in it is its outcome.
-async fn poll_caught(run: &mut BoxFuture<Result<(), Error>>) -> Result<(), Error> {
-    poll_fn(|cx| {
-        catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(cx)))
-            .unwrap_or_else(|panic| std::task::Poll::Ready(Err(panic_error(&*panic))))
+/// # Safety
+/// As [`SatcastReconfigure::reconfigure`]: `instance` came from `open` and was not destroyed; text and sink live for the call.
+unsafe extern "C" fn reconfigure(
+    instance: *mut c_void,
+    config: SatcastStr,
+    errors: *const SatcastErrorSink,
+) -> i32 {
+    guarded_code(errors, || {
+        // SAFETY: passed on from the caller.
+        let (instance, config) = unsafe { (&*instance.cast::<Instance>(), config.read()) };
+        let json = parse_config(&config)?;
+        let Some(destination) = instance.destination.upgrade() else { return Ok(abi::REOPEN) };
+        let _entered = instance.runtime.enter();
+        let config = Config::new(&instance.type_name, &json);
+        let outcome = CURRENT_DEST.sync_scope(instance.dest, || destination.reconfigure_dyn(config))?;
+        Ok(match outcome {
+            Reconfigured::Taken => abi::OK,
+            Reconfigured::Reopen => abi::REOPEN,
+        })
     })
-    .await
 }
 
 /// # Safety

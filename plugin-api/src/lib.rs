@@ -52,6 +52,6 @@ pub mod host;
 pub mod testkit;
 
 pub use error::{Class, Error, MESSAGE_BYTES_MAX};
-pub use manifest::DestType;
+pub use manifest::{DestType, SettingsSchema};
 pub use playback::Audience;
 pub use secret::Secret;

@@ -18,6 +18,26 @@ pub struct Manifest {
     pub title: String,
     /// Destination types it serves.
     pub types: Vec<DestType>,
+    /// JSON Schema of what operators write below `[driver.<id>]`; `None` = the driver takes no settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Value>,
+}
+
+/// The settings a driver takes from its operator.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SettingsSchema(Value);
+
+impl SettingsSchema {
+    /// Settings that are read as `S`. Its keys must not be `isolation`, `sha256` or `limits`, which are the host's own, nor look like
+    /// them; give every field a default, unless the driver is of no use without it.
+    pub fn of<S: JsonSchema>() -> Self {
+        Self(schemars::schema_for!(S).to_value())
+    }
+
+    /// The JSON Schema.
+    pub fn into_json(self) -> Value {
+        self.0
+    }
 }
 
 /// One destination type.
@@ -85,12 +105,10 @@ pub enum ManifestError {
     #[error("its manifest has a bad or repeated destination type name {0:?}")]
     TypeName(String),
     /// A schema over [`SCHEMA_BYTES_MAX`].
-    #[error("the configuration schema of type {0} has more than {SCHEMA_BYTES_MAX} bytes")]
+    #[error("the configuration schema of {0} has more than {SCHEMA_BYTES_MAX} bytes")]
     SchemaTooLarge(String),
     /// A schema that points outside itself.
-    #[error(
-        "the configuration schema of type {0} refers to {1:?}; only references inside the schema are allowed"
-    )]
+    #[error("the configuration schema of {0} refers to {1:?}; only references inside the schema are allowed")]
     RemoteRef(String, String),
 }
 
@@ -105,19 +123,27 @@ impl Manifest {
         if manifest.types.is_empty() || manifest.types.len() > TYPES_MAX {
             return Err(ManifestError::TypeCount(manifest.types.len()));
         }
+        if let Some(schema) = &manifest.settings {
+            check_schema("[driver] settings", schema)?;
+        }
         for (index, kind) in manifest.types.iter().enumerate() {
             let repeated = manifest.types[..index].iter().any(|other| other.name == kind.name);
             if repeated || !is_name(&kind.name) {
                 return Err(ManifestError::TypeName(kind.name.chars().take(40).collect()));
             }
-            if kind.schema.to_string().len() > SCHEMA_BYTES_MAX {
-                return Err(ManifestError::SchemaTooLarge(kind.name.clone()));
-            }
-            if let Some(reference) = remote_ref(&kind.schema) {
-                return Err(ManifestError::RemoteRef(kind.name.clone(), reference.to_string()));
-            }
+            check_schema(&kind.name, &kind.schema)?;
         }
         Ok(manifest)
+    }
+}
+
+fn check_schema(of: &str, schema: &Value) -> Result<(), ManifestError> {
+    if schema.to_string().len() > SCHEMA_BYTES_MAX {
+        return Err(ManifestError::SchemaTooLarge(of.to_string()));
+    }
+    match remote_ref(schema) {
+        Some(reference) => Err(ManifestError::RemoteRef(of.to_string(), reference.to_string())),
+        None => Ok(()),
     }
 }
 
@@ -171,5 +197,13 @@ mod tests {
         assert_eq!(with_types(json!([kind("a", large)])), Err(ManifestError::SchemaTooLarge("a".into())));
         let remote = json!({ "anyOf": [{ "$ref": "https://example.org/s.json" }] });
         assert!(matches!(with_types(json!([kind("a", remote)])), Err(ManifestError::RemoteRef(..))));
+        let settings = |schema: Value| {
+            let types = json!([kind("a", json!({}))]);
+            Manifest::parse(&json!({ "title": "t", "types": types, "settings": schema }).to_string())
+        };
+        assert!(settings(json!({ "type": "object" })).unwrap().settings.is_some());
+        let large = json!({ "description": "x".repeat(SCHEMA_BYTES_MAX) });
+        assert!(matches!(settings(large), Err(ManifestError::SchemaTooLarge(_))));
+        assert!(matches!(settings(json!({ "$ref": "file:///x" })), Err(ManifestError::RemoteRef(..))));
     }
 }

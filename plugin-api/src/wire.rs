@@ -48,7 +48,7 @@ pub(crate) unsafe fn read_error(error: *const SatcastError) -> Option<Error> {
     // SAFETY: the text lives for the call.
     let message = unsafe { raw.message.read() };
     let message = cut(&message, crate::MESSAGE_BYTES_MAX).to_string();
-    let mut error = Error::new(Class::from_abi(raw.class), message);
+    let mut error = Error::new(Class::from_abi(raw.error_class), message);
     if raw.retry_ms > 0 {
         error.retry_after = Some(Duration::from_millis(u64::from(raw.retry_ms)));
     }

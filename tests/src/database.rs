@@ -66,6 +66,26 @@ impl Database {
         });
     }
 
+    /// Makes `each` events, and a delivery of each of them to every webhook that is due at `due_ms`.
+    ///
+    /// # Panics
+    /// When the database refuses.
+    pub fn make_deliveries(&mut self, each: i64, due_ms: i64) {
+        let events = "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1)
+            INSERT INTO webhook_events (uid, account_id, type, body, created_ms)
+            SELECT 'evt_' || $2 || '_' || i, (SELECT MIN(account_id) FROM webhooks), 'stream.started',
+            CAST('{\"id\":\"evt\",\"type\":\"stream.started\",\"data\":{\"label\":\"a stream\"}}' AS BLOB), $2 FROM n WHERE $1 > 0";
+        let deliveries = "INSERT INTO webhook_deliveries (event_id, webhook_id, state, due_ms, created_ms)
+            SELECT e.id, w.id, 'pending', $1, $1 FROM webhook_events e, webhooks w WHERE e.uid LIKE 'evt_' || $1 || '_%'";
+        self.runtime.block_on(async {
+            let mut tx = self.connection.begin().await.expect("a transaction");
+            let made = sqlx::query(events).bind(each).bind(due_ms);
+            made.execute(&mut *tx).await.expect("events");
+            sqlx::query(deliveries).bind(due_ms).execute(&mut *tx).await.expect("deliveries");
+            tx.commit().await.expect("a commit");
+        });
+    }
+
     /// Makes `sessions` that ended long ago with two entries of history each, one every `every_ms` from `first_ms` on,
     /// and as many metered hours as they span.
     ///

@@ -4,11 +4,12 @@
 //! commands, sockets, HTTP answers and the log. The peers are real (ffmpeg, nginx with its RTMP module), plus an
 //! RTMP sink of our own that can do what a real one does on a bad day: stall, refuse, die, come back.
 //!
-//! * [`service`], [`api`], [`hosted`] and [`database`]: the service under test
+//! * [`service`], [`api`], [`hosted`] and [`database`]: the service under test; [`postgres`]: a server for its database
 //! * [`encoder`], [`caller`], [`coded`]: who publishes (ffmpeg; single RTMP calls and hostile bytes; other codecs)
 //! * [`nginx`], [`sink`], [`receiver`]: who receives (media; webhooks, verified by the official library)
 //! * [`http`], [`playlist`], [`hls`], [`player`]: who watches (every byte counted; strictly read; in a browser)
 //! * [`probe`], [`boxes`]: ffprobe, ffmpeg and the file format itself as judges of what was watched
+//! * [`lnbits`], [`nwc`]: wallets that others wrote
 //! * [`clients`]: tools and clients that others made, from the committed API document
 //! * [`source`], [`flv`], [`record`]: the media itself, and how two copies of it are compared
 //! * [`crowd`], [`figures`]: what only the benchmarks need
@@ -18,6 +19,7 @@
 //! expectation panics: that is how a test fails.
 
 pub mod api;
+pub mod author;
 pub mod boxes;
 pub mod caller;
 pub mod clients;
@@ -30,10 +32,13 @@ pub mod flv;
 pub mod hls;
 pub mod hosted;
 pub mod http;
+pub mod lnbits;
 pub mod nginx;
+pub mod nwc;
 pub mod player;
 pub mod playlist;
 pub mod ports;
+pub mod postgres;
 pub mod probe;
 pub mod process;
 pub mod receiver;
@@ -42,4 +47,5 @@ pub mod service;
 pub mod sink;
 pub mod soak;
 pub mod source;
+pub mod verifiers;
 pub mod wait;

@@ -12,9 +12,9 @@ use crate::ids::{AccountId, SessionId, UnixMillis};
 use crate::store::{HourOutcome, HourTerms};
 
 /// Hours of accounts that are read at one time.
-pub const HOURS_MAX: i64 = 256;
-/// Times that more are read in one pass; what is left waits for the next.
-const READS_MAX: usize = 1_024;
+pub const HOURS_MAX: i64 = 64;
+/// Times that more are read in one pass, a minute's worth of charges on a slow disk; what is left waits for the next.
+pub(super) const READS_MAX: i64 = 128;
 /// Milliseconds of a clock minute.
 const MINUTE_MS: i64 = 60_000;
 

@@ -12,7 +12,7 @@ use super::{Billing, lock};
 use crate::clock::Clock;
 use crate::config::{Config, Durability, Flags};
 use crate::ids::{AccountId, DestinationId, EndReason, Msat, Sats, SessionId, StreamId, UnixMillis};
-use crate::secret::{Redacted, Vault, new_session_id, new_stream_key};
+use crate::secret::{Vault, new_session_id, new_stream_key};
 use crate::store::testing::Intruder;
 use crate::store::{
     self, Actor, Caps, NewAccount, NewDestination, NewSession, NewStream, OpenOptions, Origin, Page, Store,
@@ -57,7 +57,7 @@ impl Rig {
         let file = folder.path().join("satcast.toml");
         std::fs::write(&file, toml).unwrap();
         let config = Config::load(Some(&file), [], &Flags::default()).unwrap().config;
-        let url = Redacted::new(format!("sqlite:{}", folder.path().join("t.db").display()));
+        let url = store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
         let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
         let clock = Clock::manual(START);
@@ -111,7 +111,7 @@ impl Rig {
     /// Recomputes everything.
     pub(crate) async fn check(&self) {
         let file = self.folder.path().join("t.db");
-        let inspector = store::Inspector::open(&file).await.unwrap();
+        let inspector = store::testing::inspector(&file).await;
         let report = inspector.check_ledger().await.unwrap();
         inspector.close().await;
         assert_eq!(report.faults, [], "{report:?}");

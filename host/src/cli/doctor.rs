@@ -10,7 +10,7 @@ use crate::data_dir;
 use crate::drivers::State;
 use crate::ids::UnixMillis;
 use crate::secret::Vault;
-use crate::store::{self, Inspector};
+use crate::store::{Address, Inspector};
 
 /// A clock before this is certainly wrong: the day this program was begun.
 const CLOCK_MIN: UnixMillis = UnixMillis(1_763_596_800_000);
@@ -85,9 +85,16 @@ fn key_file(config: &Config) -> Finding {
 }
 
 async fn database(config: &Config) -> Finding {
-    match store::database_file(config.database_url().expose()) {
-        Ok(file) if !file.exists() => return Note(format!("{} is made at the first run", file.display())),
-        Ok(_) => {}
+    match Address::parse(config.database_url().expose()) {
+        Ok(Address::File(file)) if !file.exists() => {
+            return Note(format!("{} is made at the first run", file.display()));
+        }
+        Ok(address @ Address::Server(_)) => match is_empty(&address).await {
+            Ok(true) => return Note(format!("{address} gets its tables at the first run")),
+            Ok(false) => {}
+            Err(error) => return Bad(error.to_string()),
+        },
+        Ok(Address::File(_)) => {}
         Err(error) => return Bad(error.to_string()),
     }
     let database = match inspect(config).await {
@@ -97,6 +104,14 @@ async fn database(config: &Config) -> Finding {
     let finding = database_finding(config, &database).await;
     database.close().await;
     finding.unwrap_or_else(|error| Bad(error.to_string()))
+}
+
+/// Whether a server's database was never used.
+async fn is_empty(address: &Address) -> Result<bool, CliError> {
+    let database = Inspector::open(address).await?;
+    let version = database.schema_version().await;
+    database.close().await;
+    Ok(version?.0 == 0)
 }
 
 async fn database_finding(config: &Config, database: &Inspector) -> Result<Finding, CliError> {

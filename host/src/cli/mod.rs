@@ -6,6 +6,7 @@
 mod accounts;
 mod doctor;
 mod maintenance;
+mod new_driver;
 #[cfg(test)]
 mod tests;
 
@@ -15,10 +16,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use new_driver::{Language, NewDriver};
+
 use crate::config::{Config, ConfigError, Flags, Loaded, LogFormat};
 use crate::data_dir;
 use crate::secret::KeyKind;
-use crate::store::{self, Inspector, OpenOptions, Store};
+use crate::store::{self, Address, Inspector, OpenOptions, Store};
 
 /// Exit code for a wrong configuration; clap uses the same for a wrong command line.
 const EXIT_CONFIG: u8 = 2;
@@ -73,8 +76,12 @@ pub enum Command {
     /// Make API keys
     #[command(subcommand)]
     Key(KeyCommand),
-    /// List the drivers and what became of each
-    Drivers,
+    /// List the drivers and what became of each, or make a new one
+    Drivers {
+        /// What else to do
+        #[command(subcommand)]
+        command: Option<DriversCommand>,
+    },
     /// Prove the ledger
     #[command(subcommand)]
     Ledger(LedgerCommand),
@@ -99,6 +106,13 @@ pub enum Command {
         /// The driver's id, for who looks at the process list.
         id: String,
     },
+}
+
+/// `satcast drivers ...`
+#[derive(Clone, Debug, Subcommand)]
+pub enum DriversCommand {
+    /// Make a folder with a driver that builds, passes its tests and streams
+    New(NewDriver),
 }
 
 /// `satcast account ...`
@@ -284,6 +298,9 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
     if let Command::Config = command {
         return print(crate::config::DEFAULT_TOML);
     }
+    if let Command::Drivers { command: Some(DriversCommand::New(new)) } = command {
+        return new_driver::run(new);
+    }
     let loaded = cli.load_config()?;
     if let Command::CheckConfig = command {
         return maintenance::check_config(&loaded);
@@ -308,7 +325,7 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
             Command::Ledger(LedgerCommand::Check) => maintenance::check_ledger(config).await,
             Command::Migrate => maintenance::migrate(config).await,
             Command::Backup { file } => maintenance::backup(config, file.as_deref()).await,
-            Command::Drivers => maintenance::list_drivers(config).await,
+            Command::Drivers { .. } => maintenance::list_drivers(config).await,
             Command::Openapi => maintenance::print_document(config).await,
             Command::Doctor => doctor::run(&loaded).await,
             Command::Run
@@ -330,19 +347,26 @@ fn print(text: &str) -> Result<(), CliError> {
 /// Opens the configured store, making data folder, key file and database if they are missing.
 async fn open_store(config: &Config) -> Result<Store, CliError> {
     data_dir::prepare(&config.data_dir)?;
-    let vault = data_dir::vault(config)?;
+    let vault = crate::boot::vault(config).await?;
     let options = OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
     Ok(store::open(options).await?)
 }
 
 /// Opens the configured database to look at it, if it exists: makes nothing, migrates nothing, needs no key.
 async fn inspect(config: &Config) -> Result<Inspector, CliError> {
-    let file = store::database_file(config.database_url().expose())?;
-    if !file.is_file() {
+    let address = Address::parse(config.database_url().expose())?;
+    if let Address::File(file) = &address
+        && !file.is_file()
+    {
         let file = file.display();
         let text =
             format!("there is no database {file}; run satcast once, or name its folder with --data-dir");
         return Err(CliError::Failed(text));
     }
-    Ok(Inspector::open(&file).await?)
+    let database = Inspector::open(&address).await?;
+    if matches!(address, Address::Server(_)) && database.schema_version().await?.0 == 0 {
+        database.close().await;
+        return Err(CliError::Failed(format!("{address} has no tables yet; run satcast once")));
+    }
+    Ok(database)
 }

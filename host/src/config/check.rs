@@ -55,7 +55,7 @@ fn check_addresses(config: &Config) -> Result<(), ConfigError> {
         }
     }
     if let Some(url) = &config.database.url {
-        store::database_file(url.expose()).map_err(|error| ConfigError(format!("database.url: {error}")))?;
+        store::Address::parse(url.expose()).map_err(|error| ConfigError(format!("database.url: {error}")))?;
     }
     Ok(())
 }

@@ -115,7 +115,8 @@ pub struct Ingest {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
-    /// `sqlite:FILE`; `None` is the file in the data folder. May hold a password one day, hence hidden.
+    /// `sqlite:FILE` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; `None` is the file in the data folder. May hold a
+    /// password, hence hidden.
     #[serde(default, deserialize_with = "value::secret")]
     pub url: Option<Redacted<String>>,
     /// What a commit survives.
@@ -126,9 +127,9 @@ pub struct Database {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Power loss (SQLite `synchronous = FULL`).
+    /// Power loss (SQLite `synchronous = FULL`, PostgreSQL `synchronous_commit = on`).
     Full,
-    /// The end of the process; the last commits may be lost with the power (`NORMAL`).
+    /// The end of the process; the last commits may be lost with the power (`NORMAL`, `off`).
     Normal,
 }
 

@@ -59,6 +59,14 @@ impl Backend {
 }
 
 impl Held {
+    /// Offers a new configuration; false when it must be opened again for it.
+    pub(super) fn reconfigure(&self, config: &str) -> Result<bool, Error> {
+        match self {
+            Held::Thread(instance) => instance.reconfigure(config),
+            Held::Process(instance) => instance.reconfigure(config),
+        }
+    }
+
     /// Asks for the end.
     pub(super) fn stop(&self, deadline_ms: u32) {
         match self {

@@ -142,7 +142,7 @@ impl Keeper {
                 Source::Process(Spec { exe, id, image, limits })
             }
         };
-        let started = registry::start(source, &self.parts)?;
+        let started = registry::start(source, &self.parts, &settings.settings)?;
         if let Some(name) = registry.taken(id, &started) {
             return Err(LoadError::TypeTaken(name));
         }

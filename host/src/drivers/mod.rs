@@ -25,6 +25,7 @@ mod redact;
 mod registry;
 mod schema;
 mod services;
+mod settings;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -48,7 +49,6 @@ use crate::outbound::Guard;
 use crate::secret::{mask_key, mask_url};
 use change::Keeper;
 use control::Pump;
-use redact::Redactor;
 use registry::Registry;
 
 /// How long `open` and `validate` of a driver may take.
@@ -162,7 +162,7 @@ impl Drivers {
             .call(limit(), move |driver| driver.validate(&kind, &json), |_| ())
             .await
             .map_err(|error| ValidateError::Driver(error.message))?;
-        let redactor = Redactor::new(entry.schema.secrets(config));
+        let redactor = entry.driver.services.redactor(entry.schema.secrets(config));
         asked.map_err(|error| match error.class {
             Class::Config => {
                 ValidateError::Config(entry.schema.refused_by_driver(&redactor.clean(&error.message)))
@@ -247,8 +247,8 @@ impl Drivers {
             let table = loader::linked(*entry).expect("a good table");
             let flags = satcast_plugin_api::abi::HOST_FLAG_STATIC;
             let id = table.id().to_string();
-            let started =
-                registry::start(Source::Thread { table, flags }, parts).expect("a driver that starts");
+            let started = registry::start(Source::Thread { table, flags }, parts, &Default::default())
+                .expect("a driver that starts");
             registry.put(Entry::loaded(&id, None, started));
         }
         registry.put(Entry::with_state("bad", None, State::Refused("refused.so is no driver".into())));

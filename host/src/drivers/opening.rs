@@ -1,7 +1,7 @@
 //! Openings of destinations: from a configuration to a running instance, and to its end.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use satcast_plugin_api::Error;
@@ -9,7 +9,6 @@ use satcast_plugin_api::host::MediaSource;
 use serde_json::Value;
 
 use super::backend::{Backend, Held};
-use super::redact::Redactor;
 use super::registry::Loaded;
 use super::services::{Counters, LogGate, Observer, Opened};
 use super::{Assets, Drivers, limit};
@@ -35,8 +34,10 @@ pub struct OpenRequest {
     pub assets: Arc<Assets>,
 }
 
-/// An open destination.
+/// An open destination: offered new configurations, asked to end, freed.
 pub struct Opening {
+    drivers: Drivers,
+    kind: String,
     driver: Arc<Loaded>,
     dest: u64,
     instance: Option<Held>,
@@ -55,16 +56,17 @@ impl Drivers {
         let dest = self.inner.next_dest.fetch_add(1, Ordering::Relaxed) + 1;
         let driver = entry.driver.clone();
         let services = driver.services.clone();
+        let redactor = services.redactor(secrets);
         let opened = Opened {
             destination: request.destination,
             observer: request.observer,
             counters: request.counters,
             assets: request.assets,
-            redactor: Arc::new(Redactor::new(secrets.clone())),
+            redactor: RwLock::new(redactor.clone()),
             log_gate: LogGate::default(),
         };
         services.insert(dest, opened);
-        let (kind, json, media) = (request.kind, request.config.to_string(), request.media);
+        let (kind, json, media) = (request.kind.clone(), request.config.to_string(), request.media);
         let source = request.source;
         let open = move |driver: &Backend| driver.open(dest, source, &kind, &json, media);
         // Too late: nobody will drive this instance, so it is asked to end; it cannot be freed, as its end is not watched.
@@ -75,10 +77,13 @@ impl Drivers {
         };
         let outcome = driver.control.call(limit(), open, late).await.and_then(|outcome| outcome);
         match outcome {
-            Ok(instance) => Ok(Opening { driver, dest, instance: Some(instance) }),
+            Ok(instance) => {
+                let (drivers, kind) = (self.clone(), request.kind);
+                Ok(Opening { drivers, kind, driver, dest, instance: Some(instance) })
+            }
             Err(mut error) => {
                 services.remove(dest);
-                error.message = Redactor::new(secrets).clean(&error.message);
+                error.message = redactor.clean(&error.message);
                 Err(error)
             }
         }
@@ -86,6 +91,33 @@ impl Drivers {
 }
 
 impl Opening {
+    /// Offers a running destination a new configuration, which was validated; false when it must be opened again for it.
+    pub async fn reconfigure(&mut self, config: &Value) -> bool {
+        let Some(entry) = self.drivers.registry().kind(&self.kind) else { return false };
+        // Another driver serves its type by now.
+        if !Arc::ptr_eq(&entry.driver, &self.driver) {
+            return false;
+        }
+        let Some(instance) = self.instance.take() else { return false };
+        self.driver.services.hide_more(self.dest, entry.schema.secrets(config));
+        let json = config.to_string();
+        let offer = move |_: &Backend| {
+            let outcome = instance.reconfigure(&json);
+            (instance, outcome)
+        };
+        // Nobody knows what a late one made of it, and the destination is opened again: this opening is asked to end.
+        let late = |(instance, _): (Held, Result<bool, Error>)| instance.stop(0);
+        let Ok((instance, outcome)) = self.driver.control.call(limit(), offer, late).await else {
+            return false;
+        };
+        self.instance = Some(instance);
+        outcome.unwrap_or_else(|error| {
+            let reason = entry.driver.services.redactor(entry.schema.secrets(config)).clean(&error.message);
+            tracing::warn!(kind = %self.kind, reason, "driver refuses a new configuration of a running destination");
+            false
+        })
+    }
+
     /// Asks for the end; the observer is told when it has come, within `deadline` if the driver obeys.
     pub async fn stop(&mut self, deadline: Duration) {
         let Some(instance) = self.instance.take() else { return };

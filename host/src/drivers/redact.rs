@@ -29,6 +29,11 @@ impl Redactor {
         Self { secrets }
     }
 
+    /// Hides these as well.
+    pub(super) fn with(&self, more: impl IntoIterator<Item = String>) -> Self {
+        Self::new(self.secrets.iter().cloned().chain(more))
+    }
+
     /// `text` without the secrets.
     pub(super) fn clean(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_string(), |text, secret| {
@@ -81,6 +86,7 @@ mod tests {
     fn replaces_every_secret_longest_first_and_leaves_short_ones() {
         let redactor = Redactor::new(["key1".into(), "key1-long".into(), "abc".into()]);
         assert_eq!(redactor.clean("a key1-long b key1 c abc"), "a *** b *** c abc");
+        assert_eq!(redactor.with(["key2".into()]).clean("key1 key2"), "*** ***");
     }
 
     #[test]

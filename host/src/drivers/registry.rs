@@ -8,15 +8,16 @@ use std::sync::atomic::Ordering;
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Driver, Services, Table};
 use satcast_plugin_api::manifest::Manifest;
+use serde_json::Value;
 
 use super::backend::Backend;
 use super::catalog::{State, Summary};
 use super::control::{Control, Pump};
 use super::loader::LoadError;
-use super::process::{Remote, Spec};
+use super::process::{Accept, Remote, Spec};
 use super::schema::ConfigSchema;
-use super::services::DriverServices;
-use super::{HostParts, MAX_LEVEL};
+use super::services::{DriverServices, OperatorSettings};
+use super::{HostParts, MAX_LEVEL, settings};
 use crate::config::{DriverSettings, Isolation};
 
 /// One loaded driver. It ends when its last destination and the registry have let go of it.
@@ -178,7 +179,11 @@ impl Entry {
 }
 
 /// Starts a driver with its threads. Blocks.
-pub(super) fn start(source: Source, parts: &HostParts) -> Result<Started, LoadError> {
+pub(super) fn start(
+    source: Source,
+    parts: &HostParts,
+    settings: &BTreeMap<String, Value>,
+) -> Result<Started, LoadError> {
     let failed = |error: Error| LoadError::Start(error.message);
     let id = match &source {
         Source::Thread { table, .. } => table.id().to_string(),
@@ -191,29 +196,32 @@ pub(super) fn start(source: Source, parts: &HostParts) -> Result<Started, LoadEr
         parts.guard.clone(),
         parts.runtime.clone(),
         parts.clock.clone(),
+        OperatorSettings::default(),
         pump.clone(),
     ));
+    let cleaned = |mut error: Error| {
+        error.message = services.redactor(Vec::new()).clean(&error.message);
+        LoadError::Start(error.message)
+    };
     let asked: Arc<dyn Services> = services.clone();
     let clock = parts.clock.clone();
     let (version, manifest, remote, control) = match source {
         Source::Thread { table, flags } => {
             let (version, manifest) = (table.version().to_string(), table.manifest().clone());
-            check_schemas(&manifest)?;
+            accept(&id, &manifest, settings, &services).map_err(LoadError::Start)?;
             let begin = move || {
                 Driver::start(table, asked, &MAX_LEVEL, flags).map(|driver| Backend::Thread(Box::new(driver)))
             };
-            (version, manifest, None, Control::start(&id, clock, begin).map_err(failed)?)
+            (version, manifest, None, Control::start(&id, clock, begin).map_err(cleaned)?)
         }
         Source::Process(spec) => {
             let level = MAX_LEVEL.load(Ordering::Relaxed);
-            let (remote, facts) = Remote::start(spec, asked, pump.clone(), clock.clone(), level)?;
+            let accept = accepting(&id, settings, &services);
+            let (remote, facts) = Remote::start(spec, asked, pump.clone(), clock.clone(), level, accept)
+                .map_err(|error| LoadError::Start(services.redactor(Vec::new()).clean(&error.to_string())))?;
             // From here on its process ends with the control thread.
             let backend = Backend::Process(remote.clone());
             let control = Control::start(&id, clock, move || Ok(backend)).map_err(failed)?;
-            if facts.id != id {
-                return Err(LoadError::Name { id: facts.id });
-            }
-            check_schemas(&facts.manifest)?;
             (facts.version, facts.manifest, Some(remote), control)
         }
     };
@@ -227,12 +235,32 @@ pub(super) fn start(source: Source, parts: &HostParts) -> Result<Started, LoadEr
     Ok(Started { version, loaded, kinds })
 }
 
-// Before its code runs here.
-fn check_schemas(manifest: &Manifest) -> Result<(), LoadError> {
-    manifest.types.iter().try_for_each(|kind| compile(&kind.name, &kind.schema).map(drop))
+/// Looks at a driver before its code is started, and hands it the operator's settings.
+fn accept(
+    id: &str,
+    manifest: &Manifest,
+    settings: &BTreeMap<String, Value>,
+    services: &DriverServices,
+) -> Result<(), String> {
+    for kind in &manifest.types {
+        compile(&kind.name, &kind.schema).map_err(|error| error.to_string())?;
+    }
+    services.set_settings(settings::checked(id, manifest.settings.as_ref(), settings)?);
+    Ok(())
 }
 
-fn compile(name: &str, schema: &serde_json::Value) -> Result<ConfigSchema, LoadError> {
+/// The same for each process of a driver.
+fn accepting(id: &str, settings: &BTreeMap<String, Value>, services: &Arc<DriverServices>) -> Accept {
+    let (id, settings, services) = (id.to_string(), settings.clone(), services.clone());
+    Box::new(move |facts| {
+        if facts.id != id {
+            return Err(LoadError::Name { id: facts.id.clone() }.to_string());
+        }
+        accept(&id, &facts.manifest, &settings, &services)
+    })
+}
+
+fn compile(name: &str, schema: &Value) -> Result<ConfigSchema, LoadError> {
     ConfigSchema::compile(schema).map_err(|error| {
         LoadError::Start(format!("the configuration schema of type {name} is invalid: {error}"))
     })

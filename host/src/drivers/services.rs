@@ -70,8 +70,23 @@ pub(super) struct Opened {
     pub(super) observer: Arc<dyn Observer>,
     pub(super) counters: Arc<Counters>,
     pub(super) assets: Arc<Assets>,
-    pub(super) redactor: Arc<Redactor>,
+    pub(super) redactor: RwLock<Arc<Redactor>>,
     pub(super) log_gate: LogGate,
+}
+
+impl Opened {
+    fn redactor(&self) -> Arc<Redactor> {
+        self.redactor.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What the operator set for a driver.
+#[derive(Default)]
+pub(super) struct OperatorSettings {
+    /// A JSON object.
+    pub(super) json: String,
+    /// The texts in it that must not be shown.
+    pub(super) secrets: Vec<String>,
 }
 
 /// Services of one driver.
@@ -84,6 +99,8 @@ pub(super) struct DriverServices {
     log_gate: LogGate,
     opened: RwLock<HashMap<u64, Arc<Opened>>>,
     retired: Retired,
+    /// With what hides the secrets in them.
+    settings: RwLock<Arc<(OperatorSettings, Redactor)>>,
     pump: Arc<Pump>,
 }
 
@@ -94,9 +111,12 @@ impl DriverServices {
         guard: Guard,
         runtime: tokio::runtime::Handle,
         clock: Clock,
+        settings: OperatorSettings,
         pump: Arc<Pump>,
     ) -> Self {
         let opened = RwLock::new(HashMap::new());
+        let own_secrets = Redactor::new(settings.secrets.iter().cloned());
+        let settings = RwLock::new(Arc::new((settings, own_secrets)));
         Self {
             driver: driver.to_string(),
             data_dir,
@@ -106,7 +126,33 @@ impl DriverServices {
             log_gate: LogGate::default(),
             opened,
             retired: Retired::default(),
+            settings,
             pump,
+        }
+    }
+
+    /// What is hidden for a destination with these secrets: they, and those in the driver's own settings.
+    pub(super) fn redactor(&self, secrets: Vec<String>) -> Arc<Redactor> {
+        let settings = self.own_settings();
+        Arc::new(Redactor::new(secrets.into_iter().chain(settings.0.secrets.iter().cloned())))
+    }
+
+    /// Sets what the operator wrote, once it is known what the driver takes.
+    pub(super) fn set_settings(&self, settings: OperatorSettings) {
+        let own_secrets = Redactor::new(settings.secrets.iter().cloned());
+        let mut current = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new((settings, own_secrets));
+    }
+
+    fn own_settings(&self) -> Arc<(OperatorSettings, Redactor)> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Hides more texts for a destination that is open: those of a configuration it is about to get.
+    pub(super) fn hide_more(&self, dest: u64, secrets: Vec<String>) {
+        if let Some(opened) = self.find(dest) {
+            let mut redactor = opened.redactor.write().unwrap_or_else(PoisonError::into_inner);
+            *redactor = Arc::new(redactor.with(secrets));
         }
     }
 
@@ -117,7 +163,7 @@ impl DriverServices {
     pub(super) fn remove(&self, dest: u64) {
         let removed = self.opened.write().unwrap_or_else(PoisonError::into_inner).remove(&dest);
         if let Some(opened) = removed {
-            self.retired.keep(opened.redactor.clone());
+            self.retired.keep(opened.redactor());
         }
     }
 
@@ -125,11 +171,12 @@ impl DriverServices {
     /// destination is cleaned of the secrets of all that this driver has or lately had.
     fn clean(&self, opened: Option<&Opened>, text: &str) -> String {
         let cleaned = match opened {
-            Some(opened) => opened.redactor.clean(text),
+            Some(opened) => opened.redactor().clean(text),
             None => {
                 let all = self.opened.read().unwrap_or_else(PoisonError::into_inner);
-                let cleaned =
-                    all.values().fold(text.to_string(), |text, opened| opened.redactor.clean(&text));
+                let cleaned = all
+                    .values()
+                    .fold(self.own_settings().1.clean(text), |text, opened| opened.redactor().clean(&text));
                 drop(all);
                 self.retired.clean(cleaned)
             }
@@ -168,7 +215,7 @@ impl Services for DriverServices {
 
     fn state(&self, dest: u64, state: State, reason: Option<Error>) {
         if let Some(opened) = self.find(dest) {
-            opened.observer.state(state, reason.map(|reason| cleaned(&opened.redactor, reason)));
+            opened.observer.state(state, reason.map(|reason| cleaned(&opened.redactor(), reason)));
         }
     }
 
@@ -185,7 +232,7 @@ impl Services for DriverServices {
         match serde_json::from_str(json) {
             Ok(data) => {
                 let name = self.clean(Some(&opened), name);
-                opened.observer.event(&name, opened.redactor.clean_json(data));
+                opened.observer.event(&name, opened.redactor().clean_json(data));
             }
             Err(_) => {
                 tracing::warn!(driver = %self.driver, dest = opened.destination.0, "driver event is not JSON, dropped");
@@ -199,7 +246,7 @@ impl Services for DriverServices {
 
     fn stopped(&self, dest: u64, outcome: Result<(), Error>) {
         if let Some(opened) = self.find(dest) {
-            opened.observer.stopped(outcome.map_err(|error| cleaned(&opened.redactor, error)));
+            opened.observer.stopped(outcome.map_err(|error| cleaned(&opened.redactor(), error)));
         }
     }
 
@@ -222,6 +269,10 @@ impl Services for DriverServices {
         std::fs::create_dir_all(&self.data_dir).map(|()| self.data_dir.clone()).map_err(|error| {
             Error::internal(format!("cannot make the folder of driver {}: {error}", self.driver))
         })
+    }
+
+    fn settings(&self) -> String {
+        self.own_settings().0.json.clone()
     }
 
     fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error> {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::json;
-use tokio::sync::watch;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use self::run::Run;
 use super::hub::Hub;
@@ -19,12 +19,16 @@ use super::view::{DestState, DestinationSnapshot, Told, View};
 use crate::clock::Clock;
 use crate::drivers::{Counters, Drivers};
 use crate::feed::Feed;
-use crate::ids::{AccountId, SessionId, UnixMillis};
+use crate::ids::{AccountId, DestinationId, SessionId, UnixMillis};
 use crate::store::{DestinationRecord, Happening, ToldDestination};
 use crate::usage::Usage;
 
 /// What a destination is given to flush and end.
 pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(2);
+/// How long a driver may take over a new configuration before its destination is opened again.
+const CHANGE_WAIT: Duration = Duration::from_secs(2);
+/// New configurations that wait for one destination.
+const CHANGES_MAX: usize = 1;
 
 /// What a destination needs of its session.
 #[derive(Clone)]
@@ -46,7 +50,10 @@ pub(super) struct Parts {
 
 /// A destination while its session lives.
 pub(super) struct Destination {
-    record: DestinationRecord,
+    id: DestinationId,
+    record: Mutex<Arc<DestinationRecord>>,
+    /// Where a new configuration goes while the destination is open.
+    changes: Mutex<Option<mpsc::Sender<Change>>>,
     view: Mutex<View>,
     counters: Arc<Counters>,
     dropped: Arc<AtomicU64>,
@@ -56,6 +63,12 @@ pub(super) struct Destination {
     account: AccountId,
     usage: Arc<dyn Usage>,
     clock: Clock,
+}
+
+/// A new configuration on its way to the driver, and where the answer goes: whether the driver took it.
+struct Change {
+    config: Value,
+    answer: oneshot::Sender<bool>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -68,7 +81,9 @@ impl Destination {
         let (stop, stopping) = watch::channel(false);
         let view = View::new(parts.clock.monotonic());
         let destination = Arc::new(Self {
-            record,
+            id: record.id,
+            record: Mutex::new(Arc::new(record)),
+            changes: Mutex::default(),
             view: Mutex::new(view),
             counters: Arc::default(),
             dropped: Arc::default(),
@@ -84,8 +99,29 @@ impl Destination {
         (destination, tokio::spawn(run.run()))
     }
 
-    pub(super) fn record(&self) -> &DestinationRecord {
-        &self.record
+    pub(super) fn record(&self) -> Arc<DestinationRecord> {
+        lock(&self.record).clone()
+    }
+
+    /// Makes a running destination that of `wanted` without opening it again, when only its configuration differs and its driver
+    /// takes the new one.
+    pub(super) async fn reconfigure(&self, wanted: &DestinationRecord) -> bool {
+        let now = self.record();
+        let same = DestinationRecord {
+            config: now.config.clone(),
+            platform: now.platform.clone(),
+            ..wanted.clone()
+        };
+        let Some(changes) = lock(&self.changes).clone().filter(|_| same == *now) else { return false };
+        let (answer, taken) = oneshot::channel();
+        if changes.try_send(Change { config: wanted.config.clone(), answer }).is_err() {
+            return false;
+        }
+        let taken = tokio::time::timeout(CHANGE_WAIT, taken).await.is_ok_and(|taken| taken == Ok(true));
+        if taken {
+            *lock(&self.record) = Arc::new(wanted.clone());
+        }
+        taken
     }
 
     /// Asks for the end. What it does until then is no use any more.
@@ -94,7 +130,7 @@ impl Destination {
         let mut view = lock(&self.view);
         if view.told != Told::Over {
             view.told = Told::Over;
-            self.usage.leaves(self.record.id, self.clock.monotonic());
+            self.usage.leaves(self.id, self.clock.monotonic());
         }
     }
 
@@ -108,11 +144,11 @@ impl Destination {
             Told::Claims if view.state == DestState::Connecting => {}
             _ if is_live => {
                 view.told = Told::Forwards;
-                self.usage.forwards(self.record.id, now);
+                self.usage.forwards(self.id, now);
             }
             _ => {
                 view.told = Told::Nothing;
-                self.usage.rests(self.record.id, now);
+                self.usage.rests(self.id, now);
             }
         }
     }
@@ -150,7 +186,7 @@ impl Destination {
     /// Tells webhooks of what really changed.
     fn tell_webhooks(&self, view: &mut View, at: UnixMillis) {
         let Some(turn) = view.known.turn(view.state) else { return };
-        let told = ToldDestination { id: self.record.id, platform: self.record.platform.clone() };
+        let told = ToldDestination { id: self.id, platform: self.record().platform.clone() };
         let what = match turn {
             Turn::Connected => Happening::Connected(told),
             Turn::Failed => Happening::Failed(told, view.error.clone().unwrap_or_default()),
@@ -166,8 +202,8 @@ impl Destination {
             return;
         }
         let data = json!({
-            "streamId": self.record.stream_id.0,
-            "destinationId": self.record.id.0,
+            "streamId": self.record().stream_id.0,
+            "destinationId": self.id.0,
             "state": view.state.as_str(),
             "error": view.error,
             "attempt": view.attempt,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use satcast_plugin_api::abi::SatcastDriver;
 use satcast_plugin_api::driver::{
     Asset, AssetBody, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Playback,
-    State,
+    Reconfigured, State,
 };
 use satcast_plugin_api::host::Packet;
 use satcast_plugin_api::packet::{Codec, Kind};
@@ -124,6 +124,13 @@ impl Destination for Out {
             ctx.state(State::Live);
         }
         Ok(())
+    }
+
+    /// What is steady stays open, whatever else changes.
+    fn reconfigure(&self, config: Config<'_>) -> Result<Reconfigured, Error> {
+        let is_steady =
+            [self.0.mode.as_str(), config.parse::<Script>()?.mode.as_str()] == ["steady", "steady"];
+        Ok(if is_steady { Reconfigured::Taken } else { Reconfigured::Reopen })
     }
 }
 

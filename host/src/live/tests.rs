@@ -34,7 +34,7 @@ struct Rig {
 impl Rig {
     async fn new(modes: &[&str], reconnect_window: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let url = Redacted::new(format!("sqlite:{}", folder.path().join("t.db").display()));
+        let url = store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
         let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
         let now = UnixMillis(1_000_000);

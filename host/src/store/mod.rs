@@ -17,7 +17,7 @@ mod notices;
 mod open;
 mod outbox;
 mod playback;
-mod sqlite;
+mod sql;
 #[cfg(test)]
 pub(crate) mod testing;
 mod webhooks;
@@ -46,13 +46,13 @@ pub use model::{
     TransferKind,
 };
 pub use notices::{Happening, Limit, Notice, Notices, TOLD_ERROR_CHARS_MAX, ToldDestination};
-pub use open::{OpenOptions, database_file, open};
+pub use open::{Address, OpenOptions, Server, open};
 pub use outbox::{
     ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, Outbox, Prune, SendingCaps, Settled,
     WAITING_PER_WEBHOOK_MAX,
 };
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
-pub use sqlite::Inspector;
+pub use sql::{Inspector, Owner};
 pub use webhooks::{
     AttemptView, DeliveryState, DeliveryView, EventType, LastDelivery, NewWebhook, OLD_SECRET_KEPT_MS,
     WebhookView, Webhooks,
@@ -82,6 +82,34 @@ pub enum StoreError {
         /// What the engine said.
         source: sqlx::Error,
     },
+    /// The database server cannot be reached, or lets nobody in.
+    #[error(
+        "database: cannot connect to {server}: {source}; see that it runs and that [database] url names it, its user and its password"
+    )]
+    Unreachable {
+        /// Which one.
+        server: String,
+        /// What was in the way.
+        source: sqlx::Error,
+    },
+    /// Another service runs on the database.
+    #[error("another satcast is running on {0}; stop it or set another [database] url")]
+    Owned(String),
+    /// The database cannot hold every text.
+    #[error(
+        "database: {server} is in {encoding}; make one in UTF8: createdb --encoding UTF8 --template template0"
+    )]
+    Encoding {
+        /// Which one.
+        server: String,
+        /// Its encoding.
+        encoding: String,
+    },
+    /// A copy of a server's database is not ours to write.
+    #[error(
+        "a PostgreSQL database is backed up with its own tools: pg_dump --format=custom --file FILE DATABASE"
+    )]
+    ServerBackup,
     /// The schema could not be brought up to date.
     #[error(
         "database: cannot migrate the schema: {0}; use the release that wrote this database, or a newer one"

@@ -122,8 +122,8 @@ pub trait Outbox: Send + Sync {
         room: usize,
         caps: SendingCaps,
     ) -> Result<Vec<DeliveryJob>>;
-    /// Records what came of an attempt. `false` when the job is no longer the caller's: nothing changes then.
-    async fn finish_delivery(&self, job: &DeliveryJob, settled: &Settled) -> Result<bool>;
+    /// Records what came of attempts, all or nothing. `false` for a job that is no longer the caller's: nothing changes for it.
+    async fn finish_deliveries(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>>;
     /// Makes a `test.ping` for a webhook of the account, taken by the caller until `until`. It is tried once.
     ///
     /// # Errors

@@ -1,26 +1,138 @@
-//! For tests of other modules: somebody else who writes to the database file.
+//! For tests of all modules: databases on either engine, and somebody else who writes to them.
+//!
+//! A test names a file in a folder of its own. The tests run twice: as they are, on SQLite files; and with the address of a
+//! PostgreSQL server in the environment, where each file stands for a database of that server.
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
+use std::str::FromStr as _;
 
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection as _};
+use tokio::sync::Mutex;
 
-use super::sqlite::IDEMPOTENCY_ROWS_MAX;
+use super::sql::IDEMPOTENCY_ROWS_MAX;
+use super::{Address, Inspector, OpenOptions, open};
+use crate::config::Durability;
 use crate::ids::{AccountId, SessionId, StreamId, UnixMillis, WebhookId};
+use crate::secret::{Redacted, Vault};
+
+/// Names a PostgreSQL server on which whoever connects may make databases: `postgres://USER@HOST:PORT/postgres`.
+const SERVER: &str = "SATCAST_TEST_POSTGRES";
+/// The database with the schema that each test gets a copy of.
+const TEMPLATE: &str = "satcast_template";
+/// Keeps two processes from making the template together.
+const TEMPLATE_LOCK: i64 = 7_238_104;
+/// PostgreSQL's code for a database that does not exist.
+const UNKNOWN_DATABASE: &str = "3D000";
+
+/// Databases that this process has made.
+static MADE: Mutex<Option<HashSet<String>>> = Mutex::const_new(None);
+
+/// The server to test on, if it is not SQLite's turn.
+pub(crate) fn server() -> Option<String> {
+    std::env::var(SERVER).ok()
+}
+
+/// The address of the database that stands for `file`: made empty at the first call, the same one later.
+pub(crate) async fn url(file: &Path) -> Redacted<String> {
+    match server() {
+        None => Redacted::new(format!("sqlite:{}", file.display())),
+        Some(server) => Redacted::new(database(&server, file).await),
+    }
+}
+
+/// Looks at the database that stands for `file`.
+pub(crate) async fn inspector(file: &Path) -> Inspector {
+    Inspector::open(&Address::parse(url(file).await.expose()).unwrap()).await.unwrap()
+}
+
+/// Makes the database that stands for `file`, unless this process did, and gives its address.
+async fn database(server: &str, file: &Path) -> String {
+    let mut hasher = DefaultHasher::new();
+    file.hash(&mut hasher);
+    let name = format!("t{}_{:016x}", std::process::id(), hasher.finish());
+    let (before, _) = server.rsplit_once('/').unwrap();
+    let url = format!("{before}/{name}");
+    let mut made = MADE.lock().await;
+    if made.get_or_insert_default().insert(name.clone()) {
+        let mut admin = PgConnection::connect(server).await.unwrap();
+        drop_left_over(&mut admin).await;
+        let copy = format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}");
+        if let Err(error) = run(&mut admin, &copy).await {
+            let unknown = error
+                .as_database_error()
+                .is_some_and(|error| error.code().as_deref() == Some(UNKNOWN_DATABASE));
+            assert!(unknown, "{error}");
+            make_template(&mut admin, before).await;
+            run(&mut admin, &copy).await.unwrap();
+        }
+        admin.close().await.unwrap();
+    }
+    url
+}
+
+/// Makes the database that others are copied from; it has its name only when it is whole and nobody uses it.
+async fn make_template(admin: &mut PgConnection, server: &str) {
+    sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut *admin).await.unwrap();
+    let known = sqlx::query("SELECT 1 FROM pg_database WHERE datname = $1").bind(TEMPLATE);
+    if known.fetch_optional(&mut *admin).await.unwrap().is_none() {
+        let draft = format!("{TEMPLATE}_draft");
+        run(admin, &format!("DROP DATABASE IF EXISTS {draft} WITH (FORCE)")).await.unwrap();
+        run(admin, &format!("CREATE DATABASE {draft} ENCODING 'UTF8' TEMPLATE template0")).await.unwrap();
+        let url = Redacted::new(format!("{server}/{draft}"));
+        let options = OpenOptions { url, durability: Durability::Normal, vault: Vault::new(&[7; 32]) };
+        open(options).await.unwrap().close().await;
+        // Its connections end a moment after they were closed here.
+        let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1";
+        sqlx::query(end).bind(&draft).execute(&mut *admin).await.unwrap();
+        run(admin, &format!("ALTER DATABASE {draft} RENAME TO {TEMPLATE}")).await.unwrap();
+    }
+    sqlx::query("SELECT pg_advisory_unlock($1)").bind(TEMPLATE_LOCK).execute(&mut *admin).await.unwrap();
+}
+
+/// Drops the databases of processes that are no more.
+async fn drop_left_over(admin: &mut PgConnection) {
+    let all = sqlx::query_scalar("SELECT CAST(datname AS TEXT) FROM pg_database WHERE datname ~ '^t[0-9]+_'");
+    let all: Vec<String> = all.fetch_all(&mut *admin).await.unwrap();
+    let process = |name: &str| name[1..].split('_').next().unwrap_or_default().to_owned();
+    for name in all.into_iter().filter(|name| !Path::new("/proc").join(process(name)).exists()) {
+        // Another test may be dropping it.
+        let _ = run(admin, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+    }
+}
+
+async fn run(connection: &mut PgConnection, sql: &str) -> sqlx::Result<()> {
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.map(drop)
+}
 
 /// A connection that the store knows nothing of.
-pub(crate) struct Intruder(SqliteConnection);
+pub(crate) enum Intruder {
+    Sqlite(SqliteConnection),
+    Postgres(PgConnection),
+}
 
 impl Intruder {
-    /// Opens the file.
+    /// Opens the database that stands for `file`.
     pub(crate) async fn open(file: &Path) -> Self {
-        let options = SqliteConnectOptions::new().filename(file);
-        Self(SqliteConnection::connect_with(&options).await.unwrap())
+        match Address::parse(url(file).await.expose()).unwrap() {
+            Address::File(file) => {
+                let options = SqliteConnectOptions::new().filename(file);
+                Self::Sqlite(SqliteConnection::connect_with(&options).await.unwrap())
+            }
+            Address::Server(_) => {
+                let options = PgConnectOptions::from_str(url(file).await.expose()).unwrap();
+                Self::Postgres(PgConnection::connect_with(&options).await.unwrap())
+            }
+        }
     }
 
     /// Makes the configuration of a destination unreadable.
     pub(crate) async fn damage_destination(&mut self, id: i64) {
-        self.run(&format!("UPDATE destinations SET config_sealed = x'01' WHERE id = {id}")).await;
+        let byte = self.byte();
+        self.run(&format!("UPDATE destinations SET config_sealed = {byte} WHERE id = {id}")).await;
     }
 
     /// Takes a destination out of sessions, or puts it back.
@@ -57,7 +169,8 @@ impl Intruder {
 
     /// Makes the url of a webhook unreadable.
     pub(crate) async fn damage_webhook(&mut self, id: i64) {
-        self.run(&format!("UPDATE webhooks SET url_sealed = x'01' WHERE id = {id}")).await;
+        let byte = self.byte();
+        self.run(&format!("UPDATE webhooks SET url_sealed = {byte} WHERE id = {id}")).await;
     }
 
     /// Takes the table of bandwidth away, or brings it back.
@@ -90,18 +203,27 @@ impl Intruder {
 
     /// Records as many requests of an account as are kept.
     pub(crate) async fn fill_requests(&mut self, account: AccountId, now: UnixMillis) {
-        let (rows, now) = (IDEMPOTENCY_ROWS_MAX, now.0);
+        let (rows, now, byte) = (IDEMPOTENCY_ROWS_MAX, now.0, self.byte());
+        let hash = match self {
+            Self::Sqlite(_) => "CAST('r' || i AS BLOB)",
+            Self::Postgres(_) => "convert_to('r' || i, 'UTF8')",
+        };
         self.run(&format!(
             "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})
             INSERT INTO idempotency (uid, account_id, request_hash, body_hash, created_ms)
-            SELECT 'u' || i, {account}, CAST('r' || i AS BLOB), x'00', {now} FROM n"
+            SELECT 'u' || i, {account}, {hash}, {byte}, {now} FROM n"
         ))
         .await;
     }
 
     /// Keeps everybody else from writing until [`Intruder::let_write`].
     pub(crate) async fn keep_from_writing(&mut self) {
-        self.run("BEGIN IMMEDIATE").await;
+        match self {
+            Self::Sqlite(_) => self.run("BEGIN IMMEDIATE").await,
+            Self::Postgres(_) => {
+                self.run("BEGIN; LOCK TABLE accounts, sessions, ledger_accounts, bandwidth").await
+            }
+        }
     }
 
     /// Ends what [`Intruder::keep_from_writing`] began.
@@ -111,19 +233,45 @@ impl Intruder {
 
     /// What the viewers of its stream had got when a session began.
     pub(crate) async fn bytes_before(&mut self, session: &SessionId) -> u64 {
-        let ask =
-            sqlx::query_scalar("SELECT bytes_before FROM sessions WHERE id = $1").bind(session.as_str());
-        let bytes: i64 = ask.fetch_one(&mut self.0).await.unwrap();
+        let ask = "SELECT bytes_before FROM sessions WHERE id = $1";
+        let bytes: i64 = match self {
+            Self::Sqlite(connection) => {
+                sqlx::query_scalar(ask).bind(session.as_str()).fetch_one(connection).await.unwrap()
+            }
+            Self::Postgres(connection) => {
+                sqlx::query_scalar(ask).bind(session.as_str()).fetch_one(connection).await.unwrap()
+            }
+        };
         u64::try_from(bytes).unwrap()
     }
 
     /// Deliveries of a webhook that are stored.
     pub(crate) async fn deliveries_of(&mut self, webhook: WebhookId) -> i64 {
-        let count = sqlx::query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE webhook_id = $1");
-        count.bind(webhook.0).fetch_one(&mut self.0).await.unwrap()
+        let count = "SELECT COUNT(*) FROM webhook_deliveries WHERE webhook_id = $1";
+        match self {
+            Self::Sqlite(connection) => {
+                sqlx::query_scalar(count).bind(webhook.0).fetch_one(connection).await.unwrap()
+            }
+            Self::Postgres(connection) => {
+                sqlx::query_scalar(count).bind(webhook.0).fetch_one(connection).await.unwrap()
+            }
+        }
+    }
+
+    /// One byte as the engine writes it.
+    fn byte(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "x'01'",
+            Self::Postgres(_) => r"'\x01'",
+        }
     }
 
     async fn run(&mut self, sql: &str) {
-        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut self.0).await.unwrap();
+        match self {
+            Self::Sqlite(connection) => {
+                sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.map(drop).unwrap();
+            }
+            Self::Postgres(connection) => run(connection, sql).await.unwrap(),
+        }
     }
 }

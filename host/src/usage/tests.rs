@@ -9,10 +9,11 @@ use satcast_media::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
 
 use crate::billing::overage::GB_BYTES;
 use crate::billing::testing::{Rig, TRIES_MAX};
-use crate::ids::{EndReason, Msat};
+use crate::ids::{AccountId, EndReason, Msat};
 use crate::live::testing::drivers;
 use crate::live::{DestState, DestinationSnapshot, Live, Publisher, SessionSnapshot, Settings};
-use crate::store::{Bandwidth, SingleCharge, StreamLimits};
+use crate::store::{Bandwidth, SingleCharge, StreamLimits, StreamRecord, Terms};
+use crate::usage::{Beginning, Gate, Usage};
 
 /// Below the time after which a destination without bytes counts as quiet.
 const STEP_SECS: u64 = 4;
@@ -278,4 +279,38 @@ async fn bytes_between_two_sessions_belong_to_the_one_that_ended() {
     assert_eq!(before, 12 * GB_BYTES, "it begins to count after them");
     assert!(stage.live.stop(stage.rig.stream, EndReason::Stopped).await);
     stage.rig.check().await;
+}
+
+/// Billing whose look at the past never comes to an end, as behind a database that hangs.
+struct Hanging(Arc<dyn Gate>);
+
+#[async_trait::async_trait]
+impl Gate for Hanging {
+    fn terms(&self) -> Terms {
+        self.0.terms()
+    }
+
+    async fn admit(&self, stream: &StreamRecord) -> Result<(), String> {
+        self.0.admit(stream).await
+    }
+
+    async fn settle_past(&self, _: AccountId) {
+        std::future::pending().await
+    }
+
+    async fn begin(&self, session: Beginning) -> Arc<dyn Usage> {
+        self.0.begin(session).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_begins_although_what_was_used_before_it_cannot_be_settled() {
+    let rig = Rig::new(100).await;
+    let gate = Arc::new(Hanging(rig.billing.gate()));
+    let settings = Settings { reconnect_window: Duration::ZERO, refuse_quiet: Duration::from_secs(60) };
+    let live = Live::metered(rig.store.clone(), drivers(), rig.clock.clone(), settings, gate);
+    let mut publisher = live.publish(rig.record().await).await.unwrap();
+    publisher.push(&mut vec![video(0, true)]);
+    until("the session's start", || live.session(rig.stream)).await;
+    assert!(live.stop(rig.stream, EndReason::Stopped).await);
 }

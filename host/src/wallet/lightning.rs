@@ -111,7 +111,7 @@ pub struct WalletError {
     pub fault: Fault,
     /// Who, what, and what to do next.
     pub message: String,
-    /// Whether nothing can have been paid. `false` leaves it open: only the receiving wallet knows.
+    /// Whether nothing can have been paid by this very call. `false` leaves it open: only the receiving wallet knows.
     pub certain: bool,
 }
 

@@ -2,9 +2,126 @@
 //!
 //! - [`connection`]: which wallet, with its secret; how it is written and shown.
 //! - [`lightning`]: what every wallet can do, whatever it speaks, and how it fails.
+//! - [`bolt11`]: what an invoice says; every one is read before it is believed or paid.
+//! - [`Wallets`]: from a connection to a wallet of its kind.
 //!
 //! A charge never waits for a wallet: charges take ledger credit, and wallets only refill it. Only what the operator's wallet
 //! says was received is credited; what a paying wallet answers is never proof of anything.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::connection::{Connection, ConnectionFault, WalletKind};
+use self::failure::Limits;
+use self::lightning::{Fault, Invoice, InvoiceState, Lightning, Paid, WalletError};
+use self::lnbits::Lnbits;
+use self::nwc::Nwc;
+use self::phoenixd::Phoenixd;
+use crate::clock::Clock;
+use crate::ids::{JSON_INTEGER_MAX, MSAT_PER_SAT, Msat};
+use crate::outbound::Guard;
+use crate::outbound::https::Opener;
+
+mod address;
+pub mod bolt11;
+mod call;
 pub mod connection;
+mod failure;
 pub mod lightning;
+mod lnbits;
+mod nwc;
+mod phoenixd;
+#[cfg(test)]
+mod tests;
+
+pub use call::ANSWER_BYTES_MAX;
+pub use failure::{BALANCE_TIMEOUT, CONNECT_TIMEOUT, INVOICE_TIMEOUT, LOOKUP_TIMEOUT, PAY_TIMEOUT};
+pub use nwc::{MESSAGE_BYTES_MAX, MESSAGES_MAX, RELAYS_MAX, REQUEST_LIFE};
+
+/// Longest memo that is sent, in characters; phoenixd takes no longer one.
+pub const MEMO_CHARS_MAX: usize = 128;
+
+/// Opens wallets; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Wallets {
+    /// `None` when TLS could not be set up: every wallet then says so.
+    opener: Option<Opener>,
+    clock: Clock,
+    limits: Limits,
+}
+
+/// What every kind of wallet needs.
+#[derive(Clone, Debug)]
+struct Setup {
+    opener: Opener,
+    clock: Clock,
+    limits: Limits,
+}
+
+impl Wallets {
+    /// With the guard of `[outbound] allow`; the clock tells which invoices have run out.
+    pub fn new(guard: Guard, clock: Clock) -> Self {
+        let opener = Opener::new(guard).inspect_err(|error| tracing::error!(%error, "no wallet will work"));
+        Self { opener: opener.ok(), clock, limits: Limits::default() }
+    }
+
+    /// The wallet of a connection. Nothing is sent yet, and nothing is kept open between calls. A connection that
+    /// [`Connection::checked`] would refuse gives a wallet that fails at every call.
+    pub fn open(&self, connection: &Connection) -> Arc<dyn Lightning> {
+        let unusable = |message: String| {
+            Arc::new(Unusable(WalletError { fault: Fault::Internal, message, certain: true }))
+        };
+        let Some(opener) = self.opener.clone() else {
+            return unusable(
+                "wallets cannot be reached, because TLS cannot be set up; ask the operator".to_owned(),
+            );
+        };
+        let setup = Setup { opener, clock: self.clock.clone(), limits: self.limits };
+        let opened: Result<Arc<dyn Lightning>, ConnectionFault> = match connection.kind {
+            WalletKind::Nwc => Nwc::new(connection, setup).map(|wallet| Arc::new(wallet) as _),
+            WalletKind::Lnbits => Lnbits::new(connection, setup).map(|wallet| Arc::new(wallet) as _),
+            WalletKind::Phoenixd => Phoenixd::new(connection, setup).map(|wallet| Arc::new(wallet) as _),
+        };
+        opened.unwrap_or_else(|fault| {
+            unusable(format!(
+                "the connection of the {} wallet cannot be used: it {fault}; connect it again",
+                connection.kind
+            ))
+        })
+    }
+}
+
+/// The beginning of a memo.
+fn memo_cut(memo: &str) -> &str {
+    memo.char_indices().nth(MEMO_CHARS_MAX).map_or(memo, |(end, _)| &memo[..end])
+}
+
+/// An amount that an invoice can be made over: whole sats, above zero.
+fn whole_sats(amount: Msat) -> Option<i64> {
+    (amount.0 > 0 && amount.0 <= JSON_INTEGER_MAX && amount.0 % MSAT_PER_SAT == 0)
+        .then_some(amount.0 / MSAT_PER_SAT)
+}
+
+/// A wallet whose connection cannot be read: says why at every call.
+struct Unusable(WalletError);
+
+#[async_trait]
+impl Lightning for Unusable {
+    async fn balance(&self) -> Result<Msat, WalletError> {
+        Err(self.0.clone())
+    }
+
+    async fn pay(&self, _: &Invoice, _: Msat) -> Result<Paid, WalletError> {
+        Err(self.0.clone())
+    }
+
+    async fn make_invoice(&self, _: Msat, _: &str, _: Duration) -> Result<Invoice, WalletError> {
+        Err(self.0.clone())
+    }
+
+    async fn lookup(&self, _: &str) -> Result<InvoiceState, WalletError> {
+        Err(self.0.clone())
+    }
+}

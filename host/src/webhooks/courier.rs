@@ -110,22 +110,36 @@ impl Webhooks {
         let _place = place.map_err(|_| TestError::Busy)?.map_err(|_| TestError::Busy)?;
         let now = self.clock.now();
         let job = self.store.begin_test(account, webhook, now, later(now, LEASE)).await?;
-        Ok((job.delivery, self.deliver(&job).await?))
+        Ok((job.delivery, self.deliver(job).await?))
     }
 
     /// Makes the attempt and records it. When the record fails the lease runs out, and it is sent again.
     ///
     /// # Errors
     /// Those of the store.
-    pub(super) async fn deliver(&self, job: &DeliveryJob) -> Result<Settled, StoreError> {
-        let settled = self.attempt(job).await;
-        if !self.store.finish_delivery(job, &settled).await? {
-            tracing::info!(delivery_id = %job.delivery, "a delivery was cancelled or taken over while it was sent");
-        }
+    pub(super) async fn deliver(&self, job: DeliveryJob) -> Result<Settled, StoreError> {
+        let settled = self.attempt(&job).await;
+        let mut done = [(job, settled)];
+        self.record(&mut done).await?;
+        let [(_, settled)] = done;
         Ok(settled)
     }
 
-    async fn attempt(&self, job: &DeliveryJob) -> Settled {
+    /// Records attempts in one transaction.
+    ///
+    /// # Errors
+    /// Those of the store; then none is recorded.
+    pub(super) async fn record(&self, done: &mut [(DeliveryJob, Settled)]) -> Result<(), StoreError> {
+        // Always in the same order, so that two transactions do not wait for each other's webhooks.
+        done.sort_unstable_by_key(|(job, _)| (job.webhook, job.delivery));
+        let ours = self.store.finish_deliveries(done).await?;
+        for ((job, _), _) in done.iter().zip(ours).filter(|(_, ours)| !ours) {
+            tracing::info!(delivery_id = %job.delivery, "a delivery was cancelled or taken over while it was sent");
+        }
+        Ok(())
+    }
+
+    pub(super) async fn attempt(&self, job: &DeliveryJob) -> Settled {
         let (at, began) = (self.clock.now(), self.clock.monotonic());
         let result = self.sender.send(job, at).await;
         let took = self.clock.monotonic().saturating_sub(began);

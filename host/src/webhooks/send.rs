@@ -3,28 +3,22 @@
 //! A connection of our own for each attempt, on the very address that the guard checked: no pool, resolver or proxy that
 //! could lead elsewhere.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
+use http_body_util::Full;
+use hyper::Request;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER, USER_AGENT};
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+#[cfg(test)]
+use tokio_rustls::rustls::RootCertStore;
 
 use super::target::{Target, TargetError, Targets};
 use super::{schedule, sign};
 use crate::ids::UnixMillis;
 use crate::outbound::GuardError;
+pub use crate::outbound::https::TlsError;
+use crate::outbound::https::{self, OpenError, Opener, Place};
 use crate::store::DeliveryJob;
 
 /// Longest time of one attempt, from the resolver to the answer's head.
@@ -33,18 +27,11 @@ pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is kept of an answer's body.
 pub(super) const ANSWER_BYTES_MAX: usize = 1_024;
-/// Largest head of an answer.
-const HEAD_BYTES_MAX: usize = 16 * 1_024;
 /// Longest text of a failure.
 const ERROR_CHARS_MAX: usize = 300;
 /// Zero of the clock, as dates in headers are written.
 const EPOCH: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
 const AGENT: &str = concat!("Satcast/", env!("CARGO_PKG_VERSION"));
-
-/// TLS cannot be set up.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot set up TLS for webhooks: {0}")]
-pub struct TlsError(#[from] tokio_rustls::rustls::Error);
 
 /// Why there was no answer, in words for the owner of the webhook.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +48,16 @@ pub(super) enum SendError {
     Request(#[from] hyper::http::Error),
     #[error("no answer within {} s", .0.as_secs_f64())]
     Timeout(Duration),
+}
+
+impl From<OpenError> for SendError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Guard(error) => Self::Guard(error),
+            OpenError::Name => Self::Target(TargetError::Malformed),
+            OpenError::Tls(error) => Self::Tls(error),
+        }
+    }
 }
 
 impl SendError {
@@ -92,7 +89,7 @@ pub(super) struct Answer {
 #[derive(Clone, Debug)]
 pub struct Sender {
     targets: Targets,
-    tls: Arc<ClientConfig>,
+    opener: Opener,
     limit: Duration,
 }
 
@@ -102,29 +99,18 @@ impl Sender {
     /// # Errors
     /// TLS has no usable protocol version.
     pub fn new(targets: Targets) -> Result<Self, TlsError> {
-        let found = rustls_native_certs::load_native_certs();
-        let mut roots = RootCertStore::empty();
-        let (known, _) = roots.add_parsable_certificates(found.certs);
-        if known == 0 {
-            tracing::warn!(
-                "no certificate authorities were found, https webhooks will fail; install ca-certificates"
-            );
-        }
-        Self::with_roots(targets, roots)
+        let opener = Opener::new(targets.guard().clone())?;
+        Ok(Self { targets, opener, limit: ATTEMPT_TIMEOUT })
     }
 
     /// A sender that trusts these certificate authorities.
     ///
     /// # Errors
     /// As [`Sender::new`].
+    #[cfg(test)]
     pub(super) fn with_roots(targets: Targets, roots: RootCertStore) -> Result<Self, TlsError> {
-        // Named, because a process may have no default provider.
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let tls = builder
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self { targets, tls: Arc::new(tls), limit: ATTEMPT_TIMEOUT })
+        let opener = Opener::with_roots(targets.guard().clone(), roots)?;
+        Ok(Self { targets, opener, limit: ATTEMPT_TIMEOUT })
     }
 
     /// The same with another limit of time.
@@ -144,17 +130,16 @@ impl Sender {
         let request = request(job, &target, now)?;
         let deadline = Instant::now() + self.limit;
         let sending = async {
-            let guard = self.targets.guard();
-            let socket = guard.connect(target.host(), target.port(), self.limit.min(CONNECT_TIMEOUT)).await?;
-            let socket = TcpStream::from_std(socket).map_err(SendError::Tls)?;
-            if !target.is_https() {
-                return post(socket, request, now, deadline).await;
-            }
-            let name = target.host().trim_matches(['[', ']']).to_owned();
-            let name = ServerName::try_from(name).map_err(|_| TargetError::Malformed)?;
-            let connector = TlsConnector::from(Arc::clone(&self.tls));
-            let stream = connector.connect(name, socket).await.map_err(SendError::Tls)?;
-            post(stream, request, now, deadline).await
+            let place = Place { host: target.host(), port: target.port(), tls: target.is_https() };
+            let channel = self.opener.open(place, self.limit.min(CONNECT_TIMEOUT)).await?;
+            let mut answer = https::exchange(channel, request).await?;
+            let retry_after = retry_after(answer.head().headers(), now);
+            let status = answer.head().status().as_u16();
+            // The status is what counts: a body that does not come, or breaks, changes nothing.
+            let mut body = Vec::with_capacity(ANSWER_BYTES_MAX);
+            let _ = timeout_at(deadline, answer.read(&mut body, ANSWER_BYTES_MAX)).await;
+            let body = String::from_utf8_lossy(&body).replace('\0', "\u{fffd}");
+            Ok(Answer { status, retry_after, body })
         };
         timeout_at(deadline, sending).await.unwrap_or(Err(SendError::Timeout(self.limit)))
     }
@@ -185,44 +170,6 @@ fn request(
         request = request.header("webhook-signature", signatures);
     }
     request.body(Full::new(Bytes::copy_from_slice(&job.body)))
-}
-
-async fn post<S>(
-    stream: S,
-    request: Request<Full<Bytes>>,
-    now: UnixMillis,
-    deadline: Instant,
-) -> Result<Answer, SendError>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let mut builder = http1::Builder::new();
-    let handshake = builder.max_buf_size(HEAD_BYTES_MAX).handshake(TokioIo::new(stream));
-    let (mut sender, connection) = handshake.await?;
-    // Ends with this attempt, whatever the receiver still sends.
-    let mut driver = JoinSet::new();
-    driver.spawn(connection);
-    let response = sender.send_request(request).await?;
-    let retry_after = retry_after(response.headers(), now);
-    let status = response.status().as_u16();
-    // The status is what counts: a body that does not come, or breaks, changes nothing.
-    let mut body = Vec::with_capacity(ANSWER_BYTES_MAX);
-    let _ = timeout_at(deadline, beginning(response, &mut body)).await;
-    let body = String::from_utf8_lossy(&body).replace('\0', "\u{fffd}");
-    Ok(Answer { status, retry_after, body })
-}
-
-/// Reads the beginning of a body; what came before a failure stays.
-async fn beginning(mut response: Response<Incoming>, body: &mut Vec<u8>) {
-    while let Some(Ok(frame)) = response.frame().await {
-        if let Some(data) = frame.data_ref() {
-            let room = ANSWER_BYTES_MAX - body.len();
-            body.extend_from_slice(&data[..data.len().min(room)]);
-        }
-        if body.len() == ANSWER_BYTES_MAX {
-            return;
-        }
-    }
 }
 
 /// How long the receiver asks to be left alone: seconds, or the time of its end.

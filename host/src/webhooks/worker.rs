@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::courier::Webhooks;
 use super::send::ATTEMPT_TIMEOUT;
 use crate::ids::UnixMillis;
-use crate::store::{DeliveryJob, SendingCaps, StoreError};
+use crate::store::{DeliveryJob, SendingCaps, Settled, StoreError};
 
 /// How long a delivery belongs to who took it: longer than an attempt can take, with its record.
 pub const LEASE: Duration = Duration::from_secs(60);
@@ -16,6 +16,10 @@ pub const LEASE: Duration = Duration::from_secs(60);
 pub const SENDING_MAX: usize = 64;
 /// Shares of them that one receiver or owner can have.
 pub const CAPS: SendingCaps = SendingCaps { per_webhook: 4, per_host: 8, per_account: 16 };
+/// Attempts that are recorded in one transaction.
+pub(super) const RECORDED_MAX: usize = 32;
+/// How long an attempt that ended waits for others to be recorded with: most of what a delivery costs is its transactions.
+const GATHER: Duration = Duration::from_millis(5);
 /// How often the outbox is looked at when nobody says that it changed.
 const POLL: Duration = Duration::from_secs(1);
 /// How long the log of deliveries is kept.
@@ -28,6 +32,16 @@ const STOP_WAIT: Duration = ATTEMPT_TIMEOUT.saturating_add(Duration::from_secs(2
 /// A time so much later.
 pub(super) fn later(time: UnixMillis, by: Duration) -> UnixMillis {
     UnixMillis(time.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+}
+
+/// A job and what came of it.
+type Ended = (DeliveryJob, Settled);
+
+fn note(ended: Result<Ended, JoinError>, done: &mut Vec<Ended>) {
+    match ended {
+        Ok(ended) => done.push(ended),
+        Err(error) => tracing::error!(%error, "a delivery broke off; it is sent again"),
+    }
 }
 
 impl Webhooks {
@@ -44,7 +58,10 @@ impl Webhooks {
                 Ok(jobs) => {
                     for job in jobs {
                         let webhooks = self.clone();
-                        sending.spawn(async move { webhooks.deliver_logged(job).await });
+                        sending.spawn(async move {
+                            let settled = webhooks.attempt(&job).await;
+                            (job, settled)
+                        });
                     }
                 }
                 Err(error) => tracing::error!(%error, "deliveries to webhooks cannot be read, tried again"),
@@ -52,11 +69,15 @@ impl Webhooks {
             tokio::select! {
                 () = &mut stop => break,
                 () = changed.notified() => {}
-                Some(_) = sending.join_next() => {}
+                Some(first) = sending.join_next() => self.record_some(first, &mut sending).await,
                 () = sleep(POLL) => {}
             }
         }
-        let rest = async { while sending.join_next().await.is_some() {} };
+        let rest = async {
+            while let Some(first) = sending.join_next().await {
+                self.record_some(first, &mut sending).await;
+            }
+        };
         if timeout(STOP_WAIT, rest).await.is_err() {
             tracing::warn!("deliveries to webhooks were cut off; they are sent again at the next start");
         }
@@ -72,9 +93,27 @@ impl Webhooks {
         self.store.claim_deliveries(now, later(now, LEASE), room, CAPS).await
     }
 
-    async fn deliver_logged(&self, job: DeliveryJob) {
-        if let Err(error) = self.deliver(&job).await {
-            tracing::error!(%error, delivery_id = %job.delivery, "a delivery cannot be recorded; it is sent again");
+    /// Records an attempt that ended, with others that end within [`GATHER`].
+    async fn record_some(&self, first: Result<Ended, JoinError>, sending: &mut JoinSet<Ended>) {
+        let mut done = Vec::with_capacity(RECORDED_MAX);
+        note(first, &mut done);
+        let more = async {
+            while done.len() < RECORDED_MAX {
+                let Some(next) = sending.join_next().await else { return };
+                note(next, &mut done);
+            }
+        };
+        // What ended is in `done` or still in `sending`, whenever this is cut off.
+        let _ = timeout(GATHER, more).await;
+        if self.record(&mut done).await.is_ok() {
+            return;
+        }
+        // One of them may be what the database does not take: the others are recorded alone.
+        for one in done {
+            let delivery = one.0.delivery;
+            if let Err(error) = self.record(&mut [one]).await {
+                tracing::error!(%error, delivery_id = %delivery, "a delivery cannot be recorded; it is sent again");
+            }
         }
     }
 

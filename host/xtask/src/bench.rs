@@ -5,9 +5,9 @@ use std::path::Path;
 use crate::{build, npm, process, setup, workspace};
 
 /// Benchmarks of whole servers.
-const SERVERS: [&str; 3] = ["relay", "playback", "api"];
+const SERVERS: [&str; 4] = ["relay", "playback", "api", "webhooks"];
 
-/// `relay`, `playback` and `api` measure whole servers, `parts` the chunk reader, the writer and their like.
+/// `relay`, `playback`, `api` and `webhooks` measure whole servers, `parts` the chunk reader, the writer and their like.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     match args.split_first().map(|(which, rest)| (which.as_str(), rest)) {
         None => SERVERS.into_iter().try_for_each(|name| servers(name, &[])).and_then(|()| parts(&[])),

@@ -1,4 +1,4 @@
-//! The players of the playback tests and the clients of the API document: packages of npm, by committed lock files.
+//! The players of the playback tests, the clients of the API document and a wallet of the wallet tests: packages of npm, by committed lock files.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use crate::{process, workspace};
 
 /// Where the scripts are that need packages.
-const FOLDERS: &[&str] = &["tests/player", "tests/clients"];
+const FOLDERS: &[&str] = &["tests/player", "tests/clients", "tests/wallets"];
 /// npm writes it last of all.
 const INSTALLED: &str = "node_modules/.package-lock.json";
 

@@ -1,29 +1,35 @@
-//! The Python tools of the API document, by committed exact versions, in an environment of their own below cargo's output.
+//! The Python tools of the API document and the wallets of the wallet tests, by committed exact versions, each list in an
+//! environment of its own below cargo's output.
 
 use std::path::Path;
 
 use crate::{process, workspace};
 
-/// What is installed.
-const REQUIREMENTS: &str = "tests/clients/requirements.txt";
-/// The environment, below cargo's output folder; the tests look for it there.
-const FOLDER: &str = "clients-python";
+/// What is installed, and the environment's folder below cargo's output; the tests look for it there.
+const ENVIRONMENTS: &[(&str, &str)] = &[
+    ("tests/clients/requirements.txt", "clients-python"),
+    ("tests/wallets/requirements.txt", "wallets-python"),
+];
 /// A copy of the requirements, written last of all.
 const INSTALLED: &str = "requirements.txt";
 
-/// Makes the environment, unless it has what is required.
+/// Makes the environments that do not have what is required.
 pub(crate) fn install() -> Result<(), String> {
-    let folder = workspace::target_dir().join(FOLDER);
-    let required = workspace::read(REQUIREMENTS)?;
+    ENVIRONMENTS.iter().try_for_each(|(requirements, folder)| make(requirements, folder))
+}
+
+fn make(requirements: &str, folder: &str) -> Result<(), String> {
+    let folder = workspace::target_dir().join(folder);
+    let required = workspace::read(requirements)?;
     if is_current(&folder, &required) {
-        println!("  the packages of {REQUIREMENTS} are there");
+        println!("  the packages of {requirements} are there");
         return Ok(());
     }
     // From nothing: what an earlier version needed would only hide that something is missing.
     process::run(process::command("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
     let mut pip = process::command(folder.join("bin/python"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
-    process::run(pip.arg("--requirement").arg(REQUIREMENTS))?;
+    process::run(pip.arg("--requirement").arg(requirements))?;
     let mut check = process::command(folder.join("bin/python"));
     process::run(check.args(["-m", "pip", "check", "--disable-pip-version-check"]))?;
     let stamp = folder.join(INSTALLED);
@@ -56,10 +62,12 @@ mod tests {
 
     #[test]
     fn every_requirement_has_an_exact_version() {
-        let text = workspace::read(REQUIREMENTS).unwrap();
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        let lines: Vec<_> = lines.collect();
-        assert!(lines.len() > 10);
-        assert!(lines.iter().all(|line| line.contains("==")), "{lines:?}");
+        for (requirements, _) in ENVIRONMENTS {
+            let text = workspace::read(requirements).unwrap();
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+            let lines: Vec<_> = lines.collect();
+            assert!(lines.len() > 10, "{requirements}");
+            assert!(lines.iter().all(|line| line.contains("==")), "{lines:?}");
+        }
     }
 }

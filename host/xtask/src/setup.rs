@@ -32,7 +32,7 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "g++",
         file: "/usr/bin/c++",
-        purpose: "builds libFuzzer (cargo xtask soak)",
+        purpose: "compiles the header of the driver contract; builds libFuzzer (cargo xtask soak)",
         required: true,
     },
     Package {
@@ -41,6 +41,7 @@ const PACKAGES: &[Package] = &[
         purpose: "C headers for the above",
         required: true,
     },
+    Package { name: "make", file: "/usr/bin/make", purpose: "builds drivers in C", required: true },
     Package {
         name: "binutils",
         file: "/usr/bin/nm",
@@ -81,7 +82,7 @@ const PACKAGES: &[Package] = &[
         name: "python3-venv",
         // dpkg's own list: the package brings nothing but others.
         file: "/var/lib/dpkg/info/python3-venv.list",
-        purpose: "the Python tools and client of the API tests",
+        purpose: "the Python tools of the API tests, and the wallets of the wallet tests",
         required: true,
     },
     Package {
@@ -93,8 +94,8 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "postgresql",
         file: "/usr/lib/postgresql",
-        purpose: "tests with several nodes (later)",
-        required: false,
+        purpose: "database server of the tests, which start their own",
+        required: true,
     },
 ];
 

@@ -1,8 +1,12 @@
 //! `cargo xtask test`: everything a change must pass, on a machine that has only Rust to begin with.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::{build, npm, openapi, process, python, setup};
+use crate::{build, npm, openapi, process, python, setup, workspace};
+
+/// Modules of the service whose tests have a database, and are run on SQLite with all others and on PostgreSQL besides.
+const WITH_DATABASE: [&str; 4] = ["store", "billing", "webhooks", "playback"];
 
 /// Sets up, builds and runs all tests, or those whose name contains the one argument.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -19,6 +23,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     report.step("build", || build::run(build::Profile::Debug).map(|path| binary = Some(path)))?;
     let binary = binary.ok_or("the build gave no binary")?;
 
+    report.step("drivers outside the workspace", outside)?;
+
     let nextest = process::available("cargo-nextest", "--version");
     // All of these run even when one fails, so that one run shows everything that is wrong.
     report.note("unit, integration and end-to-end tests", || {
@@ -31,6 +37,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         }
         process::run(cargo.args(filter).env("SATCAST_BIN", &binary))
     });
+    report.note("tests of the database on PostgreSQL", || on_postgres(nextest, &binary, filter));
     if nextest {
         report.note("documentation tests", || {
             process::run(process::cargo().args(["test", "--workspace", "--doc", "--quiet"]).args(filter))
@@ -40,6 +47,36 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         report.note("openapi/openapi.json is what the code says", || openapi::compare(build::Profile::Debug));
     }
     report.finish()
+}
+
+/// Compiles what the tests of drivers outside the workspace need, into the folders they use: within a test it would take too long.
+fn outside() -> Result<(), String> {
+    let builds = workspace::target_dir().join("authors");
+    let cargo = |arguments: &[&str]| {
+        let mut cargo = process::cargo();
+        cargo.args(arguments).args(["--locked", "--manifest-path", "plugins/examples/recorder/Cargo.toml"]);
+        cargo.env("CARGO_TARGET_DIR", builds.join("out")).env("CARGO_BUILD_BUILD_DIR", builds.join("build"));
+        process::run(&mut cargo)
+    };
+    cargo(&["build", "--lib"])?;
+    cargo(&["test"])
+}
+
+/// Runs the unit tests that have a database once more, beside a server that ends with them.
+fn on_postgres(nextest: bool, binary: &Path, filter: Option<&str>) -> Result<(), String> {
+    // Built with the tests, beside the service.
+    let mut command = process::command(binary.with_file_name("with-postgres"));
+    command.arg(process::cargo().get_program());
+    if nextest {
+        command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--no-tests", "pass"]);
+        command.args(["--config-file", "tests/nextest.toml", "-E"]);
+        command.arg(format!("package(satcast) and kind(lib) and test(/^({})::/)", WITH_DATABASE.join("|")));
+    } else {
+        command.args(["test", "--workspace", "--lib", "--no-fail-fast", "--"]);
+        command.args(WITH_DATABASE.map(|module| format!("{module}::")));
+    }
+    // The other form would add its tests, not leave out those of other names.
+    process::run(command.args(filter.filter(|_| nextest)))
 }
 
 /// What ran, how long it took, and what failed.

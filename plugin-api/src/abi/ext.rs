@@ -1,15 +1,26 @@
-//! Extensions of the host's table, looked up by name. All of them are drafts.
+//! Extensions of the host's table, looked up by name. Their functions take the `ctx` of the host's table.
 
 use std::ffi::c_void;
 
-use super::{SatcastError, SatcastErrorSink, SatcastStr, SatcastTextSink};
+use super::{SatcastError, SatcastErrorSink, SatcastMedia, SatcastStr, SatcastTextSink};
 
-/// Host extension: checked outbound connections ([`SatcastNet`]).
-pub const EXT_NET: &str = "draft.satcast.net/1";
-/// Host extension: a private folder of the driver ([`SatcastDataDir`]).
-pub const EXT_DATA_DIR: &str = "draft.satcast.data-dir/1";
-/// Host extension: files the host serves to viewers for the driver ([`SatcastAssets`]).
-pub const EXT_ASSETS: &str = "draft.satcast.assets/1";
+/// Host extension: checked outbound connections, see `SatcastNet`.
+pub const EXT_NET: &str = "satcast.net/1";
+/// Host extension: a private folder of the driver, see `SatcastDataDir`.
+pub const EXT_DATA_DIR: &str = "satcast.data-dir/1";
+/// Host extension: files the host serves to viewers for the driver, see `SatcastAssets`.
+pub const EXT_ASSETS: &str = "satcast.assets/1";
+/// Host extension: what the operator set for the driver, see `SatcastSettings`.
+pub const EXT_SETTINGS: &str = "satcast.settings/1";
+/// Host extension: threads that wait for media of many destinations, see `SatcastWait`.
+pub const EXT_WAIT: &str = "satcast.wait/1";
+
+/// Most queues of one `SatcastWait.wait_any`.
+pub const WAIT_MEDIA_MAX: usize = 1024;
+/// `SatcastWait.wait_any`: the time is over and no queue has anything.
+pub const WAIT_TIMEOUT: isize = -1;
+/// `SatcastWait.wait_any`: no queue, or more than `SATCAST_WAIT_MEDIA_MAX`, or one of them is null.
+pub const WAIT_INVALID: isize = -2;
 
 /// Body in memory: `data`, `len`.
 pub const BODY_MEMORY: u32 = 1;
@@ -25,16 +36,18 @@ pub const AUDIENCE_HOSTED: u32 = 1;
 /// Viewers of the preview may fetch the piece.
 pub const AUDIENCE_PREVIEW: u32 = 1 << 1;
 
-/// [`SatcastPlayback`]: the playlists say that no more will come.
+/// `SatcastPlayback`: the playlists say that no more will come.
 pub const PLAYBACK_ENDED: u32 = 1;
 
-/// [`EXT_NET`]: the host resolves and checks the address by its outbound guard and hands over a connected socket.
+/// `SATCAST_EXT_NET`: the host resolves and checks the address by its outbound guard and hands over a connected socket. A driver never
+/// connects to an address of a user by itself: it would let users reach the operator's own network.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastNet {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// Begins a connection attempt. `done` is called exactly once, from any thread, also when this returns an error code.
+    /// `[any]` Between `open` and `stopped`. Begins a connection attempt and returns at once. `done` is called exactly once, also
+    /// when this returns an error code.
     pub connect: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,
@@ -67,17 +80,18 @@ pub struct SatcastConnect {
 pub struct SatcastConnected {
     /// Passed back.
     pub data: *mut c_void,
-    /// `fd` >= 0: a connected, non-blocking TCP socket with TCP_NODELAY that the driver now owns. Else `error` says why.
+    /// `[pump]`, or inside `connect`; once, perhaps after `stopped`. `fd` >= 0: a connected, non-blocking TCP socket with
+    /// TCP_NODELAY that the driver now owns and closes. Else `error` says why. Must return at once.
     pub done: Option<unsafe extern "C" fn(data: *mut c_void, fd: i32, error: *const SatcastError)>,
 }
 
-/// [`EXT_DATA_DIR`]: a folder that is the driver's alone and outlives sessions.
+/// `SATCAST_EXT_DATA_DIR`: a folder that is the driver's alone and outlives sessions.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastDataDir {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// Puts the absolute path into `sink`; the folder exists.
+    /// `[any]` From `init` on. Puts the absolute path into `sink`; the folder exists.
     pub path: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,
@@ -87,13 +101,14 @@ pub struct SatcastDataDir {
     >,
 }
 
-/// [`EXT_ASSETS`]: named pieces the host serves to viewers without asking the driver again.
+/// `SATCAST_EXT_ASSETS`: named pieces the host serves to viewers without asking the driver again.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastAssets {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// Puts a piece under its name in place of an earlier one. The host owns the body in every case.
+    /// `[any]` Between `open` and `stopped`. Puts a piece under its name in place of an earlier one. The host owns the body in every
+    /// case, also when it refuses the piece.
     pub publish: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,
@@ -102,9 +117,9 @@ pub struct SatcastAssets {
             error: *const SatcastErrorSink,
         ) -> i32,
     >,
-    /// Takes a name away. Unknown names are no error.
+    /// `[any]` Between `open` and `stopped`. Takes a name away. Unknown names are no error.
     pub retract: Option<unsafe extern "C" fn(ctx: *mut c_void, dest: u64, name: SatcastStr) -> i32>,
-    /// Says where viewers enter and what they can see now, in place of what was said before.
+    /// `[any]` Between `open` and `stopped`. Says where viewers enter and what they can see now, in place of what was said before.
     pub playback: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,
@@ -121,7 +136,8 @@ pub struct SatcastAssets {
 pub struct SatcastAsset {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// `a-z A-Z 0-9 . _ -`, at most 128 bytes.
+    /// `a-z A-Z 0-9 . _ -`, at most 128 bytes, not beginning with a dot. A name with a cache time must never come back with other
+    /// bytes.
     pub name: SatcastStr,
     /// Media type.
     pub content_type: SatcastStr,
@@ -157,6 +173,43 @@ pub struct SatcastPlayback {
     pub flags: u32,
 }
 
+/// `SATCAST_EXT_SETTINGS`: the keys of `[driver.<id>]` in the operator's configuration that are not the host's own.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastSettings {
+    /// Size of this struct in bytes.
+    pub size: usize,
+    /// `[any]` From `init` on. Puts the settings into `sink` as a JSON object, valid by `settings` of the manifest; empty when that is
+    /// left out. They do not change while the driver runs.
+    pub json: Option<
+        unsafe extern "C" fn(
+            ctx: *mut c_void,
+            sink: *const SatcastTextSink,
+            error: *const SatcastErrorSink,
+        ) -> i32,
+    >,
+}
+
+/// `SATCAST_EXT_WAIT`: for drivers whose threads serve several destinations each.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastWait {
+    /// Size of this struct in bytes.
+    pub size: usize,
+    /// `[any]`, but only on a thread of the driver's own: the one function of the host that blocks. Waits until one of the `count`
+    /// queues has packets or is closed and returns its position, the lowest if there are several; or `SATCAST_WAIT_TIMEOUT` after
+    /// `timeout_ms` milliseconds; or `SATCAST_WAIT_INVALID`. It takes nothing: `media_recv` does. A queue is waited for by one thread
+    /// at a time and not given back meanwhile; a waker that it holds is dropped.
+    pub wait_any: Option<
+        unsafe extern "C" fn(
+            ctx: *mut c_void,
+            media: *const *mut SatcastMedia,
+            count: usize,
+            timeout_ms: u32,
+        ) -> isize,
+    >,
+}
+
 /// Bytes in memory or elsewhere, with the function that gives them back.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -173,6 +226,7 @@ pub struct SatcastBody {
     pub data: *const u8,
     /// Passed to `release`.
     pub owner: *mut c_void,
-    /// Called exactly once when the bytes are not needed any more; must not block. May be null.
+    /// `[any]` Called exactly once when the bytes are not needed any more, perhaps long after `destroy`; must return at once. May
+    /// be null.
     pub release: Option<unsafe extern "C" fn(owner: *mut c_void)>,
 }

@@ -8,6 +8,13 @@ use crate::Error;
 use crate::abi::{self, SatcastError, SatcastHost, SatcastKv, SatcastStr};
 use crate::wire::ErrorSlot;
 
+/// A function of the host that hands over one text.
+type AskText = unsafe extern "C" fn(
+    ctx: *mut c_void,
+    sink: *const abi::SatcastTextSink,
+    error: *const abi::SatcastErrorSink,
+) -> i32;
+
 /// A full-size copy of the host's table; functions the host does not have are `None`.
 pub(crate) struct HostRef {
     table: SatcastHost,
@@ -102,7 +109,7 @@ impl HostRef {
             reserved: 0,
             name: SatcastStr::new(name),
         };
-        let mut slot: *const AtomicU64 = std::ptr::null();
+        let mut slot: *mut AtomicU64 = std::ptr::null_mut();
         // SAFETY: description and slot live for the call.
         let code = unsafe { metric(self.table.ctx, dest, &raw const desc, &raw mut slot) };
         if code != abi::OK || slot.is_null() {
@@ -117,13 +124,31 @@ impl HostRef {
         // SAFETY: `SatcastDataDir` is the struct of this name.
         let ext = unsafe { self.extension::<abi::SatcastDataDir>(abi::EXT_DATA_DIR) };
         let path = ext.and_then(|ext| ext.path).ok_or_else(|| super::ctx::missing(abi::EXT_DATA_DIR))?;
+        // SAFETY: the function is the one of the extension.
+        unsafe { self.ask(path) }.map(PathBuf::from)
+    }
+
+    /// What the operator set for the driver, as JSON.
+    pub(crate) fn settings(&self) -> Result<String, Error> {
+        // SAFETY: `SatcastSettings` is the struct of this name.
+        let ext = unsafe { self.extension::<abi::SatcastSettings>(abi::EXT_SETTINGS) };
+        let json = ext.and_then(|ext| ext.json).ok_or_else(|| super::ctx::missing(abi::EXT_SETTINGS))?;
+        // SAFETY: the function is the one of the extension.
+        unsafe { self.ask(json) }
+    }
+
+    /// The text that a function of the host hands over.
+    ///
+    /// # Safety
+    /// `function` must be one of this host.
+    unsafe fn ask(&self, function: AskText) -> Result<String, Error> {
         let (mut text, mut slot) = (String::new(), ErrorSlot::new());
         let sink = abi::SatcastTextSink { data: (&raw mut text).cast(), put: Some(put_text) };
         let errors = slot.sink();
         // SAFETY: both sinks live for the call.
-        match unsafe { path(self.ctx(), &raw const sink, &raw const errors) } {
-            abi::OK => Ok(PathBuf::from(text)),
-            _ => Err(slot.take("the host gave no data folder")),
+        match unsafe { function(self.ctx(), &raw const sink, &raw const errors) } {
+            abi::OK => Ok(text),
+            _ => Err(slot.take("the host gave no answer")),
         }
     }
 

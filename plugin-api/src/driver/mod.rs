@@ -70,7 +70,7 @@ pub use media::{BATCH_PACKETS_MAX, Media, Packet};
 
 pub use crate::driver_state::State;
 
-use crate::{DestType, Error};
+use crate::{DestType, Error, SettingsSchema};
 
 /// Who the driver is.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +83,8 @@ pub struct DriverInfo {
     pub title: &'static str,
 }
 
-/// What a driver can ask of the host before it has a destination.
+/// What a driver can ask of the host before it has a destination. Usable from any thread, from `load` on.
+#[derive(Clone)]
 pub struct Host {
     host: Arc<hostref::HostRef>,
 }
@@ -100,9 +101,23 @@ impl Host {
     pub fn data_dir(&self) -> Result<std::path::PathBuf, Error> {
         self.host.data_dir()
     }
+
+    /// What the operator wrote below `[driver.<id>]`, read as `S`: the type that [`Driver::settings`] names. The host has checked it
+    /// with its schema. It stays the same while the driver runs.
+    ///
+    /// # Errors
+    /// `Config` when it cannot be read as `S`, `Internal` when the host knows no settings. Never holds a value.
+    pub fn settings<S: DeserializeOwned>(&self) -> Result<S, Error> {
+        serde_json::from_str(&self.host.settings()?)
+            .map_err(|_| Error::config("the settings of the driver do not fit what it declares"))
+    }
 }
 
 /// One per process: makes destinations.
+///
+/// Everything but [`Driver::types`] and [`Driver::settings`] is called on the driver's control thread, one call at a time, inside the
+/// driver's runtime (so that it may spawn tasks) but not asynchronously: what blocks here blocks the opening of all destinations of
+/// the driver, and after the given time the host gives up the driver.
 pub trait Driver: Send + Sync + Sized + 'static {
     /// Name and version.
     const INFO: DriverInfo;
@@ -114,24 +129,59 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// The destination types it serves. Called before `load`, without a runtime, at every look at the file: no side effects.
     fn types() -> Vec<DestType>;
 
-    /// Called once, on the driver's runtime, before anything is opened.
+    /// The settings it takes from its operator; without them anything below `[driver.<id>]` that is not the host's own is an error.
+    /// Called as [`Driver::types`] is.
+    fn settings() -> Option<SettingsSchema> {
+        None
+    }
+
+    /// Called once, before anything is opened; within five seconds.
+    ///
+    /// # Errors
+    /// The driver cannot work here; it is then listed as refused, with this text.
     fn load(host: &Host) -> Result<Self, Error>;
 
-    /// Checks a configuration that its schema accepts. No I/O.
+    /// Checks a configuration that its schema accepts. No I/O; within one second.
+    ///
+    /// # Errors
+    /// Class `Config`. A text that begins with a field's name and a colon is shown at that field.
     fn validate(&self, config: Config<'_>) -> Result<(), Error> {
         let _ = config;
         Ok(())
     }
 
-    /// Makes a destination; no I/O. Within one second.
+    /// Makes a destination; no I/O. Within one second. Called anew for each try.
+    ///
+    /// # Errors
+    /// As [`Destination::run`]; the destination is then not run.
     fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error>;
+}
+
+/// What became of a change of configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reconfigured {
+    /// It holds from now on.
+    Taken,
+    /// It needs a new opening: the host stops this one and opens the destination again.
+    Reopen,
 }
 
 /// One per opening of a destination.
 pub trait Destination: Send + Sync + 'static {
     /// Runs on the driver's runtime from `open` to the end. Return `Ok` when [`Media::recv_batch`] says that no more comes,
-    /// after flushing; return an error at the first failure: the host opens the destination again when it is time.
+    /// after flushing; return an error at the first failure: the host opens the destination again when it is time. It is dropped
+    /// where it stands when it does not end within the stop deadline, and a panic in it is its outcome.
     fn run(self: Arc<Self>, ctx: Ctx, media: Media) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// The owner changed the configuration while `run` runs; the new one is valid. Called on the control thread, beside `run`: hand
+    /// it over, by a lock or a `watch` channel, and return. The default asks for a new opening.
+    ///
+    /// # Errors
+    /// The same as [`Reconfigured::Reopen`], and logged.
+    fn reconfigure(&self, config: Config<'_>) -> Result<Reconfigured, Error> {
+        let _ = config;
+        Ok(Reconfigured::Reopen)
+    }
 }
 
 /// A future in a box.
@@ -141,11 +191,21 @@ pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait DynDestination: Send + Sync + 'static {
     /// See [`Destination::run`].
     fn run_dyn(self: Arc<Self>, ctx: Ctx, media: Media) -> BoxFuture<Result<(), Error>>;
+
+    /// See [`Destination::reconfigure`].
+    ///
+    /// # Errors
+    /// As there.
+    fn reconfigure_dyn(&self, config: Config<'_>) -> Result<Reconfigured, Error>;
 }
 
 impl<D: Destination> DynDestination for D {
     fn run_dyn(self: Arc<Self>, ctx: Ctx, media: Media) -> BoxFuture<Result<(), Error>> {
         Box::pin(self.run(ctx, media))
+    }
+
+    fn reconfigure_dyn(&self, config: Config<'_>) -> Result<Reconfigured, Error> {
+        self.reconfigure(config)
     }
 }
 
@@ -166,7 +226,10 @@ impl<'a> Config<'a> {
         self.type_name
     }
 
-    /// Reads it as `C`. The error text names the field, never a value: values may be secret.
+    /// Reads it as `C`.
+    ///
+    /// # Errors
+    /// Class `Config`, without a value in the text: values may be secret.
     pub fn parse<C: DeserializeOwned>(&self) -> Result<C, Error> {
         C::deserialize(self.json).map_err(|_| {
             Error::config(format!("the configuration does not fit destination type {}", self.type_name))

@@ -96,6 +96,30 @@ impl Driver {
 }
 
 impl Instance {
+    /// Offers a running destination a new configuration; false when it must be opened again for it.
+    ///
+    /// # Errors
+    /// What the driver says; the destination must then be opened again, too.
+    pub fn reconfigure(&self, config_json: &str) -> Result<bool, Error> {
+        let Some(get) = self.table.raw().get_extension else { return Ok(false) };
+        // SAFETY: the name lives for the call.
+        let raw = unsafe { get(SatcastStr::new(abi::EXT_RECONFIGURE)) }.cast::<abi::SatcastReconfigure>();
+        // SAFETY: every extension begins with its size.
+        if raw.is_null() || unsafe { (*raw).size } < size_of::<abi::SatcastReconfigure>() {
+            return Ok(false);
+        }
+        // SAFETY: the extension has that function, and lives as long as the library, which is never unloaded.
+        let Some(reconfigure) = (unsafe { (*raw).reconfigure }) else { return Ok(false) };
+        let mut slot = ErrorSlot::new();
+        let sink = slot.sink();
+        // SAFETY: the instance is alive until `destroy`; text and sink live for the call.
+        match unsafe { reconfigure(self.raw, SatcastStr::new(config_json), &raw const sink) } {
+            abi::OK => Ok(true),
+            abi::REOPEN => Ok(false),
+            code => Err(slot.take(&format!("the driver failed with code {code} and no reason"))),
+        }
+    }
+
     /// Asks for the end; the driver answers with `stopped` within `deadline_ms` if it can.
     pub fn stop(&self, deadline_ms: u32) {
         if let Some(stop) = self.table.raw().stop {

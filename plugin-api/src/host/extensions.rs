@@ -1,11 +1,12 @@
-//! The extensions of the host's table: checked connections, the driver's folder, pieces for viewers.
+//! The extensions of the host's table: checked connections, the driver's folder and settings, pieces for viewers.
 
 use std::ffi::c_void;
 use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::time::Duration;
 
 use super::assets::{playback, publish, retract};
-use super::services::with;
+use super::services::{Context, with};
+use super::wait::wait_any;
 use crate::Error;
 use crate::abi::{self, SatcastStr};
 use crate::wire::report;
@@ -13,6 +14,10 @@ use crate::wire::report;
 static NET: abi::SatcastNet = abi::SatcastNet { size: size_of::<abi::SatcastNet>(), connect: Some(connect) };
 static DATA_DIR: abi::SatcastDataDir =
     abi::SatcastDataDir { size: size_of::<abi::SatcastDataDir>(), path: Some(data_dir) };
+static SETTINGS: abi::SatcastSettings =
+    abi::SatcastSettings { size: size_of::<abi::SatcastSettings>(), json: Some(settings) };
+static WAIT: abi::SatcastWait =
+    abi::SatcastWait { size: size_of::<abi::SatcastWait>(), wait_any: Some(wait_any) };
 static ASSETS: abi::SatcastAssets = abi::SatcastAssets {
     size: size_of::<abi::SatcastAssets>(),
     publish: Some(publish),
@@ -27,6 +32,8 @@ pub(super) unsafe extern "C" fn get_extension(_: *mut c_void, name: SatcastStr) 
     match &*unsafe { name.read() } {
         abi::EXT_NET => (&raw const NET).cast(),
         abi::EXT_DATA_DIR => (&raw const DATA_DIR).cast(),
+        abi::EXT_SETTINGS => (&raw const SETTINGS).cast(),
+        abi::EXT_WAIT => (&raw const WAIT).cast(),
         abi::EXT_ASSETS => (&raw const ASSETS).cast(),
         _ => std::ptr::null(),
     }
@@ -98,15 +105,40 @@ unsafe extern "C" fn data_dir(
 ) -> i32 {
     // SAFETY: both sinks live for the call.
     unsafe {
+        tell(ctx, sink, errors, |context| {
+            let path = context.services.data_dir()?.into_os_string().into_string();
+            path.map_err(|_| Error::internal("the driver's data folder has no UTF-8 name"))
+        })
+    }
+}
+
+/// # Safety
+/// As [`abi::SatcastSettings::json`].
+unsafe extern "C" fn settings(
+    ctx: *mut c_void,
+    sink: *const abi::SatcastTextSink,
+    errors: *const abi::SatcastErrorSink,
+) -> i32 {
+    // SAFETY: both sinks live for the call.
+    unsafe { tell(ctx, sink, errors, |context| Ok(context.services.settings())) }
+}
+
+/// Hands a text over to a driver.
+///
+/// # Safety
+/// `ctx` must be the table's; both sinks must be null or live for the call.
+unsafe fn tell(
+    ctx: *mut c_void,
+    sink: *const abi::SatcastTextSink,
+    errors: *const abi::SatcastErrorSink,
+    text: impl FnOnce(&Context) -> Result<String, Error>,
+) -> i32 {
+    // SAFETY: passed on from the caller.
+    unsafe {
         with(ctx, abi::ERR, |context| {
-            let path = context.services.data_dir().and_then(|path| {
-                path.into_os_string()
-                    .into_string()
-                    .map_err(|_| Error::internal("the driver's data folder has no UTF-8 name"))
-            });
-            match (path, sink.as_ref().and_then(|sink| Some((sink.data, sink.put?)))) {
-                (Ok(path), Some((data, put))) => {
-                    put(data, SatcastStr::new(&path));
+            match (text(context), sink.as_ref().and_then(|sink| Some((sink.data, sink.put?)))) {
+                (Ok(text), Some((data, put))) => {
+                    put(data, SatcastStr::new(&text));
                     abi::OK
                 }
                 (Ok(_), None) => abi::ERR,

@@ -4,7 +4,7 @@
 //! table with [`Table::read`], starts it with [`Driver::start`] and opens [`Instance`]s. All functions of [`Driver`] and
 //! [`Instance`] run driver code on the calling thread: call them from a thread that may be lost.
 //!
-//! This module owns no thread, no clock and no policy.
+//! This module owns no thread and no policy, and no clock but for threads of a driver that wait for media.
 
 #[allow(unsafe_code)] // Functions a driver calls.
 mod assets;
@@ -18,6 +18,8 @@ mod lease;
 mod services;
 #[allow(unsafe_code)] // Reads the driver's table.
 mod table;
+#[allow(unsafe_code)] // Functions a driver calls.
+mod wait;
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -85,7 +87,7 @@ pub enum Recv {
 
 /// The queue of one destination, filled by the host, emptied by the driver. Called from driver threads; must not block.
 pub trait MediaSource: Send + Sync + 'static {
-    /// Appends up to `max` deliveries to `out`, or keeps `waker` and wakes it once when there is something or the queue is
+    /// Appends up to `max` deliveries to `out` (none for 0, which only asks), or keeps `waker` and wakes it once when there is something or the queue is
     /// closed. Checking and keeping happen under one lock, so that no wake-up is lost.
     fn recv(&self, max: usize, out: &mut Vec<Delivery>, waker: DriverWaker) -> Recv;
 
@@ -131,6 +133,10 @@ pub trait Services: Send + Sync + 'static {
     fn connect(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected);
     /// The driver's own folder, made if need be.
     fn data_dir(&self) -> Result<PathBuf, Error>;
+    /// What the operator set for the driver: a JSON object, valid by the manifest's schema.
+    fn settings(&self) -> String {
+        "{}".to_string()
+    }
     /// Takes a piece for viewers.
     fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error>;
     /// Takes a piece away.

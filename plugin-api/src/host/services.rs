@@ -118,9 +118,13 @@ unsafe extern "C" fn metric(
     ctx: *mut c_void,
     dest: u64,
     desc: *const abi::SatcastMetricDesc,
-    slot: *mut *const AtomicU64,
+    slot: *mut *mut AtomicU64,
 ) -> i32 {
     if desc.is_null() || slot.is_null() {
+        return abi::ERR;
+    }
+    // SAFETY: a description begins with its size.
+    if (unsafe { (*desc).size } as usize) < size_of::<abi::SatcastMetricDesc>() {
         return abi::ERR;
     }
     // SAFETY: description and slot live for the call.
@@ -129,7 +133,7 @@ unsafe extern "C" fn metric(
             let Some(counter) = context.services.metric(dest, &(*desc).name.read()) else {
                 return abi::ERR;
             };
-            *slot = Arc::as_ptr(&counter);
+            *slot = Arc::as_ptr(&counter).cast_mut();
             let mut slots = context.slots.lock().unwrap_or_else(PoisonError::into_inner);
             slots.insert(Arc::as_ptr(&counter) as usize, counter);
             abi::OK
@@ -140,7 +144,7 @@ unsafe extern "C" fn metric(
 /// A waiting driver. Waking runs driver code: do it on the driver's pump thread.
 #[derive(Debug)]
 pub struct DriverWaker {
-    raw: abi::SatcastWaker,
+    pub(super) raw: abi::SatcastWaker,
 }
 
 // SAFETY: the contract lets the host call a waker from any thread.
@@ -192,8 +196,8 @@ impl Drop for DriverWaker {
 }
 
 /// What a [`SatcastMedia`] pointer points to.
-struct MediaHandle {
-    source: Arc<dyn MediaSource>,
+pub(super) struct MediaHandle {
+    pub(super) source: Arc<dyn MediaSource>,
 }
 
 /// A queue pointer for a driver; freed by `media_release`.

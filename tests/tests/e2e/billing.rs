@@ -93,3 +93,38 @@ fn a_budget_holds_what_it_does_not_pay_and_lets_it_go_when_it_is_raised() {
     });
     assert!(service.run(&["ledger", "check"]).contains("ledger ok"));
 }
+
+/// In real time, so the shortest one there is: two paid destinations at 2 sats, and no second minute.
+#[test]
+fn a_session_that_spends_its_budget_ends_at_the_minute_with_exactly_that() {
+    let source = Source::shared();
+    let sink = Sink::recording();
+    let service = Setup::default().start();
+    let api = service.api();
+    let stream = api.create_stream("a minute");
+    for key in ["a", "b", "c"] {
+        api.add_destination(&stream, &sink.url(), key);
+    }
+    let _ = api.post(&format!("/api/streams/{}/limits", stream.id), &json!({"maxSats": 7})).ok();
+    let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
+    destinations(&api, &stream, "live", 3);
+    until_api("the end", seconds(90), || {
+        let detail = api.stream(&stream);
+        if detail["lastEndReason"] == "max_sats" { Ok(()) } else { Err(detail["state"].to_string()) }
+    });
+    let history = api.get("/api/stream-history").ok();
+    let entries = history.as_array().expect("a list");
+    assert_eq!(entries.len(), 3, "{history}");
+    let mut costs: Vec<_> = entries.iter().map(|entry| entry["totalCostSats"].as_i64()).collect();
+    costs.sort_unstable();
+    assert_eq!(costs, [Some(0), Some(2), Some(2)], "{history}");
+    let times =
+        |name: &str| entries.iter().map(|entry| entry[name].as_i64().expect(name)).collect::<Vec<_>>();
+    let (began, ended) = (times("startedAt"), times("endedAt"));
+    let lasted = ended[0] - began.iter().min().expect("a start");
+    // The service's own record: destinations go live within a moment of the session's start, and all end with it.
+    assert!(ended.iter().all(|at| *at == ended[0]), "{history}");
+    assert!((58_000..=61_000).contains(&lasted), "{lasted} ms: {history}");
+    assert_eq!(api.get("/api/wallet/balance").ok()["balance"], 10_000 - 4);
+    assert!(service.run(&["ledger", "check"]).contains("ledger ok"));
+}

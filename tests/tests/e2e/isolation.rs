@@ -160,7 +160,7 @@ const ATTACKS: &[(&str, Option<&str>)] = &[
     ("nested", Some("sent what is no message")),
     ("huge", Some("sent more than a message holds")),
     ("thief", Some("let go of media it does not hold")),
-    ("twice", Some("said twice that it is ready")),
+    ("twice", Some("spoke of its start")),
     ("linger", Some("signal 6")),
     ("other", None),
     ("keeper", None),

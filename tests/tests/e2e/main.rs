@@ -1,6 +1,7 @@
 //! End-to-end tests of the built service, one module for each promise.
 
 mod api;
+mod authors;
 mod billing;
 mod changes;
 mod clients;
@@ -14,6 +15,7 @@ mod forward;
 mod hostile;
 mod isolation;
 mod judges;
+mod killed;
 mod lame_servers;
 mod metering;
 mod native;
@@ -22,6 +24,7 @@ mod operator;
 mod peers;
 mod playback;
 mod player;
+mod postgres;
 mod readme;
 mod schemathesis;
 mod status;

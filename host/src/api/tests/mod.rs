@@ -43,7 +43,7 @@ use crate::ids::{AccountId, Msat, UnixMillis};
 use crate::live::{Live, Settings, testing};
 use crate::outbound::Guard;
 use crate::playback::{Playback, PlaybackSecret};
-use crate::secret::{KeyKind, Redacted, Vault, new_api_key};
+use crate::secret::{KeyKind, Vault, new_api_key};
 use crate::store::testing::Intruder;
 use crate::store::{self, NewAccount, NewKey, OpenOptions, Origin, Scopes};
 use crate::webhooks::{Sender, Targets, Webhooks};
@@ -187,7 +187,7 @@ impl Rig {
         let file = folder.path().join("satcast.toml");
         std::fs::write(&file, toml).unwrap();
         let config = Config::load(Some(&file), [], &Flags::default()).unwrap().config;
-        let url = Redacted::new(format!("sqlite:{}", folder.path().join("t.db").display()));
+        let url = store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
         let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
         let clock = Clock::manual(UnixMillis(1_800_000_000_000));

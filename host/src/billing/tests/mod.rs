@@ -2,6 +2,7 @@
 
 mod examples;
 mod held;
+mod long;
 mod notices;
 mod playback;
 mod property;

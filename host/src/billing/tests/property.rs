@@ -71,9 +71,18 @@ fn happen(dice: &mut Dice, now: &mut Duration, minutes: &mut Minutes, model: &mu
     model.see(minutes.number());
 }
 
+/// How many cases, and the seed of the first: the long form does as many times as many as the variable says.
+fn cases(short: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let first = number("SATCAST_SOAK_SEED").unwrap_or(0);
+    let count = short * number("SATCAST_SOAK_ITERATIONS").unwrap_or(1);
+    println!("seed: SATCAST_SOAK_SEED={first}, and {count} from it on");
+    first..first + count
+}
+
 #[test]
-fn any_interleaving_of_toggles_minutes_failures_and_replays_comes_to_the_model() {
-    for seed in 0..3_000 {
+fn soak_any_interleaving_of_toggles_minutes_failures_and_replays_comes_to_the_model() {
+    for seed in cases(3_000) {
         let (mut dice, mut now) = (Dice(seed), Duration::from_secs(5));
         let mut minutes = Minutes::new(now, FREE);
         let mut model = Model { flows: true, ..Model::default() };
@@ -139,11 +148,11 @@ fn one_that_stood_in_the_slot_of_a_refused_one_takes_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn crashes_between_any_two_steps_of_a_charge_lose_nothing_and_repeat_nothing() {
-    let rig = Rig::new(100_000).await;
+async fn soak_crashes_between_any_two_steps_of_a_charge_lose_nothing_and_repeat_nothing() {
+    let rig = Rig::new(1_000_000_000).await;
     let mut balance = rig.balance().await;
     let mut cut = 0;
-    for seed in 0..12 {
+    for seed in cases(12) {
         let session = new_session_id();
         let terms = rig.billing.terms();
         let new =

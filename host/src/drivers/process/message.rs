@@ -67,6 +67,12 @@ pub(super) enum ToChild {
         kind: String,
         config: String,
     },
+    /// Answered by whether it was taken.
+    Reconfigure {
+        call: u64,
+        dest: u64,
+        config: String,
+    },
     Stop {
         call: u64,
         dest: u64,
@@ -103,18 +109,20 @@ pub(super) enum ToChild {
 /// From child to host.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToHost {
-    /// The library is loaded and started; its manifest comes beside it.
-    Ready {
+    /// The library is loaded; its manifest comes beside it.
+    Loaded {
         id: String,
         version: String,
     },
+    /// It is started.
+    Ready,
     /// It cannot be loaded or started.
     Refused {
         reason: String,
     },
     Answer {
         call: u64,
-        outcome: Result<(), Failure>,
+        outcome: Result<bool, Failure>,
     },
     Log(Line),
     State {
@@ -145,6 +153,9 @@ pub(super) enum ToHost {
         timeout_ms: u64,
     },
     DataDir {
+        call: u64,
+    },
+    Settings {
         call: u64,
     },
     /// Bytes in memory come beside it.

@@ -41,7 +41,7 @@ mod session;
 mod slots;
 mod spawn;
 
-pub(super) use remote::{Facts, Remote, Spec};
+pub(super) use remote::{Accept, Facts, Remote, Spec};
 pub(super) use session::RemoteInstance;
 
 /// Name of the hidden subcommand the child runs.

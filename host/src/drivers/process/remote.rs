@@ -57,6 +57,7 @@ struct Parts {
     pump: Arc<Pump>,
     clock: Clock,
     max_level: u32,
+    accept: Accept,
 }
 
 /// The driver.
@@ -81,6 +82,9 @@ enum State {
     Ended,
 }
 
+/// Looks at what a library says of itself, before it is started.
+pub(in crate::drivers) type Accept = Box<dyn Fn(&Facts) -> Result<(), String> + Send + Sync>;
+
 type First = SyncSender<Result<Facts, LoadError>>;
 
 impl Remote {
@@ -91,9 +95,10 @@ impl Remote {
         pump: Arc<Pump>,
         clock: Clock,
         max_level: u32,
+        accept: Accept,
     ) -> Result<(Arc<Self>, Facts), LoadError> {
         let id = spec.id.clone();
-        let parts = Parts { spec, services, pump, clock, max_level };
+        let parts = Parts { spec, services, pump, clock, max_level, accept };
         let remote = Arc::new(Self { parts, state: Mutex::new(State::Starting), changed: Condvar::new() });
         let (first, outcome) = sync_channel(1);
         let supervised = remote.clone();
@@ -241,7 +246,7 @@ impl Remote {
     fn follow(&self, session: &Arc<Session>, spawned: &Spawned, first: &mut Option<First>) -> Option<String> {
         let began = self.parts.clock.monotonic();
         let (mut is_ready, mut heard, mut pinged, mut ending) = (false, began, began, None);
-        let mut looked = began;
+        let (mut looked, mut said) = (began, None);
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         loop {
             let received = session.channel.recv(&mut buffer);
@@ -251,12 +256,18 @@ impl Remote {
                     heard = now;
                     match session.handle(&buffer[..len], descriptors) {
                         Ok(None) => {}
-                        Ok(Some(Begun::Ready(facts))) if !is_ready => {
+                        Ok(Some(Begun::Loaded(facts))) if said.is_none() && !is_ready => {
+                            if let Err(reason) = (self.parts.accept)(&facts) {
+                                return Some(reason);
+                            }
+                            said = Some(facts);
+                        }
+                        Ok(Some(Begun::Ready)) if said.is_some() => {
                             is_ready = true;
-                            self.is_up(session, facts, first);
+                            said.take().into_iter().for_each(|facts| self.is_up(session, facts, first));
                         }
                         Ok(Some(Begun::Refused(reason))) if !is_ready => return Some(reason),
-                        Ok(Some(_)) => session.fail("said twice that it is ready"),
+                        Ok(Some(_)) => session.fail("spoke of its start when it should not"),
                         Err(what) => session.fail(what),
                     }
                 }

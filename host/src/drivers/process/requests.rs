@@ -31,7 +31,8 @@ const PATH_BYTES_MAX: usize = 1024;
 
 /// What a child says of its start.
 pub(super) enum Begun {
-    Ready(Facts),
+    Loaded(Facts),
+    Ready,
     Refused(String),
 }
 
@@ -71,13 +72,17 @@ impl Session {
         descriptors: Vec<OwnedFd>,
     ) -> Result<Option<Begun>, &'static str> {
         match message {
-            ToHost::Ready { id, version } => return ready(id, version, descriptors).map(Some),
+            ToHost::Loaded { id, version } => return loaded(id, version, descriptors).map(Some),
+            ToHost::Ready => return Ok(Some(Begun::Ready)),
             ToHost::Refused { reason } => return Ok(Some(Begun::Refused(reason))),
             ToHost::Answer { call, outcome } => self.answered(call, outcome),
             ToHost::Log(line) => self.services.log(line.into()),
             ToHost::DataDir { call } => {
                 let outcome = self.data_dir();
                 self.tell(&ToChild::Answer { call, outcome: outcome.map_err(Failure::from) });
+            }
+            ToHost::Settings { call } => {
+                self.tell(&ToChild::Answer { call, outcome: Ok(self.services.settings()) });
             }
             ToHost::Publish { call, dest, piece } => {
                 let outcome = self.publish(dest, piece, descriptors).map(|()| String::new());
@@ -180,14 +185,14 @@ impl Session {
     }
 }
 
-fn ready(id: String, version: String, descriptors: Vec<OwnedFd>) -> Result<Begun, &'static str> {
+fn loaded(id: String, version: String, descriptors: Vec<OwnedFd>) -> Result<Begun, &'static str> {
     let json = sealed(descriptors, MANIFEST_BYTES_MAX as u64).map_err(|_| "gave no manifest")?;
     let json = std::str::from_utf8(&json).map_err(|_| "gave no manifest")?;
     // The child checked it with the same code; only another kind of child could send a bad one.
     match Manifest::parse(json) {
         Ok(manifest) => {
             let version = version.chars().filter(|c| !c.is_control()).take(64).collect();
-            Ok(Begun::Ready(Facts { id, version, manifest }))
+            Ok(Begun::Loaded(Facts { id, version, manifest }))
         }
         Err(error) => Ok(Begun::Refused(error.to_string())),
     }

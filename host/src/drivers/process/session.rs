@@ -30,7 +30,7 @@ pub(super) struct Session {
     pub(super) channel: Channel,
     pub(super) services: Arc<dyn Services>,
     pub(super) pump: Arc<Pump>,
-    calls: Mutex<HashMap<u64, SyncSender<Result<(), Failure>>>>,
+    calls: Mutex<HashMap<u64, SyncSender<Result<bool, Failure>>>>,
     next_call: AtomicU64,
     dests: Mutex<HashMap<u64, Arc<Feed>>>,
     media: Mutex<Shared>,
@@ -130,7 +130,7 @@ impl Session {
     }
 
     /// Calls the child and waits for its answer; one that does not come in time ends it.
-    fn call(&self, message: impl FnOnce(u64) -> ToChild) -> Result<(), Error> {
+    fn call(&self, message: impl FnOnce(u64) -> ToChild) -> Result<bool, Error> {
         let number = self.next_call.fetch_add(1, Ordering::Relaxed) + 1;
         let (answer, outcome) = sync_channel(1);
         lock(&self.calls).insert(number, answer);
@@ -157,7 +157,7 @@ impl Session {
     }
 
     /// Hands the answer of a call over.
-    pub(super) fn answered(&self, call: u64, outcome: Result<(), Failure>) {
+    pub(super) fn answered(&self, call: u64, outcome: Result<bool, Failure>) {
         if let Some(answer) = lock(&self.calls).remove(&call) {
             // The caller may have given up meanwhile.
             let _ = answer.try_send(outcome);
@@ -167,7 +167,7 @@ impl Session {
     /// Asks about a configuration.
     pub(super) fn validate(&self, kind: &str, config: &str) -> Result<(), Error> {
         let (kind, config) = (kind.to_owned(), config.to_owned());
-        self.call(|call| ToChild::Validate { call, kind, config })
+        self.call(|call| ToChild::Validate { call, kind, config }).map(drop)
     }
 
     /// Opens a destination.
@@ -183,7 +183,7 @@ impl Session {
         // Before the call: the child may want media before it has answered.
         lock(&self.dests).insert(dest, Arc::new(Feed { source: media, taken: Mutex::default() }));
         match self.call(|call| ToChild::Open { call, dest, source, kind, config }) {
-            Ok(()) => Ok(RemoteInstance { session: self.clone(), dest }),
+            Ok(_) => Ok(RemoteInstance { session: self.clone(), dest }),
             Err(error) => {
                 self.forget(dest);
                 Err(error)
@@ -302,6 +302,12 @@ impl Session {
 }
 
 impl RemoteInstance {
+    /// Offers a new configuration; false when it must be opened again for it.
+    pub(in crate::drivers) fn reconfigure(&self, config: &str) -> Result<bool, Error> {
+        let (dest, config) = (self.dest, config.to_owned());
+        self.session.call(|call| ToChild::Reconfigure { call, dest, config })
+    }
+
     /// Asks for the end.
     pub(in crate::drivers) fn stop(&self, deadline_ms: u32) {
         let dest = self.dest;

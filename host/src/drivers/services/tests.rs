@@ -34,7 +34,7 @@ fn opened(secret: &str) -> Opened {
         observer: Arc::new(Counting::default()),
         counters: Arc::default(),
         assets: Arc::default(),
-        redactor: Arc::new(Redactor::new([secret.to_string()])),
+        redactor: RwLock::new(Arc::new(Redactor::new([secret.to_string()]))),
         log_gate: LogGate::default(),
     }
 }
@@ -46,6 +46,7 @@ fn services() -> DriverServices {
         Guard::new(&[]).unwrap(),
         tokio::runtime::Handle::current(),
         Clock::system(),
+        OperatorSettings { json: r#"{"token":"operators"}"#.into(), secrets: vec!["operators".into()] },
         Arc::new(Pump::start("t").unwrap()),
     )
 }
@@ -70,8 +71,16 @@ async fn lines_without_a_destination_lose_the_secrets_of_all() {
     services.insert(1, opened("first-secret"));
     services.insert(2, opened("second-secret"));
     services.remove(1);
-    let text = "first-secret second-secret third";
-    assert_eq!(services.clean(None, text), "*** *** third");
+    let text = "first-secret second-secret operators third";
+    assert_eq!(services.clean(None, text), "*** *** *** third");
+    services.insert(
+        3,
+        Opened { redactor: RwLock::new(services.redactor(vec!["third-secret".into()])), ..opened("") },
+    );
+    services.hide_more(3, vec!["later-secret".into()]);
+    let text = "third-secret later-secret operators";
+    assert_eq!(services.clean(services.find(3).as_deref(), text), "*** *** ***");
+    assert_eq!(Services::settings(&services), r#"{"token":"operators"}"#);
     let long = format!("{}second-secret", "x".repeat(LOG_TEXT_BYTES_MAX - 4));
     assert!(!services.clean(services.find(2).as_deref(), &long).contains("seco"), "cleaned before it is cut");
 }

@@ -20,7 +20,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use super::*;
 use crate::config::Durability;
 use crate::ids::{Msat, StreamId, UnixMillis};
-use crate::secret::{Redacted, Vault, new_stream_key};
+use crate::secret::{Vault, new_stream_key};
 use crate::store::{self, Actor, Caps, NewAccount, NewStream, OpenOptions, Origin, StreamRecord};
 
 /// No test waits longer for anything.
@@ -169,7 +169,7 @@ async fn eventually(reached: impl Fn() -> bool) {
 }
 
 async fn open_store(folder: &TempDir) -> Store {
-    let url = Redacted::new(format!("sqlite:{}", folder.path().join("test.db").display()));
+    let url = store::testing::url(&folder.path().join("test.db")).await;
     let vault = Vault::new(&[7; 32]);
     store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap()
 }

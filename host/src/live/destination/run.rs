@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use satcast_plugin_api::driver_state::State as DriverState;
 use satcast_plugin_api::{Class, Error};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
-use super::{Destination, Parts, STOP_DEADLINE, lock};
+use super::{CHANGES_MAX, Change, Destination, Parts, STOP_DEADLINE, lock};
 use crate::drivers::{OpenRequest, Opening};
 use crate::ids::{DestinationId, UnixMillis};
 use crate::live::backoff::{self, Next};
@@ -48,7 +48,7 @@ impl Run {
     }
 
     fn id(&self) -> DestinationId {
-        self.destination.record.id
+        self.destination.id
     }
 
     fn is_stopping(&self) -> bool {
@@ -83,7 +83,7 @@ impl Run {
 
     /// From open to the end of the opening, however it came.
     async fn one_try(&mut self) -> Result<(), Error> {
-        let record = &self.destination.record;
+        let record = self.destination.record();
         let waker = self.parts.drivers.waker(&record.kind).ok_or_else(|| {
             Error::config(format!("no driver serves type {}; the operator can enable one", record.kind))
         })?;
@@ -117,7 +117,7 @@ impl Run {
     fn begin_shelf(&self) -> Arc<Shelf> {
         let (session, started_at) = (self.parts.session.clone(), self.parts.started_at);
         let shelf = Arc::new(Shelf::new(self.id(), session, started_at));
-        if self.parts.drivers.has_playback(&self.destination.record.kind)
+        if self.parts.drivers.has_playback(&self.destination.record().kind)
             && let Some(oldest) = self.parts.shelves.begin(shelf.clone())
         {
             // Its drop runs driver code. Nobody waits for it.
@@ -134,19 +134,28 @@ impl Run {
         close_queue: impl Fn(),
     ) -> Result<(), Error> {
         let (mut stopping, mut orders, id) = (self.stopping.clone(), self.orders.clone(), self.id());
+        let (sender, mut changes) = mpsc::channel::<Change>(CHANGES_MAX);
+        *lock(&self.destination.changes) = Some(sender);
         loop {
-            tokio::select! {
-                () = mailbox.arrived.notified() => {
-                    if let Some(outcome) = self.read_mail(mailbox) {
-                        opening.ended();
-                        return outcome;
-                    }
-                }
+            let change = tokio::select! {
+                () = mailbox.arrived.notified() => None,
+                change = changes.recv() => change,
                 // The sender lives as long as the destination, which `self` holds.
                 _ = stopping.wait_for(|stop| *stop) => break,
                 _ = orders.wait_for(|orders| orders.held.contains_key(&id)) => break,
+            };
+            if let Some(outcome) = self.read_mail(mailbox) {
+                opening.ended();
+                return outcome;
+            }
+            if let Some(change) = change {
+                let taken = opening.reconfigure(&change.config).await;
+                tracing::info!(session = %self.parts.session, destination = %id, taken, "new configuration for a running destination");
+                // Whoever asked may have given up.
+                let _ = change.answer.send(taken);
             }
         }
+        drop(changes);
         if let Some(held) = self.held().filter(|_| !self.is_stopping()) {
             self.show(DestState::Stopped, Some(held.as_str().into()));
         }
@@ -167,7 +176,7 @@ impl Run {
             }
             Err(_) => {
                 tracing::error!(
-                    session = %self.parts.session, destination = %self.id(), kind = %self.destination.record.kind,
+                    session = %self.parts.session, destination = %self.id(), kind = %self.destination.record().kind,
                     "driver did not end a destination; it is left behind until the service restarts"
                 );
                 Err(Error::internal("the driver did not end the destination"))

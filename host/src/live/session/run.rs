@@ -268,7 +268,10 @@ impl Run {
         let mut stopped = Vec::new();
         for destination in running {
             let record = destination.record();
-            let same = wanted.get(&record.id).is_some_and(|wanted| wanted == record);
+            let same = match wanted.get(&record.id) {
+                Some(wanted) => *wanted == *record || destination.reconfigure(wanted).await,
+                None => false,
+            };
             if !same {
                 self.stop_destination(record.id);
                 stopped.push(record.id);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::drivers::ValidateError;
+use crate::store::DestinationChange;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_show_what_happened_and_what_comes() {
@@ -42,6 +43,34 @@ async fn destinations_come_and_go_while_live() {
     publisher.push(&mut vec![video(99, false)]);
     let sent = || rig.live.destination(rig.stream.id, rig.destinations[0]).filter(|d| d.bytes_sent == 5_000);
     rig.until("the other one to go on", sent).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_configuration_reaches_a_running_destination_or_opens_it_again() {
+    let rig = Rig::new(&["steady"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_state(0, DestState::Live).await;
+    let (stream, id) = (rig.stream.id, rig.destinations[0]);
+    let change = async |config: Value| {
+        let change = DestinationChange { enabled: None, config: Some(config) };
+        rig.store.change_destination(&rig.owner(), stream, id, change).await.unwrap();
+        rig.live.destinations_changed(stream).await;
+    };
+    let sent = |bytes| move |seen: &DestinationSnapshot| seen.bytes_sent == bytes;
+    let until_sent = async |bytes| {
+        let seen = || rig.live.destination(stream, id).filter(sent(bytes));
+        rig.until("the bytes", seen).await
+    };
+    until_sent(4_000).await;
+    change(json!({ "mode": "steady", "token": "sesame-7" })).await;
+    publisher.push(&mut vec![video(99, false)]);
+    until_sent(5_000).await;
+    change(json!({ "mode": "live" })).await;
+    rig.until_state(0, DestState::Live).await;
+    let seen = || rig.live.destination(stream, id).filter(|seen| seen.bytes_sent >= 5_000);
+    let again = rig.until("a new opening", seen).await;
+    assert_eq!(again.bytes_sent, 5_000, "it got the kept group again, with counters of its own");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -31,7 +31,7 @@ use crate::http::{Server, ServerLimits};
 use crate::ids::{AccountId, DestinationId, Msat, SessionId, UnixMillis};
 use crate::live::{Settings, testing};
 use crate::outbound::Guard;
-use crate::secret::{KeyKind, Redacted, Vault, new_api_key, new_stream_key};
+use crate::secret::{KeyKind, Vault, new_api_key, new_stream_key};
 use crate::store::testing::Intruder;
 use crate::store::{
     self, Actor, Caps, NewAccount, NewDestination, NewKey, NewStream, OpenOptions, Origin, Scopes,
@@ -107,7 +107,7 @@ impl Rig {
 
     async fn with_config(config: Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let url = Redacted::new(format!("sqlite:{}", folder.path().join("t.db").display()));
+        let url = store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
         let secret = PlaybackSecret::of(&vault);
         let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();

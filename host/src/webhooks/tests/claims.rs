@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::receiver::{Receiver, Reply};
 use super::{BOTH, Rig, until};
 use crate::config::Durability;
-use crate::secret::{Redacted, Vault};
+use crate::secret::Vault;
 use crate::store::{self, DeliveryState, EventType, Health, OpenOptions, Settled, StoreError};
 use crate::webhooks::{CAPS, LEASE, SENDING_MAX};
 
@@ -73,12 +73,17 @@ async fn what_a_sender_that_died_held_is_sent_by_another() {
     let webhook = rig.started_webhook(&receiver).await;
     rig.begin().await;
     let dead = rig.webhooks.claim(9).await.unwrap().remove(0);
+    rig.begin().await;
+    let alive = rig.webhooks.claim(9).await.unwrap().remove(0);
     assert_eq!(rig.round().await, 0);
     rig.clock.advance(LEASE - Duration::from_millis(1));
     assert_eq!(rig.round().await, 0, "it may still be sending");
     rig.clock.advance(Duration::from_millis(1));
-    assert_eq!(rig.round().await, 1);
-    assert_eq!(rig.states(webhook).await, [DeliveryState::Delivered]);
+    assert_eq!(rig.round().await, 2);
+    let both = [DeliveryState::Delivered, DeliveryState::Delivered];
+    assert_eq!(rig.states(webhook).await, both);
+    rig.begin().await;
+    let own = rig.webhooks.claim(9).await.unwrap().remove(0);
     let late = Settled {
         at: rig.clock.now(),
         duration_ms: 1,
@@ -88,9 +93,15 @@ async fn what_a_sender_that_died_held_is_sent_by_another() {
         retry_at: None,
         health: Health::Unknown,
     };
-    assert!(!rig.store.finish_delivery(&dead, &late).await.unwrap(), "it is not its any more");
-    let log = rig.log(webhook).await.remove(0);
-    assert_eq!((log.state, log.attempts.len()), (DeliveryState::Delivered, 1));
+    let done = [(dead, late.clone()), (own, Settled { error: None, ..late.clone() }), (alive, late)];
+    let ours = rig.store.finish_deliveries(&done).await.unwrap();
+    assert_eq!(ours, [false, true, false], "two are not its any more, and take nothing from the third");
+    let log = rig.log(webhook).await;
+    assert!(
+        log.iter().all(|one| one.state == DeliveryState::Delivered && one.attempts.len() == 1),
+        "{log:?}"
+    );
+    assert_eq!(log.len(), 3);
 }
 
 #[tokio::test]
@@ -101,7 +112,7 @@ async fn a_deleted_webhook_is_not_told_and_a_result_that_comes_late_changes_noth
     rig.begin().await;
     let job = rig.webhooks.claim(1).await.unwrap().remove(0);
     rig.store.delete_webhook(&rig.actor(), webhook).await.unwrap();
-    rig.webhooks.deliver(&job).await.unwrap();
+    rig.webhooks.deliver(job).await.unwrap();
     assert_eq!(rig.round().await, 0, "what waited is gone");
     assert_eq!(receiver.received().len(), 1);
 }
@@ -151,9 +162,9 @@ async fn a_key_that_cannot_read_the_webhooks_is_refused_at_the_start() {
     let rig = Rig::new().await;
     rig.webhook("https://a.example", BOTH, None).await;
     let file = rig.folder.path().join("t.db");
-    let open = |key| {
-        let url = Redacted::new(format!("sqlite:{}", file.display()));
-        store::open(OpenOptions { url, durability: Durability::Normal, vault: Vault::new(&[key; 32]) })
+    let open = async |key| {
+        let url = store::testing::url(&file).await;
+        store::open(OpenOptions { url, durability: Durability::Normal, vault: Vault::new(&[key; 32]) }).await
     };
     crate::store::testing::Intruder::open(&file).await.forget_streams().await;
     assert!(matches!(open(8).await, Err(StoreError::Vault(_))));

@@ -60,7 +60,7 @@ impl Rig {
 
     async fn with_sender(sender: Sender) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let url = Redacted::new(format!("sqlite:{}", folder.path().join("t.db").display()));
+        let url = store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
         let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
         let clock = Clock::manual(START);
@@ -137,7 +137,8 @@ impl Rig {
     /// Sends what is due now, all at once; answers how much it was.
     async fn round(&self) -> usize {
         let jobs = self.webhooks.claim(64).await.unwrap();
-        let sent = futures_util::future::join_all(jobs.iter().map(|job| self.webhooks.deliver(job))).await;
+        let sent =
+            futures_util::future::join_all(jobs.into_iter().map(|job| self.webhooks.deliver(job))).await;
         sent.into_iter().map(Result::unwrap).count()
     }
 

@@ -5,17 +5,19 @@ mod sizes;
 mod source;
 mod symbols;
 
-use crate::{build, process};
+use crate::{build, header, process};
 
 type Check = fn() -> Result<(), String>;
 
 /// Runs every check, also after a failed one, and lists what failed.
 pub(crate) fn run() -> Result<(), String> {
-    let checks: [(&str, Check); 5] = [
+    let checks: [(&str, Check); 7] = [
         ("formatting", formatting),
         ("lints", lints),
         ("import rules", imports::check),
         ("file sizes", sizes::check),
+        ("C header", header::check),
+        ("documentation of the driver contract", documentation),
         ("exported symbols", exported_symbols),
     ];
     let mut failed = Vec::new();
@@ -39,6 +41,12 @@ fn formatting() -> Result<(), String> {
 fn lints() -> Result<(), String> {
     let arguments = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     process::run(process::cargo().args(arguments))
+}
+
+fn documentation() -> Result<(), String> {
+    let mut cargo = process::cargo();
+    cargo.args(["doc", "--package", "satcast-plugin-api", "--no-deps", "--all-features", "--quiet"]);
+    process::run(cargo.env("RUSTDOCFLAGS", "--deny warnings"))
 }
 
 fn exported_symbols() -> Result<(), String> {

@@ -41,6 +41,7 @@ const BYTES_PER_MB: u64 = 1024 * 1024;
 enum Job {
     Validate { call: u64, kind: String, config: String },
     Open { call: u64, dest: u64, source: u64, kind: String, config: String },
+    Reconfigure { call: u64, dest: u64, config: String },
     Stop { call: u64, dest: u64, deadline_ms: u32 },
     Destroy { call: u64, dest: u64 },
     End,
@@ -165,6 +166,7 @@ fn dispatch(link: &Arc<Link>, jobs: &Sender<Job>, message: ToChild, descriptors:
     let job = match message {
         ToChild::Validate { call, kind, config } => Job::Validate { call, kind, config },
         ToChild::Open { call, dest, source, kind, config } => Job::Open { call, dest, source, kind, config },
+        ToChild::Reconfigure { call, dest, config } => Job::Reconfigure { call, dest, config },
         ToChild::Stop { call, dest, deadline_ms } => Job::Stop { call, dest, deadline_ms },
         ToChild::Destroy { call, dest } => Job::Destroy { call, dest },
         ToChild::End => Job::End,
@@ -197,7 +199,7 @@ fn control_thread(link: &Arc<Link>, image: &str, jobs: &Receiver<Job>) {
     let mut instances: HashMap<u64, Instance> = HashMap::new();
     while let Ok(job) = jobs.recv() {
         let (call, outcome) = match job {
-            Job::Validate { call, kind, config } => (call, driver.validate(&kind, &config)),
+            Job::Validate { call, kind, config } => (call, driver.validate(&kind, &config).map(|()| true)),
             Job::Open { call, dest, source, kind, config } => {
                 let queue = Arc::new(RemoteQueue::new(dest, link.clone()));
                 link.add_queue(dest, &queue);
@@ -205,20 +207,24 @@ fn control_thread(link: &Arc<Link>, image: &str, jobs: &Receiver<Job>) {
                 if opened.is_err() {
                     link.forget(dest);
                 }
-                (call, opened.map(|instance| drop(instances.insert(dest, instance))))
+                (call, opened.map(|instance| instances.insert(dest, instance).is_none()))
+            }
+            Job::Reconfigure { call, dest, config } => {
+                let instance = instances.get(&dest);
+                (call, instance.map_or(Ok(false), |instance| instance.reconfigure(&config)))
             }
             Job::Stop { call, dest, deadline_ms } => {
                 if let Some(instance) = instances.get(&dest) {
                     instance.stop(deadline_ms);
                 }
-                (call, Ok(()))
+                (call, Ok(true))
             }
             Job::Destroy { call, dest } => {
                 if let Some(instance) = instances.remove(&dest) {
                     instance.destroy();
                 }
                 link.forget(dest);
-                (call, Ok(()))
+                (call, Ok(true))
             }
             Job::End => {
                 driver.shut_down();
@@ -235,8 +241,9 @@ fn load(link: &Arc<Link>, image: &str) -> Result<Driver, String> {
     let manifest = serde_json::to_vec(table.manifest()).map_err(|error| error.to_string())?;
     let services = Arc::new(Proxy::new(link.clone()));
     let in_words = |error: Error| error.message;
-    let driver = Driver::start(table, services, &MAX_LEVEL, 0).map_err(in_words)?;
     let manifest = link::sealed_memory(&manifest).map_err(in_words)?;
-    link.send_with(&ToHost::Ready { id, version }, &manifest);
+    link.send_with(&ToHost::Loaded { id, version }, &manifest);
+    let driver = Driver::start(table, services, &MAX_LEVEL, 0).map_err(in_words)?;
+    link.send(&ToHost::Ready);
     Ok(driver)
 }

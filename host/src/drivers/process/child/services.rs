@@ -77,6 +77,11 @@ impl Services for Proxy {
         self.link.ask(|call| ToHost::DataDir { call }, None).map(PathBuf::from)
     }
 
+    fn settings(&self) -> String {
+        // A host that does not answer has gone, and this process with it.
+        self.link.ask(|call| ToHost::Settings { call }, None).unwrap_or_else(|_| "{}".to_owned())
+    }
+
     fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error> {
         let mut memory = None;
         let bytes = match asset.body {

@@ -1,0 +1,145 @@
+//! What an invoice says (BOLT 11). Pure: no clock, no network.
+//!
+//! The reader is that of the Lightning Development Kit, without its check of feature bits: wallets write invoices without
+//! any, and whoever pays checks them anyway. Every network is read, for which one a wallet is on is its owner's choice:
+//! two wallets of different networks cannot pay each other, and only what the receiving one got is ever credited.
+
+use lightning_invoice::{RawBolt11Invoice, SignedRawBolt11Invoice, TaggedField};
+
+use super::lightning::Invoice;
+use crate::ids::{JSON_INTEGER_MAX, Msat, UnixMillis};
+
+/// Longest invoice that is read, in bytes; usual ones have 200 to 700.
+pub const INVOICE_BYTES_MAX: usize = 4_096;
+/// How long an invoice can be paid that does not say so, in seconds (BOLT 11).
+const EXPIRY_SECS_DEFAULT: u64 = 3_600;
+/// How long after its end an invoice is still taken for open: a payment that came in time may still be settling.
+pub const EXPIRY_GRACE_MS: i64 = 60_000;
+/// Parts of a millisat in which amounts are written: 10^-12 bitcoin.
+const PICO_PER_MSAT: u64 = 10;
+
+/// Why an invoice is not taken. Repeats nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Bolt11Error {
+    /// Longer than [`INVOICE_BYTES_MAX`].
+    #[error("has more than {INVOICE_BYTES_MAX} bytes")]
+    TooLong,
+    /// Not readable, or its checksum is wrong.
+    #[error("cannot be read")]
+    Malformed,
+    /// Signed by nobody, or not by whom it names.
+    #[error("has a wrong signature")]
+    Signature,
+    /// No amount, nothing, a part of a millisat, or more than there can be.
+    #[error("has no usable amount")]
+    NoAmount,
+    /// No payment hash, or several.
+    #[error("has no single payment hash")]
+    NoHash,
+    /// Its times cannot be written.
+    #[error("ends at no time that can be written")]
+    NoEnd,
+    /// Over another amount than was asked for.
+    #[error("is over another amount than was asked for")]
+    WrongAmount,
+    /// With another payment hash than the one it was given under.
+    #[error("is another one than the wallet or the caller says")]
+    WrongHash,
+    /// It can no longer be paid.
+    #[error("has run out")]
+    Expired,
+}
+
+/// Reads an invoice: checksum, signature, amount, payment hash and end.
+///
+/// # Errors
+/// [`Bolt11Error`]; never one of the last three.
+pub fn read(text: &str) -> Result<Invoice, Bolt11Error> {
+    if text.len() > INVOICE_BYTES_MAX {
+        return Err(Bolt11Error::TooLong);
+    }
+    let signed: SignedRawBolt11Invoice = text.parse().map_err(|_| Bolt11Error::Malformed)?;
+    if !signed.check_signature() {
+        return Err(Bolt11Error::Signature);
+    }
+    let invoice = signed.raw_invoice();
+    Ok(Invoice {
+        bolt11: text.to_lowercase(),
+        payment_hash: payment_hash(invoice)?,
+        amount: amount(invoice)?,
+        expires_at: end(invoice)?,
+    })
+}
+
+/// Reads an invoice that a wallet made, and compares it with what was asked for and what the wallet said of it.
+pub(super) fn made(
+    text: &str,
+    amount: Msat,
+    hash: Option<&str>,
+    now: UnixMillis,
+) -> Result<Invoice, Bolt11Error> {
+    let invoice = read(text)?;
+    if invoice.amount != amount {
+        return Err(Bolt11Error::WrongAmount);
+    }
+    if hash.is_some_and(|hash| !hash.eq_ignore_ascii_case(&invoice.payment_hash)) {
+        return Err(Bolt11Error::WrongHash);
+    }
+    if invoice.expires_at <= now {
+        return Err(Bolt11Error::Expired);
+    }
+    Ok(invoice)
+}
+
+/// Whether an invoice may be paid: what is kept of it is what its text says, and it has not run out.
+pub(super) fn payable(invoice: &Invoice, now: UnixMillis) -> Result<(), Bolt11Error> {
+    let read = made(&invoice.bolt11, invoice.amount, Some(&invoice.payment_hash), now)?;
+    if read.expires_at != invoice.expires_at {
+        return Err(Bolt11Error::WrongHash);
+    }
+    Ok(())
+}
+
+/// Whether the invoice of that hash has run out for good: it cannot be paid, and no payment is on its way any more.
+pub(super) fn has_ended(text: &str, payment_hash: &str, now: UnixMillis) -> bool {
+    read(text).is_ok_and(|invoice| {
+        let end = invoice.expires_at.0.saturating_add(EXPIRY_GRACE_MS);
+        invoice.payment_hash == payment_hash && end < now.0
+    })
+}
+
+/// Whether a text has the form of a payment hash as [`Invoice`] holds it.
+pub(super) fn is_payment_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn payment_hash(invoice: &RawBolt11Invoice) -> Result<String, Bolt11Error> {
+    let mut hashes = invoice.known_tagged_fields().filter_map(|field| match field {
+        TaggedField::PaymentHash(hash) => Some(hash.0.to_string()),
+        _ => None,
+    });
+    match (hashes.next(), hashes.next()) {
+        (Some(hash), None) => Ok(hash),
+        _ => Err(Bolt11Error::NoHash),
+    }
+}
+
+fn amount(invoice: &RawBolt11Invoice) -> Result<Msat, Bolt11Error> {
+    let pico = invoice.amount_pico_btc().filter(|pico| *pico > 0).ok_or(Bolt11Error::NoAmount)?;
+    if !pico.is_multiple_of(PICO_PER_MSAT) {
+        return Err(Bolt11Error::NoAmount);
+    }
+    let msat = i64::try_from(pico / PICO_PER_MSAT).map_err(|_| Bolt11Error::NoAmount)?;
+    if msat > JSON_INTEGER_MAX {
+        return Err(Bolt11Error::NoAmount);
+    }
+    Ok(Msat(msat))
+}
+
+fn end(invoice: &RawBolt11Invoice) -> Result<UnixMillis, Bolt11Error> {
+    let made = invoice.data.timestamp.as_unix_timestamp();
+    let lasts = invoice.expiry_time().map_or(EXPIRY_SECS_DEFAULT, |expiry| expiry.as_seconds());
+    let end = made.checked_add(lasts).and_then(|secs| secs.checked_mul(1_000));
+    let end = end.and_then(|end| i64::try_from(end).ok()).filter(|end| *end <= JSON_INTEGER_MAX);
+    end.map(UnixMillis).ok_or(Bolt11Error::NoEnd)
+}

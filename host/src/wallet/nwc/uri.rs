@@ -1,0 +1,86 @@
+//! The connection text of a wallet: `nostr+walletconnect://<wallet's key>?relay=<url>&secret=<our key>`.
+
+use std::fmt;
+
+use nostr::key::{Keys, PublicKey, SecretKey};
+use url::form_urlencoded;
+
+use crate::outbound::Guard;
+use crate::wallet::address::HttpAddress;
+use crate::wallet::connection::ConnectionFault;
+
+/// Relays of one URI that are tried; one with more is refused.
+pub const RELAYS_MAX: usize = 5;
+/// Hexadecimal digits of a key.
+const KEY_DIGITS: usize = 64;
+/// What a URI begins with; some wallets leave the slashes out.
+const PREFIXES: [&str; 2] = ["nostr+walletconnect://", "nostr+walletconnect:"];
+
+/// A URI that was read. Never printed: it can spend.
+#[derive(Clone)]
+pub(crate) struct Uri {
+    wallet: PublicKey,
+    relays: Vec<HttpAddress>,
+    keys: Keys,
+}
+
+impl fmt::Debug for Uri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Uri").field("relays", &self.relays).finish_non_exhaustive()
+    }
+}
+
+impl Uri {
+    /// Reads a URI; parameters of other meaning are left alone.
+    pub(crate) fn parse(text: &str) -> Result<Self, ConnectionFault> {
+        if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(ConnectionFault::NotNwc);
+        }
+        let rest = PREFIXES.into_iter().find_map(|prefix| text.strip_prefix(prefix));
+        let (wallet, query) = rest.and_then(|rest| rest.split_once('?')).ok_or(ConnectionFault::NotNwc)?;
+        let wallet = wallet.trim_end_matches('/');
+        let (mut relays, mut secret) = (Vec::new(), None);
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match name.as_ref() {
+                "relay" if relays.len() == RELAYS_MAX => return Err(ConnectionFault::NwcRelays),
+                "relay" => relays.push(HttpAddress::parse_relay(&value)?),
+                "secret" => secret = Some(value),
+                _ => {}
+            }
+        }
+        if relays.is_empty() {
+            return Err(ConnectionFault::NwcRelays);
+        }
+        let secret = secret.filter(|text| is_key(text)).ok_or(ConnectionFault::NwcKeys)?;
+        let secret = SecretKey::from_hex(&secret).map_err(|_| ConnectionFault::NwcKeys)?;
+        let wallet = Some(wallet).filter(|text| is_key(text)).ok_or(ConnectionFault::NwcKeys)?;
+        let wallet = PublicKey::from_hex(wallet).map_err(|_| ConnectionFault::NwcKeys)?;
+        // The bytes of a key that stands for no point are taken, too.
+        wallet.xonly().map_err(|_| ConnectionFault::NwcKeys)?;
+        Ok(Self { wallet, relays, keys: Keys::new(secret) })
+    }
+
+    /// Whether every relay may be connected to, as far as this can be known without a resolver.
+    pub(crate) fn check(&self, guard: &Guard) -> Result<(), ConnectionFault> {
+        self.relays.iter().try_for_each(|relay| relay.check(guard))
+    }
+
+    /// Who the wallet is.
+    pub(crate) fn wallet(&self) -> &PublicKey {
+        &self.wallet
+    }
+
+    /// Who we are towards it.
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Where it is, in the order of the URI.
+    pub(crate) fn relays(&self) -> &[HttpAddress] {
+        &self.relays
+    }
+}
+
+fn is_key(text: &str) -> bool {
+    text.len() == KEY_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}

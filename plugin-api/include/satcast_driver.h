@@ -1,0 +1,1090 @@
+/*
+ * The Satcast driver contract: what crosses the boundary between the service and a driver.
+ *
+ * Made from plugin-api/src/abi by `cargo xtask header`; do not edit.
+ *
+ * Nothing but fixed-width integers, pointers and structs made of them appears here, so any compiler of any
+ * language can stand on either side. The C header `include/satcast_driver.h` is made from this module; constants carry the prefix
+ * `SATCAST_` there. Rules that hold for all of it:
+ *
+ * - Text (`SatcastStr`) is UTF-8, not terminated, borrowed for the call only: the receiver copies what it keeps.
+ * - No side frees memory of the other side. A buffer that outlives a call carries its own release function.
+ * - Structs begin with their size. A reader uses no more than `min(size, its own size)` bytes of a struct; nobody writes
+ *   past the size of a struct that the other side allocated. Within one major version fields are only appended.
+ * - Unknown flag bits are ignored, unused ones are zero.
+ * - New abilities are extensions looked up by name, `name/N`. A changed one is a new `N`; an extension named `draft.*` may still
+ *   change.
+ * - Another major version is refused, the minor version never is.
+ * - No unwinding crosses the boundary, in either direction: C++ functions are `noexcept`, Rust ones catch panics.
+ *
+ * Thread marks begin the description of each function. `[control]`: the host calls it on the one control thread of the driver, never two
+ * at once; a call that does not return in time makes the host give up the driver. `[pump]`: the host calls it on the one thread that
+ * wakes the driver. `[any]`: from any thread, from several at once. After the mark stands when in the life of the driver or of the
+ * destination it may be called.
+ */
+
+#ifndef SATCAST_DRIVER_H
+#define SATCAST_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/**
+ * The one symbol a driver library exports, of type `SatcastDriverEntry`.
+ */
+#define SATCAST_ENTRY_SYMBOL "satcast_driver_entry"
+
+/**
+ * Driver extension: changes of configuration without a new connection, see `SatcastReconfigure`.
+ */
+#define SATCAST_EXT_RECONFIGURE "satcast.reconfigure/1"
+
+/**
+ * Host extension: checked outbound connections, see `SatcastNet`.
+ */
+#define SATCAST_EXT_NET "satcast.net/1"
+
+/**
+ * Host extension: a private folder of the driver, see `SatcastDataDir`.
+ */
+#define SATCAST_EXT_DATA_DIR "satcast.data-dir/1"
+
+/**
+ * Host extension: files the host serves to viewers for the driver, see `SatcastAssets`.
+ */
+#define SATCAST_EXT_ASSETS "satcast.assets/1"
+
+/**
+ * Host extension: what the operator set for the driver, see `SatcastSettings`.
+ */
+#define SATCAST_EXT_SETTINGS "satcast.settings/1"
+
+/**
+ * Host extension: threads that wait for media of many destinations, see `SatcastWait`.
+ */
+#define SATCAST_EXT_WAIT "satcast.wait/1"
+
+/**
+ * The queue of one destination, owned by the host, given back with `SatcastHost.media_release`.
+ */
+typedef struct SatcastMedia SatcastMedia;
+typedef struct SatcastPacket SatcastPacket;
+
+
+/**
+ * First eight bytes of every driver table: the text `SATCAST` and a format number, as a little-endian number.
+ */
+#define SATCAST_MAGIC 95793031849197907
+
+/**
+ * Drivers of another major version are refused.
+ */
+#define SATCAST_ABI_MAJOR 1
+
+/**
+ * Grows with every appended field or extension; never a reason to refuse.
+ */
+#define SATCAST_ABI_MINOR 1
+
+/**
+ * Driver flag: a panic stays inside the driver, because the library was compiled with unwinding panics, or in a language without
+ * them. A driver without the flag does not run inside the host's process.
+ */
+#define SATCAST_FLAG_PANIC_UNWIND 1
+
+/**
+ * Host flag: the driver is linked into the host binary; it must not install process-wide hooks or log subscribers.
+ */
+#define SATCAST_HOST_FLAG_STATIC 1
+
+/**
+ * Packet can be decoded without an earlier packet of its track.
+ */
+#define SATCAST_PACKET_KEYFRAME 1
+
+/**
+ * `data` is the codec configuration record of the track, not media.
+ */
+#define SATCAST_PACKET_CONFIG (1 << 1)
+
+/**
+ * Packets before this one are missing (dropped for this destination, or the encoder was away).
+ */
+#define SATCAST_PACKET_DISCONTINUITY (1 << 2)
+
+/**
+ * `kind` of a video packet.
+ */
+#define SATCAST_KIND_VIDEO 1
+
+/**
+ * `kind` of an audio packet.
+ */
+#define SATCAST_KIND_AUDIO 2
+
+/**
+ * `codec`: H.264, length-prefixed NAL units; configuration is an `AVCDecoderConfigurationRecord`.
+ */
+#define SATCAST_CODEC_H264 1
+
+/**
+ * `codec`: HEVC, length-prefixed NAL units; configuration is an `HEVCDecoderConfigurationRecord`.
+ */
+#define SATCAST_CODEC_HEVC 2
+
+/**
+ * `codec`: AV1, OBUs without temporal delimiters; configuration is an `AV1CodecConfigurationRecord`.
+ */
+#define SATCAST_CODEC_AV1 3
+
+/**
+ * `codec`: raw AAC frames; configuration is an `AudioSpecificConfig`.
+ */
+#define SATCAST_CODEC_AAC 4
+
+/**
+ * `codec`: Opus packets; configuration is an `OpusHead` (RFC 7845).
+ */
+#define SATCAST_CODEC_OPUS 5
+
+/**
+ * Destination state: connecting, or connected without media flowing.
+ */
+#define SATCAST_STATE_CONNECTING 1
+
+/**
+ * Destination state: media was written or acknowledged within the last five seconds.
+ */
+#define SATCAST_STATE_LIVE 2
+
+/**
+ * Return code: done.
+ */
+#define SATCAST_OK 0
+
+/**
+ * Return code of `SatcastReconfigure.reconfigure`: only a new opening can take the configuration.
+ */
+#define SATCAST_REOPEN 1
+
+/**
+ * Return code: refused; the error sink was told why.
+ */
+#define SATCAST_ERR (-1)
+
+/**
+ * Return code: this table has no such function or the object is closed.
+ */
+#define SATCAST_ERR_CLOSED (-2)
+
+/**
+ * Return code: the driver panicked inside the call; the error sink was told the message.
+ */
+#define SATCAST_ERR_PANIC (-3)
+
+/**
+ * Error class: the configuration is wrong; not tried again until it changes.
+ */
+#define SATCAST_CLASS_CONFIG 1
+
+/**
+ * Error class: the other side refused the login; tried again slowly.
+ */
+#define SATCAST_CLASS_AUTH 2
+
+/**
+ * Error class: network failure; tried again with back-off.
+ */
+#define SATCAST_CLASS_NETWORK 3
+
+/**
+ * Error class: the other side misbehaved or closed; tried again with back-off.
+ */
+#define SATCAST_CLASS_REMOTE 4
+
+/**
+ * Error class: fault of the driver or host.
+ */
+#define SATCAST_CLASS_INTERNAL 5
+
+/**
+ * Error class: the driver panicked.
+ */
+#define SATCAST_CLASS_PANIC 6
+
+/**
+ * Most packets one [`Media::recv_batch`] hands over.
+ */
+#define BATCH_PACKETS_MAX 64
+
+/**
+ * Most queues of one `SatcastWait.wait_any`.
+ */
+#define SATCAST_WAIT_MEDIA_MAX 1024
+
+/**
+ * `SatcastWait.wait_any`: the time is over and no queue has anything.
+ */
+#define SATCAST_WAIT_TIMEOUT (-1)
+
+/**
+ * `SatcastWait.wait_any`: no queue, or more than `SATCAST_WAIT_MEDIA_MAX`, or one of them is null.
+ */
+#define SATCAST_WAIT_INVALID (-2)
+
+/**
+ * Body in memory: `data`, `len`.
+ */
+#define SATCAST_BODY_MEMORY 1
+
+/**
+ * Body in a file below the driver's data folder: `source` is its relative path, `offset` and `len` say which bytes. The
+ * file must stay as it is until `release`; one that is open then may be removed.
+ */
+#define SATCAST_BODY_FILE 2
+
+/**
+ * Body made of other pieces of the same destination, one after the other: `source` holds their names, one in each line.
+ * They are looked up when a viewer asks.
+ */
+#define SATCAST_BODY_PARTS 3
+
+/**
+ * Viewers with a key may fetch the piece.
+ */
+#define SATCAST_AUDIENCE_HOSTED 1
+
+/**
+ * Viewers of the preview may fetch the piece.
+ */
+#define SATCAST_AUDIENCE_PREVIEW (1 << 1)
+
+/**
+ * `SatcastPlayback`: the playlists say that no more will come.
+ */
+#define SATCAST_PLAYBACK_ENDED 1
+
+/**
+ * Borrowed UTF-8 text, valid for the call only. `ptr` may be null when `len` is 0.
+ */
+typedef struct SatcastStr {
+    /**
+     * First byte.
+     */
+    const uint8_t *ptr;
+    /**
+     * Bytes.
+     */
+    size_t len;
+} SatcastStr;
+
+/**
+ * One field of a log line.
+ */
+typedef struct SatcastKv {
+    /**
+     * Field name.
+     */
+    struct SatcastStr key;
+    /**
+     * Value as text.
+     */
+    struct SatcastStr value;
+} SatcastKv;
+
+/**
+ * What went wrong, whether to try again, and when.
+ */
+typedef struct SatcastError {
+    /**
+     * Size of this struct in bytes.
+     */
+    uint32_t size;
+    /**
+     * `CLASS_*`.
+     */
+    uint32_t error_class;
+    /**
+     * Floor before the next try in milliseconds; 0 leaves it to the host.
+     */
+    uint32_t retry_ms;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * One sentence for the owner of the destination, without secrets.
+     */
+    struct SatcastStr message;
+} SatcastError;
+
+/**
+ * Where a function reports the error of this call. A null sink takes nothing.
+ */
+typedef struct SatcastErrorSink {
+    /**
+     * Passed back to `put`.
+     */
+    void *data;
+    /**
+     * `[any]`, during the call that was given the sink, at most once. Copies before it returns. May be null.
+     */
+    void (*put)(void *data, const struct SatcastError *error);
+} SatcastErrorSink;
+
+/**
+ * Where a function hands over one text.
+ */
+typedef struct SatcastTextSink {
+    /**
+     * Passed back to `put`.
+     */
+    void *data;
+    /**
+     * During the call that was given the sink, at most once. Copies before it returns.
+     */
+    void (*put)(void *data, struct SatcastStr text);
+} SatcastTextSink;
+
+/**
+ * Reference counting of a packet.
+ */
+typedef struct SatcastPacketVt {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[any]` One more reference. The caller holds one.
+     */
+    void (*retain)(const struct SatcastPacket *packet);
+    /**
+     * `[any]` One reference less, which the caller held; the packet is gone with the last. Allowed after `stopped`, `destroy` and
+     * `deinit`, too.
+     */
+    void (*release)(const struct SatcastPacket *packet);
+} SatcastPacketVt;
+
+/**
+ * One media packet: immutable, reference counted, leased to one destination. Packets of one destination come in the order the
+ * encoder sent them. All fields stay readable for as long as the driver holds a reference, also after `stopped`.
+ */
+typedef struct SatcastPacket {
+    /**
+     * Size of this struct in bytes.
+     */
+    uint32_t size;
+    /**
+     * `SATCAST_PACKET_*`.
+     */
+    uint32_t flags;
+    /**
+     * `SATCAST_KIND_*`.
+     */
+    uint32_t kind;
+    /**
+     * `SATCAST_CODEC_*`; a driver leaves out packets of codecs it does not know.
+     */
+    uint32_t codec;
+    /**
+     * Track number inside its kind, from 0.
+     */
+    uint32_t track;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * Session the packet belongs to; equal for all destinations of it.
+     */
+    uint64_t source;
+    /**
+     * Position in the session, growing by one; equal for all destinations of it.
+     */
+    uint64_t sequence;
+    /**
+     * Decode time on the session's timeline in nanoseconds; never falls within a track.
+     */
+    int64_t dts_ns;
+    /**
+     * Presentation time on the session's timeline in nanoseconds.
+     */
+    int64_t pts_ns;
+    /**
+     * Payload in the form described at `SATCAST_CODEC_*`; must not be written to.
+     */
+    const uint8_t *data;
+    /**
+     * Payload in bytes.
+     */
+    size_t len;
+    /**
+     * Reference counting; never null.
+     */
+    const struct SatcastPacketVt *vt;
+} SatcastPacket;
+
+/**
+ * How the host tells a waiting driver that media is there. The host calls exactly one of the two functions, once.
+ */
+typedef struct SatcastWaker {
+    /**
+     * Passed back to the function; owned by the host until then.
+     */
+    void *data;
+    /**
+     * `[pump]` Media is there, or the queue was closed. Must return at once: it runs on the one thread that wakes all destinations
+     * of the driver.
+     */
+    void (*wake)(void *data);
+    /**
+     * `[any]` The waker is not needed any more. Must return at once.
+     */
+    void (*drop)(void *data);
+} SatcastWaker;
+
+/**
+ * What `SatcastDriver.open` is given. Everything is borrowed for the call but `media`, which the driver owns from then on.
+ */
+typedef struct SatcastOpen {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * Number of this opening, named in every later call about it. Never 0, never used twice: a call that names an opening which has
+     * ended does nothing.
+     */
+    uint64_t dest;
+    /**
+     * Session whose media will come; destinations of one session share it.
+     */
+    uint64_t source;
+    /**
+     * Destination type, one of the manifest.
+     */
+    struct SatcastStr type_name;
+    /**
+     * Configuration as JSON, valid by the type's schema, at most 64 KiB.
+     */
+    struct SatcastStr config_json;
+    /**
+     * The queue. The driver gives it back once, also when it refuses to open.
+     */
+    SatcastMedia *media;
+} SatcastOpen;
+
+/**
+ * A counter the driver wants.
+ */
+typedef struct SatcastMetricDesc {
+    /**
+     * Size of this struct in bytes.
+     */
+    uint32_t size;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * `bytes_sent` is known to the host: payload handed to the other side, in bytes. Other names are shown as they are.
+     */
+    struct SatcastStr name;
+} SatcastMetricDesc;
+
+/**
+ * The host's table for one driver, given to `SatcastDriver.init`, valid until the process ends. Every function may be called from
+ * any thread and at any time after `init` began; a call about an opening that has ended does nothing. None of them blocks. A
+ * function that this host does not have is null, or lies behind `size`.
+ */
+typedef struct SatcastHost {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `SATCAST_ABI_MINOR` of the host.
+     */
+    uint32_t abi_minor;
+    /**
+     * `SATCAST_HOST_FLAG_*`.
+     */
+    uint32_t flags;
+    /**
+     * Log level gate, read with one atomic load: 0 off, 1 error, 2 warn, 3 info, 4 debug, 5 trace. Lines above it need not be sent.
+     */
+    const uint32_t *max_level;
+    /**
+     * Passed as first argument to every function of this table and of the host's extensions.
+     */
+    void *ctx;
+    /**
+     * `[any]` One log line: `level` as in `max_level`, `target` the part of the driver, `message` a constant phrase, `fields` the
+     * facts (null when `field_count` is 0). `dest` 0 is the driver itself. 200 lines a second and destination, 4 KiB each text;
+     * the host removes secrets of the destination's configuration.
+     */
+    void (*log)(void *ctx,
+                uint64_t dest,
+                uint32_t level,
+                struct SatcastStr target,
+                struct SatcastStr message,
+                const struct SatcastKv *fields,
+                size_t field_count);
+    /**
+     * `[any]` Between `open` and `stopped`: the destination is now in `SATCAST_STATE_*`; `reason` may be null.
+     */
+    void (*state)(void *ctx, uint64_t dest, uint32_t state, const struct SatcastError *reason);
+    /**
+     * `[any]` Between `open` and `stopped`: something the owner may want to know. `json` is an object of at most 16 KiB without
+     * secrets.
+     */
+    void (*event)(void *ctx, uint64_t dest, struct SatcastStr name, struct SatcastStr json);
+    /**
+     * `[any]` From `open` on: puts a counter into `slot` that lives as long as the process; afterwards the driver adds to it with
+     * atomic additions, without a call. The same name gives the same counter. Returns `SATCAST_OK`, or `SATCAST_ERR` when there
+     * are 64 others.
+     */
+    int32_t (*metric)(void *ctx, uint64_t dest, const struct SatcastMetricDesc *desc, uint64_t **slot);
+    /**
+     * `[any]`, one thread at a time for each queue, until `media_release`. Takes up to `cap` (at least 1) packets, one reference
+     * each. Returns their number; 0 when there is none yet, and then keeps the waker; -1 when the queue is closed and empty. The
+     * waker, which must not be null, is dropped in the other cases, and when a later call brings another one.
+     */
+    ptrdiff_t (*media_recv)(void *ctx,
+                            SatcastMedia *media,
+                            const struct SatcastPacket **out,
+                            size_t cap,
+                            const struct SatcastWaker *waker);
+    /**
+     * `[any]` Gives the queue back, once; its waker is dropped. Packets taken before stay valid.
+     */
+    void (*media_release)(void *ctx, SatcastMedia *media);
+    /**
+     * `[any]` Once for each opening that succeeded: the destination has ended, null = as asked, else why. The instance is destroyed
+     * after this, on the control thread, perhaps before this call returns: use nothing of it afterwards.
+     */
+    void (*stopped)(void *ctx, uint64_t dest, const struct SatcastError *error);
+    /**
+     * `[any]` Abilities of the host by name (`SATCAST_EXT_*`), structs that begin with their size and live as long as the process;
+     * null when it has none of that name.
+     */
+    const void *(*get_extension)(void *ctx, struct SatcastStr name);
+} SatcastHost;
+
+/**
+ * The driver's table. One static value for each library, returned by `satcast_driver_entry`.
+ */
+typedef struct SatcastDriver {
+    /**
+     * `SATCAST_MAGIC`.
+     */
+    uint64_t magic;
+    /**
+     * `SATCAST_ABI_MAJOR` the driver was built with.
+     */
+    uint32_t abi_major;
+    /**
+     * `SATCAST_ABI_MINOR` the driver was built with.
+     */
+    uint32_t abi_minor;
+    /**
+     * Size of this struct in bytes. These 24 bytes are all that is read before the checks.
+     */
+    size_t size;
+    /**
+     * `SATCAST_FLAG_*`.
+     */
+    uint64_t flags;
+    /**
+     * Name of the driver: `a-z`, `0-9`, `-`, at most 32. The file is named after it: `<id>.so`.
+     */
+    struct SatcastStr id;
+    /**
+     * Semantic version, at most 64 characters are shown.
+     */
+    struct SatcastStr version;
+    /**
+     * Compiler, for error reports.
+     */
+    struct SatcastStr toolchain;
+    /**
+     * What the driver serves, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback"}], "settings"}`.
+     * `schema` is the JSON Schema (2020-12) of a destination's configuration; a text with `"x-secret": true` is masked everywhere.
+     * `codecs` (names as `"h264"`; none = all) and `playback` (it publishes for viewers; default false) may be left out, and so may
+     * `settings`, the schema of what operators write below `[driver.<id>]`. At most 1 MiB, 64 types, 64 KiB for each schema, no
+     * references outside a schema.
+     */
+    struct SatcastStr manifest_json;
+    /**
+     * `[control]` Once, before everything else, within 5 s. The host table lives as long as the process. Returns `SATCAST_OK`, or
+     * `SATCAST_ERR` after a report to `error`: the driver is then not used and nothing else of it is called.
+     */
+    int32_t (*init)(const struct SatcastHost *host, const struct SatcastErrorSink *error);
+    /**
+     * `[control]` After `init`, any number of times. Optional: checks a configuration that its schema accepts, without I/O, within
+     * 1 s. Returns `SATCAST_OK` or, after a report to `error`, `SATCAST_ERR`. A message that begins with a field's name and a colon
+     * is shown at that field.
+     */
+    int32_t (*validate)(struct SatcastStr type_name, struct SatcastStr config_json, const struct SatcastErrorSink *error);
+    /**
+     * `[control]` After `init`, once for each try of a destination. Starts it and returns within 1 s; connecting goes on in the
+     * background. Puts an instance of the driver's own into `instance` and returns `SATCAST_OK`; or reports to `error` and returns
+     * `SATCAST_ERR`: no instance, no `stopped`, but the queue must be given back.
+     */
+    int32_t (*open)(const struct SatcastOpen *request, void **instance, const struct SatcastErrorSink *error);
+    /**
+     * `[control]` Between `open` and `destroy`, at most once. Asks for the end and returns at once; the answer is
+     * `SatcastHost.stopped`, within `deadline_ms` milliseconds. The queue was closed before: what is in it may still be taken.
+     * May come after `stopped`, when the driver ended by itself at the same time. The return value is not used.
+     */
+    int32_t (*stop)(void *instance, uint32_t deadline_ms);
+    /**
+     * `[control]` Once for each instance, only after it reported `stopped`. Frees it. Packets may be held on.
+     */
+    void (*destroy)(void *instance);
+    /**
+     * `[control]` The last call. Ends and joins the driver's threads. The library stays mapped.
+     */
+    void (*deinit)(void);
+    /**
+     * `[control]` At any time, also before `init`. Optional: abilities of the driver by name (`SATCAST_EXT_RECONFIGURE`), static
+     * structs that begin with their size; null when it has none of that name.
+     */
+    const void *(*get_extension)(struct SatcastStr name);
+} SatcastDriver;
+
+/**
+ * Returns the driver's table, or null when it cannot serve a host of this major version. `[any]`; must have no effect: it is
+ * called at every look at the file, in a process of its own.
+ */
+typedef const struct SatcastDriver *(*SatcastDriverEntry)(uint32_t host_major);
+
+/**
+ * `SATCAST_EXT_RECONFIGURE`: a running destination takes a new configuration. Without it the host stops the destination and opens
+ * it again.
+ */
+typedef struct SatcastReconfigure {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[control]` Between `open` and `stop`, any number of times, also after `stopped`, when the driver ended by itself at the same
+     * time. Returns within 1 s: `SATCAST_OK` when the configuration holds from now on; `SATCAST_REOPEN` when it needs a new opening;
+     * `SATCAST_ERR` after a report to `error`, which the host treats as `SATCAST_REOPEN`. The configuration is valid by the type's
+     * schema and passed `validate`.
+     */
+    int32_t (*reconfigure)(void *instance, struct SatcastStr config_json, const struct SatcastErrorSink *error);
+} SatcastReconfigure;
+
+/**
+ * An address to connect to.
+ */
+typedef struct SatcastConnect {
+    /**
+     * Size of this struct in bytes.
+     */
+    uint32_t size;
+    /**
+     * For resolving and connecting together, in milliseconds; 0 = the host's default.
+     */
+    uint32_t timeout_ms;
+    /**
+     * Name or literal address, without brackets.
+     */
+    struct SatcastStr host;
+    /**
+     * TCP port.
+     */
+    uint32_t port;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+} SatcastConnect;
+
+/**
+ * Where the outcome of a connection attempt goes.
+ */
+typedef struct SatcastConnected {
+    /**
+     * Passed back.
+     */
+    void *data;
+    /**
+     * `[pump]`, or inside `connect`; once, perhaps after `stopped`. `fd` >= 0: a connected, non-blocking TCP socket with
+     * TCP_NODELAY that the driver now owns and closes. Else `error` says why. Must return at once.
+     */
+    void (*done)(void *data, int32_t fd, const struct SatcastError *error);
+} SatcastConnected;
+
+/**
+ * `SATCAST_EXT_NET`: the host resolves and checks the address by its outbound guard and hands over a connected socket. A driver never
+ * connects to an address of a user by itself: it would let users reach the operator's own network.
+ */
+typedef struct SatcastNet {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[any]` Between `open` and `stopped`. Begins a connection attempt and returns at once. `done` is called exactly once, also
+     * when this returns an error code.
+     */
+    int32_t (*connect)(void *ctx, uint64_t dest, const struct SatcastConnect *request, struct SatcastConnected done);
+} SatcastNet;
+
+/**
+ * `SATCAST_EXT_DATA_DIR`: a folder that is the driver's alone and outlives sessions.
+ */
+typedef struct SatcastDataDir {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[any]` From `init` on. Puts the absolute path into `sink`; the folder exists.
+     */
+    int32_t (*path)(void *ctx, const struct SatcastTextSink *sink, const struct SatcastErrorSink *error);
+} SatcastDataDir;
+
+/**
+ * Bytes in memory or elsewhere, with the function that gives them back.
+ */
+typedef struct SatcastBody {
+    /**
+     * `BODY_*`.
+     */
+    uint32_t kind;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * First byte in the file for `BODY_FILE`.
+     */
+    uint64_t offset;
+    /**
+     * Bytes; 0 for `BODY_PARTS`.
+     */
+    uint64_t len;
+    /**
+     * First byte in memory for `BODY_MEMORY`.
+     */
+    const uint8_t *data;
+    /**
+     * Passed to `release`.
+     */
+    void *owner;
+    /**
+     * `[any]` Called exactly once when the bytes are not needed any more, perhaps long after `destroy`; must return at once. May
+     * be null.
+     */
+    void (*release)(void *owner);
+} SatcastBody;
+
+/**
+ * One piece for viewers.
+ */
+typedef struct SatcastAsset {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `a-z A-Z 0-9 . _ -`, at most 128 bytes, not beginning with a dot. A name with a cache time must never come back with other
+     * bytes.
+     */
+    struct SatcastStr name;
+    /**
+     * Media type.
+     */
+    struct SatcastStr content_type;
+    /**
+     * Seconds a cache may keep it; 0 = not at all.
+     */
+    uint32_t max_age_secs;
+    /**
+     * `AUDIENCE_*`.
+     */
+    uint32_t audience;
+    /**
+     * The bytes.
+     */
+    struct SatcastBody body;
+    /**
+     * Path for `BODY_FILE`, names for `BODY_PARTS`, else empty.
+     */
+    struct SatcastStr source;
+} SatcastAsset;
+
+/**
+ * Where viewers of a destination enter and what they can see.
+ */
+typedef struct SatcastPlayback {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * Playlist that viewers with a key get first. The host puts a viewer's path before each of its URIs.
+     */
+    struct SatcastStr entry;
+    /**
+     * The same for viewers of the preview; empty without one.
+     */
+    struct SatcastStr preview;
+    /**
+     * Wall time of the oldest media listed, in milliseconds since 1970.
+     */
+    int64_t first_ms;
+    /**
+     * Media listed, in milliseconds.
+     */
+    uint64_t window_ms;
+    /**
+     * Longest window as configured, in milliseconds; 0 = no rewind.
+     */
+    uint64_t window_max_ms;
+    /**
+     * The playback is ready for so long after this call, in milliseconds.
+     */
+    uint32_t fresh_ms;
+    /**
+     * `PLAYBACK_*`.
+     */
+    uint32_t flags;
+} SatcastPlayback;
+
+/**
+ * `SATCAST_EXT_ASSETS`: named pieces the host serves to viewers without asking the driver again.
+ */
+typedef struct SatcastAssets {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[any]` Between `open` and `stopped`. Puts a piece under its name in place of an earlier one. The host owns the body in every
+     * case, also when it refuses the piece.
+     */
+    int32_t (*publish)(void *ctx, uint64_t dest, const struct SatcastAsset *asset, const struct SatcastErrorSink *error);
+    /**
+     * `[any]` Between `open` and `stopped`. Takes a name away. Unknown names are no error.
+     */
+    int32_t (*retract)(void *ctx, uint64_t dest, struct SatcastStr name);
+    /**
+     * `[any]` Between `open` and `stopped`. Says where viewers enter and what they can see now, in place of what was said before.
+     */
+    int32_t (*playback)(void *ctx,
+                        uint64_t dest,
+                        const struct SatcastPlayback *playback,
+                        const struct SatcastErrorSink *error);
+} SatcastAssets;
+
+/**
+ * `SATCAST_EXT_SETTINGS`: the keys of `[driver.<id>]` in the operator's configuration that are not the host's own.
+ */
+typedef struct SatcastSettings {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[any]` From `init` on. Puts the settings into `sink` as a JSON object, valid by `settings` of the manifest; empty when that is
+     * left out. They do not change while the driver runs.
+     */
+    int32_t (*json)(void *ctx, const struct SatcastTextSink *sink, const struct SatcastErrorSink *error);
+} SatcastSettings;
+
+/**
+ * `SATCAST_EXT_WAIT`: for drivers whose threads serve several destinations each.
+ */
+typedef struct SatcastWait {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[any]`, but only on a thread of the driver's own: the one function of the host that blocks. Waits until one of the `count`
+     * queues has packets or is closed and returns its position, the lowest if there are several; or `SATCAST_WAIT_TIMEOUT` after
+     * `timeout_ms` milliseconds; or `SATCAST_WAIT_INVALID`. It takes nothing: `media_recv` does. A queue is waited for by one thread
+     * at a time and not given back meanwhile; a waker that it holds is dropped.
+     */
+    ptrdiff_t (*wait_any)(void *ctx, SatcastMedia *const *media, size_t count, uint32_t timeout_ms);
+} SatcastWait;
+
+#endif  /* SATCAST_DRIVER_H */
+
+#if defined(__GNUC__)
+#define SATCAST_EXPORT __attribute__((visibility("default")))
+#else
+#define SATCAST_EXPORT
+#endif
+
+#if defined(__cplusplus)
+#define SATCAST_ASSERT(condition, text) static_assert(condition, text)
+extern "C" {
+#else
+#define SATCAST_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
+
+/**
+ * The one symbol a driver exports; see `SatcastDriverEntry`. Everything else is hidden: compile with -fvisibility=hidden.
+ */
+SATCAST_EXPORT const SatcastDriver *satcast_driver_entry(uint32_t host_major);
+
+/**
+ * Borrows a terminated text for a call. Null is the empty text.
+ */
+static inline SatcastStr satcast_str(const char *text)
+{
+    SatcastStr borrowed;
+    borrowed.ptr = (const uint8_t *)text;
+    borrowed.len = text ? strlen(text) : 0;
+    return borrowed;
+}
+
+#if defined(__cplusplus)
+}
+#endif
+
+#if UINTPTR_MAX == 0xffffffffffffffffu
+SATCAST_ASSERT(sizeof(SatcastStr) == 16, "SatcastStr");
+SATCAST_ASSERT(offsetof(SatcastStr, ptr) == 0, "SatcastStr.ptr");
+SATCAST_ASSERT(offsetof(SatcastStr, len) == 8, "SatcastStr.len");
+SATCAST_ASSERT(sizeof(SatcastKv) == 32, "SatcastKv");
+SATCAST_ASSERT(offsetof(SatcastKv, key) == 0, "SatcastKv.key");
+SATCAST_ASSERT(offsetof(SatcastKv, value) == 16, "SatcastKv.value");
+SATCAST_ASSERT(sizeof(SatcastError) == 32, "SatcastError");
+SATCAST_ASSERT(offsetof(SatcastError, size) == 0, "SatcastError.size");
+SATCAST_ASSERT(offsetof(SatcastError, error_class) == 4, "SatcastError.error_class");
+SATCAST_ASSERT(offsetof(SatcastError, retry_ms) == 8, "SatcastError.retry_ms");
+SATCAST_ASSERT(offsetof(SatcastError, reserved) == 12, "SatcastError.reserved");
+SATCAST_ASSERT(offsetof(SatcastError, message) == 16, "SatcastError.message");
+SATCAST_ASSERT(sizeof(SatcastErrorSink) == 16, "SatcastErrorSink");
+SATCAST_ASSERT(offsetof(SatcastErrorSink, data) == 0, "SatcastErrorSink.data");
+SATCAST_ASSERT(offsetof(SatcastErrorSink, put) == 8, "SatcastErrorSink.put");
+SATCAST_ASSERT(sizeof(SatcastTextSink) == 16, "SatcastTextSink");
+SATCAST_ASSERT(offsetof(SatcastTextSink, data) == 0, "SatcastTextSink.data");
+SATCAST_ASSERT(offsetof(SatcastTextSink, put) == 8, "SatcastTextSink.put");
+SATCAST_ASSERT(sizeof(SatcastPacket) == 80, "SatcastPacket");
+SATCAST_ASSERT(offsetof(SatcastPacket, size) == 0, "SatcastPacket.size");
+SATCAST_ASSERT(offsetof(SatcastPacket, flags) == 4, "SatcastPacket.flags");
+SATCAST_ASSERT(offsetof(SatcastPacket, kind) == 8, "SatcastPacket.kind");
+SATCAST_ASSERT(offsetof(SatcastPacket, codec) == 12, "SatcastPacket.codec");
+SATCAST_ASSERT(offsetof(SatcastPacket, track) == 16, "SatcastPacket.track");
+SATCAST_ASSERT(offsetof(SatcastPacket, reserved) == 20, "SatcastPacket.reserved");
+SATCAST_ASSERT(offsetof(SatcastPacket, source) == 24, "SatcastPacket.source");
+SATCAST_ASSERT(offsetof(SatcastPacket, sequence) == 32, "SatcastPacket.sequence");
+SATCAST_ASSERT(offsetof(SatcastPacket, dts_ns) == 40, "SatcastPacket.dts_ns");
+SATCAST_ASSERT(offsetof(SatcastPacket, pts_ns) == 48, "SatcastPacket.pts_ns");
+SATCAST_ASSERT(offsetof(SatcastPacket, data) == 56, "SatcastPacket.data");
+SATCAST_ASSERT(offsetof(SatcastPacket, len) == 64, "SatcastPacket.len");
+SATCAST_ASSERT(offsetof(SatcastPacket, vt) == 72, "SatcastPacket.vt");
+SATCAST_ASSERT(sizeof(SatcastPacketVt) == 24, "SatcastPacketVt");
+SATCAST_ASSERT(offsetof(SatcastPacketVt, size) == 0, "SatcastPacketVt.size");
+SATCAST_ASSERT(offsetof(SatcastPacketVt, retain) == 8, "SatcastPacketVt.retain");
+SATCAST_ASSERT(offsetof(SatcastPacketVt, release) == 16, "SatcastPacketVt.release");
+SATCAST_ASSERT(sizeof(SatcastWaker) == 24, "SatcastWaker");
+SATCAST_ASSERT(offsetof(SatcastWaker, data) == 0, "SatcastWaker.data");
+SATCAST_ASSERT(offsetof(SatcastWaker, wake) == 8, "SatcastWaker.wake");
+SATCAST_ASSERT(offsetof(SatcastWaker, drop) == 16, "SatcastWaker.drop");
+SATCAST_ASSERT(sizeof(SatcastOpen) == 64, "SatcastOpen");
+SATCAST_ASSERT(offsetof(SatcastOpen, size) == 0, "SatcastOpen.size");
+SATCAST_ASSERT(offsetof(SatcastOpen, dest) == 8, "SatcastOpen.dest");
+SATCAST_ASSERT(offsetof(SatcastOpen, source) == 16, "SatcastOpen.source");
+SATCAST_ASSERT(offsetof(SatcastOpen, type_name) == 24, "SatcastOpen.type_name");
+SATCAST_ASSERT(offsetof(SatcastOpen, config_json) == 40, "SatcastOpen.config_json");
+SATCAST_ASSERT(offsetof(SatcastOpen, media) == 56, "SatcastOpen.media");
+SATCAST_ASSERT(sizeof(SatcastDriver) == 152, "SatcastDriver");
+SATCAST_ASSERT(offsetof(SatcastDriver, magic) == 0, "SatcastDriver.magic");
+SATCAST_ASSERT(offsetof(SatcastDriver, abi_major) == 8, "SatcastDriver.abi_major");
+SATCAST_ASSERT(offsetof(SatcastDriver, abi_minor) == 12, "SatcastDriver.abi_minor");
+SATCAST_ASSERT(offsetof(SatcastDriver, size) == 16, "SatcastDriver.size");
+SATCAST_ASSERT(offsetof(SatcastDriver, flags) == 24, "SatcastDriver.flags");
+SATCAST_ASSERT(offsetof(SatcastDriver, id) == 32, "SatcastDriver.id");
+SATCAST_ASSERT(offsetof(SatcastDriver, version) == 48, "SatcastDriver.version");
+SATCAST_ASSERT(offsetof(SatcastDriver, toolchain) == 64, "SatcastDriver.toolchain");
+SATCAST_ASSERT(offsetof(SatcastDriver, manifest_json) == 80, "SatcastDriver.manifest_json");
+SATCAST_ASSERT(offsetof(SatcastDriver, init) == 96, "SatcastDriver.init");
+SATCAST_ASSERT(offsetof(SatcastDriver, validate) == 104, "SatcastDriver.validate");
+SATCAST_ASSERT(offsetof(SatcastDriver, open) == 112, "SatcastDriver.open");
+SATCAST_ASSERT(offsetof(SatcastDriver, stop) == 120, "SatcastDriver.stop");
+SATCAST_ASSERT(offsetof(SatcastDriver, destroy) == 128, "SatcastDriver.destroy");
+SATCAST_ASSERT(offsetof(SatcastDriver, deinit) == 136, "SatcastDriver.deinit");
+SATCAST_ASSERT(offsetof(SatcastDriver, get_extension) == 144, "SatcastDriver.get_extension");
+SATCAST_ASSERT(sizeof(SatcastReconfigure) == 16, "SatcastReconfigure");
+SATCAST_ASSERT(offsetof(SatcastReconfigure, size) == 0, "SatcastReconfigure.size");
+SATCAST_ASSERT(offsetof(SatcastReconfigure, reconfigure) == 8, "SatcastReconfigure.reconfigure");
+SATCAST_ASSERT(sizeof(SatcastMetricDesc) == 24, "SatcastMetricDesc");
+SATCAST_ASSERT(offsetof(SatcastMetricDesc, size) == 0, "SatcastMetricDesc.size");
+SATCAST_ASSERT(offsetof(SatcastMetricDesc, reserved) == 4, "SatcastMetricDesc.reserved");
+SATCAST_ASSERT(offsetof(SatcastMetricDesc, name) == 8, "SatcastMetricDesc.name");
+SATCAST_ASSERT(sizeof(SatcastHost) == 96, "SatcastHost");
+SATCAST_ASSERT(offsetof(SatcastHost, size) == 0, "SatcastHost.size");
+SATCAST_ASSERT(offsetof(SatcastHost, abi_minor) == 8, "SatcastHost.abi_minor");
+SATCAST_ASSERT(offsetof(SatcastHost, flags) == 12, "SatcastHost.flags");
+SATCAST_ASSERT(offsetof(SatcastHost, max_level) == 16, "SatcastHost.max_level");
+SATCAST_ASSERT(offsetof(SatcastHost, ctx) == 24, "SatcastHost.ctx");
+SATCAST_ASSERT(offsetof(SatcastHost, log) == 32, "SatcastHost.log");
+SATCAST_ASSERT(offsetof(SatcastHost, state) == 40, "SatcastHost.state");
+SATCAST_ASSERT(offsetof(SatcastHost, event) == 48, "SatcastHost.event");
+SATCAST_ASSERT(offsetof(SatcastHost, metric) == 56, "SatcastHost.metric");
+SATCAST_ASSERT(offsetof(SatcastHost, media_recv) == 64, "SatcastHost.media_recv");
+SATCAST_ASSERT(offsetof(SatcastHost, media_release) == 72, "SatcastHost.media_release");
+SATCAST_ASSERT(offsetof(SatcastHost, stopped) == 80, "SatcastHost.stopped");
+SATCAST_ASSERT(offsetof(SatcastHost, get_extension) == 88, "SatcastHost.get_extension");
+SATCAST_ASSERT(sizeof(SatcastNet) == 16, "SatcastNet");
+SATCAST_ASSERT(offsetof(SatcastNet, size) == 0, "SatcastNet.size");
+SATCAST_ASSERT(offsetof(SatcastNet, connect) == 8, "SatcastNet.connect");
+SATCAST_ASSERT(sizeof(SatcastConnect) == 32, "SatcastConnect");
+SATCAST_ASSERT(offsetof(SatcastConnect, size) == 0, "SatcastConnect.size");
+SATCAST_ASSERT(offsetof(SatcastConnect, timeout_ms) == 4, "SatcastConnect.timeout_ms");
+SATCAST_ASSERT(offsetof(SatcastConnect, host) == 8, "SatcastConnect.host");
+SATCAST_ASSERT(offsetof(SatcastConnect, port) == 24, "SatcastConnect.port");
+SATCAST_ASSERT(offsetof(SatcastConnect, reserved) == 28, "SatcastConnect.reserved");
+SATCAST_ASSERT(sizeof(SatcastConnected) == 16, "SatcastConnected");
+SATCAST_ASSERT(offsetof(SatcastConnected, data) == 0, "SatcastConnected.data");
+SATCAST_ASSERT(offsetof(SatcastConnected, done) == 8, "SatcastConnected.done");
+SATCAST_ASSERT(sizeof(SatcastDataDir) == 16, "SatcastDataDir");
+SATCAST_ASSERT(offsetof(SatcastDataDir, size) == 0, "SatcastDataDir.size");
+SATCAST_ASSERT(offsetof(SatcastDataDir, path) == 8, "SatcastDataDir.path");
+SATCAST_ASSERT(sizeof(SatcastSettings) == 16, "SatcastSettings");
+SATCAST_ASSERT(offsetof(SatcastSettings, size) == 0, "SatcastSettings.size");
+SATCAST_ASSERT(offsetof(SatcastSettings, json) == 8, "SatcastSettings.json");
+SATCAST_ASSERT(sizeof(SatcastWait) == 16, "SatcastWait");
+SATCAST_ASSERT(offsetof(SatcastWait, size) == 0, "SatcastWait.size");
+SATCAST_ASSERT(offsetof(SatcastWait, wait_any) == 8, "SatcastWait.wait_any");
+SATCAST_ASSERT(sizeof(SatcastAssets) == 32, "SatcastAssets");
+SATCAST_ASSERT(offsetof(SatcastAssets, size) == 0, "SatcastAssets.size");
+SATCAST_ASSERT(offsetof(SatcastAssets, publish) == 8, "SatcastAssets.publish");
+SATCAST_ASSERT(offsetof(SatcastAssets, retract) == 16, "SatcastAssets.retract");
+SATCAST_ASSERT(offsetof(SatcastAssets, playback) == 24, "SatcastAssets.playback");
+SATCAST_ASSERT(sizeof(SatcastAsset) == 112, "SatcastAsset");
+SATCAST_ASSERT(offsetof(SatcastAsset, size) == 0, "SatcastAsset.size");
+SATCAST_ASSERT(offsetof(SatcastAsset, name) == 8, "SatcastAsset.name");
+SATCAST_ASSERT(offsetof(SatcastAsset, content_type) == 24, "SatcastAsset.content_type");
+SATCAST_ASSERT(offsetof(SatcastAsset, max_age_secs) == 40, "SatcastAsset.max_age_secs");
+SATCAST_ASSERT(offsetof(SatcastAsset, audience) == 44, "SatcastAsset.audience");
+SATCAST_ASSERT(offsetof(SatcastAsset, body) == 48, "SatcastAsset.body");
+SATCAST_ASSERT(offsetof(SatcastAsset, source) == 96, "SatcastAsset.source");
+SATCAST_ASSERT(sizeof(SatcastPlayback) == 72, "SatcastPlayback");
+SATCAST_ASSERT(offsetof(SatcastPlayback, size) == 0, "SatcastPlayback.size");
+SATCAST_ASSERT(offsetof(SatcastPlayback, entry) == 8, "SatcastPlayback.entry");
+SATCAST_ASSERT(offsetof(SatcastPlayback, preview) == 24, "SatcastPlayback.preview");
+SATCAST_ASSERT(offsetof(SatcastPlayback, first_ms) == 40, "SatcastPlayback.first_ms");
+SATCAST_ASSERT(offsetof(SatcastPlayback, window_ms) == 48, "SatcastPlayback.window_ms");
+SATCAST_ASSERT(offsetof(SatcastPlayback, window_max_ms) == 56, "SatcastPlayback.window_max_ms");
+SATCAST_ASSERT(offsetof(SatcastPlayback, fresh_ms) == 64, "SatcastPlayback.fresh_ms");
+SATCAST_ASSERT(offsetof(SatcastPlayback, flags) == 68, "SatcastPlayback.flags");
+SATCAST_ASSERT(sizeof(SatcastBody) == 48, "SatcastBody");
+SATCAST_ASSERT(offsetof(SatcastBody, kind) == 0, "SatcastBody.kind");
+SATCAST_ASSERT(offsetof(SatcastBody, reserved) == 4, "SatcastBody.reserved");
+SATCAST_ASSERT(offsetof(SatcastBody, offset) == 8, "SatcastBody.offset");
+SATCAST_ASSERT(offsetof(SatcastBody, len) == 16, "SatcastBody.len");
+SATCAST_ASSERT(offsetof(SatcastBody, data) == 24, "SatcastBody.data");
+SATCAST_ASSERT(offsetof(SatcastBody, owner) == 32, "SatcastBody.owner");
+SATCAST_ASSERT(offsetof(SatcastBody, release) == 40, "SatcastBody.release");
+#endif

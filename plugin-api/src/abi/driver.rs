@@ -1,0 +1,112 @@
+//! The driver's table, its entry, and the extensions a driver may have.
+
+use std::ffi::c_void;
+
+use super::{SatcastErrorSink, SatcastHost, SatcastMedia, SatcastStr};
+
+/// What `SatcastDriver.open` is given. Everything is borrowed for the call but `media`, which the driver owns from then on.
+#[repr(C)]
+pub struct SatcastOpen {
+    /// Size of this struct in bytes.
+    pub size: usize,
+    /// Number of this opening, named in every later call about it. Never 0, never used twice: a call that names an opening which has
+    /// ended does nothing.
+    pub dest: u64,
+    /// Session whose media will come; destinations of one session share it.
+    pub source: u64,
+    /// Destination type, one of the manifest.
+    pub type_name: SatcastStr,
+    /// Configuration as JSON, valid by the type's schema, at most 64 KiB.
+    pub config_json: SatcastStr,
+    /// The queue. The driver gives it back once, also when it refuses to open.
+    pub media: *mut SatcastMedia,
+}
+
+/// The driver's table. One static value for each library, returned by `satcast_driver_entry`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastDriver {
+    /// `SATCAST_MAGIC`.
+    pub magic: u64,
+    /// `SATCAST_ABI_MAJOR` the driver was built with.
+    pub abi_major: u32,
+    /// `SATCAST_ABI_MINOR` the driver was built with.
+    pub abi_minor: u32,
+    /// Size of this struct in bytes. These 24 bytes are all that is read before the checks.
+    pub size: usize,
+    /// `SATCAST_FLAG_*`.
+    pub flags: u64,
+    /// Name of the driver: `a-z`, `0-9`, `-`, at most 32. The file is named after it: `<id>.so`.
+    pub id: SatcastStr,
+    /// Semantic version, at most 64 characters are shown.
+    pub version: SatcastStr,
+    /// Compiler, for error reports.
+    pub toolchain: SatcastStr,
+    /// What the driver serves, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback"}], "settings"}`.
+    /// `schema` is the JSON Schema (2020-12) of a destination's configuration; a text with `"x-secret": true` is masked everywhere.
+    /// `codecs` (names as `"h264"`; none = all) and `playback` (it publishes for viewers; default false) may be left out, and so may
+    /// `settings`, the schema of what operators write below `[driver.<id>]`. At most 1 MiB, 64 types, 64 KiB for each schema, no
+    /// references outside a schema.
+    pub manifest_json: SatcastStr,
+    /// `[control]` Once, before everything else, within 5 s. The host table lives as long as the process. Returns `SATCAST_OK`, or
+    /// `SATCAST_ERR` after a report to `error`: the driver is then not used and nothing else of it is called.
+    pub init: Option<unsafe extern "C" fn(host: *const SatcastHost, error: *const SatcastErrorSink) -> i32>,
+    /// `[control]` After `init`, any number of times. Optional: checks a configuration that its schema accepts, without I/O, within
+    /// 1 s. Returns `SATCAST_OK` or, after a report to `error`, `SATCAST_ERR`. A message that begins with a field's name and a colon
+    /// is shown at that field.
+    pub validate: Option<
+        unsafe extern "C" fn(
+            type_name: SatcastStr,
+            config_json: SatcastStr,
+            error: *const SatcastErrorSink,
+        ) -> i32,
+    >,
+    /// `[control]` After `init`, once for each try of a destination. Starts it and returns within 1 s; connecting goes on in the
+    /// background. Puts an instance of the driver's own into `instance` and returns `SATCAST_OK`; or reports to `error` and returns
+    /// `SATCAST_ERR`: no instance, no `stopped`, but the queue must be given back.
+    pub open: Option<
+        unsafe extern "C" fn(
+            request: *const SatcastOpen,
+            instance: *mut *mut c_void,
+            error: *const SatcastErrorSink,
+        ) -> i32,
+    >,
+    /// `[control]` Between `open` and `destroy`, at most once. Asks for the end and returns at once; the answer is
+    /// `SatcastHost.stopped`, within `deadline_ms` milliseconds. The queue was closed before: what is in it may still be taken.
+    /// May come after `stopped`, when the driver ended by itself at the same time. The return value is not used.
+    pub stop: Option<unsafe extern "C" fn(instance: *mut c_void, deadline_ms: u32) -> i32>,
+    /// `[control]` Once for each instance, only after it reported `stopped`. Frees it. Packets may be held on.
+    pub destroy: Option<unsafe extern "C" fn(instance: *mut c_void)>,
+    /// `[control]` The last call. Ends and joins the driver's threads. The library stays mapped.
+    pub deinit: Option<unsafe extern "C" fn()>,
+    /// `[control]` At any time, also before `init`. Optional: abilities of the driver by name (`SATCAST_EXT_RECONFIGURE`), static
+    /// structs that begin with their size; null when it has none of that name.
+    pub get_extension: Option<unsafe extern "C" fn(name: SatcastStr) -> *const c_void>,
+}
+
+/// Returns the driver's table, or null when it cannot serve a host of this major version. `[any]`; must have no effect: it is
+/// called at every look at the file, in a process of its own.
+pub type SatcastDriverEntry = unsafe extern "C" fn(host_major: u32) -> *const SatcastDriver;
+
+/// Driver extension: changes of configuration without a new connection, see `SatcastReconfigure`.
+pub const EXT_RECONFIGURE: &str = "satcast.reconfigure/1";
+
+/// `SATCAST_EXT_RECONFIGURE`: a running destination takes a new configuration. Without it the host stops the destination and opens
+/// it again.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastReconfigure {
+    /// Size of this struct in bytes.
+    pub size: usize,
+    /// `[control]` Between `open` and `stop`, any number of times, also after `stopped`, when the driver ended by itself at the same
+    /// time. Returns within 1 s: `SATCAST_OK` when the configuration holds from now on; `SATCAST_REOPEN` when it needs a new opening;
+    /// `SATCAST_ERR` after a report to `error`, which the host treats as `SATCAST_REOPEN`. The configuration is valid by the type's
+    /// schema and passed `validate`.
+    pub reconfigure: Option<
+        unsafe extern "C" fn(
+            instance: *mut c_void,
+            config_json: SatcastStr,
+            error: *const SatcastErrorSink,
+        ) -> i32,
+    >,
+}

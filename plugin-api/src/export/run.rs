@@ -1,0 +1,60 @@
+//! The run of one opening: its panics caught, its end bounded.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::driver::{BoxFuture, Ctx, DynDestination, Media};
+use crate::{Class, Error};
+
+/// `run` with its panics caught and, once the end is asked for, its time bounded.
+pub(super) async fn bounded_run(
+    destination: Arc<dyn DynDestination>,
+    ctx: Ctx,
+    media: Media,
+    mut stop_seen: watch::Receiver<bool>,
+    deadline_ms: Arc<AtomicU32>,
+) -> Result<(), Error> {
+    let mut run = match catch_unwind(AssertUnwindSafe(|| destination.run_dyn(ctx, media))) {
+        Ok(run) => run,
+        Err(panic) => return Err(panic_error(&*panic)),
+    };
+    let overdue = async {
+        // An error means that the instance was destroyed, which ends the run as well.
+        let _ = stop_seen.wait_for(|stop| *stop).await;
+        tokio::time::sleep(Duration::from_millis(u64::from(deadline_ms.load(Ordering::Acquire)))).await;
+    };
+    let outcome = tokio::select! {
+        outcome = poll_caught(&mut run) => outcome,
+        () = overdue => Err(Error::internal("the destination did not end in time and was cut off")),
+    };
+    // What the author left in it may panic when it goes, too.
+    match catch_unwind(AssertUnwindSafe(|| drop(run))) {
+        Ok(()) => outcome,
+        Err(panic) => Err(panic_error(&*panic)),
+    }
+}
+
+/// Polls `run`; a panic in it is its outcome.
+async fn poll_caught(run: &mut BoxFuture<Result<(), Error>>) -> Result<(), Error> {
+    poll_fn(|cx| {
+        catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(cx)))
+            .unwrap_or_else(|panic| std::task::Poll::Ready(Err(panic_error(&*panic))))
+    })
+    .await
+}
+
+/// A panic as an error of the driver.
+pub(super) fn panic_error(panic: &(dyn Any + Send)) -> Error {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_string());
+    Error::new(Class::Panic, format!("the driver panicked: {text}"))
+}

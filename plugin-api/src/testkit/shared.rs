@@ -1,0 +1,173 @@
+//! The mock host's services: they write down what a driver reports, and fail where a test asks them to.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use super::{HostCall, lock};
+use crate::Error;
+use crate::driver_state::State;
+use crate::host::{Asset, AssetBody, Connected, LogLine, Playback, Services};
+
+/// What a destination has reported so far.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// States in order, with reasons.
+    pub states: Vec<(State, Option<Error>)>,
+    /// Events in order.
+    pub events: Vec<(String, String)>,
+    /// The outcome, when it has ended.
+    pub outcome: Option<Result<(), Error>>,
+    /// How often it reported an end.
+    pub ends: u32,
+    /// Published assets by name.
+    pub assets: BTreeMap<String, Recorded>,
+    /// What viewers can see, as told last.
+    pub playback: Option<Playback>,
+}
+
+/// A published asset. Dropping it, which a repeated name and a retraction do, gives its file back to the driver.
+#[derive(Debug)]
+pub struct Recorded {
+    /// As the host gets it.
+    pub asset: Asset,
+    folder: PathBuf,
+}
+
+impl Recorded {
+    /// Its bytes, from memory or the file. Empty for parts.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is shorter than told.
+    pub fn bytes(&self) -> std::io::Result<Vec<u8>> {
+        match &self.asset.body {
+            AssetBody::Memory(body) => Ok(body.as_ref().to_vec()),
+            AssetBody::File { path, offset, len, .. } => {
+                let file = std::fs::File::open(self.folder.join(path))?;
+                let size = usize::try_from(*len).map_err(std::io::Error::other)?;
+                let mut bytes = vec![0; size];
+                file.read_exact_at(&mut bytes, *offset)?;
+                Ok(bytes)
+            }
+            AssetBody::Parts(_) => Ok(Vec::new()),
+        }
+    }
+}
+
+pub(super) struct Shared {
+    pub(super) reports: Mutex<BTreeMap<u64, Report>>,
+    pub(super) changed: Condvar,
+    pub(super) counters: Mutex<BTreeMap<(u64, String), Arc<AtomicU64>>>,
+    pub(super) logs: Mutex<Vec<LogLine>>,
+    pub(super) faults: Mutex<BTreeMap<HostCall, Error>>,
+    folder: PathBuf,
+    settings: String,
+}
+
+impl Shared {
+    pub(super) fn new(folder: PathBuf, settings: String) -> Self {
+        Self {
+            reports: Mutex::default(),
+            changed: Condvar::new(),
+            counters: Mutex::default(),
+            logs: Mutex::default(),
+            faults: Mutex::default(),
+            folder,
+            settings,
+        }
+    }
+
+    pub(super) fn change(&self, dest: u64, change: impl FnOnce(&mut Report)) {
+        change(lock(&self.reports).entry(dest).or_default());
+        self.changed.notify_all();
+    }
+
+    fn fails(&self, call: HostCall) -> Result<(), Error> {
+        lock(&self.faults).get(&call).map_or(Ok(()), |error| Err(error.clone()))
+    }
+}
+
+impl Services for Shared {
+    fn log(&self, line: LogLine) {
+        lock(&self.logs).push(line);
+        self.changed.notify_all();
+    }
+
+    fn state(&self, dest: u64, state: State, reason: Option<Error>) {
+        self.change(dest, |report| report.states.push((state, reason)));
+    }
+
+    fn event(&self, dest: u64, name: &str, json: &str) {
+        self.change(dest, |report| report.events.push((name.to_string(), json.to_string())));
+    }
+
+    fn metric(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>> {
+        self.fails(HostCall::Counter).ok()?;
+        Some(lock(&self.counters).entry((dest, name.to_string())).or_default().clone())
+    }
+
+    fn stopped(&self, dest: u64, outcome: Result<(), Error>) {
+        self.change(dest, |report| {
+            report.outcome = Some(outcome);
+            report.ends += 1;
+        });
+    }
+
+    fn connect(&self, _: u64, host: String, port: u16, timeout: Duration, done: Connected) {
+        if let Err(error) = self.fails(HostCall::Connect) {
+            return done(Err(error));
+        }
+        std::thread::spawn(move || done(connect_unguarded(&host, port, timeout)));
+    }
+
+    fn data_dir(&self) -> Result<PathBuf, Error> {
+        self.fails(HostCall::DataDir)?;
+        std::fs::create_dir_all(&self.folder)
+            .map(|()| self.folder.clone())
+            .map_err(|error| Error::internal(format!("cannot make the test folder: {error}")))
+    }
+
+    fn settings(&self) -> String {
+        self.settings.clone()
+    }
+
+    fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error> {
+        self.fails(HostCall::Publish)?;
+        let recorded = Recorded { folder: self.folder.clone(), asset };
+        let mut replaced = None;
+        self.change(dest, |report| {
+            replaced = report.assets.insert(recorded.asset.name.clone(), recorded);
+        });
+        // The driver's code runs when a piece goes: not under the lock.
+        drop(replaced);
+        Ok(())
+    }
+
+    fn retract(&self, dest: u64, name: &str) {
+        let mut removed = None;
+        self.change(dest, |report| removed = report.assets.remove(name));
+        drop(removed);
+    }
+
+    fn playback(&self, dest: u64, playback: Playback) -> Result<(), Error> {
+        self.fails(HostCall::Playback)?;
+        self.change(dest, |report| report.playback = Some(playback));
+        Ok(())
+    }
+}
+
+fn connect_unguarded(host: &str, port: u16, timeout: Duration) -> Result<std::os::fd::OwnedFd, Error> {
+    use std::net::{TcpStream, ToSocketAddrs as _};
+    let network = |error: std::io::Error| Error::network(format!("cannot connect to {host}:{port}: {error}"));
+    let address = (host, port)
+        .to_socket_addrs()
+        .map_err(network)?
+        .next()
+        .ok_or_else(|| Error::network(format!("{host} has no address")))?;
+    let stream = TcpStream::connect_timeout(&address, timeout).map_err(network)?;
+    stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true)).map_err(network)?;
+    Ok(stream.into())
+}

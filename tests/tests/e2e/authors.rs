@@ -1,0 +1,241 @@
+//! What a driver's author gets: examples, `satcast drivers new` and the guide, each built outside the workspace with the published
+//! interface only, loaded by the real service, and streamed through.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use satcast_tests::api::send;
+use satcast_tests::author::{
+    Receiver, add, assert_beginning_of, c_compilers, clean, make, recorder, root, run, service, without_build,
+};
+use satcast_tests::encoder::Publish;
+use satcast_tests::hosted::{Hosted, STATUS};
+use satcast_tests::ports::Port;
+use satcast_tests::service::{Setup, binary};
+use satcast_tests::source::Source;
+use satcast_tests::wait::{self, seconds};
+use serde_json::json;
+
+/// Seconds that are streamed through a driver.
+const STREAMED_SECS: u64 = 6;
+/// Oldest `1.x` the driver contract compiles with.
+const RUST_MINOR_MIN: u32 = 95;
+
+#[test]
+fn the_examples_carry_a_stream() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let c = copied(&root().join("plugins/examples/tcp-flv-c"), folder.path());
+    let header = root().join("plugin-api/include");
+    let said = run(clean("make", &c).arg("check").arg(format!("HEADER={}", header.display())));
+    assert!(said.ends_with("ok\n"), "{said}");
+    let (flv, recorder) = (c.join("tcp-flv.so"), recorder(None));
+    let setup = Setup::default().set("SATCAST_DRIVER__RECORDER__FILE_MIB_MAX", "512");
+    let (_drivers, mut service) =
+        service(&[("tcp-flv", &flv, "thread"), ("recorder", &recorder, "thread")], setup);
+    let (api, source) = (service.api(), Source::shared());
+    let stream = api.create_stream("examples");
+    let receiver = Receiver::start(folder.path().join("got.flv"), seconds(60));
+    let sent = add(&api, &stream, "tcp-flv", &json!({ "host": "127.0.0.1", "port": receiver.port }));
+    let recorded = add(&api, &stream, "recording", &json!({ "name": "talk" }));
+    let path = format!("/api/streams/{}/destinations", stream.id);
+    let refused = json!({ "type": "recording", "config": { "name": "../up" } });
+    api.post(&path, &refused).assert_error(422, None);
+
+    let mut encoder = Publish::of(&source).seconds(STREAMED_SECS).to(&service.ingest_url(&stream.key));
+    for id in [sent, recorded] {
+        api.wait_for_destination(&stream, id, "live", seconds(20));
+    }
+    encoder.finish(seconds(60));
+    let key = Hosted::key(&service, recorded);
+    let status = || send(api.with_key(None).request("GET", STATUS).header("X-API-Key", &key)).ok();
+    let ready = wait::until("a recording to play", seconds(10), || {
+        let status = status();
+        if status["hlsReady"] == true { Ok(status) } else { Err(status.to_string()) }
+    });
+    let seen = folder.path().join("seen.flv");
+    std::fs::write(&seen, viewed(ready["hlsUrl"].as_str().expect("an address"))).expect("a file");
+    assert_beginning_of(&source, &seen);
+
+    // A change that the driver takes while it runs: no second file, and viewers get no more.
+    let change = json!({ "config": { "name": "talk", "listed": false } });
+    let _ =
+        send(api.request("PATCH", &format!("{path}/{recorded}")).bearer_auth(service.key()).json(&change))
+            .ok();
+    service.wait_for_log("the change", seconds(10), |line| {
+        line.contains("new configuration for a running destination") && line.contains("taken=true")
+    });
+    assert!(service.stop().success());
+    let file = service.folder().join("data/drivers/recorder/talk.flv");
+    assert_beginning_of(&source, &receiver.file());
+    assert_beginning_of(&source, &file);
+    assert!(!file.with_file_name("talk-2.flv").exists(), "a change that was taken opens nothing anew");
+}
+
+#[test]
+fn settings_that_a_driver_does_not_take_are_refused_by_name() {
+    let recorder = recorder(None);
+    let drivers = tempfile::tempdir().expect("a folder for drivers");
+    std::fs::copy(&recorder, drivers.path().join("recorder.so")).expect("the library");
+    let service = Setup::default()
+        .set("SATCAST_DRIVERS__DIR", drivers.path().to_str().expect("a path in UTF-8"))
+        .set("SATCAST_DRIVERS__ENABLED", "[\"recorder\"]")
+        .set("SATCAST_DRIVER__RECORDER__ISOLATION", "thread")
+        .set("SATCAST_DRIVER__RECORDER__COLOUR", "red")
+        .start();
+    let listed = service.run(&["drivers"]);
+    assert!(listed.contains("its setting colour in [driver.recorder] is refused"), "{listed}");
+}
+
+#[test]
+fn a_new_driver_in_c_builds_passes_its_test_and_carries_a_stream() {
+    for (number, compiler) in c_compilers().into_iter().enumerate() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let id = format!("pulse-{number}");
+        run(clean(binary().to_str().expect("a path in UTF-8"), folder.path())
+            .args(["drivers", "new", &id, "--lang", "c"]));
+        let made = folder.path().join(&id);
+        make(&made, compiler);
+        let again = Command::new(binary())
+            .args(["drivers", "new", &id, "--lang", "c"])
+            .current_dir(folder.path())
+            .output()
+            .expect("a start");
+        assert!(!again.status.success(), "a folder that is there stays as it is");
+        carries(&id, &made.join(format!("{id}.so")));
+    }
+}
+
+#[test]
+fn a_driver_of_another_rust_compiler_carries_a_stream() {
+    let Some(compiler) = other_rustc() else {
+        println!("skipped: there is no other Rust compiler (Debian's rustc-web is one)");
+        return;
+    };
+    let library = recorder(Some(&compiler));
+    let (_drivers, mut service) = service(&[("recorder", &library, "thread")], Setup::default());
+    let (api, source) = (service.api(), Source::shared());
+    let stream = api.create_stream("other compiler");
+    let id = add(&api, &stream, "recording", &json!({ "name": "other" }));
+    let mut encoder = Publish::of(&source).seconds(STREAMED_SECS).to(&service.ingest_url(&stream.key));
+    api.wait_for_destination(&stream, id, "live", seconds(20));
+    encoder.finish(seconds(60));
+    assert!(service.stop().success());
+    assert_beginning_of(&source, &service.folder().join("data/drivers/recorder/other.flv"));
+}
+
+#[test]
+fn libraries_export_their_entry_and_the_service_nothing_of_its_libraries() {
+    let built = binary().parent().expect("the folder of the binary").to_owned();
+    let folder = tempfile::tempdir().expect("a folder");
+    let c = copied(&root().join("plugins/examples/tcp-flv-c"), folder.path());
+    run(clean("make", &c).arg(format!("HEADER={}", root().join("plugin-api/include").display())));
+    let libraries = [
+        built.join("drivers/rtmp.so"),
+        built.join("drivers/hls.so"),
+        built.join("libsatcast_test_driver.so"),
+        recorder(None),
+        c.join("tcp-flv.so"),
+    ];
+    for library in libraries {
+        assert_eq!(exported(&library), ["satcast_driver_entry"], "{}", library.display());
+    }
+    let symbols = exported(&binary());
+    let bundled =
+        |name: &&String| ["sqlite3", "ring_core", "satcast"].iter().any(|prefix| name.starts_with(prefix));
+    assert_eq!(symbols.iter().find(bundled), None);
+}
+
+#[test]
+fn the_guide_leads_from_nothing_to_a_running_driver() {
+    let service = Setup::default().stopped();
+    let (receiver, source) = (Port::lease(), Source::shared());
+    let rtmp = service.ingest_url("");
+    let lock = root().join("plugins/examples/recorder/Cargo.lock");
+    let script = guide()
+        .replace("http://127.0.0.1:8080", &service.base())
+        .replace("rtmp://127.0.0.1:1935/live/", &rtmp)
+        .replace("video.mp4", source.path().to_str().expect("a path in UTF-8"))
+        .replace("9000", &receiver.address().port().to_string())
+        // The versions that were compiled for the examples.
+        .replace("cd pulse\n", &format!("cd pulse\ncp {} Cargo.lock\n", lock.display()));
+    std::os::unix::fs::symlink(root(), service.folder().join("satcast")).expect("the sources");
+    let mut shell = service.shell(&script);
+    let folder = binary().parent().expect("the folder of the binary").to_owned();
+    let path = std::env::var("PATH").unwrap_or_default();
+    shell.env("PATH", format!("{}:{path}", folder.display()));
+    let said = run(without_build(&mut shell));
+    assert_eq!(said.lines().filter(|line| line.contains("loaded")).count(), 2, "{said}");
+    let codecs: Vec<&str> = said.lines().rev().take(2).collect();
+    assert_eq!(codecs, ["aac", "h264"], "{said}");
+    assert_beginning_of(&source, &service.folder().join("got.flv"));
+}
+
+/// The guide's shell lines, one block after the other.
+fn guide() -> String {
+    let text = std::fs::read_to_string(root().join("plugin-api/GUIDE.md")).expect("the guide");
+    let blocks: Vec<&str> =
+        text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(blocks.len() >= 6, "{} blocks", blocks.len());
+    blocks.concat()
+}
+
+/// Streams through a driver that sends FLV to a TCP address.
+#[track_caller]
+fn carries(id: &str, library: &Path) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_drivers, mut service) = service(&[(id, library, "thread")], Setup::default());
+    let (api, source) = (service.api(), Source::shared());
+    let receiver = Receiver::start(folder.path().join("got.flv"), seconds(60));
+    let stream = api.create_stream(id);
+    let destination = add(&api, &stream, id, &json!({ "host": "127.0.0.1", "port": receiver.port }));
+    let mut encoder = Publish::of(&source).seconds(STREAMED_SECS).to(&service.ingest_url(&stream.key));
+    api.wait_for_destination(&stream, destination, "live", seconds(20));
+    encoder.finish(seconds(60));
+    assert!(service.stop().success());
+    assert_beginning_of(&source, &receiver.file());
+}
+
+/// What a viewer gets who follows the first address of the playlist at `url`.
+fn viewed(url: &str) -> Vec<u8> {
+    let get = |url: &str| {
+        let answer = reqwest::blocking::get(url).expect("an answer");
+        assert_eq!(answer.status(), 200, "{url}");
+        answer.bytes().expect("all of it").to_vec()
+    };
+    let playlist = String::from_utf8(get(url)).expect("a playlist in UTF-8");
+    let piece = playlist.lines().find(|line| !line.starts_with('#')).expect("an address");
+    let folder = url.split('?').next().and_then(|path| path.rsplit_once('/')).expect("a path").0;
+    get(&format!("{folder}/{piece}"))
+}
+
+/// A copy of a folder of examples, so that a build leaves nothing in the sources.
+fn copied(from: &Path, into: &Path) -> PathBuf {
+    let to = into.join("copy");
+    std::fs::create_dir_all(&to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("the example") {
+        let entry = entry.expect("a file");
+        let built = entry.path().extension().is_some_and(|ending| ending == "so");
+        if entry.path().is_file() && !built && entry.file_name() != "test" {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+        }
+    }
+    to
+}
+
+/// A Rust compiler of the system that is new enough and not the one of this build.
+fn other_rustc() -> Option<PathBuf> {
+    let version = |compiler: &str| {
+        let output = Command::new(compiler).arg("--version").output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        text.split(' ').nth(1).map(str::to_owned)
+    };
+    let (other, ours) = (version("/usr/bin/rustc")?, version("rustc")?);
+    let minor: u32 = other.split('.').nth(1)?.parse().ok()?;
+    (minor >= RUST_MINOR_MIN && other != ours).then(|| PathBuf::from("/usr/bin/rustc"))
+}
+
+/// Names of the dynamic symbols that a file defines.
+fn exported(path: &Path) -> Vec<String> {
+    let listing = run(Command::new("nm").args(["-D", "--defined-only"]).arg(path));
+    listing.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_owned).collect()
+}

@@ -1,0 +1,16 @@
+"""A Nostr relay on 127.0.0.1 that keeps what it is given in memory; ends with its process."""
+
+import asyncio
+import os
+
+from nostr_sdk import LocalRelay, RelayBuilder
+
+
+async def main():
+    relay = LocalRelay(RelayBuilder().addr("127.0.0.1").port(int(os.environ["PORT"])))
+    await relay.run()
+    print("relay", await relay.url(), flush=True)
+    await asyncio.Event().wait()
+
+
+asyncio.run(main())
