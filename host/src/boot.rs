@@ -32,6 +32,8 @@ use crate::webhooks::{Sender, Targets, TlsError, Webhooks};
 const IMAGES_FOLDER_NAME: &str = "driver-images";
 /// Folder below the data folder in which each driver has its own.
 const DRIVER_DATA_FOLDER_NAME: &str = "drivers";
+/// The image this process runs.
+const RUNNING_IMAGE: &str = "/proc/self/exe";
 /// Longest a shutdown waits for a listener after its connections were told.
 const LISTENER_WAIT: Duration = Duration::from_secs(15);
 /// Open files the service asks the system for: both ports at their caps, with as much again for destinations.
@@ -377,19 +379,20 @@ fn charge_what_is_counted(billing: &Billing, playback: &Arc<Playback>) {
 }
 
 fn loaded_names(drivers: &Drivers) -> Vec<String> {
-    let loaded = drivers.summaries().iter().filter(|summary| summary.state == State::Loaded);
-    loaded.map(|summary| summary.id.clone()).collect()
+    let loaded = drivers.summaries().into_iter().filter(|summary| summary.state == State::Loaded);
+    loaded.map(|summary| summary.id).collect()
 }
 
 fn not_loaded(drivers: &Drivers) -> Vec<(String, String)> {
-    let others = drivers.summaries().iter().filter_map(|summary| {
+    let others = drivers.summaries().into_iter().filter_map(|summary| {
         let why = match &summary.state {
             State::Loaded => return None,
+            State::Failing(_) => "failing, see the log".to_string(),
             State::Disabled => "disabled".to_string(),
             State::Missing => "no file".to_string(),
             State::Refused(_) => "refused, see the log".to_string(),
         };
-        Some((summary.id.clone(), why))
+        Some((summary.id, why))
     });
     others.collect()
 }
@@ -419,24 +422,61 @@ fn raise_open_files() {
 
 /// Runs the service in this process until a signal ends it; prints the banner when the ports are open.
 ///
+/// SIGHUP reads the configuration anew with `again` and takes the drivers of it; everything else waits for a restart.
+///
 /// # Errors
 /// As [`Host::start`].
-pub async fn run(loaded: Loaded, command: String) -> Result<(), BootError> {
+pub async fn run(
+    loaded: Loaded,
+    command: String,
+    again: impl Fn() -> Result<Loaded, String>,
+) -> Result<(), BootError> {
     raise_open_files();
     drivers::set_log_level(driver_log_level());
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let exe = std::env::current_exe()?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    // The running image, whatever stands under its name by then: drivers' processes are started from it for as long as it
+    // runs.
+    let exe = PathBuf::from(RUNNING_IMAGE);
     let host = Host::start(loaded, command, exe).await?;
     // Nobody may read standard output; the service runs all the same.
     let _ = std::io::Write::write_all(&mut std::io::stdout(), banner::render(host.facts()).as_bytes());
     let (http, rtmp) = host.addresses();
     tracing::info!(%http, %rtmp, version = api::VERSION, "ready");
-    host.serve(async {
+    let drivers = host.app.drivers.clone();
+    let ended = async {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
+    };
+    let reloading = async {
+        while hangup.recv().await.is_some() {
+            reload_drivers(&drivers, again()).await;
+        }
+    };
+    host.serve(async {
+        tokio::select! {
+            () = ended => {}
+            () = reloading => {}
+        }
     })
     .await
+}
+
+async fn reload_drivers(drivers: &Drivers, loaded: Result<Loaded, String>) {
+    let config = match loaded {
+        Ok(loaded) => loaded.config,
+        Err(error) => {
+            return tracing::error!(error, "configuration not read again, everything stays as it is");
+        }
+    };
+    tracing::info!(
+        "the drivers of the configuration are taken anew; everything else in it waits for a restart"
+    );
+    let drivers = drivers.clone();
+    if let Err(error) = tokio::task::spawn_blocking(move || drivers.reconfigure(&config)).await {
+        tracing::error!(%error, "drivers not taken anew");
+    }
 }

@@ -27,6 +27,7 @@ mod page;
 mod playback;
 mod public;
 mod range;
+mod served;
 mod shell;
 mod status;
 mod streams;
@@ -53,6 +54,7 @@ pub use known::{KeyUses, KnownKeys};
 pub(crate) use shell::logged_path;
 pub use shell::{RequestContext, Shell};
 
+use self::served::Documents;
 use crate::auth;
 use crate::billing::Billing;
 use crate::clock::Clock;
@@ -264,12 +266,14 @@ fn service() -> OpenApiService<impl OpenApi, ()> {
 /// The whole HTTP surface: API, document, documentation page and health checks, inside the shell.
 pub fn endpoint(app: Arc<App>) -> Shell {
     let document = document(&app.drivers.schemas());
-    let text: Arc<str> = document_text(&document).into();
-    let page: Arc<str> = docs::page(&document).into();
+    let (documents, pages) = {
+        let served = Arc::new(Documents::new(&app.drivers));
+        (served.clone(), served)
+    };
     let routes = Route::new()
         .nest("/", service())
-        .at("/openapi.json", poem::get(make(move |_| fixed(text.clone(), "application/json"))))
-        .at("/docs", poem::get(make(move |_| docs::respond(page.clone()))))
+        .at("/openapi.json", poem::get(make(move |_| fixed(documents.get().text, "application/json"))))
+        .at("/docs", poem::get(make(move |_| docs::respond(pages.get().page))))
         .at("/docs/style.css", poem::get(make(|_| fixed(docs::STYLE.into(), "text/css; charset=utf-8"))))
         .at("/healthz", poem::get(healthz))
         .at("/readyz", poem::get(readyz))

@@ -162,7 +162,7 @@ fn clock() -> Finding {
 }
 
 async fn drivers(config: &Config) -> Finding {
-    let summaries = match maintenance::with_drivers(config, |drivers| drivers.summaries().to_vec()).await {
+    let summaries = match maintenance::with_drivers(config, |drivers| drivers.summaries()).await {
         Ok(summaries) => summaries,
         Err(error) => return Bad(error.to_string()),
     };

@@ -100,6 +100,12 @@ pub enum Command {
         /// The library.
         file: PathBuf,
     },
+    /// Run one driver in a process of its own; used by the service itself
+    #[command(hide = true)]
+    DriverRunner {
+        /// The driver's id, for who looks at the process list.
+        id: String,
+    },
 }
 
 /// `satcast drivers ...`
@@ -279,7 +285,8 @@ pub fn run(cli: &Cli) -> Result<(), CliError> {
     let loaded = cli.load_config()?;
     crate::logging::start(&loaded.config.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ended = runtime.block_on(crate::boot::run(loaded, cli.command_prefix()));
+    let again = || cli.load_config().map_err(|error| error.to_string());
+    let ended = runtime.block_on(crate::boot::run(loaded, cli.command_prefix(), again));
     Ok(ended?)
 }
 
@@ -321,9 +328,11 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
             Command::Drivers { .. } => maintenance::list_drivers(config).await,
             Command::Openapi => maintenance::print_document(config).await,
             Command::Doctor => doctor::run(&loaded).await,
-            Command::Run | Command::DriverProbe { .. } | Command::CheckConfig | Command::Config => {
-                Err(CliError::Failed("this command is started elsewhere".to_owned()))
-            }
+            Command::Run
+            | Command::DriverProbe { .. }
+            | Command::DriverRunner { .. }
+            | Command::CheckConfig
+            | Command::Config => Err(CliError::Failed("this command is started elsewhere".to_owned())),
         }
     })
 }

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 pub use load::{ConfigError, DEFAULT_FILE_NAME, Flags, Loaded};
@@ -149,7 +149,7 @@ pub struct Drivers {
 }
 
 /// `[driver.<name>]`
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct DriverSettings {
     /// Where the library runs; `None` lets the host decide by its origin.
     pub isolation: Option<Isolation>,
@@ -158,10 +158,28 @@ pub struct DriverSettings {
     pub sha256: Option<String>,
     /// Limits of the child process.
     #[serde(default)]
-    pub limits: BTreeMap<String, serde_json::Value>,
+    pub limits: ProcessLimits,
     /// Everything else: the driver's own settings, checked by the driver.
     #[serde(flatten)]
     pub settings: BTreeMap<String, serde_json::Value>,
+}
+
+/// What the child process of a driver may use; with `isolation = "thread"` nothing is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProcessLimits {
+    /// Address space in MiB, the 256 MiB shared with the host included; 512 to 1,048,576.
+    pub memory_mb: u64,
+    /// Open files and sockets, 64 to 1,048,576.
+    pub open_files: u64,
+    /// Processor time in seconds over the life of the process, which then ends and is started anew; 0 = no limit.
+    pub cpu_secs: u64,
+}
+
+impl Default for ProcessLimits {
+    fn default() -> Self {
+        Self { memory_mb: 4096, open_files: 8192, cpu_secs: 0 }
+    }
 }
 
 /// Where a driver's library runs.

@@ -3,6 +3,7 @@
 mod api;
 mod authors;
 mod billing;
+mod changes;
 mod clients;
 mod codecs;
 mod crash;
@@ -12,6 +13,7 @@ mod encoder_returns;
 mod events;
 mod forward;
 mod hostile;
+mod isolation;
 mod judges;
 mod killed;
 mod lame_servers;

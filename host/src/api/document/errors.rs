@@ -13,6 +13,7 @@ const MORE: &[(&str, &str, &str)] = &[
     ("changeDestination", "503", "DriverUnavailable"),
     // The destination of a public key.
     ("createKey", "404", "NotFound"),
+    ("changeDriver", "404", "NotFound"),
     // A permanent key that may not read.
     ("getActiveCost", "403", "Forbidden"),
     ("recoverArchive", "402", "InsufficientFunds"),

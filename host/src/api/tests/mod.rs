@@ -124,6 +124,9 @@ impl Destination for Sink {
 
 driver_entry!(rtmp_entry, Rtmp);
 
+/// The id of the driver that is linked in.
+const LINKED_DRIVER: &str = "apitest";
+
 fn drivers() -> Drivers {
     static DRIVERS: OnceLock<Drivers> = OnceLock::new();
     DRIVERS.get_or_init(|| testing::start(rtmp_entry)).clone()

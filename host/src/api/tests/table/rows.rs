@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::world::Thing;
+use crate::api::tests::LINKED_DRIVER;
 use crate::api::tests::login::PASSWORD;
 
 /// What must be presented.
@@ -46,6 +47,8 @@ pub(super) enum About {
     Archive,
     /// An invoice that buys credit.
     TopUp,
+    /// What the whole service has, for accounts that operate it.
+    Operated,
 }
 
 /// Makes a body about a thing.
@@ -89,7 +92,7 @@ impl Row {
 }
 
 use About::{All, Archive, Delivery, Destination, DestinationOfStream, Hosted, Invite, Key, Login, Password};
-use About::{Stream, TopUp, Webhook};
+use About::{Operated, Stream, TopUp, Webhook};
 use Takes::{Account, Anything, Nothing, PublicKey, Session, Webhooks};
 
 pub(super) const ROWS: &[Row] = &[
@@ -112,6 +115,9 @@ pub(super) const ROWS: &[Row] = &[
     Row::of("getStreamHistory", Account, All),
     Row::of("deleteDestination", Account, Destination),
     Row::of("listDrivers", Account, All),
+    Row::of("changeDriver", Account, Operated)
+        .body(|_| json!({"driver": LINKED_DRIVER, "action": "enable"}))
+        .refused(|_| json!({"driver": LINKED_DRIVER, "action": "eject"})),
     Row::of("followEvents", Account, All),
     Row::of("listKeys", Account, All),
     Row::of("createKey", Account, Hosted)

@@ -12,11 +12,11 @@ use super::operation::Operation;
 use super::rows::{self, About, Row, rtmp};
 use super::world::{BETWEEN, Call, Thing, Who, World};
 use crate::api::Subject;
-use crate::api::tests::{Answer, BROKEN};
+use crate::api::tests::{Answer, BROKEN, LINKED_DRIVER};
 use crate::feed::{WATCHERS_MAX, WATCHERS_PER_ACCOUNT_MAX};
 use crate::ids::AccountId;
 use crate::secret::new_invite_token;
-use crate::store::{ArchiveState, Scopes};
+use crate::store::{ArchiveState, AuditFilter, Page, Scopes};
 use crate::wallet::lightning::Fault;
 
 /// Tests of webhooks that may be on their way at one time.
@@ -31,6 +31,7 @@ impl World {
             "createStream" | "addDestination" | "changeDestination" => {
                 self.broken_driver(operation, row).await
             }
+            "changeDriver" => self.drivers(operation, row).await,
             "createKey" => self.cap(operation, row, "keys_per_account = 2").await,
             "createWebhook" => self.cap(operation, row, "webhooks_per_account = 1").await,
             "redeliverWebhookDelivery" => self.disabled_webhook(operation, row).await,
@@ -43,6 +44,30 @@ impl World {
             "getStreamStatus" | "getActiveCost" => self.disabled_destination(operation, row).await,
             _ => {}
         }
+    }
+
+    /// Drivers that are not there, or cannot become what is asked for; and accounts that do not operate the service.
+    async fn drivers(&self, operation: &Operation, row: &Row) {
+        let change = async |driver: &str, action: &str| {
+            let body = json!({"driver": driver, "action": action}).to_string();
+            self.send(self.one(operation, row).await.with_body(body)).await
+        };
+        change("carrier-pigeon", "enable").await.error(404, "not_found");
+        let text = change(LINKED_DRIVER, "disable").await.error(422, "driver_refused");
+        assert!(text.contains("part of this program"), "{text}");
+        let text = change("bad", "replace").await.error(422, "driver_refused");
+        assert!(text.contains("driver bad"), "{text}");
+        assert_eq!(change("bad", "disable").await.ok()["state"], "refused");
+        let replaced = change(LINKED_DRIVER, "replace").await.ok();
+        assert_eq!((&replaced["state"], &replaced["isolation"]), (&json!("loaded"), &json!("thread")));
+        let log = self.rig.app.store.audit(AuditFilter::default(), Page::ALL).await.unwrap();
+        let entry = log.iter().find(|entry| entry.action == "driver.replaced").unwrap();
+        assert_eq!(entry.detail["driver"], LINKED_DRIVER);
+        let world = World::new().await;
+        let call = Call::new(operation, row, &Thing::nothing(), Who::Owner);
+        let text = world.send(call).await.error(403, "not_operator");
+        assert!(text.contains("operate the service"), "{text}");
+        self.absorb(&world);
     }
 
     async fn one(&self, operation: &Operation, row: &Row) -> Call {

@@ -186,6 +186,10 @@ impl World {
         app.clock.advance(BETWEEN);
         match about {
             About::All => Thing::new(0),
+            About::Operated => {
+                rig.intruder().await.promote(rig.account).await;
+                Thing::new(0)
+            }
             About::Stream => Thing::new(rig.stream().await),
             About::DestinationOfStream => {
                 let id = rig.stream().await;
