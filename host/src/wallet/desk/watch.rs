@@ -5,7 +5,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::watch as channel;
 
-use super::{Desk, after, told};
+use super::wanted::told;
+use super::{Desk, after};
 use crate::store::{Close, InvoiceRecord, RefillFault, Stage, StoreError, WalletFault};
 use crate::wallet::lightning::Fault;
 use crate::wallet::rules::{self, Verdict};

@@ -1,0 +1,153 @@
+//! Who is looked at next, and the tasks that refill, look around and watch until the service stops.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use tokio::sync::watch as channel;
+use tokio::task::JoinSet;
+
+use super::refill::Outcome;
+use super::{Desk, lock};
+use crate::ids::{AccountId, Msat};
+use crate::store::StoreError;
+
+/// Accounts that may wait to be looked at; the scan finds further ones later.
+const WANTED_MAX: usize = 4_096;
+/// Time between two looks at all connections.
+const SCAN_INTERVAL: Duration = Duration::from_secs(60);
+/// Connections read at one time by the scan.
+const SCAN_PAGE: i64 = 200;
+/// Longest wait for refills at the end of the service. What is not done then is done after its next start.
+const STOP_WAIT: Duration = Duration::from_secs(5);
+
+/// Accounts to be looked at, in the order in which they came.
+#[derive(Default)]
+pub(super) struct Wanted {
+    queue: VecDeque<AccountId>,
+    of: HashMap<AccountId, Want>,
+}
+
+struct Want {
+    rate: Msat,
+    outcome: channel::Sender<Option<Outcome>>,
+}
+
+impl Desk {
+    /// Refills and watches until `shutdown` resolves, and then for a moment what is on its way.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        if self.inner.receiving.is_none() {
+            return shutdown.await;
+        }
+        let (stop, stopped) = channel::channel(false);
+        let work = async {
+            tokio::join!(
+                self.keep_refilling(stopped.clone()),
+                self.keep_scanning(stopped.clone()),
+                self.keep_watching(stopped.clone())
+            );
+        };
+        let stopping = async {
+            shutdown.await;
+            stop.send_replace(true);
+        };
+        tokio::join!(work, stopping);
+    }
+
+    async fn keep_refilling(&self, mut stopped: channel::Receiver<bool>) {
+        let mut running = JoinSet::new();
+        loop {
+            while let Some((account, rate)) = self.next_wanted() {
+                let desk = self.clone();
+                running.spawn(async move {
+                    let outcome = desk.refill_once(account, rate).await;
+                    desk.done(account, outcome);
+                });
+            }
+            tokio::select! {
+                () = self.inner.called.notified() => {}
+                Some(ended) = running.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "a refill ended early; its invoice is looked after");
+                    }
+                }
+                () = told(&mut stopped) => break,
+            }
+        }
+        let rest = async { while running.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_WAIT, rest).await.is_err() {
+            tracing::warn!("refills are left on their way; the next start looks after them");
+        }
+    }
+
+    /// Looks at all connections again and again: a balance falls by other processes too, and rests end.
+    async fn keep_scanning(&self, mut stopped: channel::Receiver<bool>) {
+        let mut after = 0;
+        loop {
+            match self.scan(after).await {
+                Ok(last) => after = last,
+                Err(error) => tracing::error!(%error, "accounts to refill cannot be looked for"),
+            }
+            let next = self.inner.clock.monotonic().saturating_add(SCAN_INTERVAL);
+            tokio::select! {
+                () = self.inner.clock.sleep_until(next) => {}
+                () = told(&mut stopped) => return,
+            }
+        }
+    }
+
+    /// One look, from where the last one had to stop; where this one had to, or 0.
+    async fn scan(&self, mut after: i64) -> Result<i64, StoreError> {
+        if !self.inner.terms.offered {
+            return Ok(0);
+        }
+        loop {
+            let found = self.inner.store.wallets_below(self.inner.clock.now(), after, SCAN_PAGE).await?;
+            let is_last = i64::try_from(found.len()).unwrap_or(i64::MAX) < SCAN_PAGE;
+            for (connection, account) in found {
+                if self.want(account, Msat(0)).is_none() {
+                    return Ok(after);
+                }
+                after = connection;
+            }
+            if is_last {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Puts an account on the list; `None` when that is full.
+    pub(super) fn want(&self, account: AccountId, rate: Msat) -> Option<channel::Receiver<Option<Outcome>>> {
+        let mut wanted = lock(&self.inner.wanted);
+        if let Some(want) = wanted.of.get_mut(&account) {
+            want.rate = want.rate.max(rate);
+            return Some(want.outcome.subscribe());
+        }
+        if wanted.of.len() >= WANTED_MAX {
+            return None;
+        }
+        let outcome = channel::Sender::default();
+        let receiver = outcome.subscribe();
+        wanted.of.insert(account, Want { rate, outcome });
+        wanted.queue.push_back(account);
+        drop(wanted);
+        self.inner.called.notify_one();
+        Some(receiver)
+    }
+
+    fn next_wanted(&self) -> Option<(AccountId, Msat)> {
+        let mut wanted = lock(&self.inner.wanted);
+        let account = wanted.queue.pop_front()?;
+        wanted.of.get(&account).map(|want| (account, want.rate))
+    }
+
+    fn done(&self, account: AccountId, outcome: Outcome) {
+        if let Some(want) = lock(&self.inner.wanted).of.remove(&account) {
+            want.outcome.send_replace(Some(outcome));
+        }
+    }
+}
+
+pub(super) async fn told(stop: &mut channel::Receiver<bool>) {
+    // A dropped sender means that the work ends as well.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
