@@ -19,8 +19,7 @@ fn set_up(server: &Postgres) -> Setup {
 
 fn wait_for_charge(api: &Api, sats: i64) {
     until_api("the charge", seconds(90), || {
-        let cost = api.try_get("/api/public/streams/active/cost")?;
-        let cost: Value = serde_json::from_str(&cost.body).map_err(|error| error.to_string())?;
+        let cost = api.try_get("/api/public/streams/active/cost")?.body;
         if cost["totalCost"] == sats { Ok(()) } else { Err(cost.to_string()) }
     });
 }
