@@ -3,10 +3,14 @@
 //! [`data`] holds what is known of each; publishing is the rtmp driver's. A platform is a target with its address filled in, a
 //! backup where it has one, the codecs it takes, and a longer rest between tries, since platforms shut out who knocks often.
 //!
+//! An operator may give a platform other servers ([`Settings`]); which types there are is fixed, as a driver names them before it is
+//! told any setting.
+//!
 //! Invariants: limits of bit rate and keyframes are described, never enforced; no text that leaves this crate holds a key.
 
 pub mod data;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +19,13 @@ use satcast_driver_rtmp::target::TEXT_BYTES_MAX;
 use satcast_driver_rtmp::timing::Timing;
 use satcast_driver_rtmp::tls::Trust;
 use satcast_plugin_api::driver::{self, Ctx, Destination, Driver, DriverInfo, DynDestination, Media};
+use satcast_plugin_api::manifest::SettingsSchema;
 use satcast_plugin_api::{DestType, Error, Secret};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use data::{Platform, platform, platforms};
+use data::{Platform, platforms};
 
 /// Floor before the next try after any failure.
 pub const RETRY_FLOOR: Duration = Duration::from_secs(10);
@@ -38,8 +43,29 @@ pub struct Config {
     pub server: Option<Secret<String>>,
 }
 
+/// `[driver.platform]`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Servers in place of those this driver knows, by destination type.
+    #[serde(default)]
+    pub servers: BTreeMap<String, Servers>,
+}
+
+/// Where one platform is published to.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Servers {
+    /// Address to publish to, without a key.
+    pub server: String,
+    /// The one to try while `server` cannot be reached.
+    #[serde(default)]
+    pub backup: Option<String>,
+}
+
 /// The driver.
 pub struct Platforms {
+    platforms: Vec<Platform>,
     trust: Trust,
 }
 
@@ -51,8 +77,12 @@ impl Driver for Platforms {
         platforms().iter().map(dest_type).collect()
     }
 
-    fn load(_: &driver::Host) -> Result<Self, Error> {
-        Ok(Platforms { trust: Trust::system() })
+    fn settings() -> Option<SettingsSchema> {
+        Some(SettingsSchema::of::<Settings>())
+    }
+
+    fn load(host: &driver::Host) -> Result<Self, Error> {
+        Ok(Platforms { platforms: with_servers(host.settings()?)?, trust: Trust::system() })
     }
 
     fn validate(&self, config: driver::Config<'_>) -> Result<(), Error> {
@@ -67,8 +97,8 @@ impl Driver for Platforms {
 impl Platforms {
     fn push(&self, config: driver::Config<'_>) -> Result<Push, Error> {
         let name = config.type_name();
-        let platform =
-            platform(name).ok_or_else(|| Error::config(format!("{name} is no platform known here")))?;
+        let platform = self.platforms.iter().find(|platform| platform.name == name);
+        let platform = platform.ok_or_else(|| Error::config(format!("{name} is no platform known here")))?;
         let config = config.parse::<Config>()?;
         let server = config.server.as_ref().map(|server| server.expose().as_str());
         let mut targets = platform.targets(server, config.key.expose()).map_err(Error::config)?.into_iter();
@@ -78,6 +108,25 @@ impl Platforms {
             .with_backups(targets.collect())
             .taking(codecs, &platform.title))
     }
+}
+
+/// All platforms, with the operator's servers.
+///
+/// # Errors
+/// Names the entry that is of no platform, or no address.
+fn with_servers(settings: Settings) -> Result<Vec<Platform>, Error> {
+    let mut platforms = platforms().to_vec();
+    for (name, servers) in settings.servers {
+        let platform = platforms.iter_mut().find(|platform| platform.name == name);
+        let platform = platform.ok_or_else(|| {
+            Error::config(format!("servers.{name} in [driver.platform] is of no platform known here"))
+        })?;
+        (platform.server, platform.backup) = (Some(servers.server), servers.backup);
+        platform
+            .targets(None, "key")
+            .map_err(|error| Error::config(format!("servers.{name} in [driver.platform]: {error}")))?;
+    }
+    Ok(platforms)
 }
 
 /// A push whose failures rest for [`RETRY_FLOOR`] at least.
@@ -133,7 +182,28 @@ fn facts(platform: &Platform) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::data::platform;
     use super::*;
+
+    #[test]
+    fn an_operator_may_give_other_servers_to_known_platforms() {
+        let set = |name: &str, server: &str| {
+            let servers = Servers { server: server.to_owned(), backup: None };
+            with_servers(Settings { servers: [(name.to_owned(), servers)].into() })
+        };
+        let changed = set("youtube", "rtmp://a.example/app").unwrap();
+        assert_eq!(changed.len(), platforms().len());
+        let youtube = changed.iter().find(|platform| platform.name == "youtube").unwrap();
+        assert_eq!(youtube.targets(None, "k").unwrap().len(), 1, "its own backup is not one of that server");
+        let unknown = set("utube", "rtmp://a.example/app").unwrap_err();
+        assert_eq!(unknown.message, "servers.utube in [driver.platform] is of no platform known here");
+        let wrong = set("kick", "a.example").unwrap_err();
+        assert!(
+            wrong.message.starts_with("servers.kick in [driver.platform]: server: must begin"),
+            "{wrong}"
+        );
+        assert!(with_servers(Settings::default()).unwrap().iter().any(|platform| platform.name == "x"));
+    }
 
     #[test]
     fn every_type_masks_its_key_and_says_what_the_platform_wants() {

@@ -10,6 +10,7 @@ mod crash;
 mod document;
 mod drivers;
 mod encoder_returns;
+mod enhanced;
 mod events;
 mod forward;
 mod hostile;

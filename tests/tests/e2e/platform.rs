@@ -67,3 +67,22 @@ fn a_platform_is_a_type_of_its_own() {
     assert!(!history.contains("_key_"), "{history}");
     service.assert_not_logged(&[("a key", "right_key"), ("a key", "wrong_key")]);
 }
+
+#[test]
+fn an_operators_servers_are_used_and_the_backup_while_the_first_is_away() {
+    let source = Source::shared();
+    let sink = Sink::recording();
+    // Nothing listens there.
+    let service = Setup::default()
+        .set("SATCAST_DRIVER__PLATFORM__SERVERS__TROVO__SERVER", "rtmp://127.0.0.1:1/app")
+        .set("SATCAST_DRIVER__PLATFORM__SERVERS__TROVO__BACKUP", &sink.url())
+        .start();
+    let api = service.api();
+    let stream = api.create_stream("backup");
+    let body = json!({ "type": "trovo", "config": { "key": "live_right_key_012345" } });
+    let added = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
+    let _encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    api.wait_for_destination(&stream, added["id"].as_i64().expect("an id"), "live", seconds(20));
+    sink.wait_for_media(60, seconds(20));
+    assert_eq!(sink.names(), ["live_right_key_012345"]);
+}

@@ -1,0 +1,51 @@
+//! Enhanced RTMP towards others: whole where it is announced, and a failure that names the codec where it is not.
+
+use satcast_tests::caller::{Call, Outcome};
+use satcast_tests::coded::{Coded, Coding};
+use satcast_tests::nginx::Nginx;
+use satcast_tests::probe::hashes_of_file;
+use satcast_tests::record::Track;
+use satcast_tests::service::Setup;
+use satcast_tests::sink::Sink;
+use satcast_tests::wait::seconds;
+use serde_json::json;
+
+#[test]
+fn codecs_that_a_server_does_not_take_are_named_and_the_others_get_everything() {
+    let coded = Coded::of(Coding::HEVC_OPUS);
+    let (nginx, sink, platform) = (Nginx::recording(), Sink::recording(), Sink::recording());
+    let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "1").start();
+    let api = service.api();
+    let stream = api.create_stream("enhanced");
+    let to_nginx = api.add_destination(&stream, &nginx.url(), "copy");
+    let to_sink = api.add_destination(&stream, &sink.url(), "copy");
+    let body = json!({ "type": "twitch", "config": { "key": "some-secret-key", "server": platform.url() } });
+    let to_twitch = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok()["id"].as_i64();
+    let (mut call, outcome) = Call::publish(service.rtmp_address(), "live", &stream.key);
+    assert_eq!(outcome, Outcome::Publishing);
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            coded.publish(&mut call);
+            drop(call);
+        });
+        api.wait_for_destination(&stream, to_sink, "live", seconds(20));
+        for (id, starts) in
+            [(to_nginx, "destination 127.0.0.1:"), (to_twitch.expect("an id"), "destination Twitch ")]
+        {
+            let shown = api.wait_for_destination(&stream, id, "failed", seconds(20));
+            let error = shown["error"].as_str().unwrap_or_default();
+            assert!(error.starts_with(starts) && error.contains("does not accept"), "{shown}");
+            assert!(shown["nextRetryAt"].is_null(), "only a change helps: {shown}");
+        }
+        sending.join().expect("the stream was sent");
+    });
+    api.wait_for_stream(&stream, "idle", seconds(20));
+    sink.wait_until_left(seconds(20));
+    for track in [Track::Video, Track::Audio] {
+        let sent = hashes_of_file(coded.path(), track).len();
+        let got = sink.records().iter().filter(|record| record.track == track && !record.config).count();
+        // Sound from before the first picture is left out.
+        assert!(got == sent || track == Track::Audio && got + 1 == sent, "{got} of {sent} of {track:?}");
+    }
+    assert!(platform.records().is_empty(), "nothing that it does not take was sent");
+}
