@@ -16,18 +16,24 @@ use crate::config::{Config, Loaded};
 use crate::data_dir::{self, DataDirError, DataDirLock};
 use crate::drivers::{self, Drivers, HostParts, LoadOptions, State};
 use crate::http::{HttpError, Server, ServerLimits};
-use crate::ingest::{self, BindError, Listener};
+use crate::ingest::{self, BindError, CertificateError, Listener};
 use crate::live::{Live, Settings};
 use crate::outbound::{AllowError, Guard};
 use crate::playback::{Playback, PlaybackSecret, Site};
-use crate::secret::VaultError;
-use crate::store::{self, Address, OpenOptions, Store, StoreError};
+use crate::secret::{Vault, VaultError};
+use crate::store::{self, Address, Inspector, OpenOptions, Owner, Store, StoreError};
+use crate::wallet::Wallets;
+use crate::wallet::connection::{Connection, ConnectionError};
+use crate::wallet::desk::{self, Desk};
+use crate::wallet::lightning::Lightning;
 use crate::webhooks::{Sender, Targets, TlsError, Webhooks};
 
 /// Folder below the data folder for private copies of driver libraries.
 const IMAGES_FOLDER_NAME: &str = "driver-images";
 /// Folder below the data folder in which each driver has its own.
 const DRIVER_DATA_FOLDER_NAME: &str = "drivers";
+/// The image this process runs.
+const RUNNING_IMAGE: &str = "/proc/self/exe";
 /// Longest a shutdown waits for a listener after its connections were told.
 const LISTENER_WAIT: Duration = Duration::from_secs(15);
 /// Open files the service asks the system for: both ports at their caps, with as much again for destinations.
@@ -50,21 +56,27 @@ pub enum BootError {
     /// `[outbound] allow` or `[webhooks] allow_targets`.
     #[error("{0}")]
     Allow(#[from] AllowError),
+    /// The receiving wallet.
+    #[error("[wallet] {0}")]
+    Wallet(#[from] ConnectionError),
     /// TLS towards webhooks.
     #[error("{0}")]
     Tls(#[from] TlsError),
     /// The HTTP port.
     #[error("{0}")]
     Http(#[from] HttpError),
-    /// The RTMP port.
+    /// A port for encoders.
     #[error("{0}")]
     Rtmp(#[from] BindError),
+    /// The certificate for RTMPS.
+    #[error("{0}")]
+    Certificate(#[from] CertificateError),
     /// The system.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
-    /// A part that later releases bring.
-    #[error("[ingest] rtmps_listen is set, but RTMPS is not built in yet; remove it and use rtmp_listen")]
-    RtmpsNotBuilt,
+    /// Another service took the database over while this one ran.
+    #[error("another satcast took the database over; this one has shut down")]
+    TakenOver,
 }
 
 /// Everything that runs; see [`Host::start`].
@@ -75,7 +87,8 @@ pub struct Host {
     server: Server,
     listener: Listener<Live>,
     facts: Facts,
-    _locks: (DataDirLock, Option<DataDirLock>),
+    database_lock: DatabaseLock,
+    _lock: DataDirLock,
 }
 
 /// Where drivers of `config` come from; `exe` runs their probes.
@@ -107,20 +120,14 @@ impl Host {
         let clock = Clock::system();
         let began = clock.monotonic();
         let config = Arc::new(loaded.config);
-        if config.ingest.rtmps_listen.is_some() {
-            return Err(BootError::RtmpsNotBuilt);
-        }
         // The lock comes before everything that a second process would disturb.
         let data_dir_created = data_dir::prepare(&config.data_dir)?;
         let lock = data_dir::lock(&config.data_dir)?;
         let address = Address::parse(config.database_url().expose())?;
-        let database_lock = lock_database(&address)?;
-        let vault = data_dir::vault(&config)?;
+        let database_lock = DatabaseLock::take(&address).await?;
+        let vault = vault(&config).await?;
         let playback_secret = PlaybackSecret::of(&vault);
-        let options =
-            OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
-        let store = store::open(options).await?;
-        close_interrupted(&store, &clock).await?;
+        let store = open_store(&config, vault, &clock).await?;
         let first_run = store.count_accounts().await? == 0;
         // This port is taken before drivers are loaded: a taken port is the commonest failure and must show at once.
         let server = Server::bind(&config.http, ServerLimits::default()).await?;
@@ -129,9 +136,10 @@ impl Host {
         let webhooks = Webhooks::new(store.clone(), sender, clock.clone());
         let drivers = load_drivers(config.clone(), parts, exe).await?;
         let billing = Billing::new(store.clone(), clock.clone(), &config);
+        let wallets = desk(&billing, &store, &clock, &config, &guard)?;
         let settings = live_settings(&config);
         let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
-        let settings = ingest::Settings::new(config.ingest.rtmp_listen, config.ingest.read_batch_ms);
+        let settings = ingest::Settings::of(&config.ingest, clock.now())?;
         let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?;
         let facts = Facts {
             command,
@@ -144,7 +152,7 @@ impl Host {
             drivers_not_loaded: not_loaded(&drivers),
             http: server.local_addr(),
             rtmp: listener.local_addr()?,
-            rtmps: None,
+            rtmps: listener.secure_addr()?,
             public_url: config.public_url.clone(),
             first_run,
             took: clock.monotonic().saturating_sub(began),
@@ -166,6 +174,7 @@ impl Host {
             drivers,
             playback,
             guard,
+            wallets,
             webhooks,
             clock,
             config,
@@ -173,7 +182,7 @@ impl Host {
             known: Default::default(),
             key_uses: Default::default(),
         });
-        Ok(Self { app, live, store, server, listener, facts, _locks: (lock, database_lock) })
+        Ok(Self { app, live, store, server, listener, facts, database_lock, _lock: lock })
     }
 
     /// What the start found, for the banner.
@@ -188,7 +197,10 @@ impl Host {
 
     /// Serves until `shutdown` resolves, then ends in an order that loses nothing: encoders first, then sessions with
     /// their destinations, then open requests, last the database.
-    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+    ///
+    /// # Errors
+    /// [`BootError::TakenOver`]: it ended, in the same order, because another service has the database.
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), BootError> {
         let (stop_ingest, ingest_stopped) = watch::channel(false);
         let (stop_http, http_stopped) = watch::channel(false);
         let mut ingest = tokio::spawn(self.listener.run(told(ingest_stopped)));
@@ -200,10 +212,18 @@ impl Host {
         let (stop_hours, hours_stopped) = watch::channel(false);
         let hours = tokio::spawn(self.app.billing.clone().keep_hours(told(hours_stopped)));
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
+        let (stop_wallets, wallets_stopped) = watch::channel(false);
+        let wallets = tokio::spawn(self.app.wallets.clone().run(told(wallets_stopped)));
         let (stop_webhooks, webhooks_stopped) = watch::channel(false);
         let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(told(webhooks_stopped)));
-        shutdown.await;
-        tracing::info!("shutting down");
+        let ended = tokio::select! {
+            () = shutdown => Ok(()),
+            () = self.database_lock.lost() => Err(BootError::TakenOver),
+        };
+        match &ended {
+            Ok(()) => tracing::info!("shutting down"),
+            Err(error) => tracing::error!(%error, "shutting down"),
+        }
         // Sessions are told first, so that encoders hear the reason from them.
         self.live.shut_down().await;
         // Event streams end by themselves: the HTTP listener waits for running requests.
@@ -212,6 +232,8 @@ impl Host {
         stop_http.send_replace(true);
         // What is not on its way by now is sent at the next start.
         stop_webhooks.send_replace(true);
+        // Nobody spends any more; a payment on its way is credited now, or after the next start.
+        stop_wallets.send_replace(true);
         for (name, task) in [("rtmp", &mut ingest), ("http", &mut http)] {
             if tokio::time::timeout(LISTENER_WAIT, task).await.is_err() {
                 tracing::error!(listener = name, "listener did not end in time");
@@ -225,6 +247,9 @@ impl Host {
         if let Err(error) = meter.await {
             tracing::error!(%error, "bytes that viewers got were not counted to the end");
         }
+        if let Err(error) = wallets.await {
+            tracing::error!(%error, "the watch over invoices ended early");
+        }
         if let Err(error) = webhooks.await {
             tracing::error!(%error, "the worker of webhooks ended early");
         }
@@ -235,20 +260,91 @@ impl Host {
         }
         self.app.billing.bill_playback().await;
         self.store.close().await;
+        ended
     }
 }
 
-/// Takes the lock beside a database file.
-fn lock_database(address: &Address) -> Result<Option<DataDirLock>, DataDirError> {
-    match address {
-        Address::File(file) => data_dir::lock_database(file).map(Some),
-        Address::Server(_) => Ok(None),
+/// The operator's wallet; `None` when none is configured. Its own hosts need no entry in an allow list: they are the operator's
+/// word, and no customer can reach them by it.
+///
+/// # Errors
+/// Its connection cannot be read.
+pub fn receiving_wallet(config: &Config, clock: &Clock) -> Result<Option<Arc<dyn Lightning>>, BootError> {
+    let Some((kind, url, secret)) = config.wallet.parts() else { return Ok(None) };
+    let mut allow = Config::allow_texts(&config.outbound.allow);
+    allow.extend(config.wallet.hosts());
+    let guard = Guard::with_setting(&allow, "[wallet] url")?;
+    let connection = Connection::checked(kind, url, secret, &guard)?;
+    Ok(Some(Wallets::new(guard, clock.clone()).open(&connection)))
+}
+
+/// Where credit is bought; whoever charges tells it.
+fn desk(
+    billing: &Billing,
+    store: &Store,
+    clock: &Clock,
+    config: &Config,
+    guard: &Guard,
+) -> Result<Desk, BootError> {
+    let receiving = receiving_wallet(config, clock)?;
+    let wallets = Arc::new(Wallets::new(guard.clone(), clock.clone()));
+    let desk = Desk::new(store.clone(), clock.clone(), desk::Terms::of(config), receiving, wallets);
+    billing.set_refills(Arc::new(desk.clone()));
+    Ok(desk)
+}
+
+/// What keeps a second service from a database.
+enum DatabaseLock {
+    File { _held: DataDirLock },
+    Server(Owner),
+}
+
+impl DatabaseLock {
+    async fn take(address: &Address) -> Result<Self, BootError> {
+        Ok(match address {
+            Address::File(file) => Self::File { _held: data_dir::lock_database(file)? },
+            Address::Server(server) => Self::Server(Owner::take(server).await?),
+        })
     }
+
+    /// Resolves when another service has the database.
+    async fn lost(&self) {
+        match self {
+            Self::File { .. } => std::future::pending().await,
+            Self::Server(owner) => owner.lost().await,
+        }
+    }
+}
+
+/// The vault of the configured key or key file. A lost key file is not made anew for a server's database that was in use;
+/// [`data_dir::vault`] sees to those in files.
+///
+/// # Errors
+/// The key or the key file cannot be used, or the database not be reached.
+pub async fn vault(config: &Config) -> Result<Vault, BootError> {
+    let (key_file, address) = (config.key_file(), Address::parse(config.database_url().expose())?);
+    if config.secret_key.is_none() && !key_file.exists() && matches!(address, Address::Server(_)) {
+        let database = Inspector::open(&address).await?;
+        let version = database.schema_version().await;
+        database.close().await;
+        if version?.0 > 0 {
+            return Err(VaultError::Missing(key_file).into());
+        }
+    }
+    Ok(data_dir::vault(config)?)
 }
 
 async fn told(mut stop: watch::Receiver<bool>) {
     // A dropped sender means that the process ends anyway.
     let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// The database, with nothing left open that a process which died had begun.
+async fn open_store(config: &Config, vault: Vault, clock: &Clock) -> Result<Store, BootError> {
+    let options = OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
+    let store = store::open(options).await?;
+    close_interrupted(&store, clock).await?;
+    Ok(store)
 }
 
 /// Ends sessions without an end. They are those of a process that died: nobody else can have them, as we hold the lock.
@@ -283,19 +379,20 @@ fn charge_what_is_counted(billing: &Billing, playback: &Arc<Playback>) {
 }
 
 fn loaded_names(drivers: &Drivers) -> Vec<String> {
-    let loaded = drivers.summaries().iter().filter(|summary| summary.state == State::Loaded);
-    loaded.map(|summary| summary.id.clone()).collect()
+    let loaded = drivers.summaries().into_iter().filter(|summary| summary.state == State::Loaded);
+    loaded.map(|summary| summary.id).collect()
 }
 
 fn not_loaded(drivers: &Drivers) -> Vec<(String, String)> {
-    let others = drivers.summaries().iter().filter_map(|summary| {
+    let others = drivers.summaries().into_iter().filter_map(|summary| {
         let why = match &summary.state {
             State::Loaded => return None,
+            State::Failing(_) => "failing, see the log".to_string(),
             State::Disabled => "disabled".to_string(),
             State::Missing => "no file".to_string(),
             State::Refused(_) => "refused, see the log".to_string(),
         };
-        Some((summary.id.clone(), why))
+        Some((summary.id, why))
     });
     others.collect()
 }
@@ -325,25 +422,61 @@ fn raise_open_files() {
 
 /// Runs the service in this process until a signal ends it; prints the banner when the ports are open.
 ///
+/// SIGHUP reads the configuration anew with `again` and takes the drivers of it; everything else waits for a restart.
+///
 /// # Errors
 /// As [`Host::start`].
-pub async fn run(loaded: Loaded, command: String) -> Result<(), BootError> {
+pub async fn run(
+    loaded: Loaded,
+    command: String,
+    again: impl Fn() -> Result<Loaded, String>,
+) -> Result<(), BootError> {
     raise_open_files();
     drivers::set_log_level(driver_log_level());
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let exe = std::env::current_exe()?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    // The running image, whatever stands under its name by then: drivers' processes are started from it for as long as it
+    // runs.
+    let exe = PathBuf::from(RUNNING_IMAGE);
     let host = Host::start(loaded, command, exe).await?;
     // Nobody may read standard output; the service runs all the same.
     let _ = std::io::Write::write_all(&mut std::io::stdout(), banner::render(host.facts()).as_bytes());
     let (http, rtmp) = host.addresses();
     tracing::info!(%http, %rtmp, version = api::VERSION, "ready");
-    host.serve(async {
+    let drivers = host.app.drivers.clone();
+    let ended = async {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
+    };
+    let reloading = async {
+        while hangup.recv().await.is_some() {
+            reload_drivers(&drivers, again()).await;
+        }
+    };
+    host.serve(async {
+        tokio::select! {
+            () = ended => {}
+            () = reloading => {}
+        }
     })
-    .await;
-    Ok(())
+    .await
+}
+
+async fn reload_drivers(drivers: &Drivers, loaded: Result<Loaded, String>) {
+    let config = match loaded {
+        Ok(loaded) => loaded.config,
+        Err(error) => {
+            return tracing::error!(error, "configuration not read again, everything stays as it is");
+        }
+    };
+    tracing::info!(
+        "the drivers of the configuration are taken anew; everything else in it waits for a restart"
+    );
+    let drivers = drivers.clone();
+    if let Err(error) = tokio::task::spawn_blocking(move || drivers.reconfigure(&config)).await {
+        tracing::error!(%error, "drivers not taken anew");
+    }
 }

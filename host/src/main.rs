@@ -10,6 +10,7 @@ fn main() -> ExitCode {
     match &cli.command {
         None | Some(Command::Run) => cli::exit(cli::run(&cli)),
         Some(Command::DriverProbe { file }) => satcast::drivers::probe::child(file),
+        Some(Command::DriverRunner { .. }) => satcast::drivers::process::child::run(),
         Some(command) => cli::exit(cli::execute(&cli, command)),
     }
 }

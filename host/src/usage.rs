@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::ids::{AccountId, DestinationId, EndReason, SessionId, StreamId};
+use crate::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId};
 use crate::store::{StreamLimits, StreamRecord, Terms};
 
 /// Why a destination may not run; the text its owner sees as its error.
@@ -81,6 +81,28 @@ pub trait Gate: Send + Sync {
 
     /// A session begins; it was recorded.
     async fn begin(&self, session: Beginning) -> Arc<dyn Usage>;
+}
+
+/// Refills accounts that spend, from wherever their owners said. Whoever charges tells it and knows nothing of wallets.
+#[async_trait]
+pub trait Refills: Send + Sync {
+    /// An account was charged, or is about to be: it spends `rate` a minute. Returns at once.
+    fn look_at(&self, account: AccountId, rate: Msat);
+
+    /// Refills an account that spends `rate` a minute, if its owner wants that. Resolves when there is more, or there will be
+    /// none soon, and in any case while an encoder waits for its answer.
+    async fn refill(&self, account: AccountId, rate: Msat) -> Refilled;
+}
+
+/// What came of a refill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refilled {
+    /// The account has more than before.
+    Yes,
+    /// One is on its way, and may come yet.
+    OnItsWay,
+    /// There is none.
+    No,
 }
 
 /// What one session tells of itself. Times are those of the monotonic clock.

@@ -4,9 +4,10 @@
 //! commands, sockets, HTTP answers and the log. The peers are real (ffmpeg, nginx with its RTMP module), plus an
 //! RTMP sink of our own that can do what a real one does on a bad day: stall, refuse, die, come back.
 //!
-//! * [`service`], [`api`], [`hosted`] and [`database`]: the service under test
+//! * [`service`], [`api`], [`hosted`] and [`database`]: the service under test; [`postgres`]: a server for its database
 //! * [`encoder`], [`caller`], [`coded`]: who publishes (ffmpeg; single RTMP calls and hostile bytes; other codecs)
 //! * [`nginx`], [`sink`], [`receiver`]: who receives (media; webhooks, verified by the official library)
+//! * [`tls`]: certificate authorities and the certificates they sign
 //! * [`http`], [`playlist`], [`hls`], [`player`]: who watches (every byte counted; strictly read; in a browser)
 //! * [`probe`], [`boxes`]: ffprobe, ffmpeg and the file format itself as judges of what was watched
 //! * [`lnbits`], [`nwc`]: wallets that others wrote
@@ -38,6 +39,7 @@ pub mod nwc;
 pub mod player;
 pub mod playlist;
 pub mod ports;
+pub mod postgres;
 pub mod probe;
 pub mod process;
 pub mod receiver;
@@ -46,5 +48,6 @@ pub mod service;
 pub mod sink;
 pub mod soak;
 pub mod source;
+pub mod tls;
 pub mod verifiers;
 pub mod wait;

@@ -50,10 +50,15 @@ impl LnbitsServer {
         let folder = tempfile::tempdir().expect("a folder for LNbits");
         let port = Port::lease();
         let environment = target_dir().join("wallets-python");
-        let program = environment.join("bin/lnbits");
+        let program = environment.join("bin/python");
         assert!(program.exists(), "{} is not there; `cargo xtask test` installs it", program.display());
         let mut command = guarded(&program);
-        command.args(["--host", "127.0.0.1", "--port", &port.address().port().to_string()]);
+        // Its own starter would run the server in a process of its own, which nobody ends with the test.
+        for name in ["logs", "extensions"] {
+            std::fs::create_dir(folder.path().join(name)).expect("a folder that the starter makes");
+        }
+        command.args(["-m", "uvicorn", "lnbits.__main__:app", "--host", "127.0.0.1", "--port"]);
+        command.arg(port.address().port().to_string());
         // It looks for its pages where it is started.
         command.current_dir(packages(&environment)).env_clear().env("PATH", "/usr/bin:/bin");
         command.env("LNBITS_DATA_FOLDER", folder.path()).env("LNBITS_EXTENSIONS_PATH", folder.path());
@@ -92,6 +97,17 @@ impl LnbitsServer {
         let put = self.client.put(format!("{}/users/api/v1/balance", self.base)).bearer_auth(&self.token);
         let done = json_of(put.json(&json!({ "id": wallet.id, "amount": sats })));
         assert_eq!(done["success"], true, "{done}");
+    }
+
+    /// Pays an invoice from a wallet.
+    ///
+    /// # Panics
+    /// When it is not paid.
+    pub fn pay(&self, wallet: &LnbitsWallet, bolt11: &str) {
+        let post = self.client.post(format!("{}/api/v1/payments", self.base));
+        let body = json!({ "out": true, "bolt11": bolt11 });
+        let done = json_of(post.header("x-api-key", &wallet.admin_key).json(&body));
+        assert!(done["payment_hash"].is_string(), "{done}");
     }
 
     /// What a wallet holds, in millisats, as LNbits says.

@@ -11,6 +11,7 @@ use crate::api::Api;
 use crate::ports::Port;
 use crate::process::{Process, guarded, read_lossy};
 use crate::source::target_dir;
+use crate::tls::Pair;
 use crate::wait;
 
 const START_LIMIT: Duration = Duration::from_secs(30);
@@ -36,12 +37,13 @@ pub fn binary() -> PathBuf {
 #[derive(Debug)]
 pub struct Setup {
     settings: Vec<(String, String)>,
+    with_tls: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         // Everything runs on this machine, which the outbound guard refuses unless told.
-        Self { settings: Vec::new() }.set("SATCAST_OUTBOUND__ALLOW", "[\"127.0.0.0/8\"]")
+        Self { settings: Vec::new(), with_tls: false }.set("SATCAST_OUTBOUND__ALLOW", "[\"127.0.0.0/8\"]")
     }
 }
 
@@ -54,6 +56,14 @@ impl Setup {
         self
     }
 
+    /// Takes encoders over TLS too, with the certificate and key in these files.
+    #[must_use]
+    pub fn rtmps(self, pair: &Pair) -> Self {
+        let (cert, key) = (pair.cert.to_string_lossy(), pair.key.to_string_lossy());
+        let setup = self.set("SATCAST_INGEST__TLS_CERT", &cert).set("SATCAST_INGEST__TLS_KEY", &key);
+        Self { with_tls: true, ..setup }
+    }
+
     /// Gives it a folder and ports, without starting it.
     ///
     /// # Panics
@@ -63,11 +73,16 @@ impl Setup {
         let folder =
             tempfile::Builder::new().prefix("satcast-e2e-").tempdir().expect("a folder for the service");
         let (http, rtmp) = (Port::lease(), Port::lease());
-        let Self { mut settings } = self.default("SATCAST_HTTP__LISTEN", &http.address().to_string());
+        let Self { mut settings, with_tls } =
+            self.default("SATCAST_HTTP__LISTEN", &http.address().to_string());
         settings.push(("SATCAST_INGEST__RTMP_LISTEN".into(), rtmp.address().to_string()));
+        let rtmps = with_tls.then(Port::lease);
+        if let Some(rtmps) = &rtmps {
+            settings.push(("SATCAST_INGEST__RTMPS_LISTEN".into(), rtmps.address().to_string()));
+        }
         settings.push(("SATCAST_PUBLIC_URL".into(), format!("http://{}", http.address())));
         settings.push(("SATCAST_DATA_DIR".into(), folder.path().join("data").to_string_lossy().into_owned()));
-        Service { process: None, folder, http, rtmp, settings, key: None }
+        Service { process: None, folder, http, rtmp, rtmps, settings, key: None }
     }
 
     /// Starts it, waits until it is ready, and makes an account with a permanent key.
@@ -99,6 +114,7 @@ pub struct Service {
     folder: TempDir,
     http: Port,
     rtmp: Port,
+    rtmps: Option<Port>,
     settings: Vec<(String, String)>,
     key: Option<String>,
 }
@@ -240,6 +256,24 @@ impl Service {
     #[must_use]
     pub fn ingest_url(&self, stream_key: &str) -> String {
         format!("rtmp://{}/live/{stream_key}", self.rtmp.address())
+    }
+
+    /// Where encoders connect that speak TLS.
+    ///
+    /// # Panics
+    /// When it was set up without.
+    #[must_use]
+    pub fn rtmps_address(&self) -> SocketAddr {
+        self.rtmps.as_ref().expect("a service with rtmps").address()
+    }
+
+    /// The URL that an encoder publishes to over TLS, stream key included.
+    ///
+    /// # Panics
+    /// When it was set up without.
+    #[must_use]
+    pub fn secure_ingest_url(&self, stream_key: &str) -> String {
+        format!("rtmps://{}/live/{stream_key}", self.rtmps_address())
     }
 
     /// The folder it works in; its data is in `data` below.

@@ -7,11 +7,14 @@ use poem::Result;
 use poem::web::Data;
 use poem_openapi::payload::Json;
 use poem_openapi::{Enum, Object, OpenApi};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::body::{Body, Fields, FromFields};
 use super::null::Null;
 use super::{ApiError, App, Caller, Tag};
-use crate::drivers::{State, Summary, TypeSchema};
+use crate::config::Isolation;
+use crate::drivers::{Change, ChangeError, State, Summary, TypeSchema};
+use crate::store;
 
 /// What became of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -19,12 +22,67 @@ use crate::drivers::{State, Summary, TypeSchema};
 pub(super) enum DriverState {
     /// It serves its types.
     Loaded,
+    /// It is loaded, but its process crashed; its destinations wait.
+    Failing,
     /// It is there and not enabled.
     Disabled,
     /// It could not be loaded.
     Refused,
     /// It is enabled, but there is no file.
     Missing,
+}
+
+/// Where a driver runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename_all = "lowercase", rename = "DriverIsolation")]
+pub(super) enum DriverIsolation {
+    /// On threads of the service.
+    Thread,
+    /// In a process of its own.
+    Process,
+    /// It does not run.
+    None,
+}
+
+/// What can be done with a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename_all = "lowercase", rename = "DriverAction")]
+pub(super) enum DriverAction {
+    /// Load it; one that crashed too often is started again.
+    Enable,
+    /// Use it for nothing new.
+    Disable,
+    /// Load the file that stands in the drivers folder now.
+    Replace,
+}
+
+/// What to do with which driver.
+#[derive(Clone, Debug, Object)]
+#[oai(rename = "DriverChange")]
+pub(super) struct DriverChange {
+    /// Its id.
+    #[oai(validator(max_length = 32))]
+    driver: String,
+    /// What to do.
+    action: DriverAction,
+}
+
+impl FromFields for DriverChange {
+    const FIELDS: &'static [&'static str] = &["driver", "action"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        let driver = fields.text("driver")?;
+        let action = match fields.text("action")?.as_str() {
+            "enable" => DriverAction::Enable,
+            "disable" => DriverAction::Disable,
+            "replace" => DriverAction::Replace,
+            _ => {
+                let text = "Field `action` must be \"enable\", \"disable\" or \"replace\"";
+                return Err(ApiError::refused("action_refused", text));
+            }
+        };
+        Ok(Self { driver, action })
+    }
 }
 
 /// A destination type.
@@ -57,7 +115,9 @@ pub(super) struct Driver {
     version: String,
     /// What became of it.
     state: DriverState,
-    /// Why it was refused, for operators; null otherwise.
+    /// Where it runs.
+    isolation: DriverIsolation,
+    /// Why it was refused or what its process died of, for operators; null otherwise.
     error: Null<String>,
     /// The destination types it serves; empty unless it is loaded.
     types: Vec<DestinationType>,
@@ -74,31 +134,87 @@ impl DriversApi {
     /// loaded drivers alone. An addition to the specification.
     #[oai(path = "/drivers", method = "get", operation_id = "listDrivers")]
     async fn list(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Json<Vec<Driver>>> {
-        let account = app.store.account(caller.account).await.map_err(ApiError::from)?;
-        let is_operator = account.is_some_and(|account| account.operator);
-        let mut schemas: HashMap<String, TypeSchema> =
-            app.drivers.schemas().into_iter().map(|kind| (kind.name.clone(), kind)).collect();
-        let shown = |driver: &&Summary| is_operator || driver.state == State::Loaded;
-        let drivers = app.drivers.summaries().iter().filter(shown).map(|driver| {
-            let (state, error) = match &driver.state {
-                State::Loaded => (DriverState::Loaded, None),
-                State::Disabled => (DriverState::Disabled, None),
-                State::Refused(why) => (DriverState::Refused, Some(why.clone())),
-                State::Missing => (DriverState::Missing, None),
-            };
-            let types = if state == DriverState::Loaded { driver.types.as_slice() } else { &[] };
-            Driver {
-                id: driver.id.clone(),
-                version: driver.version.clone(),
-                state,
-                error: error.into(),
-                types: types
-                    .iter()
-                    .filter_map(|name| schemas.remove(name))
-                    .map(DestinationType::from)
-                    .collect(),
+        let is_operator = is_operator(&app, &caller).await?;
+        let shown =
+            |driver: &Summary| is_operator || matches!(driver.state, State::Loaded | State::Failing(_));
+        let drivers = app.drivers.summaries().into_iter().filter(shown);
+        let mut schemas = schemas(&app);
+        Ok(Json(drivers.map(|driver| view(driver, is_operator, &mut schemas)).collect()))
+    }
+
+    /// Enable, disable or replace a driver
+    ///
+    /// For accounts that operate the service. What is open is not touched: it goes on with the driver it began with. It holds
+    /// until the service starts again or reads its configuration again, which then decides. An addition to the
+    /// specification.
+    #[oai(path = "/drivers", method = "post", operation_id = "changeDriver")]
+    async fn change(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        body: Body<DriverChange>,
+    ) -> Result<Json<Driver>> {
+        if !is_operator(&app, &caller).await? {
+            let text = "Drivers are changed by accounts that operate the service";
+            return Err(ApiError::forbidden("not_operator", text).into());
+        }
+        let DriverChange { driver: id, action } = body.0;
+        let (change, done) = match action {
+            DriverAction::Enable => (Change::Enable, "driver.enabled"),
+            DriverAction::Disable => (Change::Disable, "driver.disabled"),
+            DriverAction::Replace => (Change::Replace, "driver.replaced"),
+        };
+        let app = Arc::clone(&app);
+        let made = App::to_the_end(async move {
+            let drivers = app.drivers.clone();
+            // It starts processes and waits for them.
+            let changed = tokio::task::spawn_blocking(move || drivers.change(&id, change)).await;
+            let summary = changed.map_err(|_| ApiError::internal())?.map_err(|error| match error {
+                ChangeError::Unknown(_) => ApiError::not_found("driver"),
+                ChangeError::Refused { .. } => ApiError::refused("driver_refused", error.to_string()),
+            })?;
+            let detail = json!({ "driver": summary.id, "version": summary.version });
+            let entry = store::Change { action: done, target: ("driver", None), detail };
+            // It is done, whether the log can be written or not.
+            if let Err(error) = app.store.record(&caller.actor(&app), entry).await {
+                tracing::error!(%error, driver = summary.id, "a change of a driver is not in the audit log");
             }
+            Ok(view(summary, true, &mut schemas(&app)))
         });
-        Ok(Json(drivers.collect()))
+        Ok(Json(made.await?))
+    }
+}
+
+async fn is_operator(app: &App, caller: &Caller) -> Result<bool> {
+    let account = app.store.account(caller.account).await.map_err(ApiError::from)?;
+    Ok(account.is_some_and(|account| account.operator))
+}
+
+fn schemas(app: &App) -> HashMap<String, TypeSchema> {
+    app.drivers.schemas().into_iter().map(|kind| (kind.name.clone(), kind)).collect()
+}
+
+fn view(driver: Summary, is_operator: bool, schemas: &mut HashMap<String, TypeSchema>) -> Driver {
+    let (state, error) = match driver.state {
+        State::Loaded => (DriverState::Loaded, None),
+        State::Failing(why) => (DriverState::Failing, Some(why)),
+        State::Disabled => (DriverState::Disabled, None),
+        State::Refused(why) => (DriverState::Refused, Some(why)),
+        State::Missing => (DriverState::Missing, None),
+    };
+    let is_loaded = matches!(state, DriverState::Loaded | DriverState::Failing);
+    let types = if is_loaded { driver.types } else { Vec::new() };
+    let isolation = match driver.isolation {
+        Some(Isolation::Thread) => DriverIsolation::Thread,
+        Some(Isolation::Process) => DriverIsolation::Process,
+        None => DriverIsolation::None,
+    };
+    Driver {
+        id: driver.id,
+        version: driver.version,
+        state,
+        isolation,
+        error: error.filter(|_| is_operator).into(),
+        types: types.iter().filter_map(|name| schemas.remove(name)).map(DestinationType::from).collect(),
     }
 }

@@ -171,6 +171,17 @@ impl ApiError {
         Self::new(StatusCode::BAD_GATEWAY, "archive_unavailable", text)
     }
 
+    /// 502: a wallet failed; `message` says what to do.
+    pub fn wallet_failed(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, code, message)
+    }
+
+    /// 503: the connected wallet does not say what it holds.
+    pub fn wallet_silent() -> Self {
+        let text = "The connected wallet does not answer, and what it said last is over a minute old; try again in a moment";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "wallet_silent", text)
+    }
+
     /// 503: too many want the same at once.
     pub fn busy() -> Self {
         let text = "Too many log in at this moment; try again in a few seconds";

@@ -27,6 +27,7 @@ mod page;
 mod playback;
 mod public;
 mod range;
+mod served;
 mod shell;
 mod status;
 mod streams;
@@ -53,6 +54,7 @@ pub use known::{KeyUses, KnownKeys};
 pub(crate) use shell::logged_path;
 pub use shell::{RequestContext, Shell};
 
+use self::served::Documents;
 use crate::auth;
 use crate::billing::Billing;
 use crate::clock::Clock;
@@ -65,6 +67,7 @@ use crate::places::Network;
 use crate::playback::Playback;
 use crate::rate::{RateLimiter, RateRule};
 use crate::store::{Caps, Store};
+use crate::wallet::desk::Desk;
 use crate::webhooks::Webhooks;
 
 /// The version of this release.
@@ -84,6 +87,8 @@ pub struct App {
     pub drivers: Drivers,
     /// The address guard.
     pub guard: Guard,
+    /// Where credit is bought.
+    pub wallets: Desk,
     /// The sending side of webhooks.
     pub webhooks: Webhooks,
     /// The time.
@@ -129,6 +134,10 @@ pub struct Limits {
     pub invalid_keys: Arc<RateLimiter<Network>>,
     /// Tests of webhooks, per key.
     pub webhook_tests: RateLimiter<Subject>,
+    /// Top-ups asked for, per key or login session.
+    pub topups: RateLimiter<Subject>,
+    /// Wallets connected, per key or login session: each is asked what it holds.
+    pub connections: RateLimiter<Subject>,
     /// Requests for the public configuration, per address.
     pub config: RateLimiter<Network>,
 }
@@ -147,6 +156,10 @@ const RATE_STATUS: RateRule = RateRule::per_minute("status", 60);
 const RATE_COST: RateRule = RateRule::per_minute("cost", 60);
 /// Requests for `/api/archives/recover-pay`, per key or login session.
 const RATE_RECOVERIES: RateRule = RateRule::per_minute("recover", 10);
+/// Requests for `/api/wallet/topup`, per key or login session.
+const RATE_TOPUPS: RateRule = RateRule::per_minute("topups", 10);
+/// Wallets connected, per key or login session.
+const RATE_CONNECTIONS: RateRule = RateRule::per_minute("connections", 10);
 /// API keys made and replaced, per account.
 const RATE_NEW_KEYS: RateRule = RateRule::per_minute("new-keys", 300);
 
@@ -164,6 +177,8 @@ impl Default for Limits {
             hashing: Arc::new(Semaphore::new(HASHES_AT_ONCE_MAX)),
             invalid_keys: Arc::new(RateLimiter::new(auth::RATE_INVALID_KEYS)),
             webhook_tests: RateLimiter::new(RATE_WEBHOOK_TESTS),
+            topups: RateLimiter::new(RATE_TOPUPS),
+            connections: RateLimiter::new(RATE_CONNECTIONS),
             config: RateLimiter::new(RATE_CONFIG),
         }
     }
@@ -217,7 +232,7 @@ enum Tag {
     Keys,
     /// Addresses that are told of events.
     Webhooks,
-    /// Credit.
+    /// Credit, the wallet that refills it, and invoices that buy it.
     Wallet,
     /// Recordings in the cloud archive.
     Archives,
@@ -236,7 +251,7 @@ fn service() -> OpenApiService<impl OpenApi, ()> {
         login::LoginApi,
         keys::KeysApi,
         webhooks::WebhooksApi,
-        wallet::WalletApi,
+        (wallet::WalletApi, wallet::ConnectionApi, wallet::TopUpApi),
         archives::ArchivesApi,
         analytics::AnalyticsApi,
         audit::AuditApi,
@@ -251,12 +266,14 @@ fn service() -> OpenApiService<impl OpenApi, ()> {
 /// The whole HTTP surface: API, document, documentation page and health checks, inside the shell.
 pub fn endpoint(app: Arc<App>) -> Shell {
     let document = document(&app.drivers.schemas());
-    let text: Arc<str> = document_text(&document).into();
-    let page: Arc<str> = docs::page(&document).into();
+    let (documents, pages) = {
+        let served = Arc::new(Documents::new(&app.drivers));
+        (served.clone(), served)
+    };
     let routes = Route::new()
         .nest("/", service())
-        .at("/openapi.json", poem::get(make(move |_| fixed(text.clone(), "application/json"))))
-        .at("/docs", poem::get(make(move |_| docs::respond(page.clone()))))
+        .at("/openapi.json", poem::get(make(move |_| fixed(documents.get().text, "application/json"))))
+        .at("/docs", poem::get(make(move |_| docs::respond(pages.get().page))))
         .at("/docs/style.css", poem::get(make(|_| fixed(docs::STYLE.into(), "text/css; charset=utf-8"))))
         .at("/healthz", poem::get(healthz))
         .at("/readyz", poem::get(readyz))

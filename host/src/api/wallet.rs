@@ -1,4 +1,7 @@
-//! The wallet: what a charge can take, and what was taken.
+//! The wallet: what a charge can take, and what was taken; the connected wallet and top-ups below.
+
+mod connection;
+mod topup;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,11 +13,16 @@ use poem_openapi::payload::{Json, PlainText};
 use poem_openapi::{ApiResponse, Enum, Object, OpenApi, ResponseContent};
 use time::OffsetDateTime;
 
+pub(super) use self::connection::ConnectionApi;
+pub(super) use self::topup::TopUpApi;
 use super::null::Null;
 use super::page::PageRequest;
 use super::{ApiError, App, Caller, Tag};
 use crate::ids::MSAT_PER_SAT;
 use crate::store::StatementEntry;
+use crate::wallet::connection::WalletKind;
+use crate::wallet::desk::DeskError;
+use crate::wallet::lightning::Fault;
 
 /// First line of a statement as CSV.
 const CSV_HEAD: &str =
@@ -30,7 +38,7 @@ pub(super) struct WalletBalance {
     cached: bool,
     /// Sats in the connected wallet; null without one.
     wallet_sats: Null<i64>,
-    /// When this was true, Unix milliseconds.
+    /// When `walletSats` was true, or without a wallet `balance`, Unix milliseconds.
     as_of: i64,
 }
 
@@ -42,7 +50,7 @@ pub(super) struct LedgerEntry {
     id: i64,
     /// When it was posted, Unix milliseconds.
     created_at: i64,
-    /// What it is for: `promotion` and `prepaid` are credit; `minute` is a destination's minute, `overage` playback above the
+    /// What it is for: `promotion`, `prepaid`, `topup` and `refill` are credit; `minute` is a destination's minute, `overage` playback above the
     /// allowance; `refund` gives a charge back. Others may follow.
     kind: String,
     /// Thousandths of a sat: above 0 when the account got it, below when it paid.
@@ -102,11 +110,19 @@ pub(super) struct WalletApi;
 #[OpenApi(prefix_path = "/api/wallet", tag = "Tag::Wallet")]
 impl WalletApi {
     /// Read the balance
+    ///
+    /// `balance` is the credit that charges take. A connected wallet is asked what it holds, at most every few seconds; when it
+    /// does not answer within 2 seconds, what it said up to 60 seconds ago is shown with `cached`, and after that this answers 503.
     #[oai(path = "/balance", method = "get", operation_id = "getWalletBalance")]
     async fn balance(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Json<WalletBalance>> {
-        let as_of = app.clock.now().0;
+        let held = app.wallets.held(caller.account).await.map_err(ApiError::from)?;
         let balance = app.store.balance(caller.account).await.map_err(ApiError::from)?.to_sats_floor().0;
-        Ok(Json(WalletBalance { balance, cached: false, wallet_sats: Null(None), as_of }))
+        Ok(Json(WalletBalance {
+            balance,
+            cached: held.is_some_and(|held| held.cached),
+            wallet_sats: Null(held.map(|held| held.amount.to_sats_floor().0)),
+            as_of: held.map_or(app.clock.now(), |held| held.as_of).0,
+        }))
     }
 
     /// Read the ledger
@@ -138,6 +154,53 @@ impl WalletApi {
             LedgerFormat::Csv => Statement::Csv(PlainText(csv(&entries))),
         };
         Ok(LedgerAnswer::Entries(statement, link))
+    }
+}
+
+impl From<DeskError> for ApiError {
+    fn from(error: DeskError) -> Self {
+        match error {
+            DeskError::NotOffered => {
+                let text = "This service has no wallet to receive with; ask its operator for credit";
+                Self::conflict("wallet_not_offered", text)
+            }
+            DeskError::Wallet(error) => Self::wallet_failed(fault_code(error.fault), error.message),
+            DeskError::Silent => Self::wallet_silent(),
+            DeskError::Receiver => {
+                let text =
+                    "The service's wallet made no invoice; try again in a moment, then tell the operator";
+                Self::wallet_failed("service_wallet_failed", text)
+            }
+            DeskError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// A wallet that cannot be connected: 422 where other values help, naming the field, and 502 where the wallet fails.
+fn wallet_refused(error: DeskError, kind: WalletKind) -> ApiError {
+    let DeskError::Wallet(failure) = error else { return error.into() };
+    let secret = if kind == WalletKind::Nwc { "url" } else { "secret" };
+    let field = match failure.fault {
+        Fault::AddressRefused => "url",
+        Fault::Unauthorized | Fault::Restricted | Fault::NotSupported => secret,
+        _ => return DeskError::Wallet(failure).into(),
+    };
+    ApiError::refused(fault_code(failure.fault), format!("Field `{field}` is refused: {}", failure.message))
+}
+
+fn fault_code(fault: Fault) -> &'static str {
+    match fault {
+        Fault::AddressRefused => "wallet_address_refused",
+        Fault::Unreachable => "wallet_unreachable",
+        Fault::Timeout => "wallet_timeout",
+        Fault::Unauthorized => "wallet_unauthorized",
+        Fault::Restricted => "wallet_restricted",
+        Fault::InsufficientBalance => "wallet_insufficient_balance",
+        Fault::QuotaExceeded => "wallet_quota_exceeded",
+        Fault::RateLimited => "wallet_rate_limited",
+        Fault::PaymentFailed => "wallet_payment_failed",
+        Fault::NotSupported => "wallet_not_supported",
+        Fault::Internal => "wallet_internal",
     }
 }
 

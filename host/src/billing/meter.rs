@@ -237,6 +237,8 @@ impl Meter {
         };
         if wait {
             tokio::time::sleep(RETRY_WAIT).await;
+        } else {
+            self.billing.has_spent(self.session.account, Msat(0));
         }
     }
 
@@ -258,6 +260,8 @@ impl Meter {
     async fn ask_balance(&self) {
         let balance = self.billing.store.balance(self.session.account).await;
         let now = self.billing.clock.monotonic();
+        // What is held would spend more.
+        self.billing.has_spent(self.session.account, self.session.terms.price);
         let mut state = self.lock();
         state.asked = now;
         match balance {
@@ -370,19 +374,6 @@ impl Meter {
         }
         state.low = low;
         self.review(state);
-    }
-
-    /// The session was charged for something else than minutes.
-    pub(super) fn was_charged(&self, totals: Totals) {
-        self.absorb(&mut self.lock(), totals);
-    }
-
-    /// Something else than a minute ends the session.
-    pub(super) fn order_end(&self, reason: EndReason) {
-        let mut state = self.lock();
-        if !state.over {
-            self.end(&mut state, reason);
-        }
     }
 }
 

@@ -20,15 +20,15 @@ pub(crate) mod testing;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 
 use crate::clock::Clock;
 use crate::config::{BillingMode, Config};
 use crate::ids::{AccountId, Msat, Sats, SessionId, UnixMillis};
-use crate::store::{HourTerms, Store, StreamRecord, Terms};
-use crate::usage::{Beginning, Gate, Unmetered, Usage};
+use crate::store::{self, HourTerms, Store, StreamRecord, Terms};
+use crate::usage::{Beginning, Gate, Refilled, Refills, Unmetered, Usage};
 pub use hours::{BeforePass, HOURS_MAX};
 use meter::Meter;
 
@@ -45,6 +45,8 @@ struct Inner {
     prices: Option<Prices>,
     meters: Mutex<HashMap<SessionId, Arc<Meter>>>,
     hours: hours::Hours,
+    /// Nobody refills before it is set.
+    refills: OnceLock<Arc<dyn Refills>>,
 }
 
 /// The prices of the configuration, in millisats.
@@ -99,6 +101,7 @@ impl Billing {
             prices: Prices::of(config),
             meters: Mutex::default(),
             hours: hours::Hours::default(),
+            refills: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -111,6 +114,11 @@ impl Billing {
     /// What is run before each pass over hours of playback: brings the bytes counted so far into the store.
     pub fn set_before_pass(&self, before: BeforePass) {
         self.inner.hours.set_before(before);
+    }
+
+    /// Who refills accounts that spend; the first one stays.
+    pub fn set_refills(&self, refills: Arc<dyn Refills>) {
+        let _ = self.inner.refills.set(refills);
     }
 
     /// One pass over all hours with bytes that were not seen.
@@ -148,6 +156,32 @@ impl Inner {
     fn forget(&self, session: &SessionId) {
         lock(&self.meters).remove(session);
     }
+
+    /// The account was charged, or `more` a minute is wanted. No meter may be locked.
+    fn has_spent(&self, account: AccountId, more: Msat) {
+        if let Some(refills) = self.refills.get() {
+            refills.look_at(account, Msat(self.rate_of(account).0.saturating_add(more.0)));
+        }
+    }
+
+    /// Why a stream of the account may not be published for want of money.
+    async fn wants_money(&self, stream: &StreamRecord, prices: Prices) -> store::Result<Option<Want>> {
+        if self.store.is_starved(stream.id).await? {
+            return Ok(Some(Want::Starved));
+        }
+        let too_little =
+            prices.minute.free == 0 && self.store.balance(stream.account_id).await? < prices.minute.price;
+        Ok(too_little.then_some(Want::TooLittle))
+    }
+}
+
+/// Why a stream may not be published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Want {
+    /// Its last session ended for want of money, and none came since.
+    Starved,
+    /// Not even one destination could run.
+    TooLittle,
 }
 
 #[async_trait]
@@ -158,29 +192,33 @@ impl Gate for Billing {
 
     async fn admit(&self, stream: &StreamRecord) -> Result<(), String> {
         let Some(prices) = self.inner.prices else { return Ok(()) };
-        let balance = self.inner.store.balance(stream.account_id).await;
-        let starved = self.inner.store.is_starved(stream.id).await;
-        let (balance, starved) = match (balance, starved) {
-            (Ok(balance), Ok(starved)) => (balance, starved),
-            (Err(error), _) | (_, Err(error)) => {
+        let mut want = self.inner.wants_money(stream, prices).await;
+        let mut on_its_way = false;
+        if let (Ok(Some(_)), Some(refills)) = (&want, self.inner.refills.get()) {
+            let rate = Msat(self.inner.rate_of(stream.account_id).0.saturating_add(prices.minute.price.0));
+            on_its_way = refills.refill(stream.account_id, rate).await == Refilled::OnItsWay;
+            want = self.inner.wants_money(stream, prices).await;
+        }
+        match want {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) if on_its_way => {
+                Err("the account's balance is being refilled by its wallet; try again in a moment".into())
+            }
+            Ok(Some(Want::Starved)) => {
+                let text =
+                    "the stream ended because the account's balance was used up; add credit to the account";
+                Err(text.into())
+            }
+            Ok(Some(Want::TooLittle)) => {
+                Err("the account's balance does not cover one destination; add credit to the account".into())
+            }
+            Err(error) => {
                 // The stream was read from the same database a moment ago, and every charge is refused by itself if there is
                 // no money: refusing here would only add to the trouble.
                 tracing::error!(stream = %stream.id, %error, "the balance cannot be read; the stream is let in");
-                return Ok(());
+                Ok(())
             }
-        };
-        if starved {
-            return Err(
-                "the stream ended because the account's balance was used up; add credit to the account"
-                    .into(),
-            );
         }
-        if prices.minute.free == 0 && balance < prices.minute.price {
-            return Err(
-                "the account's balance does not cover one destination; add credit to the account".into()
-            );
-        }
-        Ok(())
     }
 
     async fn settle_past(&self, account: AccountId) {
@@ -204,10 +242,12 @@ impl Gate for Billing {
                 None
             }
         };
-        let id = session.session.clone();
+        let (id, account, price) = (session.session.clone(), session.account, session.terms.price);
         let meter = Arc::new(Meter::new(self.inner.clone(), session, balance));
         lock(&self.inner.meters).insert(id, meter.clone());
         tokio::spawn(meter.clone().run());
+        // A destination will want a slot.
+        self.inner.has_spent(account, price);
         meter
     }
 }

@@ -4,13 +4,16 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
 use super::{CliError, inspect, maintenance, print};
+use crate::boot;
 use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir;
 use crate::drivers::State;
 use crate::ids::UnixMillis;
+use crate::ingest::Certificates;
 use crate::secret::Vault;
 use crate::store::{Address, Inspector};
+use crate::wallet::lightning::Fault;
 
 /// A clock before this is certainly wrong: the day this program was begun.
 const CLOCK_MIN: UnixMillis = UnixMillis(1_763_596_800_000);
@@ -27,7 +30,7 @@ use Finding::{Bad, Note, Ok as Good};
 pub(super) async fn run(loaded: &Loaded) -> Result<(), CliError> {
     let config = &loaded.config;
     let running = data_dir::is_locked(&config.data_dir);
-    let findings = [
+    let mut findings = vec![
         ("configuration", configuration(loaded)),
         ("data folder", data_folder(&config.data_dir, running)),
         ("key file", key_file(config)),
@@ -35,9 +38,14 @@ pub(super) async fn run(loaded: &Loaded) -> Result<(), CliError> {
         ("ledger", ledger(config).await),
         ("clock", clock()),
         ("drivers", drivers(config).await),
+        ("wallet", wallet(config).await),
         ("http listener", listener(config.http.listen, "[http] listen", running)),
         ("rtmp listener", listener(config.ingest.rtmp_listen, "[ingest] rtmp_listen", running)),
     ];
+    if let Some((address, cert, key)) = config.ingest.rtmps() {
+        findings.push(("rtmps listener", listener(address, "[ingest] rtmps_listen", running)));
+        findings.push(("certificate", certificate(cert, key)));
+    }
     let mut bad = false;
     for (index, (name, finding)) in findings.iter().enumerate() {
         let (mark, text) = match finding {
@@ -89,7 +97,12 @@ async fn database(config: &Config) -> Finding {
         Ok(Address::File(file)) if !file.exists() => {
             return Note(format!("{} is made at the first run", file.display()));
         }
-        Ok(_) => {}
+        Ok(address @ Address::Server(_)) => match is_empty(&address).await {
+            Ok(true) => return Note(format!("{address} gets its tables at the first run")),
+            Ok(false) => {}
+            Err(error) => return Bad(error.to_string()),
+        },
+        Ok(Address::File(_)) => {}
         Err(error) => return Bad(error.to_string()),
     }
     let database = match inspect(config).await {
@@ -99,6 +112,14 @@ async fn database(config: &Config) -> Finding {
     let finding = database_finding(config, &database).await;
     database.close().await;
     finding.unwrap_or_else(|error| Bad(error.to_string()))
+}
+
+/// Whether a server's database was never used.
+async fn is_empty(address: &Address) -> Result<bool, CliError> {
+    let database = Inspector::open(address).await?;
+    let version = database.schema_version().await;
+    database.close().await;
+    Ok(version?.0 == 0)
 }
 
 async fn database_finding(config: &Config, database: &Inspector) -> Result<Finding, CliError> {
@@ -141,7 +162,7 @@ fn clock() -> Finding {
 }
 
 async fn drivers(config: &Config) -> Finding {
-    let summaries = match maintenance::with_drivers(config, |drivers| drivers.summaries().to_vec()).await {
+    let summaries = match maintenance::with_drivers(config, |drivers| drivers.summaries()).await {
         Ok(summaries) => summaries,
         Err(error) => return Bad(error.to_string()),
     };
@@ -155,6 +176,31 @@ async fn drivers(config: &Config) -> Finding {
         Some(reason) => Bad(reason),
         None if loaded < enabled => Note(format!("{loaded} of {enabled}; see: satcast drivers")),
         None => Good(format!("{loaded} of {enabled}")),
+    }
+}
+
+/// Whether the receiving wallet answers; one that may only make invoices answers that it does not tell what it holds.
+async fn wallet(config: &Config) -> Finding {
+    let wallet = match boot::receiving_wallet(config, &Clock::system()) {
+        Ok(Some(wallet)) => wallet,
+        Ok(None) => return Good("none, no credit is sold".to_owned()),
+        Err(error) => return Bad(error.to_string()),
+    };
+    let kind = config.wallet.kind.as_deref().unwrap_or_default();
+    match wallet.balance().await {
+        Ok(balance) => Good(format!("{kind} answers, it holds {} sats", balance.to_sats_floor())),
+        Err(error) if matches!(error.fault, Fault::Restricted | Fault::NotSupported) => {
+            Note(format!("{kind} answers and does not tell what it holds: {error}"))
+        }
+        Err(error) => Bad(format!("{kind}: {error}; see [wallet]")),
+    }
+}
+
+fn certificate(cert: &Path, key: &Path) -> Finding {
+    match Certificates::objection(cert, key, Clock::system().now()) {
+        Ok(None) => Good(format!("{}, with its key", cert.display())),
+        Ok(Some(objection)) => Bad(format!("{} {objection}", cert.display())),
+        Err(error) => Bad(error.to_string()),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir;
 use crate::drivers::{Drivers, HostParts, LoadOptions, State};
+use crate::ingest::Certificates;
 use crate::outbound::Guard;
 use crate::secret::new_uid;
 
@@ -21,6 +22,12 @@ pub(super) fn check_config(loaded: &Loaded) -> Result<(), CliError> {
         format!("config ok: {file} ({} keys set, the others at their defaults)\n", loaded.keys_set);
     for warning in loaded.config.warnings() {
         let _ = writeln!(text, "warning: {warning}");
+    }
+    if let Some((_, cert, key)) = loaded.config.ingest.rtmps() {
+        let objection = Certificates::objection(cert, key, Clock::system().now());
+        if let Some(objection) = objection.map_err(|error| CliError::Usage(error.to_string()))? {
+            let _ = writeln!(text, "warning: ingest.tls_cert {} {objection}", cert.display());
+        }
     }
     print(&text)
 }
@@ -78,11 +85,12 @@ pub(super) async fn backup(config: &Config, file: Option<&Path>) -> Result<(), C
 }
 
 pub(super) async fn list_drivers(config: &Config) -> Result<(), CliError> {
-    let summaries = with_drivers(config, |drivers| drivers.summaries().to_vec()).await?;
+    let summaries = with_drivers(config, |drivers| drivers.summaries()).await?;
     let mut text = format!("folder {}\n", config.drivers_dir().display());
     for summary in &summaries {
         let state = match &summary.state {
             State::Loaded => format!("loaded    {} serves {}", summary.version, summary.types.join(", ")),
+            State::Failing(reason) => format!("failing   {reason}"),
             State::Disabled => "disabled  not in [drivers] enabled".to_owned(),
             State::Missing => "missing   enabled, but there is no such file".to_owned(),
             State::Refused(reason) => format!("refused   {reason}"),
@@ -94,13 +102,12 @@ pub(super) async fn list_drivers(config: &Config) -> Result<(), CliError> {
 
 /// Prints the API document with the destination types of the drivers that load, and says which do not.
 pub(super) async fn print_document(config: &Config) -> Result<(), CliError> {
-    let (types, summaries) =
-        with_drivers(config, |drivers| (drivers.schemas(), drivers.summaries().to_vec())).await?;
+    let (types, summaries) = with_drivers(config, |drivers| (drivers.schemas(), drivers.summaries())).await?;
     for summary in summaries {
         let reason = match summary.state {
             State::Loaded | State::Disabled => continue,
             State::Missing => "there is no such file".to_owned(),
-            State::Refused(reason) => reason,
+            State::Refused(reason) | State::Failing(reason) => reason,
         };
         // Standard error may be closed; the document is whole without the note.
         let _ = writeln!(std::io::stderr(), "note: driver {} is not in the document: {reason}", summary.id);

@@ -100,6 +100,12 @@ pub enum Command {
         /// The library.
         file: PathBuf,
     },
+    /// Run one driver in a process of its own; used by the service itself
+    #[command(hide = true)]
+    DriverRunner {
+        /// The driver's id, for who looks at the process list.
+        id: String,
+    },
 }
 
 /// `satcast drivers ...`
@@ -279,7 +285,8 @@ pub fn run(cli: &Cli) -> Result<(), CliError> {
     let loaded = cli.load_config()?;
     crate::logging::start(&loaded.config.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let ended = runtime.block_on(crate::boot::run(loaded, cli.command_prefix()));
+    let again = || cli.load_config().map_err(|error| error.to_string());
+    let ended = runtime.block_on(crate::boot::run(loaded, cli.command_prefix(), again));
     Ok(ended?)
 }
 
@@ -321,9 +328,11 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
             Command::Drivers { .. } => maintenance::list_drivers(config).await,
             Command::Openapi => maintenance::print_document(config).await,
             Command::Doctor => doctor::run(&loaded).await,
-            Command::Run | Command::DriverProbe { .. } | Command::CheckConfig | Command::Config => {
-                Err(CliError::Failed("this command is started elsewhere".to_owned()))
-            }
+            Command::Run
+            | Command::DriverProbe { .. }
+            | Command::DriverRunner { .. }
+            | Command::CheckConfig
+            | Command::Config => Err(CliError::Failed("this command is started elsewhere".to_owned())),
         }
     })
 }
@@ -338,7 +347,7 @@ fn print(text: &str) -> Result<(), CliError> {
 /// Opens the configured store, making data folder, key file and database if they are missing.
 async fn open_store(config: &Config) -> Result<Store, CliError> {
     data_dir::prepare(&config.data_dir)?;
-    let vault = data_dir::vault(config)?;
+    let vault = crate::boot::vault(config).await?;
     let options = OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
     Ok(store::open(options).await?)
 }
@@ -354,5 +363,10 @@ async fn inspect(config: &Config) -> Result<Inspector, CliError> {
             format!("there is no database {file}; run satcast once, or name its folder with --data-dir");
         return Err(CliError::Failed(text));
     }
-    Ok(Inspector::open(&address).await?)
+    let database = Inspector::open(&address).await?;
+    if matches!(address, Address::Server(_)) && database.schema_version().await?.0 == 0 {
+        database.close().await;
+        return Err(CliError::Failed(format!("{address} has no tables yet; run satcast once")));
+    }
+    Ok(database)
 }

@@ -107,7 +107,12 @@ async fn accounts_credit_and_keys_are_made_from_nothing() {
 async fn initial_credit_is_given_only_where_credit_pays() {
     let folder = tempfile::tempdir().unwrap();
     for (mode, credit) in [("credit", 10_000_000), ("wallet", 0), ("off", 0)] {
-        let config = config(folder.path(), &format!("[billing]\nmode = \"{mode}\""));
+        let config = config(
+            folder.path(),
+            &format!(
+                "[wallet]\ntype = \"lnbits\"\nurl = \"https://ln.example\"\nsecret = \"x\"\n[billing]\nmode = \"{mode}\""
+            ),
+        );
         assert_eq!(config.initial_credit(), Msat(credit), "{mode}");
     }
 }

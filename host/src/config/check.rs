@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-use super::{BillingMode, Config, ConfigError};
+use super::{BillingMode, Config, ConfigError, wallet};
 use crate::secret::Vault;
 use crate::store;
 
@@ -17,7 +17,7 @@ const READ_BATCH_MS_MAX: u64 = 1_000;
 /// Highest price in sats; far above any sense, far below what a sum could overflow.
 const PRICE_SATS_MAX: i64 = 1_000_000_000;
 /// All sats there will ever be.
-const SATS_MAX: i64 = 2_100_000_000_000_000;
+pub(super) const SATS_MAX: i64 = 2_100_000_000_000_000;
 /// Highest cap per account or stream.
 const CAP_MAX: i64 = 100_000;
 
@@ -26,11 +26,12 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_tls(config)?;
     check_ranges(config)?;
     check_secrets(config)?;
+    wallet::check(config)?;
     check_drivers(config)?;
     check_log(config)
 }
 
-fn refuse<T>(sentence: String) -> Result<T, ConfigError> {
+pub(super) fn refuse<T>(sentence: String) -> Result<T, ConfigError> {
     Err(ConfigError(sentence))
 }
 
@@ -137,6 +138,12 @@ fn check_secrets(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Least and most MiB of a driver's process.
+const PROCESS_MEMORY_MB: (u64, u64) = (512, 1_048_576);
+/// Least and most open files of a driver's process.
+const PROCESS_OPEN_FILES: (u64, u64) = (64, 1_048_576);
+/// Least and most seconds of processor time of a driver's process.
+const PROCESS_CPU_SECS: (u64, u64) = (0, 1_000_000_000);
 /// Keys of `[driver.<name>]` that are not the driver's own.
 const DRIVER_KEYS: [&str; 3] = ["isolation", "sha256", "limits"];
 /// A driver's own key this near to one of them is taken for a misspelt one.
@@ -149,6 +156,17 @@ fn check_drivers(config: &Config) -> Result<(), ConfigError> {
             return refuse(format!(
                 "driver.{name}.sha256 is not 64 hexadecimal digits; run: sha256sum {name}.so"
             ));
+        }
+        let limits = &driver.limits;
+        let ranges = [
+            ("memory_mb", limits.memory_mb, PROCESS_MEMORY_MB),
+            ("open_files", limits.open_files, PROCESS_OPEN_FILES),
+            ("cpu_secs", limits.cpu_secs, PROCESS_CPU_SECS),
+        ];
+        for (key, value, (least, most)) in ranges {
+            if !(least..=most).contains(&value) {
+                return refuse(format!("driver.{name}.limits.{key} is {value}; set it to {least} to {most}"));
+            }
         }
         // Other keys are the driver's own; one that is nearly ours would pin or isolate nothing without a word.
         for key in driver.settings.keys() {
@@ -207,7 +225,11 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         config.http.tls_cert.is_some(),
         "http.tls_cert is set, but https is not served yet; use a TLS proxy",
     );
-    warn(config.ingest.rtmps_listen.is_some(), "ingest.rtmps_listen is set, but rtmps is not served yet");
+    wallet::warnings(config, &mut warnings);
+    warn(
+        config.ingest.rtmps_listen.is_none() && config.ingest.tls_cert.is_some(),
+        "ingest.tls_cert is set without ingest.rtmps_listen, so rtmps is not served",
+    );
     for name in config.driver.keys().filter(|name| !config.drivers.enabled.contains(name)) {
         warnings.push(format!("[driver.{name}] is set, but {name} is not in drivers.enabled"));
     }

@@ -22,7 +22,7 @@ const FILE_MAX_BYTES: u64 = 1024 * 1024;
 /// Names further away than this are no help.
 const NEAREST_NAME_DISTANCE_MAX: usize = 4;
 /// Last parts of keys whose values are never shown.
-const SECRET_KEYS: [&str; 3] = ["secret_key", "access_key", "url"];
+const SECRET_KEYS: [&str; 4] = ["secret_key", "access_key", "secret", "url"];
 
 /// One fault of the configuration: a sentence with its place and the fix. Never holds a secret's value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -8,17 +8,19 @@ mod load;
 #[cfg(test)]
 mod tests;
 mod value;
+mod wallet;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 pub use load::{ConfigError, DEFAULT_FILE_NAME, Flags, Loaded};
 pub use value::AllowEntry;
+pub use wallet::Wallet;
 
 use crate::ids::{Msat, Sats};
 use crate::secret::Redacted;
@@ -61,6 +63,8 @@ pub struct Config {
     pub pricing: Pricing,
     /// How the service is paid.
     pub billing: Billing,
+    /// The operator's receiving wallet, and what customers may buy with it.
+    pub wallet: Wallet,
     /// Webhooks.
     pub webhooks: Webhooks,
     /// The address guard.
@@ -115,7 +119,8 @@ pub struct Ingest {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
-    /// `sqlite:FILE`; `None` is the file in the data folder. May hold a password one day, hence hidden.
+    /// `sqlite:FILE` or `postgres://USER:PASSWORD@HOST:PORT/DATABASE`; `None` is the file in the data folder. May hold a
+    /// password, hence hidden.
     #[serde(default, deserialize_with = "value::secret")]
     pub url: Option<Redacted<String>>,
     /// What a commit survives.
@@ -126,9 +131,9 @@ pub struct Database {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Power loss (SQLite `synchronous = FULL`).
+    /// Power loss (SQLite `synchronous = FULL`, PostgreSQL `synchronous_commit = on`).
     Full,
-    /// The end of the process; the last commits may be lost with the power (`NORMAL`).
+    /// The end of the process; the last commits may be lost with the power (`NORMAL`, `off`).
     Normal,
 }
 
@@ -144,7 +149,7 @@ pub struct Drivers {
 }
 
 /// `[driver.<name>]`
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct DriverSettings {
     /// Where the library runs; `None` lets the host decide by its origin.
     pub isolation: Option<Isolation>,
@@ -153,10 +158,28 @@ pub struct DriverSettings {
     pub sha256: Option<String>,
     /// Limits of the child process.
     #[serde(default)]
-    pub limits: BTreeMap<String, serde_json::Value>,
+    pub limits: ProcessLimits,
     /// Everything else: the driver's own settings, checked by the driver.
     #[serde(flatten)]
     pub settings: BTreeMap<String, serde_json::Value>,
+}
+
+/// What the child process of a driver may use; with `isolation = "thread"` nothing is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProcessLimits {
+    /// Address space in MiB, the 256 MiB shared with the host included; 512 to 1,048,576.
+    pub memory_mb: u64,
+    /// Open files and sockets, 64 to 1,048,576.
+    pub open_files: u64,
+    /// Processor time in seconds over the life of the process, which then ends and is started anew; 0 = no limit.
+    pub cpu_secs: u64,
+}
+
+impl Default for ProcessLimits {
+    fn default() -> Self {
+        Self { memory_mb: 4096, open_files: 8192, cpu_secs: 0 }
+    }
 }
 
 /// Where a driver's library runs.
@@ -290,6 +313,13 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+impl Ingest {
+    /// Address, certificate and key of RTMPS, where it is served.
+    pub fn rtmps(&self) -> Option<(SocketAddr, &Path, &Path)> {
+        Some((self.rtmps_listen?, self.tls_cert.as_deref()?, self.tls_key.as_deref()?))
+    }
 }
 
 impl Config {

@@ -2,15 +2,18 @@
 //!
 //! Driver code that blocks or never returns holds up one of these threads and nothing else of the host.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Driver, DriverWaker, Services, Table};
+use satcast_plugin_api::host::DriverWaker;
 use tokio::sync::oneshot;
+
+use super::backend::Backend;
+use crate::clock::Clock;
 
 /// Calls waiting for one driver; more are refused.
 pub(super) const CALLS_QUEUED_MAX: usize = 1024;
@@ -19,14 +22,17 @@ pub(super) const INIT_TIMEOUT_MS: u64 = 5_000;
 
 /// How long a call may wait for those before it.
 pub(super) const CALL_QUEUE_WAIT_MS: u64 = 10_000;
+/// A driver that is in one call for longer takes no further ones, whoever asked for it.
+pub(super) const BUSY_MS_MAX: u64 = 2_000;
 
-type Job = Box<dyn FnOnce(&Driver) + Send>;
+type Job = Box<dyn FnOnce(&Backend) + Send>;
 
 /// The control thread of one driver.
 pub(super) struct Control {
     id: String,
     jobs: SyncSender<Job>,
     progress: Arc<Progress>,
+    clock: Clock,
 }
 
 /// Which call runs, and which ran over its time. Numbers grow, so that a late answer and a late verdict cannot be mixed up.
@@ -35,34 +41,37 @@ struct Progress {
     started: AtomicU64,
     ended: AtomicU64,
     overdue: AtomicU64,
+    /// Monotonic milliseconds at which the running call began, and one; 0 = none runs.
+    busy_from: AtomicU64,
 }
 
 impl Progress {
-    fn hangs(&self) -> bool {
+    fn hangs(&self, now: Duration) -> bool {
+        let busy_from = self.busy_from.load(Ordering::Acquire);
         self.overdue.load(Ordering::Acquire) > self.ended.load(Ordering::Acquire)
+            || (busy_from != 0 && millis(now).saturating_sub(busy_from) > BUSY_MS_MAX)
     }
 }
 
 impl Control {
-    /// Starts the thread and the driver on it. Blocks for at most [`INIT_TIMEOUT_MS`].
+    /// Starts the thread and the driver on it, which `begin` does. Blocks for at most [`INIT_TIMEOUT_MS`].
     pub(super) fn start(
-        table: Table,
-        services: Arc<dyn Services>,
-        max_level: &'static AtomicU32,
-        flags: u32,
+        id: &str,
+        clock: Clock,
+        begin: impl FnOnce() -> Result<Backend, Error> + Send + 'static,
     ) -> Result<Self, Error> {
-        let id = table.id().to_string();
+        let id = id.to_string();
         let (jobs, queue) = sync_channel(CALLS_QUEUED_MAX);
         let (started, outcome) = sync_channel(1);
         let progress = Arc::new(Progress::default());
-        let seen = progress.clone();
+        let (seen, time) = (progress.clone(), clock.clone());
         thread::Builder::new()
             .name(format!("c:{id}"))
-            .spawn(move || match Driver::start(table, services, max_level, flags) {
+            .spawn(move || match begin() {
                 Ok(driver) => {
                     // The host may have given up waiting; the driver then idles until the process ends.
                     let _ = started.send(Ok(()));
-                    run_jobs(driver, &queue, &seen);
+                    run_jobs(driver, &queue, &seen, &time);
                 }
                 Err(error) => {
                     let _ = started.send(Err(error));
@@ -73,7 +82,7 @@ impl Control {
         outcome.recv_timeout(limit).unwrap_or_else(|_| {
             Err(Error::internal(format!("driver {id} did not start within {INIT_TIMEOUT_MS} ms")))
         })?;
-        Ok(Self { id, jobs, progress })
+        Ok(Self { id, jobs, progress, clock })
     }
 
     /// Runs `job` on the control thread and waits for it: [`CALL_QUEUE_WAIT_MS`] until it begins, `limit` from then on. A
@@ -81,10 +90,10 @@ impl Control {
     pub(super) async fn call<R: Send + 'static>(
         &self,
         limit: Duration,
-        job: impl FnOnce(&Driver) -> R + Send + 'static,
+        job: impl FnOnce(&Backend) -> R + Send + 'static,
         late: impl FnOnce(R) + Send + 'static,
     ) -> Result<R, Error> {
-        if self.progress.hangs() {
+        if self.progress.hangs(self.clock.monotonic()) {
             return Err(self.no_answer());
         }
         let (begin, begun) = oneshot::channel();
@@ -113,7 +122,7 @@ impl Control {
     }
 
     /// Queues `job` without waiting for it.
-    pub(super) fn post(&self, job: impl FnOnce(&Driver) + Send + 'static) -> Result<(), Error> {
+    pub(super) fn post(&self, job: impl FnOnce(&Backend) + Send + 'static) -> Result<(), Error> {
         self.send(Box::new(job))
     }
 
@@ -132,10 +141,16 @@ impl Control {
     }
 }
 
-fn run_jobs(driver: Driver, queue: &Receiver<Job>, progress: &Progress) {
+fn millis(time: Duration) -> u64 {
+    time.as_millis() as u64 + 1
+}
+
+fn run_jobs(driver: Backend, queue: &Receiver<Job>, progress: &Progress, clock: &Clock) {
     while let Ok(job) = queue.recv() {
         let number = progress.started.fetch_add(1, Ordering::AcqRel) + 1;
+        progress.busy_from.store(millis(clock.monotonic()), Ordering::Release);
         job(&driver);
+        progress.busy_from.store(0, Ordering::Release);
         progress.ended.store(number, Ordering::Release);
     }
     driver.shut_down();
@@ -235,12 +250,23 @@ mod tests {
     #[test]
     fn a_verdict_that_comes_after_the_call_has_ended_is_void() {
         let progress = Progress::default();
-        assert!(!progress.hangs());
+        assert!(!progress.hangs(Duration::ZERO));
         progress.overdue.fetch_max(3, Ordering::AcqRel);
-        assert!(progress.hangs());
+        assert!(progress.hangs(Duration::ZERO));
         progress.ended.store(3, Ordering::Release);
-        assert!(!progress.hangs(), "the late call returned");
+        assert!(!progress.hangs(Duration::ZERO), "the late call returned");
         progress.overdue.fetch_max(2, Ordering::AcqRel);
-        assert!(!progress.hangs(), "the verdict is about a call that ended meanwhile");
+        assert!(!progress.hangs(Duration::ZERO), "the verdict is about a call that ended meanwhile");
+    }
+
+    #[test]
+    fn a_call_that_nobody_waits_for_hangs_too() {
+        let (progress, began) = (Progress::default(), Duration::from_secs(9));
+        let limit = Duration::from_millis(BUSY_MS_MAX);
+        progress.busy_from.store(millis(began), Ordering::Release);
+        assert!(!progress.hangs(began + limit));
+        assert!(progress.hangs(began + limit + Duration::from_millis(1)));
+        progress.busy_from.store(0, Ordering::Release);
+        assert!(!progress.hangs(began + limit * 9));
     }
 }

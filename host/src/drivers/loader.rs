@@ -1,4 +1,5 @@
-//! From a file in the drivers folder to a checked table. All `unsafe` of the host is here and in `probe`.
+//! From a file in the drivers folder to a checked table. All `unsafe` of the host is here, in `probe` and in the shared memory
+//! of `process`.
 //!
 //! A file is looked at in a child process first (`probe`), because a truncated library or a constructor that aborts kills
 //! the process that opens it. It is then opened from a private copy named by its hash: the file in the folder may be
@@ -16,6 +17,8 @@ use satcast_plugin_api::abi;
 use satcast_plugin_api::host::{Table, TableError};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
+
+use super::probe::KNOWN_EXTENSION;
 
 /// Largest driver library in bytes.
 pub const LIBRARY_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -81,15 +84,13 @@ pub enum LoadError {
     Probe(String),
     /// Panics would abort the host.
     #[error(
-        "was compiled with panic = \"abort\", so a panic would end the service; compile it with unwinding panics"
+        "was compiled with panic = \"abort\", so a panic would end the service; compile it with unwinding panics, or run it in \
+         a process of its own (isolation = \"process\")"
     )]
     PanicAbort,
-    /// Not one of ours, and process isolation is not there yet.
-    #[error(
-        "is a third-party driver, which this version cannot isolate yet; if you trust its author, set \
-         [driver.{0}] isolation = \"thread\""
-    )]
-    NeedsIsolation(String),
+    /// Another driver has its type.
+    #[error("serves type {0}, which another driver serves already")]
+    TypeTaken(String),
     /// Its start failed.
     #[error("{0}")]
     Start(String),
@@ -201,10 +202,11 @@ fn write_copy(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 pub(super) fn remove_old_copies(folder: &Path, kept: &BTreeSet<String>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        let is_copy =
-            path.extension().is_some_and(|ending| ending == "so" || ending == "partial" || ending == "probe");
+        let endings = ["so", "partial", "probe", KNOWN_EXTENSION];
+        let is_copy = path.extension().is_some_and(|ending| endings.iter().any(|known| ending == *known));
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        let is_kept = kept.contains(stem) && path.extension().is_some_and(|ending| ending == "so");
+        let is_kept = kept.contains(stem)
+            && path.extension().is_some_and(|ending| ending == "so" || ending == KNOWN_EXTENSION);
         if is_copy
             && !is_kept
             && let Err(error) = fs::remove_file(&path)

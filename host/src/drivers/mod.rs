@@ -1,7 +1,10 @@
 //! Drivers: found in a folder, checked, loaded, and called without trusting them with the host's threads.
 //!
-//! - [`loader`]: file to checked table; all `unsafe` of the host is there and in [`probe`].
+//! - [`loader`]: file to checked table; all `unsafe` of the host is there, in [`probe`] and in the shared memory of
+//!   [`process`].
 //! - [`probe`]: a first look in a child process.
+//! - [`catalog`], [`change`]: which drivers there are, and how that changes while the service runs.
+//! - [`backend`]: where a driver runs, on threads of this process or in a child ([`process`]).
 //! - [`control`]: the threads that run driver code.
 //! - [`services`]: what a driver can ask of the host.
 //! - [`schema`]: configurations of destinations.
@@ -9,41 +12,44 @@
 //! This module knows no sessions and no retries: `live` decides when a destination is opened again.
 
 mod assets;
+mod backend;
 mod catalog;
+mod change;
 mod control;
 pub mod loader;
 mod masking;
 mod opening;
 pub mod probe;
+pub mod process;
 mod redact;
+mod registry;
 mod schema;
 mod services;
 mod settings;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use satcast_plugin_api::host::{DriverWaker, Instance, MediaSource, Table};
-use satcast_plugin_api::{Class, Error};
+use satcast_plugin_api::Class;
+use satcast_plugin_api::host::DriverWaker;
 use serde_json::Value;
 
 pub use assets::{Assets, PlaybackFacts, Published, PublishedBody};
 pub use catalog::{LoadOptions, State, Summary};
+pub use change::{Change, ChangeError};
 pub use loader::LoadError;
-pub use opening::Opening;
+pub use opening::{OpenRequest, Opening};
 pub use schema::ConfigRefused;
 pub use services::{Counters, Observer};
 
 use crate::clock::Clock;
-use crate::ids::DestinationId;
 use crate::outbound::Guard;
 use crate::secret::{mask_key, mask_url};
-use control::{Control, Pump};
-use schema::ConfigSchema;
-use services::{DriverServices, LogGate, Opened};
+use change::Keeper;
+use control::Pump;
+use registry::Registry;
 
 /// How long `open` and `validate` of a driver may take.
 pub const CALL_TIMEOUT_MS: u64 = 1_000;
@@ -102,20 +108,6 @@ pub struct TypeSchema {
     pub schema: Value,
 }
 
-/// One loaded driver.
-struct Loaded {
-    control: Control,
-    pump: Arc<Pump>,
-    services: Arc<DriverServices>,
-}
-
-struct Kind {
-    driver: Arc<Loaded>,
-    title: String,
-    playback: bool,
-    schema: ConfigSchema,
-}
-
 /// All drivers of the host; cheap to clone.
 #[derive(Clone, Default)]
 pub struct Drivers {
@@ -124,29 +116,13 @@ pub struct Drivers {
 
 #[derive(Default)]
 struct Inner {
-    kinds: BTreeMap<String, Kind>,
-    summaries: Vec<Summary>,
+    /// Replaced as a whole; who has the old one goes on with it.
+    registry: RwLock<Arc<Registry>>,
+    /// Grows with each change of the registry.
+    version: AtomicU64,
+    /// What changes need; none where nothing can change.
+    keeper: Option<Keeper>,
     next_dest: AtomicU64,
-}
-
-/// What [`Drivers::open`] is given.
-pub struct OpenRequest {
-    /// Destination type.
-    pub kind: String,
-    /// Its configuration.
-    pub config: Value,
-    /// The destination, for logs.
-    pub destination: DestinationId,
-    /// Number of the session; the same for all its destinations.
-    pub source: u64,
-    /// The queue.
-    pub media: Arc<dyn MediaSource>,
-    /// Who is told of its life.
-    pub observer: Arc<dyn Observer>,
-    /// Counters that outlive this opening.
-    pub counters: Arc<Counters>,
-    /// Where its pieces for viewers go.
-    pub assets: Arc<Assets>,
 }
 
 /// Wakes drivers that wait for media, each on its own pump thread.
@@ -168,12 +144,16 @@ impl Waker {
 }
 
 impl Drivers {
+    fn registry(&self) -> Arc<Registry> {
+        self.inner.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Checks a configuration with the schema of its type, then with the driver.
     ///
     /// # Errors
     /// Unknown type, or the field and reason of the refusal; never a value.
     pub async fn validate(&self, kind: &str, config: &Value) -> Result<(), ValidateError> {
-        let entry = self.inner.kinds.get(kind).ok_or(ValidateError::UnknownType)?;
+        let entry = self.registry().kind(kind).ok_or(ValidateError::UnknownType)?;
         entry.schema.check(config).map_err(ValidateError::Config)?;
         let (kind, json) = (kind.to_string(), config.to_string());
         let asked = entry
@@ -193,17 +173,18 @@ impl Drivers {
 
     /// Destinations of the type publish for viewers.
     pub fn has_playback(&self, kind: &str) -> bool {
-        self.inner.kinds.get(kind).is_some_and(|kind| kind.playback)
+        self.registry().kind(kind).is_some_and(|kind| kind.playback)
     }
 
     /// The names of all destination types, sorted.
     pub fn known_types(&self) -> Vec<String> {
-        self.inner.kinds.keys().cloned().collect()
+        self.registry().kinds().map(|(name, _)| name.clone()).collect()
     }
 
     /// Each type with its title and configuration schema.
     pub fn schemas(&self) -> Vec<TypeSchema> {
-        let kinds = self.inner.kinds.iter().map(|(name, kind)| TypeSchema {
+        let registry = self.registry();
+        let kinds = registry.kinds().map(|(name, kind)| TypeSchema {
             name: name.clone(),
             title: kind.title.clone(),
             playback: kind.playback,
@@ -212,14 +193,19 @@ impl Drivers {
         kinds.collect()
     }
 
+    /// A number that is another one after each change of what is loaded.
+    pub fn version(&self) -> u64 {
+        self.inner.version.load(Ordering::Acquire)
+    }
+
     /// Every file of the drivers folder and every enabled name, with what became of it.
-    pub fn summaries(&self) -> &[Summary] {
-        &self.inner.summaries
+    pub fn summaries(&self) -> Vec<Summary> {
+        self.registry().summaries()
     }
 
     /// What is shown of a destination.
     pub fn public_view(&self, kind: &str, config: &Value) -> PublicView {
-        let url = config.get("url").and_then(Value::as_str).unwrap_or_default();
+        let url = self.address(kind, config);
         let key = config.get("key").and_then(Value::as_str).unwrap_or_default();
         let mut shown = mask_url(url);
         if !key.is_empty() {
@@ -228,9 +214,17 @@ impl Drivers {
         PublicView { platform: kind.to_string(), url: shown }
     }
 
+    /// Where a destination publishes to: what its configuration says, or what its type says when that is left out.
+    fn address<'a>(&'a self, kind: &str, config: &'a Value) -> &'a str {
+        let given = ["url", "server"].into_iter().find_map(|name| config.get(name)?.as_str());
+        let schema = self.inner.kinds.get(kind).map(|kind| kind.schema.json());
+        let usual = schema.and_then(|schema| schema.pointer("/properties/server/default")?.as_str());
+        given.filter(|given| !given.is_empty()).or(usual).unwrap_or_default()
+    }
+
     /// A configuration as its owner is shown it: secrets masked. Everything is hidden when no driver serves `kind`.
     pub fn shown_config(&self, kind: &str, config: &Value) -> Value {
-        masking::masked(self.inner.kinds.get(kind).map(|kind| kind.schema.json()), config)
+        masking::masked(self.registry().kind(kind).as_ref().map(|kind| kind.schema.json()), config)
     }
 
     /// A configuration that was sent for a destination that has one: secrets that come as they are shown stay.
@@ -238,61 +232,12 @@ impl Drivers {
     /// # Errors
     /// The field and why its secret cannot stay.
     pub fn restored_config(&self, kind: &str, stored: &Value, sent: &Value) -> Result<Value, ConfigRefused> {
-        masking::restored(self.inner.kinds.get(kind).map(|kind| kind.schema.json()), stored, sent)
+        masking::restored(self.registry().kind(kind).as_ref().map(|kind| kind.schema.json()), stored, sent)
     }
 
     /// The waker of the driver that serves `kind`.
     pub fn waker(&self, kind: &str) -> Option<Waker> {
-        self.inner.kinds.get(kind).map(|kind| Waker { pump: kind.driver.pump.clone() })
-    }
-
-    /// Opens a destination. What it does is told to `request.observer` from then on.
-    ///
-    /// # Errors
-    /// Class `Config` for an unknown type or a refused configuration, else what the driver says.
-    pub async fn open(&self, request: OpenRequest) -> Result<Opening, Error> {
-        let entry = self.inner.kinds.get(&request.kind).ok_or_else(|| {
-            Error::config(format!("no driver serves type {}; the operator can enable one", request.kind))
-        })?;
-        let secrets = entry.schema.secrets(&request.config);
-        let dest = self.inner.next_dest.fetch_add(1, Ordering::Relaxed) + 1;
-        let driver = entry.driver.clone();
-        let services = driver.services.clone();
-        let redactor = services.redactor(secrets);
-        let opened = Opened {
-            destination: request.destination,
-            observer: request.observer,
-            counters: request.counters,
-            assets: request.assets,
-            redactor: RwLock::new(redactor.clone()),
-            log_gate: LogGate::default(),
-        };
-        services.insert(dest, opened);
-        let (kind, json, media) = (request.kind.clone(), request.config.to_string(), request.media);
-        let source = request.source;
-        let open =
-            move |driver: &satcast_plugin_api::host::Driver| driver.open(dest, source, &kind, &json, media);
-        // Too late: nobody will drive this instance, so it is asked to end; it cannot be freed, as its end is not watched.
-        let late = |outcome: Result<Instance, Error>| {
-            if let Ok(instance) = outcome {
-                instance.stop(0);
-            }
-        };
-        let outcome = driver.control.call(limit(), open, late).await.and_then(|outcome| outcome);
-        match outcome {
-            Ok(instance) => Ok(Opening {
-                drivers: self.clone(),
-                kind: request.kind,
-                driver,
-                dest,
-                instance: Some(instance),
-            }),
-            Err(mut error) => {
-                services.remove(dest);
-                error.message = redactor.clean(&error.message);
-                Err(error)
-            }
-        }
+        self.registry().kind(kind).map(|kind| Waker { pump: kind.driver.pump.clone() })
     }
 }
 
@@ -300,72 +245,22 @@ fn limit() -> Duration {
     Duration::from_millis(CALL_TIMEOUT_MS)
 }
 
-/// Starts a checked driver with what the operator set for it.
-fn start(
-    table: Table,
-    parts: &HostParts,
-    flags: u32,
-    settings: &BTreeMap<String, Value>,
-) -> Result<BTreeMap<String, Kind>, LoadError> {
-    let id = table.id().to_string();
-    let manifest = table.manifest().clone();
-    let mut schemas = BTreeMap::new();
-    for kind in &manifest.types {
-        let schema = ConfigSchema::compile(&kind.schema).map_err(|error| {
-            LoadError::Start(format!("the configuration schema of type {} is invalid: {error}", kind.name))
-        })?;
-        schemas.insert(kind.name.clone(), (kind.title.clone(), kind.playback, schema));
-    }
-    let settings = settings::checked(&id, manifest.settings.as_ref(), settings).map_err(LoadError::Start)?;
-    let failed = |error: Error| LoadError::Start(error.message);
-    let pump = Arc::new(Pump::start(&id).map_err(failed)?);
-    let services = Arc::new(DriverServices::new(
-        &id,
-        parts.data_dir.join(&id),
-        parts.guard.clone(),
-        parts.runtime.clone(),
-        parts.clock.clone(),
-        settings,
-        pump.clone(),
-    ));
-    let failed = |mut error: Error| {
-        error.message = services.redactor(Vec::new()).clean(&error.message);
-        LoadError::Start(error.message)
-    };
-    let control = Control::start(table, services.clone(), &MAX_LEVEL, flags).map_err(failed)?;
-    let driver = Arc::new(Loaded { control, pump, services });
-    let kinds = schemas.into_iter().map(|(name, (title, playback, schema))| {
-        (name, Kind { driver: driver.clone(), title, playback, schema })
-    });
-    Ok(kinds.collect())
-}
-
 #[cfg(test)]
 impl Drivers {
     /// Drivers that are linked into the test binary.
     pub(crate) fn linked(entries: &[satcast_plugin_api::abi::SatcastDriverEntry], parts: &HostParts) -> Self {
-        use satcast_plugin_api::abi::HOST_FLAG_STATIC;
-        let mut inner = Inner::default();
+        use registry::{Entry, Source};
+        let mut registry = Registry::default();
         for entry in entries {
             let table = loader::linked(*entry).expect("a good table");
-            let types = table.manifest().types.iter().map(|kind| kind.name.clone()).collect();
-            let (id, version) = (table.id().to_string(), table.version().to_string());
-            inner.summaries.push(Summary { id, file: None, version, types, state: State::Loaded });
-            inner.kinds.extend(
-                start(table, parts, HOST_FLAG_STATIC, &BTreeMap::new()).expect("a driver that starts"),
-            );
+            let flags = satcast_plugin_api::abi::HOST_FLAG_STATIC;
+            let id = table.id().to_string();
+            let started = registry::start(Source::Thread { table, flags }, parts, &Default::default())
+                .expect("a driver that starts");
+            registry.put(Entry::loaded(&id, None, started));
         }
-        let error = "refused.so is no driver".to_string();
-        let types = Vec::new();
-        let refused = State::Refused(error);
-        inner.summaries.push(Summary {
-            id: "bad".into(),
-            file: None,
-            version: String::new(),
-            types,
-            state: refused,
-        });
-        Self { inner: Arc::new(inner) }
+        registry.put(Entry::with_state("bad", None, State::Refused("refused.so is no driver".into())));
+        Self { inner: Arc::new(Inner { registry: RwLock::new(Arc::new(registry)), ..Inner::default() }) }
     }
 }
 

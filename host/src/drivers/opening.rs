@@ -1,38 +1,112 @@
-//! An open destination: offered new configurations, asked to end, freed.
+//! Openings of destinations: from a configuration to a running instance, and to its end.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use satcast_plugin_api::Error;
-use satcast_plugin_api::host::Instance;
+use satcast_plugin_api::host::MediaSource;
 use serde_json::Value;
 
-use super::{Drivers, Loaded, limit};
+use super::backend::{Backend, Held};
+use super::registry::Loaded;
+use super::services::{Counters, LogGate, Observer, Opened};
+use super::{Assets, Drivers, limit};
+use crate::ids::DestinationId;
 
-/// An open destination.
+/// What [`Drivers::open`] is given.
+pub struct OpenRequest {
+    /// Destination type.
+    pub kind: String,
+    /// Its configuration.
+    pub config: Value,
+    /// The destination, for logs.
+    pub destination: DestinationId,
+    /// Number of the session; the same for all its destinations.
+    pub source: u64,
+    /// The queue.
+    pub media: Arc<dyn MediaSource>,
+    /// Who is told of its life.
+    pub observer: Arc<dyn Observer>,
+    /// Counters that outlive this opening.
+    pub counters: Arc<Counters>,
+    /// Where its pieces for viewers go.
+    pub assets: Arc<Assets>,
+}
+
+/// An open destination: offered new configurations, asked to end, freed.
 pub struct Opening {
-    pub(super) drivers: Drivers,
-    pub(super) kind: String,
-    pub(super) driver: Arc<Loaded>,
-    pub(super) dest: u64,
-    pub(super) instance: Option<Instance>,
+    drivers: Drivers,
+    kind: String,
+    driver: Arc<Loaded>,
+    dest: u64,
+    instance: Option<Held>,
+}
+
+impl Drivers {
+    /// Opens a destination. What it does is told to `request.observer` from then on.
+    ///
+    /// # Errors
+    /// Class `Config` for an unknown type or a refused configuration, else what the driver says.
+    pub async fn open(&self, request: OpenRequest) -> Result<Opening, Error> {
+        let entry = self.registry().kind(&request.kind).ok_or_else(|| {
+            Error::config(format!("no driver serves type {}; the operator can enable one", request.kind))
+        })?;
+        let secrets = entry.schema.secrets(&request.config);
+        let dest = self.inner.next_dest.fetch_add(1, Ordering::Relaxed) + 1;
+        let driver = entry.driver.clone();
+        let services = driver.services.clone();
+        let redactor = services.redactor(secrets);
+        let opened = Opened {
+            destination: request.destination,
+            observer: request.observer,
+            counters: request.counters,
+            assets: request.assets,
+            redactor: RwLock::new(redactor.clone()),
+            log_gate: LogGate::default(),
+        };
+        services.insert(dest, opened);
+        let (kind, json, media) = (request.kind.clone(), request.config.to_string(), request.media);
+        let source = request.source;
+        let open = move |driver: &Backend| driver.open(dest, source, &kind, &json, media);
+        // Too late: nobody will drive this instance, so it is asked to end; it cannot be freed, as its end is not watched.
+        let late = |outcome: Result<Held, Error>| {
+            if let Ok(instance) = outcome {
+                instance.stop(0);
+            }
+        };
+        let outcome = driver.control.call(limit(), open, late).await.and_then(|outcome| outcome);
+        match outcome {
+            Ok(instance) => {
+                let (drivers, kind) = (self.clone(), request.kind);
+                Ok(Opening { drivers, kind, driver, dest, instance: Some(instance) })
+            }
+            Err(mut error) => {
+                services.remove(dest);
+                error.message = redactor.clean(&error.message);
+                Err(error)
+            }
+        }
+    }
 }
 
 impl Opening {
     /// Offers a running destination a new configuration, which was validated; false when it must be opened again for it.
     pub async fn reconfigure(&mut self, config: &Value) -> bool {
-        let (Some(entry), Some(instance)) = (self.drivers.inner.kinds.get(&self.kind), self.instance.take())
-        else {
+        let Some(entry) = self.drivers.registry().kind(&self.kind) else { return false };
+        // Another driver serves its type by now.
+        if !Arc::ptr_eq(&entry.driver, &self.driver) {
             return false;
-        };
+        }
+        let Some(instance) = self.instance.take() else { return false };
         self.driver.services.hide_more(self.dest, entry.schema.secrets(config));
         let json = config.to_string();
-        let offer = move |_: &satcast_plugin_api::host::Driver| {
+        let offer = move |_: &Backend| {
             let outcome = instance.reconfigure(&json);
             (instance, outcome)
         };
         // Nobody knows what a late one made of it, and the destination is opened again: this opening is asked to end.
-        let late = |(instance, _): (Instance, Result<bool, Error>)| instance.stop(0);
+        let late = |(instance, _): (Held, Result<bool, Error>)| instance.stop(0);
         let Ok((instance, outcome)) = self.driver.control.call(limit(), offer, late).await else {
             return false;
         };
@@ -48,7 +122,7 @@ impl Opening {
     pub async fn stop(&mut self, deadline: Duration) {
         let Some(instance) = self.instance.take() else { return };
         let deadline_ms = u32::try_from(deadline.as_millis()).unwrap_or(u32::MAX);
-        let stop = move |_: &satcast_plugin_api::host::Driver| {
+        let stop = move |_: &Backend| {
             instance.stop(deadline_ms);
             instance
         };

@@ -1,9 +1,9 @@
 //! Looking at a library in a child process: whatever it does there, this process lives.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -19,6 +19,10 @@ const PROBE_CPU_SECS: u64 = 5;
 const PROBE_TEXT_BYTES_MAX: u64 = 4 * 1024;
 /// How often the parent looks whether the child has ended.
 const POLL_MS: u64 = 2;
+/// Ending of the file, beside the private copy, that keeps what a probe found.
+pub(super) const KNOWN_EXTENSION: &str = "known";
+/// Another release looks again.
+const RELEASE: &str = env!("CARGO_PKG_VERSION");
 /// Exit code of a child that refused the library in order.
 const EXIT_REFUSED: u8 = 3;
 
@@ -41,8 +45,56 @@ pub fn child(path: &Path) -> ExitCode {
     }
 }
 
-/// Probes the library at the absolute `path` with the binary `exe`. Blocks for at most [`PROBE_TIMEOUT_MS`].
+/// What a probe of a library found.
+enum Verdict {
+    Good,
+    /// It refused itself in order; that may depend on the system, so it is looked at again.
+    Refused(String),
+    /// It crashed, ended or did not return: it is not run again.
+    Dangerous(String),
+}
+
+/// Probes the library at the absolute `path`, which is named by its hash, with the binary `exe`; each content once for this
+/// release. Blocks for at most [`PROBE_TIMEOUT_MS`].
 pub(super) fn probe(exe: &Path, path: &Path) -> Result<(), LoadError> {
+    let known = path.with_extension(KNOWN_EXTENSION);
+    match read_known(&known) {
+        Some(reason) if reason.is_empty() => return Ok(()),
+        Some(reason) => return Err(LoadError::Probe(blocked(&reason, &known))),
+        None => {}
+    }
+    match look(exe, path)? {
+        Verdict::Good => {
+            write_known(&known, "");
+            Ok(())
+        }
+        Verdict::Refused(reason) => Err(LoadError::Probe(reason)),
+        Verdict::Dangerous(reason) => {
+            write_known(&known, &reason);
+            Err(LoadError::Probe(blocked(&reason, &known)))
+        }
+    }
+}
+
+fn blocked(reason: &str, known: &Path) -> String {
+    format!("{reason}; it is not tried again as long as {} stands there", known.display())
+}
+
+/// What is known of a library: empty for a good one, else why it is not run. `None` when this release has not looked.
+fn read_known(known: &PathBuf) -> Option<String> {
+    let text = fs::read_to_string(known).ok()?;
+    let (release, reason) = text.split_once('\n')?;
+    (release == RELEASE).then(|| reason.trim().to_owned())
+}
+
+fn write_known(known: &PathBuf, reason: &str) {
+    // Without it the library is looked at again the next time.
+    if let Err(error) = fs::write(known, format!("{RELEASE}\n{reason}\n")) {
+        tracing::warn!(file = %known.display(), %error, "what a probe found cannot be kept");
+    }
+}
+
+fn look(exe: &Path, path: &Path) -> Result<Verdict, LoadError> {
     // A file and not a pipe: a library may leave a process behind that holds the pipe open for ever.
     let said = path.with_extension("probe");
     let stderr = File::create(&said)
@@ -61,15 +113,15 @@ pub(super) fn probe(exe: &Path, path: &Path) -> Result<(), LoadError> {
         // Both only fail when the child has ended meanwhile.
         let _ = child.kill();
         let _ = child.wait();
-        return Err(LoadError::Probe(format!("did not load within {PROBE_TIMEOUT_MS} ms")));
+        return Ok(Verdict::Dangerous(format!("did not load within {PROBE_TIMEOUT_MS} ms")));
     };
     if status.success() {
-        return Ok(());
+        return Ok(Verdict::Good);
     }
     let mut text = Vec::new();
     // Nothing read means that nothing was said.
     let _ = File::open(&said).and_then(|said| said.take(PROBE_TEXT_BYTES_MAX).read_to_end(&mut text));
-    Err(LoadError::Probe(verdict(status, &String::from_utf8_lossy(&text))))
+    Ok(verdict(status, &String::from_utf8_lossy(&text)))
 }
 
 fn wait(child: &mut Child) -> Option<ExitStatus> {
@@ -82,13 +134,53 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
     None
 }
 
-fn verdict(status: ExitStatus, text: &str) -> String {
+fn verdict(status: ExitStatus, text: &str) -> Verdict {
     if let Some(signal) = status.signal() {
-        return format!("crashes when it is loaded (signal {signal})");
+        return Verdict::Dangerous(format!("crashes when it is loaded (signal {signal})"));
     }
     let text: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match status.code() {
-        Some(code) if code == i32::from(EXIT_REFUSED) && !text.is_empty() => text,
-        code => format!("ends the process when it is loaded (exit code {})", code.unwrap_or(-1)),
+        Some(code) if code == i32::from(EXIT_REFUSED) && !text.is_empty() => Verdict::Refused(text),
+        code => {
+            let code = code.unwrap_or(-1);
+            Verdict::Dangerous(format!("ends the process when it is loaded (exit code {code})"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_content_is_looked_at_once_and_one_that_crashed_not_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let runs = folder.path().join("runs");
+        let script = |name: &str, body: &str| {
+            let exe = folder.path().join(name);
+            let text = format!("#!/bin/sh\necho run >> {}\n{body}\n", runs.display());
+            fs::write(&exe, text).unwrap();
+            fs::set_permissions(&exe, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            exe
+        };
+        let count = || fs::read_to_string(&runs).unwrap_or_default().lines().count();
+        let image = |name: &str| folder.path().join(format!("{name}.so"));
+        let (good, bad) = (script("good", "exit 0"), script("bad", "kill -ABRT $$"));
+        let refuses = script("refuses", "echo no driver >&2; exit 3");
+        for _ in 0..2 {
+            probe(&good, &image("aa")).unwrap();
+            let error = probe(&bad, &image("bb")).unwrap_err().to_string();
+            assert!(error.contains("signal 6") && error.contains("bb.known"), "{error}");
+        }
+        assert_eq!(count(), 2, "each once");
+        for _ in 0..2 {
+            assert_eq!(probe(&refuses, &image("cc")).unwrap_err().to_string(), "no driver");
+        }
+        assert_eq!(count(), 4, "what was refused in order may be good tomorrow");
+        fs::remove_file(folder.path().join("bb.known")).unwrap();
+        fs::write(folder.path().join("aa.known"), "0.0.1\n\n").unwrap();
+        probe(&good, &image("bb")).unwrap();
+        probe(&good, &image("aa")).unwrap();
+        assert_eq!(count(), 6, "removed, and of another release");
     }
 }

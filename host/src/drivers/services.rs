@@ -99,8 +99,8 @@ pub(super) struct DriverServices {
     log_gate: LogGate,
     opened: RwLock<HashMap<u64, Arc<Opened>>>,
     retired: Retired,
-    settings: OperatorSettings,
-    own_secrets: Redactor,
+    /// With what hides the secrets in them.
+    settings: RwLock<Arc<(OperatorSettings, Redactor)>>,
     pump: Arc<Pump>,
 }
 
@@ -116,6 +116,7 @@ impl DriverServices {
     ) -> Self {
         let opened = RwLock::new(HashMap::new());
         let own_secrets = Redactor::new(settings.secrets.iter().cloned());
+        let settings = RwLock::new(Arc::new((settings, own_secrets)));
         Self {
             driver: driver.to_string(),
             data_dir,
@@ -126,14 +127,25 @@ impl DriverServices {
             opened,
             retired: Retired::default(),
             settings,
-            own_secrets,
             pump,
         }
     }
 
     /// What is hidden for a destination with these secrets: they, and those in the driver's own settings.
     pub(super) fn redactor(&self, secrets: Vec<String>) -> Arc<Redactor> {
-        Arc::new(Redactor::new(secrets.into_iter().chain(self.settings.secrets.iter().cloned())))
+        let settings = self.own_settings();
+        Arc::new(Redactor::new(secrets.into_iter().chain(settings.0.secrets.iter().cloned())))
+    }
+
+    /// Sets what the operator wrote, once it is known what the driver takes.
+    pub(super) fn set_settings(&self, settings: OperatorSettings) {
+        let own_secrets = Redactor::new(settings.secrets.iter().cloned());
+        let mut current = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new((settings, own_secrets));
+    }
+
+    fn own_settings(&self) -> Arc<(OperatorSettings, Redactor)> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Hides more texts for a destination that is open: those of a configuration it is about to get.
@@ -164,7 +176,7 @@ impl DriverServices {
                 let all = self.opened.read().unwrap_or_else(PoisonError::into_inner);
                 let cleaned = all
                     .values()
-                    .fold(self.own_secrets.clean(text), |text, opened| opened.redactor().clean(&text));
+                    .fold(self.own_settings().1.clean(text), |text, opened| opened.redactor().clean(&text));
                 drop(all);
                 self.retired.clean(cleaned)
             }
@@ -260,7 +272,7 @@ impl Services for DriverServices {
     }
 
     fn settings(&self) -> String {
-        self.settings.json.clone()
+        self.own_settings().0.json.clone()
     }
 
     fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error> {

@@ -9,24 +9,31 @@ use satcast_media::rtmp::server::{PublishId, ServerEvent};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_rustls::rustls::ServerConfig;
 use tracing::{debug, info};
 
 use super::Shared;
 use super::admit::{Admission, Admitted, Denied, PacketSink, Status, StreamKey, admit, is_documented_app};
 use super::end::End;
 use super::limits::Limits;
+use super::tls::Tls;
 use super::wire::Wire;
 use crate::places::{Network, Place};
 
-/// Serves one connection until it ends. `stranger` is given back when it is admitted or closed.
+/// Serves one connection until it ends, with TLS first where there is a certificate for it. `stranger` is given back when it is admitted or closed.
 pub(super) async fn serve<A: Admission>(
     socket: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
     peer: SocketAddr,
     shared: Arc<Shared<A>>,
     stranger: Place,
     stop: watch::Receiver<bool>,
 ) {
-    let wire = Wire::new(socket, shared.limits.reply_bytes_max);
+    let tls = match tls.map(Tls::new).transpose() {
+        Ok(tls) => tls,
+        Err(failure) => return shared.warn(peer, None, &format!("refused: {failure}")),
+    };
+    let wire = Wire::new(socket, tls, shared.limits.reply_bytes_max);
     let stranger = Some(stranger);
     let mut connection = Connection { wire, peer, shared, stranger, stop, events: VecDeque::new() };
     let deadline = Instant::now() + connection.shared.limits.setup;

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use satcast_media::rtmp::RtmpError;
 
 use super::admit::Status;
+use super::tls;
 
 /// RTMP status of a publisher that leaves because the service stops.
 const CODE_SHUTDOWN: &str = "NetConnection.Connect.AppShutdown";
@@ -23,6 +24,9 @@ pub(super) enum End {
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Io(io::Error),
+    /// TLS failed, and how.
+    #[error("{0}")]
+    Tls(String),
     /// The peer broke the protocol or one of its limits.
     #[error("{0}")]
     Protocol(RtmpError),
@@ -59,9 +63,10 @@ pub(super) enum End {
 
 impl From<io::Error> for End {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            ErrorKind::UnexpectedEof => Self::PeerClosed,
-            _ => Self::Io(error),
+        match (error.kind(), tls::explained(&error)) {
+            (_, Some(how)) => Self::Tls(how),
+            (ErrorKind::UnexpectedEof, None) => Self::PeerClosed,
+            (_, None) => Self::Io(error),
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Where encoders come in: the RTMP listener, its caps and deadlines.
+//! Where encoders come in: the RTMP listener and the one with TLS, their common caps and deadlines.
 //!
-//! A connection is one task: socket -> [`satcast_media::rtmp::server`] -> packets -> the stream's publisher. What a
+//! A connection is one task: socket (-> `tls`) -> [`satcast_media::rtmp::server`] -> packets -> the stream's publisher. What a
 //! stranger sends is bounded in time and size until its stream key was right; what it breaks is its own connection.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,15 +13,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::rustls::ServerConfig;
 use tracing::{error, info, warn};
 
 use crate::clock::Clock;
+use crate::config;
+use crate::ids::UnixMillis;
 use crate::places::{Full, Network, Place, Places};
 use crate::store::Store;
 
 mod admit;
 mod alarm;
 mod caps;
+mod certificates;
 mod conn;
 mod end;
 mod keys;
@@ -28,9 +33,11 @@ mod limits;
 mod pace;
 mod sessions;
 mod threads;
+mod tls;
 mod wire;
 
 pub use admit::{Admission, PacketSink, Status};
+pub use certificates::{CERTIFICATE_BYTES_MAX, CERTIFICATE_LOOK_MS, CertificateError, Certificates};
 pub use limits::*;
 
 use caps::{Line, LogLimit};
@@ -39,9 +46,10 @@ use pace::Pace;
 use threads::Threads;
 
 /// Where and how encoders are listened to.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Settings {
     listen: SocketAddr,
+    secure: Option<(SocketAddr, Certificates)>,
     read_wait: Duration,
     limits: Limits,
 }
@@ -51,29 +59,69 @@ impl Settings {
     /// publishing connection, 0 to read at once.
     #[must_use]
     pub fn new(listen: SocketAddr, read_batch_ms: u64) -> Self {
-        Self { listen, read_wait: Duration::from_millis(read_batch_ms), limits: Limits::default() }
+        let read_wait = Duration::from_millis(read_batch_ms);
+        Self { listen, secure: None, read_wait, limits: Limits::default() }
+    }
+
+    /// What `[ingest]` says; reads the certificate where one is set, and warns of one that is out of its time at `now`.
+    ///
+    /// # Errors
+    /// Names the file that cannot be used.
+    pub fn of(config: &config::Ingest, now: UnixMillis) -> Result<Self, CertificateError> {
+        let settings = Self::new(config.rtmp_listen, config.read_batch_ms);
+        let Some((listen, cert, key)) = config.rtmps() else { return Ok(settings) };
+        if let Some(objection) = Certificates::objection(cert, key, now)? {
+            let file = cert.display();
+            warn!(%file, "the RTMPS certificate {objection}; encoders that check it will not connect");
+        }
+        Ok(settings.with_tls(listen, Certificates::load(cert, key)?))
+    }
+
+    /// Listens for RTMPS too: at `listen` as `[ingest] rtmps_listen`, with this certificate.
+    #[must_use]
+    pub fn with_tls(self, listen: SocketAddr, certificates: Certificates) -> Self {
+        Self { secure: Some((listen, certificates)), ..self }
     }
 }
 
-/// The port cannot be had.
+/// A port cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot listen for RTMP on {address}: {source}; free the port or set [ingest] rtmp_listen to another"
+    "cannot listen for encoders on {address}: {source}; free the port or set [ingest] {setting} to another"
 )]
 pub struct BindError {
+    /// `rtmp_listen` or `rtmps_listen`.
+    pub setting: &'static str,
     /// The address asked for.
     pub address: SocketAddr,
     /// The system's answer.
     pub source: io::Error,
 }
 
-/// The bound RTMP port; encoders can connect, and are served once [`Listener::run`] runs.
+/// The bound ports; encoders can connect, and are served once [`Listener::run`] runs.
 #[derive(Debug)]
 pub struct Listener<A> {
     socket: TcpListener,
+    secure: Option<Secure>,
     shared: Arc<Shared<A>>,
     room: Room,
     threads: Threads,
+}
+
+/// The port with TLS.
+#[derive(Debug)]
+struct Secure {
+    socket: TcpListener,
+    certificates: Arc<Certificates>,
+}
+
+impl Secure {
+    /// The next connection to `secure`, with the certificate it is to be shown; never where there is none.
+    async fn accept(secure: &Option<Self>) -> io::Result<(TcpStream, SocketAddr, Arc<ServerConfig>)> {
+        let Some(secure) = secure else { return std::future::pending().await };
+        let (socket, peer) = secure.socket.accept().await?;
+        Ok((socket, peer, secure.certificates.current()))
+    }
 }
 
 /// The places there are.
@@ -147,10 +195,16 @@ impl<A: Admission> Listener<A> {
         clock: Clock,
     ) -> Result<Self, BindError> {
         let address = settings.listen;
-        // The receive buffer is left to the kernel: fixed at a size that `net.core.rmem_max` cuts, it would hold less
-        // than one wait of a fast stream; left alone, it grows with the stream.
-        let socket = TcpListener::bind(address).await.map_err(|source| BindError { address, source })?;
-        let threads = Threads::start().map_err(|source| BindError { address, source })?;
+        let socket = bind("rtmp_listen", address).await?;
+        let secure = match settings.secure {
+            Some((address, certificates)) => Some(Secure {
+                socket: bind("rtmps_listen", address).await?,
+                certificates: Arc::new(certificates),
+            }),
+            None => None,
+        };
+        let threads =
+            Threads::start().map_err(|source| BindError { setting: "rtmp_listen", address, source })?;
         let limits = settings.limits;
         let room = Room::new(&limits);
         let shared = Arc::new(Shared {
@@ -163,7 +217,7 @@ impl<A: Admission> Listener<A> {
             warnings: LogLimit::new(limits.warnings_max),
             limits,
         });
-        Ok(Self { socket, shared, room, threads })
+        Ok(Self { socket, secure, shared, room, threads })
     }
 
     /// The address listened on, with the port the system chose when 0 was asked for.
@@ -174,13 +228,23 @@ impl<A: Admission> Listener<A> {
         self.socket.local_addr()
     }
 
+    /// The address of the port with TLS, if there is one.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn secure_addr(&self) -> io::Result<Option<SocketAddr>> {
+        self.secure.as_ref().map(|secure| secure.socket.local_addr()).transpose()
+    }
+
     /// Serves encoders until `shutdown` resolves; then stops accepting, tells every publisher, and returns when all
     /// connections have ended or [`SHUTDOWN_TIMEOUT_MS`] is over.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { socket, shared, room, mut threads } = self;
+        let Self { socket, secure, shared, room, mut threads } = self;
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
+        let mut renewing =
+            std::pin::pin!(keep_fresh(secure.as_ref().map(|secure| Arc::clone(&secure.certificates))));
         loop {
             tokio::select! {
                 biased;
@@ -188,13 +252,20 @@ impl<A: Admission> Listener<A> {
                 Some(ended) = tasks.join_next() => report(ended),
                 accepted = socket.accept() => match accepted {
                     Ok((socket, peer)) => {
-                        accept(socket, peer, &shared, &room, &stopped, &mut threads, &mut tasks);
+                        accept(socket, None, peer, &shared, &room, &stopped, &mut threads, &mut tasks);
                     }
                     Err(failure) => pause_after(failure, &shared, socket.local_addr().ok()).await,
                 },
+                accepted = Secure::accept(&secure) => match accepted {
+                    Ok((socket, peer, tls)) => {
+                        accept(socket, Some(tls), peer, &shared, &room, &stopped, &mut threads, &mut tasks);
+                    }
+                    Err(failure) => pause_after(failure, &shared, None).await,
+                },
+                never = &mut renewing => match never {},
             }
         }
-        drop(socket);
+        drop((socket, secure));
         let limit = shared.limits.shutdown;
         stop.send_replace(true);
         let all_ended = timeout(limit, async {
@@ -209,9 +280,24 @@ impl<A: Admission> Listener<A> {
     }
 }
 
+async fn bind(setting: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
+    // The receive buffer is left to the kernel: fixed at a size that `net.core.rmem_max` cuts, it would hold less than one
+    // wait of a fast stream; left alone, it grows with the stream.
+    TcpListener::bind(address).await.map_err(|source| BindError { setting, address, source })
+}
+
+/// Renews the certificate; does nothing for ever where there is none.
+async fn keep_fresh(certificates: Option<Arc<Certificates>>) -> Infallible {
+    match certificates {
+        Some(certificates) => certificates.keep_fresh().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Starts a connection's task, or closes the socket where a cap is reached.
 fn accept<A: Admission>(
     socket: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
     peer: SocketAddr,
     shared: &Arc<Shared<A>>,
     room: &Room,
@@ -240,7 +326,7 @@ fn accept<A: Admission>(
     let (shared, stopped) = (Arc::clone(shared), stopped.clone());
     let work = async move {
         match TcpStream::from_std(socket) {
-            Ok(socket) => conn::serve(socket, peer, shared, stranger, stopped).await,
+            Ok(socket) => conn::serve(socket, tls, peer, shared, stranger, stopped).await,
             Err(failure) => shared.warn(peer, None, &format!("refused: {failure}")),
         }
         drop(place);

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
-use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::alarm::Alarm;
 use super::end::End;
+use super::tls::Tls;
 
 /// Read block of a connection until its publish is accepted, and what is taken of it in one turn: a stranger has not
 /// earned more, and what comes behind its request waits in the kernel for the decision.
@@ -35,6 +36,7 @@ pub(super) const TURN_BYTES_MAX: usize = 1024 * 1024;
 /// One connection's socket, read block, protocol state and unsent replies.
 pub(super) struct Wire {
     socket: Socket,
+    tls: Option<Tls>,
     /// Taken in pieces from the front as bytes come; all of it is initialised.
     block: BytesMut,
     block_bytes: usize,
@@ -42,6 +44,7 @@ pub(super) struct Wire {
     admitted: bool,
     /// The protocol state; replies it makes leave with the next [`Wire::flush`].
     pub(super) session: ServerSession,
+    /// As they go over the wire: with TLS, encrypted.
     replies: BytesMut,
     replies_max: usize,
     stuck_since: Option<Instant>,
@@ -57,9 +60,10 @@ enum Socket {
 }
 
 impl Wire {
-    pub(super) fn new(socket: TcpStream, replies_max: usize) -> Self {
+    pub(super) fn new(socket: TcpStream, tls: Option<Tls>, replies_max: usize) -> Self {
         Self {
             socket: Socket::Watched(socket),
+            tls,
             block: BytesMut::zeroed(SETUP_BLOCK_BYTES),
             block_bytes: SETUP_BLOCK_BYTES,
             admitted: false,
@@ -87,14 +91,23 @@ impl Wire {
     /// `due`. Zero: nothing was there. Nothing is lost when the future is dropped.
     pub(super) async fn fill(&mut self, due: Instant) -> Result<usize, End> {
         let stuck = !self.replies.is_empty();
-        let read = match &mut self.socket {
-            Socket::Watched(socket) if stuck => read_or_room(socket, &mut self.block).await,
-            Socket::Watched(socket) => ended(socket.read(&mut self.block).await),
-            Socket::Unwatched(socket, alarm) => {
-                alarm.at(due).await;
-                ended(socket.read(&mut self.block))
+        let read = match (&mut self.socket, &mut self.tls) {
+            (Socket::Watched(socket), Some(tls)) => {
+                // What is decrypted already makes no socket readable, and an answer of TLS itself must leave first.
+                let read = ended(tls.read(&mut Trying(socket), &mut self.block));
+                if read.as_ref().is_err_and(is_transient) && !tls.has_output() {
+                    let room = if stuck { Interest::WRITABLE } else { Interest::READABLE };
+                    socket.ready(Interest::READABLE | room).await?;
+                }
+                read
             }
-            Socket::Lost => Err(ErrorKind::NotConnected.into()),
+            (Socket::Watched(socket), None) if stuck => read_or_room(socket, &mut self.block).await,
+            (Socket::Watched(socket), None) => ended(socket.read(&mut self.block).await),
+            (Socket::Unwatched(_, alarm), _) => {
+                alarm.at(due).await;
+                self.read_now()
+            }
+            (Socket::Lost, _) => Err(ErrorKind::NotConnected.into()),
         };
         match read {
             Err(error) if is_transient(&error) => Ok(0),
@@ -138,11 +151,14 @@ impl Wire {
     }
 
     fn read_now(&mut self) -> io::Result<usize> {
-        match &mut self.socket {
-            Socket::Watched(socket) => ended(socket.try_read(&mut self.block)),
-            Socket::Unwatched(socket, _) => ended(socket.read(&mut self.block)),
-            Socket::Lost => Err(ErrorKind::NotConnected.into()),
-        }
+        let block = &mut self.block;
+        ended(match (&mut self.socket, &mut self.tls) {
+            (Socket::Watched(socket), Some(tls)) => tls.read(&mut Trying(socket), block),
+            (Socket::Watched(socket), None) => socket.try_read(block),
+            (Socket::Unwatched(socket, _), Some(tls)) => tls.read(socket, block),
+            (Socket::Unwatched(socket, _), None) => socket.read(block),
+            (Socket::Lost, _) => Err(ErrorKind::NotConnected.into()),
+        })
     }
 
     /// A new block when the old one is nearly used up: twice what came in one turn, so that one read is enough.
@@ -160,10 +176,14 @@ impl Wire {
     /// Sends what the session has to say, as far as the socket takes it without waiting.
     pub(super) fn flush(&mut self) -> Result<(), End> {
         let output = self.session.take_output();
-        if output.is_empty() && self.replies.is_empty() {
+        let from_tls = self.tls.as_ref().is_some_and(Tls::has_output);
+        if output.is_empty() && self.replies.is_empty() && !from_tls {
             return Ok(());
         }
-        self.replies.extend_from_slice(&output);
+        match &mut self.tls {
+            Some(tls) => tls.seal(&output, &mut self.replies)?,
+            None => self.replies.extend_from_slice(&output),
+        }
         if self.replies.len() > self.replies_max {
             return Err(End::RepliesFull);
         }
@@ -207,7 +227,11 @@ impl Wire {
     /// at once with bytes unread would reset the connection and lose the status on its way.
     pub(super) async fn goodbye(mut self, linger: Duration) {
         let output = self.session.take_output();
-        self.replies.extend_from_slice(&output);
+        match &mut self.tls {
+            // What cannot be said any more is not said.
+            Some(tls) => tls.seal_end(&output, &mut self.replies).unwrap_or_default(),
+            None => self.replies.extend_from_slice(&output),
+        }
         let socket = match self.socket {
             Socket::Watched(socket) => Ok(socket),
             Socket::Unwatched(socket, _) => TcpStream::from_std(socket),
@@ -222,6 +246,15 @@ impl Wire {
         };
         // Whatever goes wrong here, the connection is over.
         let _outcome = timeout(linger, farewell).await;
+    }
+}
+
+/// Reads what has come to a socket in the runtime's event queue.
+struct Trying<'a>(&'a TcpStream);
+
+impl io::Read for Trying<'_> {
+    fn read(&mut self, block: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(block)
     }
 }
 
@@ -266,7 +299,7 @@ mod tests {
     async fn publishing() -> (Wire, TcpStream, ClientSession) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let mut wire = Wire::new(listener.accept().await.unwrap().0, usize::MAX);
+        let mut wire = Wire::new(listener.accept().await.unwrap().0, None, usize::MAX);
         let mut client = ClientSession::new(ClientConfig { stream_key: "key".into(), ..Default::default() });
         while client.poll_event() != Some(ClientEvent::Publishing) {
             socket.write_all(&client.output().take()).await.unwrap();

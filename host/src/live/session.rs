@@ -5,6 +5,7 @@
 
 mod publisher;
 mod run;
+mod timer;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -196,6 +196,32 @@ async fn a_closed_port_is_a_connect_error() {
     assert!(text.starts_with(&format!("cannot connect to 127.0.0.1 port {port}: ")), "{text}");
 }
 
+#[tokio::test]
+async fn a_name_is_resolved_at_every_connect_and_all_its_addresses_are_tried() {
+    let open = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = open.local_addr().unwrap().port();
+    let [first, second] = [[127, 0, 0, 2], [127, 0, 0, 1]].map(IpAddr::from);
+    let answers = Answers::new(std::sync::Mutex::new([vec![first], vec![first, second], vec![]].into()));
+    let guard = guard(&["127.0.0.0/8"]).answering(answers);
+    let failed = guard.connect("moves.example", port, LONG).await.unwrap_err();
+    assert!(matches!(failed, GuardError::Connect { .. }), "{failed}");
+    let stream = guard.connect("moves.example", port, LONG).await.unwrap();
+    assert_eq!(stream.peer_addr().unwrap().ip(), second);
+    let gone = guard.connect("moves.example", port, LONG).await.unwrap_err();
+    assert!(matches!(gone, GuardError::Dns { .. }), "{gone}");
+}
+
+#[tokio::test]
+async fn an_ipv6_address_is_connected_to_with_and_without_brackets() {
+    // A machine without IPv6 has nothing to connect to.
+    let Ok(listener) = TcpListener::bind((std::net::Ipv6Addr::LOCALHOST, 0)) else { return };
+    let port = listener.local_addr().unwrap().port();
+    for host in ["::1", "[::1]"] {
+        let stream = guard(&["::1"]).connect(host, port, LONG).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
+    }
+}
+
 /// A listener whose queue is full, so that further connections get no answer; with the sockets that fill it.
 async fn silent_listener() -> (tokio::net::TcpListener, Vec<TcpStream>, SocketAddr) {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();

@@ -20,6 +20,7 @@ mod playback;
 mod sql;
 #[cfg(test)]
 pub(crate) mod testing;
+mod wallets;
 mod webhooks;
 
 use std::sync::Arc;
@@ -52,7 +53,12 @@ pub use outbox::{
     WAITING_PER_WEBHOOK_MAX,
 };
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
-pub use sql::Inspector;
+pub use sql::{Inspector, Owner};
+pub use wallets::{
+    Close, DecideRefill, FAILURES_TOLD, InvoiceRecord, MadeInvoice, NewWallet, NoRefill, Purpose,
+    RefillFacts, RefillFault, RefillPlan, RefillRules, Stage, WALLET_ERROR_CHARS_MAX, WalletConnections,
+    WalletFault, WalletInvoices, WalletRecord,
+};
 pub use webhooks::{
     AttemptView, DeliveryState, DeliveryView, EventType, LastDelivery, NewWebhook, OLD_SECRET_KEPT_MS,
     WebhookView, Webhooks,
@@ -92,6 +98,9 @@ pub enum StoreError {
         /// What was in the way.
         source: sqlx::Error,
     },
+    /// Another service runs on the database.
+    #[error("another satcast is running on {0}; stop it or set another [database] url")]
+    Owned(String),
     /// The database cannot hold every text.
     #[error(
         "database: {server} is in {encoding}; make one in UTF8: createdb --encoding UTF8 --template template0"
@@ -295,6 +304,8 @@ pub trait StoreApi:
     + Notices
     + Prune
     + Charges
+    + WalletConnections
+    + WalletInvoices
     + std::fmt::Debug
 {
     /// What was changed through this store, as it happens; live sessions send to it as well.

@@ -304,6 +304,10 @@ pub enum TransferKind {
     Promotion,
     /// Credit the operator sold, from the prepaid account.
     Prepaid,
+    /// Credit that somebody bought with a Lightning invoice, from the lightning account.
+    TopUp,
+    /// The same, bought by the connected wallet.
+    Refill,
 }
 
 impl TransferKind {
@@ -312,6 +316,8 @@ impl TransferKind {
         match self {
             TransferKind::Promotion => "promotion",
             TransferKind::Prepaid => "prepaid",
+            TransferKind::TopUp => "topup",
+            TransferKind::Refill => "refill",
         }
     }
 }

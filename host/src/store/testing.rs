@@ -146,6 +146,11 @@ impl Intruder {
         self.run("UPDATE api_keys SET revoked_ms = 1 WHERE kind = 'public'").await;
     }
 
+    /// Lets an account operate the service.
+    pub(crate) async fn promote(&mut self, account: crate::ids::AccountId) {
+        self.run(&format!("UPDATE accounts SET operator = 1 WHERE id = {}", account.0)).await;
+    }
+
     /// Disables a webhook as the service would.
     pub(crate) async fn disable_webhook(&mut self, id: i64, reason: &str) {
         self.run(&format!("UPDATE webhooks SET enabled = 0, disabled_reason = '{reason}' WHERE id = {id}"))

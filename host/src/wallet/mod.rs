@@ -4,6 +4,8 @@
 //! - [`lightning`]: what every wallet can do, whatever it speaks, and how it fails.
 //! - [`bolt11`]: what an invoice says; every one is read before it is believed or paid.
 //! - [`Wallets`]: from a connection to a wallet of its kind.
+//! - [`rules`]: when credit is refilled and what answers mean, pure.
+//! - [`desk`]: top-ups, refills, and the watch over invoices until each is credited or over.
 //!
 //! A charge never waits for a wallet: charges take ledger credit, and wallets only refill it. Only what the operator's wallet
 //! says was received is credited; what a paying wallet answers is never proof of anything.
@@ -28,11 +30,13 @@ mod address;
 pub mod bolt11;
 mod call;
 pub mod connection;
+pub mod desk;
 mod failure;
 pub mod lightning;
 mod lnbits;
 mod nwc;
 mod phoenixd;
+pub mod rules;
 #[cfg(test)]
 mod tests;
 

@@ -12,8 +12,11 @@ use crate::{process, workspace};
 /// Our drivers: the id that operators enable, and the cdylib that cargo makes.
 ///
 /// The list is explicit because a stale library in the output folder would otherwise be shipped as a second driver.
-pub(crate) const DRIVERS: &[(&str, &str)] =
-    &[("hls", "libsatcast_plugin_hls.so"), ("rtmp", "libsatcast_plugin_rtmp.so")];
+pub(crate) const DRIVERS: &[(&str, &str)] = &[
+    ("hls", "libsatcast_plugin_hls.so"),
+    ("platform", "libsatcast_plugin_platform.so"),
+    ("rtmp", "libsatcast_plugin_rtmp.so"),
+];
 
 /// The file that says which libraries in the drivers folder are ours: `{"files": {"<name>": "<sha256 hex>"}}`.
 const MANIFEST: &str = "manifest.json";

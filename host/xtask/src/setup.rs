@@ -94,8 +94,8 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "postgresql",
         file: "/usr/lib/postgresql",
-        purpose: "tests with several nodes (later)",
-        required: false,
+        purpose: "database server of the tests, which start their own",
+        required: true,
     },
 ];
 

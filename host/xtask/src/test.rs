@@ -1,8 +1,12 @@
 //! `cargo xtask test`: everything a change must pass, on a machine that has only Rust to begin with.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::{build, npm, openapi, process, python, setup, workspace};
+
+/// Modules of the service whose tests have a database, and are run on SQLite with all others and on PostgreSQL besides.
+const WITH_DATABASE: [&str; 4] = ["store", "billing", "webhooks", "playback"];
 
 /// Sets up, builds and runs all tests, or those whose name contains the one argument.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -33,6 +37,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         }
         process::run(cargo.args(filter).env("SATCAST_BIN", &binary))
     });
+    report.note("tests of the database on PostgreSQL", || on_postgres(nextest, &binary, filter));
     if nextest {
         report.note("documentation tests", || {
             process::run(process::cargo().args(["test", "--workspace", "--doc", "--quiet"]).args(filter))
@@ -55,6 +60,23 @@ fn outside() -> Result<(), String> {
     };
     cargo(&["build", "--lib"])?;
     cargo(&["test"])
+}
+
+/// Runs the unit tests that have a database once more, beside a server that ends with them.
+fn on_postgres(nextest: bool, binary: &Path, filter: Option<&str>) -> Result<(), String> {
+    // Built with the tests, beside the service.
+    let mut command = process::command(binary.with_file_name("with-postgres"));
+    command.arg(process::cargo().get_program());
+    if nextest {
+        command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--no-tests", "pass"]);
+        command.args(["--config-file", "tests/nextest.toml", "-E"]);
+        command.arg(format!("package(satcast) and kind(lib) and test(/^({})::/)", WITH_DATABASE.join("|")));
+    } else {
+        command.args(["test", "--workspace", "--lib", "--no-fail-fast", "--"]);
+        command.args(WITH_DATABASE.map(|module| format!("{module}::")));
+    }
+    // The other form would add its tests, not leave out those of other names.
+    process::run(command.args(filter.filter(|_| nextest)))
 }
 
 /// What ran, how long it took, and what failed.

@@ -151,6 +151,13 @@ pub struct DriverWaker {
 unsafe impl Send for DriverWaker {}
 
 impl DriverWaker {
+    /// A waker of the host's own, for a queue whose reader is not behind the C table. `call` runs once, or is dropped.
+    pub fn calling(call: impl FnOnce() + Send + 'static) -> Self {
+        let call: OwnCall = Box::new(call);
+        let data = Box::into_raw(Box::new(call)).cast();
+        Self { raw: abi::SatcastWaker { data, wake: Some(run_own), drop: Some(drop_own) } }
+    }
+
     /// Wakes the driver.
     pub fn wake(self) {
         let raw = self.raw;
@@ -160,6 +167,23 @@ impl DriverWaker {
             unsafe { wake(raw.data) };
         }
     }
+}
+
+type OwnCall = Box<dyn FnOnce() + Send>;
+
+/// # Safety
+/// `data` must come from [`DriverWaker::calling`], and be passed to one of the two functions once.
+unsafe extern "C" fn run_own(data: *mut c_void) {
+    // SAFETY: see above.
+    let call = unsafe { Box::from_raw(data.cast::<OwnCall>()) };
+    call();
+}
+
+/// # Safety
+/// As [`run_own`].
+unsafe extern "C" fn drop_own(data: *mut c_void) {
+    // SAFETY: see above.
+    drop(unsafe { Box::from_raw(data.cast::<OwnCall>()) });
 }
 
 impl Drop for DriverWaker {

@@ -1,17 +1,22 @@
 //! Destination type `rtmp`: one stream pushed to one RTMP server.
 //!
-//! [`target`] reads the address, [`push`] owns the connection from connect to end, `feed` puts packets into the RTMP session,
+//! [`target`] reads the address, [`tls`] knows whom to believe, [`push`] owns the connection from connect to end, `feed` puts packets into the RTMP session,
 //! `watch` decides when silence is a failure, `redact` keeps the key out of what the server says.
 //!
 //! Invariants: nothing here retries, resolves a name or spawns a task; the protocol itself is
 //! `satcast_media::rtmp::client`; no text that leaves this crate holds the key, the query or the login of a target.
 
 mod feed;
+mod link;
+mod login;
+mod pipe;
 pub mod push;
 mod redact;
 mod refusal;
+mod taking;
 pub mod target;
 pub mod timing;
+pub mod tls;
 mod watch;
 
 use std::sync::Arc;
@@ -24,6 +29,7 @@ use serde::Deserialize;
 use push::Push;
 use target::Target;
 use timing::Timing;
+use tls::Trust;
 
 /// The destination type.
 pub const TYPE: &str = "rtmp";
@@ -32,7 +38,8 @@ pub const TYPE: &str = "rtmp";
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Address of the server: rtmp://host[:port]/app/key, or rtmp://host[:port]/app with the stream key in `key`.
+    /// Address of the server: rtmp://host[:port]/app/key, or rtmp://host[:port]/app with the stream key in `key`; rtmps://
+    /// encrypts the connection. A login goes before the host: rtmp://user:password@host/app.
     // The host masks key, login and query in the fields `url` and `key` by these names; `x-secret-url` says so to other
     // readers of the schema.
     #[schemars(with = "String", extend("x-secret-url" = true, "maxLength" = target::TEXT_BYTES_MAX))]
@@ -41,6 +48,10 @@ pub struct Config {
     #[serde(default)]
     #[schemars(extend("maxLength" = target::TEXT_BYTES_MAX))]
     pub key: Option<Secret<String>>,
+    /// Send HEVC, AV1 and Opus even to a server that does not announce Enhanced RTMP. Without it such a stream fails there, as
+    /// most servers would drop it without a word.
+    #[serde(default, rename = "forceEnhanced")]
+    pub force_enhanced: bool,
 }
 
 impl Config {
@@ -55,7 +66,9 @@ impl Config {
 }
 
 /// The driver.
-pub struct Rtmp;
+pub struct Rtmp {
+    trust: Trust,
+}
 
 impl Driver for Rtmp {
     const INFO: DriverInfo =
@@ -67,7 +80,7 @@ impl Driver for Rtmp {
     }
 
     fn load(_: &driver::Host) -> Result<Self, Error> {
-        Ok(Rtmp)
+        Ok(Rtmp { trust: Trust::system() })
     }
 
     fn validate(&self, config: driver::Config<'_>) -> Result<(), Error> {
@@ -75,8 +88,9 @@ impl Driver for Rtmp {
     }
 
     fn open(&self, config: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
-        let target = config.parse::<Config>()?.target()?;
-        Ok(Arc::new(Push::new(target, Timing::default())))
+        let config = config.parse::<Config>()?;
+        let push = Push::new(config.target()?, Timing::default(), self.trust.clone());
+        Ok(Arc::new(if config.force_enhanced { push.taking_all() } else { push }))
     }
 }
 

@@ -1,224 +1,128 @@
 //! One push: connect, publish, forward until the end, all in the one task of `run`.
 
-use std::future::poll_fn;
-use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
+use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use bytes::BytesMut;
 use satcast_media::rtmp::RtmpError;
-use satcast_media::rtmp::chunk::ChunkOutput;
-use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
-use satcast_plugin_api::Error;
 use satcast_plugin_api::driver::{Ctx, Destination, Media, State};
-use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use satcast_plugin_api::{Class, Error};
+use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::feed::Feed;
+use crate::link::{Link, write_some};
+use crate::login;
+use crate::pipe;
 use crate::refusal;
+use crate::taking::Taking;
 use crate::target::Target;
 use crate::timing::Timing;
+use crate::tls::{self, Trust};
 use crate::watch::{Due, Watch};
-
-/// Most segments of one write: a full batch of messages of one chunk is half of it. Below every system's `IOV_MAX`.
-const WRITE_SLICES_MAX: usize = 256;
-/// Room for one read: what a server says to a publisher is short.
-const READ_BYTES: usize = 4096;
-/// How long the reason is waited for after a write has failed; a closed connection is readable at once.
-const LAST_WORDS_WAIT_MAX: Duration = Duration::from_millis(100);
-/// Bytes a server may send at once, over what its time on the line allows.
-const INPUT_BURST_BYTES_MAX: u64 = 1024 * 1024;
-/// Bytes per second a server may send in the long run; acknowledgements and pings are below a hundredth of it.
-const INPUT_BYTES_PER_SECOND_MAX: u64 = 64 * 1024;
 
 /// A destination that pushes to one RTMP server.
 #[derive(Debug)]
 pub struct Push {
     target: Target,
+    /// Tried in turn where `target` cannot be reached.
+    backups: Vec<Target>,
     timing: Timing,
+    trust: Trust,
+    taking: Taking,
 }
 
 impl Push {
-    /// A push to `target`.
-    pub fn new(target: Target, timing: Timing) -> Self {
-        Push { target, timing }
+    /// A push to `target`, whose certificate is checked against `trust` if it is one with TLS.
+    pub fn new(target: Target, timing: Timing, trust: Trust) -> Self {
+        Push { target, backups: Vec::new(), timing, trust, taking: Taking::AsAnnounced }
     }
 
-    /// Connects and publishes, within `timing.setup`.
+    /// The same with targets that are tried in turn, each with its own time, where the first cannot be reached or breaks off
+    /// before it has accepted the stream. A refusal counts: it would be the same there.
+    pub fn with_backups(self, backups: Vec<Target>) -> Self {
+        Push { backups, ..self }
+    }
+
+    /// The same for a server whose codecs are known (by `Codec::name`), whatever it announces; `who` it is stands in the
+    /// refusal of another.
+    pub fn taking<'a>(self, codecs: impl IntoIterator<Item = &'a str>, who: &str) -> Self {
+        let codecs = codecs.into_iter().map(str::to_owned).collect();
+        Push { taking: Taking::Known { codecs, who: who.to_owned() }, ..self }
+    }
+
+    /// The same for a server that takes every codec, whatever it announces.
+    pub fn taking_all(self) -> Self {
+        Push { taking: Taking::All, ..self }
+    }
+
+    /// Connects and publishes at the first target that can be reached.
     async fn establish(&self, ctx: &Ctx) -> Result<Link<'_>, Error> {
-        let target = &self.target;
-        let deadline = Instant::now() + self.timing.setup;
-        let stream = ctx.connect(target.host(), target.port(), self.timing.setup).await?;
-        let mut link = Link::new(target, stream, ctx);
-        match timeout_at(deadline, link.publish()).await {
-            Ok(published) => published.map(|()| link),
-            Err(_) => Err(Error::network(format!(
-                "{target} did not accept the stream within {:?}; check that it is an RTMP server",
-                self.timing.setup
-            ))),
+        let mut first = match self.establish_at(&self.target, ctx).await {
+            Err(error) if is_elsewhere_better(&error) && !self.backups.is_empty() => error,
+            outcome => return outcome,
+        };
+        for target in &self.backups {
+            tracing::warn!(%target, reason = %first, "trying the backup");
+            match self.establish_at(target, ctx).await {
+                Ok(link) => return Ok(link),
+                Err(error) if is_elsewhere_better(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
+        first.message.push_str("; its backup cannot be reached either");
+        Err(first)
+    }
+
+    /// Connects and publishes, within `timing.setup`; once more where the server asks who it is.
+    async fn establish_at<'a>(&self, target: &'a Target, ctx: &Ctx) -> Result<Link<'a>, Error> {
+        let deadline = Instant::now() + self.timing.setup;
+        let login = target.login();
+        let mut answer = None;
+        for _ in 0..login::ROUNDS_MAX {
+            let stream = ctx.connect(target.host(), target.port(), self.timing.setup).await?;
+            let halves = if target.is_tls() {
+                pipe::tls(tls::connect(target, stream, &self.trust, deadline).await?)
+            } else {
+                pipe::plain(stream)
+            };
+            let mut link = Link::new(target, halves, ctx, answer.as_deref());
+            match (timeout_at(deadline, link.publish()).await, link.question(), &login) {
+                (Ok(Ok(())), ..) => return Ok(link),
+                (Ok(Err(_)), Some(question), Some(login)) => answer = Some(question.answer(login)),
+                (Ok(Err(error)), ..) => return Err(error),
+                (Err(_), ..) => {
+                    return Err(Error::network(format!(
+                        "{target} did not accept the stream within {:?}; check that it is an RTMP server",
+                        self.timing.setup
+                    )));
+                }
+            }
+        }
+        Err(Error::auth(format!("{target} asks for the login again and again; check the login in the url")))
     }
 }
 
 impl Destination for Push {
     async fn run(self: Arc<Self>, ctx: Ctx, media: Media) -> Result<(), Error> {
-        let target = &self.target;
-        if target.has_login() {
-            tracing::warn!(%target, "the login in the url is not sent");
-        }
         let link = tokio::select! {
             biased;
             () = ctx.stopping() => return Ok(()),
             link = self.establish(&ctx) => link?,
         };
-        tracing::debug!(%target, "publishing");
+        tracing::debug!(target = %link.target, "publishing");
         let watch = Watch::new(self.timing, Instant::now());
-        let forward = Forward { link, watch, feed: Feed::default(), ctx: &ctx, media, open: true };
-        forward.run().await
-    }
-}
-
-/// The connection and the session on it.
-struct Link<'a> {
-    target: &'a Target,
-    reader: OwnedReadHalf,
-    writer: OwnedWriteHalf,
-    session: ClientSession,
-    input: BytesMut,
-    input_bytes: u64,
-    since: Instant,
-    ctx: Ctx,
-}
-
-impl<'a> Link<'a> {
-    fn new(target: &'a Target, stream: TcpStream, ctx: &Ctx) -> Self {
-        let (reader, writer) = stream.into_split();
-        let session = ClientSession::new(ClientConfig {
-            app: target.app().to_owned(),
-            tc_url: target.tc_url().to_owned(),
-            stream_key: target.publish_name().to_owned(),
-            ..ClientConfig::default()
-        });
-        let (input, since) = (BytesMut::with_capacity(READ_BYTES), Instant::now());
-        Link { target, reader, writer, session, input, input_bytes: 0, since, ctx: ctx.clone() }
-    }
-
-    /// Handshake, connect and publish.
-    async fn publish(&mut self) -> Result<(), Error> {
-        loop {
-            tokio::select! {
-                biased;
-                written = write_some(&mut self.writer, self.session.output()),
-                    if !self.session.output().is_empty() => self.wrote(written).await?,
-                read = self.reader.read_buf(&mut self.input) => {
-                    if read.as_ref().map_or_else(refusal::is_close, |bytes| *bytes == 0) {
-                        return Err(Error::remote(format!(
-                            "{} closed the connection before it accepted the stream; check url and key",
-                            self.target
-                        )));
-                    }
-                    if self.received(read)? {
-                        return Ok(());
-                    }
-                }
-            }
-        }
-    }
-
-    /// Bytes were read, or reading failed. True when the server has accepted the stream.
-    fn received(&mut self, read: io::Result<usize>) -> Result<bool, Error> {
-        let bytes = read.map_err(|error| refusal::io(self.target, &error))?;
-        if bytes == 0 {
-            return Err(refusal::closed(self.target));
-        }
-        self.check_input_rate(bytes)?;
-        let parsed = self.session.input(self.input.split().freeze());
-        self.input.reserve(READ_BYTES);
-        let mut publishing = false;
-        // What the server said before it broke the protocol is the better reason.
-        while let Some(event) = self.session.poll_event() {
-            match event {
-                ClientEvent::Publishing => publishing = true,
-                ClientEvent::Rejected { code, description } => {
-                    return Err(refusal::refused(self.target, &code, &description));
-                }
-                ClientEvent::PeerClosed { code, description } => {
-                    return Err(refusal::ended(self.target, &code, &description));
-                }
-                ClientEvent::Acknowledged { .. } => {}
-            }
-        }
-        parsed.map_err(|error| Error::remote(format!("{} does not keep to RTMP: {error}", self.target)))?;
-        Ok(publishing)
-    }
-
-    fn check_input_rate(&mut self, bytes: usize) -> Result<(), Error> {
-        self.input_bytes += bytes as u64;
-        let allowed = INPUT_BURST_BYTES_MAX + self.since.elapsed().as_secs() * INPUT_BYTES_PER_SECOND_MAX;
-        if self.input_bytes > allowed {
-            return Err(Error::remote(format!("{} sends far more than a publisher needs", self.target)));
-        }
-        Ok(())
-    }
-
-    /// Bytes were written, or writing failed.
-    async fn wrote(&mut self, written: io::Result<usize>) -> Result<(), Error> {
-        let bytes = match written {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                let said = self.last_words().await;
-                return Err(said.unwrap_or_else(|| refusal::io(self.target, &error)));
-            }
+        let forward = Forward {
+            link,
+            watch,
+            feed: Feed::default(),
+            taking: &self.taking,
+            ctx: &ctx,
+            media,
+            open: true,
         };
-        self.session.output().advance(bytes);
-        self.ctx.bytes_sent(bytes as u64);
-        Ok(())
-    }
-
-    /// Why the server closed, if it said so before writing to it failed.
-    async fn last_words(&mut self) -> Option<Error> {
-        let by = Instant::now() + LAST_WORDS_WAIT_MAX;
-        let read = timeout_at(by, self.reader.read_buf(&mut self.input)).await;
-        let bytes = read.ok()?.ok().filter(|bytes| *bytes > 0)?;
-        self.received(Ok(bytes)).err()
-    }
-
-    /// Output position the socket has taken.
-    fn taken(&mut self) -> u64 {
-        let output = self.session.output();
-        output.total_bytes() - output.len_bytes() as u64
-    }
-
-    /// Closes our side and reads until the server has closed its own: a socket closed with unread input would reset the
-    /// connection and lose what the server has not read.
-    async fn close(mut self, by: Instant) {
-        let shut = timeout_at(by, async {
-            self.writer.shutdown().await?;
-            while self.reader.read_buf(&mut self.input).await? > 0 {
-                self.input.clear();
-            }
-            io::Result::Ok(())
-        });
-        // Everything is written; how the server leaves changes nothing any more.
-        let outcome = shut.await;
-        tracing::debug!(target = %self.target, clean = matches!(outcome, Ok(Ok(()))), "closed");
-    }
-}
-
-/// Writes from the front of `output`. Cancel safe.
-async fn write_some(writer: &mut OwnedWriteHalf, output: &ChunkOutput) -> io::Result<usize> {
-    let written = poll_fn(|cx| {
-        let mut slices = [IoSlice::new(&[]); WRITE_SLICES_MAX];
-        let count = output.slices(&mut slices);
-        Pin::new(&mut *writer).poll_write_vectored(cx, &slices[..count])
-    });
-    match written.await {
-        Ok(0) => Err(io::ErrorKind::BrokenPipe.into()),
-        written => written,
+        forward.run().await
     }
 }
 
@@ -230,6 +134,7 @@ struct Forward<'a> {
     link: Link<'a>,
     watch: Watch,
     feed: Feed,
+    taking: &'a Taking,
     ctx: &'a Ctx,
     media: Media,
     /// The host's queue may still have packets.
@@ -308,6 +213,9 @@ impl Forward<'_> {
 
     fn took(&mut self, batch: &mut Vec<satcast_plugin_api::driver::Packet>) -> Result<(), Error> {
         self.watch.media(Instant::now());
+        for packet in batch.iter().filter(|packet| packet.is_config()) {
+            self.taking.check(packet.codec(), &self.link.session, self.link.target)?;
+        }
         self.feed.take(batch).map_err(|error| Error::config(error.to_string()))
     }
 
@@ -333,6 +241,12 @@ impl Forward<'_> {
         }
         Ok(self.watch.next(now))
     }
+}
+
+/// The server cannot be reached, or not now: another one may be.
+fn is_elsewhere_better(error: &Error) -> bool {
+    let is_taken = error.retry_after == Some(refusal::NAME_TAKEN_RETRY_FLOOR);
+    matches!(error.class, Class::Network | Class::Remote) && !is_taken
 }
 
 /// The session refuses our own packets.

@@ -48,7 +48,7 @@ fn piece_at(text: &str, secret: &str) -> usize {
 }
 
 /// Percent escapes decoded; what is no escape or no UTF-8 stays readable.
-fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
     let mut at = 0;

@@ -27,10 +27,10 @@ pub(crate) fn refused(target: &Target, code: &str, description: &str) -> Error {
     if PASSING.iter().any(|ending| code.ends_with(ending)) {
         return Error::remote(format!("{target} could not take the stream: {said}"));
     }
-    let hint = if target.has_login() {
-        "check url and key (the login in the URL is not sent: this version has no RTMP login)"
-    } else {
-        "check url and key"
+    let hint = match (target.has_login(), description.contains("authmod=adobe")) {
+        (true, _) => "check url, key and login",
+        (false, true) => "it asks for a login; give rtmp://user:password@host/app",
+        (false, false) => "check url and key",
     };
     if code == BAD_NAME {
         return Error::remote(format!(
@@ -112,7 +112,11 @@ mod tests {
         let text = "a.example:1935 refused the stream: NetStream.Publish.BadName; it may still be publishing at \
                     the server, from before a break or from another encoder; if this goes on, check url and key";
         assert_eq!(error.message, text);
-        assert!(refused(&target(), BAD_NAME, "").message.contains("the login in the URL is not sent"));
+        assert!(refused(&target(), BAD_NAME, "").message.contains("check url, key and login"));
+        let asks = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=adobe ] : ";
+        assert!(
+            refused(&plain, "NetConnection.Connect.Rejected", asks).message.contains("user:password@host")
+        );
     }
 
     #[test]

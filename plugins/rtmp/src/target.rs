@@ -3,12 +3,17 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
+use crate::login::Login;
+use crate::redact::unescape;
+
 /// Longest `url` and longest `key`, in bytes.
 pub const TEXT_BYTES_MAX: usize = 2048;
 /// Longest host name in bytes (RFC 1035, 2.3.4, written with dots).
 pub const HOST_BYTES_MAX: usize = 253;
 /// Port of `rtmp://` when the URL names none.
 pub const PORT_DEFAULT: u16 = 1935;
+/// Port of `rtmps://` when the URL names none, as in every encoder.
+pub const TLS_PORT_DEFAULT: u16 = 443;
 
 /// Why a `url` and `key` are no target. Each text begins with the name of the field and holds nothing of its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -19,17 +24,14 @@ pub enum TargetError {
     /// A control character, or white space in the URL or round the key.
     #[error("{0}: has a space, line break or control character; remove it")]
     BadCharacter(&'static str),
-    /// `rtmps://`.
-    #[error("url: rtmps:// is not supported in this version; use rtmp://")]
-    Tls,
-    /// Another scheme or none.
-    #[error("url: must begin with rtmp://")]
+    /// Neither `rtmp://` nor `rtmps://`.
+    #[error("url: must begin with rtmp:// or rtmps://")]
     Scheme,
     /// `#...`.
     #[error("url: a # is not allowed; give a stream key that has one in key")]
     Fragment,
     /// No host, or one with characters that no host has.
-    #[error("url: has no valid host name or address after rtmp://")]
+    #[error("url: has no valid host name or address after ://")]
     Host,
     /// An IPv6 address without brackets, or brackets round something else.
     #[error("url: an IPv6 address stands in brackets, as in rtmp://[2001:db8::1]/app")]
@@ -45,6 +47,7 @@ pub enum TargetError {
 /// A parsed target. `Debug` shows host and port only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
+    tls: bool,
     host: String,
     port: u16,
     app: String,
@@ -56,7 +59,7 @@ pub struct Target {
 impl Target {
     /// Reads a destination's address from the right: with a `key` the whole path is the app; without one the last path
     /// part with its query is the publish name, which is empty when the path is an app alone. Slashes at the end of the
-    /// path mean nothing. Escapes (`%20`) are kept as typed. A login (`user:password@`) is accepted and never sent.
+    /// path mean nothing. Escapes (`%20`) are kept as typed. A login (`user:password@`) answers a server that asks for one.
     ///
     /// # Errors
     /// Any [`TargetError`].
@@ -64,12 +67,11 @@ impl Target {
         let key = key.filter(|key| !key.is_empty());
         check_text(url, key)?;
         let (scheme, rest) = url.split_once("://").ok_or(TargetError::Scheme)?;
-        if scheme.eq_ignore_ascii_case("rtmps") {
-            return Err(TargetError::Tls);
-        }
-        if !scheme.eq_ignore_ascii_case("rtmp") {
-            return Err(TargetError::Scheme);
-        }
+        let (scheme, port_default) = match scheme.to_ascii_lowercase().as_str() {
+            "rtmp" => ("rtmp", PORT_DEFAULT),
+            "rtmps" => ("rtmps", TLS_PORT_DEFAULT),
+            _ => return Err(TargetError::Scheme),
+        };
         if rest.contains('#') {
             return Err(TargetError::Fragment);
         }
@@ -82,13 +84,19 @@ impl Target {
         let (host, port) = split_address(address)?;
         let (app, publish_name) = split_path(path, key)?;
         Ok(Target {
+            tls: scheme == "rtmps",
             host: host.to_owned(),
-            port: port.unwrap_or(PORT_DEFAULT),
-            tc_url: format!("rtmp://{address}/{app}"),
+            port: port.unwrap_or(port_default),
+            tc_url: format!("{scheme}://{address}/{app}"),
             app,
             publish_name,
             login,
         })
+    }
+
+    /// The connection is to be encrypted: `rtmps://`.
+    pub fn is_tls(&self) -> bool {
+        self.tls
     }
 
     /// Host name or address; an IPv6 address without brackets.
@@ -106,7 +114,7 @@ impl Target {
         &self.app
     }
 
-    /// `rtmp://host[:port]/app`, without login. May hold a secret.
+    /// `rtmp://host[:port]/app` or the same with `rtmps`, without login. May hold a secret.
     pub fn tc_url(&self) -> &str {
         &self.tc_url
     }
@@ -116,9 +124,16 @@ impl Target {
         &self.publish_name
     }
 
-    /// The URL has a login, which is not sent.
+    /// The URL has a login.
     pub fn has_login(&self) -> bool {
         self.login.is_some()
+    }
+
+    /// User and password of the URL, percent escapes decoded.
+    pub(crate) fn login(&self) -> Option<Login> {
+        let login = self.login.as_deref()?;
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        Some(Login { user: unescape(user), password: unescape(password) })
     }
 
     /// Every text that must not be shown, the longest forms first.
@@ -227,155 +242,4 @@ fn query(text: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// url, key; host, port, app, tcUrl, publish name
-    type Good =
-        ((&'static str, Option<&'static str>), (&'static str, u16, &'static str, &'static str, &'static str));
-
-    const GOOD: &[Good] = &[
-        (("rtmp://a.example/live/k1", None), ("a.example", 1935, "live", "rtmp://a.example/live", "k1")),
-        (
-            ("RTMP://A.example:1936/live/k1", None),
-            ("A.example", 1936, "live", "rtmp://A.example:1936/live", "k1"),
-        ),
-        (
-            ("rtmp://a.example/app/inst/k1", None),
-            ("a.example", 1935, "app/inst", "rtmp://a.example/app/inst", "k1"),
-        ),
-        (
-            ("rtmp://a.example/live/k1?token=a%20b&x=/1?", None),
-            ("a.example", 1935, "live", "rtmp://a.example/live", "k1?token=a%20b&x=/1?"),
-        ),
-        (
-            ("rtmp://a.example/live", Some("k1?a=1&b=2/#")),
-            ("a.example", 1935, "live", "rtmp://a.example/live", "k1?a=1&b=2/#"),
-        ),
-        (
-            ("rtmp://a.example/live/", Some("my key")),
-            ("a.example", 1935, "live", "rtmp://a.example/live", "my key"),
-        ),
-        (
-            ("rtmp://a.example/app/inst", Some("k")),
-            ("a.example", 1935, "app/inst", "rtmp://a.example/app/inst", "k"),
-        ),
-        (
-            ("rtmp://a.example/live?token=1", Some("k")),
-            ("a.example", 1935, "live?token=1", "rtmp://a.example/live?token=1", "k"),
-        ),
-        (("rtmp://a.example/live/k1", Some("")), ("a.example", 1935, "live", "rtmp://a.example/live", "k1")),
-        (("rtmp://a.example//live//k1", None), ("a.example", 1935, "live", "rtmp://a.example/live", "k1")),
-        (("rtmp://a.example/live/k1/", None), ("a.example", 1935, "live", "rtmp://a.example/live", "k1")),
-        (
-            ("rtmp://a.example/app/inst/k1//?x=/1", None),
-            ("a.example", 1935, "app/inst", "rtmp://a.example/app/inst", "k1?x=/1"),
-        ),
-        (("rtmp://u:p@ss@a.example/live/k", None), ("a.example", 1935, "live", "rtmp://a.example/live", "k")),
-        (("rtmp://u@127.0.0.1:1/live/k", None), ("127.0.0.1", 1, "live", "rtmp://127.0.0.1:1/live", "k")),
-        (
-            ("rtmp://[2001:db8::1]/live/k", None),
-            ("2001:db8::1", 1935, "live", "rtmp://[2001:db8::1]/live", "k"),
-        ),
-        (("rtmp://[::1]:65535/live/k", None), ("::1", 65535, "live", "rtmp://[::1]:65535/live", "k")),
-        (
-            ("rtmp://my_host/live/k@home:x", None),
-            ("my_host", 1935, "live", "rtmp://my_host/live", "k@home:x"),
-        ),
-    ];
-
-    /// An app and no stream key: url, app.
-    const APP_ALONE: &[(&str, &str)] = &[
-        ("rtmp://a.example/live", "live"),
-        ("rtmp://a.example/live/", "live"),
-        ("rtmp://a.example/live/?x=1", "live?x=1"),
-        ("rtmp://a.example/live?k=/x", "live?k=/x"),
-    ];
-
-    #[test]
-    fn an_app_alone_has_an_empty_name() {
-        for (url, app) in APP_ALONE {
-            let target = Target::parse(url, None).unwrap_or_else(|error| panic!("{url}: {error}"));
-            assert_eq!((target.app(), target.publish_name()), (*app, ""), "{url}");
-        }
-    }
-
-    #[test]
-    fn every_good_form() {
-        for ((url, key), (host, port, app, tc_url, name)) in GOOD {
-            let target = Target::parse(url, *key).unwrap_or_else(|error| panic!("{url} {key:?}: {error}"));
-            let got = (target.host(), target.port(), target.app(), target.tc_url(), target.publish_name());
-            assert_eq!(got, (*host, *port, *app, *tc_url, *name), "{url} {key:?}");
-        }
-    }
-
-    #[test]
-    fn every_refusal() {
-        use TargetError::{App, BadCharacter, Fragment, Host, Ipv6, Port, Scheme, Tls};
-        let long_host = format!("rtmp://{}/live/k", "a".repeat(HOST_BYTES_MAX + 1));
-        for (url, key, error) in [
-            ("", None, Scheme),
-            ("a.example/live/k", None, Scheme),
-            ("http://a.example/live/k", None, Scheme),
-            ("rtmpt://a.example/live/k", None, Scheme),
-            ("rtmps://a.example/live/k", None, Tls),
-            ("RTMPS://", None, Tls),
-            ("rtmp://a.example/live/k#x", None, Fragment),
-            ("rtmp:///live/k", None, Host),
-            ("rtmp://u:p@/live/k", None, Host),
-            ("rtmp://:1935/live/k", None, Host),
-            ("rtmp://exämple/live/k", None, Host),
-            ("rtmp://a%2eb/live/k", None, Host),
-            (&long_host, None, Host),
-            ("rtmp://2001:db8::1/live/k", None, Ipv6),
-            ("rtmp://[2001:db8::1/live/k", None, Ipv6),
-            ("rtmp://[a.example]/live/k", None, Ipv6),
-            ("rtmp://[fe80::1%eth0]/live/k", None, Ipv6),
-            ("rtmp://[::1]1935/live/k", None, Port),
-            ("rtmp://a.example:/live/k", None, Port),
-            ("rtmp://a.example:0/live/k", None, Port),
-            ("rtmp://a.example:+80/live/k", None, Port),
-            ("rtmp://a.example:65536/live/k", None, Port),
-            ("rtmp://a.example:x/live/k", None, Port),
-            ("rtmp://a.example", None, App),
-            ("rtmp://a.example/", Some("k"), App),
-            ("rtmp://a.example//", None, App),
-            ("rtmp://a.example?x=1", Some("k"), App),
-            ("rtmp://a.example/?x=1", None, App),
-            (" rtmp://a.example/live/k", None, BadCharacter("url")),
-            ("rtmp://a.example/li ve/k", None, BadCharacter("url")),
-            ("rtmp://a.example/live/k\n", None, BadCharacter("url")),
-            ("rtmp://a.example/live/k\u{7f}", None, BadCharacter("url")),
-            ("rtmp://a.example/live", Some("k\0"), BadCharacter("key")),
-            ("rtmp://a.example/live", Some("k "), BadCharacter("key")),
-        ] {
-            assert_eq!(Target::parse(url, key), Err(error), "{url:?} {key:?}");
-        }
-    }
-
-    #[test]
-    fn length_limits() {
-        let fit = |bytes: usize| format!("rtmp://a.example/live/{}", "k".repeat(bytes - 22));
-        assert!(Target::parse(&fit(TEXT_BYTES_MAX), None).is_ok());
-        assert_eq!(Target::parse(&fit(TEXT_BYTES_MAX + 1), None), Err(TargetError::TooLong("url")));
-        let key = "k".repeat(TEXT_BYTES_MAX);
-        assert!(Target::parse("rtmp://a/b", Some(&key)).is_ok());
-        let key = "k".repeat(TEXT_BYTES_MAX + 1);
-        assert_eq!(Target::parse("rtmp://a/b", Some(&key)), Err(TargetError::TooLong("key")));
-    }
-
-    #[test]
-    fn nothing_shown_is_secret() {
-        let target = Target::parse("rtmp://user:hunter2@[::1]:99/app/sesame?token=open", None).unwrap();
-        let shown = format!("{target:?} {target}");
-        for secret in ["sesame", "open", "hunter2", "user", "app"] {
-            assert!(!shown.contains(secret), "{shown}");
-        }
-        assert_eq!(target.to_string(), "[::1]:99");
-        let secrets: Vec<_> = target.secrets().collect();
-        assert_eq!(secrets, ["sesame?token=open", "sesame", "token=open", "user:hunter2", "hunter2"]);
-        let target = Target::parse("rtmp://a.example/app/inst//sesame/?token=open", Some("key")).unwrap();
-        let secrets: Vec<_> = target.secrets().collect();
-        assert_eq!(secrets, ["key", "key", "token=open", "inst", "sesame"]);
-    }
-}
+mod tests;

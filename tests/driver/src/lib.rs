@@ -1,14 +1,23 @@
-//! Driver `panic`: panics where its configuration says so, with its secret in the text. Loaded as a real library by the
-//! end-to-end tests; never shipped.
+//! Driver `panic`: does what no driver should where its configuration says so, with its secret in the text. Loaded as a real
+//! library by the end-to-end tests; never shipped.
 
+use std::fs::OpenOptions;
 use std::sync::Arc;
+use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use satcast_plugin_api::driver::{
     Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, State,
 };
 use satcast_plugin_api::{DestType, Error, Secret, export_driver};
 
-/// Where to panic: `validate`, `open`, `run`, or nowhere.
+/// Longer than any limit of the host.
+const FOR_EVER: Duration = Duration::from_secs(3600);
+/// Lines and events of a flood.
+const FLOOD: usize = 20_000;
+
+/// What to do: a name below, or nothing of it.
 #[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -17,9 +26,85 @@ struct Settings {
 }
 
 impl Settings {
-    fn panic_in(&self, place: &str) {
+    /// Names: `validate`, `open`, `run`, `drop` panic there; `hang-validate`, `hang-open` do not return.
+    fn act_in(&self, place: &str) {
         assert!(self.place != place, "asked to panic in {place} with {}", self.token.expose());
+        if self.place == format!("hang-{place}") {
+            std::thread::sleep(FOR_EVER);
+        }
+        if self.place == format!("exit-{place}") {
+            std::process::exit(7);
+        }
     }
+
+    /// Ends or stops the process. With `once-` before the name only the first time for this token.
+    fn crash(&self, ctx: &Ctx) -> Result<(), Error> {
+        let name = match self.place.strip_prefix("once-") {
+            None => self.place.as_str(),
+            Some(name) => {
+                let mark = ctx.data_dir()?.join(format!("{name}-{}", self.token.expose()));
+                if OpenOptions::new().write(true).create_new(true).open(mark).is_err() {
+                    return Ok(());
+                }
+                name
+            }
+        };
+        let raise = |signal| kill(Pid::this(), signal).map_err(|error| Error::internal(error.to_string()));
+        match name {
+            "abort" => std::process::abort(),
+            "exit" => std::process::exit(7),
+            // One that no handler of the language's runtime takes.
+            "fault" => raise(Signal::SIGFPE),
+            "freeze" => raise(Signal::SIGSTOP),
+            "overflow" => {
+                tracing::info!(depth = overflow(0), "never reached");
+                Ok(())
+            }
+            "memory" => {
+                let mut held = Vec::new();
+                loop {
+                    held.push(vec![1_u8; 64 * 1024 * 1024]);
+                }
+            }
+            "double" => {
+                let _second = PanicsAgain;
+                panic!("the first panic");
+            }
+            "block" => {
+                std::thread::sleep(FOR_EVER);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn flood(&self, ctx: &Ctx) {
+        for number in 0..FLOOD {
+            tracing::info!(number, token = self.token.expose().as_str(), "a flood");
+            ctx.event("flood", &serde_json::json!({ "number": number }));
+        }
+        tracing::info!(line = "x".repeat(1024 * 1024), "a long line");
+        ctx.event("long", &serde_json::json!("y".repeat(1024 * 1024)));
+        for number in 0..1000 {
+            if let Some(counter) = ctx.counter(&format!("counter-{number}")) {
+                counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+struct PanicsAgain;
+
+impl Drop for PanicsAgain {
+    fn drop(&mut self) {
+        panic!("the second panic");
+    }
+}
+
+#[allow(unconditional_recursion)] // What it is for.
+fn overflow(depth: u64) -> u64 {
+    let frame = std::hint::black_box([depth; 512]);
+    overflow(depth + 1) + frame[0]
 }
 
 struct Panics;
@@ -36,13 +121,13 @@ impl Driver for Panics {
     }
 
     fn validate(&self, config: Config<'_>) -> Result<(), Error> {
-        config.parse::<Settings>()?.panic_in("validate");
+        config.parse::<Settings>()?.act_in("validate");
         Ok(())
     }
 
     fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
         let settings = config.parse::<Settings>()?;
-        settings.panic_in("open");
+        settings.act_in("open");
         Ok(Arc::new(Output(settings)))
     }
 }
@@ -52,13 +137,31 @@ struct Output(Settings);
 impl Destination for Output {
     async fn run(self: Arc<Self>, ctx: Ctx, mut media: Media) -> Result<(), Error> {
         tracing::info!(token = self.0.token.expose().as_str(), "a careless driver logs its token");
-        self.0.panic_in("run");
+        self.0.act_in("run");
+        match self.0.place.as_str() {
+            "drop" => {
+                let _held = PanicsAgain;
+                return Ok(());
+            }
+            "ignore-stop" | "never-read" => {
+                ctx.state(State::Live);
+                loop {
+                    tokio::time::sleep(FOR_EVER).await;
+                }
+            }
+            "flood" => self.0.flood(&ctx),
+            _ => {}
+        }
         let mut batch = Vec::new();
         while media.recv_batch(&mut batch).await {
             for packet in batch.drain(..) {
                 ctx.bytes_sent(packet.payload().len() as u64);
+                if self.0.place == "leak" {
+                    std::mem::forget(packet);
+                }
             }
             ctx.state(State::Live);
+            self.0.crash(&ctx)?;
         }
         Ok(())
     }

@@ -80,6 +80,15 @@ fn a_driver_that_is_not_enabled_is_listed_and_not_used() {
 
 #[test]
 fn a_driver_that_panics_harms_only_its_destination_and_tells_no_secret() {
+    panics_harm_only_their_destination("thread");
+}
+
+#[test]
+fn in_a_process_of_its_own_it_is_the_same() {
+    panics_harm_only_their_destination("process");
+}
+
+fn panics_harm_only_their_destination(isolation: &str) {
     let token = "very-secret-token";
     let folder = tempfile::tempdir().expect("a folder for drivers");
     for file in ["rtmp.so", "manifest.json"] {
@@ -88,17 +97,10 @@ fn a_driver_that_panics_harms_only_its_destination_and_tells_no_secret() {
     let library = binary().parent().expect("the folder of the binary").join("libsatcast_test_driver.so");
     std::fs::copy(library, folder.path().join("panic.so")).expect("the built test driver");
     let drivers = folder.path().to_str().expect("a path in UTF-8");
-    let untrusted = Setup::default()
-        .set("SATCAST_DRIVERS__DIR", drivers)
-        .set("SATCAST_DRIVERS__ENABLED", "[\"rtmp\",\"panic\"]")
-        .start();
-    refused(&untrusted, "panic.so", &["third-party", "isolation = \"thread\""]);
-    drop(untrusted);
-
     let mut service = Setup::default()
         .set("SATCAST_DRIVERS__DIR", drivers)
         .set("SATCAST_DRIVERS__ENABLED", "[\"rtmp\",\"panic\"]")
-        .set("SATCAST_DRIVER__PANIC__ISOLATION", "thread")
+        .set("SATCAST_DRIVER__PANIC__ISOLATION", isolation)
         .start();
     let (api, source, sink) = (service.api(), Source::shared(), Sink::recording());
     let stream = api.create_stream("panics");

@@ -13,11 +13,15 @@ const MORE: &[(&str, &str, &str)] = &[
     ("changeDestination", "503", "DriverUnavailable"),
     // The destination of a public key.
     ("createKey", "404", "NotFound"),
+    ("changeDriver", "404", "NotFound"),
     // A permanent key that may not read.
     ("getActiveCost", "403", "Forbidden"),
     ("recoverArchive", "402", "InsufficientFunds"),
     ("recoverArchive", "404", "NotFound"),
     ("deleteArchive", "409", "Conflict"),
+    // No wallet to receive with.
+    ("connectWallet", "409", "Conflict"),
+    ("getWalletBalance", "503", "WalletSilent"),
     ("followEvents", "503", "Busy"),
     // The stream key it is restricted to.
     ("createWebhook", "404", "NotFound"),
@@ -131,6 +135,8 @@ fn responses() -> Value {
             "The database failed; try again, then give the requestId to the operator"),
         "DriverUnavailable": answer("The driver of a destination type does not answer", "driver_unavailable",
             "The driver of this destination type does not answer; try again, then tell the operator"),
+        "WalletSilent": answer("The connected wallet does not answer", "wallet_silent",
+            "The connected wallet does not answer, and what it said last is over a minute old; try again in a moment"),
         "Busy": answer("Too many want the same at this moment", "busy",
             "Too many log in at this moment; try again in a few seconds"),
     })

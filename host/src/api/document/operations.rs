@@ -50,6 +50,7 @@ const LINKS: &[(&str, &str, Sources)] = &[
         &[("id", "$request.path.id"), ("deliveryId", "$response.body#/0/id")],
     ),
     ("listArchives", "deleteArchive", FIRST_LISTED),
+    ("createTopUp", "getTopUp", &[("id", "$response.body#/invoiceId")]),
 ];
 const ANSWERED: Sources = &[("id", "$response.body#/id")];
 const FIRST_LISTED: Sources = &[("id", "$response.body#/0/id")];

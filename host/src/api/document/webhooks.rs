@@ -30,7 +30,7 @@ const EVENTS: &[Event] = &[
     ("destination.connected", "A destination forwards.", &["destinationId", "platform"]),
     ("destination.failed", "A destination stopped forwarding.", &["destinationId", "platform", "error"]),
     ("destination.recovered", "A destination forwards again.", &["destinationId", "platform"]),
-    ("limit.warning", "A session used 80 % of its `maxSats`.", &["limit"]),
+    ("limit.warning", "A session used 80 % of its `maxSats` or of its `maxDurationMinutes`.", &["limit"]),
     ("limit.reached", "A session ended at a hard limit.", &["limit"]),
     ("balance.low", "The account's credit is nearly used up.", &["balance"]),
     ("stream.health", "What the encoder sends got worse or better; not sent yet.", &["health"]),

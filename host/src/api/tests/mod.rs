@@ -20,6 +20,7 @@ mod streams;
 mod table;
 mod viewers;
 mod wallet;
+mod wallets;
 mod webhooks;
 
 use std::sync::{Arc, OnceLock};
@@ -46,6 +47,7 @@ use crate::playback::{Playback, PlaybackSecret};
 use crate::secret::{KeyKind, Vault, new_api_key};
 use crate::store::testing::Intruder;
 use crate::store::{self, NewAccount, NewKey, OpenOptions, Origin, Scopes};
+use crate::wallet::desk::testing::Bank;
 use crate::webhooks::{Sender, Targets, Webhooks};
 
 /// Configuration of the test's `rtmp` type.
@@ -122,6 +124,9 @@ impl Destination for Sink {
 
 driver_entry!(rtmp_entry, Rtmp);
 
+/// The id of the driver that is linked in.
+const LINKED_DRIVER: &str = "apitest";
+
 fn drivers() -> Drivers {
     static DRIVERS: OnceLock<Drivers> = OnceLock::new();
     DRIVERS.get_or_init(|| testing::start(rtmp_entry)).clone()
@@ -135,6 +140,7 @@ fn webhooks(store: &store::Store, config: &Config, clock: &Clock) -> Webhooks {
 /// One service with one account, its permanent key, and a clock moved by hand.
 struct Rig {
     app: Arc<App>,
+    bank: Bank,
     shell: Shell,
     account: AccountId,
     key: String,
@@ -192,6 +198,7 @@ impl Rig {
             Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
         let billing = Billing::new(store.clone(), clock.clone(), &config);
         let live = Live::metered(store.clone(), drivers(), clock.clone(), settings, billing.gate());
+        let bank = Bank::new(clock.clone());
         let config = Arc::new(config);
         let secret = PlaybackSecret::of(&Vault::new(&[7; 32]));
         let limits = Limits::default();
@@ -205,6 +212,7 @@ impl Rig {
                 limits.invalid_keys.clone(),
             ),
             live,
+            wallets: bank.desk(&store, &config),
             webhooks: webhooks(&store, &config, &clock),
             billing,
             store,
@@ -216,8 +224,8 @@ impl Rig {
             known: Default::default(),
             key_uses: Default::default(),
         });
-        let mut rig =
-            Self { shell: endpoint(app.clone()), app, account: AccountId(0), key: String::new(), folder };
+        let (shell, account) = (endpoint(app.clone()), AccountId(0));
+        let mut rig = Self { shell, app, bank, account, key: String::new(), folder };
         (rig.account, rig.key) = rig.account("owner").await;
         rig
     }
@@ -292,6 +300,10 @@ impl Rig {
 
     async fn post(&self, path: &str, body: &Value) -> Answer {
         self.ask(Method::POST, path, Some(&body.to_string())).await
+    }
+
+    async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.ask(Method::PUT, path, Some(&body.to_string())).await
     }
 
     async fn delete(&self, path: &str) -> Answer {

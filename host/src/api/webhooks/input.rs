@@ -41,7 +41,7 @@ pub(super) enum Event {
     /// A destination forwards again.
     #[oai(rename = "destination.recovered")]
     DestinationRecovered,
-    /// A session used 80 % of its `maxSats`.
+    /// A session used 80 % of its `maxSats` or of its `maxDurationMinutes`.
     #[oai(rename = "limit.warning")]
     LimitWarning,
     /// A session ended at a hard limit.

@@ -1,4 +1,4 @@
-//! What `live` tells a meter. Every call takes the lock, changes the state, and returns; the meter's task does the rest.
+//! What `live` tells a meter, and passes over hours of playback. Every call takes the lock, changes the state, and returns; the meter's task does the rest.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{Means, Meter};
-use crate::ids::{DestinationId, EndReason};
-use crate::store::StreamLimits;
+use crate::ids::{DestinationId, EndReason, Msat};
+use crate::store::{StreamLimits, Totals};
 use crate::usage::{Orders, Usage};
 
 #[async_trait]
@@ -98,5 +98,21 @@ impl Usage for Meter {
         // The sender stands beside it.
         let _ = self.done.subscribe().wait_for(|done| *done).await;
         self.billing.bill_playback(Some(self.session.account)).await;
+    }
+}
+
+impl Meter {
+    /// The session was charged for something else than minutes.
+    pub(in crate::billing) fn was_charged(&self, totals: Totals) {
+        self.absorb(&mut self.lock(), totals);
+        self.billing.has_spent(self.session.account, Msat(0));
+    }
+
+    /// Something else than a minute ends the session.
+    pub(in crate::billing) fn order_end(&self, reason: EndReason) {
+        let mut state = self.lock();
+        if !state.over {
+            self.end(&mut state, reason);
+        }
     }
 }

@@ -298,7 +298,7 @@ async fn prices_are_copied_onto_the_session_at_its_start() {
 #[tokio::test]
 async fn modes_off_is_free_and_wallet_is_like_credit() {
     for (mode, sats) in [("off", 0), ("credit", 2), ("wallet", 2)] {
-        let rig = Rig::with(100, &format!("[billing]\nmode = \"{mode}\""), "live", 2).await;
+        let rig = Rig::with(100, &format!("[wallet]\ntype = \"lnbits\"\nurl = \"https://ln.example\"\nsecret = \"x\"\n[billing]\nmode = \"{mode}\""), "live", 2).await;
         let session = rig.begin(Some(1_000)).await;
         session.on(0).await;
         session.on(1).await;

@@ -174,6 +174,6 @@ async fn a_taken_port_is_a_clear_error() {
     let bound =
         Listener::bind(settings, service.store.clone(), service.live.clone(), service.clock.clone()).await;
     let error = bound.unwrap_err().to_string();
-    assert!(error.starts_with(&format!("cannot listen for RTMP on {}: ", service.address)), "{error}");
+    assert!(error.starts_with(&format!("cannot listen for encoders on {}: ", service.address)), "{error}");
     assert!(error.ends_with("free the port or set [ingest] rtmp_listen to another"), "{error}");
 }

@@ -286,7 +286,7 @@ async fn one_connection_gives_others_their_turn() {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
     let mut encoder = Encoder::connect(listener.local_addr().unwrap(), "live", "key").await;
-    let mut wire = wire::Wire::new(listener.accept().await.unwrap().0, usize::MAX);
+    let mut wire = wire::Wire::new(listener.accept().await.unwrap().0, None, usize::MAX);
     encoder.flush().await.unwrap();
     let ignored = [2, 0, 0, 0, 0, 0, 6, 4, 0, 0, 0, 0, 0, 99, 0, 0, 0, 0].repeat(500_000);
     let (reading, mut writing) = encoder.socket.into_split();

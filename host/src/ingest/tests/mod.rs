@@ -3,6 +3,7 @@
 mod admitted;
 mod limits;
 mod refused;
+mod secure;
 mod wrong_keys;
 
 use std::sync::Mutex;
@@ -87,6 +88,8 @@ impl Drop for FakePublisher {
 /// A running listener with one stream in its database.
 struct Service {
     address: SocketAddr,
+    /// The port with TLS; its certificate stands in the folder.
+    secure: SocketAddr,
     key: String,
     stream: StreamId,
     store: Store,
@@ -114,18 +117,34 @@ impl Service {
         let clock = Clock::manual(UnixMillis(1_700_000_000_000));
         let mut settings = Settings::new(SocketAddr::from(([127, 0, 0, 1], 0)), read_batch_ms);
         change(&mut settings.limits);
+        let settings =
+            settings.with_tls(SocketAddr::from(([127, 0, 0, 1], 0)), secure::certificates(&folder));
         let mut listener =
             Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await.unwrap();
         // Log lines are collected on the test's thread.
         listener.threads = super::threads::Threads::here();
         let address = listener.local_addr().unwrap();
+        let secure = listener.secure_addr().unwrap().unwrap();
         let shared = Arc::clone(&listener.shared);
         let (shutdown, stop) = oneshot::channel();
         let running = tokio::spawn(listener.run(async move {
             let _dropped_or_sent = stop.await;
         }));
         let shutdown = Some(shutdown);
-        Self { address, key, stream, store, live, pushed, clock, shared, shutdown, running, _folder: folder }
+        Self {
+            address,
+            secure,
+            key,
+            stream,
+            store,
+            live,
+            pushed,
+            clock,
+            shared,
+            shutdown,
+            running,
+            _folder: folder,
+        }
     }
 
     /// As a user has it, with deadlines short enough for tests.

@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::timer::Timer;
 use super::{Command, Session, SessionState, millis};
 use crate::ids::{DestinationId, EndReason, UnixMillis};
 use crate::live::destination::{Destination, Parts};
 use crate::live::teller::Teller;
 use crate::live::{Closed, Inner, codes};
-use crate::store::{DestinationRecord, NewSession, StreamLimits, Terms};
+use crate::store::{DestinationRecord, Happening, Limit, NewSession, StreamLimits, Terms};
 use crate::usage::{Beginning, Orders, Unmetered, Usage};
 
 /// Tries to write the end of a session to the database.
@@ -40,6 +41,7 @@ pub(in crate::live) struct Run {
     began: Duration,
     /// Hard limits in force.
     limits: StreamLimits,
+    timer: Timer,
     /// Whom the session tells what it uses; nobody until it has begun.
     usage: Arc<dyn Usage>,
     orders: watch::Receiver<Orders>,
@@ -57,9 +59,9 @@ impl Run {
         let began = Duration::ZERO;
         let usage: Arc<dyn Usage> = Arc::new(Unmetered::default());
         let orders = usage.orders();
-        let (tasks, reload_due) = (BTreeMap::new(), false);
+        let (tasks, reload_due, timer) = (BTreeMap::new(), false, Timer::default());
         let teller = Teller::start(live.store.clone(), session.id.clone());
-        Self { session, live, queue, tasks, reload_due, began, limits, usage, orders, teller }
+        Self { session, live, queue, tasks, reload_due, began, limits, timer, usage, orders, teller }
     }
 
     pub(in crate::live) async fn run(mut self) {
@@ -173,14 +175,19 @@ impl Run {
                 Some(left) if left.is_zero() => return End { reason: EndReason::Unpublished, done: None },
                 left => left,
             };
-            let duration_left = self.duration_left();
-            if duration_left.is_some_and(|left| left.is_zero()) {
+            // It goes on while the encoder is away.
+            let lasted = self.live.clock.monotonic().saturating_sub(self.began);
+            let duration = self.timer.due(self.limits.max_duration_minutes, lasted);
+            if duration.warns {
+                self.teller.tell(Happening::LimitWarning(Limit::MaxDuration), self.live.clock.now());
+            }
+            if duration.left.is_some_and(|left| left.is_zero()) {
                 return End { reason: EndReason::MaxDuration, done: None };
             }
             if let Some(reason) = self.orders.borrow_and_update().end {
                 return End { reason, done: None };
             }
-            let next = [left, duration_left].into_iter().flatten().min();
+            let next = [left, duration.left, duration.warns_in].into_iter().flatten().min();
             tokio::select! {
                 // The other end is held by `usage`.
                 _ = self.orders.changed() => {}
@@ -233,13 +240,6 @@ impl Run {
             }
         }
         left
-    }
-
-    /// Time until the session has lasted as long as its owner allows; it runs while the encoder is away, too.
-    fn duration_left(&self) -> Option<Duration> {
-        let minutes = u64::try_from(self.limits.max_duration_minutes?).unwrap_or(0);
-        let end = self.began.saturating_add(Duration::from_secs(minutes.saturating_mul(60)));
-        Some(end.saturating_sub(self.live.clock.monotonic()))
     }
 
     fn sample_rates(&self) {

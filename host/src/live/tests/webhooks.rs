@@ -1,11 +1,15 @@
-//! What webhooks are told of destinations.
+//! What webhooks are told of destinations, and of the time a session has left.
 
 use super::*;
 use crate::live::testing::POISON_BYTES;
 use crate::store::{EventType, NewWebhook, SendingCaps};
 
-const TOLD: [EventType; 3] =
-    [EventType::DestinationConnected, EventType::DestinationFailed, EventType::DestinationRecovered];
+const TOLD: [EventType; 4] = [
+    EventType::DestinationConnected,
+    EventType::DestinationFailed,
+    EventType::DestinationRecovered,
+    EventType::LimitWarning,
+];
 
 impl Rig {
     async fn webhook(&self) {
@@ -75,4 +79,27 @@ async fn webhooks_hear_once_of_a_destination_that_never_forwards() {
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
     rig.until_idle().await;
     assert!(!rig.store.has_due_delivery(rig.clock.now()).await.unwrap(), "not of every try");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks_hear_once_when_most_of_the_longest_duration_is_used() {
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    rig.webhook().await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_session(SessionState::Live).await;
+    let started = rig.clock.now().0;
+    let limits = StreamLimits { max_duration_minutes: Some(10), ..StreamLimits::default() };
+    rig.live.limits_changed(rig.stream.id, limits).await;
+    rig.clock.advance(Duration::from_secs(480));
+    let about = json!({
+        "streamKeyId": rig.stream.id.0, "label": "test", "sessionId": publisher.session_id().as_str(),
+        "startedAt": started, "limit": "maxDurationMinutes",
+    });
+    assert_eq!(rig.next_told().await, ("limit.warning".to_owned(), about));
+    rig.clock.advance(Duration::from_secs(119));
+    rig.live.limits_changed(rig.stream.id, limits).await;
+    rig.clock.advance(Duration::from_secs(1));
+    rig.until_idle().await;
+    assert!(!rig.store.has_due_delivery(rig.clock.now()).await.unwrap(), "once");
 }

@@ -123,6 +123,7 @@ impl Rig {
         let targets = crate::webhooks::Targets::new(&service).unwrap();
         let sender = crate::webhooks::Sender::new(targets).unwrap();
         let app = Arc::new(crate::api::App {
+            wallets: crate::wallet::desk::testing::Bank::new(clock.clone()).desk(&store, &service),
             webhooks: crate::webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
             billing: crate::billing::Billing::new(store.clone(), clock.clone(), &service),
             store,

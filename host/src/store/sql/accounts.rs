@@ -6,6 +6,7 @@ use sqlx::error::ErrorKind;
 
 use super::audit::{self, record};
 use super::engine::{self, Row, Tx};
+use super::lock::{Lock, again};
 use super::{SqlStore, commit, db, ledger};
 use crate::ids::{AccountId, DestinationId, KeyId, UnixMillis};
 use crate::secret::{KeyKind, Redacted, key_hash, new_uid};
@@ -59,7 +60,7 @@ impl Accounts for SqlStore {
     }
 
     async fn create_key(&self, actor: &Actor, key: NewKey) -> Result<KeyId> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let id = self.insert_key(&mut tx, actor, &key).await?;
         let noted = record(&mut tx, actor, creation(id.0, &key)).await?;
         self.commit_noted(tx, noted).await?;
@@ -78,6 +79,14 @@ impl Accounts for SqlStore {
         if uses.is_empty() {
             return Ok(());
         }
+        let mut uses = uses.to_vec();
+        uses.sort_unstable();
+        again(|| self.try_touch(&uses)).await
+    }
+}
+
+impl SqlStore {
+    async fn try_touch(&self, uses: &[(KeyId, UnixMillis)]) -> Result<()> {
         let mut tx = self.begin().await?;
         for (key, now) in uses {
             let touch = engine::query(TOUCH_KEY).bind(key.0).bind(now.0);
@@ -85,9 +94,7 @@ impl Accounts for SqlStore {
         }
         commit(tx).await
     }
-}
 
-impl SqlStore {
     /// Stores a key inside a transaction.
     pub(super) async fn insert_key(&self, tx: &mut Tx, actor: &Actor, key: &NewKey) -> Result<KeyId> {
         let failed = db("make the key");

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use super::engine::{self, Row, Tx};
+use super::lock::Lock;
 use super::{SqlStore, commit, db};
 use crate::ids::{AccountId, HOUR_MS, UnixMillis};
 use crate::store::{
@@ -117,13 +118,14 @@ impl SqlStore {
 #[async_trait]
 impl Audit for SqlStore {
     async fn record(&self, actor: &Actor, change: Change) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await
     }
 
     async fn record_failed_login(&self, origin: &Origin, account: Option<AccountId>) -> Result<bool> {
-        let mut tx = self.begin().await?;
+        let lock = account.map_or(Lock::UnknownLogins, Lock::Account);
+        let mut tx = self.begin_holding(lock).await?;
         let since = origin.now.0.saturating_sub(HOUR_MS);
         let (count, max) = match account {
             Some(account) => {

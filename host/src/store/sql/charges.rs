@@ -5,6 +5,7 @@ use async_trait::async_trait;
 
 use super::engine::{self, Tx};
 use super::ledger::AMOUNT_MSAT_MAX;
+use super::lock::Lock;
 use super::{SqlStore, commit, db, overage};
 use crate::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId, UnixMillis};
 use crate::store::{
@@ -127,7 +128,7 @@ pub(super) async fn balance(tx: &mut Tx, account: AccountId) -> Result<Msat> {
 #[async_trait]
 impl Charges for SqlStore {
     async fn charge_minute(&self, charge: &MinuteCharge) -> Result<Charged> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Session(&charge.session)).await?;
         let row = engine::query_as(SESSION).bind(charge.session.as_str()).fetch_optional(&mut tx).await;
         let row: Option<(i64, i64, Option<String>)> = row.map_err(db("read the session"))?;
         let Some((account, before, end_reason)) = row else { return Ok(Charged::NotOurs) };
@@ -177,7 +178,7 @@ impl Charges for SqlStore {
         if !(1..=AMOUNT_MSAT_MAX).contains(&charge.amount.0) {
             return Err(StoreError::Amount(charge.amount.to_sats_floor().0));
         }
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(charge.account)).await?;
         let mut totals = Totals { charged: Msat(0), balance: balance(&mut tx, charge.account).await? };
         let posting = Posting {
             account: charge.account,
@@ -204,7 +205,7 @@ impl Charges for SqlStore {
 
     async fn refund(&self, idem: &str, now: UnixMillis) -> Result<bool> {
         let failed = db("give a charge back");
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Charge(idem)).await?;
         let row = engine::query(FIND).bind(idem).fetch_optional(&mut tx).await.map_err(&failed)?;
         let row = row.ok_or(StoreError::NotFound("charge"))?;
         let reverse = engine::query(REVERSE).bind(idem).bind(KIND_REFUND).bind(format!("refund:{idem}"));
@@ -246,7 +247,7 @@ impl Charges for SqlStore {
         now: UnixMillis,
         decide: Decide<'_>,
     ) -> Result<HourOutcome> {
-        let tx = self.begin().await?;
+        let tx = self.begin_holding(Lock::Account(account)).await?;
         overage::bill(tx, account, hour, terms, now, decide).await
     }
 

@@ -72,6 +72,9 @@ pub(super) async fn check(pool: &Pool) -> Result<LedgerReport> {
         fault(&mut report, LedgerFault::Rule(format!("account {name} has no ledger account")));
     }
     compare_charges(&mut tx, sums, &mut report).await?;
+    for text in super::invoices::faults(&mut tx).await? {
+        fault(&mut report, LedgerFault::Rule(text));
+    }
     let triggers: Vec<String> = engine::query_scalar(TRIGGERS).fetch_all(&mut tx).await.map_err(&failed)?;
     for name in TRIGGER_NAMES.iter().filter(|name| !triggers.iter().any(|found| found == *name)) {
         fault(&mut report, LedgerFault::Rule(format!("the trigger {name} is missing")));

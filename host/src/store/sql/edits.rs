@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::audit::record;
 use super::engine::{self, Row, Tx};
+use super::lock::Lock;
 use super::{SqlStore, db};
 use crate::ids::{AccountId, DestinationId, KeyId, LoginId, StreamId, UnixMillis};
 use crate::secret::{KeyKind, Redacted, key_hash};
@@ -43,7 +44,7 @@ impl Edits for SqlStore {
         stream: StreamId,
         change: LimitsChange,
     ) -> Result<StreamLimits> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let (_, before) = stream_before(&mut tx, actor, stream).await?;
         let (change_sats, sats) = parts(change.max_sats);
         let (change_minutes, minutes) = parts(change.max_duration_minutes);
@@ -71,7 +72,7 @@ impl Edits for SqlStore {
     }
 
     async fn rename_stream(&self, actor: &Actor, stream: StreamId, label: &str) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let (before, _) = stream_before(&mut tx, actor, stream).await?;
         let rename = engine::query(RENAME_STREAM).bind(stream.0).bind(actor.account.0).bind(label);
         rename.execute(&mut tx).await.map_err(db("rename the stream"))?;
@@ -87,7 +88,7 @@ impl Edits for SqlStore {
         stream: StreamId,
         key: &Redacted<String>,
     ) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let failed = db("replace the stream key");
         let uid: Option<String> = engine::query_scalar(STREAM_UID)
             .bind(stream.0)
@@ -124,7 +125,7 @@ impl Edits for SqlStore {
         destination: DestinationId,
         change: DestinationChange,
     ) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let (uid, before) = destination_before(&mut tx, actor, stream, destination).await?;
         let mut detail = json!({"streamId": stream.0, "configChanged": change.config.is_some()});
         let failed = db("change the destination");
@@ -162,7 +163,7 @@ impl Edits for SqlStore {
     }
 
     async fn replace_key(&self, actor: &Actor, key: KeyId, new: NewKey) -> Result<KeyId> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let (kind, label) = revoke(&mut tx, actor, key).await?;
         let id = self.insert_key(&mut tx, actor, &new).await?;
         let detail = json!({"type": kind, "label": label, "replaces": key.0});
@@ -172,7 +173,7 @@ impl Edits for SqlStore {
     }
 
     async fn revoke_key(&self, actor: &Actor, key: KeyId) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let (kind, label) = revoke(&mut tx, actor, key).await?;
         let change = Change::new("key.revoked", "key", key.0, json!({"type": kind, "label": label}));
         let noted = record(&mut tx, actor, change).await?;

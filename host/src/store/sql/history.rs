@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use super::engine::{self, Row};
+use super::lock::Lock;
 use super::{SqlStore, commit, db};
 use crate::ids::{AccountId, DestinationId, Msat, SessionId, StreamId, UnixMillis};
 use crate::store::{History, HistoryEntry, HistoryFilter, Page, Result, StoreError, TimeRange};
@@ -75,7 +76,7 @@ impl History for SqlStore {
         if destinations.is_empty() {
             return Ok(());
         }
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Session(session)).await?;
         for destination in destinations {
             let begin = engine::query(BEGIN).bind(session.as_str()).bind(destination.0).bind(now.0);
             begin.execute(&mut tx).await.map_err(db("note the destinations of a session"))?;
@@ -89,7 +90,7 @@ impl History for SqlStore {
         destination: DestinationId,
         now: UnixMillis,
     ) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Session(session)).await?;
         let end = engine::query(END).bind(session.as_str()).bind(destination.0).bind(now.0);
         end.execute(&mut tx).await.map_err(db("note the end of a destination"))?;
         commit(tx).await

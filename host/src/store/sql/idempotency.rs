@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 
-use super::engine;
+use super::engine::{self, Sql};
+use super::lock::Lock;
 use super::{SqlStore, commit, db};
 use crate::secret::new_uid;
 use crate::store::{Begun, Idempotency, IdempotentRequest, Result, StoreError};
@@ -16,8 +17,13 @@ pub(in crate::store) const ROWS_PER_ACCOUNT_MAX: i64 = 10_000;
 /// Old rows deleted with each new request: more than come, and no request pays for a day's.
 const PRUNED_MAX: i64 = 100;
 
-const PRUNE: &str = "DELETE FROM idempotency WHERE id IN
-    (SELECT id FROM idempotency WHERE created_ms <= $1 ORDER BY created_ms LIMIT $2)";
+/// Those that another request is deleting are left to it.
+const PRUNE: Sql = Sql {
+    sqlite: "DELETE FROM idempotency WHERE id IN
+        (SELECT id FROM idempotency WHERE created_ms <= $1 ORDER BY created_ms LIMIT $2)",
+    postgres: "DELETE FROM idempotency WHERE id IN (SELECT id FROM idempotency WHERE created_ms <= $1
+        ORDER BY created_ms LIMIT $2 FOR UPDATE SKIP LOCKED)",
+};
 const FIND: &str = "SELECT uid, body_hash, status, answer_sealed, created_ms FROM idempotency
     WHERE account_id = $1 AND request_hash = $2";
 const COUNT: &str = "SELECT COUNT(*) FROM idempotency WHERE account_id = $1 AND created_ms > $2";
@@ -39,7 +45,7 @@ impl Idempotency for SqlStore {
         let failed = db("look the request up");
         let IdempotentRequest { account_id, request_hash, body_hash, now } = request;
         let too_old = now.0.saturating_sub(KEPT_MS);
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(account_id)).await?;
         let prune = engine::query(PRUNE).bind(too_old).bind(PRUNED_MAX);
         prune.execute(&mut tx).await.map_err(&failed)?;
         let find = engine::query_as::<Row>(FIND).bind(account_id.0).bind(&request_hash[..]);

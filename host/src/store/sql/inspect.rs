@@ -10,6 +10,9 @@ use crate::store::{Address, LedgerReport, Result, StoreError};
 const SCHEMA_VERSION: &str =
     "SELECT CAST(COALESCE(MAX(version), 0) AS BIGINT) FROM _sqlx_migrations WHERE success";
 
+/// Whether there ever was a service on a server's database.
+const IS_MADE: &str = "SELECT to_regclass('_sqlx_migrations') IS NOT NULL";
+
 /// An existing database, open for reading only, beside a running service too.
 #[derive(Debug)]
 pub struct Inspector {
@@ -29,11 +32,18 @@ impl Inspector {
         Ok(Self { reader })
     }
 
-    /// The schema's version and the newest this release knows.
+    /// The schema's version and the newest this release knows; version 0 is a database of a server without any table.
     ///
     /// # Errors
     /// It is no database of this program.
     pub async fn schema_version(&self) -> Result<(i64, i64)> {
+        if let Pool::Postgres(_) = &self.reader {
+            let made = engine::query_scalar(IS_MADE).fetch_one(&self.reader).await;
+            let made: bool = made.map_err(db("read the schema"))?;
+            if !made {
+                return Ok((0, migrations::NEWEST));
+            }
+        }
         let current = engine::query_scalar(SCHEMA_VERSION).fetch_one(&self.reader).await;
         Ok((current.map_err(db("read the schema"))?, migrations::NEWEST))
     }

@@ -7,12 +7,16 @@ use sqlx::error::ErrorKind;
 
 use super::audit::record;
 use super::engine::{self, Tx};
+use super::lock::Lock;
 use super::{SqlStore, commit, db};
 use crate::ids::{AccountId, Msat, Sats};
 use crate::store::{Actor, Change, Ledger, Result, StoreError, Transfer, TransferKind};
 
 /// The largest amount of a posting, and of a balance: all sats there will ever be.
 pub(super) const AMOUNT_MSAT_MAX: i64 = 2_100_000_000_000_000_000;
+
+/// The other side of what the receiving wallet got.
+pub(super) const HOUSE_LIGHTNING: &str = "lightning";
 
 const OPEN_CUSTOMER: &str = "INSERT INTO ledger_accounts (name, account_id, balance_msat) VALUES ($1, $2, 0)";
 const INSERT: &str = "INSERT INTO transfers (debit_id, credit_id, amount_msat, kind, idem, created_ms)
@@ -39,6 +43,7 @@ pub(super) async fn post(tx: &mut Tx, transfer: &Transfer) -> Result<bool> {
     let house = match transfer.kind {
         TransferKind::Promotion => "promotion",
         TransferKind::Prepaid => "prepaid",
+        TransferKind::TopUp | TransferKind::Refill => HOUSE_LIGHTNING,
     };
     let failed = db("post to the ledger");
     let inserted = engine::query(INSERT)
@@ -68,7 +73,7 @@ pub(super) async fn post(tx: &mut Tx, transfer: &Transfer) -> Result<bool> {
 #[async_trait]
 impl Ledger for SqlStore {
     async fn post(&self, transfer: Transfer) -> Result<bool> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(transfer.account_id)).await?;
         let posted = post(&mut tx, &transfer).await?;
         commit(tx).await?;
         Ok(posted)
@@ -78,7 +83,7 @@ impl Ledger for SqlStore {
         let amount = sats.to_msat().ok_or(StoreError::Amount(sats.0))?;
         let (account_id, now) = (actor.account, actor.now);
         let transfer = Transfer { account_id, kind: TransferKind::Prepaid, amount, idem, now };
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         if !post(&mut tx, &transfer).await? {
             return commit(tx).await;
         }

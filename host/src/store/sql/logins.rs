@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::accounts::{account_record, insert_account};
 use super::audit::{self, record};
-use super::engine::{self, Row};
+use super::engine::{self, Row, Sql};
+use super::lock::Lock;
 use super::{SqlStore, commit, db};
 use crate::ids::{AccountId, LoginId, UnixMillis};
 use crate::secret::Redacted;
@@ -15,7 +16,12 @@ use crate::store::{
 };
 
 const PASSWORD_HASH: &str = "SELECT password_hash FROM accounts WHERE id = $1";
-const PRUNE: &str = "DELETE FROM logins WHERE expires_ms <= $1";
+/// Those that another login is deleting are left to it.
+const PRUNE: Sql = Sql {
+    sqlite: "DELETE FROM logins WHERE expires_ms <= $1",
+    postgres: "DELETE FROM logins WHERE id IN
+        (SELECT id FROM logins WHERE expires_ms <= $1 FOR UPDATE SKIP LOCKED)",
+};
 const INSERT: &str =
     "INSERT INTO logins (account_id, token_hash, client, created_ms, last_used_ms, expires_ms)
     VALUES ($1, $2, $3, $4, $4, $5) RETURNING id";
@@ -40,7 +46,7 @@ const USE_INVITE: &str = "DELETE FROM invites WHERE token_hash = $1 AND expires_
 #[async_trait]
 impl Logins for SqlStore {
     async fn begin_login(&self, origin: &Origin, account: AccountId, login: NewLogin) -> Result<LoginId> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(account)).await?;
         let failed = db("begin the login session");
         if let Some(verified) = &login.verified {
             let hash = engine::query_scalar(PASSWORD_HASH).bind(account.0).fetch_optional(&mut tx).await;
@@ -87,7 +93,7 @@ impl Logins for SqlStore {
     }
 
     async fn end_login(&self, actor: &Actor, login: LoginId) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let ended = engine::query(END).bind(login.0).bind(actor.account.0).fetch_optional(&mut tx).await;
         ended.map_err(db("end the login session"))?.ok_or(StoreError::NotFound("session"))?;
         let change = Change::new("login.ended", "session", login.0, json!({}));
@@ -101,7 +107,7 @@ impl Logins for SqlStore {
     }
 
     async fn change_password(&self, actor: &Actor, hash: &Redacted<String>) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let failed = db("change the password");
         let changed = engine::query(PASSWORD).bind(actor.account.0).bind(hash.expose());
         let changed = changed.fetch_optional(&mut tx).await.map_err(&failed)?;
@@ -120,7 +126,7 @@ impl Logins for SqlStore {
         operator: bool,
         expires_at: UnixMillis,
     ) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Invites).await?;
         let failed = db("make the link");
         engine::query(PRUNE_INVITES).bind(origin.now.0).execute(&mut tx).await.map_err(&failed)?;
         let count: i64 = engine::query_scalar(COUNT_INVITES).fetch_one(&mut tx).await.map_err(&failed)?;

@@ -38,6 +38,7 @@ const STEPS: &[Step] = steps! {
     10, "history order", "0010_history_order";
     11, "webhook pending", "0011_webhook_pending";
     12, "session keys", "0012_session_keys";
+    13, "wallets", "0013_wallets";
 };
 
 /// The newest version of the schema that this release knows.

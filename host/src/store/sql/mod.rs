@@ -15,12 +15,15 @@ mod events;
 mod history;
 mod idempotency;
 mod inspect;
+mod invoices;
 mod ledger;
+mod lock;
 mod logins;
 mod migrations;
 mod notices;
 mod outbox;
 mod overage;
+mod owner;
 mod playback;
 mod postgres;
 mod prune;
@@ -29,6 +32,7 @@ mod sqlite;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod wallets;
 mod webhooks;
 
 use std::sync::Arc;
@@ -42,6 +46,7 @@ use self::engine::{Pool, Tx};
 #[cfg(test)]
 pub(super) use self::idempotency::ROWS_PER_ACCOUNT_MAX as IDEMPOTENCY_ROWS_MAX;
 pub use self::inspect::Inspector;
+pub use self::owner::Owner;
 use super::Address;
 use super::{Result, StoreApi, StoreError};
 use crate::config::Durability;
@@ -50,6 +55,9 @@ use crate::secret::{Vault, new_uid};
 
 /// How long a caller waits for a free connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a database may take to prove that it answers: whoever asks wants to know soon.
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A store in one database.
 #[derive(Debug)]
@@ -125,7 +133,8 @@ impl StoreApi for SqlStore {
 
     async fn ping(&self) -> Result<()> {
         let read = engine::query("SELECT id FROM accounts LIMIT 1").fetch_optional(&self.readers);
-        read.await.map(drop).map_err(db("read"))
+        let read = tokio::time::timeout(PING_TIMEOUT, read).await;
+        read.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map(drop).map_err(db("read"))
     }
 
     async fn close(&self) {

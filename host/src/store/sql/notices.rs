@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use super::engine;
 use super::events::session_notice;
+use super::lock::Lock;
 use super::{SqlStore, commit, db};
 use crate::store::{Notice, Notices, Result};
 
@@ -21,7 +22,7 @@ impl Notices for SqlStore {
         if wanted.is_none() {
             return Ok(());
         }
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Session(&notice.session)).await?;
         session_notice(&mut tx, notice).await?;
         commit(tx).await?;
         self.wake_outbox();

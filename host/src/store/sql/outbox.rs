@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::audit::record;
 use super::engine::{self, Row, Tx};
 use super::events::{NewEvent, insert_event};
+use super::lock::{Lock, again};
 use super::webhooks::{secret_place, url_place};
 use super::{SqlStore, commit, db};
 use crate::ids::{AccountId, DeliveryId, UnixMillis, WebhookId};
@@ -111,42 +112,11 @@ impl Outbox for SqlStore {
         if room == 0 || waiting.is_empty() {
             return Ok(Vec::new());
         }
-        let mut tx = self.begin().await?;
-        let failed = db("claim deliveries");
-        // Others may have taken some since: the caps count what they did.
-        let sending = engine::query_as::<(i64, i64, i64, String)>(SENDING).bind(now.0);
-        let sending = sending.fetch_all(&mut tx).await.map_err(&failed)?;
-        let sending: HashMap<i64, Lane> = sending.into_iter().map(lane).collect();
-        let waiting = waiting.into_iter().filter(|(id, _)| !sending.contains_key(id)).collect();
-        let sending: Vec<Lane> = sending.into_values().collect();
-        let claim = new_uid();
-        let mut jobs = Vec::new();
-        for id in choose(waiting, &sending, room, caps) {
-            let taken = engine::query(CLAIM).bind(id).bind(&claim).bind(until.0).bind(now.0);
-            if taken.fetch_optional(&mut tx).await.map_err(&failed)?.is_none() {
-                continue;
-            }
-            let row = engine::query(JOB).bind(id).bind(now.0).fetch_one(&mut tx).await.map_err(&failed)?;
-            match self.job(&row, DeliveryId(id), &claim) {
-                Ok(job) => jobs.push(job),
-                Err(error) => {
-                    tracing::error!(%error, delivery_id = id, "a delivery cannot be read, given up");
-                    engine::query(GIVE_UP).bind(id).execute(&mut tx).await.map_err(&failed)?;
-                }
-            }
-        }
-        commit(tx).await?;
-        Ok(jobs)
+        again(|| self.try_claim(waiting.clone(), now, until, room, caps)).await
     }
 
     async fn finish_deliveries(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>> {
-        let mut tx = self.begin().await?;
-        let mut ours = Vec::with_capacity(done.len());
-        for (job, settled) in done {
-            ours.push(finish(&mut tx, job, settled).await?);
-        }
-        commit(tx).await?;
-        Ok(ours)
+        again(|| self.try_finish(done)).await
     }
 
     async fn begin_test(
@@ -156,7 +126,7 @@ impl Outbox for SqlStore {
         now: UnixMillis,
         until: UnixMillis,
     ) -> Result<DeliveryJob> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(account)).await?;
         let failed = db("make the test");
         owned(&mut tx, account, webhook).await?;
         let (event, data) = (EventType::TestPing, json!({"webhookId": webhook.0}));
@@ -180,7 +150,7 @@ impl Outbox for SqlStore {
     }
 
     async fn redeliver(&self, actor: &Actor, webhook: WebhookId, delivery: DeliveryId) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let enabled = owned(&mut tx, actor.account, webhook).await?;
         let again =
             engine::query(REDELIVER).bind(delivery.0).bind(webhook.0).bind(actor.now.0).bind(TRIES_BUT_ONE);
@@ -262,6 +232,53 @@ fn lane((id, webhook, account, host): (i64, i64, i64, String)) -> (i64, Lane) {
 }
 
 impl SqlStore {
+    async fn try_finish(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>> {
+        let mut tx = self.begin_holding(Lock::Outbox).await?;
+        let mut ours = Vec::with_capacity(done.len());
+        for (job, settled) in done {
+            ours.push(finish(&mut tx, job, settled).await?);
+        }
+        commit(tx).await?;
+        Ok(ours)
+    }
+
+    /// Claims of `waiting` what others left.
+    async fn try_claim(
+        &self,
+        waiting: Vec<(i64, Lane)>,
+        now: UnixMillis,
+        until: UnixMillis,
+        room: usize,
+        caps: SendingCaps,
+    ) -> Result<Vec<DeliveryJob>> {
+        let mut tx = self.begin_holding(Lock::Outbox).await?;
+        let failed = db("claim deliveries");
+        // Others may have taken some since: the caps count what they did.
+        let sending = engine::query_as::<(i64, i64, i64, String)>(SENDING).bind(now.0);
+        let sending = sending.fetch_all(&mut tx).await.map_err(&failed)?;
+        let sending: HashMap<i64, Lane> = sending.into_iter().map(lane).collect();
+        let waiting = waiting.into_iter().filter(|(id, _)| !sending.contains_key(id)).collect();
+        let sending: Vec<Lane> = sending.into_values().collect();
+        let claim = new_uid();
+        let mut jobs = Vec::new();
+        for id in choose(waiting, &sending, room, caps) {
+            let taken = engine::query(CLAIM).bind(id).bind(&claim).bind(until.0).bind(now.0);
+            if taken.fetch_optional(&mut tx).await.map_err(&failed)?.is_none() {
+                continue;
+            }
+            let row = engine::query(JOB).bind(id).bind(now.0).fetch_one(&mut tx).await.map_err(&failed)?;
+            match self.job(&row, DeliveryId(id), &claim) {
+                Ok(job) => jobs.push(job),
+                Err(error) => {
+                    tracing::error!(%error, delivery_id = id, "a delivery cannot be read, given up");
+                    engine::query(GIVE_UP).bind(id).execute(&mut tx).await.map_err(&failed)?;
+                }
+            }
+        }
+        commit(tx).await?;
+        Ok(jobs)
+    }
+
     /// What may be sent now, the longest due first.
     async fn waiting(&self, now: UnixMillis, caps: SendingCaps) -> Result<Vec<(i64, Lane)>> {
         let cap = |cap: usize| i64::try_from(cap).unwrap_or(i64::MAX);

@@ -30,7 +30,7 @@ const SERVED: &str = "SELECT b.destination_id, b.bytes - b.billed_bytes, e.id, e
     LEFT JOIN sessions e ON e.id = (SELECT h.session_id FROM session_destinations h
         WHERE h.destination_id = b.destination_id ORDER BY h.started_ms DESC, h.id DESC LIMIT 1)
     LEFT JOIN streams s ON s.id = e.stream_id
-    WHERE b.account_id = $1 AND b.hour_ms = $2 AND b.billed_bytes < b.bytes ORDER BY e.id, b.destination_id";
+    WHERE b.account_id = $1 AND b.hour_ms = $2 AND b.billed_bytes < b.bytes ORDER BY e.id IS NOT NULL, e.id, b.destination_id";
 const SEEN: &str = "UPDATE bandwidth SET billed_bytes = billed_bytes + $3
     WHERE destination_id = $1 AND hour_ms = $2";
 const CLOSE: &str =
@@ -83,7 +83,10 @@ pub(super) async fn bill(
     let decision = decide(&facts);
     let totals = write(&mut tx, account, hour, pass, &decision, now).await?;
     let failed = db("note the bytes that were seen");
-    for served in &facts.served {
+    // In the order in which bytes are added, so that the two cannot wait for each other.
+    let mut served: Vec<&Served> = facts.served.iter().collect();
+    served.sort_unstable_by_key(|served| served.destination.0);
+    for served in served {
         let bytes = i64::try_from(served.bytes).unwrap_or(i64::MAX);
         let seen = engine::query(SEEN).bind(served.destination.0).bind(hour.0).bind(bytes);
         seen.execute(&mut tx).await.map_err(&failed)?;

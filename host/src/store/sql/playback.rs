@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use super::engine::{self, Row};
+use super::lock::again;
 use super::{SqlStore, commit, db};
 use crate::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, KeyId, StreamId, UnixMillis};
 use crate::store::{Bandwidth, Playback, PlaybackRecord, Result, StoreError};
@@ -65,6 +66,20 @@ impl Playback for SqlStore {
         if sent.is_empty() {
             return Ok(());
         }
+        let mut sent = sent.to_vec();
+        sent.sort_unstable_by_key(|row| (row.destination.0, row.hour_start));
+        again(|| self.try_add(&sent)).await
+    }
+
+    async fn bandwidth_of_hour(&self, account: AccountId, hour_start: UnixMillis) -> Result<u64> {
+        let sum = engine::query_scalar(SUM_BANDWIDTH).bind(account.0).bind(hour_start.0);
+        let sum: i64 = sum.fetch_one(&self.readers).await.map_err(db("read the bandwidth"))?;
+        u64::try_from(sum).map_err(|_| StoreError::Unreadable { what: "bandwidth.bytes" })
+    }
+}
+
+impl SqlStore {
+    async fn try_add(&self, sent: &[Bandwidth]) -> Result<()> {
         let mut tx = self.begin().await?;
         for row in sent {
             let add = engine::query(ADD_BANDWIDTH)
@@ -80,14 +95,6 @@ impl Playback for SqlStore {
         committed
     }
 
-    async fn bandwidth_of_hour(&self, account: AccountId, hour_start: UnixMillis) -> Result<u64> {
-        let sum = engine::query_scalar(SUM_BANDWIDTH).bind(account.0).bind(hour_start.0);
-        let sum: i64 = sum.fetch_one(&self.readers).await.map_err(db("read the bandwidth"))?;
-        u64::try_from(sum).map_err(|_| StoreError::Unreadable { what: "bandwidth.bytes" })
-    }
-}
-
-impl SqlStore {
     fn playback_record(&self, row: &Row) -> Result<PlaybackRecord> {
         let failed = db("read the destination");
         let uid: String = row.try_get("uid").map_err(&failed)?;

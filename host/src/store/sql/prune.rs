@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use super::engine;
+use super::lock::again;
 use super::{SqlStore, commit, db};
 use crate::ids::UnixMillis;
 use crate::store::{Prune, Result};
@@ -17,7 +18,8 @@ const OLD_EVENTS: &str = "SELECT e.id FROM webhook_events e WHERE e.created_ms <
     ORDER BY e.created_ms LIMIT $2";
 const DELETE_ATTEMPTS: &str = "DELETE FROM webhook_attempts WHERE delivery_id IN
     (SELECT d.id FROM webhook_deliveries d WHERE d.event_id = $1)";
-const DELETE_DELIVERIES: &str = "DELETE FROM webhook_deliveries WHERE event_id = $1";
+/// One that somebody has sent again meanwhile stays, and with it everything of this time.
+const DELETE_DELIVERIES: &str = "DELETE FROM webhook_deliveries WHERE event_id = $1 AND state <> 'pending'";
 const DELETE_EVENT: &str = "DELETE FROM webhook_events WHERE id = $1";
 
 const DELETED: &str = "SELECT id FROM webhooks WHERE deleted_ms IS NOT NULL ORDER BY id LIMIT 1";
@@ -29,6 +31,16 @@ const DELETE_WEBHOOK: &str = "DELETE FROM webhooks WHERE id = $1";
 #[async_trait]
 impl Prune for SqlStore {
     async fn prune_events(&self, before: UnixMillis) -> Result<bool> {
+        again(|| self.try_prune_events(before)).await
+    }
+
+    async fn prune_webhooks(&self) -> Result<bool> {
+        again(|| self.try_prune_webhooks()).await
+    }
+}
+
+impl SqlStore {
+    async fn try_prune_events(&self, before: UnixMillis) -> Result<bool> {
         let failed = db("delete old events");
         let mut tx = self.begin().await?;
         let old = engine::query_scalar(OLD_EVENTS).bind(before.0).bind(PRUNED_MAX);
@@ -42,7 +54,7 @@ impl Prune for SqlStore {
         Ok(old.len() as i64 == PRUNED_MAX)
     }
 
-    async fn prune_webhooks(&self) -> Result<bool> {
+    async fn try_prune_webhooks(&self) -> Result<bool> {
         let failed = db("delete the log of a deleted webhook");
         let deleted = engine::query_scalar(DELETED).fetch_optional(&self.readers).await;
         let Some(webhook) = deleted.map_err(&failed)? else { return Ok(false) };

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use super::engine::{self, Row};
 use super::events::{session_ended, session_started, stream_bytes};
+use super::lock::{Lock, again};
 use super::{SqlStore, commit, db};
 use crate::ids::{EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{NewSession, Result, SessionRecord, Sessions, StoreError};
@@ -29,7 +30,7 @@ const LAST: &str = "SELECT id, stream_id, started_ms, heartbeat_ms, ended_ms, en
 #[async_trait]
 impl Sessions for SqlStore {
     async fn begin_session(&self, session: NewSession) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Stream(session.stream_id)).await?;
         let insert = engine::query(INSERT)
             .bind(session.id.as_str())
             .bind(session.stream_id.0)
@@ -48,16 +49,13 @@ impl Sessions for SqlStore {
         if sessions.is_empty() {
             return Ok(());
         }
-        let mut tx = self.begin().await?;
-        for session in sessions {
-            let beat = engine::query(HEARTBEAT).bind(session.as_str()).bind(now.0);
-            beat.execute(&mut tx).await.map_err(db("note the heartbeat"))?;
-        }
-        commit(tx).await
+        let mut sessions = sessions.to_vec();
+        sessions.sort_unstable();
+        again(|| self.try_heartbeat(&sessions, now)).await
     }
 
     async fn end_session(&self, session: &SessionId, ended_at: UnixMillis, reason: EndReason) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Session(session)).await?;
         let end = engine::query(END).bind(session.as_str()).bind(ended_at.0).bind(reason.as_str());
         let ended = end.execute(&mut tx).await.map_err(db("end the session"))?;
         let rest = engine::query(END_DESTINATIONS).bind(session.as_str()).bind(ended_at.0);
@@ -93,6 +91,17 @@ impl Sessions for SqlStore {
     async fn last_session(&self, stream: StreamId) -> Result<Option<SessionRecord>> {
         let row = engine::query(LAST).bind(stream.0).fetch_optional(&self.readers).await;
         row.map_err(db("read the session"))?.map(|row| session_record(&row)).transpose()
+    }
+}
+
+impl SqlStore {
+    async fn try_heartbeat(&self, sessions: &[SessionId], now: UnixMillis) -> Result<()> {
+        let mut tx = self.begin().await?;
+        for session in sessions {
+            let beat = engine::query(HEARTBEAT).bind(session.as_str()).bind(now.0);
+            beat.execute(&mut tx).await.map_err(db("note the heartbeat"))?;
+        }
+        commit(tx).await
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::audit::record;
 use super::engine::{self, Row, Tx};
+use super::lock::Lock;
 use super::{SqlStore, db};
 use crate::ids::{AccountId, DestinationId, EndReason, StreamId, UnixMillis};
 use crate::secret::{key_hash, new_playback_path, new_uid};
@@ -64,7 +65,7 @@ impl Streams for SqlStore {
         actor: &Actor,
         stream: NewStream,
     ) -> Result<(StreamId, Vec<DestinationId>)> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let failed = db("make the stream");
         let count: i64 = engine::query_scalar(COUNT_STREAMS)
             .bind(actor.account.0)
@@ -130,7 +131,7 @@ impl Streams for SqlStore {
     }
 
     async fn delete_stream(&self, actor: &Actor, stream: StreamId) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let failed = db("delete the stream");
         let deleted =
             engine::query_scalar(DELETE_STREAM).bind(stream.0).bind(actor.account.0).bind(actor.now.0);
@@ -169,7 +170,7 @@ impl Streams for SqlStore {
         destination: NewDestination,
         caps: Caps,
     ) -> Result<DestinationId> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let owned =
             engine::query(OWNED_STREAM).bind(stream.0).bind(actor.account.0).fetch_optional(&mut tx).await;
         if owned.map_err(db("read the stream"))?.is_none() {
@@ -190,7 +191,7 @@ impl Streams for SqlStore {
         stream: Option<StreamId>,
         destination: DestinationId,
     ) -> Result<StreamId> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let deleted: Option<(i64, String, String)> = engine::query_as(DELETE_DESTINATION)
             .bind(destination.0)
             .bind(actor.account.0)

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::audit::record;
 use super::engine::{self, Pool, Row};
+use super::lock::Lock;
 use super::outbox::CANCEL;
 use super::{SqlStore, db};
 use crate::ids::{AccountId, DeliveryId, StreamId, UnixMillis, WebhookId};
@@ -63,7 +64,7 @@ pub(super) async fn check_key(pool: &Pool, vault: &Vault) -> Result<()> {
 #[async_trait]
 impl Webhooks for SqlStore {
     async fn create_webhook(&self, actor: &Actor, webhook: NewWebhook) -> Result<WebhookId> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let failed = db("make the webhook");
         let count = engine::query_scalar(COUNT).bind(actor.account.0);
         let count: i64 = count.fetch_one(&mut tx).await.map_err(&failed)?;
@@ -113,7 +114,7 @@ impl Webhooks for SqlStore {
     }
 
     async fn delete_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let failed = db("delete the webhook");
         let owned = engine::query(OWNED).bind(webhook.0).bind(actor.account.0);
         let owned = owned.fetch_optional(&mut tx).await.map_err(&failed)?;
@@ -127,7 +128,7 @@ impl Webhooks for SqlStore {
     }
 
     async fn enable_webhook(&self, actor: &Actor, webhook: WebhookId) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let enabled = engine::query(ENABLE).bind(webhook.0).bind(actor.account.0);
         let enabled = enabled.fetch_optional(&mut tx).await.map_err(db("enable the webhook"))?;
         enabled.ok_or(StoreError::NotFound("webhook"))?;
@@ -142,7 +143,7 @@ impl Webhooks for SqlStore {
         webhook: WebhookId,
         secret: &Redacted<String>,
     ) -> Result<Option<UnixMillis>> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let failed = db("replace the webhook's secret");
         let uid = engine::query_scalar(OWNED).bind(webhook.0).bind(actor.account.0);
         let uid: Option<String> = uid.fetch_optional(&mut tx).await.map_err(&failed)?;

@@ -3,5 +3,7 @@
 
 #[macro_use]
 mod server;
+mod login;
 mod push;
 mod refusals;
+mod tls;

@@ -60,6 +60,51 @@ fn every_codec_arrives() {
     }
 }
 
+/// A server from before Enhanced RTMP: like ours, with its lists of codecs made unreadable.
+fn old_server() -> Server {
+    Server::start(|conn| {
+        conn.silent_about_codecs = true;
+        conn.accept();
+        conn.read_out();
+    })
+}
+
+#[test]
+fn a_codec_that_a_server_does_not_announce_is_refused_by_name_unless_forced() {
+    let kit = kit!(Rtmp);
+    for (codec, words) in [
+        (Codec::Hevc, Some("does not accept HEVC; send H.264")),
+        (Codec::Av1, Some("does not accept AV1; send H.264")),
+        (Codec::Opus, Some("does not accept Opus; send AAC")),
+        (Codec::H264, None),
+        (Codec::Aac, None),
+    ] {
+        for force in [false, true] {
+            let server = old_server();
+            let config = json!({ "url": server.url("/live"), "key": KEY, "forceEnhanced": force });
+            let dest = kit.open("rtmp", &config).unwrap();
+            dest.push(testkit::config(codec, b"any record"));
+            let sent: Vec<_> = (0..20)
+                .map(|index| {
+                    testkit::media(codec, index, index as i64 * 20, false, Bytes::from(vec![0x32; 700]))
+                })
+                .collect();
+            sent.iter().for_each(|packet| dest.push(packet.clone()));
+            if let Some(words) = words.filter(|_| !force) {
+                let error = dest.wait_for_end().unwrap_err();
+                assert_eq!(error.class, satcast_plugin_api::Class::Config, "{error}");
+                assert!(error.message.contains(words) && !error.message.contains(KEY), "{error}");
+                assert!(server.finish().packets.is_empty(), "nothing was sent");
+                continue;
+            }
+            assert!(dest.wait_for_state(State::Live), "{}", codec.name());
+            dest.stop();
+            dest.wait_for_end().unwrap();
+            assert_same(&server.finish(), &sent);
+        }
+    }
+}
+
 #[test]
 fn a_message_of_many_segments_arrives_whole() {
     let kit = kit!(Rtmp);

@@ -2,16 +2,20 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use crate::server::{Quick, Server, assert_not_logged, push_all, stream};
+use crate::server::{QUICK, Quick, Server, assert_not_logged, assert_same, push_all, stream};
 use bytes::Bytes;
 use satcast_driver_rtmp::Rtmp;
-use satcast_plugin_api::driver::{BATCH_PACKETS_MAX, State};
+use satcast_driver_rtmp::push::Push;
+use satcast_driver_rtmp::target::Target;
+use satcast_plugin_api::driver::{
+    BATCH_PACKETS_MAX, Config, Driver, DriverInfo, DynDestination, Host, State,
+};
 use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{self, TestDestination};
-use satcast_plugin_api::{Class, Error};
+use satcast_plugin_api::{Class, DestType, Error};
 use serde_json::json;
 
 const KEY: &str = "live_sesame9876543210";
@@ -262,13 +266,78 @@ fn nobody_listening_is_a_network_failure() {
     assert_eq!(failure(&dest).class, Class::Network);
 }
 
+/// A driver whose destinations have a backup.
+struct Twofold;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Two {
+    url: String,
+    backup: String,
+}
+
+impl Driver for Twofold {
+    const INFO: DriverInfo = DriverInfo { id: "twofold", version: "0.0.0", title: "two targets" };
+
+    fn types() -> Vec<DestType> {
+        vec![DestType::of::<Two>("rtmp")]
+    }
+
+    fn load(_: &Host) -> Result<Self, Error> {
+        Ok(Twofold)
+    }
+
+    fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        let two = config.parse::<Two>()?;
+        let [first, backup] = [two.url, two.backup].map(|url| Target::parse(&url, Some(KEY)).unwrap());
+        Ok(Arc::new(Push::new(first, QUICK, crate::tls::trust()).with_backups(vec![backup])))
+    }
+}
+
+#[test]
+fn a_backup_is_published_to_when_the_first_cannot_be_reached_and_not_when_it_refuses() {
+    let kit = kit!(Twofold);
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = format!("rtmp://{nobody}/live");
+    let closing = Server::start(|_| {});
+    for first in [nobody.clone(), closing.url("/live")] {
+        let backup = Server::healthy();
+        let dest = kit.open("rtmp", &json!({ "url": first, "backup": backup.url("/live") })).unwrap();
+        let sent = stream(0, 100);
+        push_all(&dest, &sent);
+        assert!(dest.wait_for_state(State::Live));
+        dest.stop();
+        dest.wait_for_end().unwrap();
+        assert_same(&backup.finish(), &sent);
+    }
+    closing.finish();
+    let dest = kit.open("rtmp", &json!({ "url": nobody, "backup": nobody })).unwrap();
+    let error = failure(&dest);
+    assert_eq!(error.class, Class::Network, "{error}");
+    assert!(error.message.ends_with("; its backup cannot be reached either"), "{error}");
+
+    let refusing = Server::start(|conn| {
+        let id = conn.requested();
+        conn.session.reject_publish(id, "NetStream.Publish.Denied", "no");
+        conn.flush();
+        conn.read_out();
+    });
+    // Nobody comes to it: its thread ends with the test.
+    let untouched = TcpListener::bind("127.0.0.1:0").unwrap();
+    untouched.set_nonblocking(true).unwrap();
+    let backup = format!("rtmp://{}/live", untouched.local_addr().unwrap());
+    let dest = kit.open("rtmp", &json!({ "url": refusing.url("/live"), "backup": backup })).unwrap();
+    assert_eq!(failure(&dest).class, Class::Auth);
+    assert!(untouched.accept().is_err(), "the backup was not asked");
+    refusing.finish();
+}
+
 #[test]
 fn configurations_are_refused_with_the_field_and_without_the_value() {
     let kit = kit!(Rtmp);
     for (config, starts) in [
         (
-            json!({ "url": format!("rtmps://a.example/live/{KEY}") }),
-            "url: rtmps:// is not supported in this version; use rtmp://",
+            json!({ "url": format!("rtmpt://a.example/live/{KEY}") }),
+            "url: must begin with rtmp:// or rtmps://",
         ),
         (json!({ "url": format!("https://a.example/{KEY}") }), "url: "),
         (json!({ "url": format!("rtmp://{KEY}@a.example") }), "url: "),

@@ -1,6 +1,6 @@
 //! A scripted RTMP server on loopback, the driver with short time limits, and everything the driver logged.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, Once, OnceLock};
 use std::thread::JoinHandle;
@@ -49,7 +49,7 @@ impl Driver for Quick {
 
     fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
         let target = config.parse::<satcast_driver_rtmp::Config>()?.target()?;
-        Ok(Arc::new(Push::new(target, QUICK)))
+        Ok(Arc::new(Push::new(target, QUICK, crate::tls::trust())))
     }
 }
 
@@ -71,6 +71,8 @@ pub(crate) struct Seen {
     pub(crate) packets: Vec<Packet>,
     pub(crate) metadata: Vec<Metadata>,
     pub(crate) unpublished: bool,
+    /// The client ended the connection as its protocol wants it: with TLS, by its closing alert.
+    pub(crate) closed: bool,
     /// Bytes read.
     pub(crate) bytes: u64,
     /// All bytes read, when asked for.
@@ -84,26 +86,38 @@ impl Seen {
     }
 }
 
+/// A connection of any kind.
+pub(crate) trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
+
 /// The server's side of one connection.
 pub(crate) struct Conn {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Box<dyn Stream>,
     pub(crate) session: ServerSession,
     pub(crate) seen: Seen,
+    /// Nothing of Enhanced RTMP is said.
+    pub(crate) silent_about_codecs: bool,
     request: Option<PublishId>,
     buffer: Vec<u8>,
 }
 
 impl Conn {
-    fn new(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(READ_WAIT_MAX)).unwrap();
-        stream.set_nodelay(true).unwrap();
+    fn new(stream: Box<dyn Stream>) -> Self {
         let session = ServerSession::new(ServerConfig::default());
-        Conn { stream, session, seen: Seen::default(), request: None, buffer: vec![0; READ_BYTES] }
+        let (seen, buffer) = (Seen::default(), vec![0; READ_BYTES]);
+        Conn { stream, session, seen, silent_about_codecs: false, request: None, buffer }
     }
 
     /// Reads once; false at the end of the connection.
     pub(crate) fn read(&mut self) -> bool {
-        let Ok(count @ 1..) = self.stream.read(&mut self.buffer) else { return false };
+        let count = match self.stream.read(&mut self.buffer) {
+            Ok(count @ 1..) => count,
+            end => {
+                self.seen.closed = end.is_ok();
+                return false;
+            }
+        };
         self.seen.bytes += count as u64;
         let block = &self.buffer[..count];
         if let Some(raw) = &mut self.seen.raw {
@@ -128,7 +142,16 @@ impl Conn {
 
     /// Writes what the session has to say.
     pub(crate) fn flush(&mut self) {
-        let output = self.session.take_output();
+        let mut output = self.session.take_output().to_vec();
+        if self.silent_about_codecs {
+            for name in [&b"FourCcInfoMap"[..], b"fourCcList"] {
+                for at in 0..output.len().saturating_sub(name.len()) {
+                    if output[at..].starts_with(name) {
+                        output[at] = b'-';
+                    }
+                }
+            }
+        }
         // A client that has gone is seen at the next read.
         let _ = self.stream.write_all(&output);
     }
@@ -178,10 +201,18 @@ pub(crate) struct Server {
 impl Server {
     /// Runs `script` on the first connection.
     pub(crate) fn start(script: impl FnOnce(&mut Conn) + Send + 'static) -> Self {
+        Self::over(|socket| Box::new(socket), script)
+    }
+
+    /// The same over what `dress` makes of the connection's socket.
+    pub(crate) fn over(
+        dress: impl FnOnce(TcpStream) -> Box<dyn Stream> + Send + 'static,
+        script: impl FnOnce(&mut Conn) + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let thread = std::thread::spawn(move || {
-            let mut conn = Conn::new(accept(&listener));
+            let mut conn = Conn::new(dress(accept(&listener)));
             script(&mut conn);
             conn.seen
         });
@@ -213,6 +244,8 @@ fn accept(listener: &TcpListener) -> TcpStream {
     while Instant::now() < until {
         if let Ok((stream, _)) = listener.accept() {
             stream.set_nonblocking(false).unwrap();
+            stream.set_read_timeout(Some(READ_WAIT_MAX)).unwrap();
+            stream.set_nodelay(true).unwrap();
             return stream;
         }
         std::thread::sleep(Duration::from_millis(2));

@@ -110,7 +110,7 @@ impl World {
 
     /// What belongs to another account is not there, and is afterwards as it was.
     pub(super) async fn hides_what_belongs_to_others(&self, operation: &Operation, row: &Row) {
-        if matches!(row.about, About::All | About::Password | About::Invite) {
+        if matches!(row.about, About::All | About::Password | About::Invite | About::Operated) {
             return;
         }
         let thing = self.thing(row.about).await;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::world::Thing;
+use crate::api::tests::LINKED_DRIVER;
 use crate::api::tests::login::PASSWORD;
 
 /// What must be presented.
@@ -44,6 +45,10 @@ pub(super) enum About {
     Invite,
     /// A recording whose upload failed.
     Archive,
+    /// An invoice that buys credit.
+    TopUp,
+    /// What the whole service has, for accounts that operate it.
+    Operated,
 }
 
 /// Makes a body about a thing.
@@ -87,7 +92,7 @@ impl Row {
 }
 
 use About::{All, Archive, Delivery, Destination, DestinationOfStream, Hosted, Invite, Key, Login, Password};
-use About::{Stream, Webhook};
+use About::{Operated, Stream, TopUp, Webhook};
 use Takes::{Account, Anything, Nothing, PublicKey, Session, Webhooks};
 
 pub(super) const ROWS: &[Row] = &[
@@ -110,6 +115,9 @@ pub(super) const ROWS: &[Row] = &[
     Row::of("getStreamHistory", Account, All),
     Row::of("deleteDestination", Account, Destination),
     Row::of("listDrivers", Account, All),
+    Row::of("changeDriver", Account, Operated)
+        .body(|_| json!({"driver": LINKED_DRIVER, "action": "enable"}))
+        .refused(|_| json!({"driver": LINKED_DRIVER, "action": "eject"})),
     Row::of("followEvents", Account, All),
     Row::of("listKeys", Account, All),
     Row::of("createKey", Account, Hosted)
@@ -143,6 +151,18 @@ pub(super) const ROWS: &[Row] = &[
     Row::of("rotateStreamKey", Account, Stream),
     Row::of("stopStream", Account, Stream),
     Row::of("getWalletBalance", Account, All),
+    Row::of("getWalletConnection", Account, All),
+    Row::of("connectWallet", Account, All)
+        .body(|_| {
+            json!({"type": "lnbits", "url": "https://ln.example/a", "secret": "0123456789abcdef",
+                   "refill": {"thresholdSats": 100, "amountSats": 500, "dailyCapSats": 2000}})
+        })
+        .refused(|_| json!({"type": "lnbits", "url": "https://127.0.0.1", "secret": "0123456789abcdef"})),
+    Row::of("disconnectWallet", Account, All),
+    Row::of("createTopUp", Account, All)
+        .body(|_| json!({"amountSats": 1000}))
+        .refused(|_| json!({"amountSats": 99})),
+    Row::of("getTopUp", Account, TopUp),
     Row::of("getWalletLedger", Account, All),
     Row::of("listWebhooks", Webhooks, All),
     Row::of("createWebhook", Webhooks, Stream)

@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use poem::http::Method;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use super::operation::Operation;
-use super::rows::{About, Row, rtmp};
+use super::rows::{self, About, Row, rtmp};
 use super::world::{BETWEEN, Call, Thing, Who, World};
 use crate::api::Subject;
-use crate::api::tests::{Answer, BROKEN};
+use crate::api::tests::{Answer, BROKEN, LINKED_DRIVER};
 use crate::feed::{WATCHERS_MAX, WATCHERS_PER_ACCOUNT_MAX};
 use crate::ids::AccountId;
 use crate::secret::new_invite_token;
-use crate::store::{ArchiveState, Scopes};
+use crate::store::{ArchiveState, AuditFilter, Page, Scopes};
+use crate::wallet::lightning::Fault;
 
 /// Tests of webhooks that may be on their way at one time.
 const TESTS_OF_ACCOUNT: usize = 4;
@@ -29,17 +31,43 @@ impl World {
             "createStream" | "addDestination" | "changeDestination" => {
                 self.broken_driver(operation, row).await
             }
+            "changeDriver" => self.drivers(operation, row).await,
             "createKey" => self.cap(operation, row, "keys_per_account = 2").await,
             "createWebhook" => self.cap(operation, row, "webhooks_per_account = 1").await,
             "redeliverWebhookDelivery" => self.disabled_webhook(operation, row).await,
             "testWebhook" => self.busy_tests(operation, row).await,
             "recoverArchive" | "deleteArchive" => self.archives(operation, row).await,
+            "connectWallet" | "createTopUp" | "getWalletBalance" => self.wallets(operation, row).await,
             "followEvents" => self.watchers(operation, row).await,
             "logIn" | "setUp" | "changePassword" => self.passwords(operation, row).await,
             "logOut" => self.two_at_once(operation, row).await,
             "getStreamStatus" | "getActiveCost" => self.disabled_destination(operation, row).await,
             _ => {}
         }
+    }
+
+    /// Drivers that are not there, or cannot become what is asked for; and accounts that do not operate the service.
+    async fn drivers(&self, operation: &Operation, row: &Row) {
+        let change = async |driver: &str, action: &str| {
+            let body = json!({"driver": driver, "action": action}).to_string();
+            self.send(self.one(operation, row).await.with_body(body)).await
+        };
+        change("carrier-pigeon", "enable").await.error(404, "not_found");
+        let text = change(LINKED_DRIVER, "disable").await.error(422, "driver_refused");
+        assert!(text.contains("part of this program"), "{text}");
+        let text = change("bad", "replace").await.error(422, "driver_refused");
+        assert!(text.contains("driver bad"), "{text}");
+        assert_eq!(change("bad", "disable").await.ok()["state"], "refused");
+        let replaced = change(LINKED_DRIVER, "replace").await.ok();
+        assert_eq!((&replaced["state"], &replaced["isolation"]), (&json!("loaded"), &json!("thread")));
+        let log = self.rig.app.store.audit(AuditFilter::default(), Page::ALL).await.unwrap();
+        let entry = log.iter().find(|entry| entry.action == "driver.replaced").unwrap();
+        assert_eq!(entry.detail["driver"], LINKED_DRIVER);
+        let world = World::new().await;
+        let call = Call::new(operation, row, &Thing::nothing(), Who::Owner);
+        let text = world.send(call).await.error(403, "not_operator");
+        assert!(text.contains("operate the service"), "{text}");
+        self.absorb(&world);
     }
 
     async fn one(&self, operation: &Operation, row: &Row) -> Call {
@@ -133,6 +161,46 @@ impl World {
         let call = || self.send(Call::new(operation, row, &thing, Who::Owner));
         for _ in 0..10 {
             call().await.error(502, "archive_unavailable");
+        }
+        let text = call().await.error(429, "rate_limited");
+        assert_eq!(text, "Rate limit exceeded. Maximum 10 requests per minute.");
+    }
+
+    /// Wallets that fail, and a service that sells no credit.
+    async fn wallets(&self, operation: &Operation, row: &Row) {
+        let bank = &self.rig.bank;
+        if operation.id == "getWalletBalance" {
+            let body = rows::ROWS.iter().find(|row| row.id == "connectWallet").unwrap().body.unwrap();
+            let body = body(&Thing::nothing());
+            self.rig.ask(Method::PUT, "/api/wallet/connection", Some(&body.to_string())).await.ok();
+            bank.state().held = Err(Fault::Unreachable);
+            self.send(self.one(operation, row).await).await.error(503, "wallet_silent");
+            return;
+        }
+        let without = World::with_config("").await;
+        without.send(without.one(operation, row).await).await.error(409, "wallet_not_offered");
+        self.absorb(&without);
+        if operation.id == "connectWallet" {
+            for (fault, status, code) in [
+                (Fault::Unauthorized, 422, "wallet_unauthorized"),
+                (Fault::Restricted, 422, "wallet_restricted"),
+                (Fault::Unreachable, 502, "wallet_unreachable"),
+                (Fault::Internal, 502, "wallet_internal"),
+            ] {
+                bank.state().held = Err(fault);
+                self.send(self.one(operation, row).await).await.error(status, code);
+            }
+        } else {
+            bank.state().makes_none = Some(Fault::Unreachable);
+            self.send(self.one(operation, row).await).await.error(502, "service_wallet_failed");
+        }
+        let thing = self.thing(row.about).await;
+        let call = || self.send(Call::new(operation, row, &thing, Who::Owner));
+        for _ in 0..10 {
+            call().await.error(
+                502,
+                if row.id == "createTopUp" { "service_wallet_failed" } else { "wallet_internal" },
+            );
         }
         let text = call().await.error(429, "rate_limited");
         assert_eq!(text, "Rate limit exceeded. Maximum 10 requests per minute.");

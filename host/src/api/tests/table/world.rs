@@ -21,7 +21,8 @@ use crate::store::{Actor, ArchiveState, NewLogin, Scopes};
 
 /// Room for everything that one operation's requests make.
 const CONFIG: &str = "[webhooks]\nallow_targets = [\"127.0.0.1\"]\n[limits]\nwebhooks_per_account = 500\n\
-    keys_per_account = 500";
+    keys_per_account = 500\n\
+    [wallet]\ntype = \"lnbits\"\nurl = \"https://own.example\"\nsecret = \"x\"";
 /// Longer than any window that has no other length, so that requests do not meet limits by chance.
 pub(super) const BETWEEN: Duration = Duration::from_secs(61);
 
@@ -185,6 +186,10 @@ impl World {
         app.clock.advance(BETWEEN);
         match about {
             About::All => Thing::new(0),
+            About::Operated => {
+                rig.intruder().await.promote(rig.account).await;
+                Thing::new(0)
+            }
             About::Stream => Thing::new(rig.stream().await),
             About::DestinationOfStream => {
                 let id = rig.stream().await;
@@ -223,6 +228,10 @@ impl World {
                 thing
             }
             About::Archive => self.archive(ArchiveState::Failed).await,
+            About::TopUp => {
+                let made = rig.post("/api/wallet/topup", &json!({"amountSats": 1_000})).await.ok();
+                Thing::new(made["invoiceId"].as_i64().unwrap())
+            }
         }
     }
 

@@ -132,7 +132,7 @@ async fn the_check_survives_amounts_no_sum_can_hold() {
     rig.account("me", 5_000).await.unwrap();
     allow_everything(&rig).await;
     let huge = "INSERT INTO transfers (debit_id, credit_id, amount_msat, kind, idem, created_ms)
-        VALUES (1, 7, 9223372036854775807, 'x', 'x', 0), (1, 7, 9223372036854775807, 'x', 'y', 0);";
+        VALUES (1, 8, 9223372036854775807, 'x', 'x', 0), (1, 8, 9223372036854775807, 'x', 'y', 0);";
     let faults = faults_after(&rig, huge).await;
     assert!(faults.contains(&format!("transfer 2 moves {} msat", i64::MAX)), "{faults:?}");
     assert!(faults.iter().any(|fault| fault.contains("balance of customer:1")), "{faults:?}");

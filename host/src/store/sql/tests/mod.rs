@@ -4,7 +4,11 @@ mod audit;
 mod charges;
 mod files;
 mod ledger;
+mod parity;
 mod playback;
+mod races;
+mod server;
+mod wallets;
 
 use std::path::{Path, PathBuf};
 

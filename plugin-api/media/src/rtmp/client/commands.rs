@@ -1,6 +1,6 @@
 //! The client's commands and the server's answers.
 
-use super::{ClientEvent, ClientSession, Stage};
+use super::{ClientEvent, ClientSession, Stage, peer};
 use crate::flv::fourcc;
 use crate::packet::Codec;
 use crate::rtmp::RtmpError;
@@ -57,7 +57,10 @@ impl ClientSession {
 
     fn result(&mut self, command: &Command) -> Result<(), RtmpError> {
         match self.stage {
-            Stage::Connecting if command.transaction == TRANSACTION_CONNECT => self.create_stream(),
+            Stage::Connecting if command.transaction == TRANSACTION_CONNECT => {
+                self.announced = peer::announced(&command.args);
+                self.create_stream()
+            }
             Stage::CreatingStream if command.transaction == TRANSACTION_CREATE_STREAM => {
                 let id = command.number(1).filter(|id| (0.0..=f64::from(u32::MAX)).contains(id));
                 self.publish(

@@ -1,6 +1,7 @@
 //! The RTMP client's side of one connection: packets are pushed to a destination.
 
 mod commands;
+mod peer;
 #[cfg(test)]
 mod tests;
 
@@ -14,7 +15,7 @@ use super::link::{Incoming, Link};
 use super::message::kind;
 use super::{Metadata, RtmpError};
 use crate::flv::{floor_ms, mux};
-use crate::packet::{Packet, TrackKind};
+use crate::packet::{Codec, Packet, TrackKind};
 
 const AUDIO_CHUNK_STREAM: u32 = 4;
 const DATA_CHUNK_STREAM: u32 = 5;
@@ -116,6 +117,8 @@ pub struct ClientSession {
     config: ClientConfig,
     link: Link,
     stage: Stage,
+    /// What the server announced of Enhanced RTMP.
+    announced: Vec<Codec>,
     acknowledged: u64,
     /// At most one start, one end, and one acknowledgement before and between them.
     events: VecDeque<ClientEvent>,
@@ -138,6 +141,7 @@ impl ClientSession {
             config,
             link: Link::client(),
             stage: Stage::Handshake,
+            announced: Vec::new(),
             acknowledged: 0,
             events: VecDeque::new(),
             failed: false,
@@ -155,6 +159,12 @@ impl ClientSession {
         let result = self.read(bytes);
         self.failed = result.is_err();
         result
+    }
+
+    /// Whether the server takes `codec`: H.264 and AAC always, the others when it announced them. Meaningful from
+    /// [`ClientEvent::Publishing`] on. There are servers that announce nothing and take them all the same.
+    pub fn takes(&self, codec: Codec) -> bool {
+        matches!(codec, Codec::H264 | Codec::Aac) || self.announced.contains(&codec)
     }
 
     /// The next event, in order.

@@ -1,0 +1,394 @@
+//! The connected wallet: shown without its secrets, connected after it answered, disconnected.
+
+use std::sync::Arc;
+
+use poem::Result;
+use poem::web::Data;
+use poem_openapi::payload::Json;
+use poem_openapi::{Enum, Object, OpenApi};
+use serde_json::Value;
+
+use super::wallet_refused;
+use crate::api::body::{Body, Fields, FromFields};
+use crate::api::destinations::Done;
+use crate::api::null::Null;
+use crate::api::{ApiError, App, Caller, RequestContext, Tag};
+use crate::ids::{AccountId, Msat, Sats};
+use crate::secret::is_masked_key;
+use crate::store::{FAILURES_TOLD, RefillRules, WalletRecord};
+use crate::wallet::connection::{Connection, WalletKind};
+use crate::wallet::desk::{DeskError, Terms, connection_of};
+use crate::wallet::rules::day_start;
+
+/// What a refill is by, when its owner does not say.
+const AMOUNT_SATS_DEFAULT: i64 = 1_000;
+/// Below what credit is refilled, when its owner does not say.
+const THRESHOLD_SATS_DEFAULT: i64 = 200;
+/// Refills of a day, when their owner does not say.
+const REFILLS_A_DAY_DEFAULT: i64 = 10;
+
+const STATE_ACTIVE: &str = "active";
+const STATE_RETRYING: &str = "retrying";
+const STATE_FAILING: &str = "failing";
+const STATE_CAPPED: &str = "capped";
+
+/// What a wallet speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename = "WalletType", rename_all = "lowercase")]
+enum Kind {
+    /// Nostr Wallet Connect, NIP-47.
+    Nwc,
+    /// An LNbits instance.
+    Lnbits,
+    /// A phoenixd node.
+    Phoenixd,
+}
+
+const KINDS: [(Kind, WalletKind); 3] = [
+    (Kind::Nwc, WalletKind::Nwc),
+    (Kind::Lnbits, WalletKind::Lnbits),
+    (Kind::Phoenixd, WalletKind::Phoenixd),
+];
+
+impl From<WalletKind> for Kind {
+    fn from(kind: WalletKind) -> Self {
+        KINDS.iter().find(|(_, known)| *known == kind).map_or(Kind::Nwc, |(shown, _)| *shown)
+    }
+}
+
+/// When and by how much credit is refilled.
+#[derive(Clone, Copy, Debug, Object)]
+#[oai(rename = "WalletRefill", rename_all = "camelCase")]
+struct Refill {
+    /// Credit below this is refilled. While streams run it is kept above what the next minutes cost, whatever stands here.
+    threshold_sats: i64,
+    /// By so much.
+    amount_sats: i64,
+    /// At most so much in a UTC day. What payments cost comes on top: one percent at most, or 10 sats.
+    daily_cap_sats: i64,
+    /// So much of it is used, refills that are on their way and those whose outcome is not known included.
+    refilled_today_sats: i64,
+}
+
+/// The connected wallet.
+#[derive(Clone, Debug, Object)]
+#[oai(rename = "WalletConnection", rename_all = "camelCase")]
+struct Shown {
+    /// Whether a wallet is connected; everything below is null when none is.
+    connected: bool,
+    /// Whether this service sells credit by Lightning, so that wallets can be connected.
+    offered: bool,
+    /// What it speaks: `nwc`, `lnbits` or `phoenixd`.
+    #[oai(rename = "type")]
+    kind: Null<String>,
+    /// Where it is, without secrets.
+    url: Null<String>,
+    /// When it refills.
+    refill: Null<Refill>,
+    /// How refills go: `active`; `retrying` after one that failed, which is tried again by itself; `failing` after several: look
+    /// into the wallet; `capped` when the day's cap is used up.
+    state: Null<String>,
+    /// What went wrong last, for people; null when nothing is wrong.
+    last_error: Null<String>,
+    /// The same for programs.
+    last_error_code: Null<String>,
+    /// When a refill was credited last, Unix milliseconds.
+    last_refill_at: Null<i64>,
+    /// When it was first connected, Unix milliseconds.
+    created_at: Null<i64>,
+}
+
+/// A wallet to be connected.
+#[derive(Clone, Object)]
+#[oai(rename = "WalletConnectionInput", rename_all = "camelCase", skip_serializing_if_is_none)]
+pub(super) struct WalletInput {
+    /// What it speaks.
+    #[oai(rename = "type")]
+    kind: Kind,
+    /// Where it is: `https://host[:port][/path]`, or the whole `nostr+walletconnect://` text.
+    #[oai(validator(max_length = 2048))]
+    url: String,
+    /// LNbits: the admin key; phoenixd: the password; NWC: none. Absent or masked it stays, while type and address do.
+    #[oai(validator(max_length = 256))]
+    secret: Option<String>,
+    /// When it refills; what is absent stays.
+    refill: Option<RefillInput>,
+}
+
+/// When a wallet refills; what is absent stays.
+#[derive(Clone, Copy, Debug, Default, Object)]
+#[oai(rename = "WalletRefillInput", rename_all = "camelCase", skip_serializing_if_is_none)]
+struct RefillInput {
+    /// Credit below this is refilled, 0 or more.
+    threshold_sats: Option<i64>,
+    /// By so much, within the service's limits.
+    amount_sats: Option<i64>,
+    /// At most so much in a UTC day, not less than one refill.
+    daily_cap_sats: Option<i64>,
+}
+
+impl std::fmt::Debug for WalletInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The address may be the secret.
+        f.debug_struct("WalletInput").field("type", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl FromFields for WalletInput {
+    const FIELDS: &'static [&'static str] = &["type", "url", "secret", "refill"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        let name = fields.text("type")?;
+        let kind = WalletKind::parse(&name).ok_or_else(|| {
+            let known = WalletKind::ALL.map(WalletKind::as_str).join(", ");
+            ApiError::refused("wallet_type_refused", format!("Field `type` must be one of: {known}"))
+        })?;
+        let url = fields.text("url")?;
+        let secret = fields.optional_text("secret")?;
+        let refill = match fields.take("refill") {
+            None => None,
+            Some(refill @ Value::Object(_)) => Some(Fields::read(refill, "refill.")?),
+            Some(_) => return Err(fields.malformed("refill", "must be an object")),
+        };
+        Ok(Self { kind: kind.into(), url, secret, refill })
+    }
+}
+
+impl FromFields for RefillInput {
+    const FIELDS: &'static [&'static str] = &["thresholdSats", "amountSats", "dailyCapSats"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        let mut sats = |name: &str| match fields.take(name) {
+            None => Ok(None),
+            Some(value) => value.as_i64().map(Some).ok_or_else(|| {
+                let text = format!("Field `{}` must be a whole number of sats", fields.path_of(name));
+                ApiError::refused("refill_refused", text)
+            }),
+        };
+        Ok(Self {
+            threshold_sats: sats("thresholdSats")?,
+            amount_sats: sats("amountSats")?,
+            daily_cap_sats: sats("dailyCapSats")?,
+        })
+    }
+}
+
+impl RefillInput {
+    /// The rules that are asked for, over those before.
+    fn over(self, before: Option<RefillRules>, terms: Terms) -> std::result::Result<RefillRules, ApiError> {
+        let sats = |of: fn(RefillRules) -> Msat| before.map(|rules| of(rules).to_sats_floor().0);
+        let (least, most, daily_most) = (terms.least.0, terms.most.0, terms.daily_most.0);
+        let amount = self.amount_sats.or(sats(|rules| rules.amount));
+        let amount = amount.unwrap_or(AMOUNT_SATS_DEFAULT.clamp(least, most.min(daily_most).max(least)));
+        let threshold = self.threshold_sats.or(sats(|rules| rules.threshold));
+        let threshold = threshold.unwrap_or(THRESHOLD_SATS_DEFAULT.min(most));
+        let cap = self.daily_cap_sats.or(sats(|rules| rules.daily_cap));
+        let cap = cap.unwrap_or(amount.saturating_mul(REFILLS_A_DAY_DEFAULT).min(daily_most));
+        for (name, value, min, max) in [
+            ("amountSats", amount, least, most),
+            ("thresholdSats", threshold, 0, most),
+            ("dailyCapSats", cap, amount, daily_most),
+        ] {
+            if !(min..=max).contains(&value) {
+                let text = format!("Field `refill.{name}` must be a whole number from {min} to {max}");
+                return Err(ApiError::refused("refill_refused", text));
+            }
+        }
+        let msat = |sats: i64| Sats(sats).to_msat().unwrap_or(Msat(i64::MAX));
+        Ok(RefillRules { threshold: msat(threshold), amount: msat(amount), daily_cap: msat(cap) })
+    }
+}
+
+impl WalletInput {
+    /// Address and secret as they are meant: those that come as they are shown, or not at all, stay what they are. They stay only
+    /// while everything else that decides where they are sent does, so that nobody who cannot read a secret can have it sent to
+    /// an address of their own.
+    ///
+    /// # Errors
+    /// 422: the secret is needed.
+    fn whole(&self, stored: Option<&Connection>) -> std::result::Result<(String, String), ApiError> {
+        let sent = self.secret.as_deref().filter(|secret| !is_masked_key(secret));
+        let same = stored.filter(|stored| {
+            Kind::from(stored.kind) == self.kind
+                && (stored.url.expose() == &self.url || stored.shown() == self.url)
+        });
+        match (same, sent, self.kind) {
+            (Some(stored), None, _) => Ok((stored.url.expose().clone(), stored.secret.expose().clone())),
+            (_, Some(secret), _) => Ok((self.url.clone(), secret.to_owned())),
+            (None, None, Kind::Nwc) => Ok((self.url.clone(), String::new())),
+            (None, None, _) => {
+                let text =
+                    "Field `secret` must be sent whole when the wallet is new or its `type` or `url` changes";
+                Err(ApiError::refused("wallet_secret_required", text))
+            }
+        }
+    }
+}
+
+/// What the owner of a wallet is shown.
+fn shown(record: Option<&WalletRecord>, refilled: Msat, offered: bool) -> Shown {
+    let sats = |amount: Msat| amount.to_sats_floor().0;
+    let connection = record.and_then(connection_of);
+    let state = |record: &WalletRecord| match record.failures {
+        failures if failures >= FAILURES_TOLD => STATE_FAILING,
+        failures if failures > 0 => STATE_RETRYING,
+        _ if refilled.0.saturating_add(record.rules.amount.0) > record.rules.daily_cap.0 => STATE_CAPPED,
+        _ => STATE_ACTIVE,
+    };
+    let refill = |record: &WalletRecord| Refill {
+        threshold_sats: sats(record.rules.threshold),
+        amount_sats: sats(record.rules.amount),
+        daily_cap_sats: sats(record.rules.daily_cap),
+        refilled_today_sats: sats(refilled),
+    };
+    let fault = record.and_then(|record| record.last_error.as_ref());
+    Shown {
+        connected: record.is_some(),
+        offered,
+        kind: Null(connection.as_ref().map(|connection| connection.kind.as_str().to_owned())),
+        url: Null(connection.as_ref().map(Connection::shown)),
+        refill: Null(record.map(refill)),
+        state: Null(record.map(state).map(str::to_owned)),
+        last_error: Null(fault.map(|fault| fault.text.clone())),
+        last_error_code: Null(fault.map(|fault| fault.code.clone())),
+        last_refill_at: Null(record.and_then(|record| record.last_refill_at).map(|at| at.0)),
+        created_at: Null(record.map(|record| record.created_at.0)),
+    }
+}
+
+async fn read(app: &App, account: AccountId) -> std::result::Result<Shown, ApiError> {
+    let record = app.store.wallet_of(account).await?;
+    let refilled = match record {
+        Some(_) => app.store.refilled_since(account, day_start(app.clock.now())).await?,
+        None => Msat(0),
+    };
+    Ok(shown(record.as_ref(), refilled, app.wallets.terms().offered))
+}
+
+/// Operations on the connected wallet.
+pub(in crate::api) struct ConnectionApi;
+
+#[OpenApi(prefix_path = "/api/wallet", tag = "Tag::Wallet")]
+impl ConnectionApi {
+    /// Read the connected wallet
+    ///
+    /// Without its secrets. An addition to the specification.
+    #[oai(path = "/connection", method = "get", operation_id = "getWalletConnection")]
+    async fn read(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Json<Shown>> {
+        Ok(Json(read(&app, caller.account).await?))
+    }
+
+    /// Connect a wallet
+    ///
+    /// It refills the account's credit: when that falls below the threshold, the wallet is asked to pay an invoice of the
+    /// service. It is asked what it holds before it is stored, so that a wrong secret is seen at once. Takes the place of the
+    /// wallet that was connected before. 10 a minute. An addition to the specification.
+    #[oai(path = "/connection", method = "put", operation_id = "connectWallet")]
+    async fn connect(
+        &self,
+        app: Data<&Arc<App>>,
+        request: &poem::Request,
+        caller: Caller,
+        body: Body<WalletInput>,
+    ) -> Result<Json<Shown>> {
+        let verdict = app.limits.connections.hit(caller.subject, app.clock.monotonic());
+        RequestContext::of(request).count(verdict)?;
+        if !app.wallets.terms().offered {
+            return Err(ApiError::from(DeskError::NotOffered).into());
+        }
+        let stored = app.store.wallet_of(caller.account).await.map_err(ApiError::from)?;
+        let (url, secret) = body.0.whole(stored.as_ref().and_then(connection_of).as_ref())?;
+        let kind =
+            KINDS.iter().find(|(shown, _)| *shown == body.0.kind).map_or(WalletKind::Nwc, |(_, kind)| *kind);
+        let connection = Connection::checked(kind, &url, &secret, &app.guard)
+            .map_err(|error| ApiError::refused("wallet_refused", format!("Field {error}")))?;
+        let before = stored.map(|record| record.rules);
+        let rules = body.0.refill.unwrap_or_default().over(before, app.wallets.terms())?;
+        let (actor, app, account) = (caller.actor(&app), app.0.clone(), caller.account);
+        let work = async move {
+            let connected = app.wallets.connect(&actor, &connection, rules).await;
+            connected.map_err(|error| wallet_refused(error, kind))?;
+            read(&app, account).await
+        };
+        Ok(Json(App::to_the_end(work).await?))
+    }
+
+    /// Disconnect the wallet
+    ///
+    /// It is forgotten with its secret. A payment on its way is credited all the same. Without a wallet nothing happens. An
+    /// addition to the specification.
+    #[oai(path = "/connection", method = "delete", operation_id = "disconnectWallet")]
+    async fn disconnect(&self, app: Data<&Arc<App>>, caller: Caller) -> Result<Json<Done>> {
+        let (store, actor) = (app.store.clone(), caller.actor(&app));
+        App::to_the_end(async move { Ok(store.disconnect_wallet(&actor).await?) }).await?;
+        Ok(Json(Done::new()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::Redacted;
+
+    fn stored() -> Connection {
+        let hidden = |text: &str| Redacted::new(text.to_owned());
+        Connection {
+            kind: WalletKind::Lnbits,
+            url: hidden("https://ln.example/a"),
+            secret: hidden("0123456789abcdef"),
+        }
+    }
+
+    fn input(kind: Kind, url: &str, secret: Option<&str>) -> WalletInput {
+        WalletInput { kind, url: url.to_owned(), secret: secret.map(str::to_owned), refill: None }
+    }
+
+    #[test]
+    fn a_secret_stays_only_while_type_and_address_do() {
+        let whole = |input: WalletInput| input.whole(Some(&stored())).ok();
+        let kept = Some(("https://ln.example/a".to_owned(), "0123456789abcdef".to_owned()));
+        for secret in [None, Some("012...def"), Some("***")] {
+            assert_eq!(whole(input(Kind::Lnbits, "https://ln.example/a", secret)), kept);
+            assert_eq!(whole(input(Kind::Lnbits, "https://evil.example/a", secret)), None);
+            assert_eq!(whole(input(Kind::Lnbits, "https://ln.example/b", secret)), None);
+            assert_eq!(whole(input(Kind::Phoenixd, "https://ln.example/a", secret)), None);
+            assert!(input(Kind::Lnbits, "https://ln.example/a", secret).whole(None).is_err());
+        }
+        let (_, secret) = whole(input(Kind::Lnbits, "https://evil.example", Some("theirs"))).unwrap();
+        assert_eq!(secret, "theirs");
+    }
+
+    #[test]
+    fn rules_are_checked_and_what_is_absent_stays() {
+        let terms = Terms {
+            offered: true,
+            least: Sats(100),
+            most: Sats(5_000),
+            daily_most: Sats(6_000),
+            expiry: std::time::Duration::from_secs(600),
+        };
+        let rules = |input: RefillInput| input.over(None, terms);
+        let default = rules(RefillInput::default()).unwrap();
+        assert_eq!(
+            default,
+            RefillRules { threshold: Msat(200_000), amount: Msat(1_000_000), daily_cap: Msat(6_000_000) }
+        );
+        let one = RefillInput { amount_sats: Some(300), ..RefillInput::default() };
+        assert_eq!(one.over(Some(default), terms).unwrap(), RefillRules { amount: Msat(300_000), ..default });
+        for (refused, name) in [
+            (RefillInput { amount_sats: Some(99), ..one }, "refill.amountSats"),
+            (RefillInput { amount_sats: Some(5_001), ..one }, "refill.amountSats"),
+            (RefillInput { threshold_sats: Some(-1), ..one }, "refill.thresholdSats"),
+            (RefillInput { daily_cap_sats: Some(299), ..one }, "refill.dailyCapSats"),
+            (RefillInput { daily_cap_sats: Some(6_001), ..one }, "refill.dailyCapSats"),
+        ] {
+            let text = rules(refused).unwrap_err().to_string();
+            assert!(text.contains(name), "{text}");
+        }
+    }
+
+    #[test]
+    fn inputs_are_not_printed() {
+        assert!(!format!("{:?}", input(Kind::Nwc, "hunter2", Some("hunter2"))).contains("hunter2"));
+    }
+}

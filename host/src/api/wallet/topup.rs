@@ -1,0 +1,142 @@
+//! Top-ups: invoices that anybody pays, and the account is credited.
+
+use std::sync::Arc;
+
+use poem::Result;
+use poem::web::Data;
+use poem_openapi::param::Path;
+use poem_openapi::payload::Json;
+use poem_openapi::{Enum, Object, OpenApi};
+
+use crate::api::body::{Body, Fields, FromFields};
+use crate::api::null::Null;
+use crate::api::{ApiError, App, Caller, RequestContext, Tag};
+use crate::ids::Sats;
+use crate::store::{InvoiceRecord, Stage};
+use crate::wallet::desk::DeskError;
+
+/// How far a top-up is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename = "TopUpState", rename_all = "lowercase")]
+enum State {
+    /// It can be paid.
+    Open,
+    /// It was paid and credited.
+    Settled,
+    /// It was not paid in time. Money that comes late is credited all the same.
+    Expired,
+}
+
+/// An invoice that buys credit.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+struct TopUp {
+    /// Invoice identifier.
+    invoice_id: i64,
+    /// The invoice (BOLT11): pay it with any Lightning wallet.
+    bolt11: String,
+    /// Its payment hash.
+    payment_hash: String,
+    /// What it asks for.
+    amount_sats: i64,
+    /// When it can no longer be paid, Unix milliseconds.
+    expires_at: i64,
+    /// How far it is.
+    state: State,
+    /// What was credited, rounded down: the amount, or more when more was paid. Null before.
+    credited_sats: Null<i64>,
+    /// When it was credited, Unix milliseconds. Null before.
+    settled_at: Null<i64>,
+}
+
+impl TopUp {
+    /// `None` for one that was never made.
+    fn of(invoice: InvoiceRecord) -> Option<Self> {
+        let made = invoice.made?;
+        let state = match invoice.stage {
+            Stage::Created | Stage::Open | Stage::Paying => State::Open,
+            Stage::Settled => State::Settled,
+            Stage::Expired | Stage::Failed => State::Expired,
+        };
+        Some(Self {
+            invoice_id: invoice.id,
+            bolt11: made.bolt11,
+            payment_hash: made.payment_hash,
+            amount_sats: invoice.amount.to_sats_floor().0,
+            expires_at: made.expires_at.0,
+            state,
+            credited_sats: Null(invoice.credited.map(|credit| credit.to_sats_floor().0)),
+            settled_at: Null(invoice.settled_at.map(|at| at.0)),
+        })
+    }
+}
+
+/// A top-up that is wanted.
+#[derive(Clone, Copy, Debug, Object)]
+#[oai(rename = "NewTopUp", rename_all = "camelCase")]
+pub(super) struct TopUpInput {
+    /// How much, within the service's limits.
+    amount_sats: i64,
+}
+
+impl FromFields for TopUpInput {
+    const FIELDS: &'static [&'static str] = &["amountSats"];
+
+    fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
+        let amount =
+            fields.take("amountSats").ok_or_else(|| fields.malformed("amountSats", "is required"))?;
+        let amount = amount.as_i64().ok_or_else(|| {
+            ApiError::refused("amount_refused", "Field `amountSats` must be a whole number of sats")
+        })?;
+        Ok(Self { amount_sats: amount })
+    }
+}
+
+/// Operations on top-ups.
+pub(in crate::api) struct TopUpApi;
+
+#[OpenApi(prefix_path = "/api/wallet", tag = "Tag::Wallet")]
+impl TopUpApi {
+    /// Buy credit
+    ///
+    /// Makes a Lightning invoice. The account is credited when the service's wallet says that it was paid, once, within
+    /// seconds. 10 a minute. An addition to the specification.
+    #[oai(path = "/topup", method = "post", operation_id = "createTopUp")]
+    async fn create(
+        &self,
+        app: Data<&Arc<App>>,
+        request: &poem::Request,
+        caller: Caller,
+        body: Body<TopUpInput>,
+    ) -> Result<Json<TopUp>> {
+        let verdict = app.limits.topups.hit(caller.subject, app.clock.monotonic());
+        RequestContext::of(request).count(verdict)?;
+        let terms = app.wallets.terms();
+        if !terms.offered {
+            return Err(ApiError::from(DeskError::NotOffered).into());
+        }
+        let (amount, least, most) = (Sats(body.0.amount_sats), terms.least, terms.most);
+        let msat = amount.to_msat().filter(|_| (least..=most).contains(&amount)).ok_or_else(|| {
+            let text = format!("Field `amountSats` must be a whole number from {least} to {most}");
+            ApiError::refused("amount_refused", text)
+        })?;
+        let (desk, actor) = (app.wallets.clone(), caller.actor(&app));
+        let invoice = App::to_the_end(async move { Ok(desk.top_up(&actor, msat).await?) }).await?;
+        Ok(Json(TopUp::of(invoice).ok_or_else(ApiError::internal)?))
+    }
+
+    /// Read a top-up
+    ///
+    /// An addition to the specification.
+    #[oai(path = "/topup/:id", method = "get", operation_id = "getTopUp")]
+    async fn read(
+        &self,
+        app: Data<&Arc<App>>,
+        caller: Caller,
+        /// Invoice identifier.
+        id: Path<i64>,
+    ) -> Result<Json<TopUp>> {
+        let found = app.store.topup_of(caller.account, id.0).await.map_err(ApiError::from)?;
+        Ok(Json(found.and_then(TopUp::of).ok_or_else(|| ApiError::not_found("top-up"))?))
+    }
+}

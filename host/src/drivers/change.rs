@@ -1,0 +1,285 @@
+//! Drivers that are enabled, disabled or replaced while the service runs.
+//!
+//! What runs is never touched: a destination that is open keeps its driver, and the driver ends with the last of them. An
+//! image that was mapped into this process stays so ([`super::loader`]); a process really ends.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::catalog::{State, Summary, add_missing, report};
+use super::loader::{self, Found, LoadError};
+use super::process::Spec;
+use super::registry::{self, Entry, Registry, Source};
+use super::{Drivers, HostParts, LoadOptions, probe};
+use crate::config::{Config, DriverSettings, Isolation};
+
+/// With more images left mapped than this a restart is advised.
+const RETIRED_IMAGES_MAX: usize = 32;
+
+/// What an operator asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Load it; one that crashed too often is started again.
+    Enable,
+    /// Use it for nothing new.
+    Disable,
+    /// Load the file that stands in the folder now.
+    Replace,
+}
+
+/// Why a change was not made; everything is as before.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// No such driver.
+    #[error("there is no driver {0}; its library must stand in the drivers folder as {0}.so")]
+    Unknown(String),
+    /// It cannot be loaded.
+    #[error("driver {id}: {reason}")]
+    Refused {
+        /// The driver.
+        id: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What changes need.
+pub(super) struct Keeper {
+    chosen: Mutex<Chosen>,
+    /// One change at a time.
+    changing: Mutex<()>,
+    exe: PathBuf,
+    images: PathBuf,
+    parts: HostParts,
+    retired: AtomicUsize,
+}
+
+#[derive(Clone)]
+struct Chosen {
+    config: Config,
+    enabled: BTreeSet<String>,
+}
+
+/// A file that was looked at.
+pub(super) struct Examined {
+    /// Its hash, if it could be read.
+    pub(super) hash: Option<String>,
+    pub(super) outcome: Result<Entry, LoadError>,
+}
+
+impl Keeper {
+    pub(super) fn new(options: &LoadOptions<'_>, parts: &HostParts) -> Self {
+        let (exe, images, parts) = (options.exe.clone(), options.images.clone(), parts.clone());
+        let chosen = Mutex::new(Chosen::of(options.config));
+        Self { chosen, changing: Mutex::default(), exe, images, parts, retired: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn enabled(&self) -> BTreeSet<String> {
+        lock(&self.chosen).enabled.clone()
+    }
+
+    /// The files of the folder, and why it is not used.
+    pub(super) fn scan(&self) -> (Vec<Found>, Option<String>) {
+        let folder = lock(&self.chosen).config.drivers_dir();
+        match loader::scan(&folder) {
+            Ok(found) => (found, None),
+            Err(error) => {
+                tracing::warn!(folder = %folder.display(), %error, "drivers folder not used");
+                // Where there is no folder there simply are no files; one that is refused is another matter.
+                let reason = || format!("the drivers folder {} is not used: {error}", folder.display());
+                (Vec::new(), folder.exists().then(reason))
+            }
+        }
+    }
+
+    /// Looks at a file and loads it if it is enabled. One that runs and has not changed is taken as it is, unless `anew`.
+    pub(super) fn examine(&self, found: &Found, registry: &Registry, anew: bool) -> Examined {
+        let chosen = lock(&self.chosen).clone();
+        let settings = chosen.config.driver.get(&found.id).cloned().unwrap_or_default();
+        let (bytes, hash) = match loader::read_library(&found.file) {
+            Ok(read) => read,
+            Err(error) => return Examined { hash: None, outcome: Err(error) },
+        };
+        let is_enabled = chosen.enabled.contains(&found.id);
+        let current = registry.entry(&found.id).filter(|entry| !anew && entry.is_current(&hash, &settings));
+        let outcome = match current.filter(|_| is_enabled) {
+            Some(entry) => Ok(entry.clone()),
+            None => self.make(found, &bytes, &hash, &chosen, &settings, is_enabled, registry),
+        };
+        Examined { hash: Some(hash), outcome }
+    }
+
+    fn make(
+        &self,
+        found: &Found,
+        bytes: &[u8],
+        hash: &str,
+        chosen: &Chosen,
+        settings: &DriverSettings,
+        is_enabled: bool,
+        registry: &Registry,
+    ) -> Result<Entry, LoadError> {
+        let (id, file) = (&found.id, Some(found.file.clone()));
+        if let Some(pinned) = settings.sha256.as_ref().filter(|pinned| !pinned.eq_ignore_ascii_case(hash)) {
+            let (actual, pinned) = (hash.to_string(), pinned.clone());
+            return Err(LoadError::Pin { id: id.clone(), actual, pinned });
+        }
+        let image = loader::private_copy(&self.images, bytes, hash)?;
+        probe::probe(&self.exe, &image)?;
+        if !is_enabled {
+            // Valid, but its code is not run here.
+            return Ok(Entry::with_state(id, file, State::Disabled));
+        }
+        let own = loader::own_hashes(&chosen.config.drivers_dir());
+        let is_own = own.get(&format!("{id}.so")).is_some_and(|own| own.eq_ignore_ascii_case(hash));
+        let by_origin = if is_own { Isolation::Thread } else { Isolation::Process };
+        let source = match settings.isolation.unwrap_or(by_origin) {
+            Isolation::Thread => thread_source(id, &image)?,
+            Isolation::Process => {
+                let (exe, id, limits) = (self.exe.clone(), id.clone(), settings.limits);
+                Source::Process(Spec { exe, id, image, limits })
+            }
+        };
+        let started = registry::start(source, &self.parts, &settings.settings)?;
+        if let Some(name) = registry.taken(id, &started) {
+            return Err(LoadError::TypeTaken(name));
+        }
+        Ok(Entry::loaded(id, file, started).made_from(hash, settings))
+    }
+
+    /// Counts an image that nobody uses any more and that stays mapped.
+    fn retire(&self, entry: Option<&Entry>) {
+        if !entry.is_some_and(Entry::stays_mapped) {
+            return;
+        }
+        let retired = self.retired.fetch_add(1, Ordering::Relaxed) + 1;
+        if retired > RETIRED_IMAGES_MAX {
+            tracing::warn!(
+                retired,
+                "many replaced drivers are still in memory; restart the service at a quiet time"
+            );
+        }
+    }
+}
+
+impl Chosen {
+    fn of(config: &Config) -> Self {
+        Self { config: config.clone(), enabled: config.drivers.enabled.iter().cloned().collect() }
+    }
+}
+
+fn thread_source(id: &str, image: &std::path::Path) -> Result<Source, LoadError> {
+    let table = loader::open(image)?;
+    if table.id() != id {
+        return Err(LoadError::Name { id: table.id().to_string() });
+    }
+    if !table.panics_unwind() {
+        return Err(LoadError::PanicAbort);
+    }
+    Ok(Source::Thread { table, flags: 0 })
+}
+
+impl Drivers {
+    /// Enables, disables or replaces the driver `id` until the next start or [`Drivers::reconfigure`]. Destinations that are
+    /// open finish on what they began with. Blocks: probes and starts.
+    ///
+    /// # Errors
+    /// Why not; everything is as before.
+    pub fn change(&self, id: &str, change: Change) -> Result<Summary, ChangeError> {
+        let Some(keeper) = self.inner.keeper.as_ref() else { return self.stay(id, change) };
+        let _one = lock(&keeper.changing);
+        let registry = self.registry();
+        let (found, _) = keeper.scan();
+        let file = found.iter().find(|file| file.id == id);
+        let was_enabled = keeper.enabled().contains(id);
+        if change == Change::Disable {
+            if file.is_none() && registry.entry(id).is_none() {
+                return Err(ChangeError::Unknown(id.to_string()));
+            }
+            lock(&keeper.chosen).enabled.remove(id);
+            let path = file.map(|file| file.file.clone());
+            return Ok(self.install(keeper, Entry::with_state(id, path, State::Disabled)));
+        }
+        let file = file.ok_or_else(|| ChangeError::Unknown(id.to_string()))?;
+        lock(&keeper.chosen).enabled.insert(id.to_string());
+        match keeper.examine(file, &registry, false).outcome {
+            Ok(entry) => Ok(self.install(keeper, entry)),
+            Err(error) => {
+                if !was_enabled {
+                    lock(&keeper.chosen).enabled.remove(id);
+                }
+                Err(ChangeError::Refused { id: id.to_string(), reason: error.to_string() })
+            }
+        }
+    }
+
+    /// Drivers that are linked in are as they are.
+    fn stay(&self, id: &str, change: Change) -> Result<Summary, ChangeError> {
+        let registry = self.registry();
+        let entry = registry.entry(id).ok_or_else(|| ChangeError::Unknown(id.to_string()))?;
+        if entry.is_loaded() != (change == Change::Disable) {
+            return Ok(entry.summary());
+        }
+        Err(ChangeError::Refused { id: id.to_string(), reason: "it is part of this program".into() })
+    }
+
+    /// Takes `[drivers]` and `[driver.<name>]` of `config`: loads what is newly enabled, what has another library or other
+    /// settings, and what crashed too often; lets go of what is no longer enabled. A driver whose new library is refused goes
+    /// on with its old one. Blocks.
+    pub fn reconfigure(&self, config: &Config) {
+        let Some(keeper) = self.inner.keeper.as_ref() else { return };
+        let _one = lock(&keeper.changing);
+        *lock(&keeper.chosen) = Chosen::of(config);
+        let (found, no_folder) = keeper.scan();
+        for file in &found {
+            let registry = self.registry();
+            let before = registry.entry(&file.id).is_some_and(Entry::is_loaded);
+            let is_enabled = keeper.enabled().contains(&file.id);
+            match keeper.examine(file, &registry, false).outcome {
+                Ok(entry) => drop(self.install(keeper, entry)),
+                Err(error) if before && is_enabled => {
+                    tracing::error!(driver = %file.id, %error, "driver not replaced, the old one goes on");
+                }
+                Err(error) => {
+                    let state = State::Refused(error.to_string());
+                    self.install(keeper, Entry::with_state(&file.id, Some(file.file.clone()), state));
+                }
+            }
+        }
+        let mut registry = (*self.registry()).clone();
+        for id in registry.ids().into_iter().filter(|id| !found.iter().any(|file| file.id == *id)) {
+            keeper.retire(registry.take(&id).as_ref());
+        }
+        add_missing(&mut registry, keeper, &found, no_folder);
+        self.publish(registry);
+    }
+
+    fn install(&self, keeper: &Keeper, entry: Entry) -> Summary {
+        let mut registry = (*self.registry()).clone();
+        let summary = entry.summary();
+        let before = registry.take(&summary.id);
+        let same = before.as_ref().is_some_and(|before| before.summary() == summary);
+        if !same || !before.as_ref().is_some_and(|before| before.is_same(&entry)) {
+            keeper.retire(before.as_ref());
+            report(&summary);
+        }
+        registry.put(entry);
+        self.publish(registry);
+        summary
+    }
+
+    fn publish(&self, registry: Registry) {
+        let mut current = self.inner.registry.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *current, Arc::new(registry));
+        drop(current);
+        self.inner.version.fetch_add(1, Ordering::AcqRel);
+        // The last reference to a driver ends it: not under the lock.
+        drop(before);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,327 @@
+//! A driver in a child process, across all the children it has in its life.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use satcast_plugin_api::Error;
+use satcast_plugin_api::host::{MediaSource, Services};
+use satcast_plugin_api::manifest::Manifest;
+
+use super::channel::{ChannelError, MESSAGE_BYTES_MAX};
+use super::message::ToChild;
+use super::requests::Begun;
+use super::restart::{CRASH_WINDOW, Crashes, Verdict};
+use super::session::{RemoteInstance, Session};
+use super::spawn::{Spawned, spawn};
+use super::{END_MS, PING_MS, SILENCE_MS, START_MS};
+use crate::clock::Clock;
+use crate::config::ProcessLimits;
+use crate::drivers::control::Pump;
+use crate::drivers::loader::LoadError;
+
+/// Pause between tries of a destination whose driver is in quarantine: it comes back when the operator does something.
+const QUARANTINE_RETRY: Duration = Duration::from_secs(60);
+/// How often it is looked whether a child has ended without its socket.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
+/// What a child whose socket closed gets to be seen ending by itself.
+const CLOSED_GRACE: Duration = Duration::from_millis(300);
+
+/// What a child is made from.
+#[derive(Clone)]
+pub(in crate::drivers) struct Spec {
+    /// This binary.
+    pub(in crate::drivers) exe: PathBuf,
+    /// Id of the driver.
+    pub(in crate::drivers) id: String,
+    /// Absolute path of the private copy of its library.
+    pub(in crate::drivers) image: PathBuf,
+    /// Limits of the process.
+    pub(in crate::drivers) limits: ProcessLimits,
+}
+
+/// What a driver says of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::drivers) struct Facts {
+    pub(in crate::drivers) id: String,
+    pub(in crate::drivers) version: String,
+    pub(in crate::drivers) manifest: Manifest,
+}
+
+/// What its children are given.
+struct Parts {
+    spec: Spec,
+    services: Arc<dyn Services>,
+    pump: Arc<Pump>,
+    clock: Clock,
+    max_level: u32,
+    accept: Accept,
+}
+
+/// The driver.
+pub(in crate::drivers) struct Remote {
+    parts: Parts,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+enum State {
+    Starting,
+    Up(Arc<Session>),
+    /// Crashed; started again at this monotonic time.
+    Down {
+        until: Duration,
+        why: String,
+    },
+    /// Crashed too often.
+    Quarantined {
+        why: String,
+    },
+    Ended,
+}
+
+/// Looks at what a library says of itself, before it is started.
+pub(in crate::drivers) type Accept = Box<dyn Fn(&Facts) -> Result<(), String> + Send + Sync>;
+
+type First = SyncSender<Result<Facts, LoadError>>;
+
+impl Remote {
+    /// Starts the first child. Blocks until its library is loaded or refused, within [`START_MS`].
+    pub(in crate::drivers) fn start(
+        spec: Spec,
+        services: Arc<dyn Services>,
+        pump: Arc<Pump>,
+        clock: Clock,
+        max_level: u32,
+        accept: Accept,
+    ) -> Result<(Arc<Self>, Facts), LoadError> {
+        let id = spec.id.clone();
+        let parts = Parts { spec, services, pump, clock, max_level, accept };
+        let remote = Arc::new(Self { parts, state: Mutex::new(State::Starting), changed: Condvar::new() });
+        let (first, outcome) = sync_channel(1);
+        let supervised = remote.clone();
+        // Children die with the thread that started them: this one lives as long as the driver.
+        thread::Builder::new()
+            .name(format!("r:{id}"))
+            .spawn(move || supervised.supervise(first))
+            .map_err(|error| LoadError::Start(format!("cannot start a thread for driver {id}: {error}")))?;
+        match outcome.recv() {
+            Ok(outcome) => outcome.map(|facts| (remote, facts)),
+            Err(_) => Err(LoadError::Start(format!("the supervisor of driver {id} ended"))),
+        }
+    }
+
+    fn session(&self) -> Result<Arc<Session>, Error> {
+        let id = &self.parts.spec.id;
+        match &*self.lock() {
+            State::Up(session) => Ok(session.clone()),
+            State::Starting => Err(Error::internal(format!("driver {id} is being started"))),
+            State::Down { until, why } => {
+                let wait = until.saturating_sub(self.parts.clock.monotonic());
+                Err(Error::internal(format!("driver {id} {why} and is being started again"))
+                    .retry_after(wait))
+            }
+            State::Quarantined { why } => {
+                Err(Error::internal(quarantined(id, why)).retry_after(QUARANTINE_RETRY))
+            }
+            State::Ended => Err(Error::internal(format!("driver {id} has ended"))),
+        }
+    }
+
+    /// Why it does not run now; `None` when it does.
+    pub(in crate::drivers) fn trouble(&self) -> Option<String> {
+        match &*self.lock() {
+            State::Up(_) | State::Starting | State::Ended => None,
+            State::Down { why, .. } => Some(format!("{why}; it is being started again")),
+            State::Quarantined { why } => Some(quarantined(&self.parts.spec.id, why)),
+        }
+    }
+
+    /// Asks about a configuration.
+    pub(in crate::drivers) fn validate(&self, kind: &str, config: &str) -> Result<(), Error> {
+        self.session()?.validate(kind, config)
+    }
+
+    /// Opens a destination.
+    pub(in crate::drivers) fn open(
+        &self,
+        dest: u64,
+        source: u64,
+        kind: &str,
+        config: &str,
+        media: Arc<dyn MediaSource>,
+    ) -> Result<RemoteInstance, Error> {
+        self.session()?.open(dest, source, kind, config, media)
+    }
+
+    /// Ends the child in order, within [`END_MS`], and for good.
+    pub(in crate::drivers) fn end(&self) {
+        let before = std::mem::replace(&mut *self.lock(), State::Ended);
+        self.changed.notify_all();
+        if let State::Up(session) = before {
+            session.tell(&ToChild::End);
+        }
+    }
+
+    fn supervise(&self, first: First) {
+        let mut first = Some(first);
+        let mut crashes = Crashes::default();
+        loop {
+            let why = self.one_child(&mut first);
+            let is_first = first.take().map(|first| first.send(Err(LoadError::Probe(why.clone()))));
+            if is_first.is_some() || matches!(*self.lock(), State::Ended) {
+                return;
+            }
+            let id = self.parts.spec.id.as_str();
+            let now = self.parts.clock.monotonic();
+            let wait = match crashes.add(now) {
+                Verdict::Restart(wait) => wait,
+                Verdict::Quarantine => {
+                    tracing::error!(driver = id, "{}", quarantined(id, &why));
+                    self.enter(State::Quarantined { why });
+                    return;
+                }
+            };
+            tracing::error!(
+                driver = id,
+                restart_in_ms = wait.as_millis() as u64,
+                "the process of driver {id} {why}"
+            );
+            self.enter(State::Down { until: now + wait, why });
+            if self.is_ended_within(wait) {
+                return;
+            }
+        }
+    }
+
+    /// The end is final.
+    fn enter(&self, next: State) -> bool {
+        let mut state = self.lock();
+        if matches!(*state, State::Ended) {
+            return false;
+        }
+        *state = next;
+        true
+    }
+
+    fn is_ended_within(&self, wait: Duration) -> bool {
+        let state = self.lock();
+        let waited = self.changed.wait_timeout_while(state, wait, |state| !matches!(state, State::Ended));
+        matches!(*waited.unwrap_or_else(PoisonError::into_inner).0, State::Ended)
+    }
+
+    /// The life of one child; how it ended.
+    fn one_child(&self, first: &mut Option<First>) -> String {
+        let Parts { spec, services, pump, max_level, .. } = &self.parts;
+        let (session, theirs) = match Session::begin(spec, services, pump, *max_level) {
+            Ok(begun) => begun,
+            Err(error) => return format!("cannot be given a socket and memory: {error}"),
+        };
+        let spawned = match spawn(&spec.exe, &spec.id, theirs, services) {
+            Ok(spawned) => spawned,
+            Err(error) => return format!("cannot be started as {}: {error}", spec.exe.display()),
+        };
+        let refused = self.follow(&session, &spawned, first);
+        let why = self.end_child(&session, spawned, refused);
+        let error = format!("the process of driver {} {why}", spec.id);
+        session.bury(&Error::internal(error));
+        why
+    }
+
+    fn end_child(&self, session: &Session, spawned: Spawned, refused: Option<String>) -> String {
+        let is_ended = matches!(*self.lock(), State::Ended);
+        let failure = session.failure();
+        let grace = match &failure {
+            _ if is_ended => Duration::from_millis(END_MS),
+            Some(_) => Duration::ZERO,
+            None => CLOSED_GRACE,
+        };
+        let ended_itself = spawned.end(grace);
+        refused.or(failure).or(ended_itself).unwrap_or_else(|| "closed its socket".to_owned())
+    }
+
+    /// Reads what the child says until its end; why it refused to start, if it did.
+    fn follow(&self, session: &Arc<Session>, spawned: &Spawned, first: &mut Option<First>) -> Option<String> {
+        let began = self.parts.clock.monotonic();
+        let (mut is_ready, mut heard, mut pinged, mut ending) = (false, began, began, None);
+        let (mut looked, mut said) = (began, None);
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        loop {
+            let received = session.channel.recv(&mut buffer);
+            let now = self.parts.clock.monotonic();
+            match received {
+                Ok((len, descriptors)) => {
+                    heard = now;
+                    match session.handle(&buffer[..len], descriptors) {
+                        Ok(None) => {}
+                        Ok(Some(Begun::Loaded(facts))) if said.is_none() && !is_ready => {
+                            if let Err(reason) = (self.parts.accept)(&facts) {
+                                return Some(reason);
+                            }
+                            said = Some(facts);
+                        }
+                        Ok(Some(Begun::Ready)) if said.is_some() => {
+                            is_ready = true;
+                            said.take().into_iter().for_each(|facts| self.is_up(session, facts, first));
+                        }
+                        Ok(Some(Begun::Refused(reason))) if !is_ready => return Some(reason),
+                        Ok(Some(_)) => session.fail("spoke of its start when it should not"),
+                        Err(what) => session.fail(what),
+                    }
+                }
+                Err(ChannelError::TimedOut) => {}
+                Err(ChannelError::TooLarge) => session.fail("sent more than a message holds"),
+                Err(ChannelError::Closed | ChannelError::System(_)) => return None,
+            }
+            if !is_ready && now.saturating_sub(began) > Duration::from_millis(START_MS) {
+                session.fail(&format!("did not start within {START_MS} ms"));
+            }
+            if matches!(*self.lock(), State::Ended)
+                && now.saturating_sub(*ending.get_or_insert(now)) > Duration::from_millis(END_MS)
+            {
+                session.fail("did not end in time");
+            }
+            if now.saturating_sub(looked) > LOOK_PAUSE {
+                looked = now;
+                if spawned.has_ended() {
+                    return None;
+                }
+            }
+            let silent = now.saturating_sub(heard);
+            if silent > Duration::from_millis(SILENCE_MS) {
+                session.fail(&format!("gave no sign of life for {SILENCE_MS} ms"));
+            } else if silent.min(now.saturating_sub(pinged)) > Duration::from_millis(PING_MS) {
+                pinged = now;
+                session.tell(&ToChild::Ping);
+            }
+        }
+    }
+
+    fn is_up(&self, session: &Arc<Session>, facts: Facts, first: &mut Option<First>) {
+        let id = self.parts.spec.id.as_str();
+        let version = facts.version.clone();
+        if self.enter(State::Up(session.clone())) {
+            tracing::info!(driver = id, version, "driver runs in a process of its own");
+        } else {
+            session.tell(&ToChild::End);
+        }
+        if let Some(first) = first.take() {
+            // Who started it waits for this.
+            let _ = first.send(Ok(facts));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn quarantined(id: &str, why: &str) -> String {
+    let minutes = CRASH_WINDOW.as_secs() / 60;
+    format!(
+        "driver {id} crashed too often within {minutes} minutes and is left alone until the operator enables it again: its \
+         process {why}"
+    )
+}

@@ -1,0 +1,307 @@
+//! What a child asks for and reports. Everything in it is checked as if it came from the network.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::{Component, PathBuf};
+use std::sync::Arc;
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::fs::SealFlags;
+use satcast_plugin_api::Error;
+use satcast_plugin_api::driver_state::State;
+use satcast_plugin_api::host::{Asset, AssetBody};
+use satcast_plugin_api::manifest::{MANIFEST_BYTES_MAX, Manifest};
+use satcast_plugin_api::playback::{ASSET_PARTS_MAX, is_asset_name};
+
+use super::Facts;
+use super::message::{Failure, Message, Piece, PieceBytes, ToChild, ToHost, Told, read};
+use super::notes::Demand;
+use super::session::Session;
+
+/// Connections a child may wait for at once.
+pub(super) const CONNECTS_MAX: u32 = 256;
+/// Largest piece for viewers that a child may hand over in memory, in bytes.
+pub(super) const PIECE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Longest path of a file in bytes.
+const PATH_BYTES_MAX: usize = 1024;
+
+/// What a child says of its start.
+pub(super) enum Begun {
+    Loaded(Facts),
+    Ready,
+    Refused(String),
+}
+
+impl Session {
+    /// Does what one message asks for.
+    ///
+    /// # Errors
+    /// What is wrong with it; such a child is ended.
+    pub(super) fn handle(
+        self: &Arc<Self>,
+        bytes: &[u8],
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Option<Begun>, &'static str> {
+        match read::<ToHost>(bytes) {
+            Ok(Message::Demand(demand)) => self.meet(&demand).map(|()| None),
+            Ok(Message::Text(message)) => self.answer(*message, descriptors),
+            Ok(Message::Media(_)) | Err(_) => Err("sent what is no message"),
+        }
+    }
+
+    fn meet(self: &Arc<Self>, demand: &Demand) -> Result<(), &'static str> {
+        if !self.released(&demand.released) {
+            return Err("let go of media it does not hold");
+        }
+        if demand.abandoned != 0 {
+            self.abandoned(demand.abandoned);
+        }
+        if demand.wanted != 0 {
+            self.feed(demand.wanted);
+        }
+        Ok(())
+    }
+
+    fn answer(
+        self: &Arc<Self>,
+        message: ToHost,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<Option<Begun>, &'static str> {
+        match message {
+            ToHost::Loaded { id, version } => return loaded(id, version, descriptors).map(Some),
+            ToHost::Ready => return Ok(Some(Begun::Ready)),
+            ToHost::Refused { reason } => return Ok(Some(Begun::Refused(reason))),
+            ToHost::Answer { call, outcome } => self.answered(call, outcome),
+            ToHost::Log(line) => self.services.log(line.into()),
+            ToHost::DataDir { call } => {
+                let outcome = self.data_dir();
+                self.tell(&ToChild::Answer { call, outcome: outcome.map_err(Failure::from) });
+            }
+            ToHost::Settings { call } => {
+                self.tell(&ToChild::Answer { call, outcome: Ok(self.services.settings()) });
+            }
+            ToHost::Publish { call, dest, piece } => {
+                let outcome = self.publish(dest, piece, descriptors).map(|()| String::new());
+                self.tell(&ToChild::Answer { call, outcome: outcome.map_err(Failure::from) });
+            }
+            ToHost::Playback { call, dest, told } => {
+                let outcome = self.playback(dest, told).map(|()| String::new());
+                self.tell(&ToChild::Answer { call, outcome: outcome.map_err(Failure::from) });
+            }
+            ToHost::Connect { call, dest, host, port, timeout_ms } => {
+                self.connect(call, dest, host, port, Duration::from_millis(timeout_ms));
+            }
+            ToHost::Pong => {}
+            report => self.report(report),
+        }
+        Ok(None)
+    }
+
+    /// What is about a destination it does not have is left out: it may have ended meanwhile.
+    fn report(&self, report: ToHost) {
+        match report {
+            ToHost::State { dest, state, reason } if self.has(dest) => {
+                self.services.state(dest, State::from_abi(state), reason.map(Error::from));
+            }
+            ToHost::Event { dest, name, json } if self.has(dest) => self.services.event(dest, &name, &json),
+            ToHost::Counted { dest, name, added } if self.has(dest) => {
+                if let Some(counter) = self.services.metric(dest, &name) {
+                    counter.fetch_add(added, Ordering::Relaxed);
+                }
+            }
+            ToHost::Stopped { dest, failure } if self.has(dest) => {
+                self.services.stopped(dest, failure.map_or(Ok(()), |failure| Err(failure.into())));
+            }
+            ToHost::Retract { dest, name } if self.has(dest) => self.services.retract(dest, &name),
+            _ => {}
+        }
+    }
+
+    fn data_dir(&self) -> Result<String, Error> {
+        let path = self.services.data_dir()?;
+        // The child's working folder is another one.
+        let path = std::path::absolute(path)
+            .map_err(|error| Error::internal(format!("the driver's folder has no place: {error}")))?;
+        path.into_os_string()
+            .into_string()
+            .map_err(|_| Error::internal("the driver's data folder has no UTF-8 name"))
+    }
+
+    fn connect(self: &Arc<Self>, call: u64, dest: u64, host: String, port: u16, timeout: Duration) {
+        if self.connecting.fetch_add(1, Ordering::AcqRel) >= CONNECTS_MAX {
+            self.connecting.fetch_sub(1, Ordering::AcqRel);
+            let failure = Error::internal(format!("more than {CONNECTS_MAX} connections are being made"));
+            self.tell(&ToChild::Connected { call, failure: Some(failure.into()) });
+            return;
+        }
+        let session = self.clone();
+        let done = move |outcome: Result<OwnedFd, Error>| {
+            session.connecting.fetch_sub(1, Ordering::AcqRel);
+            match outcome {
+                Ok(socket) => session.tell_with(&ToChild::Connected { call, failure: None }, &socket),
+                Err(error) => session.tell(&ToChild::Connected { call, failure: Some(error.into()) }),
+            }
+        };
+        self.services.connect(dest, host, port, timeout, Box::new(done));
+    }
+
+    fn publish(self: &Arc<Self>, dest: u64, piece: Piece, descriptors: Vec<OwnedFd>) -> Result<(), Error> {
+        if !is_asset_name(&piece.name) {
+            return Err(Error::internal("an asset has a malformed name"));
+        }
+        let audience = piece.audience().ok_or_else(|| Error::internal("an asset is for nobody"))?;
+        let body = match piece.bytes {
+            PieceBytes::Memory => AssetBody::Memory(sealed(descriptors, PIECE_BYTES_MAX)?.into()),
+            PieceBytes::File { path, offset, len, body } => {
+                // Given back whatever follows.
+                let kept = Bytes::from_owner(Kept { session: Arc::downgrade(self), body });
+                let path = plain(&path).filter(|_| offset.checked_add(len).is_some());
+                let path =
+                    path.ok_or_else(|| Error::internal("an asset's file is not below the data folder"))?;
+                AssetBody::File { path, offset, len, keep: kept.into() }
+            }
+            PieceBytes::Parts(names) => {
+                let sound = (1..=ASSET_PARTS_MAX).contains(&names.len());
+                if !sound || !names.iter().all(|name| is_asset_name(name)) {
+                    return Err(Error::internal("an asset is made of malformed names"));
+                }
+                AssetBody::Parts(names)
+            }
+        };
+        let (name, content_type, max_age_secs) = (piece.name, piece.content_type, piece.max_age_secs);
+        self.services.publish(dest, Asset { name, content_type, max_age_secs, audience, body })
+    }
+
+    fn playback(&self, dest: u64, told: Told) -> Result<(), Error> {
+        let names = [Some(&told.entry), told.preview.as_ref()];
+        if !names.into_iter().flatten().all(|name| is_asset_name(name)) {
+            return Err(Error::internal("a playback must name assets as its entries"));
+        }
+        self.services.playback(dest, told.into())
+    }
+}
+
+fn loaded(id: String, version: String, descriptors: Vec<OwnedFd>) -> Result<Begun, &'static str> {
+    let json = sealed(descriptors, MANIFEST_BYTES_MAX as u64).map_err(|_| "gave no manifest")?;
+    let json = std::str::from_utf8(&json).map_err(|_| "gave no manifest")?;
+    // The child checked it with the same code; only another kind of child could send a bad one.
+    match Manifest::parse(json) {
+        Ok(manifest) => {
+            let version = version.chars().filter(|c| !c.is_control()).take(64).collect();
+            Ok(Begun::Loaded(Facts { id, version, manifest }))
+        }
+        Err(error) => Ok(Begun::Refused(error.to_string())),
+    }
+}
+
+/// The bytes in the one descriptor, which must be memory that nobody can change any more: no pipe to wait for, no file, no
+/// folder, no device.
+pub(super) fn sealed(descriptors: Vec<OwnedFd>, bytes_max: u64) -> Result<Bytes, Error> {
+    let wanted = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
+    let refused = |why: &str| Error::internal(format!("the driver handed over {why}"));
+    let descriptor = descriptors.into_iter().next().ok_or_else(|| refused("no memory"))?;
+    match rustix::fs::fcntl_get_seals(&descriptor) {
+        Ok(seals) if seals.contains(wanted) => {}
+        _ => return Err(refused("something that is no sealed memory")),
+    }
+    let file = File::from(descriptor);
+    let len = file.metadata().map_err(|_| refused("unreadable memory"))?.len();
+    if len > bytes_max {
+        return Err(refused(&format!("more than {bytes_max} bytes")));
+    }
+    let mut bytes = Vec::with_capacity(len as usize);
+    // From the beginning, wherever its own position is.
+    let mut reader = At { file: &file, offset: 0 };
+    reader.read_to_end(&mut bytes).map_err(|_| refused("unreadable memory"))?;
+    Ok(bytes.into())
+}
+
+struct At<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl std::io::Read for At<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = std::os::unix::fs::FileExt::read_at(self.file, buffer, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}
+
+/// The path, when it is relative and made of plain names.
+fn plain(text: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(text);
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    (plain && (1..=PATH_BYTES_MAX).contains(&text.len()) && !text.contains('\0')).then_some(path)
+}
+
+/// A file that a child keeps as it is while this lives.
+struct Kept {
+    session: Weak<Session>,
+    body: u64,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &[]
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let (session, body) = (self.session.clone(), self.body);
+        if let Some(session) = session.upgrade() {
+            // Whoever drops it must not wait for the child.
+            let pump = session.pump.clone();
+            pump.run(move || session.tell(&ToChild::BodyReleased { body }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use rustix::fs::MemfdFlags;
+
+    use super::*;
+
+    fn memory(bytes: &[u8], seals: SealFlags) -> OwnedFd {
+        let descriptor = rustix::fs::memfd_create("t", MemfdFlags::ALLOW_SEALING).unwrap();
+        let mut file = File::from(descriptor);
+        file.write_all(bytes).unwrap();
+        rustix::fs::fcntl_add_seals(&file, seals).unwrap();
+        file.into()
+    }
+
+    #[test]
+    fn only_sealed_memory_within_the_limit_is_read() {
+        let all = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
+        assert_eq!(sealed(vec![memory(b"bytes", all)], 5).unwrap(), "bytes");
+        assert_eq!(sealed(vec![memory(b"", all)], 5).unwrap(), "");
+        assert!(sealed(vec![memory(b"bytes!", all)], 5).unwrap_err().message.contains("more than 5"));
+        assert!(sealed(Vec::new(), 5).is_err());
+        for lacking in [SealFlags::WRITE, SealFlags::SHRINK, SealFlags::GROW] {
+            assert!(sealed(vec![memory(b"x", all.difference(lacking))], 5).is_err());
+        }
+        let folder = File::open("/").unwrap();
+        let (pipe, _writer) = std::io::pipe().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        for other in [folder.into(), pipe.into(), file.into()] {
+            assert!(sealed(vec![other], 5).unwrap_err().message.contains("no sealed memory"));
+        }
+    }
+
+    #[test]
+    fn paths_stay_below_the_folder() {
+        for bad in ["", "/etc/passwd", "../x", "a/../b", "a\0b", &"p".repeat(PATH_BYTES_MAX + 1)] {
+            assert_eq!(plain(bad), None, "{bad:?}");
+        }
+        assert_eq!(plain("dvr/1.m4s"), Some(PathBuf::from("dvr/1.m4s")));
+    }
+}

@@ -1,0 +1,329 @@
+//! One child as the host sees it: calls into it, and the media it is given.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv, Services};
+use satcast_plugin_api::{Class, Error};
+
+use super::channel::{Channel, ChannelError};
+use super::memory::SharedMemory;
+use super::message::{self, Failure, PROTOCOL, ToChild};
+use super::notes::{BATCH_PACKETS_MAX, Batch, Note};
+use super::slots::{Lease, Slots};
+use super::{CALL_MS, SHARED_BYTES, Spec};
+use crate::drivers::control::Pump;
+
+/// How long a message to a child may wait for room; a child that does not read for so long is killed.
+const SEND_MS: u64 = 1_000;
+/// How often a reader that gets nothing looks at the time.
+const TICK_MS: u64 = 250;
+
+/// One child.
+pub(super) struct Session {
+    pub(super) id: String,
+    pub(super) channel: Channel,
+    pub(super) services: Arc<dyn Services>,
+    pub(super) pump: Arc<Pump>,
+    calls: Mutex<HashMap<u64, SyncSender<Result<bool, Failure>>>>,
+    next_call: AtomicU64,
+    dests: Mutex<HashMap<u64, Arc<Feed>>>,
+    media: Mutex<Shared>,
+    /// Why the host ended it.
+    ended: Mutex<Option<String>>,
+    is_over: AtomicBool,
+    /// Connections it waits for.
+    pub(super) connecting: AtomicU32,
+}
+
+struct Shared {
+    memory: SharedMemory,
+    slots: Slots,
+    /// Destinations whose packets found no room.
+    starved: Vec<u64>,
+}
+
+/// The media of one destination.
+struct Feed {
+    source: Arc<dyn MediaSource>,
+    /// Taken from the queue, not handed over yet.
+    taken: Mutex<VecDeque<Delivery>>,
+}
+
+/// An open destination in a child.
+pub(in crate::drivers) struct RemoteInstance {
+    session: Arc<Session>,
+    dest: u64,
+}
+
+impl Session {
+    /// A session on a new socket, whose other end is the second value, with the first message sent.
+    pub(super) fn begin(
+        spec: &Spec,
+        services: &Arc<dyn Services>,
+        pump: &Arc<Pump>,
+        max_level: u32,
+    ) -> Result<(Arc<Self>, OwnedFd), Errno> {
+        let (channel, theirs) = Channel::pair()?;
+        channel.set_limits(Some(Duration::from_millis(SEND_MS)), Some(Duration::from_millis(TICK_MS)))?;
+        let memory = SharedMemory::new(SHARED_BYTES)?;
+        let start = ToChild::Start {
+            protocol: PROTOCOL,
+            id: spec.id.clone(),
+            image: spec.image.to_string_lossy().into_owned(),
+            max_level,
+            limits: spec.limits,
+        };
+        channel.send(&message::text(&start), &[memory.descriptor()]).map_err(|_| Errno::PIPE)?;
+        let media = Shared { memory, slots: Slots::new(SHARED_BYTES), starved: Vec::new() };
+        let session = Self {
+            id: spec.id.clone(),
+            channel,
+            services: services.clone(),
+            pump: pump.clone(),
+            calls: Mutex::default(),
+            next_call: AtomicU64::new(0),
+            dests: Mutex::default(),
+            media: Mutex::new(media),
+            ended: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            connecting: AtomicU32::new(0),
+        };
+        Ok((Arc::new(session), theirs))
+    }
+
+    /// Ends it because of `reason`; whoever reads from it sees the end.
+    pub(super) fn fail(&self, reason: &str) {
+        lock(&self.ended).get_or_insert_with(|| reason.to_owned());
+        self.is_over.store(true, Ordering::Release);
+        self.channel.shut_down();
+    }
+
+    /// Why the host ended it, if it did.
+    pub(super) fn failure(&self) -> Option<String> {
+        lock(&self.ended).clone()
+    }
+
+    /// Sends a message; a child that does not read is ended.
+    pub(super) fn tell(&self, message: &ToChild) {
+        self.send(&message::text(message), None);
+    }
+
+    /// As [`Session::tell`], with a descriptor beside it.
+    pub(super) fn tell_with(&self, message: &ToChild, descriptor: &OwnedFd) {
+        self.send(&message::text(message), Some(descriptor));
+    }
+
+    fn send(&self, bytes: &[u8], descriptor: Option<&OwnedFd>) {
+        let descriptors: Vec<_> = descriptor.map(|descriptor| descriptor.as_fd()).into_iter().collect();
+        match self.channel.send(bytes, &descriptors) {
+            // The reader sees the end by itself.
+            Ok(()) | Err(ChannelError::Closed) => {}
+            Err(ChannelError::TooLarge) => self.fail("was to be told more than a message holds"),
+            Err(ChannelError::TimedOut | ChannelError::System(_)) => self.fail("does not read"),
+        }
+    }
+
+    /// Calls the child and waits for its answer; one that does not come in time ends it.
+    fn call(&self, message: impl FnOnce(u64) -> ToChild) -> Result<bool, Error> {
+        let number = self.next_call.fetch_add(1, Ordering::Relaxed) + 1;
+        let (answer, outcome) = sync_channel(1);
+        lock(&self.calls).insert(number, answer);
+        if self.is_over.load(Ordering::Acquire) {
+            lock(&self.calls).remove(&number);
+            return Err(Error::internal(format!("the process of driver {} has ended", self.id)));
+        }
+        self.tell(&message(number));
+        let outcome = outcome.recv_timeout(Duration::from_millis(CALL_MS));
+        lock(&self.calls).remove(&number);
+        match outcome {
+            Ok(outcome) => outcome.map_err(Error::from),
+            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
+            Err(RecvTimeoutError::Timeout) => {
+                self.fail(&format!("did not return from a call within {CALL_MS} ms"));
+                Err(self.gone())
+            }
+        }
+    }
+
+    // A call that ends the process is a fault of what was asked for: as with a panic, it is not asked for again and again.
+    fn gone(&self) -> Error {
+        Error::new(Class::Panic, format!("the process of driver {} ended while it was called", self.id))
+    }
+
+    /// Hands the answer of a call over.
+    pub(super) fn answered(&self, call: u64, outcome: Result<bool, Failure>) {
+        if let Some(answer) = lock(&self.calls).remove(&call) {
+            // The caller may have given up meanwhile.
+            let _ = answer.try_send(outcome);
+        }
+    }
+
+    /// Asks about a configuration.
+    pub(super) fn validate(&self, kind: &str, config: &str) -> Result<(), Error> {
+        let (kind, config) = (kind.to_owned(), config.to_owned());
+        self.call(|call| ToChild::Validate { call, kind, config }).map(drop)
+    }
+
+    /// Opens a destination.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        dest: u64,
+        source: u64,
+        kind: &str,
+        config: &str,
+        media: Arc<dyn MediaSource>,
+    ) -> Result<RemoteInstance, Error> {
+        let (kind, config) = (kind.to_owned(), config.to_owned());
+        // Before the call: the child may want media before it has answered.
+        lock(&self.dests).insert(dest, Arc::new(Feed { source: media, taken: Mutex::default() }));
+        match self.call(|call| ToChild::Open { call, dest, source, kind, config }) {
+            Ok(_) => Ok(RemoteInstance { session: self.clone(), dest }),
+            Err(error) => {
+                self.forget(dest);
+                Err(error)
+            }
+        }
+    }
+
+    fn forget(&self, dest: u64) {
+        let feed = lock(&self.dests).remove(&dest);
+        if let Some(feed) = feed {
+            self.leave(&feed);
+        }
+    }
+
+    /// Gives a queue back, and what was taken from it and not handed over.
+    fn leave(&self, feed: &Feed) {
+        let taken: Vec<Delivery> = lock(&feed.taken).drain(..).collect();
+        for delivery in taken {
+            feed.source.released(delivery.packet.payload.len());
+        }
+        feed.source.abandoned();
+    }
+
+    /// Whether the child has this destination.
+    pub(super) fn has(&self, dest: u64) -> bool {
+        lock(&self.dests).contains_key(&dest)
+    }
+
+    /// The child gave this queue back.
+    pub(super) fn abandoned(&self, dest: u64) {
+        let feed = lock(&self.dests).get(&dest).cloned();
+        if let Some(feed) = feed {
+            self.leave(&feed);
+        }
+    }
+
+    /// The child wants media for a destination: it gets some now, or as soon as there is some.
+    pub(super) fn feed(self: &Arc<Self>, dest: u64) {
+        let Some(feed) = lock(&self.dests).get(&dest).cloned() else { return };
+        let mut taken = lock(&feed.taken);
+        if taken.is_empty() {
+            let session = Arc::downgrade(self);
+            let waker = DriverWaker::calling(move || {
+                if let Some(session) = Weak::upgrade(&session) {
+                    session.feed(dest);
+                }
+            });
+            let mut got = Vec::with_capacity(BATCH_PACKETS_MAX);
+            match feed.source.recv(BATCH_PACKETS_MAX, &mut got, waker) {
+                Recv::Ready => taken.extend(got),
+                Recv::Empty => return,
+                Recv::Closed => {
+                    drop(taken);
+                    self.tell(&ToChild::MediaEnd { dest });
+                    return;
+                }
+            }
+        }
+        let batch = self.place(dest, &feed, &mut taken);
+        drop(taken);
+        if !batch.packets.is_empty() {
+            self.send(&batch.bytes(), None);
+        }
+    }
+
+    /// Copies as much of `taken` as there is room for.
+    fn place(&self, dest: u64, feed: &Feed, taken: &mut VecDeque<Delivery>) -> Batch {
+        let mut batch = Batch { dest, packets: Vec::with_capacity(taken.len()) };
+        let mut media = lock(&self.media);
+        let Shared { memory, slots, starved } = &mut *media;
+        while let Some(delivery) = taken.front() {
+            let Some(placed) = slots.place(&delivery.packet, &feed.source) else { break };
+            if !placed.is_written {
+                // The place is inside: the bookkeeping has the memory's size.
+                memory.write(placed.offset, &delivery.packet.payload);
+            }
+            batch.packets.push(Note::of(delivery, placed.lease, placed.offset));
+            taken.pop_front();
+        }
+        if batch.packets.is_empty() && !starved.contains(&dest) {
+            starved.push(dest);
+        }
+        batch
+    }
+
+    /// The child let go of packets; `false` when it did not hold one of them.
+    pub(super) fn released(self: &Arc<Self>, leases: &[u64]) -> bool {
+        let (ended, starved): (Vec<Option<Lease>>, Vec<u64>) = {
+            let mut media = lock(&self.media);
+            let ended = leases.iter().map(|lease| media.slots.release(*lease)).collect();
+            (ended, std::mem::take(&mut media.starved))
+        };
+        let is_sound = ended.iter().all(Option::is_some);
+        // Not under the lock: it may hand over more.
+        for lease in ended.into_iter().flatten() {
+            lease.source.released(lease.bytes);
+        }
+        starved.into_iter().for_each(|dest| self.feed(dest));
+        is_sound
+    }
+
+    /// After its end: fails what waits for it, gives all media back, and tells its destinations `error`.
+    pub(super) fn bury(&self, error: &Error) {
+        self.is_over.store(true, Ordering::Release);
+        lock(&self.calls).clear();
+        let leases = lock(&self.media).slots.clear();
+        for lease in leases {
+            lease.source.released(lease.bytes);
+        }
+        let dests: Vec<(u64, Arc<Feed>)> = lock(&self.dests).drain().collect();
+        for (dest, feed) in dests {
+            self.leave(&feed);
+            self.services.stopped(dest, Err(error.clone()));
+        }
+    }
+}
+
+impl RemoteInstance {
+    /// Offers a new configuration; false when it must be opened again for it.
+    pub(in crate::drivers) fn reconfigure(&self, config: &str) -> Result<bool, Error> {
+        let (dest, config) = (self.dest, config.to_owned());
+        self.session.call(|call| ToChild::Reconfigure { call, dest, config })
+    }
+
+    /// Asks for the end.
+    pub(in crate::drivers) fn stop(&self, deadline_ms: u32) {
+        let dest = self.dest;
+        // A child that is gone has ended all of it.
+        let _ = self.session.call(|call| ToChild::Stop { call, dest, deadline_ms });
+    }
+
+    /// Frees it.
+    pub(in crate::drivers) fn destroy(self) {
+        let dest = self.dest;
+        // As above.
+        let _ = self.session.call(|call| ToChild::Destroy { call, dest });
+        self.session.forget(dest);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

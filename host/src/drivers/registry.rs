@@ -1,0 +1,267 @@
+//! Which drivers are loaded and which types they serve.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use satcast_plugin_api::Error;
+use satcast_plugin_api::host::{Driver, Services, Table};
+use satcast_plugin_api::manifest::Manifest;
+use serde_json::Value;
+
+use super::backend::Backend;
+use super::catalog::{State, Summary};
+use super::control::{Control, Pump};
+use super::loader::LoadError;
+use super::process::{Accept, Remote, Spec};
+use super::schema::ConfigSchema;
+use super::services::{DriverServices, OperatorSettings};
+use super::{HostParts, MAX_LEVEL, settings};
+use crate::config::{DriverSettings, Isolation};
+
+/// One loaded driver. It ends when its last destination and the registry have let go of it.
+pub(super) struct Loaded {
+    pub(super) control: Control,
+    pub(super) pump: Arc<Pump>,
+    pub(super) services: Arc<DriverServices>,
+    /// The process it runs in, if it has one.
+    pub(super) remote: Option<Arc<Remote>>,
+}
+
+/// One destination type.
+pub(super) struct Kind {
+    pub(super) driver: Arc<Loaded>,
+    pub(super) title: String,
+    pub(super) playback: bool,
+    pub(super) schema: ConfigSchema,
+}
+
+/// All of it at one moment.
+#[derive(Clone, Default)]
+pub(super) struct Registry {
+    kinds: BTreeMap<String, Arc<Kind>>,
+    entries: BTreeMap<String, Entry>,
+}
+
+/// One driver of the folder or of the configuration.
+#[derive(Clone)]
+pub(super) struct Entry {
+    summary: Summary,
+    /// What it was loaded from; empty when it was not.
+    hash: String,
+    settings: DriverSettings,
+    loaded: Option<Arc<Loaded>>,
+    kinds: BTreeMap<String, Arc<Kind>>,
+}
+
+/// Where the code of a driver comes from.
+pub(super) enum Source {
+    /// A checked table of this process; `flags` are `HOST_FLAG_*`.
+    Thread { table: Table, flags: u32 },
+    /// A library for a child.
+    Process(Spec),
+}
+
+/// A driver that was started.
+pub(super) struct Started {
+    version: String,
+    loaded: Arc<Loaded>,
+    kinds: BTreeMap<String, Arc<Kind>>,
+}
+
+impl Registry {
+    pub(super) fn kind(&self, name: &str) -> Option<Arc<Kind>> {
+        self.kinds.get(name).cloned()
+    }
+
+    pub(super) fn kinds(&self) -> impl Iterator<Item = (&String, &Arc<Kind>)> {
+        self.kinds.iter()
+    }
+
+    pub(super) fn entry(&self, id: &str) -> Option<&Entry> {
+        self.entries.get(id)
+    }
+
+    /// Every driver as it stands now.
+    pub(super) fn summaries(&self) -> Vec<Summary> {
+        self.entries.values().map(Entry::summary).collect()
+    }
+
+    /// The type of `started` that another driver serves.
+    pub(super) fn taken(&self, id: &str, started: &Started) -> Option<String> {
+        let others = self.entries.values().filter(|entry| entry.summary.id != id);
+        let mut names = others.flat_map(|entry| entry.kinds.keys());
+        names.find(|name| started.kinds.contains_key(*name)).cloned()
+    }
+
+    /// Puts a driver in place of the one of that id.
+    pub(super) fn put(&mut self, entry: Entry) {
+        self.take(&entry.summary.id.clone());
+        self.kinds.extend(entry.kinds.clone());
+        self.entries.insert(entry.summary.id.clone(), entry);
+    }
+
+    /// Takes a driver out.
+    pub(super) fn take(&mut self, id: &str) -> Option<Entry> {
+        let entry = self.entries.remove(id)?;
+        for name in entry.kinds.keys() {
+            self.kinds.remove(name);
+        }
+        Some(entry)
+    }
+
+    pub(super) fn ids(&self) -> Vec<String> {
+        self.entries.keys().cloned().collect()
+    }
+}
+
+impl Entry {
+    /// A driver that is not loaded.
+    pub(super) fn with_state(id: &str, file: Option<PathBuf>, state: State) -> Self {
+        let (version, types) = (String::new(), Vec::new());
+        let summary = Summary { id: id.to_string(), file, version, types, state, isolation: None };
+        let (hash, settings) = (String::new(), DriverSettings::default());
+        Self { summary, hash, settings, loaded: None, kinds: BTreeMap::new() }
+    }
+
+    /// A driver that was started.
+    pub(super) fn loaded(id: &str, file: Option<PathBuf>, started: Started) -> Self {
+        let mut entry = Self::with_state(id, file, State::Loaded);
+        entry.summary.version = started.version;
+        entry.summary.types = started.kinds.keys().cloned().collect();
+        let in_process = started.loaded.remote.is_some();
+        entry.summary.isolation = Some(if in_process { Isolation::Process } else { Isolation::Thread });
+        entry.loaded = Some(started.loaded);
+        entry.kinds = started.kinds;
+        entry
+    }
+
+    /// Notes what it was loaded from, so that it is not loaded again for nothing.
+    pub(super) fn made_from(mut self, hash: &str, settings: &DriverSettings) -> Self {
+        self.hash = hash.to_string();
+        self.settings = settings.clone();
+        self
+    }
+
+    /// It runs, and would be the same if it were loaded again.
+    pub(super) fn is_current(&self, hash: &str, settings: &DriverSettings) -> bool {
+        self.hash == hash && self.settings == *settings && self.summary().state == State::Loaded
+    }
+
+    /// It serves its types in this process: its image stays mapped for ever.
+    pub(super) fn stays_mapped(&self) -> bool {
+        self.loaded.as_ref().is_some_and(|loaded| loaded.remote.is_none())
+    }
+
+    /// Both are the same running driver.
+    pub(super) fn is_same(&self, other: &Entry) -> bool {
+        match (&self.loaded, &other.loaded) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    pub(super) fn is_loaded(&self) -> bool {
+        self.loaded.is_some()
+    }
+
+    /// What is shown of it now.
+    pub(super) fn summary(&self) -> Summary {
+        let mut summary = self.summary.clone();
+        let remote = self.loaded.as_ref().and_then(|loaded| loaded.remote.as_ref());
+        if let Some(trouble) = remote.and_then(|remote| remote.trouble()) {
+            summary.state = State::Failing(trouble);
+        }
+        summary
+    }
+}
+
+/// Starts a driver with its threads. Blocks.
+pub(super) fn start(
+    source: Source,
+    parts: &HostParts,
+    settings: &BTreeMap<String, Value>,
+) -> Result<Started, LoadError> {
+    let failed = |error: Error| LoadError::Start(error.message);
+    let id = match &source {
+        Source::Thread { table, .. } => table.id().to_string(),
+        Source::Process(spec) => spec.id.clone(),
+    };
+    let pump = Arc::new(Pump::start(&id).map_err(failed)?);
+    let services = Arc::new(DriverServices::new(
+        &id,
+        parts.data_dir.join(&id),
+        parts.guard.clone(),
+        parts.runtime.clone(),
+        parts.clock.clone(),
+        OperatorSettings::default(),
+        pump.clone(),
+    ));
+    let cleaned = |mut error: Error| {
+        error.message = services.redactor(Vec::new()).clean(&error.message);
+        LoadError::Start(error.message)
+    };
+    let asked: Arc<dyn Services> = services.clone();
+    let clock = parts.clock.clone();
+    let (version, manifest, remote, control) = match source {
+        Source::Thread { table, flags } => {
+            let (version, manifest) = (table.version().to_string(), table.manifest().clone());
+            accept(&id, &manifest, settings, &services).map_err(LoadError::Start)?;
+            let begin = move || {
+                Driver::start(table, asked, &MAX_LEVEL, flags).map(|driver| Backend::Thread(Box::new(driver)))
+            };
+            (version, manifest, None, Control::start(&id, clock, begin).map_err(cleaned)?)
+        }
+        Source::Process(spec) => {
+            let level = MAX_LEVEL.load(Ordering::Relaxed);
+            let accept = accepting(&id, settings, &services);
+            let (remote, facts) = Remote::start(spec, asked, pump.clone(), clock.clone(), level, accept)
+                .map_err(|error| LoadError::Start(services.redactor(Vec::new()).clean(&error.to_string())))?;
+            // From here on its process ends with the control thread.
+            let backend = Backend::Process(remote.clone());
+            let control = Control::start(&id, clock, move || Ok(backend)).map_err(failed)?;
+            (facts.version, facts.manifest, Some(remote), control)
+        }
+    };
+    let loaded = Arc::new(Loaded { control, pump, services, remote });
+    let mut kinds = BTreeMap::new();
+    for kind in manifest.types {
+        let schema = compile(&kind.name, &kind.schema)?;
+        let (driver, title, playback) = (loaded.clone(), kind.title, kind.playback);
+        kinds.insert(kind.name, Arc::new(Kind { driver, title, playback, schema }));
+    }
+    Ok(Started { version, loaded, kinds })
+}
+
+/// Looks at a driver before its code is started, and hands it the operator's settings.
+fn accept(
+    id: &str,
+    manifest: &Manifest,
+    settings: &BTreeMap<String, Value>,
+    services: &DriverServices,
+) -> Result<(), String> {
+    for kind in &manifest.types {
+        compile(&kind.name, &kind.schema).map_err(|error| error.to_string())?;
+    }
+    services.set_settings(settings::checked(id, manifest.settings.as_ref(), settings)?);
+    Ok(())
+}
+
+/// The same for each process of a driver.
+fn accepting(id: &str, settings: &BTreeMap<String, Value>, services: &Arc<DriverServices>) -> Accept {
+    let (id, settings, services) = (id.to_string(), settings.clone(), services.clone());
+    Box::new(move |facts| {
+        if facts.id != id {
+            return Err(LoadError::Name { id: facts.id.clone() }.to_string());
+        }
+        accept(&id, &facts.manifest, &settings, &services)
+    })
+}
+
+fn compile(name: &str, schema: &Value) -> Result<ConfigSchema, LoadError> {
+    ConfigSchema::compile(schema).map_err(|error| {
+        LoadError::Start(format!("the configuration schema of type {name} is invalid: {error}"))
+    })
+}

@@ -1,0 +1,233 @@
+//! The certificate encoders are shown: read from its files, and read again when they change.
+
+use std::convert::Infallible;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tokio::time::sleep;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::ServerCertVerifier as _;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{self, CertificateError as Fault, RootCertStore, ServerConfig, crypto::ring};
+use tracing::{info, warn};
+
+use crate::ids::UnixMillis;
+
+/// Time between two looks at the files.
+pub const CERTIFICATE_LOOK_MS: u64 = 5_000;
+/// Largest file of a certificate or key.
+pub const CERTIFICATE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Why the files cannot be used. Holds nothing of what is in them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// A file cannot be read.
+    #[error("cannot read [ingest] {setting} {}: {reason}; correct the path or the file's rights", .file.display())]
+    Unreadable {
+        /// `tls_cert` or `tls_key`.
+        setting: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// The system's answer.
+        reason: String,
+    },
+    /// It holds nothing of the kind.
+    #[error("[ingest] {setting} {} holds no {wanted}; name the right file", .file.display())]
+    Empty {
+        /// `tls_cert` or `tls_key`.
+        setting: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// What should be in it.
+        wanted: &'static str,
+    },
+    /// The key is another certificate's.
+    #[error("[ingest] tls_key {} does not belong to the certificate in tls_cert {}; use the two that were made together", .key.display(), .cert.display())]
+    Mismatch {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+    },
+    /// TLS cannot use them.
+    #[error("[ingest] tls_cert {} cannot be used: {reason}", .file.display())]
+    Unusable {
+        /// The certificate's file.
+        file: PathBuf,
+        /// The TLS library's words.
+        reason: String,
+    },
+}
+
+/// The certificate in use, with the files it came from.
+#[derive(Debug)]
+pub struct Certificates {
+    cert: PathBuf,
+    key: PathBuf,
+    current: RwLock<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    config: Arc<ServerConfig>,
+    /// Of both files.
+    digest: [u8; 32],
+}
+
+/// What a look at the files found.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    Same,
+    Renewed,
+}
+
+impl Certificates {
+    /// Reads certificate chain and private key, both in PEM.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn load(cert: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let files = Files::read(cert, key)?;
+        let current = RwLock::new(Current { config: files.config()?, digest: files.digest() });
+        Ok(Self { cert: cert.to_owned(), key: key.to_owned(), current })
+    }
+
+    /// What is wrong with the certificate's time at `now`, if anything.
+    ///
+    /// # Errors
+    /// As [`Certificates::load`].
+    pub fn objection(
+        cert: &Path,
+        key: &Path,
+        now: UnixMillis,
+    ) -> Result<Option<&'static str>, CertificateError> {
+        let files = Files::read(cert, key)?;
+        files.config()?;
+        Ok(files.objection(now))
+    }
+
+    /// What a connection that begins now is to use.
+    pub(super) fn current(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config)
+    }
+
+    /// Looks at the files again and again. A pair that cannot be used leaves the one in use where it is.
+    pub(super) async fn keep_fresh(self: Arc<Self>) -> Infallible {
+        let mut told = None;
+        loop {
+            sleep(Duration::from_millis(CERTIFICATE_LOOK_MS)).await;
+            let this = Arc::clone(&self);
+            // A panic would have been a bug in reading; the certificate in use stays.
+            let Ok(look) = tokio::task::spawn_blocking(move || this.look()).await else { continue };
+            match look {
+                Ok(Look::Same) => told = None,
+                Ok(Look::Renewed) => {
+                    told = None;
+                    info!("the RTMPS certificate was renewed; connections from now on get the new one");
+                }
+                // Between the writing of the two files they do not fit, so that the first time may be nothing.
+                Err(error) => {
+                    if told.replace(error.clone()).is_some_and(|before| before != error) {
+                        warn!("the RTMPS certificate stays as it was: {error}");
+                    }
+                }
+            }
+        }
+    }
+
+    fn look(&self) -> Result<Look, CertificateError> {
+        let files = Files::read(&self.cert, &self.key)?;
+        let digest = files.digest();
+        if self.current.read().unwrap_or_else(PoisonError::into_inner).digest == digest {
+            return Ok(Look::Same);
+        }
+        let config = files.config()?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Current { config, digest };
+        Ok(Look::Renewed)
+    }
+}
+
+/// The two files as they were read. Not `Debug`: one holds a secret.
+struct Files<'a> {
+    cert: (&'a Path, Vec<u8>),
+    key: (&'a Path, Vec<u8>),
+}
+
+impl<'a> Files<'a> {
+    fn read(cert: &'a Path, key: &'a Path) -> Result<Self, CertificateError> {
+        Ok(Self { cert: (cert, read("tls_cert", cert)?), key: (key, read("tls_key", key)?) })
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        for bytes in [&self.cert.1, &self.key.1] {
+            digest.update(bytes.len().to_be_bytes());
+            digest.update(bytes);
+        }
+        digest.finalize().into()
+    }
+
+    fn chain(&self) -> Vec<CertificateDer<'static>> {
+        CertificateDer::pem_slice_iter(&self.cert.1).map_while(Result::ok).collect()
+    }
+
+    fn config(&self) -> Result<Arc<ServerConfig>, CertificateError> {
+        let empty =
+            |setting, file: &Path, wanted| CertificateError::Empty { setting, file: file.to_owned(), wanted };
+        let chain = self.chain();
+        if chain.is_empty() {
+            return Err(empty("tls_cert", self.cert.0, "certificate in PEM"));
+        }
+        let key = PrivateKeyDer::from_pem_slice(&self.key.1)
+            .map_err(|_| empty("tls_key", self.key.0, "unencrypted private key in PEM"))?;
+        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let config = builder
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
+        config.map(Arc::new).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                CertificateError::Mismatch { cert: self.cert.0.to_owned(), key: self.key.0.to_owned() }
+            }
+            error => CertificateError::Unusable { file: self.cert.0.to_owned(), reason: error.to_string() },
+        })
+    }
+
+    /// A verifier that trusts the certificate itself finds nothing else in it than its time.
+    fn objection(&self, now: UnixMillis) -> Option<&'static str> {
+        let chain = self.chain();
+        let (leaf, rest) = chain.split_first()?;
+        let mut roots = RootCertStore::empty();
+        roots.add(leaf.clone()).ok()?;
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().ok()?;
+        let name = ServerName::try_from("satcast.invalid").ok()?;
+        let now = UnixTime::since_unix_epoch(Duration::from_millis(u64::try_from(now.0).unwrap_or_default()));
+        match verifier.verify_server_cert(leaf, rest, &name, &[], now) {
+            Err(rustls::Error::InvalidCertificate(Fault::Expired | Fault::ExpiredContext { .. })) => {
+                Some("has expired; renew it")
+            }
+            Err(rustls::Error::InvalidCertificate(Fault::NotValidYet | Fault::NotValidYetContext { .. })) => {
+                Some("is not valid yet; check the clock")
+            }
+            _ => None,
+        }
+    }
+}
+
+fn read(setting: &'static str, file: &Path) -> Result<Vec<u8>, CertificateError> {
+    let unreadable = |reason: String| CertificateError::Unreadable { setting, file: file.to_owned(), reason };
+    let size = std::fs::metadata(file).map_err(|error: io::Error| unreadable(error.to_string()))?.len();
+    if size > CERTIFICATE_BYTES_MAX {
+        return Err(unreadable("it is larger than 1 MiB".to_owned()));
+    }
+    std::fs::read(file).map_err(|error| unreadable(error.to_string()))
+}
+
+#[cfg(test)]
+pub(super) use tests::pem;
+#[cfg(test)]
+mod tests;

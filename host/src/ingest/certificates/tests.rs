@@ -1,0 +1,115 @@
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use tempfile::TempDir;
+
+use super::*;
+
+const NOW: UnixMillis = UnixMillis(1_763_596_800_000);
+
+/// A folder with the files of a certificate of its own making.
+struct Pair {
+    folder: TempDir,
+}
+
+impl Pair {
+    fn new(change: impl FnOnce(&mut CertificateParams)) -> Self {
+        let pair = Self { folder: tempfile::tempdir().unwrap() };
+        pair.renew(change);
+        pair
+    }
+
+    fn renew(&self, change: impl FnOnce(&mut CertificateParams)) {
+        let mut params = CertificateParams::new(vec!["live.example".to_owned()]).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        self.write("cert.pem", &pem("CERTIFICATE", certificate.der()));
+        self.write("key.pem", &pem("PRIVATE KEY", &key.serialize_der()));
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn load(&self) -> Result<Certificates, CertificateError> {
+        Certificates::load(&self.path("cert.pem"), &self.path("key.pem"))
+    }
+
+    fn refused(&self) -> String {
+        self.load().unwrap_err().to_string()
+    }
+
+    fn objection(&self) -> Option<&'static str> {
+        Certificates::objection(&self.path("cert.pem"), &self.path("key.pem"), NOW).unwrap()
+    }
+}
+
+pub(in crate::ingest) fn pem(kind: &str, der: &[u8]) -> String {
+    use base64::Engine as _;
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let lines: Vec<&str> =
+        text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
+    format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", lines.join("\n"))
+}
+
+#[test]
+fn every_fault_names_its_file() {
+    let pair = Pair::new(|_| {});
+    pair.load().unwrap();
+    let good_key = std::fs::read_to_string(pair.path("key.pem")).unwrap();
+    let good_cert = std::fs::read_to_string(pair.path("cert.pem")).unwrap();
+    for (name, text, words) in [
+        ("cert.pem", "", "tls_cert"),
+        ("cert.pem", good_key.as_str(), "holds no certificate in PEM"),
+        ("cert.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "cannot be used"),
+        ("key.pem", good_cert.as_str(), "holds no unencrypted private key in PEM"),
+        ("key.pem", "hunter2", "tls_key"),
+    ] {
+        pair.write("cert.pem", &good_cert);
+        pair.write("key.pem", &good_key);
+        pair.write(name, text);
+        let refused = pair.refused();
+        assert!(refused.contains(words) && refused.contains(name), "{refused}");
+        assert!(!refused.contains("hunter2"), "{refused}");
+    }
+    pair.write("cert.pem", &good_cert);
+    let other = Pair::new(|_| {});
+    std::fs::copy(other.path("key.pem"), pair.path("key.pem")).unwrap();
+    assert!(pair.refused().contains("does not belong to the certificate"), "{}", pair.refused());
+    let over = usize::try_from(CERTIFICATE_BYTES_MAX).unwrap() + 1;
+    pair.write("key.pem", &" ".repeat(over));
+    assert!(pair.refused().contains("larger than 1 MiB"), "{}", pair.refused());
+    std::fs::remove_file(pair.path("key.pem")).unwrap();
+    assert!(pair.refused().starts_with("cannot read [ingest] tls_key"), "{}", pair.refused());
+}
+
+#[test]
+fn a_certificate_out_of_its_time_is_objected_to() {
+    assert_eq!(Pair::new(|_| {}).objection(), None);
+    let late = Pair::new(|params| params.not_after = date_time_ymd(2020, 1, 1));
+    assert_eq!(late.objection(), Some("has expired; renew it"));
+    let early = Pair::new(|params| params.not_before = date_time_ymd(2999, 1, 1));
+    assert_eq!(early.objection(), Some("is not valid yet; check the clock"));
+    late.load().unwrap();
+}
+
+#[test]
+fn a_renewed_pair_is_taken_and_a_broken_one_is_not() {
+    let pair = Pair::new(|_| {});
+    let certificates = pair.load().unwrap();
+    let first = certificates.current();
+    assert_eq!(certificates.look(), Ok(Look::Same));
+    pair.renew(|_| {});
+    assert_eq!(certificates.look(), Ok(Look::Renewed));
+    let second = certificates.current();
+    assert!(!Arc::ptr_eq(&first, &second));
+    let good = std::fs::read_to_string(pair.path("key.pem")).unwrap();
+    std::fs::copy(Pair::new(|_| {}).path("key.pem"), pair.path("key.pem")).unwrap();
+    assert!(matches!(certificates.look(), Err(CertificateError::Mismatch { .. })));
+    assert!(Arc::ptr_eq(&second, &certificates.current()), "what is in use stays");
+    pair.write("key.pem", &good);
+    assert_eq!(certificates.look(), Ok(Look::Same));
+}

@@ -1,0 +1,416 @@
+//! Where credit is bought: top-ups that somebody pays, refills that a connected wallet pays.
+//!
+//! - [`refill`]: one refill from its row to its credit.
+//! - [`watch`]: asks the receiving wallet about every invoice that has not ended, those of a process that died first.
+//! - [`balances`]: what connected wallets hold, asked seldom.
+//!
+//! A row is written before a wallet is asked, and nothing is credited but what the receiving wallet says it got, once. What a
+//! paying wallet answers decides only whether the next refill may begin: an unknown outcome is one that is under way. Everything
+//! here may be dropped between any two steps; the rows say what is left to do.
+
+mod balances;
+mod refill;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{Notify, Semaphore, watch as channel};
+use tokio::task::JoinSet;
+
+use self::balances::Balances;
+pub use self::balances::{ASK_LIMIT, CACHED_MAX, HeldBalance};
+pub use self::refill::ASKED_WAIT;
+use self::refill::Outcome;
+use super::connection::{Connection, WalletKind};
+use super::lightning::{Fault, Invoice, Lightning, WalletError};
+use super::{Wallets, rules};
+use crate::clock::Clock;
+use crate::config::{BillingMode, Config};
+use crate::ids::{AccountId, Msat, Sats, UnixMillis};
+use crate::store::{
+    Actor, Close, InvoiceRecord, MadeInvoice, NewWallet, RefillRules, Stage, Store, StoreError, WalletRecord,
+};
+use crate::usage::{Refilled, Refills};
+
+/// Top-ups of one account that may be open at one time.
+pub const TOPUPS_OPEN_MAX: i64 = 20;
+/// Accounts that may wait to be looked at; the scan finds further ones later.
+const WANTED_MAX: usize = 4_096;
+/// Refills at one time through wallets that worked.
+const REFILLS_AT_ONCE_MAX: usize = 64;
+/// Refills at one time through wallets that failed last: they wait for each other, and never before the others.
+const RETRIES_AT_ONCE_MAX: usize = 16;
+/// Time between two looks at all connections.
+const SCAN_INTERVAL: Duration = Duration::from_secs(60);
+/// Connections read at one time by the scan.
+const SCAN_PAGE: i64 = 200;
+/// Longest wait for refills at the end of the service. What is not done then is done after its next start.
+const STOP_WAIT: Duration = Duration::from_secs(5);
+/// What invoices say.
+const MEMO: &str = "Satcast credit";
+
+/// Opens wallets.
+pub trait WalletOpener: Send + Sync {
+    /// A wallet that is reached by this connection; nothing is sent yet.
+    fn open(&self, connection: &Connection) -> Arc<dyn Lightning>;
+}
+
+impl WalletOpener for Wallets {
+    fn open(&self, connection: &Connection) -> Arc<dyn Lightning> {
+        Wallets::open(self, connection)
+    }
+}
+
+/// What the operator allows.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Credit can be bought.
+    pub offered: bool,
+    /// Least top-up and refill.
+    pub least: Sats,
+    /// Largest top-up and refill.
+    pub most: Sats,
+    /// Largest daily cap of refills.
+    pub daily_most: Sats,
+    /// How long invoices can be paid.
+    pub expiry: Duration,
+}
+
+impl Terms {
+    /// Those of the configuration.
+    pub fn of(config: &Config) -> Self {
+        let wallet = &config.wallet;
+        Self {
+            offered: wallet.is_set() && config.billing.mode != BillingMode::Off,
+            least: Sats(wallet.topup_min_sats),
+            most: Sats(wallet.topup_max_sats),
+            daily_most: Sats(wallet.refill_daily_max_sats),
+            expiry: Duration::from_secs(wallet.invoice_expiry_secs),
+        }
+    }
+}
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum DeskError {
+    /// The operator sells no credit by Lightning.
+    #[error("this service has no wallet to receive with; ask its operator")]
+    NotOffered,
+    /// The connected wallet, or the one to be connected.
+    #[error(transparent)]
+    Wallet(WalletError),
+    /// The connected wallet did not answer, and nothing it said is fresh enough.
+    #[error("the connected wallet does not answer; try again in a moment")]
+    Silent,
+    /// The service's own wallet.
+    #[error("the service's wallet made no invoice; try again in a moment, then tell the operator")]
+    Receiver,
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Buys credit; cheap to clone.
+#[derive(Clone)]
+pub struct Desk {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    clock: Clock,
+    terms: Terms,
+    /// The operator's.
+    receiving: Option<Arc<dyn Lightning>>,
+    /// Customers'.
+    wallets: Arc<dyn WalletOpener>,
+    wanted: Mutex<Wanted>,
+    /// Somebody is wanted.
+    called: Notify,
+    /// An invoice is due earlier than was thought.
+    due: Notify,
+    /// Grows with each credit.
+    credits: channel::Sender<u64>,
+    first_tries: Semaphore,
+    retries: Semaphore,
+    balances: Balances,
+}
+
+/// Accounts to be looked at, in the order in which they came.
+#[derive(Default)]
+struct Wanted {
+    queue: VecDeque<AccountId>,
+    of: HashMap<AccountId, Want>,
+}
+
+struct Want {
+    rate: Msat,
+    outcome: channel::Sender<Option<Outcome>>,
+}
+
+impl std::fmt::Debug for Desk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Desk").field("terms", &self.inner.terms).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Desk {
+    /// A desk that receives with `receiving` and opens customers' wallets with `wallets`.
+    pub fn new(
+        store: Store,
+        clock: Clock,
+        terms: Terms,
+        receiving: Option<Arc<dyn Lightning>>,
+        wallets: Arc<dyn WalletOpener>,
+    ) -> Self {
+        let inner = Inner {
+            store,
+            clock,
+            terms,
+            receiving,
+            wallets,
+            wanted: Mutex::default(),
+            called: Notify::new(),
+            due: Notify::new(),
+            credits: channel::Sender::default(),
+            first_tries: Semaphore::new(REFILLS_AT_ONCE_MAX),
+            retries: Semaphore::new(RETRIES_AT_ONCE_MAX),
+            balances: Balances::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// What the operator allows.
+    pub fn terms(&self) -> Terms {
+        self.inner.terms
+    }
+
+    /// Connects a wallet after it answered what it holds, so that a wrong secret is seen now.
+    ///
+    /// # Errors
+    /// [`DeskError::NotOffered`], [`DeskError::Wallet`], [`DeskError::Store`].
+    pub async fn connect(
+        &self,
+        actor: &Actor,
+        connection: &Connection,
+        rules: RefillRules,
+    ) -> Result<(), DeskError> {
+        self.receiving()?;
+        self.inner.wallets.open(connection).balance().await.map_err(DeskError::Wallet)?;
+        let wallet = NewWallet {
+            kind: connection.kind.as_str(),
+            url: connection.url.clone(),
+            secret: connection.secret.clone(),
+            rules,
+        };
+        self.inner.store.connect_wallet(actor, wallet).await?;
+        self.look_at(actor.account, Msat(0));
+        Ok(())
+    }
+
+    /// Makes an invoice over `amount`, which somebody pays.
+    ///
+    /// # Errors
+    /// [`DeskError::NotOffered`], [`DeskError::Receiver`], [`DeskError::Store`] with
+    /// [`CapReached`](StoreError::CapReached) when too many are open.
+    pub async fn top_up(&self, actor: &Actor, amount: Msat) -> Result<InvoiceRecord, DeskError> {
+        let receiving = self.receiving()?.clone();
+        let due_at = after(actor.now, rules::MAKING_MAX_MS);
+        let row = self.inner.store.begin_topup(actor, amount, due_at, TOPUPS_OPEN_MAX).await?;
+        let made = match self.make(&receiving, &row).await {
+            Ok(made) => made,
+            Err(error) => {
+                tracing::error!(invoice = row.id, fault = error.fault.as_str(), %error, "the service's wallet makes no invoice");
+                let close =
+                    Close { stage: Stage::Failed, due_at: None, fault: None, now: self.inner.clock.now() };
+                self.inner.store.close_invoice(row.id, &close).await?;
+                return Err(DeskError::Receiver);
+            }
+        };
+        let open = InvoiceRecord { stage: Stage::Open, made: Some(made.clone()), ..row };
+        let due_at = self.next_question(&open);
+        if !self.inner.store.invoice_made(open.id, &made, due_at).await? {
+            return Err(DeskError::Receiver);
+        }
+        self.inner.due.notify_one();
+        Ok(open)
+    }
+
+    /// Refills and watches until `shutdown` resolves, and then for a moment what is on its way.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        if self.inner.receiving.is_none() {
+            return shutdown.await;
+        }
+        let (stop, stopped) = channel::channel(false);
+        let work = async {
+            tokio::join!(
+                self.keep_refilling(stopped.clone()),
+                self.keep_scanning(stopped.clone()),
+                self.keep_watching(stopped.clone())
+            );
+        };
+        let stopping = async {
+            shutdown.await;
+            stop.send_replace(true);
+        };
+        tokio::join!(work, stopping);
+    }
+
+    async fn keep_refilling(&self, mut stopped: channel::Receiver<bool>) {
+        let mut running = JoinSet::new();
+        loop {
+            while let Some((account, rate)) = self.next_wanted() {
+                let desk = self.clone();
+                running.spawn(async move {
+                    let outcome = desk.refill_once(account, rate).await;
+                    desk.done(account, outcome);
+                });
+            }
+            tokio::select! {
+                () = self.inner.called.notified() => {}
+                Some(ended) = running.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "a refill ended early; its invoice is looked after");
+                    }
+                }
+                () = told(&mut stopped) => break,
+            }
+        }
+        let rest = async { while running.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_WAIT, rest).await.is_err() {
+            tracing::warn!("refills are left on their way; the next start looks after them");
+        }
+    }
+
+    /// Looks at all connections again and again: a balance falls by other processes too, and rests end.
+    async fn keep_scanning(&self, mut stopped: channel::Receiver<bool>) {
+        let mut after = 0;
+        loop {
+            match self.scan(after).await {
+                Ok(last) => after = last,
+                Err(error) => tracing::error!(%error, "accounts to refill cannot be looked for"),
+            }
+            let next = self.inner.clock.monotonic().saturating_add(SCAN_INTERVAL);
+            tokio::select! {
+                () = self.inner.clock.sleep_until(next) => {}
+                () = told(&mut stopped) => return,
+            }
+        }
+    }
+
+    /// One look, from where the last one had to stop; where this one had to, or 0.
+    async fn scan(&self, mut after: i64) -> Result<i64, StoreError> {
+        if !self.inner.terms.offered {
+            return Ok(0);
+        }
+        loop {
+            let found = self.inner.store.wallets_below(self.inner.clock.now(), after, SCAN_PAGE).await?;
+            let is_last = i64::try_from(found.len()).unwrap_or(i64::MAX) < SCAN_PAGE;
+            for (connection, account) in found {
+                if self.want(account, Msat(0)).is_none() {
+                    return Ok(after);
+                }
+                after = connection;
+            }
+            if is_last {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Puts an account on the list; `None` when that is full.
+    fn want(&self, account: AccountId, rate: Msat) -> Option<channel::Receiver<Option<Outcome>>> {
+        let mut wanted = lock(&self.inner.wanted);
+        if let Some(want) = wanted.of.get_mut(&account) {
+            want.rate = want.rate.max(rate);
+            return Some(want.outcome.subscribe());
+        }
+        if wanted.of.len() >= WANTED_MAX {
+            return None;
+        }
+        let outcome = channel::Sender::default();
+        let receiver = outcome.subscribe();
+        wanted.of.insert(account, Want { rate, outcome });
+        wanted.queue.push_back(account);
+        drop(wanted);
+        self.inner.called.notify_one();
+        Some(receiver)
+    }
+
+    fn next_wanted(&self) -> Option<(AccountId, Msat)> {
+        let mut wanted = lock(&self.inner.wanted);
+        let account = wanted.queue.pop_front()?;
+        wanted.of.get(&account).map(|want| (account, want.rate))
+    }
+
+    fn done(&self, account: AccountId, outcome: Outcome) {
+        if let Some(want) = lock(&self.inner.wanted).of.remove(&account) {
+            want.outcome.send_replace(Some(outcome));
+        }
+    }
+
+    /// The operator's wallet, where credit can be bought.
+    fn receiving(&self) -> Result<&Arc<dyn Lightning>, DeskError> {
+        self.inner.receiving.as_ref().filter(|_| self.inner.terms.offered).ok_or(DeskError::NotOffered)
+    }
+
+    /// An invoice of the operator's wallet over the row's amount.
+    async fn make(
+        &self,
+        receiving: &Arc<dyn Lightning>,
+        row: &InvoiceRecord,
+    ) -> Result<MadeInvoice, WalletError> {
+        let Invoice { bolt11, payment_hash, amount, expires_at } =
+            receiving.make_invoice(row.amount, MEMO, self.inner.terms.expiry).await?;
+        if amount != row.amount {
+            let message = "it made an invoice over another amount than was asked for".to_owned();
+            return Err(WalletError { fault: Fault::Internal, message, certain: true });
+        }
+        Ok(MadeInvoice { bolt11, payment_hash, expires_at })
+    }
+
+    fn next_question(&self, invoice: &InvoiceRecord) -> UnixMillis {
+        let now = self.inner.clock.now();
+        rules::ask_again(invoice, now).unwrap_or(after(now, rules::ASK_LATE_MS))
+    }
+}
+
+/// The connection of a stored wallet; `None` for a kind this release does not know.
+pub fn connection_of(record: &WalletRecord) -> Option<Connection> {
+    let kind = WalletKind::parse(&record.kind)?;
+    Some(Connection { kind, url: record.url.clone(), secret: record.secret.clone() })
+}
+
+fn after(now: UnixMillis, millis: i64) -> UnixMillis {
+    UnixMillis(now.0.saturating_add(millis))
+}
+
+async fn told(stop: &mut channel::Receiver<bool>) {
+    // A dropped sender means that the work ends as well.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+#[async_trait]
+impl Refills for Desk {
+    fn look_at(&self, account: AccountId, rate: Msat) {
+        if self.inner.terms.offered {
+            // The scan comes by when the list is full.
+            let _ = self.want(account, rate);
+        }
+    }
+
+    async fn refill(&self, account: AccountId, rate: Msat) -> Refilled {
+        self.refill_now(account, rate).await
+    }
+}

@@ -1,0 +1,246 @@
+//! For tests, of other modules too: a receiving wallet and customers' wallets, played by hand.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{Desk, Terms, WalletOpener};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::ids::{AccountId, Msat, UnixMillis};
+use crate::store::Store;
+use crate::wallet::connection::Connection;
+use crate::wallet::lightning::{Fault, Invoice, InvoiceState, Lightning, Paid, WalletError};
+
+/// What a customer's wallet does when it is to pay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pays {
+    /// It pays and says so.
+    Yes,
+    /// It pays, and nobody hears of it.
+    Unheard,
+    /// It says that it certainly did not.
+    Fails(Fault),
+    /// It says nothing, and what it does is seen later: [`Bank::pay_all`].
+    Silent,
+    /// It says that it paid, and did not.
+    Lies,
+    /// It never answers.
+    Hangs,
+}
+
+/// Everything that the wallets of a test know.
+#[derive(Clone)]
+pub(crate) struct Bank {
+    clock: Clock,
+    state: Arc<Mutex<State>>,
+}
+
+pub(crate) struct State {
+    /// Invoices by payment hash: amount, end, what was received.
+    pub(crate) invoices: HashMap<String, (Msat, UnixMillis, Option<Msat>)>,
+    /// Payments that left customers' wallets.
+    pub(crate) payments: Vec<(UnixMillis, Msat)>,
+    /// Payment hashes of invoices that somebody has seen.
+    pub(crate) shown: HashSet<String>,
+    /// Times that somebody asked a wallet to pay.
+    pub(crate) asked_to_pay: usize,
+    /// Times that somebody asked a customer's wallet what it holds.
+    pub(crate) asked_balance: usize,
+    /// By the address of the wallet; [`Pays::Yes`] for others.
+    pub(crate) pays: HashMap<String, Pays>,
+    /// What every customer's wallet holds.
+    pub(crate) held: Result<Msat, Fault>,
+    /// The receiving wallet makes no invoices.
+    pub(crate) makes_none: Option<Fault>,
+    /// The receiving wallet does not say what became of invoices.
+    pub(crate) tells_nothing: Option<Fault>,
+    /// Its invoices are over another amount.
+    pub(crate) makes_wrong: bool,
+}
+
+fn fault(fault: Fault, certain: bool) -> WalletError {
+    WalletError { fault, message: "the wallet has a fault of a test; mend it".to_owned(), certain }
+}
+
+impl Bank {
+    pub(crate) fn new(clock: Clock) -> Self {
+        let state = State {
+            invoices: HashMap::new(),
+            payments: Vec::new(),
+            shown: HashSet::new(),
+            asked_to_pay: 0,
+            asked_balance: 0,
+            pays: HashMap::new(),
+            held: Ok(Msat(21_000_500)),
+            makes_none: None,
+            tells_nothing: None,
+            makes_wrong: false,
+        };
+        Self { clock, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// A desk over these wallets.
+    pub(crate) fn desk(&self, store: &Store, config: &Config) -> Desk {
+        let receiving = config.wallet.is_set().then(|| Arc::new(self.clone()) as Arc<dyn Lightning>);
+        Desk::new(store.clone(), self.clock.clone(), Terms::of(config), receiving, Arc::new(self.clone()))
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// What the wallet at an address does from now on.
+    pub(crate) fn set(&self, url: &str, pays: Pays) {
+        self.state().pays.insert(url.to_owned(), pays);
+    }
+
+    /// Somebody pays every open invoice, this much above its amount; how many there were.
+    pub(crate) fn pay_all(&self, more: i64) -> usize {
+        let now = self.clock.now();
+        let mut paid = 0;
+        for (amount, end, received) in self.state().invoices.values_mut() {
+            if received.is_none() && now < *end {
+                *received = Some(Msat(amount.0 + more));
+                paid += 1;
+            }
+        }
+        paid
+    }
+
+    /// Everybody pays what they have seen.
+    pub(crate) fn pay_shown(&self) {
+        let shown: Vec<String> = self.state().shown.iter().cloned().collect();
+        shown.iter().for_each(|hash| self.settle(hash));
+    }
+
+    fn settle(&self, hash: &str) {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let Some((amount, end, received)) = state.invoices.get_mut(hash) else { return };
+        if received.is_none() && now < *end {
+            *received = Some(*amount);
+            let amount = *amount;
+            state.payments.push((now, amount));
+        }
+    }
+}
+
+impl Desk {
+    /// Asks the receiving wallet about everything that is due.
+    pub(crate) async fn watch_once(&self) {
+        self.pass().await;
+    }
+
+    /// Refills an account that needs it, as its turn would come.
+    pub(crate) async fn take_turn(&self, account: AccountId) {
+        self.refill_once(account, Msat(0)).await;
+    }
+}
+
+impl WalletOpener for Bank {
+    fn open(&self, connection: &Connection) -> Arc<dyn Lightning> {
+        Arc::new(Customer { bank: self.clone(), url: connection.url.expose().clone() })
+    }
+}
+
+/// The receiving wallet.
+#[async_trait]
+impl Lightning for Bank {
+    async fn balance(&self) -> Result<Msat, WalletError> {
+        Ok(Msat(0))
+    }
+
+    async fn pay(&self, _: &Invoice, _: Msat) -> Result<Paid, WalletError> {
+        Err(fault(Fault::Restricted, true))
+    }
+
+    async fn make_invoice(&self, amount: Msat, memo: &str, expiry: Duration) -> Result<Invoice, WalletError> {
+        tokio::task::yield_now().await;
+        assert!(!memo.is_empty());
+        let now = self.clock.now();
+        let mut state = self.state();
+        if let Some(kind) = state.makes_none {
+            return Err(fault(kind, true));
+        }
+        let amount = if state.makes_wrong { Msat(amount.0 + 1) } else { amount };
+        let payment_hash = format!("{:064x}", state.invoices.len() + 1);
+        let expires_at = UnixMillis(now.0 + i64::try_from(expiry.as_millis()).unwrap());
+        state.invoices.insert(payment_hash.clone(), (amount, expires_at, None));
+        Ok(Invoice { bolt11: format!("lnbcrt1{payment_hash}"), payment_hash, amount, expires_at })
+    }
+
+    async fn lookup(&self, payment_hash: &str) -> Result<InvoiceState, WalletError> {
+        tokio::task::yield_now().await;
+        let state = self.state();
+        if let Some(kind) = state.tells_nothing {
+            return Err(fault(kind, true));
+        }
+        Ok(match state.invoices.get(payment_hash) {
+            None => InvoiceState::Unknown,
+            Some((_, _, Some(received))) => InvoiceState::Settled { received: *received },
+            Some(_) => InvoiceState::Open,
+        })
+    }
+}
+
+/// A customer's wallet.
+struct Customer {
+    bank: Bank,
+    url: String,
+}
+
+#[async_trait]
+impl Lightning for Customer {
+    async fn balance(&self) -> Result<Msat, WalletError> {
+        tokio::task::yield_now().await;
+        let held = {
+            let mut state = self.bank.state();
+            state.asked_balance += 1;
+            state.held
+        };
+        match held {
+            // A wallet that hangs: its caller has to give up.
+            Err(Fault::Timeout) => std::future::pending().await,
+            held => held.map_err(|kind| fault(kind, true)),
+        }
+    }
+
+    async fn pay(&self, invoice: &Invoice, fee_max: Msat) -> Result<Paid, WalletError> {
+        tokio::task::yield_now().await;
+        assert!(fee_max.0 >= 10_000, "{fee_max}");
+        let pays = {
+            let mut state = self.bank.state();
+            state.asked_to_pay += 1;
+            let pays = state.pays.get(&self.url).copied().unwrap_or(Pays::Yes);
+            if !matches!(pays, Pays::Fails(_)) {
+                state.shown.insert(invoice.payment_hash.clone());
+            }
+            pays
+        };
+        match pays {
+            Pays::Yes => self.bank.settle(&invoice.payment_hash),
+            Pays::Unheard => {
+                self.bank.settle(&invoice.payment_hash);
+                tokio::task::yield_now().await;
+                return Err(fault(Fault::Timeout, false));
+            }
+            Pays::Fails(kind) => return Err(fault(kind, true)),
+            Pays::Silent => return Err(fault(Fault::Timeout, false)),
+            Pays::Lies => {}
+            Pays::Hangs => std::future::pending().await,
+        }
+        tokio::task::yield_now().await;
+        Ok(Paid { fee: Some(Msat(3)) })
+    }
+
+    async fn make_invoice(&self, _: Msat, _: &str, _: Duration) -> Result<Invoice, WalletError> {
+        Err(fault(Fault::NotSupported, true))
+    }
+
+    async fn lookup(&self, _: &str) -> Result<InvoiceState, WalletError> {
+        Err(fault(Fault::NotSupported, true))
+    }
+}

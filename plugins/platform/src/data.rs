@@ -1,0 +1,185 @@
+//! What is known of each platform: `platforms.json`, read and checked.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+
+use satcast_driver_rtmp::target::Target;
+use serde::Deserialize;
+
+/// The file of this crate that holds them all.
+const TEXT: &str = include_str!("../platforms.json");
+
+/// One platform. Numbers are what it documents or its own tools use; none is enforced.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Platform {
+    /// Name of the destination type.
+    #[serde(rename = "type")]
+    pub name: String,
+    /// Name that people know.
+    pub title: String,
+    /// Where everybody publishes to; `None`: each account, event or source has a server of its own.
+    pub server: Option<String>,
+    /// Where to publish to while `server` does not answer.
+    pub backup: Option<String>,
+    /// Where the server of one's own is found.
+    pub server_help: Option<String>,
+    /// Where the key is found: the way through the platform's pages.
+    pub key_help: String,
+    /// Page on which that way begins.
+    pub key_link: String,
+    /// Video codecs it takes, as in `Codec::name`; audio is AAC everywhere.
+    pub video_codecs: Vec<String>,
+    /// Highest video bit rate, in kbit/s.
+    pub video_kbps_max: Option<u32>,
+    /// Highest audio bit rate, in kbit/s.
+    pub audio_kbps_max: Option<u32>,
+    /// Keyframe distance it asks for, in seconds.
+    pub keyframe_seconds: u32,
+    /// Longest keyframe distance it takes, in seconds; `None`: as `keyframe_seconds`.
+    pub keyframe_seconds_max: Option<u32>,
+    /// What else its users should know.
+    pub notes: Option<String>,
+}
+
+/// All platforms, in the order of the file.
+pub fn platforms() -> &'static [Platform] {
+    static PLATFORMS: OnceLock<Vec<Platform>> = OnceLock::new();
+    // The file is part of this library and read by its tests; if it were broken, no type would be served.
+    PLATFORMS.get_or_init(|| serde_json::from_str(TEXT).unwrap_or_default())
+}
+
+/// The platform whose type is `name`.
+pub fn platform(name: &str) -> Option<&'static Platform> {
+    platforms().iter().find(|platform| platform.name == name)
+}
+
+impl Platform {
+    /// Its limits and where the key is found, for people.
+    pub fn description(&self) -> String {
+        let mut text = format!("Stream to {}. The key: {} ({}).", self.title, self.key_help, self.key_link);
+        // Writing to a String cannot fail.
+        let _ = write!(text, " Video: {}", self.video_codecs.join(", "));
+        if let Some(kbps) = self.video_kbps_max {
+            let _ = write!(text, " up to {kbps} kbit/s");
+        }
+        let _ = write!(text, ", a keyframe every {} s", self.keyframe_seconds);
+        if let Some(seconds) = self.keyframe_seconds_max {
+            let _ = write!(text, " ({seconds} s at most)");
+        }
+        text.push_str(". Audio: aac");
+        if let Some(kbps) = self.audio_kbps_max {
+            let _ = write!(text, " up to {kbps} kbit/s");
+        }
+        text.push('.');
+        if let Some(notes) = &self.notes {
+            let _ = write!(text, " {notes}");
+        }
+        text
+    }
+
+    /// What it is told of the field `server`.
+    pub fn server_description(&self) -> String {
+        match (&self.server, &self.server_help) {
+            (Some(server), _) => format!(
+                "Address to publish to, without the key; left out, {server} is used. Another one is used as it is."
+            ),
+            (None, Some(help)) => format!("Address to publish to, without the key. {help}"),
+            (None, None) => "Address to publish to, without the key.".to_owned(),
+        }
+    }
+
+    /// Where to publish with `key`, in the order in which they are tried: `server` alone when one is given, else the
+    /// platform's own and its backup.
+    ///
+    /// # Errors
+    /// A sentence that begins with the name of the field.
+    pub fn targets(&self, server: Option<&str>, key: &str) -> Result<Vec<Target>, String> {
+        let own = [self.server.as_deref(), self.backup.as_deref()];
+        let servers: Vec<&str> = match server.filter(|server| !server.is_empty()) {
+            Some(server) => vec![server],
+            None => own.into_iter().flatten().collect(),
+        };
+        if servers.is_empty() {
+            let help = self.server_help.as_deref().unwrap_or_default();
+            return Err(format!("server: {} needs the address to publish to. {help}", self.title));
+        }
+        if key.is_empty() {
+            return Err(format!("key: is empty; {}", self.key_help));
+        }
+        let parsed = servers.into_iter().map(|server| Target::parse(server, Some(key)));
+        parsed.collect::<Result<_, _>>().map_err(|error| {
+            let text = error.to_string();
+            text.strip_prefix("url:").map_or(text.clone(), |rest| format!("server:{rest}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use satcast_plugin_api::manifest::is_name;
+    use satcast_plugin_api::packet::Codec;
+
+    use super::*;
+
+    #[test]
+    fn the_file_is_whole_and_every_entry_can_be_used() {
+        let read: Vec<Platform> = serde_json::from_str(TEXT).unwrap();
+        assert_eq!(read.len(), platforms().len());
+        let names: BTreeSet<_> = read.iter().map(|platform| platform.name.as_str()).collect();
+        assert_eq!(names.len(), read.len(), "a name stands twice");
+        for name in [
+            "twitch", "youtube", "kick", "facebook", "x", "tiktok", "linkedin", "trovo", "rumble", "mux",
+            "ivs",
+        ] {
+            assert!(names.contains(name), "{name}");
+        }
+        let codecs = [Codec::H264, Codec::Hevc, Codec::Av1].map(Codec::name);
+        for platform in &read {
+            let name = &platform.name;
+            assert!(
+                is_name(name) && !["rtmp", "self-hosted", "cloud-archive"].contains(&name.as_str()),
+                "{name}"
+            );
+            assert!(platform.video_codecs.contains(&"h264".to_owned()), "{name}");
+            assert!(platform.video_codecs.iter().all(|codec| codecs.contains(&codec.as_str())), "{name}");
+            assert!(platform.key_link.starts_with("https://"), "{name}");
+            assert!((1..=4).contains(&platform.keyframe_seconds), "{name}");
+            assert!(platform.server.is_some() || platform.server_help.is_some(), "{name}: where to?");
+            assert!(platform.backup.is_none() || platform.server.is_some(), "{name}");
+            assert!(platform.description().chars().count() < 1000, "{name}: cut in the API document");
+            match platform.targets(None, "a-key?x=1&y=2") {
+                Ok(targets) => targets.iter().for_each(|target| {
+                    assert_eq!(target.publish_name(), "a-key?x=1&y=2", "{name}");
+                    assert!(!target.app().is_empty(), "{name}");
+                }),
+                Err(error) => assert!(error.starts_with("server: ") && platform.server.is_none(), "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn backups_come_second_and_a_server_of_ones_own_comes_alone() {
+        let youtube = platform("youtube").unwrap();
+        let shown = |targets: Vec<Target>| targets.iter().map(Target::to_string).collect::<Vec<_>>();
+        let both = youtube.targets(None, "key").unwrap();
+        assert_eq!(both[1].app(), "live2?backup=1");
+        assert_eq!(shown(both), ["a.rtmps.youtube.com:443", "b.rtmps.youtube.com:443"]);
+        let own = youtube.targets(Some("rtmp://a.example/app"), "key").unwrap();
+        assert_eq!(shown(own), ["a.example:1935"]);
+        assert_eq!(youtube.targets(Some(""), "key").unwrap().len(), 2);
+        for (server, key, starts) in [
+            (Some("https://a.example/app"), "key", "server: must begin with rtmp"),
+            (Some("rtmps://a.example"), "key", "server: has no app"),
+            (None, "key ", "key: has a space"),
+            (None, "", "key: is empty"),
+        ] {
+            let refused = youtube.targets(server, key).unwrap_err();
+            assert!(refused.starts_with(starts), "{refused}");
+        }
+        let kick = platform("kick").unwrap().targets(None, "key").unwrap_err();
+        assert!(kick.starts_with("server: Kick needs the address"), "{kick}");
+    }
+}

@@ -1,0 +1,199 @@
+//! The connection to one server with the RTMP session on it, from handshake to goodbye.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use satcast_media::rtmp::chunk::ChunkOutput;
+use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
+use satcast_plugin_api::Error;
+use satcast_plugin_api::driver::Ctx;
+use tokio::io::AsyncReadExt as _;
+use tokio::time::{Instant, timeout_at};
+
+use crate::login::Question;
+use crate::pipe::{Reader, Writer};
+use crate::refusal;
+use crate::target::Target;
+
+/// Most segments of one write: a full batch of messages of one chunk is half of it. Below every system's `IOV_MAX`.
+const WRITE_SLICES_MAX: usize = 256;
+/// Room for one read: what a server says to a publisher is short.
+const READ_BYTES: usize = 4096;
+/// How long the reason is waited for after a write has failed; a closed connection is readable at once.
+const LAST_WORDS_WAIT_MAX: Duration = Duration::from_millis(100);
+/// Bytes a server may send at once, over what its time on the line allows.
+const INPUT_BURST_BYTES_MAX: u64 = 1024 * 1024;
+/// Bytes per second a server may send in the long run; acknowledgements and pings are below a hundredth of it.
+const INPUT_BYTES_PER_SECOND_MAX: u64 = 64 * 1024;
+
+/// The connection and the session on it.
+pub(crate) struct Link<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) reader: Reader,
+    pub(crate) writer: Writer,
+    pub(crate) session: ClientSession,
+    pub(crate) input: BytesMut,
+    input_bytes: u64,
+    since: Instant,
+    question: Option<Question>,
+    ctx: Ctx,
+}
+
+impl<'a> Link<'a> {
+    /// `answer` is what the app ends with where the server has asked for a login.
+    pub(crate) fn new(
+        target: &'a Target,
+        (reader, writer): (Reader, Writer),
+        ctx: &Ctx,
+        answer: Option<&str>,
+    ) -> Self {
+        let session = ClientSession::new(ClientConfig {
+            app: with_answer(target.app(), answer),
+            tc_url: with_answer(target.tc_url(), answer),
+            stream_key: target.publish_name().to_owned(),
+            ..ClientConfig::default()
+        });
+        let (input, since) = (BytesMut::with_capacity(READ_BYTES), Instant::now());
+        Link {
+            target,
+            reader,
+            writer,
+            session,
+            input,
+            input_bytes: 0,
+            since,
+            question: None,
+            ctx: ctx.clone(),
+        }
+    }
+
+    /// Handshake, connect and publish.
+    pub(crate) async fn publish(&mut self) -> Result<(), Error> {
+        loop {
+            tokio::select! {
+                biased;
+                written = write_some(&mut self.writer, self.session.output()),
+                    if !self.session.output().is_empty() => self.wrote(written).await?,
+                read = self.reader.read_buf(&mut self.input) => {
+                    if read.as_ref().map_or_else(refusal::is_close, |bytes| *bytes == 0) {
+                        return Err(Error::remote(format!(
+                            "{} closed the connection before it accepted the stream; check url and key",
+                            self.target
+                        )));
+                    }
+                    if self.received(read)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Bytes were read, or reading failed. True when the server has accepted the stream.
+    pub(crate) fn received(&mut self, read: io::Result<usize>) -> Result<bool, Error> {
+        let bytes = read.map_err(|error| refusal::io(self.target, &error))?;
+        if bytes == 0 {
+            return Err(refusal::closed(self.target));
+        }
+        self.check_input_rate(bytes)?;
+        let parsed = self.session.input(self.input.split().freeze());
+        self.input.reserve(READ_BYTES);
+        let mut publishing = false;
+        // What the server said before it broke the protocol is the better reason.
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                ClientEvent::Publishing => publishing = true,
+                ClientEvent::Rejected { code, description } => {
+                    self.question = Question::find(&description);
+                    return Err(refusal::refused(self.target, &code, &description));
+                }
+                ClientEvent::PeerClosed { code, description } => {
+                    return Err(refusal::ended(self.target, &code, &description));
+                }
+                ClientEvent::Acknowledged { .. } => {}
+            }
+        }
+        parsed.map_err(|error| Error::remote(format!("{} does not keep to RTMP: {error}", self.target)))?;
+        Ok(publishing)
+    }
+
+    fn check_input_rate(&mut self, bytes: usize) -> Result<(), Error> {
+        self.input_bytes += bytes as u64;
+        let allowed = INPUT_BURST_BYTES_MAX + self.since.elapsed().as_secs() * INPUT_BYTES_PER_SECOND_MAX;
+        if self.input_bytes > allowed {
+            return Err(Error::remote(format!("{} sends far more than a publisher needs", self.target)));
+        }
+        Ok(())
+    }
+
+    /// Bytes were written, or writing failed.
+    pub(crate) async fn wrote(&mut self, written: io::Result<usize>) -> Result<(), Error> {
+        let bytes = match written {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let said = self.last_words().await;
+                return Err(said.unwrap_or_else(|| refusal::io(self.target, &error)));
+            }
+        };
+        self.session.output().advance(bytes);
+        self.ctx.bytes_sent(bytes as u64);
+        Ok(())
+    }
+
+    /// Why the server closed, if it said so before writing to it failed.
+    async fn last_words(&mut self) -> Option<Error> {
+        let by = Instant::now() + LAST_WORDS_WAIT_MAX;
+        let read = timeout_at(by, self.reader.read_buf(&mut self.input)).await;
+        let bytes = read.ok()?.ok().filter(|bytes| *bytes > 0)?;
+        self.received(Ok(bytes)).err()
+    }
+
+    /// What the server wants to know before it takes the stream, if that is why it refused.
+    pub(crate) fn question(&self) -> Option<Question> {
+        self.question.clone()
+    }
+
+    /// Output position the socket has taken.
+    pub(crate) fn taken(&mut self) -> u64 {
+        let output = self.session.output();
+        output.total_bytes() - output.len_bytes() as u64
+    }
+
+    /// Closes our side and reads until the server has closed its own: a socket closed with unread input would reset the
+    /// connection and lose what the server has not read.
+    pub(crate) async fn close(mut self, by: Instant) {
+        let shut = timeout_at(by, async {
+            self.writer.shutdown().await?;
+            while self.reader.read_buf(&mut self.input).await? > 0 {
+                self.input.clear();
+            }
+            io::Result::Ok(())
+        });
+        // Everything is written; how the server leaves changes nothing any more.
+        let outcome = shut.await;
+        tracing::debug!(target = %self.target, clean = matches!(outcome, Ok(Ok(()))), "closed");
+    }
+}
+
+fn with_answer(text: &str, answer: Option<&str>) -> String {
+    match answer {
+        Some(answer) if text.contains('?') => format!("{text}&{answer}"),
+        Some(answer) => format!("{text}?{answer}"),
+        None => text.to_owned(),
+    }
+}
+
+/// Writes from the front of `output`. Cancel safe.
+pub(crate) async fn write_some(writer: &mut Writer, output: &ChunkOutput) -> io::Result<usize> {
+    let written = poll_fn(|cx| {
+        let mut slices = [IoSlice::new(&[]); WRITE_SLICES_MAX];
+        let count = output.slices(&mut slices);
+        writer.poll_send(cx, &slices[..count])
+    });
+    match written.await {
+        Ok(0) => Err(io::ErrorKind::BrokenPipe.into()),
+        written => written,
+    }
+}

@@ -1,0 +1,81 @@
+//! Which codecs a server takes, and what is said of one that it does not: a stream that goes out and arrives nowhere is the worst.
+
+use satcast_media::rtmp::client::ClientSession;
+use satcast_plugin_api::Error;
+use satcast_plugin_api::packet::Codec;
+
+use crate::target::Target;
+
+/// Which codecs a server takes.
+#[derive(Debug, Clone)]
+pub(crate) enum Taking {
+    /// H.264 and AAC, and what it announces of Enhanced RTMP.
+    AsAnnounced,
+    /// These, by name.
+    Known {
+        codecs: Vec<String>,
+        /// Whom the refusal names.
+        who: String,
+    },
+    /// All, as its owner says.
+    All,
+}
+
+impl Taking {
+    /// Whether media of `codec` may be sent; a codec unknown here is somebody else's matter.
+    ///
+    /// # Errors
+    /// Class `Config`: nothing but another encoder setting or another server mends it.
+    pub(crate) fn check(
+        &self,
+        codec: Option<Codec>,
+        session: &ClientSession,
+        target: &Target,
+    ) -> Result<(), Error> {
+        let Some(codec) = codec else { return Ok(()) };
+        match self {
+            Taking::All => Ok(()),
+            Taking::AsAnnounced if session.takes(of_media(codec)) => Ok(()),
+            Taking::AsAnnounced => Err(Error::config(format!(
+                "destination {target} does not accept {}; send {}, or set forceEnhanced if it takes Enhanced RTMP without \
+                 saying so",
+                shown(codec),
+                instead(codec),
+            ))),
+            Taking::Known { codecs, .. } if codecs.iter().any(|known| known == codec.name()) => Ok(()),
+            Taking::Known { who, .. } => Err(Error::config(format!(
+                "destination {who} does not accept {}; send {}",
+                shown(codec),
+                instead(codec)
+            ))),
+        }
+    }
+}
+
+fn of_media(codec: Codec) -> satcast_media::Codec {
+    match codec {
+        Codec::H264 => satcast_media::Codec::H264,
+        Codec::Hevc => satcast_media::Codec::Hevc,
+        Codec::Av1 => satcast_media::Codec::Av1,
+        Codec::Aac => satcast_media::Codec::Aac,
+        Codec::Opus => satcast_media::Codec::Opus,
+    }
+}
+
+fn shown(codec: Codec) -> &'static str {
+    match codec {
+        Codec::H264 => "H.264",
+        Codec::Hevc => "HEVC",
+        Codec::Av1 => "AV1",
+        Codec::Aac => "AAC",
+        Codec::Opus => "Opus",
+    }
+}
+
+/// What every server takes in its place.
+fn instead(codec: Codec) -> &'static str {
+    match codec {
+        Codec::H264 | Codec::Hevc | Codec::Av1 => "H.264",
+        Codec::Aac | Codec::Opus => "AAC",
+    }
+}

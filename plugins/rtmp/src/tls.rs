@@ -1,0 +1,200 @@
+//! `rtmps://`: whom the driver believes, and what a failed handshake means in plain words.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use satcast_plugin_api::Error;
+use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore, crypto::ring};
+
+use crate::refusal;
+use crate::target::Target;
+
+/// Bytes that TLS takes before they must be with the system. Two records: large enough that a batch costs few of them, small
+/// enough that a server at 100 kbit/s is seen to read within the time after which it would count as stalled.
+const UNSENT_BYTES_MAX: usize = 32 * 1024;
+/// Floor before the next try after a certificate was not believed: only people mend it.
+pub(crate) const CERTIFICATE_RETRY_FLOOR: Duration = Duration::from_secs(60);
+
+/// Whose signature under a server's certificate is believed. Cheap to clone; clones share what was loaded.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    config: Arc<Mutex<Option<Arc<ClientConfig>>>>,
+}
+
+impl Trust {
+    /// The authorities this machine knows, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`. Loaded at the first use, and again
+    /// at every use until one is found.
+    pub fn system() -> Self {
+        Trust { config: Arc::default() }
+    }
+
+    /// These authorities.
+    ///
+    /// # Errors
+    /// The TLS library finds no protocol version it could speak.
+    pub fn with_roots(roots: RootCertStore) -> Result<Self, Error> {
+        let config = client_config(roots)?;
+        Ok(Trust { config: Arc::new(Mutex::new(Some(Arc::new(config)))) })
+    }
+
+    async fn config(&self) -> Result<Arc<ClientConfig>, Error> {
+        if let Some(config) = self.known().clone() {
+            return Ok(config);
+        }
+        let loaded = spawn_blocking(system_roots).await;
+        let roots =
+            loaded.map_err(|error| Error::internal(format!("loading certificates failed: {error}")))?;
+        if roots.is_empty() {
+            return Err(Error::internal(
+                "no certificate authorities were found on this machine, so no rtmps:// server can be checked; ask the \
+                 operator to install ca-certificates or to set SSL_CERT_FILE",
+            ));
+        }
+        let config = Arc::new(client_config(roots)?);
+        *self.known() = Some(Arc::clone(&config));
+        Ok(config)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Option<Arc<ClientConfig>>> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn system_roots() -> RootCertStore {
+    let found = rustls_native_certs::load_native_certs();
+    for error in &found.errors {
+        tracing::debug!(%error, "certificate authorities that cannot be read");
+    }
+    let mut roots = RootCertStore::empty();
+    let (known, ignored) = roots.add_parsable_certificates(found.certs);
+    tracing::debug!(known, ignored, "certificate authorities loaded");
+    roots
+}
+
+fn client_config(roots: RootCertStore) -> Result<ClientConfig, Error> {
+    // Named: this library has its own copy of rustls, in which nobody has installed a default.
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let versions = builder
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::internal(format!("TLS cannot be set up: {error}")))?;
+    Ok(versions.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// Speaks TLS to `target` over a connected socket, until `deadline` at the latest.
+pub(crate) async fn connect(
+    target: &Target,
+    socket: TcpStream,
+    trust: &Trust,
+    deadline: Instant,
+) -> Result<TlsStream<TcpStream>, Error> {
+    // A dot at the end means the same name and stands in no certificate.
+    let host = target.host().trim_end_matches('.').to_owned();
+    let name = ServerName::try_from(host)
+        .map_err(|_| Error::config("url: the host is no name that a certificate could have"))?;
+    let connector = TlsConnector::from(trust.config().await?);
+    match timeout_at(deadline, connector.connect(name, socket)).await {
+        Ok(Ok(mut stream)) => {
+            stream.get_mut().1.set_buffer_limit(Some(UNSENT_BYTES_MAX));
+            Ok(stream)
+        }
+        Ok(Err(error)) => Err(failed(target, &error)),
+        Err(_) => Err(Error::network(format!(
+            "{target} did not complete the TLS handshake in time; check that it takes rtmps:// at this port"
+        ))),
+    }
+}
+
+/// Why the handshake failed. Nothing the server wrote is repeated.
+fn failed(target: &Target, error: &io::Error) -> Error {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(why)) => {
+            let text = format!("the certificate of {target} {}", not_believed(why));
+            Error::remote(text).retry_after(CERTIFICATE_RETRY_FLOOR)
+        }
+        Some(rustls::Error::InvalidMessage(_) | rustls::Error::InappropriateMessage { .. }) => {
+            Error::remote(format!(
+                "{target} does not speak TLS at this port; check the port, or use rtmp:// if it has no TLS"
+            ))
+        }
+        Some(rustls::Error::AlertReceived(alert)) => {
+            Error::remote(format!("{target} refused the TLS handshake: {alert:?}"))
+        }
+        Some(rustls::Error::PeerIncompatible(_)) => {
+            Error::remote(format!("{target} offers no TLS that is safe today (1.2 or 1.3 are)"))
+        }
+        Some(_) => Error::remote(format!("{target} does not keep to TLS")),
+        None if refusal::is_close(error) => Error::remote(format!(
+            "{target} closed the connection in the TLS handshake; check that it takes rtmps:// at this port"
+        )),
+        None => refusal::io(target, error),
+    }
+}
+
+fn not_believed(why: &CertificateError) -> &'static str {
+    use CertificateError as C;
+    match why {
+        C::Expired | C::ExpiredContext { .. } => "has expired; whoever runs the server must renew it",
+        C::NotValidYet | C::NotValidYetContext { .. } => "is not valid yet; check the clock of this machine",
+        C::NotValidForName | C::NotValidForNameContext { .. } => {
+            "is for another name; use the name in the url that the server's owner gives"
+        }
+        C::UnknownIssuer => {
+            "is not signed by an authority this machine knows; a server with a certificate of its own making needs \
+             that certificate installed here"
+        }
+        C::Revoked => "was revoked",
+        C::BadSignature => "has a wrong signature",
+        _ => "cannot be used; whoever runs the server must replace it",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use satcast_plugin_api::Class;
+    use tokio_rustls::rustls::{AlertDescription, InvalidMessage, PeerIncompatible};
+
+    use super::*;
+
+    #[test]
+    fn every_failure_has_its_words_and_class() {
+        let target = Target::parse("rtmps://a.example/live/sesame", None).unwrap();
+        let certificate = rustls::Error::InvalidCertificate;
+        for (error, words, floor) in [
+            (certificate(CertificateError::Expired), "has expired", true),
+            (certificate(CertificateError::NotValidYet), "not valid yet", true),
+            (certificate(CertificateError::NotValidForName), "is for another name", true),
+            (certificate(CertificateError::UnknownIssuer), "not signed by an authority", true),
+            (certificate(CertificateError::Revoked), "was revoked", true),
+            (certificate(CertificateError::BadEncoding), "cannot be used", true),
+            (rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType), "does not speak TLS", false),
+            (rustls::Error::AlertReceived(AlertDescription::HandshakeFailure), "HandshakeFailure", false),
+            (rustls::Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered), "1.2 or 1.3", false),
+            (rustls::Error::DecryptError, "does not keep to TLS", false),
+        ] {
+            let told = failed(&target, &io::Error::new(io::ErrorKind::InvalidData, error));
+            assert!(told.message.contains(words) && told.message.contains("a.example:443"), "{told}");
+            assert_eq!((told.class, told.retry_after.is_some()), (Class::Remote, floor), "{told}");
+        }
+        let closed = failed(&target, &io::ErrorKind::UnexpectedEof.into());
+        assert!(closed.message.contains("closed the connection in the TLS handshake"), "{closed}");
+        assert_eq!(failed(&target, &io::ErrorKind::TimedOut.into()).class, Class::Network);
+    }
+
+    #[tokio::test]
+    async fn no_authorities_are_said_to_be_missing() {
+        let trust = Trust::system();
+        // What the machine has is not this test's matter, what follows from it is.
+        match trust.config().await {
+            Ok(config) => assert!(Arc::ptr_eq(&config, &trust.config().await.unwrap()), "loaded once"),
+            Err(error) => assert!(error.message.contains("ca-certificates"), "{error}"),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! `rtmps://`: real TLS servers, good and bad, and what the owner of the destination hears of them.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use satcast_driver_rtmp::tls::Trust;
+use satcast_plugin_api::driver::State;
+use satcast_plugin_api::packet::Codec;
+use satcast_plugin_api::testkit::{self, Testkit};
+use satcast_plugin_api::{Class, Error};
+use serde_json::json;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned, crypto::ring};
+
+use crate::server::{Conn, Quick, Server, Stream, assert_not_logged, assert_same, push_all, stream};
+
+const KEY: &str = "live_sesame5555566666";
+
+fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+fn known() -> &'static CertifiedIssuer<'static, KeyPair> {
+    static KNOWN: OnceLock<CertifiedIssuer<'static, KeyPair>> = OnceLock::new();
+    KNOWN.get_or_init(|| authority("known"))
+}
+
+/// Believes in the one authority of these tests.
+pub(crate) fn trust() -> Trust {
+    let mut roots = RootCertStore::empty();
+    roots.add(known().der().clone()).unwrap();
+    Trust::with_roots(roots).unwrap()
+}
+
+/// A server's configuration with a certificate for `names`, changed by `change`.
+fn config(
+    issuer: &CertifiedIssuer<'static, KeyPair>,
+    names: &[&str],
+    change: impl FnOnce(&mut CertificateParams),
+) -> Arc<ServerConfig> {
+    let mut params =
+        CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
+    change(&mut params);
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, issuer).unwrap();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    Arc::new(builder.with_single_cert(vec![certificate.der().clone()], key).unwrap())
+}
+
+fn good() -> Arc<ServerConfig> {
+    config(known(), &["localhost", "127.0.0.1", "::1"], |_| {})
+}
+
+fn server(config: Arc<ServerConfig>, script: impl FnOnce(&mut Conn) + Send + 'static) -> Server {
+    let dress = move |socket: TcpStream| -> Box<dyn Stream> {
+        Box::new(StreamOwned::new(ServerConnection::new(config).unwrap(), socket))
+    };
+    Server::over(dress, script)
+}
+
+fn url(server: &Server, host: &str) -> String {
+    format!("rtmps://{host}:{}/live", server.port)
+}
+
+#[test]
+fn a_whole_stream_arrives_encrypted_and_the_end_is_said() {
+    let kit = kit!(Quick);
+    for host in ["127.0.0.1", "localhost"] {
+        let server = server(good(), |conn| {
+            conn.accept();
+            conn.read_out();
+        });
+        let dest = kit.open("rtmp", &json!({ "url": url(&server, host), "key": KEY })).unwrap();
+        let sent = stream(0, 2000);
+        push_all(&dest, &sent);
+        assert!(dest.wait_for_state(State::Live));
+        dest.stop();
+        dest.wait_for_end().unwrap();
+        let seen = server.finish();
+        assert_same(&seen, &sent);
+        assert!(seen.unpublished && seen.closed, "the closing alert came");
+        assert_eq!(dest.counter("bytes_sent"), seen.bytes, "what TLS adds does not count");
+        assert_eq!((seen.app.as_str(), seen.stream_key.as_str()), ("live", KEY));
+    }
+    assert_not_logged(KEY);
+}
+
+#[test]
+fn the_server_is_told_which_name_is_asked_for() {
+    let kit = kit!(Quick);
+    let (tell, asked) = mpsc::channel();
+    let config = good();
+    let dress = move |mut socket: TcpStream| -> Box<dyn Stream> {
+        let mut tls = ServerConnection::new(config).unwrap();
+        while tls.is_handshaking() {
+            tls.complete_io(&mut socket).unwrap();
+        }
+        tell.send(tls.server_name().map(str::to_owned)).unwrap();
+        Box::new(StreamOwned::new(tls, socket))
+    };
+    let server = Server::over(dress, |conn| conn.read_out());
+    let dest = kit.open("rtmp", &json!({ "url": url(&server, "localhost"), "key": KEY })).unwrap();
+    assert_eq!(asked.recv_timeout(testkit::WAIT_MAX).unwrap().as_deref(), Some("localhost"));
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    server.finish();
+}
+
+#[test]
+fn a_server_that_reads_late_gets_everything_and_counts_as_stalled_meanwhile() {
+    let kit = kit!(Quick);
+    let (resume, resumed) = mpsc::channel();
+    let server = server(good(), move |conn| {
+        conn.accept();
+        conn.until(|seen| seen.packets.len() > 3);
+        resumed.recv().unwrap();
+        conn.read_out();
+    });
+    let dest = kit.open("rtmp", &json!({ "url": url(&server, "127.0.0.1"), "key": KEY })).unwrap();
+    let payload = Bytes::from(vec![7; 64 * 1024]);
+    let sent: Vec<_> = (0..400)
+        .map(|index| testkit::media(Codec::H264, index, index as i64, index == 0, payload.clone()))
+        .collect();
+    push_all(&dest, &sent);
+    assert!(dest.wait_for_state(State::Live));
+    assert!(dest.wait_for_state(State::Connecting), "the server takes nothing");
+    resume.send(()).unwrap();
+    assert!(dest.wait_for_state(State::Live));
+    dest.stop();
+    let end = dest.wait_for_end();
+    let seen = server.finish();
+    // The flush has a deadline, which a slow machine may miss; what came is right in any case.
+    if end.is_ok() {
+        assert_same(&seen, &sent);
+    }
+    assert!(seen.media().count() > 4);
+}
+
+/// Opens a destination at `server` that must fail, and checks what every failure must keep.
+fn failure(kit: &Testkit, server: Server, host: &str) -> Error {
+    let dest = kit.open("rtmp", &json!({ "url": url(&server, host), "key": KEY })).unwrap();
+    push_all(&dest, &stream(0, 10));
+    let error = dest.wait_for_end().unwrap_err();
+    assert!(!error.message.contains("sesame"), "{error}");
+    dest.report(|report| assert!(report.states.is_empty(), "never live: {report:?}"));
+    assert_eq!(dest.counter("bytes_sent"), 0, "nothing was sent to it");
+    server.finish();
+    assert_not_logged("sesame");
+    error
+}
+
+#[test]
+fn certificates_that_prove_nothing_are_told_plainly() {
+    let (kit, other) = (kit!(Quick), authority("unknown"));
+    let early = |params: &mut CertificateParams| params.not_before = date_time_ymd(2999, 1, 1);
+    let late = |params: &mut CertificateParams| params.not_after = date_time_ymd(2020, 1, 1);
+    for (config, words) in [
+        (config(known(), &["127.0.0.1"], late), "has expired"),
+        (config(known(), &["127.0.0.1"], early), "is not valid yet"),
+        (config(known(), &["other.example"], |_| {}), "is for another name"),
+        (config(&other, &["127.0.0.1"], |_| {}), "is not signed by an authority this machine knows"),
+    ] {
+        let server = server(config, |conn| {
+            // The client leaves in the handshake.
+            let _ = conn.stream.flush();
+            conn.drain();
+        });
+        let port = server.port;
+        let error = failure(&kit, server, "127.0.0.1");
+        assert!(
+            error.message.starts_with(&format!("the certificate of 127.0.0.1:{port} {words}")),
+            "{error}"
+        );
+        assert_eq!((error.class, error.retry_after), (Class::Remote, Some(Duration::from_secs(60))));
+    }
+}
+
+#[test]
+fn servers_without_tls_and_those_that_break_it_off_are_told_apart() {
+    let kit = kit!(Quick);
+    let plain = Server::start(|conn| {
+        conn.stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n").unwrap();
+        conn.drain();
+    });
+    let error = failure(&kit, plain, "127.0.0.1");
+    assert!(error.message.contains("does not speak TLS at this port"), "{error}");
+    let closing = Server::start(|_| {});
+    let error = failure(&kit, closing, "127.0.0.1");
+    assert!(error.message.contains("closed the connection in the TLS handshake"), "{error}");
+    let silent = Server::start(|conn| conn.drain());
+    let error = failure(&kit, silent, "127.0.0.1");
+    assert_eq!(error.class, Class::Network, "{error}");
+    assert!(error.message.contains("did not complete the TLS handshake in time"), "{error}");
+}
+
+#[test]
+fn a_cut_in_the_middle_is_a_failure_of_the_server() {
+    let kit = kit!(Quick);
+    let server = server(good(), |conn| {
+        conn.accept();
+        conn.until(|seen| seen.packets.len() > 50);
+    });
+    let dest = kit.open("rtmp", &json!({ "url": url(&server, "127.0.0.1"), "key": KEY })).unwrap();
+    push_all(&dest, &stream(0, 500));
+    let error = dest.wait_for_end().unwrap_err();
+    assert_eq!(error.class, Class::Remote, "{error}");
+    assert!(error.message.contains("closed the connection"), "{error}");
+    server.finish();
+}

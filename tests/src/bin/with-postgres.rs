@@ -1,0 +1,31 @@
+//! Runs a command beside a PostgreSQL server of its own: `with-postgres COMMAND ARGUMENTS...`.
+//!
+//! The server's address is in the command's environment, where the unit tests look for it. The server ends with the command.
+
+use std::process::{Command, ExitCode};
+
+use satcast_tests::postgres::Postgres;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    let Some(program) = words.next() else {
+        eprintln!("usage: with-postgres COMMAND ARGUMENTS...");
+        return ExitCode::from(2);
+    };
+    let server = Postgres::start();
+    let mut command = Command::new(&program);
+    command.args(words);
+    command.env("SATCAST_TEST_POSTGRES", format!("{}/postgres", server.server()));
+    command.env("SATCAST_TEST_POSTGRES_CA", server.authority());
+    match command.status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(status) => {
+            eprintln!("{} ended with {status}", program.to_string_lossy());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("cannot start {}: {error}", program.to_string_lossy());
+            ExitCode::FAILURE
+        }
+    }
+}

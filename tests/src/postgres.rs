@@ -1,0 +1,240 @@
+//! A PostgreSQL server of the tests' own: in a new folder, at a port of its own, with a password and TLS, without a thought for
+//! power loss. It ends with the thread that started it, however that ends.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::TempDir;
+
+use crate::ports::Port;
+use crate::process::{Process, read_lossy};
+use crate::wait::{seconds, until};
+
+/// Where Debian's packages are, a folder for each version.
+const PACKAGES: &str = "/usr/lib/postgresql";
+/// The server refuses to run as root; this account is everywhere and owns nothing.
+const ACCOUNT: &str = "nobody";
+/// The one role, which may do everything.
+const ROLE: &str = "satcast";
+/// Never shown by what is tested.
+pub const PASSWORD: &str = "correct-horse-battery";
+
+/// A running server, or one that was stopped and can start again on the same data.
+#[derive(Debug)]
+pub struct Postgres {
+    process: Option<Process>,
+    folder: TempDir,
+    port: Port,
+}
+
+impl Postgres {
+    /// Makes a new server and starts it.
+    ///
+    /// # Panics
+    /// When PostgreSQL is not installed (`cargo xtask setup` says how) or does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        let made = tempfile::Builder::new().prefix("satcast-postgres-").tempdir();
+        let folder = made.expect("a folder for PostgreSQL");
+        // Its own account must get through to what it owns.
+        mode(folder.path(), 0o755);
+        let mut server = Self { process: None, folder, port: Port::lease() };
+        server.make();
+        server.start_again();
+        server
+    }
+
+    /// The address of a database: TLS, with the server's certificate checked.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        let ca = self.file("ca.pem");
+        format!("{}/{database}?sslmode=verify-full&sslrootcert={}", self.server(), ca.display())
+    }
+
+    /// The address up to the name of a database, without TLS.
+    #[must_use]
+    pub fn server(&self) -> String {
+        format!("postgres://{ROLE}:{PASSWORD}@localhost:{}", self.port.address().port())
+    }
+
+    /// The certificate that signed the server's.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        self.file("ca.pem")
+    }
+
+    /// Makes an empty database.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn make_database(&self, name: &str) {
+        let _ = self.ask("postgres", &format!("CREATE DATABASE {name}"));
+    }
+
+    /// Asks a database, as psql shows it.
+    ///
+    /// # Panics
+    /// When that fails.
+    #[must_use]
+    pub fn ask(&self, database: &str, sql: &str) -> String {
+        let mut command = Command::new(programs().join("psql"));
+        command.args(["--no-psqlrc", "--tuples-only", "--no-align", "--command", sql]);
+        command.arg(format!("{}/{database}", self.server()));
+        let output = command.output().expect("psql starts");
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// Stops it at once, as a crash does.
+    ///
+    /// # Panics
+    /// When it is stopped already.
+    pub fn kill(&mut self) {
+        let mut process = self.process.take().expect("a running PostgreSQL");
+        quit(process.id());
+        let _ = process.wait(seconds(20));
+    }
+
+    /// Starts it on the data it has.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_again(&mut self) {
+        let (data, log) = (self.data(), self.folder.path().join("log"));
+        let mut command = as_account("QUIT");
+        command.arg(programs().join("postgres")).arg("-D").arg(&data).stdin(Stdio::null());
+        for setting in [
+            "listen_addresses=127.0.0.1".to_owned(),
+            format!("port={}", self.port.address().port()),
+            "unix_socket_directories=".to_owned(),
+            "max_connections=300".to_owned(),
+            "fsync=off".to_owned(),
+            "full_page_writes=off".to_owned(),
+            "ssl=on".to_owned(),
+            format!("ssl_cert_file={}", self.file("server.pem").display()),
+            format!("ssl_key_file={}", self.file("server.key").display()),
+        ] {
+            command.args(["-c", &setting]);
+        }
+        let mut process = Process::start("PostgreSQL", command, &log);
+        until("PostgreSQL to be ready", seconds(30), || {
+            if let Some(status) = process.ended() {
+                panic!("PostgreSQL ended with {status}:\n{}", process.log());
+            }
+            let state = read_lossy(&data.join("postmaster.pid"));
+            if state.lines().any(|line| line.trim() == "ready") { Ok(()) } else { Err(process.log()) }
+        });
+        self.process = Some(process);
+    }
+
+    fn make(&self) {
+        let password = self.file("password");
+        std::fs::write(&password, PASSWORD).expect("a file with the password");
+        self.make_certificates();
+        let data = self.data();
+        std::fs::create_dir(&data).expect("a folder for the data");
+        mode(&data, 0o700);
+        if is_root() {
+            let owned = [&data, &password, &self.file("server.key")];
+            let status = Command::new("chown").arg(ACCOUNT).args(owned).status().expect("chown starts");
+            assert!(status.success(), "chown: {status}");
+        }
+        let mut command = as_account("KILL");
+        command.arg(programs().join("initdb")).arg("-D").arg(&data);
+        command.args(["--username", ROLE, "--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C"]);
+        command.arg("--no-sync").arg("--pwfile").arg(&password);
+        let output = command.output().expect("initdb starts");
+        assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// A certificate for `localhost`, and the one that it was signed with.
+    fn make_certificates(&self) {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"));
+        let authority = authority.expect("a certificate of our own");
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        let certificate = params.signed_by(&key, &authority).expect("a certificate");
+        let key_file = self.file("server.key");
+        for (file, text) in [
+            (self.file("ca.pem"), pem("CERTIFICATE", authority.der())),
+            (self.file("server.pem"), pem("CERTIFICATE", certificate.der())),
+            (key_file.clone(), pem("PRIVATE KEY", &key.serialize_der())),
+        ] {
+            std::fs::write(file, text).expect("a file for a certificate");
+        }
+        mode(&key_file, 0o600);
+    }
+
+    fn data(&self) -> PathBuf {
+        self.file("data")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // Ended in its own way, it takes its children along.
+        if let Some(process) = &self.process {
+            quit(process.id());
+        }
+        if let Some(mut process) = self.process.take() {
+            for _ in 0..200 {
+                if process.ended().is_some() {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+/// The text form of a certificate or key.
+fn pem(what: &str, bytes: &[u8]) -> String {
+    let text = STANDARD.encode(bytes);
+    let lines: Vec<String> =
+        text.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line).into_owned()).collect();
+    format!("-----BEGIN {what}-----\n{}\n-----END {what}-----\n", lines.join("\n"))
+}
+
+/// Asks the server to end at once, its children with it.
+fn quit(id: u32) {
+    // Fails only when it has ended already.
+    let _ = Command::new("kill").args(["-QUIT", &id.to_string()]).status();
+}
+
+/// A command that runs as an account the server accepts, and ends with our thread by `signal`.
+fn as_account(signal: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    if is_root() {
+        command.args(["--reuid", ACCOUNT, "--regid", "nogroup", "--clear-groups"]);
+    }
+    command.args(["--pdeathsig", signal, "--"]);
+    command
+}
+
+fn is_root() -> bool {
+    nix::unistd::Uid::effective().is_root()
+}
+
+fn mode(path: &Path, bits: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(bits))
+        .expect("permissions of our own file");
+}
+
+/// The folder with the programs of the newest version that is installed.
+fn programs() -> PathBuf {
+    let versions = std::fs::read_dir(PACKAGES).into_iter().flatten().flatten();
+    let number = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+    let newest = versions.map(|entry| entry.path()).filter(|path| number(path).is_some()).max_by_key(number);
+    let folder = newest.unwrap_or_else(|| panic!("PostgreSQL is not installed; run: cargo xtask setup"));
+    folder.join("bin")
+}

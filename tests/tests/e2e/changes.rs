@@ -1,0 +1,163 @@
+//! Drivers that are enabled, disabled and replaced while the service runs, over the API and by SIGHUP.
+
+use std::path::Path;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use satcast_tests::api::Api;
+use satcast_tests::encoder::Publish;
+use satcast_tests::record::assert_complete;
+use satcast_tests::service::{Service, Setup, binary};
+use satcast_tests::sink::Sink;
+use satcast_tests::source::{SOURCE_SECONDS, Source};
+use satcast_tests::wait::{self, seconds};
+use serde_json::{Value, json};
+
+#[test]
+fn operators_change_drivers_and_what_runs_goes_on() {
+    let folder = drivers(&["rtmp"]);
+    let (source, sink) = (Source::shared(), Sink::recording());
+    let mut service = Setup::default()
+        .set("SATCAST_DRIVERS__DIR", folder.path().to_str().expect("a path in UTF-8"))
+        .set("SATCAST_DRIVERS__ENABLED", "[\"rtmp\"]")
+        .set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2")
+        .start();
+    let (api, operator) = (service.api(), operator(&service));
+    let stream = api.create_stream("changes");
+    let id = api.add_destination(&stream, &sink.url(), "copy");
+    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    api.wait_for_destination(&stream, id, "live", seconds(20));
+
+    change(&api, "rtmp", "disable").assert_error(403, Some("not_operator"));
+    change(&operator, "panic", "enable").assert_error(404, None);
+    // A driver that came after the start.
+    add_test_driver(folder.path());
+    let enabled = change(&operator, "panic", "enable").ok();
+    assert_eq!((&enabled["state"], &enabled["isolation"]), (&json!("loaded"), &json!("process")));
+    assert_eq!(types(&api), ["panic", "rtmp"], "the served document knows it");
+    assert!(api.get("/docs").text.contains("DestinationConfigPanic"));
+    let path = format!("/api/streams/{}/destinations", stream.id);
+    let config = json!({ "type": "panic", "config": { "place": "nowhere", "token": "abcdef" } });
+    let hosted = api.post(&path, &config).ok()["id"].as_i64().expect("an id");
+    api.wait_for_destination(&stream, hosted, "live", seconds(20));
+
+    // The file of a running driver is overwritten with rubbish: the old one goes on, also when it is asked for the new one.
+    std::fs::write(folder.path().join("panic.so"), "this is no library").expect("the file can be written");
+    change(&operator, "panic", "replace").assert_error(422, Some("driver_refused"));
+    assert_eq!(state(&operator, "panic"), "loaded");
+    assert_eq!(api.destination(&stream, hosted)["state"], "live");
+    add_test_driver(folder.path());
+    assert_eq!(change(&operator, "panic", "replace").status, 200);
+
+    // Nothing new, and what is open goes on to its end.
+    assert_eq!(change(&operator, "rtmp", "disable").status, 200);
+    assert_eq!(change(&operator, "panic", "disable").status, 200);
+    assert_eq!(types(&api), Vec::<String>::new());
+    let refused = json!({ "type": "rtmp", "config": { "url": sink.url(), "key": "x" } });
+    api.post(&path, &refused).assert_error(422, None);
+    let log = operator.get("/api/audit?action=driver.disabled").ok();
+    assert_eq!(log.as_array().map(Vec::len), Some(2), "{log}");
+    encoder.finish(seconds(2 * SOURCE_SECONDS));
+    sink.wait_until_left(seconds(20));
+    assert_complete("the sink", source.records(), &sink.records());
+    wait::until("the process of the disabled driver to end", seconds(10), || {
+        if children(&service) == 0 { Ok(()) } else { Err("it is there".into()) }
+    });
+    service.assert_running();
+}
+
+#[test]
+fn a_reload_takes_the_drivers_of_the_configuration() {
+    let folder = drivers(&["rtmp", "hls"]);
+    let service = Setup::default()
+        .set("SATCAST_DRIVERS__DIR", folder.path().to_str().expect("a path in UTF-8"))
+        .start();
+    let file = service.folder().join("satcast.toml");
+    let write = |enabled: &str, more: &str| {
+        std::fs::write(&file, format!("[drivers]\nenabled = {enabled}\n{more}")).expect("a configuration");
+    };
+    let (api, operator) = (service.api(), operator(&service));
+    assert_eq!(types(&api), ["rtmp", "self-hosted"]);
+    let reload = || {
+        let pid = Pid::from_raw(i32::try_from(service.process().id()).expect("a process id"));
+        kill(pid, Signal::SIGHUP).expect("a signal to the service");
+    };
+    add_test_driver(folder.path());
+    write("[\"rtmp\", \"hls\", \"panic\"]", "[driver.rtmp]\nisolation = \"process\"\n");
+    reload();
+    wait::until("the types of three drivers", seconds(20), || match types(&api) {
+        types if types == ["panic", "rtmp", "self-hosted"] => Ok(()),
+        types => Err(format!("{types:?}")),
+    });
+    wait::until("rtmp in a process", seconds(10), || {
+        if children(&service) == 2 { Ok(()) } else { Err(format!("{} children", children(&service))) }
+    });
+    write("[\"rtmp\"", "");
+    reload();
+    service.wait_for_log("the refusal", seconds(10), |line| {
+        line.contains("ERROR") && line.contains("everything stays as it is")
+    });
+    write("[\"rtmp\"]", "");
+    reload();
+    wait::until("the types of one driver", seconds(20), || match types(&api) {
+        types if types == ["rtmp"] => Ok(()),
+        types => Err(format!("{types:?}")),
+    });
+    wait::until("the states", seconds(10), || {
+        let states = ["rtmp", "hls", "panic"].map(|id| state(&operator, id));
+        if states == ["loaded", "disabled", "disabled"] { Ok(()) } else { Err(format!("{states:?}")) }
+    });
+}
+
+fn change(api: &Api, driver: &str, action: &str) -> satcast_tests::api::Answer {
+    api.post("/api/drivers", &json!({ "driver": driver, "action": action }))
+}
+
+fn operator(service: &Service) -> Api {
+    service.run(&["account", "create", "operator", "--operator"]);
+    let key = service.run(&["key", "create", "--account", "operator", "--type", "permanent"]);
+    service.api().with_key(Some(key.trim()))
+}
+
+fn state(api: &Api, id: &str) -> String {
+    let list = api.get("/api/drivers").ok();
+    let driver = list.as_array().into_iter().flatten().find(|driver| driver["id"] == id).cloned();
+    driver.unwrap_or_default()["state"].as_str().unwrap_or("absent").to_owned()
+}
+
+/// The destination types of the served document.
+fn types(api: &Api) -> Vec<String> {
+    let document: Value = api.get("/openapi.json").ok();
+    let mapping = &document["components"]["schemas"]["NewDestination"]["discriminator"]["mapping"];
+    mapping.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
+}
+
+fn built() -> std::path::PathBuf {
+    binary().parent().expect("the folder of the binary").to_owned()
+}
+
+fn drivers(ids: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder for drivers");
+    for file in ids.iter().map(|id| format!("{id}.so")).chain(["manifest.json".into()]) {
+        std::fs::copy(built().join("drivers").join(&file), folder.path().join(file)).expect("a built file");
+    }
+    folder
+}
+
+/// Overwritten in place, as a careless operator would.
+fn add_test_driver(folder: &Path) {
+    let library = std::fs::read(built().join("libsatcast_test_driver.so")).expect("the test driver");
+    std::fs::write(folder.join("panic.so"), library).expect("the file can be written");
+}
+
+fn children(service: &Service) -> usize {
+    let parent = service.process().id().to_string();
+    let pids = std::fs::read_dir("/proc").expect("the list of processes");
+    let is_child = |pid: &str| {
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let stat = read("stat");
+        let of_parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
+        of_parent == Some(parent.as_str()) && read("cmdline").contains("driver-runner")
+    };
+    pids.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(|pid| is_child(pid)).count()
+}
