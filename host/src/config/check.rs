@@ -225,11 +225,11 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         config.http.tls_cert.is_some(),
         "http.tls_cert is set, but https is not served yet; use a TLS proxy",
     );
-    wallet::warnings(config, &mut warnings);
     warn(
         config.ingest.rtmps_listen.is_none() && config.ingest.tls_cert.is_some(),
         "ingest.tls_cert is set without ingest.rtmps_listen, so rtmps is not served",
     );
+    wallet::warnings(config, &mut warnings);
     for name in config.driver.keys().filter(|name| !config.drivers.enabled.contains(name)) {
         warnings.push(format!("[driver.{name}] is set, but {name} is not in drivers.enabled"));
     }

@@ -207,7 +207,7 @@ impl Drivers {
     pub fn public_view(&self, kind: &str, config: &Value) -> PublicView {
         let url = self.address(kind, config);
         let key = config.get("key").and_then(Value::as_str).unwrap_or_default();
-        let mut shown = mask_url(url);
+        let mut shown = mask_url(&url);
         if !key.is_empty() {
             shown = format!("{}/{}", shown.trim_end_matches('/'), mask_key(key));
         }
@@ -215,11 +215,14 @@ impl Drivers {
     }
 
     /// Where a destination publishes to: what its configuration says, or what its type says when that is left out.
-    fn address<'a>(&'a self, kind: &str, config: &'a Value) -> &'a str {
+    fn address(&self, kind: &str, config: &Value) -> String {
         let given = ["url", "server"].into_iter().find_map(|name| config.get(name)?.as_str());
-        let schema = self.inner.kinds.get(kind).map(|kind| kind.schema.json());
-        let usual = schema.and_then(|schema| schema.pointer("/properties/server/default")?.as_str());
-        given.filter(|given| !given.is_empty()).or(usual).unwrap_or_default()
+        if let Some(given) = given.filter(|given| !given.is_empty()) {
+            return given.to_owned();
+        }
+        let kind = self.registry().kind(kind);
+        let usual = kind.as_ref().and_then(|kind| kind.schema.json().pointer("/properties/server/default"));
+        usual.and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
     /// A configuration as its owner is shown it: secrets masked. Everything is hidden when no driver serves `kind`.
