@@ -10,12 +10,13 @@ use satcast_plugin_api::manifest::is_name;
 use super::{CliError, print};
 
 /// Files of a driver in Rust: where each goes, and its text.
-const RUST: [(&str, &str); 6] = [
+const RUST: [(&str, &str); 7] = [
     ("Cargo.toml", include_str!("../../../plugin-api/templates/rust/Cargo.toml.in")),
     ("README.md", include_str!("../../../plugin-api/templates/rust/README.md.in")),
     ("src/lib.rs", include_str!("../../../plugin-api/templates/rust/lib.rs.in")),
     ("src/flv.rs", include_str!("../../../plugins/examples/recorder/src/flv.rs")),
     ("tests/life.rs", include_str!("../../../plugin-api/templates/rust/life.rs.in")),
+    ("rustfmt.toml", include_str!("../../../rustfmt.toml")),
     (".gitignore", "target\n"),
 ];
 /// The same in C: the example, with its header beside it.

@@ -34,7 +34,14 @@ impl Recording {
                     Ok(mut file) => {
                         file.write_all(&flv::HEAD)?;
                         let written = flv::HEAD.len() as u64;
-                        return Ok(Self { name, file: Some(file), bytes_max, written, base_ns: None, newest_ns: 0 });
+                        return Ok(Self {
+                            name,
+                            file: Some(file),
+                            bytes_max,
+                            written,
+                            base_ns: None,
+                            newest_ns: 0,
+                        });
                     }
                     Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                     Err(error) => return Err(error),
@@ -60,7 +67,8 @@ impl Recording {
         if self.written + count > self.bytes_max {
             return Err(Error::config("the recording has reached the largest size the operator allows"));
         }
-        let mut file = self.file.take().ok_or_else(|| Error::internal("the file of the recording is closed"))?;
+        let mut file =
+            self.file.take().ok_or_else(|| Error::internal("the file of the recording is closed"))?;
         let written = blocking(move || file.write_all(&bytes).map(|()| file)).await?;
         self.file = Some(written);
         self.written += count;

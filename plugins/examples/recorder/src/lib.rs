@@ -65,7 +65,12 @@ impl Driver for Recorder {
         DriverInfo { id: "recorder", version: env!("CARGO_PKG_VERSION"), title: "Local recorder" };
 
     fn types() -> Vec<DestType> {
-        vec![DestType::of::<Target>("recording").title("Recording in a file").codecs(&["h264", "aac"]).playback()]
+        vec![
+            DestType::of::<Target>("recording")
+                .title("Recording in a file")
+                .codecs(&["h264", "aac"])
+                .playback(),
+        ]
     }
 
     fn settings() -> Option<SettingsSchema> {

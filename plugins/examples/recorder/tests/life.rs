@@ -75,7 +75,8 @@ fn ends_at_the_largest_size(kit: &Testkit) {
     feed(&dest, 1100);
     let error = dest.wait_for_end().expect_err("an end at 1 MiB");
     assert_eq!(error.class, Class::Config);
-    let bytes = std::fs::metadata(kit.data_dir().expect("a folder").join("large.flv")).expect("the file").len();
+    let bytes =
+        std::fs::metadata(kit.data_dir().expect("a folder").join("large.flv")).expect("the file").len();
     assert!((1 << 19..=1 << 20).contains(&bytes), "{bytes}");
 }
 
