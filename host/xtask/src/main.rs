@@ -26,7 +26,7 @@ cargo xtask <command>
   test [FILTER]              set up, build and run every test (FILTER: only tests whose name contains it)
   check                      formatting, lints, import rules, file sizes, exported symbols
   openapi [--check]          write openapi/openapi.json from the built binary, or compare it
-  bench [NAME] [ARGS]        relay, playback: CPU beside nginx; parts: micro-benchmarks; all when left out
+  bench [NAME] [ARGS]        relay, playback: CPU beside nginx; money: the database; parts: micro-benchmarks; all when left out
   soak [MINUTES]             long tests: fuzzing (MINUTES for each target, default 5), mutations, kill -9 by the hundred
 ";
 
