@@ -19,8 +19,7 @@ fn set_up(server: &Postgres) -> Setup {
 
 fn wait_for_charge(api: &Api, sats: i64) {
     until_api("the charge", seconds(90), || {
-        let cost = api.try_get("/api/public/streams/active/cost")?;
-        let cost: Value = serde_json::from_str(&cost.body).map_err(|error| error.to_string())?;
+        let cost = api.try_get("/api/public/streams/active/cost")?.body;
         if cost["totalCost"] == sats { Ok(()) } else { Err(cost.to_string()) }
     });
 }
@@ -48,7 +47,7 @@ fn a_killed_service_on_a_server_leaves_whole_charges_and_tells_everything() {
     sink.wait_for_media(60, seconds(30));
     wait_for_charge(&api, 4);
     is_sound(&service);
-    receiver.wait_for(1, seconds(20));
+    let _ = receiver.wait_for(1, seconds(20));
 
     service.kill();
     encoder.cut();
