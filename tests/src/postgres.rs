@@ -1,5 +1,5 @@
-//! A PostgreSQL server of the tests' own: in a new folder, at a port of its own, with a password and TLS, without a thought for
-//! power loss. It ends with the thread that started it, however that ends.
+//! A PostgreSQL server of the tests' own: in a new folder, at a port of its own, with a password and TLS, mostly without
+//! a thought for power loss. It ends with the thread that started it, however that ends.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,7 @@ pub struct Postgres {
     process: Option<Process>,
     folder: TempDir,
     port: Port,
+    durable: bool,
 }
 
 impl Postgres {
@@ -38,11 +39,24 @@ impl Postgres {
     /// When PostgreSQL is not installed (`cargo xtask setup` says how) or does not start.
     #[must_use]
     pub fn start() -> Self {
+        Self::new(false)
+    }
+
+    /// The same, with commits that survive power loss.
+    ///
+    /// # Panics
+    /// As [`Postgres::start`].
+    #[must_use]
+    pub fn durable() -> Self {
+        Self::new(true)
+    }
+
+    fn new(durable: bool) -> Self {
         let made = tempfile::Builder::new().prefix("satcast-postgres-").tempdir();
         let folder = made.expect("a folder for PostgreSQL");
         // Its own account must get through to what it owns.
         mode(folder.path(), 0o755);
-        let mut server = Self { process: None, folder, port: Port::lease() };
+        let mut server = Self { process: None, folder, port: Port::lease(), durable };
         server.make();
         server.start_again();
         server
@@ -112,8 +126,8 @@ impl Postgres {
             format!("port={}", self.port.address().port()),
             "unix_socket_directories=".to_owned(),
             "max_connections=300".to_owned(),
-            "fsync=off".to_owned(),
-            "full_page_writes=off".to_owned(),
+            format!("fsync={}", self.durable),
+            format!("full_page_writes={}", self.durable),
             "ssl=on".to_owned(),
             format!("ssl_cert_file={}", self.file("server.pem").display()),
             format!("ssl_key_file={}", self.file("server.key").display()),

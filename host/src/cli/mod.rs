@@ -87,7 +87,7 @@ pub enum Command {
     Ledger(LedgerCommand),
     /// Bring the database's schema up to date
     Migrate,
-    /// Write a consistent copy of the database, beside a running service too
+    /// Write a consistent copy of a SQLite database, beside a running service too
     Backup {
         /// The copy; must not exist [default: <data>/backups/satcast-<time>.db]
         file: Option<PathBuf>,

@@ -7,15 +7,23 @@ use crate::{build, npm, process, setup, workspace};
 /// Benchmarks of whole servers.
 const SERVERS: [&str; 4] = ["relay", "playback", "api", "webhooks"];
 
-/// `relay`, `playback`, `api` and `webhooks` measure whole servers, `parts` the chunk reader, the writer and their like.
+/// The benchmark of the database, which needs a server beside it.
+const MONEY: &str = "money";
+
+/// `money` measures the store on both its engines. `relay`, `playback`, `api` and `webhooks` measure whole servers, `parts` the chunk reader, the writer and their like.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     match args.split_first().map(|(which, rest)| (which.as_str(), rest)) {
-        None => SERVERS.into_iter().try_for_each(|name| servers(name, &[])).and_then(|()| parts(&[])),
+        None => SERVERS
+            .into_iter()
+            .try_for_each(|name| servers(name, &[]))
+            .and_then(|()| money())
+            .and_then(|()| parts(&[])),
         Some((name, rest)) if SERVERS.contains(&name) => servers(name, rest),
+        Some((MONEY, _)) => money(),
         Some(("parts", rest)) => parts(rest),
         Some((other, _)) => {
             let known = SERVERS.join(", ");
-            Err(format!("there is no benchmark \"{other}\"; there are {known} and parts"))
+            Err(format!("there is no benchmark \"{other}\"; there are {known}, money and parts"))
         }
     }
 }
@@ -30,6 +38,15 @@ fn servers(name: &str, args: &[String]) -> Result<(), String> {
     process::run(cargo.env("SATCAST_BIN", binary))
 }
 
+/// The store in one process, release build, on files and on a server of its own that writes as it would for an operator.
+fn money() -> Result<(), String> {
+    setup::run()?;
+    let binary = build::run(build::Profile::Release)?;
+    let mut command = process::command(binary.with_file_name("with-postgres"));
+    command.arg("--durable").arg(process::cargo().get_program());
+    process::run(command.args(["bench", "--workspace", "--bench", MONEY]))
+}
+
 /// Micro-benchmarks of all packages; `args` go to criterion.
 ///
 /// Each is named, because cargo would otherwise start the unit tests too, which do not know criterion's arguments.
@@ -41,6 +58,7 @@ fn parts(args: &[String]) -> Result<(), String> {
             files.filter_map(|path| Some(Path::new(&path).file_stem()?.to_string_lossy().into_owned())),
         );
     }
+    names.retain(|name| name != MONEY);
     if names.is_empty() {
         return Err("no package has a micro-benchmark".into());
     }

@@ -28,7 +28,7 @@ cargo xtask <command>
   check                      formatting, lints, import rules, file sizes, exported symbols
   header [--check]           write plugin-api/include/satcast_driver.h from the C table, or compare it
   openapi [--check]          write openapi/openapi.json from the built binary, or compare it
-  bench [NAME] [ARGS]        relay, playback: CPU beside nginx; parts: micro-benchmarks; all when left out
+  bench [NAME] [ARGS]        relay, playback: CPU beside nginx; money: the database; parts: micro-benchmarks; all when left out
   soak [MINUTES]             long tests: fuzzing (MINUTES for each target, default 5), mutations, kill -9 by the hundred
 ";
 

@@ -1,18 +1,20 @@
-//! Runs a command beside a PostgreSQL server of its own: `with-postgres COMMAND ARGUMENTS...`.
+//! Runs a command beside a PostgreSQL server of its own: `with-postgres [--durable] COMMAND ARGUMENTS...`.
 //!
 //! The server's address is in the command's environment, where the unit tests look for it. The server ends with the command.
+//! With `--durable` its commits survive power loss, as an operator's do.
 
 use std::process::{Command, ExitCode};
 
 use satcast_tests::postgres::Postgres;
 
 fn main() -> ExitCode {
-    let mut words = std::env::args_os().skip(1);
+    let mut words = std::env::args_os().skip(1).peekable();
+    let durable = words.next_if(|word| word == "--durable").is_some();
     let Some(program) = words.next() else {
-        eprintln!("usage: with-postgres COMMAND ARGUMENTS...");
+        eprintln!("usage: with-postgres [--durable] COMMAND ARGUMENTS...");
         return ExitCode::from(2);
     };
-    let server = Postgres::start();
+    let server = if durable { Postgres::durable() } else { Postgres::start() };
     let mut command = Command::new(&program);
     command.args(words);
     command.env("SATCAST_TEST_POSTGRES", format!("{}/postgres", server.server()));
