@@ -1,5 +1,8 @@
 //! From a checked configuration to a serving process, and back to nothing: every step in order, with its reason.
 
+mod database;
+mod wallets;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,13 +23,14 @@ use crate::ingest::{self, BindError, CertificateError, Listener};
 use crate::live::{Live, Settings};
 use crate::outbound::{AllowError, Guard};
 use crate::playback::{Playback, PlaybackSecret, Site};
-use crate::secret::{Vault, VaultError};
-use crate::store::{self, Address, Inspector, OpenOptions, Owner, Store, StoreError};
-use crate::wallet::Wallets;
-use crate::wallet::connection::{Connection, ConnectionError};
-use crate::wallet::desk::{self, Desk};
-use crate::wallet::lightning::Lightning;
+use crate::secret::VaultError;
+use crate::store::{Address, Store, StoreError};
+use crate::wallet::connection::ConnectionError;
 use crate::webhooks::{Sender, Targets, TlsError, Webhooks};
+pub use database::vault;
+use database::{DatabaseLock, open_store};
+use wallets::desk;
+pub use wallets::receiving_wallet;
 
 /// Folder below the data folder for private copies of driver libraries.
 const IMAGES_FOLDER_NAME: &str = "driver-images";
@@ -264,97 +268,9 @@ impl Host {
     }
 }
 
-/// The operator's wallet; `None` when none is configured. Its own hosts need no entry in an allow list: they are the operator's
-/// word, and no customer can reach them by it.
-///
-/// # Errors
-/// Its connection cannot be read.
-pub fn receiving_wallet(config: &Config, clock: &Clock) -> Result<Option<Arc<dyn Lightning>>, BootError> {
-    let Some((kind, url, secret)) = config.wallet.parts() else { return Ok(None) };
-    let mut allow = Config::allow_texts(&config.outbound.allow);
-    allow.extend(config.wallet.hosts());
-    let guard = Guard::with_setting(&allow, "[wallet] url")?;
-    let connection = Connection::checked(kind, url, secret, &guard)?;
-    Ok(Some(Wallets::new(guard, clock.clone()).open(&connection)))
-}
-
-/// Where credit is bought; whoever charges tells it.
-fn desk(
-    billing: &Billing,
-    store: &Store,
-    clock: &Clock,
-    config: &Config,
-    guard: &Guard,
-) -> Result<Desk, BootError> {
-    let receiving = receiving_wallet(config, clock)?;
-    let wallets = Arc::new(Wallets::new(guard.clone(), clock.clone()));
-    let desk = Desk::new(store.clone(), clock.clone(), desk::Terms::of(config), receiving, wallets);
-    billing.set_refills(Arc::new(desk.clone()));
-    Ok(desk)
-}
-
-/// What keeps a second service from a database.
-enum DatabaseLock {
-    File { _held: DataDirLock },
-    Server(Owner),
-}
-
-impl DatabaseLock {
-    async fn take(address: &Address) -> Result<Self, BootError> {
-        Ok(match address {
-            Address::File(file) => Self::File { _held: data_dir::lock_database(file)? },
-            Address::Server(server) => Self::Server(Owner::take(server).await?),
-        })
-    }
-
-    /// Resolves when another service has the database.
-    async fn lost(&self) {
-        match self {
-            Self::File { .. } => std::future::pending().await,
-            Self::Server(owner) => owner.lost().await,
-        }
-    }
-}
-
-/// The vault of the configured key or key file. A lost key file is not made anew for a server's database that was in use;
-/// [`data_dir::vault`] sees to those in files.
-///
-/// # Errors
-/// The key or the key file cannot be used, or the database not be reached.
-pub async fn vault(config: &Config) -> Result<Vault, BootError> {
-    let (key_file, address) = (config.key_file(), Address::parse(config.database_url().expose())?);
-    if config.secret_key.is_none() && !key_file.exists() && matches!(address, Address::Server(_)) {
-        let database = Inspector::open(&address).await?;
-        let version = database.schema_version().await;
-        database.close().await;
-        if version?.0 > 0 {
-            return Err(VaultError::Missing(key_file).into());
-        }
-    }
-    Ok(data_dir::vault(config)?)
-}
-
 async fn told(mut stop: watch::Receiver<bool>) {
     // A dropped sender means that the process ends anyway.
     let _ = stop.wait_for(|stop| *stop).await;
-}
-
-/// The database, with nothing left open that a process which died had begun.
-async fn open_store(config: &Config, vault: Vault, clock: &Clock) -> Result<Store, BootError> {
-    let options = OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
-    let store = store::open(options).await?;
-    close_interrupted(&store, clock).await?;
-    Ok(store)
-}
-
-/// Ends sessions without an end. They are those of a process that died: nobody else can have them, as we hold the lock.
-async fn close_interrupted(store: &Store, clock: &Clock) -> Result<(), BootError> {
-    let interrupted = store.close_interrupted_sessions(clock.now()).await?;
-    if !interrupted.is_empty() {
-        let sessions = interrupted.len();
-        tracing::warn!(sessions, "sessions of a process that died were ended at their last heartbeat");
-    }
-    Ok(())
 }
 
 async fn load_drivers(config: Arc<Config>, parts: HostParts, exe: PathBuf) -> Result<Drivers, BootError> {

@@ -262,8 +262,13 @@ pub trait WalletConnections: Send + Sync {
     /// Connections after the one `after` whose accounts have less than their threshold and may be refilled, with their
     /// accounts, at most `limit`.
     async fn wallets_below(&self, now: UnixMillis, after: i64, limit: i64) -> Result<Vec<(i64, AccountId)>>;
-    /// Notes what went wrong with a wallet while the outcome is not known.
-    async fn note_wallet_fault(&self, account: AccountId, fault: &WalletFault) -> Result<()>;
+    /// Notes what went wrong with a wallet that paid, or whose outcome is not known; before `rests_until` it refills nothing.
+    async fn note_wallet_fault(
+        &self,
+        account: AccountId,
+        fault: &WalletFault,
+        rests_until: UnixMillis,
+    ) -> Result<()>;
 }
 
 /// Invoices of the receiving wallet.

@@ -10,6 +10,8 @@ pub const COVERED_MINUTES: i64 = 5;
 pub const FEE_PERCENT: i64 = 1;
 /// What a payment may always cost.
 pub const FEE_MIN: Sats = Sats(10);
+/// Rest of a wallet that says it paid more than that: no protocol lets us name the limit to it.
+pub const FEE_REST_MS: i64 = 3_600_000;
 /// What somebody paid above an invoice's amount is credited up to this many times the amount. The network itself allows twice
 /// as much.
 pub const OVERPAID_TIMES_MAX: i64 = 2;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::{build, npm, openapi, process, python, setup, workspace};
 
 /// Modules of the service whose tests have a database, and are run on SQLite with all others and on PostgreSQL besides.
-const WITH_DATABASE: [&str; 4] = ["store", "billing", "webhooks", "playback"];
+const WITH_DATABASE: [&str; 5] = ["store", "billing", "webhooks", "playback", "wallet"];
 
 /// Sets up, builds and runs all tests, or those whose name contains the one argument.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {

@@ -170,8 +170,12 @@ impl Remote {
         let mut crashes = Crashes::default();
         loop {
             let why = self.one_child(&mut first);
-            let is_first = first.take().map(|first| first.send(Err(LoadError::Probe(why.clone()))));
-            if is_first.is_some() || matches!(*self.lock(), State::Ended) {
+            if let Some(first) = first.take() {
+                // Who started it may have gone.
+                let _ = first.send(Err(LoadError::Probe(why)));
+                return;
+            }
+            if matches!(*self.lock(), State::Ended) {
                 return;
             }
             let id = self.parts.spec.id.as_str();

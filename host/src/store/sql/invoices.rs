@@ -8,6 +8,7 @@ use super::charges::balance;
 use super::engine::{self, Row, Tx};
 use super::events::{NewEvent, emit};
 use super::ledger::{HOUSE_LIGHTNING, post};
+use super::lock::{Lock, again};
 use super::wallets::{cut, refilled};
 use super::{SqlStore, commit, db};
 use crate::ids::{AccountId, Msat, UnixMillis};
@@ -122,7 +123,7 @@ impl WalletInvoices for SqlStore {
         decide: DecideRefill<'_>,
     ) -> Result<std::result::Result<InvoiceRecord, NoRefill>> {
         let failed = db("begin a refill");
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(account)).await?;
         let taken = engine::query_as(TAKE).bind(account.0).fetch_optional(&mut tx).await;
         let taken: Option<(i64, i64, i64, i64, i64)> = taken.map_err(&failed)?;
         let Some((connection, threshold, amount, cap, retry)) = taken else {
@@ -165,7 +166,7 @@ impl WalletInvoices for SqlStore {
         cap: i64,
     ) -> Result<InvoiceRecord> {
         let failed = db("begin a top-up");
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let open = engine::query_scalar(OPEN_TOPUPS).bind(actor.account.0).bind(actor.now.0);
         let open: i64 = open.fetch_one(&mut tx).await.map_err(&failed)?;
         if open >= cap {
@@ -191,7 +192,7 @@ impl WalletInvoices for SqlStore {
     }
 
     async fn invoice_made(&self, invoice: i64, made: &MadeInvoice, due_at: UnixMillis) -> Result<bool> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Invoice(invoice)).await?;
         let row = engine::query(MADE)
             .bind(invoice)
             .bind(&made.payment_hash)
@@ -206,7 +207,7 @@ impl WalletInvoices for SqlStore {
     }
 
     async fn close_invoice(&self, invoice: i64, close: &Close) -> Result<bool> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Invoice(invoice)).await?;
         let row = engine::query_as(CLOSE)
             .bind(invoice)
             .bind(close.stage.as_str())
@@ -233,7 +234,7 @@ impl WalletInvoices for SqlStore {
 
     async fn settle_invoice(&self, invoice_id: i64, credit: Msat, now: UnixMillis) -> Result<bool> {
         let failed = db("credit the invoice");
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Invoice(invoice_id)).await?;
         let row = engine::query(SETTLE).bind(invoice_id).bind(credit.0).bind(now.0);
         let row = row.fetch_optional(&mut tx).await.map_err(&failed)?;
         let Some(row) = row else { return Ok(false) };
@@ -271,15 +272,18 @@ impl WalletInvoices for SqlStore {
         until: UnixMillis,
         limit: i64,
     ) -> Result<Vec<InvoiceRecord>> {
-        let mut tx = self.begin().await?;
-        let rows = engine::query(CLAIM).bind(now.0).bind(until.0).bind(limit).fetch_all(&mut tx).await;
-        let rows = rows.map_err(db("look for invoices"))?;
-        commit(tx).await?;
-        rows.iter().map(invoice).collect()
+        let claim = async || {
+            let mut tx = self.begin_holding(Lock::Invoices).await?;
+            let rows = engine::query(CLAIM).bind(now.0).bind(until.0).bind(limit).fetch_all(&mut tx).await;
+            let rows = rows.map_err(db("look for invoices"))?;
+            commit(tx).await?;
+            rows.iter().map(invoice).collect()
+        };
+        again(claim).await
     }
 
     async fn ask_invoice_at(&self, invoice: i64, due_at: Option<UnixMillis>) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Invoice(invoice)).await?;
         let ask = engine::query(ASK_AT).bind(invoice).bind(due_at.map(|at| at.0)).execute(&mut tx).await;
         ask.map_err(db("note when to ask"))?;
         commit(tx).await
@@ -292,7 +296,7 @@ impl WalletInvoices for SqlStore {
     }
 
     async fn ask_all_invoices(&self, now: UnixMillis) -> Result<()> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Invoices).await?;
         let ask = engine::query(ASK_ALL).bind(now.0).execute(&mut tx).await;
         ask.map_err(db("make invoices due"))?;
         commit(tx).await

@@ -24,11 +24,13 @@ const CONFLICTS: [&str; 2] = ["40P01", "40001"];
 const INVITES: i64 = -1;
 const OUTBOX: i64 = -2;
 const UNKNOWN_LOGINS: i64 = -3;
+const INVOICES: i64 = -4;
 
 const OF_NUMBER: &str = "SELECT pg_advisory_xact_lock($1)";
 const OF_STREAM: &str = "SELECT pg_advisory_xact_lock(account_id) FROM streams WHERE id = $1";
 const OF_SESSION: &str = "SELECT pg_advisory_xact_lock(s.account_id) FROM sessions e
     JOIN streams s ON s.id = e.stream_id WHERE e.id = $1";
+const OF_INVOICE: &str = "SELECT pg_advisory_xact_lock(account_id) FROM wallet_invoices WHERE id = $1";
 const OF_CHARGE: &str = "SELECT pg_advisory_xact_lock(l.account_id) FROM transfers t
     JOIN ledger_accounts l ON l.id = t.debit_id WHERE t.idem = $1 AND l.account_id IS NOT NULL";
 
@@ -37,6 +39,10 @@ pub(super) enum Lock<'a> {
     Account(AccountId),
     Stream(StreamId),
     Session(&'a SessionId),
+    /// An invoice of the receiving wallet.
+    Invoice(i64),
+    /// Which invoices are asked about.
+    Invoices,
     /// By its unique name.
     Charge(&'a str),
     Invites,
@@ -52,9 +58,11 @@ impl Lock<'_> {
             Self::Account(id) => engine::query(OF_NUMBER).bind(id.0),
             Self::Stream(id) => engine::query(OF_STREAM).bind(id.0),
             Self::Session(id) => engine::query(OF_SESSION).bind(id.as_str()),
+            Self::Invoice(id) => engine::query(OF_INVOICE).bind(*id),
             Self::Charge(name) => engine::query(OF_CHARGE).bind(*name),
             Self::Invites => engine::query(OF_NUMBER).bind(INVITES),
             Self::Outbox => engine::query(OF_NUMBER).bind(OUTBOX),
+            Self::Invoices => engine::query(OF_NUMBER).bind(INVOICES),
             Self::UnknownLogins => engine::query(OF_NUMBER).bind(UNKNOWN_LOGINS),
         }
     }

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::audit::record;
 use super::engine::{self, Row, Tx};
+use super::lock::Lock;
 use super::{SqlStore, commit, db};
 use crate::ids::{AccountId, Msat, UnixMillis};
 use crate::secret::new_uid;
@@ -33,8 +34,8 @@ const REFILLED: &str = "SELECT CAST(COALESCE(SUM(amount_msat), 0) AS BIGINT) FRO
 const BELOW: &str = "SELECT c.id, c.account_id FROM wallet_connections c
     JOIN ledger_accounts l ON l.account_id = c.account_id
     WHERE c.id > $2 AND c.retry_ms <= $1 AND l.balance_msat < c.threshold_msat ORDER BY c.id LIMIT $3";
-const NOTE: &str =
-    "UPDATE wallet_connections SET last_error_code = $2, last_error = $3 WHERE account_id = $1";
+const NOTE: &str = "UPDATE wallet_connections SET last_error_code = $2, last_error = $3,
+    retry_ms = CASE WHEN retry_ms < $4 THEN $4 ELSE retry_ms END WHERE account_id = $1";
 
 /// No invoice is settled so long after it was begun.
 const SETTLED_WITHIN_MS: i64 = 32 * 24 * 3_600_000;
@@ -67,7 +68,7 @@ impl WalletConnections for SqlStore {
         let uid = new_uid();
         let seal = |place: String, text: &str| self.vault.seal(&place, text.as_bytes());
         let rules = wallet.rules;
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let row: (i64, i64) = engine::query_as(CONNECT)
             .bind(&uid)
             .bind(actor.account.0)
@@ -90,7 +91,7 @@ impl WalletConnections for SqlStore {
     }
 
     async fn disconnect_wallet(&self, actor: &Actor) -> Result<bool> {
-        let mut tx = self.begin().await?;
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
         let gone = engine::query_scalar(DISCONNECT).bind(actor.account.0).fetch_optional(&mut tx).await;
         let gone: Option<i64> = gone.map_err(db("disconnect the wallet"))?;
         let Some(id) = gone else { return Ok(false) };
@@ -117,9 +118,15 @@ impl WalletConnections for SqlStore {
         Ok(rows.into_iter().map(|(id, account)| (id, AccountId(account))).collect())
     }
 
-    async fn note_wallet_fault(&self, account: AccountId, fault: &WalletFault) -> Result<()> {
-        let mut tx = self.begin().await?;
-        let note = engine::query(NOTE).bind(account.0).bind(&fault.code).bind(cut(&fault.text));
+    async fn note_wallet_fault(
+        &self,
+        account: AccountId,
+        fault: &WalletFault,
+        rests_until: UnixMillis,
+    ) -> Result<()> {
+        let mut tx = self.begin_holding(Lock::Account(account)).await?;
+        let note =
+            engine::query(NOTE).bind(account.0).bind(&fault.code).bind(cut(&fault.text)).bind(rests_until.0);
         note.execute(&mut tx).await.map_err(db("note what is wrong with the wallet"))?;
         commit(tx).await
     }

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::watch::Checked;
 use super::{Desk, after, connection_of};
-use crate::ids::{AccountId, Msat};
+use crate::ids::{AccountId, Msat, UnixMillis};
 use crate::store::{
     Close, InvoiceRecord, MadeInvoice, NoRefill, RefillFault, Stage, StoreError, WalletFault, WalletRecord,
 };
@@ -19,6 +19,8 @@ use crate::wallet::rules;
 pub const ASKED_WAIT: Duration = Duration::from_millis(3_500);
 /// The name of a fault of the service's own wallet, beside those of [`Fault`](crate::wallet::lightning::Fault).
 const SERVICE_WALLET: &str = "service_wallet";
+/// The name of a fault that only shows after the payment.
+const FEE_TOO_HIGH: &str = "fee_too_high";
 
 /// How a refill ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,9 +116,11 @@ impl Desk {
         let MadeInvoice { bolt11, payment_hash, expires_at } = made;
         let invoice = Invoice { bolt11, payment_hash, amount: paying.amount, expires_at };
         let (account, store) = (paying.account, &self.inner.store);
+        let mut too_dear = None;
         match payer.pay(&invoice, paying.fee_max).await {
             Ok(paid) => {
                 tracing::info!(%account, invoice = paying.id, fee_msat = paid.fee.map(|fee| fee.0), "a refill was paid, as its wallet says");
+                too_dear = paid.fee.filter(|fee| *fee > paying.fee_max);
             }
             Err(error) if error.certain => {
                 tracing::warn!(%account, invoice = paying.id, fault = error.fault.as_str(), "a refill was not paid");
@@ -135,7 +139,7 @@ impl Desk {
             }
             Err(error) => {
                 tracing::warn!(%account, invoice = paying.id, fault = error.fault.as_str(), "whether a refill was paid is not known yet");
-                store.note_wallet_fault(account, &shown(&error)).await?;
+                store.note_wallet_fault(account, &shown(&error), UnixMillis(0)).await?;
             }
         }
         let outcome = match self.check(&paying).await? {
@@ -143,6 +147,11 @@ impl Desk {
             Checked::Closed => Outcome::None,
             Checked::Waits | Checked::Silent => Outcome::UnderWay,
         };
+        if let Some(fee) = too_dear {
+            // After the credit, which forgets what was wrong before.
+            let until = after(self.inner.clock.now(), rules::FEE_REST_MS);
+            store.note_wallet_fault(account, &dear(fee, paying.fee_max), until).await?;
+        }
         self.inner.due.notify_one();
         Ok(outcome)
     }
@@ -171,6 +180,16 @@ impl Desk {
         };
         tokio::time::timeout(ASKED_WAIT, more).await.unwrap_or(Refilled::OnItsWay)
     }
+}
+
+/// A payment that cost more than it may.
+fn dear(fee: Msat, most: Msat) -> WalletFault {
+    let (fee, most) = (fee.to_sats_floor(), most.to_sats_floor());
+    let text = format!(
+        "the wallet paid {fee} sats of fees for a refill, above the limit of {most}; refills rest for an hour: choose a \
+         larger amountSats, or a wallet with a better way to this service"
+    );
+    WalletFault { code: FEE_TOO_HIGH.to_owned(), text }
 }
 
 /// A failure as the owner of the wallet is shown it.

@@ -5,7 +5,7 @@ use crate::store::{Stage, StoreError};
 use crate::usage::{Refilled, Refills as _};
 use crate::wallet::desk::{DeskError, TOPUPS_OPEN_MAX};
 use crate::wallet::lightning::Fault;
-use crate::wallet::rules::{ASK_LATE_MS, END_MARGIN_MS, RETRY_WAITS_MS};
+use crate::wallet::rules::{ASK_LATE_MS, END_MARGIN_MS, FEE_REST_MS, RETRY_WAITS_MS};
 
 fn refilled(times: usize) -> Vec<(String, i64)> {
     vec![("refill".to_owned(), 500_000); times]
@@ -77,6 +77,25 @@ async fn a_certain_failure_is_shown_and_the_next_try_waits() {
         assert_eq!((rig.wallet().await.failures, rig.fault().await), (0, None));
         rig.base.check().await;
     }
+}
+
+#[tokio::test]
+async fn a_refill_that_cost_too_much_is_credited_and_the_wallet_rests() {
+    let rig = Rig::new(0).await;
+    rig.connect(RefillRules { threshold: Msat(100_000_000), ..RULES }).await;
+    rig.bank.set(URL, Pays::Dearly);
+    assert_eq!(rig.refill().await, Outcome::Credited);
+    let wallet = rig.wallet().await;
+    assert_eq!((wallet.retry_at.0 - rig.now().0, wallet.failures), (FEE_REST_MS, 0));
+    assert!(
+        wallet.last_error.is_some_and(|fault| fault.code == "fee_too_high" && fault.text.contains("11 sats"))
+    );
+    assert_eq!(rig.refill().await, Outcome::None, "it rests");
+    rig.base.clock.advance(Duration::from_millis(FEE_REST_MS.unsigned_abs()));
+    rig.bank.set(URL, Pays::Yes);
+    assert_eq!(rig.refill().await, Outcome::Credited);
+    assert_eq!(rig.fault().await, None);
+    rig.base.check().await;
 }
 
 #[tokio::test]

@@ -1,0 +1,67 @@
+//! Who may use the database, and what reads its secrets.
+
+use super::BootError;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::data_dir::{self, DataDirLock};
+use crate::secret::{Vault, VaultError};
+use crate::store::{self, Address, Inspector, OpenOptions, Owner, Store};
+
+/// What keeps a second service from a database.
+pub(super) enum DatabaseLock {
+    File { _held: DataDirLock },
+    Server(Owner),
+}
+
+impl DatabaseLock {
+    pub(super) async fn take(address: &Address) -> Result<Self, BootError> {
+        Ok(match address {
+            Address::File(file) => Self::File { _held: data_dir::lock_database(file)? },
+            Address::Server(server) => Self::Server(Owner::take(server).await?),
+        })
+    }
+
+    /// Resolves when another service has the database.
+    pub(super) async fn lost(&self) {
+        match self {
+            Self::File { .. } => std::future::pending().await,
+            Self::Server(owner) => owner.lost().await,
+        }
+    }
+}
+
+/// The vault of the configured key or key file. A lost key file is not made anew for a server's database that was in use;
+/// [`data_dir::vault`] sees to those in files.
+///
+/// # Errors
+/// The key or the key file cannot be used, or the database not be reached.
+pub async fn vault(config: &Config) -> Result<Vault, BootError> {
+    let (key_file, address) = (config.key_file(), Address::parse(config.database_url().expose())?);
+    if config.secret_key.is_none() && !key_file.exists() && matches!(address, Address::Server(_)) {
+        let database = Inspector::open(&address).await?;
+        let version = database.schema_version().await;
+        database.close().await;
+        if version?.0 > 0 {
+            return Err(VaultError::Missing(key_file).into());
+        }
+    }
+    Ok(data_dir::vault(config)?)
+}
+
+/// The database, with nothing left open that a process which died had begun.
+pub(super) async fn open_store(config: &Config, vault: Vault, clock: &Clock) -> Result<Store, BootError> {
+    let options = OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
+    let store = store::open(options).await?;
+    close_interrupted(&store, clock).await?;
+    Ok(store)
+}
+
+/// Ends sessions without an end. They are those of a process that died: nobody else can have them, as we hold the lock.
+async fn close_interrupted(store: &Store, clock: &Clock) -> Result<(), BootError> {
+    let interrupted = store.close_interrupted_sessions(clock.now()).await?;
+    if !interrupted.is_empty() {
+        let sessions = interrupted.len();
+        tracing::warn!(sessions, "sessions of a process that died were ended at their last heartbeat");
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! The service's own wallet, and where credit is bought.
+
+use std::sync::Arc;
+
+use super::BootError;
+use crate::billing::Billing;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::outbound::Guard;
+use crate::store::Store;
+use crate::wallet::Wallets;
+use crate::wallet::connection::Connection;
+use crate::wallet::desk::{self, Desk};
+use crate::wallet::lightning::Lightning;
+
+/// The operator's wallet; `None` when none is configured. Its own hosts need no entry in an allow list: they are the operator's
+/// word, and no customer can reach them by it.
+///
+/// # Errors
+/// Its connection cannot be read.
+pub fn receiving_wallet(config: &Config, clock: &Clock) -> Result<Option<Arc<dyn Lightning>>, BootError> {
+    let Some((kind, url, secret)) = config.wallet.parts() else { return Ok(None) };
+    let mut allow = Config::allow_texts(&config.outbound.allow);
+    allow.extend(config.wallet.hosts());
+    let guard = Guard::with_setting(&allow, "[wallet] url")?;
+    let connection = Connection::checked(kind, url, secret, &guard)?;
+    Ok(Some(Wallets::new(guard, clock.clone()).open(&connection)))
+}
+
+/// Where credit is bought; whoever charges tells it.
+pub(super) fn desk(
+    billing: &Billing,
+    store: &Store,
+    clock: &Clock,
+    config: &Config,
+    guard: &Guard,
+) -> Result<Desk, BootError> {
+    let receiving = receiving_wallet(config, clock)?;
+    let wallets = Arc::new(Wallets::new(guard.clone(), clock.clone()));
+    let desk = Desk::new(store.clone(), clock.clone(), desk::Terms::of(config), receiving, wallets);
+    billing.set_refills(Arc::new(desk.clone()));
+    Ok(desk)
+}
