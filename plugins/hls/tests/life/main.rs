@@ -5,12 +5,12 @@ mod hostile;
 mod media;
 mod played;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use satcast_driver_hls::{Hls, TYPE};
 use satcast_plugin_api::driver_entry;
-use satcast_plugin_api::testkit::{TestDestination, Testkit};
+use satcast_plugin_api::testkit::{Options, TestDestination, Testkit};
 use serde_json::{Value, json};
 
 driver_entry!(entry, Hls);
@@ -25,7 +25,8 @@ fn a_drivers_life() {
     let old = dvr.join("1-1/900");
     std::fs::create_dir_all(&old).unwrap();
     std::fs::write(old.join(format!("{LEFT_OVER}.m4s")), b"left by a crash").unwrap();
-    let kit = Testkit::start(entry).unwrap();
+    let data_dir = dvr.parent().map(Path::to_path_buf);
+    let kit = Testkit::start_with(entry, Options { data_dir, ..Options::default() }).unwrap();
     let manifest = kit.table().manifest().types[0].clone();
     assert_eq!((manifest.name.as_str(), manifest.playback), (TYPE, true));
     assert!(!dvr.join("1-1").exists(), "renamed at once");
@@ -53,8 +54,7 @@ fn a_drivers_life() {
 }
 
 fn dvr_folder() -> PathBuf {
-    // The folder of the kit, which it makes only once it has started.
-    std::env::temp_dir().join(format!("satcast-testkit-{}", std::process::id())).join("dvr")
+    std::env::temp_dir().join(format!("satcast-hls-life-{}", std::process::id())).join("dvr")
 }
 
 fn boot_folders() -> Vec<PathBuf> {
