@@ -151,7 +151,7 @@ def remember(case, response):
     if response.status_code != 200:
         return
     operation, parameters = operation_of(case), dict(case.path_parameters or {})
-    if case.method == "DELETE" or operation == "rotateKey":
+    if parameters and (case.method == "DELETE" or operation == "rotateKey"):
         forget(case.operation.path, str(list(parameters.values())[-1]))
     collection, name = MAKES.get(operation, (case.operation.path, "id"))
     body = response.json() if case.method == "POST" else None

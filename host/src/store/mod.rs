@@ -55,9 +55,9 @@ pub use outbox::{
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
 pub use sql::{Inspector, Owner};
 pub use wallets::{
-    Close, DecideRefill, FAILURES_TOLD, InvoiceRecord, MadeInvoice, NewWallet, NoRefill, Purpose,
-    RefillFacts, RefillFault, RefillPlan, RefillRules, Stage, WALLET_ERROR_CHARS_MAX, WalletConnections,
-    WalletFault, WalletInvoices, WalletRecord,
+    Close, DecideRefill, FAILURES_TOLD, FEE_TOO_HIGH, InvoiceRecord, MadeInvoice, NewWallet, NoRefill,
+    Purpose, RefillFacts, RefillFault, RefillPlan, RefillRules, Stage, WALLET_ERROR_CHARS_MAX,
+    WalletConnections, WalletFault, WalletInvoices, WalletRecord,
 };
 pub use webhooks::{
     AttemptView, DeliveryState, DeliveryView, EventType, LastDelivery, NewWebhook, OLD_SECRET_KEPT_MS,

@@ -235,6 +235,9 @@ pub struct RefillFault {
     pub counts: bool,
 }
 
+/// Name of the fault of a wallet whose payment cost more than it may.
+pub const FEE_TOO_HIGH: &str = "fee_too_high";
+
 /// How an invoice ends without money.
 #[derive(Clone, Debug)]
 pub struct Close {
@@ -244,6 +247,9 @@ pub struct Close {
     pub due_at: Option<UnixMillis>,
     /// What the owner of its connection is shown.
     pub fault: Option<RefillFault>,
+    /// Only if the receiving wallet made no invoice for it meanwhile: one that somebody may have is never closed by who does not
+    /// know of it.
+    pub only_unmade: bool,
     /// When.
     pub now: UnixMillis,
 }
@@ -266,6 +272,7 @@ pub trait WalletConnections: Send + Sync {
     async fn note_wallet_fault(
         &self,
         account: AccountId,
+        connection: i64,
         fault: &WalletFault,
         rests_until: UnixMillis,
     ) -> Result<()>;
@@ -279,6 +286,7 @@ pub trait WalletInvoices: Send + Sync {
     async fn begin_refill(
         &self,
         account: AccountId,
+        wallet: i64,
         now: UnixMillis,
         day: UnixMillis,
         due_at: UnixMillis,

@@ -212,8 +212,13 @@ impl Desk {
             Ok(made) => made,
             Err(error) => {
                 tracing::error!(invoice = row.id, fault = error.fault.as_str(), %error, "the service's wallet makes no invoice");
-                let close =
-                    Close { stage: Stage::Failed, due_at: None, fault: None, now: self.inner.clock.now() };
+                let close = Close {
+                    stage: Stage::Failed,
+                    due_at: None,
+                    fault: None,
+                    only_unmade: true,
+                    now: self.inner.clock.now(),
+                };
                 self.inner.store.close_invoice(row.id, &close).await?;
                 return Err(DeskError::Receiver);
             }
@@ -243,6 +248,13 @@ impl Desk {
         if amount != row.amount {
             let message = "it made an invoice over another amount than was asked for".to_owned();
             return Err(WalletError { fault: Fault::Internal, message, certain: true });
+        }
+        // While an invoice can be paid its outcome is open, and what depends on it waits.
+        let latest = after(self.inner.clock.now(), rules::LONGER_MS).0;
+        let expiry = i64::try_from(self.inner.terms.expiry.as_millis()).unwrap_or(i64::MAX);
+        if expires_at.0 > latest.saturating_add(expiry) {
+            let message = "it made an invoice that can be paid for longer than was asked for".to_owned();
+            return Err(WalletError { fault: Fault::NotSupported, message, certain: true });
         }
         Ok(MadeInvoice { bolt11, payment_hash, expires_at })
     }

@@ -18,6 +18,8 @@ use super::lightning::{Fault, Invoice, InvoiceState, Lightning, Paid, WalletErro
 use super::{Setup, bolt11, memo_cut, whole_sats};
 use crate::ids::{MSAT_PER_SAT, Msat};
 
+/// The status of a payment that failed.
+const FAILED: u16 = 520;
 const PAYMENTS: &str = "/api/v1/payments";
 /// LNbits' word for a payment that it never heard of.
 const NOT_KNOWN: &str = "Payment does not exist.";
@@ -90,13 +92,19 @@ impl Lnbits {
     }
 
     /// What became of a payment whose answer did not tell.
-    async fn settle(&self, hash: &str, error: WalletError, until: Instant) -> Result<Paid, WalletError> {
+    async fn settle(
+        &self,
+        hash: &str,
+        error: WalletError,
+        answered: bool,
+        until: Instant,
+    ) -> Result<Paid, WalletError> {
         match self.payment(hash, until).await {
             Payment::Paid(paid) => Ok(paid),
             Payment::Failed => Err(WalletError { certain: true, ..error }),
             Payment::Pending => Err(self.name.fault(Task::Pay, Fault::Timeout)),
             // Without an answer to the payment it may still be on its way in.
-            Payment::None if error.fault != Fault::Timeout => Err(WalletError { certain: true, ..error }),
+            Payment::None if answered => Err(WalletError { certain: true, ..error }),
             Payment::None | Payment::Unclear => Err(error),
         }
     }
@@ -138,19 +146,21 @@ impl Lightning for Lnbits {
         let end = Instant::now() + self.limits().pay;
         let body = json!({ "out": true, "bolt11": invoice.bolt11 });
         let sent = self.server.post_json(PAYMENTS, &body, end - self.limits().lookup).await;
+        // Anything else may come from a proxy before it, with the request still on its way.
+        let answered = matches!(&sent, Ok(reply) if reply.status == FAILED);
         let error = match sent {
             Ok(reply) if reply.is_success() => match reply.text("status") {
                 "success" => return Ok(Paid { fee: fee(&reply.json) }),
                 _ => self.name.fault(Task::Pay, Fault::Timeout),
             },
-            Ok(reply) if reply.status == 520 => self.name.fault(Task::Pay, failure(&reply)),
+            Ok(reply) if reply.status == FAILED => self.name.fault(Task::Pay, failure(&reply)),
             Ok(reply) => self.refused(Task::Pay, &reply),
             Err(trouble) => self.name.trouble(Task::Pay, trouble),
         };
         if error.certain {
             return Err(error);
         }
-        self.settle(&invoice.payment_hash, error, end).await
+        self.settle(&invoice.payment_hash, error, answered, end).await
     }
 
     async fn make_invoice(&self, amount: Msat, memo: &str, expiry: Duration) -> Result<Invoice, WalletError> {

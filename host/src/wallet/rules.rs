@@ -31,8 +31,12 @@ pub const LATE_MS: i64 = 24 * 3_600_000;
 pub const SILENT_MS: i64 = 30 * 24 * 3_600_000;
 /// Time between two questions about an invoice while it is so young.
 pub const ASK_WAITS_MS: [(i64, i64); 3] = [(60_000, 2_000), (300_000, 5_000), (i64::MAX, 15_000)];
-/// The same for one that has ended.
+/// The same for one that has ended; further on it is asked ever more seldom.
 pub const ASK_LATE_MS: i64 = 600_000;
+/// The same for one that its payer says it certainly did not pay: before the next refill begins.
+pub const ASK_FAILED_MS: i64 = 15_000;
+/// An invoice may be payable so much longer than was asked for: clocks differ.
+pub const LONGER_MS: i64 = 120_000;
 /// Time until the receiving wallet is asked again after it did not answer.
 pub const SILENCE_WAIT_MS: i64 = 15_000;
 
@@ -119,7 +123,7 @@ pub fn ask_again(invoice: &InvoiceRecord, now: UnixMillis) -> Option<UnixMillis>
         let age = now.0.saturating_sub(invoice.created_at.0);
         ASK_WAITS_MS.iter().find(|(young, _)| age < *young).map_or(ASK_LATE_MS, |(_, wait)| *wait)
     } else {
-        ASK_LATE_MS
+        ASK_LATE_MS.max(now.0.saturating_sub(end))
     };
     let at = now.0.saturating_add(wait);
     (now.0 <= end.saturating_add(LATE_MS)).then_some(UnixMillis(at))
@@ -246,7 +250,8 @@ mod tests {
         assert_eq!(wait(Stage::Open, 60_000), Some(5_000));
         assert_eq!(wait(Stage::Open, 300_000), Some(15_000));
         assert_eq!(wait(Stage::Failed, 0), Some(ASK_LATE_MS));
-        assert_eq!(wait(Stage::Expired, 600_000 + LATE_MS), Some(ASK_LATE_MS));
+        assert_eq!(wait(Stage::Expired, 600_000 + 3 * ASK_LATE_MS), Some(3 * ASK_LATE_MS));
+        assert!(wait(Stage::Expired, 600_000 + LATE_MS).is_some());
         assert_eq!(wait(Stage::Expired, 600_001 + LATE_MS), None);
         let silent = |at: i64| ask_after_silence(&invoice(Stage::Open), UnixMillis(NOW.0 + 600_000 + at));
         assert!(

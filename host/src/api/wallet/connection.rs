@@ -13,7 +13,7 @@ use crate::api::body::{Body, Fields, FromFields};
 use crate::api::destinations::Done;
 use crate::api::null::Null;
 use crate::api::{ApiError, App, Caller, RequestContext, Tag};
-use crate::ids::{AccountId, Msat, Sats};
+use crate::ids::{AccountId, Msat, Sats, UnixMillis};
 use crate::secret::is_masked_key;
 use crate::store::{FAILURES_TOLD, RefillRules, WalletRecord};
 use crate::wallet::connection::{Connection, WalletKind};
@@ -226,12 +226,12 @@ impl WalletInput {
 }
 
 /// What the owner of a wallet is shown.
-fn shown(record: Option<&WalletRecord>, refilled: Msat, offered: bool) -> Shown {
+fn shown(record: Option<&WalletRecord>, refilled: Msat, offered: bool, now: UnixMillis) -> Shown {
     let sats = |amount: Msat| amount.to_sats_floor().0;
     let connection = record.and_then(connection_of);
     let state = |record: &WalletRecord| match record.failures {
         failures if failures >= FAILURES_TOLD => STATE_FAILING,
-        failures if failures > 0 => STATE_RETRYING,
+        failures if failures > 0 || record.retry_at > now => STATE_RETRYING,
         _ if refilled.0.saturating_add(record.rules.amount.0) > record.rules.daily_cap.0 => STATE_CAPPED,
         _ => STATE_ACTIVE,
     };
@@ -262,7 +262,7 @@ async fn read(app: &App, account: AccountId) -> std::result::Result<Shown, ApiEr
         Some(_) => app.store.refilled_since(account, day_start(app.clock.now())).await?,
         None => Msat(0),
     };
-    Ok(shown(record.as_ref(), refilled, app.wallets.terms().offered))
+    Ok(shown(record.as_ref(), refilled, app.wallets.terms().offered, app.clock.now()))
 }
 
 /// Operations on the connected wallet.

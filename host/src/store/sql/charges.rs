@@ -46,11 +46,12 @@ const TAKE_FROM_DESTINATION: &str = "UPDATE session_destinations SET cost_msat =
     WHERE session_id = $1 AND destination_id = $2";
 const GIVE: &str = "UPDATE ledger_accounts SET balance_msat = balance_msat + $2
     WHERE id = $1 AND balance_msat IS NOT NULL";
+/// Credit that came while the session was ending counts, too: charges are refused by themselves if it is too little.
 const STARVED: &str = "SELECT COUNT(*) FROM sessions e JOIN streams s ON s.id = e.stream_id
     JOIN ledger_accounts l ON l.account_id = s.account_id
     WHERE e.id = (SELECT n.id FROM sessions n WHERE n.stream_id = $1 ORDER BY n.started_ms DESC, n.id DESC LIMIT 1)
     AND e.end_reason = $2
-    AND NOT EXISTS (SELECT 1 FROM transfers t WHERE t.credit_id = l.id AND t.created_ms >= e.ended_ms)";
+    AND NOT EXISTS (SELECT 1 FROM transfers t WHERE t.credit_id = l.id AND t.created_ms >= e.ended_ms - 10000)";
 /// Two lists that an index holds in order each, not one condition that would sort everything an account ever had.
 const STATEMENT: &str = "SELECT * FROM (SELECT t.id, t.created_ms, t.kind, t.amount_msat, t.session_id,
     t.destination_id, t.minute, t.hour_ms FROM transfers t

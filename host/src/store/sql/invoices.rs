@@ -13,9 +13,9 @@ use super::wallets::{cut, refilled};
 use super::{SqlStore, commit, db};
 use crate::ids::{AccountId, Msat, UnixMillis};
 use crate::store::{
-    Actor, By, Change, Close, DecideRefill, EventType, FAILURES_TOLD, InvoiceRecord, MadeInvoice, NoRefill,
-    Purpose, RefillFacts, RefillFault, RefillRules, Result, Stage, StoreError, Transfer, TransferKind,
-    WalletInvoices,
+    Actor, By, Change, Close, DecideRefill, EventType, FAILURES_TOLD, FEE_TOO_HIGH, InvoiceRecord,
+    MadeInvoice, NoRefill, Purpose, RefillFacts, RefillFault, RefillRules, Result, Stage, StoreError,
+    Transfer, TransferKind, WalletInvoices,
 };
 
 /// The columns of an invoice.
@@ -33,7 +33,7 @@ macro_rules! under_way {
 }
 
 /// Takes the row of the connection, so that refills of one account are decided one after the other.
-const TAKE: &str = "UPDATE wallet_connections SET retry_ms = retry_ms WHERE account_id = $1
+const TAKE: &str = "UPDATE wallet_connections SET retry_ms = retry_ms WHERE account_id = $1 AND id = $2
     RETURNING id, threshold_msat, amount_msat, daily_cap_msat, retry_ms";
 const UNDER_WAY: &str = concat!(
     "SELECT COUNT(*) FROM wallet_invoices WHERE account_id = $1 AND purpose = 'refill' AND ",
@@ -51,11 +51,12 @@ const INSERT: &str = concat!(
 );
 const MADE: &str = "UPDATE wallet_invoices SET payment_hash = $2, bolt11 = $3, expires_ms = $4, due_ms = $5,
     state = CASE WHEN purpose = 'refill' THEN 'paying' ELSE 'open' END
-    WHERE id = $1 AND state = 'created' RETURNING id";
+    WHERE id = $1 AND state = 'created' AND (connection_id IS NULL
+    OR EXISTS (SELECT 1 FROM wallet_connections c WHERE c.id = connection_id)) RETURNING id";
 const CLOSE: &str = concat!(
     "UPDATE wallet_invoices SET state = $2, due_ms = $3 WHERE id = $1 AND ",
     under_way!(),
-    " RETURNING account_id, connection_id"
+    " AND ($4 = 0 OR payment_hash IS NULL) RETURNING account_id, connection_id"
 );
 const FAILED: &str =
     "UPDATE wallet_connections SET failures = failures + $5, retry_ms = $2, last_error_code = $3,
@@ -65,10 +66,13 @@ const SETTLE: &str = concat!(
     "WHERE id = $1 AND state <> 'settled' AND payment_hash IS NOT NULL RETURNING connection_id, ",
     columns!()
 );
-const WENT_WELL: &str = "UPDATE wallet_connections SET failures = 0, retry_ms = 0, last_error_code = NULL,
-    last_error = NULL, last_refill_ms = $2 WHERE id = $1";
+/// A rest because of fees goes on: it is about how the wallet pays, not whether.
+const WENT_WELL: &str = "UPDATE wallet_connections SET failures = 0, last_refill_ms = $2,
+    retry_ms = CASE WHEN last_error_code = $3 AND retry_ms > $2 THEN retry_ms ELSE 0 END,
+    last_error = CASE WHEN last_error_code = $3 AND retry_ms > $2 THEN last_error END,
+    last_error_code = CASE WHEN last_error_code = $3 AND retry_ms > $2 THEN last_error_code END WHERE id = $1";
 const CLAIM: &str = concat!(
-    "UPDATE wallet_invoices SET due_ms = $2 WHERE id IN (SELECT id FROM wallet_invoices WHERE due_ms <= $1 ",
+    "UPDATE wallet_invoices SET due_ms = $2 WHERE due_ms <= $1 AND id IN (SELECT id FROM wallet_invoices WHERE due_ms <= $1 ",
     "ORDER BY due_ms, id LIMIT $3) RETURNING ",
     columns!()
 );
@@ -117,6 +121,7 @@ impl WalletInvoices for SqlStore {
     async fn begin_refill(
         &self,
         account: AccountId,
+        wallet: i64,
         now: UnixMillis,
         day: UnixMillis,
         due_at: UnixMillis,
@@ -124,7 +129,7 @@ impl WalletInvoices for SqlStore {
     ) -> Result<std::result::Result<InvoiceRecord, NoRefill>> {
         let failed = db("begin a refill");
         let mut tx = self.begin_holding(Lock::Account(account)).await?;
-        let taken = engine::query_as(TAKE).bind(account.0).fetch_optional(&mut tx).await;
+        let taken = engine::query_as(TAKE).bind(account.0).bind(wallet).fetch_optional(&mut tx).await;
         let taken: Option<(i64, i64, i64, i64, i64)> = taken.map_err(&failed)?;
         let Some((connection, threshold, amount, cap, retry)) = taken else {
             return Ok(Err(NoRefill::NotConnected));
@@ -212,6 +217,7 @@ impl WalletInvoices for SqlStore {
             .bind(invoice)
             .bind(close.stage.as_str())
             .bind(close.due_at.map(|at| at.0))
+            .bind(i64::from(close.only_unmade))
             .fetch_optional(&mut tx)
             .await;
         let row: Option<(i64, Option<i64>)> = row.map_err(db("close the invoice"))?;
@@ -252,7 +258,7 @@ impl WalletInvoices for SqlStore {
             return Err(StoreError::Unreadable { what: "transfers.idem of an invoice" });
         }
         if let Some(connection) = connection {
-            let well = engine::query(WENT_WELL).bind(connection).bind(now.0);
+            let well = engine::query(WENT_WELL).bind(connection).bind(now.0).bind(FEE_TOO_HIGH);
             well.execute(&mut tx).await.map_err(&failed)?;
         }
         let actor = Actor { account: paid.account, by: By::Service, address: None, now };

@@ -14,14 +14,14 @@ use crate::store::{
     WalletRecord,
 };
 
-/// What was known of the connection before is forgotten: it may be another wallet, and its owner looked after it.
+/// A row of its own: what is under way through the wallet that was connected before must neither pay from the new one nor say
+/// anything about it.
 const CONNECT: &str =
     "INSERT INTO wallet_connections (uid, account_id, kind, url_sealed, secret_sealed, threshold_msat,
-    amount_msat, daily_cap_msat, created_ms, changed_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)
-    ON CONFLICT (account_id) DO UPDATE SET uid = excluded.uid, kind = excluded.kind, url_sealed = excluded.url_sealed,
-    secret_sealed = excluded.secret_sealed, threshold_msat = excluded.threshold_msat,
-    amount_msat = excluded.amount_msat, daily_cap_msat = excluded.daily_cap_msat, failures = 0, retry_ms = 0,
-    last_error_code = NULL, last_error = NULL, changed_ms = excluded.changed_ms RETURNING id, created_ms";
+    amount_msat, daily_cap_msat, created_ms, changed_ms, last_refill_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id";
+const REPLACE: &str =
+    "DELETE FROM wallet_connections WHERE account_id = $1 RETURNING created_ms, last_refill_ms";
 const DISCONNECT: &str = "DELETE FROM wallet_connections WHERE account_id = $1 RETURNING id";
 const SELECT: &str =
     "SELECT id, uid, account_id, kind, url_sealed, secret_sealed, threshold_msat, amount_msat,
@@ -35,7 +35,7 @@ const BELOW: &str = "SELECT c.id, c.account_id FROM wallet_connections c
     JOIN ledger_accounts l ON l.account_id = c.account_id
     WHERE c.id > $2 AND c.retry_ms <= $1 AND l.balance_msat < c.threshold_msat ORDER BY c.id LIMIT $3";
 const NOTE: &str = "UPDATE wallet_connections SET last_error_code = $2, last_error = $3,
-    retry_ms = CASE WHEN retry_ms < $4 THEN $4 ELSE retry_ms END WHERE account_id = $1";
+    retry_ms = CASE WHEN retry_ms < $4 THEN $4 ELSE retry_ms END WHERE id = $1";
 
 /// No invoice is settled so long after it was begun.
 const SETTLED_WITHIN_MS: i64 = 32 * 24 * 3_600_000;
@@ -69,7 +69,10 @@ impl WalletConnections for SqlStore {
         let seal = |place: String, text: &str| self.vault.seal(&place, text.as_bytes());
         let rules = wallet.rules;
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
-        let row: (i64, i64) = engine::query_as(CONNECT)
+        let before = engine::query_as(REPLACE).bind(actor.account.0).fetch_optional(&mut tx).await;
+        let before: Option<(i64, Option<i64>)> = before.map_err(db("connect the wallet"))?;
+        let (created, last_refill) = before.unwrap_or((actor.now.0, None));
+        let id: i64 = engine::query_scalar(CONNECT)
             .bind(&uid)
             .bind(actor.account.0)
             .bind(wallet.kind)
@@ -78,7 +81,9 @@ impl WalletConnections for SqlStore {
             .bind(rules.threshold.0)
             .bind(rules.amount.0)
             .bind(rules.daily_cap.0)
+            .bind(created)
             .bind(actor.now.0)
+            .bind(last_refill)
             .fetch_one(&mut tx)
             .await
             .map_err(db("connect the wallet"))?;
@@ -86,7 +91,7 @@ impl WalletConnections for SqlStore {
             "type": wallet.kind, "thresholdSats": rules.threshold.to_sats_floor().0,
             "amountSats": rules.amount.to_sats_floor().0, "dailyCapSats": rules.daily_cap.to_sats_floor().0,
         });
-        let noted = record(&mut tx, actor, Change::new("wallet.connected", "wallet", row.0, detail)).await?;
+        let noted = record(&mut tx, actor, Change::new("wallet.connected", "wallet", id, detail)).await?;
         self.commit_noted(tx, noted).await
     }
 
@@ -121,12 +126,13 @@ impl WalletConnections for SqlStore {
     async fn note_wallet_fault(
         &self,
         account: AccountId,
+        connection: i64,
         fault: &WalletFault,
         rests_until: UnixMillis,
     ) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(account)).await?;
         let note =
-            engine::query(NOTE).bind(account.0).bind(&fault.code).bind(cut(&fault.text)).bind(rests_until.0);
+            engine::query(NOTE).bind(connection).bind(&fault.code).bind(cut(&fault.text)).bind(rests_until.0);
         note.execute(&mut tx).await.map_err(db("note what is wrong with the wallet"))?;
         commit(tx).await
     }

@@ -9,7 +9,8 @@ use super::watch::Checked;
 use super::{Desk, after, connection_of};
 use crate::ids::{AccountId, Msat, UnixMillis};
 use crate::store::{
-    Close, InvoiceRecord, MadeInvoice, NoRefill, RefillFault, Stage, StoreError, WalletFault, WalletRecord,
+    Close, FEE_TOO_HIGH, InvoiceRecord, MadeInvoice, NoRefill, RefillFault, Stage, StoreError, WalletFault,
+    WalletRecord,
 };
 use crate::usage::Refilled;
 use crate::wallet::lightning::{Invoice, Lightning, WalletError};
@@ -19,8 +20,6 @@ use crate::wallet::rules;
 pub const ASKED_WAIT: Duration = Duration::from_millis(3_500);
 /// The name of a fault of the service's own wallet, beside those of [`Fault`](crate::wallet::lightning::Fault).
 const SERVICE_WALLET: &str = "service_wallet";
-/// The name of a fault that only shows after the payment.
-const FEE_TOO_HIGH: &str = "fee_too_high";
 
 /// How a refill ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +57,7 @@ impl Desk {
         let now = self.inner.clock.now();
         let decide = |facts: &_| rules::refill(facts, rate, now);
         let (day, due_at) = (rules::day_start(now), after(now, rules::MAKING_MAX_MS));
-        let row = match self.inner.store.begin_refill(account, now, day, due_at, &decide).await? {
+        let row = match self.inner.store.begin_refill(account, wallet.id, now, day, due_at, &decide).await? {
             Ok(row) => row,
             Err(NoRefill::Enough) => return Ok(Outcome::Enough),
             Err(NoRefill::UnderWay) => return Ok(Outcome::UnderWay),
@@ -101,7 +100,7 @@ impl Desk {
             retry_at: after(now, rules::OWN_FAULT_WAIT_MS),
             counts: false,
         };
-        let close = Close { stage: Stage::Failed, due_at: None, fault: Some(fault), now };
+        let close = Close { stage: Stage::Failed, due_at: None, fault: Some(fault), only_unmade: true, now };
         self.inner.store.close_invoice(row.id, &close).await?;
         Ok(Outcome::None)
     }
@@ -132,26 +131,26 @@ impl Desk {
                     counts: true,
                 };
                 // A wallet may be wrong about it: the receiving one is asked a few times more.
-                let due_at = rules::ask_again(&failed, now);
-                let close = Close { stage: Stage::Failed, due_at, fault: Some(fault), now };
+                let due_at = Some(after(now, rules::ASK_FAILED_MS));
+                let close =
+                    Close { stage: Stage::Failed, due_at, fault: Some(fault), only_unmade: false, now };
                 store.close_invoice(failed.id, &close).await?;
                 return Ok(Outcome::None);
             }
             Err(error) => {
                 tracing::warn!(%account, invoice = paying.id, fault = error.fault.as_str(), "whether a refill was paid is not known yet");
-                store.note_wallet_fault(account, &shown(&error), UnixMillis(0)).await?;
+                store.note_wallet_fault(account, wallet.id, &shown(&error), UnixMillis(0)).await?;
             }
+        }
+        if let Some(fee) = too_dear {
+            let until = after(self.inner.clock.now(), rules::FEE_REST_MS);
+            store.note_wallet_fault(account, wallet.id, &dear(fee, paying.fee_max), until).await?;
         }
         let outcome = match self.check(&paying).await? {
             Checked::Credited => Outcome::Credited,
             Checked::Closed => Outcome::None,
             Checked::Waits | Checked::Silent => Outcome::UnderWay,
         };
-        if let Some(fee) = too_dear {
-            // After the credit, which forgets what was wrong before.
-            let until = after(self.inner.clock.now(), rules::FEE_REST_MS);
-            store.note_wallet_fault(account, &dear(fee, paying.fee_max), until).await?;
-        }
         self.inner.due.notify_one();
         Ok(outcome)
     }

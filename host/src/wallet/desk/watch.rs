@@ -8,7 +8,7 @@ use tokio::sync::watch as channel;
 use super::wanted::told;
 use super::{Desk, after};
 use crate::store::{Close, InvoiceRecord, RefillFault, Stage, StoreError, WalletFault};
-use crate::wallet::lightning::Fault;
+use crate::wallet::lightning::{Fault, InvoiceState};
 use crate::wallet::rules::{self, Verdict};
 
 /// Invoices taken up at one time.
@@ -102,10 +102,10 @@ impl Desk {
         let store = &self.inner.store;
         let Some(made) = &invoice.made else {
             // Its process died while the receiving wallet was asked for it. Nobody has seen it, so nobody can pay it.
-            let close =
-                Close { stage: Stage::Failed, due_at: None, fault: None, now: self.inner.clock.now() };
-            store.close_invoice(invoice.id, &close).await?;
-            return Ok(Checked::Closed);
+            let now = self.inner.clock.now();
+            let close = Close { stage: Stage::Failed, due_at: None, fault: None, only_unmade: true, now };
+            let closed = store.close_invoice(invoice.id, &close).await?;
+            return Ok(if closed { Checked::Closed } else { Checked::Waits });
         };
         let answer = receiving.lookup(&made.payment_hash).await;
         let now = self.inner.clock.now();
@@ -125,6 +125,13 @@ impl Desk {
                 return Ok(Checked::Silent);
             }
         };
+        if answer == InvoiceState::Unknown {
+            tracing::error!(
+                invoice = invoice.id,
+                payment_hash = made.payment_hash,
+                "the service's wallet does not know an invoice that it made; was [wallet] changed?"
+            );
+        }
         match rules::verdict(invoice, answer, now) {
             Verdict::Credit(credit) => {
                 if store.settle_invoice(invoice.id, credit, now).await? {
@@ -137,8 +144,13 @@ impl Desk {
                 let fault =
                     if rules::blames_wallet(invoice) { Some(self.unpaid(invoice).await?) } else { None };
                 let ended = InvoiceRecord { stage: Stage::Expired, ..invoice.clone() };
-                let close =
-                    Close { stage: Stage::Expired, due_at: rules::ask_again(&ended, now), fault, now };
+                let close = Close {
+                    stage: Stage::Expired,
+                    due_at: rules::ask_again(&ended, now),
+                    fault,
+                    only_unmade: false,
+                    now,
+                };
                 store.close_invoice(invoice.id, &close).await?;
                 Ok(Checked::Closed)
             }

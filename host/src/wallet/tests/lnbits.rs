@@ -203,6 +203,8 @@ async fn what_a_failure_leaves_open_is_asked_for() {
         (Reply::Reset, pending, Err((Fault::Timeout, false))),
         // It may still be on its way in.
         (Reply::Reset, unknown(), Err((Fault::Timeout, false))),
+        // So it may behind a gateway that gave up.
+        (detail(502, "bad gateway"), unknown(), Err((Fault::Internal, false))),
     ] {
         let server = Server::new().await;
         server.on(PAYMENTS, [answer.clone()]);

@@ -39,7 +39,12 @@ async fn secrets_of_wallets_stand_in_no_file_and_are_bound_to_their_place() {
     assert!(!format!("{record:?}").contains("hunter"));
     let first = record.id;
     rig.store.connect_wallet(&by(account), wallet()).await.unwrap();
-    assert_eq!(rig.store.wallet_of(account).await.unwrap().unwrap().id, first, "one for each account");
+    assert_ne!(rig.store.wallet_of(account).await.unwrap().unwrap().id, first, "it may be another wallet");
+    let count: i64 = engine::query_scalar("SELECT COUNT(*) FROM wallet_connections")
+        .fetch_one(&rig.store.readers)
+        .await
+        .unwrap();
+    assert_eq!(count, 1, "one for each account");
     engine::query("UPDATE wallet_connections SET secret_sealed = url_sealed")
         .execute(&rig.store.writer)
         .await
@@ -62,7 +67,7 @@ async fn an_invoice_is_credited_once_whatever_was_thought_of_it() {
         futures_util::future::join_all(settle).await.into_iter().map(|settled| settled.unwrap()).collect();
     assert_eq!(settled.iter().filter(|settled| **settled).count(), 1);
     let late = top_up(&rig, account, "b").await;
-    let close = Close { stage: Stage::Expired, due_at: None, fault: None, now: NOW };
+    let close = Close { stage: Stage::Expired, due_at: None, fault: None, only_unmade: false, now: NOW };
     assert!(rig.store.close_invoice(late, &close).await.unwrap());
     assert!(!rig.store.close_invoice(late, &close).await.unwrap(), "once");
     assert!(rig.store.settle_invoice(late, Msat(6_000), NOW).await.unwrap(), "it came late");
@@ -85,7 +90,8 @@ async fn refills_are_decided_on_the_facts_of_their_transaction() {
             *facts.lock().unwrap() = Some(*seen);
             plan
         };
-        let begun = rig.store.begin_refill(account, NOW, UnixMillis(0), NOW, &decide).await.unwrap();
+        let wallet = rig.store.wallet_of(account).await.unwrap().map_or(0, |wallet| wallet.id);
+        let begun = rig.store.begin_refill(account, wallet, NOW, UnixMillis(0), NOW, &decide).await.unwrap();
         (begun, facts.into_inner().unwrap())
     };
     let plan = Ok(RefillPlan { amount: Msat(5_000), fee_max: Msat(10_000) });
@@ -100,8 +106,44 @@ async fn refills_are_decided_on_the_facts_of_their_transaction() {
     let facts = begin(Err(NoRefill::UnderWay)).await.1.unwrap();
     assert_eq!((facts.under_way, facts.spent), (true, Msat(5_000)));
     // Whoever did not look is kept from it by the schema.
-    let second = rig.store.begin_refill(account, NOW, UnixMillis(0), NOW, &|_| plan).await;
+    let old = rig.store.wallet_of(account).await.unwrap().unwrap();
+    let second = rig.store.begin_refill(account, old.id, NOW, UnixMillis(0), NOW, &|_| plan).await;
     assert!(second.unwrap_err().to_string().to_lowercase().contains("unique"));
+}
+
+#[tokio::test]
+async fn a_wallet_that_was_replaced_or_forgotten_pays_nothing_that_was_not_asked_for_yet() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let plan = Ok(RefillPlan { amount: Msat(5_000), fee_max: Msat(10_000) });
+    for (name, replaced) in [("a", true), ("b", false)] {
+        rig.store.connect_wallet(&by(account), wallet()).await.unwrap();
+        let old = rig.store.wallet_of(account).await.unwrap().unwrap();
+        let begun = rig.store.begin_refill(account, old.id, NOW, UnixMillis(0), NOW, &|_| plan).await;
+        let begun = begun.unwrap().unwrap();
+        if replaced {
+            rig.store.connect_wallet(&by(account), wallet()).await.unwrap();
+            let new = rig.store.wallet_of(account).await.unwrap().unwrap();
+            assert!(new.id != old.id && new.created_at == old.created_at);
+            let late = rig.store.begin_refill(account, old.id, NOW, UnixMillis(0), NOW, &|_| plan).await;
+            assert_eq!(late.unwrap(), Err(NoRefill::NotConnected));
+        } else {
+            rig.store.disconnect_wallet(&by(account)).await.unwrap();
+        }
+        assert!(!rig.store.invoice_made(begun.id, &made(name), NOW).await.unwrap());
+        let close = Close { stage: Stage::Failed, due_at: None, fault: None, only_unmade: true, now: NOW };
+        assert!(rig.store.close_invoice(begun.id, &close).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn an_invoice_that_somebody_may_have_is_not_closed_by_who_did_not_see_it() {
+    let rig = Rig::new().await;
+    let account = rig.account("me", 0).await.unwrap();
+    let topup = top_up(&rig, account, "a").await;
+    let close = Close { stage: Stage::Failed, due_at: None, fault: None, only_unmade: true, now: NOW };
+    assert!(!rig.store.close_invoice(topup, &close).await.unwrap());
+    assert!(rig.store.settle_invoice(topup, Msat(5_000), NOW).await.unwrap());
 }
 
 #[tokio::test]
