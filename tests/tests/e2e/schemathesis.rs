@@ -25,6 +25,13 @@ const NEVER: &[(&str, &str)] = &[
     ("deleteArchive", "no driver records, so that there is no recording"),
     ("recoverArchive", "no driver records, so that there is no recording"),
     (
+        "connectWallet",
+        "the service has no wallet to receive with; the tests of wallets hold it against the document",
+    ),
+    ("createTopUp", "the same"),
+    ("getTopUp", "the same"),
+    ("changeDriver", "for accounts that operate the service, which this one does not"),
+    (
         "followEvents",
         "its answer never ends, so that it is not asked; the test of events holds it against the document",
     ),
