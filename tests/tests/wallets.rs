@@ -14,7 +14,6 @@ use satcast_tests::lnbits::LnbitsServer;
 use satcast_tests::nwc::NwcService;
 
 const EXPIRY: Duration = Duration::from_secs(600);
-const FEE_MAX: Msat = Msat(10_000);
 /// What the customer begins with.
 const FUNDS_SATS: u64 = 50_000;
 const FUNDS: Msat = Msat(50_000_000);
@@ -53,7 +52,7 @@ async fn pays_once(
     assert_eq!(invoice.amount, amount);
     assert_eq!(operator.lookup(&invoice.payment_hash).await.expect("it works"), InvoiceState::Open);
     assert_eq!(timed(&format!("{name} get_balance"), customer.balance()).await.expect("it works"), held);
-    let paid = timed(&format!("{name} pay"), customer.pay(&invoice, FEE_MAX)).await.expect("it works");
+    let paid = timed(&format!("{name} pay"), customer.pay(&invoice)).await.expect("it works");
     assert_eq!(paid.fee, Some(Msat(0)));
     let state =
         timed(&format!("{name} lookup"), operator.lookup(&invoice.payment_hash)).await.expect("it works");
@@ -61,7 +60,7 @@ async fn pays_once(
     let left = Msat(held.0 - amount.0);
     assert_eq!(customer.balance().await.expect("it works"), left);
     // What it answers the second time is its own affair; that it pays nothing is not.
-    let again = customer.pay(&invoice, FEE_MAX).await;
+    let again = customer.pay(&invoice).await;
     assert!(again.is_ok(), "{again:?}");
     assert_eq!(customer.balance().await.expect("it works"), left);
     left
@@ -83,7 +82,7 @@ async fn lnbits_pays_and_receives(server: &LnbitsServer) {
     let receiver = open(WalletKind::Lnbits, server.url(), &server.customer.invoice_key);
     assert_eq!(receiver.balance().await.expect("it works"), left);
     let invoice = operator.make_invoice(Msat(5_000), "one more", EXPIRY).await.expect("it works");
-    let refused = receiver.pay(&invoice, FEE_MAX).await.expect_err("a refusal");
+    let refused = receiver.pay(&invoice).await.expect_err("a refusal");
     assert_eq!((refused.fault, refused.certain), (Fault::Restricted, true), "{refused}");
     assert_eq!(operator.lookup(&invoice.payment_hash).await.expect("it works"), InvoiceState::Open);
     // Another wallet's invoice tells nobody but its owner.
@@ -93,13 +92,13 @@ async fn lnbits_pays_and_receives(server: &LnbitsServer) {
 
     let wrong = open(WalletKind::Lnbits, server.url(), "00000000000000000000000000000000");
     assert_eq!(wrong.balance().await.expect_err("a refusal").fault, Fault::Unauthorized);
-    assert_eq!(wrong.pay(&invoice, FEE_MAX).await.expect_err("a refusal").fault, Fault::Unauthorized);
+    assert_eq!(wrong.pay(&invoice).await.expect_err("a refusal").fault, Fault::Unauthorized);
     let made = wrong.make_invoice(Msat(1_000), "x", EXPIRY).await.expect_err("a refusal");
     assert_eq!(made.fault, Fault::Unauthorized);
 
     let large =
         operator.make_invoice(Msat(60_000_000), "more than there is", EXPIRY).await.expect("it works");
-    let refused = customer.pay(&large, FEE_MAX).await.expect_err("a refusal");
+    let refused = customer.pay(&large).await.expect_err("a refusal");
     assert_eq!((refused.fault, refused.certain), (Fault::InsufficientBalance, true), "{refused}");
     assert_eq!(customer.balance().await.expect("it works"), left);
 }
@@ -129,7 +128,7 @@ async fn nwc_pays_and_receives(server: &LnbitsServer, modern: &NwcService, old: 
 
     let large =
         operator.make_invoice(Msat(60_000_000), "more than there is", EXPIRY).await.expect("it works");
-    let refused = customer.pay(&large, FEE_MAX).await.expect_err("a refusal");
+    let refused = customer.pay(&large).await.expect_err("a refusal");
     assert_eq!((refused.fault, refused.certain), (Fault::InsufficientBalance, true), "{refused}");
 
     let small = operator.make_invoice(Msat(3_000), "small", EXPIRY).await.expect("it works");
@@ -140,11 +139,11 @@ async fn nwc_pays_and_receives(server: &LnbitsServer, modern: &NwcService, old: 
         ("A_CODE_OF_TOMORROW", Fault::Internal, false),
     ] {
         modern.refuse(code);
-        let refused = customer.pay(&small, FEE_MAX).await.expect_err("a refusal");
+        let refused = customer.pay(&small).await.expect_err("a refusal");
         assert_eq!((refused.fault, refused.certain), (fault, certain), "{code}: {refused}");
     }
     modern.behave();
-    customer.pay(&small, FEE_MAX).await.expect("it works");
+    customer.pay(&small).await.expect("it works");
     assert_eq!(customer.balance().await.expect("it works"), Msat(left.0 - 3_000));
 }
 
@@ -162,9 +161,9 @@ async fn an_unconfirmed_payment_is_found(server: &LnbitsServer, service: &mut Nw
     let invoice = operator.make_invoice(Msat(9_000), "kept silent about", EXPIRY).await.expect("it works");
     service.keep_silent();
     // The wallet does not answer the payment, and says when asked what became of it.
-    timed("nip44 pay without an answer", customer.pay(&invoice, FEE_MAX)).await.expect("it works");
+    timed("nip44 pay without an answer", customer.pay(&invoice)).await.expect("it works");
     service.behave();
-    customer.pay(&invoice, FEE_MAX).await.expect("it works");
+    customer.pay(&invoice).await.expect("it works");
     assert_eq!(customer.balance().await.expect("it works"), Msat(FUNDS.0 - 9_000));
 
     // Nobody answers on a relay that still has the announcement.

@@ -123,11 +123,12 @@ pub trait Lightning: Send + Sync {
     /// # Errors
     /// [`WalletError`].
     async fn balance(&self) -> Result<Msat, WalletError>;
-    /// Pays an invoice, at most `fee_max` above its amount. Asking again for an invoice that was paid pays nothing.
+    /// Pays an invoice. Asking again for an invoice that was paid pays nothing. None of the protocols has a place for a limit of
+    /// the fee: [`Paid::fee`] is judged afterwards.
     ///
     /// # Errors
     /// [`WalletError`]; unless it is `certain`, the payment may have gone or may yet go through.
-    async fn pay(&self, invoice: &Invoice, fee_max: Msat) -> Result<Paid, WalletError>;
+    async fn pay(&self, invoice: &Invoice) -> Result<Paid, WalletError>;
     /// Makes an invoice over whole sats that can be paid for `expiry`.
     ///
     /// # Errors

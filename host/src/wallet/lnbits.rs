@@ -141,7 +141,7 @@ impl Lightning for Lnbits {
         }
     }
 
-    async fn pay(&self, invoice: &Invoice, _fee_max: Msat) -> Result<Paid, WalletError> {
+    async fn pay(&self, invoice: &Invoice) -> Result<Paid, WalletError> {
         bolt11::payable(invoice, self.setup.clock.now()).map_err(|why| self.name.not_payable(why))?;
         let end = Instant::now() + self.limits().pay;
         let body = json!({ "out": true, "bolt11": invoice.bolt11 });

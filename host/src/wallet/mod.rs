@@ -117,7 +117,7 @@ impl Lightning for Unusable {
         Err(self.0.clone())
     }
 
-    async fn pay(&self, _: &Invoice, _: Msat) -> Result<Paid, WalletError> {
+    async fn pay(&self, _: &Invoice) -> Result<Paid, WalletError> {
         Err(self.0.clone())
     }
 

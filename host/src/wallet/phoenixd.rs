@@ -109,7 +109,7 @@ impl Lightning for Phoenixd {
         balance.ok_or_else(|| self.refused(Task::Balance, &reply))
     }
 
-    async fn pay(&self, invoice: &Invoice, _fee_max: Msat) -> Result<Paid, WalletError> {
+    async fn pay(&self, invoice: &Invoice) -> Result<Paid, WalletError> {
         bolt11::payable(invoice, self.setup.clock.now()).map_err(|why| self.name.not_payable(why))?;
         let hash = &invoice.payment_hash;
         let end = Instant::now() + self.limits().pay;

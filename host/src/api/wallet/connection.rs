@@ -64,7 +64,8 @@ struct Refill {
     threshold_sats: i64,
     /// By so much.
     amount_sats: i64,
-    /// At most so much in a UTC day. What payments cost comes on top: one percent at most, or 10 sats.
+    /// At most so much in a UTC day. What payments cost comes on top: a
+    /// wallet that says it paid above one percent, and above 10 sats, is given an hour's rest.
     daily_cap_sats: i64,
     /// So much of it is used, refills that are on their way and those whose outcome is not known included.
     refilled_today_sats: i64,

@@ -116,7 +116,7 @@ impl Desk {
         let invoice = Invoice { bolt11, payment_hash, amount: paying.amount, expires_at };
         let (account, store) = (paying.account, &self.inner.store);
         let mut too_dear = None;
-        match payer.pay(&invoice, paying.fee_max).await {
+        match payer.pay(&invoice).await {
             Ok(paid) => {
                 tracing::info!(%account, invoice = paying.id, fee_msat = paid.fee.map(|fee| fee.0), "a refill was paid, as its wallet says");
                 too_dear = paid.fee.filter(|fee| *fee > paying.fee_max);

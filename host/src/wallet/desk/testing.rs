@@ -13,6 +13,7 @@ use crate::ids::{AccountId, Msat, UnixMillis};
 use crate::store::Store;
 use crate::wallet::connection::Connection;
 use crate::wallet::lightning::{Fault, Invoice, InvoiceState, Lightning, Paid, WalletError};
+use crate::wallet::rules::fee_max;
 
 /// What a customer's wallet does when it is to pay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(crate) enum Pays {
     Lies,
     /// It never answers.
     Hangs,
+    /// Its client has a fault.
+    Panics,
 }
 
 /// Everything that the wallets of a test know.
@@ -155,7 +158,7 @@ impl Lightning for Bank {
         Ok(Msat(0))
     }
 
-    async fn pay(&self, _: &Invoice, _: Msat) -> Result<Paid, WalletError> {
+    async fn pay(&self, _: &Invoice) -> Result<Paid, WalletError> {
         Err(fault(Fault::Restricted, true))
     }
 
@@ -210,9 +213,8 @@ impl Lightning for Customer {
         }
     }
 
-    async fn pay(&self, invoice: &Invoice, fee_max: Msat) -> Result<Paid, WalletError> {
+    async fn pay(&self, invoice: &Invoice) -> Result<Paid, WalletError> {
         tokio::task::yield_now().await;
-        assert!(fee_max.0 >= 10_000, "{fee_max}");
         let pays = {
             let mut state = self.bank.state();
             state.asked_to_pay += 1;
@@ -233,9 +235,11 @@ impl Lightning for Customer {
             Pays::Silent => return Err(fault(Fault::Timeout, false)),
             Pays::Lies => {}
             Pays::Hangs => std::future::pending().await,
+            Pays::Panics => panic!("a wallet's client that panics"),
         }
         tokio::task::yield_now().await;
-        let fee = if matches!(pays, Pays::Dearly) { Msat(fee_max.0 + 1_000) } else { fee_max };
+        let most = fee_max(invoice.amount);
+        let fee = if matches!(pays, Pays::Dearly) { Msat(most.0 + 1_000) } else { most };
         Ok(Paid { fee: Some(fee) })
     }
 

@@ -32,6 +32,20 @@ struct Want {
     outcome: channel::Sender<Option<Outcome>>,
 }
 
+/// A refill that runs. However it ends, also by a panic, who waits is told, and the account can be wanted again.
+struct Running<'a> {
+    desk: &'a Desk,
+    account: AccountId,
+    rate: Msat,
+    outcome: Outcome,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.desk.done(self.account, self.rate, self.outcome);
+    }
+}
+
 impl Desk {
     /// Refills and watches until `shutdown` resolves, and then for a moment what is on its way.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
@@ -59,8 +73,8 @@ impl Desk {
             while let Some((account, rate)) = self.next_wanted() {
                 let desk = self.clone();
                 running.spawn(async move {
-                    let outcome = desk.refill_once(account, rate).await;
-                    desk.done(account, outcome);
+                    let mut running = Running { desk: &desk, account, rate, outcome: Outcome::None };
+                    running.outcome = desk.refill_once(account, rate).await;
                 });
             }
             tokio::select! {
@@ -134,14 +148,22 @@ impl Desk {
         Some(receiver)
     }
 
-    fn next_wanted(&self) -> Option<(AccountId, Msat)> {
+    pub(super) fn next_wanted(&self) -> Option<(AccountId, Msat)> {
         let mut wanted = lock(&self.inner.wanted);
         let account = wanted.queue.pop_front()?;
         wanted.of.get(&account).map(|want| (account, want.rate))
     }
 
-    fn done(&self, account: AccountId, outcome: Outcome) {
-        if let Some(want) = lock(&self.inner.wanted).of.remove(&account) {
+    pub(super) fn done(&self, account: AccountId, rate: Msat, outcome: Outcome) {
+        let mut wanted = lock(&self.inner.wanted);
+        // Who asked meanwhile spends more, and what was enough may not be.
+        let more = wanted.of.get(&account).is_some_and(|want| want.rate > rate);
+        if more && outcome == Outcome::Enough {
+            wanted.queue.push_back(account);
+            drop(wanted);
+            return self.inner.called.notify_one();
+        }
+        if let Some(want) = wanted.of.remove(&account) {
             want.outcome.send_replace(Some(outcome));
         }
     }

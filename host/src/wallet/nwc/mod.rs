@@ -169,7 +169,7 @@ impl Lightning for Nwc {
         balance.ok_or_else(|| self.name.fault(task, Fault::Internal))
     }
 
-    async fn pay(&self, invoice: &Invoice, _fee_max: Msat) -> Result<Paid, WalletError> {
+    async fn pay(&self, invoice: &Invoice) -> Result<Paid, WalletError> {
         bolt11::payable(invoice, self.setup.clock.now()).map_err(|why| self.name.not_payable(why))?;
         let (task, hash, begin) = (Task::Pay, &invoice.payment_hash, Instant::now());
         let end = begin + self.limits().pay;

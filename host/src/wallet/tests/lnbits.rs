@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
 use super::http_server::{Reply, Server};
-use super::{EXPIRY, FEE_MAX, NOW, assert_discreet, bolt11_text::Recipe, invoice, open, open_with, short};
+use super::{EXPIRY, NOW, assert_discreet, bolt11_text::Recipe, invoice, open, open_with, short};
 use crate::ids::Msat;
 use crate::wallet::ANSWER_BYTES_MAX;
 use crate::wallet::bolt11::EXPIRY_GRACE_MS;
@@ -112,7 +112,7 @@ async fn silence_ends_by_itself_and_nobody_there_is_unreachable() {
     tokio::task::yield_now().await;
     for error in [
         gone.balance().await.unwrap_err(),
-        gone.pay(&invoice, FEE_MAX).await.unwrap_err(),
+        gone.pay(&invoice).await.unwrap_err(),
         gone.lookup(&invoice.payment_hash).await.unwrap_err(),
     ] {
         assert_eq!((error.fault, error.certain), (Fault::Unreachable, true), "{error}");
@@ -129,7 +129,7 @@ async fn an_address_that_the_guard_refuses_is_named_as_such() {
     let guard = Guard::new(&[]).unwrap().answering(answers);
     let connection = Connection::checked(WalletKind::Lnbits, url, KEY, &guard).unwrap();
     let wallet = Wallets::new(guard, crate::clock::Clock::manual(NOW)).open(&connection);
-    let error = wallet.pay(&invoice(1_000), FEE_MAX).await.unwrap_err();
+    let error = wallet.pay(&invoice(1_000)).await.unwrap_err();
     assert_eq!((error.fault, error.certain), (Fault::AddressRefused, true), "{error}");
     assert!(error.message.contains("[outbound] allow") && !error.message.contains("10.0.0.1"), "{error}");
 }
@@ -159,7 +159,7 @@ async fn a_payment_is_paid_with_its_fee() {
     let (server, invoice) = (Server::new().await, invoice(21_000));
     let done = json!({ "status": "success", "fee": -3_000, "amount": -21_000 });
     server.on(PAYMENTS, [Reply::Json(201, done)]);
-    let paid = wallet(&server).pay(&invoice, FEE_MAX).await.unwrap();
+    let paid = wallet(&server).pay(&invoice).await.unwrap();
     assert_eq!(paid.fee, Some(Msat(3_000)));
     let request = server.received().remove(0);
     let body: Value = serde_json::from_str(&request.body).unwrap();
@@ -209,7 +209,7 @@ async fn what_a_failure_leaves_open_is_asked_for() {
         let server = Server::new().await;
         server.on(PAYMENTS, [answer.clone()]);
         server.on(&payment(&invoice), [then.clone()]);
-        let got = wallet(&server).pay(&invoice, FEE_MAX).await;
+        let got = wallet(&server).pay(&invoice).await;
         let got = got.map(|_| ()).map_err(|error| {
             assert_discreet(&error, &[KEY, &invoice.payment_hash]);
             (error.fault, error.certain)
@@ -229,7 +229,7 @@ async fn a_refused_key_proves_that_nothing_was_paid() {
         (detail(429, "slow down"), Fault::RateLimited),
     ] {
         server.on(PAYMENTS, [reply]);
-        let error = wallet(&server).pay(&invoice, FEE_MAX).await.unwrap_err();
+        let error = wallet(&server).pay(&invoice).await.unwrap_err();
         assert_eq!((error.fault, error.certain), (fault, true));
         assert_eq!(server.take_lines(), [PAYMENTS]);
     }
@@ -241,9 +241,9 @@ async fn a_payment_without_an_answer_is_looked_up_before_time_is_over() {
     let wallet = open_with(WalletKind::Lnbits, &server.url(), KEY, short());
     server.on(PAYMENTS, [Reply::Silent]);
     server.on(&payment(&invoice), [known(&invoice, true, "success", -21_000)]);
-    assert_eq!(wallet.pay(&invoice, FEE_MAX).await.unwrap().fee, Some(Msat(2_000)));
+    assert_eq!(wallet.pay(&invoice).await.unwrap().fee, Some(Msat(2_000)));
     server.on(&payment(&invoice), [Reply::Silent]);
-    let error = wallet.pay(&invoice, FEE_MAX).await.unwrap_err();
+    let error = wallet.pay(&invoice).await.unwrap_err();
     assert_eq!((error.fault, error.certain), (Fault::Timeout, false));
 }
 
@@ -254,7 +254,7 @@ async fn an_invoice_that_is_not_what_it_says_is_not_paid() {
     let ended = Recipe { made_at_secs: 1_700_000_000, ..Recipe::new(21_000) }.text();
     let ended = crate::wallet::bolt11::read(&ended).unwrap();
     for bad in [Invoice { amount: Msat(1_000), ..good.clone() }, ended] {
-        let error = wallet(&server).pay(&bad, FEE_MAX).await.unwrap_err();
+        let error = wallet(&server).pay(&bad).await.unwrap_err();
         assert_eq!((error.fault, error.certain), (Fault::PaymentFailed, true), "{error}");
         assert_discreet(&error, &[&good.payment_hash]);
     }

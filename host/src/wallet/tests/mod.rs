@@ -8,7 +8,7 @@ use super::failure::Limits;
 use super::lightning::{Invoice, Lightning, WalletError};
 use super::{Wallets, bolt11};
 use crate::clock::Clock;
-use crate::ids::{Msat, UnixMillis};
+use crate::ids::UnixMillis;
 use crate::outbound::Guard;
 
 mod bolt11_text;
@@ -24,7 +24,6 @@ mod relay;
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 /// How long the invoices of the tests can be paid.
 const EXPIRY: Duration = Duration::from_secs(600);
-const FEE_MAX: Msat = Msat(10_000);
 
 fn guard() -> Guard {
     Guard::new(&["127.0.0.0/8".to_owned()]).unwrap()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::relay::{Announced, Relay, Step, now_secs};
-use super::{EXPIRY, FEE_MAX, assert_discreet, bolt11_text::Recipe, invoice, open, open_with, short};
+use super::{EXPIRY, assert_discreet, bolt11_text::Recipe, invoice, open, open_with, short};
 use crate::ids::Msat;
 use crate::wallet::REQUEST_LIFE;
 use crate::wallet::connection::WalletKind;
@@ -52,7 +52,7 @@ async fn the_newest_cipher_that_both_know_is_used() {
         assert!(asked.event.tags.iter().any(|tag| tag.as_slice() == ["encryption", cipher]), "{tag:?}");
     }
     let relay = Relay::announcing(Announced::As(Some("nip99"), "get_balance")).await;
-    let error = wallet(&relay).pay(&invoice(1_000), FEE_MAX).await.unwrap_err();
+    let error = wallet(&relay).pay(&invoice(1_000)).await.unwrap_err();
     assert_eq!((error.fault, error.certain), (Fault::NotSupported, true), "{error}");
     assert!(relay.take_asked().is_empty());
 }
@@ -72,7 +72,7 @@ async fn relays_are_tried_in_order_until_the_wallet_is_found() {
     assert_eq!(wallet.balance().await.unwrap(), Msat(6), "one that hangs takes its share of the time only");
     for relays in [vec![&*never_url, &gone], vec![&*other_url]] {
         let wallet = open(WalletKind::Nwc, &good.uri_over(&relays), "");
-        let error = wallet.pay(&invoice(1_000), FEE_MAX).await.unwrap_err();
+        let error = wallet.pay(&invoice(1_000)).await.unwrap_err();
         assert_eq!((error.fault, error.certain), (Fault::Unreachable, true), "{error}");
         assert_discreet(&error, &[&good.secret()]);
     }
@@ -98,7 +98,7 @@ async fn every_code_of_the_wallet_is_a_fault() {
         ("", Fault::Internal, false),
     ] {
         relay.will([vec![Step::Code(code)], vec![Step::Code(code)]]);
-        let error = wallet(&relay).pay(&invoice, FEE_MAX).await.unwrap_err();
+        let error = wallet(&relay).pay(&invoice).await.unwrap_err();
         assert_eq!((error.fault, error.certain), (fault, certain), "{code}: {error}");
         assert_discreet(&error, &[&relay.secret(), &invoice.payment_hash]);
         let error = wallet(&relay).balance().await.unwrap_err();
@@ -119,7 +119,7 @@ async fn a_payment_is_looked_up_and_then_paid() {
     let (relay, invoice) = (Relay::new().await, invoice(21_000));
     let paid = vec![Step::Result(json!({ "preimage": "00", "fees_paid": 1_042 }))];
     relay.will([vec![Step::Code("NOT_FOUND")], paid]);
-    assert_eq!(wallet(&relay).pay(&invoice, FEE_MAX).await.unwrap().fee, Some(Msat(1_042)));
+    assert_eq!(wallet(&relay).pay(&invoice).await.unwrap().fee, Some(Msat(1_042)));
     let asked = relay.take_asked();
     let lookup = json!({ "method": "lookup_invoice", "params": { "payment_hash": invoice.payment_hash } });
     assert_eq!(asked[0].body, lookup);
@@ -127,7 +127,7 @@ async fn a_payment_is_looked_up_and_then_paid() {
     assert_eq!(asked[1].body, pay);
     assert_eq!(asked.len(), 2);
     relay.will([vec![Step::Code("NOT_FOUND")], vec![Step::Result(json!({ "preimage": "00" }))]]);
-    assert_eq!(wallet(&relay).pay(&invoice, FEE_MAX).await.unwrap().fee, None);
+    assert_eq!(wallet(&relay).pay(&invoice).await.unwrap().fee, None);
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn what_was_paid_or_is_on_its_way_is_not_paid_again() {
         older(json!({ "preimage": "00" })),
     ] {
         relay.will([answer]);
-        wallet(&relay).pay(&invoice, FEE_MAX).await.unwrap();
+        wallet(&relay).pay(&invoice).await.unwrap();
         assert_eq!(relay.take_methods(), ["lookup_invoice"]);
     }
     for answer in [
@@ -154,7 +154,7 @@ async fn what_was_paid_or_is_on_its_way_is_not_paid_again() {
         outgoing(&invoice, json!("a state of tomorrow")),
     ] {
         relay.will([answer]);
-        let error = wallet(&relay).pay(&invoice, FEE_MAX).await.unwrap_err();
+        let error = wallet(&relay).pay(&invoice).await.unwrap_err();
         assert_eq!((error.fault, error.certain), (Fault::Timeout, false));
         assert_eq!(relay.take_methods(), ["lookup_invoice"]);
     }
@@ -169,7 +169,7 @@ async fn what_was_paid_or_is_on_its_way_is_not_paid_again() {
         outgoing(&invoice, json!("failed")),
     ] {
         relay.will([answer, vec![Step::Result(json!({ "preimage": "00" }))]]);
-        wallet(&relay).pay(&invoice, FEE_MAX).await.unwrap();
+        wallet(&relay).pay(&invoice).await.unwrap();
         assert_eq!(relay.take_methods(), ["lookup_invoice", "pay_invoice"]);
     }
 }
@@ -189,7 +189,7 @@ async fn what_a_failure_leaves_open_is_asked_for() {
         (vec![Step::HangUp], Vec::new(), Err((Fault::Timeout, false))),
     ] {
         relay.will([vec![Step::Code("NOT_FOUND")], answer.clone(), then.clone()]);
-        let got = wallet(&relay).pay(&invoice, FEE_MAX).await;
+        let got = wallet(&relay).pay(&invoice).await;
         let got = got.map(|paid| paid.fee).map_err(|error| (error.fault, error.certain));
         assert_eq!(got, outcome, "{answer:?} {then:?}");
         assert_eq!(relay.take_methods().iter().filter(|method| *method == "pay_invoice").count(), 1);
@@ -201,9 +201,9 @@ async fn a_payment_without_an_answer_is_looked_up_before_time_is_over() {
     let (relay, invoice) = (Relay::new().await, invoice(21_000));
     let wallet = open_with(WalletKind::Nwc, &relay.uri(), "", short());
     relay.will([vec![Step::Code("NOT_FOUND")], Vec::new(), outgoing(&invoice, json!("settled"))]);
-    assert_eq!(wallet.pay(&invoice, FEE_MAX).await.unwrap().fee, Some(Msat(7)));
+    assert_eq!(wallet.pay(&invoice).await.unwrap().fee, Some(Msat(7)));
     relay.will([vec![Step::Code("NOT_FOUND")]]);
-    let error = wallet.pay(&invoice, FEE_MAX).await.unwrap_err();
+    let error = wallet.pay(&invoice).await.unwrap_err();
     assert_eq!((error.fault, error.certain), (Fault::Timeout, false), "{error}");
     relay.left_alone().await;
 }

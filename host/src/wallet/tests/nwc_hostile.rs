@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::relay::{Announced, Forgery, Relay, Step};
-use super::{FEE_MAX, assert_discreet, invoice, open, open_with, short};
+use super::{assert_discreet, invoice, open, open_with, short};
 use crate::ids::Msat;
 use crate::wallet::connection::WalletKind;
 use crate::wallet::lightning::{Fault, Lightning};
@@ -74,7 +74,7 @@ async fn without_the_wallet_s_own_answer_there_is_none() {
 async fn an_announcement_that_does_not_come_is_not_waited_for() {
     let relay = Relay::announcing(Announced::Silent).await;
     let wallet = open_with(WalletKind::Nwc, &relay.uri(), "", short());
-    let error = wallet.pay(&invoice(1_000), FEE_MAX).await.unwrap_err();
+    let error = wallet.pay(&invoice(1_000)).await.unwrap_err();
     assert_eq!((error.fault, error.certain), (Fault::Unreachable, true), "{error}");
     relay.left_alone().await;
 }
@@ -90,7 +90,7 @@ async fn messages_have_a_largest_size() {
     assert_eq!(wallet(&relay).balance().await.unwrap(), Msat(21), "the largest");
     for _ in 0..2 {
         relay.will([vec![Step::Raw(note(MESSAGE_BYTES_MAX + 1)), honest()]]);
-        let error = wallet(&relay).pay(&invoice(1_000), FEE_MAX).await.unwrap_err();
+        let error = wallet(&relay).pay(&invoice(1_000)).await.unwrap_err();
         assert_eq!((error.fault, error.certain), (Fault::Internal, false), "{error}");
     }
 }
@@ -106,7 +106,7 @@ async fn a_request_hears_so_many_messages_and_no_more() {
     let error = wallet(&relay).balance().await.unwrap_err();
     assert_eq!((error.fault, error.certain), (Fault::Internal, true), "{error}");
     relay.will([vec![Step::Flood(notice, 50_000)]]);
-    let error = wallet(&relay).pay(&invoice(1_000), FEE_MAX).await.unwrap_err();
+    let error = wallet(&relay).pay(&invoice(1_000)).await.unwrap_err();
     assert_eq!((error.fault, error.certain), (Fault::Internal, false), "{error}");
     relay.left_alone().await;
 }
@@ -147,7 +147,7 @@ async fn a_relay_that_does_not_take_the_request_proves_nothing() {
         (Step::Closed(""), Fault::Internal),
     ] {
         relay.will([vec![step.clone()]]);
-        let error = wallet(&relay).pay(&invoice(1_000), FEE_MAX).await.unwrap_err();
+        let error = wallet(&relay).pay(&invoice(1_000)).await.unwrap_err();
         assert_eq!((error.fault, error.certain), (fault, false), "{step:?}");
         assert_discreet(&error, &[&relay.secret()]);
     }
@@ -168,7 +168,7 @@ async fn the_answer_to_an_earlier_request_is_not_taken_for_the_next() {
         vec![Step::Forged(Forgery::Request), Step::Result(pending)],
     ]);
     let wallet = open_with(WalletKind::Nwc, &relay.uri(), "", short());
-    let error = wallet.pay(&invoice, FEE_MAX).await.unwrap_err();
+    let error = wallet.pay(&invoice).await.unwrap_err();
     assert_eq!((error.fault, error.certain), (Fault::Timeout, false), "{error}");
 }
 
@@ -190,7 +190,7 @@ async fn what_is_no_relay_is_unreachable() {
     let url = server.url().replace("http://", "ws://");
     server.on("GET ", [Reply::Text(200, String::new(), "hunter2".to_owned())]);
     let wallet = open(WalletKind::Nwc, &relay.uri_over(&[&url]), "");
-    let error = wallet.pay(&invoice(1_000), FEE_MAX).await.unwrap_err();
+    let error = wallet.pay(&invoice(1_000)).await.unwrap_err();
     assert_eq!((error.fault, error.certain), (Fault::Unreachable, true), "{error}");
     let tls = relay.url().replace("ws://", "wss://");
     let error = open(WalletKind::Nwc, &relay.uri_over(&[&tls]), "").balance().await.unwrap_err();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::http_server::{Reply, Server};
-use super::{EXPIRY, FEE_MAX, assert_discreet, bolt11_text::Recipe, invoice, open, open_with, short};
+use super::{EXPIRY, assert_discreet, bolt11_text::Recipe, invoice, open, open_with, short};
 use crate::ids::Msat;
 use crate::wallet::connection::WalletKind;
 use crate::wallet::lightning::{Fault, Invoice, InvoiceState, Lightning};
@@ -65,7 +65,7 @@ async fn a_payment_is_looked_up_and_then_paid() {
     server.on(&outgoing(&invoice), [text(404, "")]);
     let done = json!({ "recipientAmountSat": 21, "routingFeeSat": 4, "paymentPreimage": "00" });
     server.on(PAY, [Reply::Json(200, done)]);
-    let paid = wallet(&server).pay(&invoice, FEE_MAX).await.unwrap();
+    let paid = wallet(&server).pay(&invoice).await.unwrap();
     assert_eq!(paid.fee, Some(Msat(4_000)));
     assert_eq!(server.received()[1].body, format!("invoice={}", invoice.bolt11));
     assert_eq!(server.take_lines(), [outgoing(&invoice), PAY.to_owned()]);
@@ -75,7 +75,7 @@ async fn a_payment_is_looked_up_and_then_paid() {
 async fn what_was_paid_or_is_on_its_way_is_not_paid_again() {
     let (server, invoice) = (Server::new().await, invoice(21_000));
     server.on(&outgoing(&invoice), [sent(true, json!(1_800_000_000_000_i64))]);
-    assert_eq!(wallet(&server).pay(&invoice, FEE_MAX).await.unwrap().fee, Some(Msat(4_084)));
+    assert_eq!(wallet(&server).pay(&invoice).await.unwrap().fee, Some(Msat(4_084)));
     for (reply, outcome) in [
         (sent(false, Value::Null), (Fault::Timeout, false)),
         (text(401, ""), (Fault::Unauthorized, true)),
@@ -84,7 +84,7 @@ async fn what_was_paid_or_is_on_its_way_is_not_paid_again() {
         (Reply::Reset, (Fault::Timeout, true)),
     ] {
         server.on(&outgoing(&invoice), [reply.clone()]);
-        let error = wallet(&server).pay(&invoice, FEE_MAX).await.unwrap_err();
+        let error = wallet(&server).pay(&invoice).await.unwrap_err();
         assert_eq!((error.fault, error.certain), outcome, "{reply:?}");
         assert_discreet(&error, &[PASSWORD, &invoice.payment_hash]);
     }
@@ -121,7 +121,7 @@ async fn what_a_failure_leaves_open_is_asked_for() {
         let server = Server::new().await;
         server.on(&outgoing(&invoice), [failed.clone(), then.clone()]);
         server.on(PAY, [answer.clone()]);
-        let got = wallet(&server).pay(&invoice, FEE_MAX).await;
+        let got = wallet(&server).pay(&invoice).await;
         let got = got.map(|_| ()).map_err(|error| {
             assert_discreet(&error, &[PASSWORD, &invoice.payment_hash]);
             (error.fault, error.certain)
@@ -137,7 +137,7 @@ async fn a_password_that_may_not_pay_proves_that_nothing_was_paid() {
     server.on(&outgoing(&invoice), [text(404, "")]);
     for (status, fault) in [(401, Fault::Unauthorized), (403, Fault::Restricted), (429, Fault::RateLimited)] {
         server.on(PAY, [text(status, "")]);
-        let error = wallet(&server).pay(&invoice, FEE_MAX).await.unwrap_err();
+        let error = wallet(&server).pay(&invoice).await.unwrap_err();
         assert_eq!((error.fault, error.certain), (fault, true));
     }
 }
@@ -148,9 +148,9 @@ async fn a_payment_without_an_answer_is_looked_up_before_time_is_over() {
     let wallet = open_with(WalletKind::Phoenixd, &server.url(), PASSWORD, short());
     server.on(PAY, [Reply::Silent]);
     server.on(&outgoing(&invoice), [text(404, ""), sent(true, json!(1))]);
-    assert_eq!(wallet.pay(&invoice, FEE_MAX).await.unwrap().fee, Some(Msat(4_084)));
+    assert_eq!(wallet.pay(&invoice).await.unwrap().fee, Some(Msat(4_084)));
     server.on(&outgoing(&invoice), [text(404, ""), Reply::Silent]);
-    let error = wallet.pay(&invoice, FEE_MAX).await.unwrap_err();
+    let error = wallet.pay(&invoice).await.unwrap_err();
     assert_eq!((error.fault, error.certain), (Fault::Timeout, false));
 }
 

@@ -275,6 +275,34 @@ async fn who_asks_is_answered_when_the_credit_is_there() {
     run.await.unwrap();
 }
 
+#[tokio::test]
+async fn an_account_whose_refill_panicked_can_be_wanted_again() {
+    let rig = Rig::new(0).await;
+    rig.bank.set(URL, Pays::Panics);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let run = tokio::spawn(rig.desk.clone().run(async {
+        let _ = stopped.await;
+    }));
+    assert_eq!(rig.desk.refill(rig.account(), Msat(1_000)).await, Refilled::No, "it broke off");
+    let again = rig.desk.want(rig.account(), Msat(1_000)).unwrap();
+    assert_eq!(*again.borrow(), None, "a list of its own, not the end of the broken one");
+    stop.send(()).unwrap();
+    run.await.unwrap();
+}
+
+#[tokio::test]
+async fn who_asks_for_more_while_enough_was_found_is_looked_at_again() {
+    let rig = Rig::new(150).await;
+    let mut outcome = rig.desk.want(rig.account(), Msat(0)).unwrap();
+    let (account, rate) = rig.desk.next_wanted().unwrap();
+    assert!(rig.desk.want(account, Msat(50_000)).is_some(), "five minutes cost more than there is");
+    rig.desk.done(account, rate, rig.desk.refill_once(account, rate).await);
+    assert_eq!(*outcome.borrow_and_update(), None, "not told before it was looked at with the new rate");
+    let (account, rate) = rig.desk.next_wanted().unwrap();
+    rig.desk.done(account, rate, rig.desk.refill_once(account, rate).await);
+    assert_eq!(*outcome.borrow(), Some(Outcome::Credited));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wallet_that_hangs_delays_nobody_else() {
     let rig = Rig::new(0).await;
