@@ -257,7 +257,9 @@ fn checked_bucket(bucket: &str) -> Result<String, Error> {
 
 fn checked_key(field: &str, key: &str) -> Result<String, Error> {
     if key.is_empty() || key.len() > FIELD_BYTES_MAX || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Error::config(format!("{field}: must be 1 to {FIELD_BYTES_MAX} characters without spaces")));
+        return Err(Error::config(format!(
+            "{field}: must be 1 to {FIELD_BYTES_MAX} characters without spaces"
+        )));
     }
     Ok(key.to_owned())
 }
@@ -286,7 +288,10 @@ mod tests {
         assert_eq!(target(json!({})), Ok(None));
         assert_eq!(target(json!({ "retentionDays": 30 })), Ok(None));
         let full = target(own(json!({ "prefix": "live/" }))).unwrap().unwrap();
-        assert_eq!((full.region.as_str(), full.prefix.as_str(), full.path_style), ("us-east-1", "live", true));
+        assert_eq!(
+            (full.region.as_str(), full.prefix.as_str(), full.path_style),
+            ("us-east-1", "live", true)
+        );
         assert!(!format!("{full:?}").contains("hunter2"));
         for missing in ["endpoint", "bucket", "accessKey", "secretKey"] {
             let mut config = own(json!({}));

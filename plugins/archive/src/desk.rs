@@ -5,21 +5,18 @@ use std::time::Duration;
 
 use satcast_plugin_api::Error;
 
-use crate::contract::Answer;
 use crate::item::Item;
 use crate::journal::Stage;
 use crate::state::{Core, is_file};
 use crate::upload::fault::Fault;
+use satcast_plugin_api::driver::Answer;
 
 /// Longest a signed address is good for (S3's limit): a week.
 const SIGNED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Uploads a failed recording again.
 pub(crate) fn retry(core: &Arc<Core>, file_name: &str, answer: Answer) {
-    let item = match core.find(file_name) {
-        Some(item) => item,
-        None => return answer.give(Err(unknown(file_name))),
-    };
+    let Some(item) = core.find(file_name) else { return answer.give(Err(unknown(file_name))) };
     let core = core.clone();
     tokio::spawn(async move {
         if let Err((answer, error)) = retry_now(&core, &item, answer).await {
@@ -66,10 +63,8 @@ async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result
 
 /// Deletes a recording.
 pub(crate) fn delete(core: &Arc<Core>, file_name: &str, remote: bool, answer: Answer) {
-    let item = match core.find(file_name) {
-        Some(item) => item,
-        None => return answer.give(Err(unknown(file_name))),
-    };
+    // One that is not known is deleted already.
+    let Some(item) = core.find(file_name) else { return answer.give(Ok(())) };
     let core = core.clone();
     tokio::spawn(async move { answer.give(delete_now(&core, &item, remote).await) });
 }
@@ -78,7 +73,10 @@ async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<
     let stage = item.data().entry.stage;
     match stage {
         Stage::Recording => {
-            return Err(Error::config(format!("{}: it is being recorded; stop the stream first", item.file_name)));
+            return Err(Error::config(format!(
+                "{}: it is being recorded; stop the stream first",
+                item.file_name
+            )));
         }
         Stage::Ready => {
             if remote {

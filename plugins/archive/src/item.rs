@@ -7,9 +7,9 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::config::Target;
-use crate::contract::{Answer, Recording, RecordingState};
 use crate::journal::{Entry, Stage};
 use crate::parts;
+use satcast_plugin_api::driver::{Answer, Recording, RecordingState};
 
 /// A recording. Its file name never changes.
 pub(crate) struct Item {
@@ -35,6 +35,8 @@ pub(crate) struct Data {
     pub(crate) task: Option<AbortHandle>,
     /// Uploads begun anew in this attempt.
     pub(crate) restarts: u32,
+    /// Requests of its upload that were refused, in a row.
+    pub(crate) refusals: u32,
 }
 
 impl fmt::Debug for Item {
@@ -45,7 +47,16 @@ impl fmt::Debug for Item {
 
 impl Item {
     pub(crate) fn new(entry: Entry, target: Option<Target>, is_live: bool) -> Self {
-        let data = Data { entry, is_live, is_gone: false, target, answer: None, task: None, restarts: 0 };
+        let data = Data {
+            entry,
+            is_live,
+            is_gone: false,
+            target,
+            answer: None,
+            task: None,
+            restarts: 0,
+            refusals: 0,
+        };
         Item {
             file_name: data.entry.file_name.clone(),
             data: Mutex::new(data),
@@ -94,7 +105,7 @@ impl Data {
             uploaded_bytes,
             duration_ms: entry.duration_ms,
             error: entry.error.clone(),
-            error_class: entry.error_class.clone(),
+            error_class: entry.error_class,
             url: entry.url.clone(),
             started_at_ms: entry.started_at_ms,
             changed_at_ms: entry.changed_at_ms,

@@ -8,6 +8,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use satcast_plugin_api::Class;
 use serde::{Deserialize, Serialize};
 
 use crate::names::stem;
@@ -65,7 +66,7 @@ pub(crate) struct Entry {
     pub(crate) duration_ms: u64,
     /// When it was closed.
     pub(crate) closed_at_ms: Option<i64>,
-    /// Name in the bucket, once an upload was opened.
+    /// Name in the bucket, once an upload was asked for: from then on the store may have one that we did not hear of.
     pub(crate) key: Option<String>,
     pub(crate) upload: Option<Upload>,
     /// Ids of earlier uploads of the same key that are still to be ended.
@@ -73,7 +74,7 @@ pub(crate) struct Entry {
     /// Since when nothing has worked.
     pub(crate) failing_since_ms: Option<i64>,
     pub(crate) error: Option<String>,
-    pub(crate) error_class: Option<String>,
+    pub(crate) error_class: Option<Class>,
     pub(crate) url: Option<String>,
     pub(crate) attempt: u32,
     pub(crate) attempt_opened: bool,
@@ -268,9 +269,9 @@ mod tests {
         fs::write(folder.path().join("half.new"), "{").unwrap();
         assert_eq!(journal.load().unwrap(), [entry(1)]);
         assert_eq!(journal.load().unwrap().len(), 1);
-        let bad = fs::read_dir(folder.path()).unwrap().filter(|found| {
-            found.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "bad")
-        });
+        let bad = fs::read_dir(folder.path())
+            .unwrap()
+            .filter(|found| found.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "bad"));
         assert_eq!(bad.count(), 4);
         assert!(!folder.path().join("half.new").exists());
     }

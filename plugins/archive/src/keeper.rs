@@ -43,7 +43,8 @@ async fn give_up_copies(core: &Arc<Core>) {
         .collect();
     failed.sort_by_key(|(at, ..)| *at);
     let mut bytes: u64 = failed.iter().map(|(_, bytes, _)| bytes).sum();
-    let oldest = core.outside.now_ms() - i64::try_from(core.limits.failed_age.as_millis()).unwrap_or(i64::MAX);
+    let oldest =
+        core.outside.now_ms() - i64::try_from(core.limits.failed_age.as_millis()).unwrap_or(i64::MAX);
     for (at, size, item) in failed {
         let why = match (at <= oldest, bytes > core.limits.failed_quota) {
             (true, _) => "its time was over (failedDays)",
@@ -94,7 +95,10 @@ async fn end_retention(core: &Arc<Core>) {
             core.forget(&item).await
         };
         match outcome.await {
-            Ok(()) => tracing::info!(recording = item.file_name, "a recording was deleted at its store, as its days are over"),
+            Ok(()) => tracing::info!(
+                recording = item.file_name,
+                "a recording was deleted at its store, as its days are over"
+            ),
             Err(error) => {
                 tracing::warn!(recording = item.file_name, %error, "a recording whose days are over cannot be deleted");
                 // The same store would most likely fail for the next one too.

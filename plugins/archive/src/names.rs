@@ -7,7 +7,7 @@ pub(crate) const SLUG_BYTES_MAX: usize = 48;
 /// Longest part that comes from the session's id; ids are shorter.
 const SESSION_BYTES_MAX: usize = 64;
 /// Longest prefix in a store, in bytes. With the longest name it stays far below the 1024 bytes of a key.
-pub const PREFIX_BYTES_MAX: usize = 512;
+pub(crate) const PREFIX_BYTES_MAX: usize = 512;
 
 /// `<label-slug>/<date>T<time>Z-<session>-<number>.mp4`, in UTC. Session and number make it unique; the time is written without
 /// colons, which some systems refuse in file names, and still sorts.
@@ -109,9 +109,14 @@ mod tests {
         for good in ["", "a", "a/b", "live/2026/", "x=1/y.z_w-v"] {
             assert_eq!(prefix_fault(good), None, "{good}");
         }
-        for bad in ["/a", "a//b", "..", "a/../b", "a b", "ä", "/", "a\u{0}", &"x".repeat(PREFIX_BYTES_MAX + 1)] {
+        for bad in
+            ["/a", "a//b", "..", "a/../b", "a b", "ä", "/", "a\u{0}", &"x".repeat(PREFIX_BYTES_MAX + 1)]
+        {
             assert!(prefix_fault(bad).is_some(), "{bad}");
         }
-        assert_eq!((key("", "n"), key("p/", "n"), key("p/q", "n")), ("n".into(), "p/n".into(), "p/q/n".into()));
+        assert_eq!(
+            (key("", "n"), key("p/", "n"), key("p/q", "n")),
+            ("n".into(), "p/n".into(), "p/q/n".into())
+        );
     }
 }

@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::config::Target;
-use crate::contract::About;
 use crate::cut::{Cutter, Piece};
 use crate::item::Item;
 use crate::journal::{Entry, Stage, remove_if_there, sync_folder};
@@ -19,6 +18,7 @@ use crate::limits::{FULL_RETRY, TRACK_REFUSALS_TOLD_MAX};
 use crate::names;
 use crate::parts;
 use crate::state::{Core, blocking, free_bytes};
+use satcast_plugin_api::driver::About;
 
 /// For whom is recorded, and where it goes.
 #[derive(Debug, Clone)]
@@ -167,7 +167,15 @@ impl Open {
                 tracing::info!(recording = item.file_name, "recording begins");
                 core.spawn(&item);
                 let synced = Instant::now();
-                Ok(Open { item, file: Arc::new(file), bytes, duration_ms: 0, syncing: None, synced, told: None })
+                Ok(Open {
+                    item,
+                    file: Arc::new(file),
+                    bytes,
+                    duration_ms: 0,
+                    syncing: None,
+                    synced,
+                    told: None,
+                })
             }
             Err(error) => {
                 let _ = core.forget(&item).await;
@@ -179,7 +187,9 @@ impl Open {
     async fn append(&mut self, core: &Arc<Core>, bytes: Bytes, end_ns: i64) -> Result<(), Error> {
         let (at, end) = (self.bytes, self.bytes + bytes.len() as u64);
         if parts::part(parts::PARTS_MAX - 1).is_none_or(|last| end > last.offset) {
-            return Err(Error::internal("a recording without keyframes grew too large for a store; another file begins"));
+            return Err(Error::internal(
+                "a recording without keyframes grew too large for a store; another file begins",
+            ));
         }
         make_room(core, bytes.len() as u64).await?;
         let file = self.file.clone();
@@ -251,7 +261,9 @@ impl Core {
         let now_ms = self.outside.now_ms();
         let mut items = self.items();
         if items.len() >= self.limits.known {
-            return Err(no_room("there are too many recordings; delete some that have failed or are not needed"));
+            return Err(no_room(
+                "there are too many recordings; delete some that have failed or are not needed",
+            ));
         }
         let of_session = items.values().filter_map(|item| {
             let data = item.data();
@@ -282,7 +294,9 @@ impl Core {
 async fn make_room(core: &Arc<Core>, more: u64) -> Result<(), Error> {
     let limits = &core.limits;
     if core.local_bytes().saturating_add(more) > limits.spool_quota {
-        return Err(no_room("recordings that wait for their store take all the room they may (spoolQuotaBytes)"));
+        return Err(no_room(
+            "recordings that wait for their store take all the room they may (spoolQuotaBytes)",
+        ));
     }
     let spool = core.spool().to_path_buf();
     let free = blocking(move || free_bytes(&spool)).await?;
@@ -293,7 +307,8 @@ async fn make_room(core: &Arc<Core>, more: u64) -> Result<(), Error> {
 }
 
 fn no_room(why: &str) -> Error {
-    let text = format!("recording stopped: {why}. What was recorded will be uploaded; recording begins anew when there is room");
+    let text = format!(
+        "recording stopped: {why}. What was recorded will be uploaded; recording begins anew when there is room"
+    );
     Error::internal(text).retry_after(FULL_RETRY)
 }
-

@@ -6,12 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use satcast_plugin_api::Error;
+use satcast_plugin_api::{Class, Error};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use crate::config::{Settings, Target, no_operator_store};
-use crate::contract::Recording;
 use crate::item::{Data, Item};
 use crate::journal::{Entry, Journal, Stage, private_folder, remove_if_there};
 use crate::limits::Limits;
@@ -20,6 +19,7 @@ use crate::outside::Outside;
 use crate::upload::sockets::Sockets;
 use crate::upload::store::Store;
 use crate::{keeper, upload};
+use satcast_plugin_api::driver::Recording;
 
 /// The driver without its contract.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Core {
             Stage::Uploading if entry.attempt > 0 && !entry.attempt_opened => {
                 entry.stage = Stage::Failed;
                 entry.error = Some("the service ended before the store opened the upload; try again".into());
-                entry.error_class = Some("internal".into());
+                entry.error_class = Some(Class::Internal);
                 entry.changed_at_ms = self.outside.now_ms().max(entry.changed_at_ms + 1);
                 // Decided anew at the next start should it not be saved.
                 if let Err(error) = self.journal.save(&entry) {
@@ -178,16 +178,24 @@ impl Core {
     }
 
     /// New keys of a destination are for its earlier recordings in the same place too: the old ones may be why they fail.
-    pub(crate) fn renew(&self, destination_id: i64, target: &Target, sealed: &str) {
+    pub(crate) async fn renew(self: &Arc<Self>, destination_id: i64, target: &Target, sealed: &str) {
         for item in self.all() {
-            let known = item.data().entry.destination_id == destination_id && item.data().entry.sealed.is_some();
-            if !known || self.store(&item).is_err() {
+            let is_its = {
+                let data = item.data();
+                data.entry.destination_id == destination_id && data.entry.sealed.is_some()
+            };
+            let is_old = |data: &Data| {
+                data.target.as_ref().is_some_and(|old| old.is_same_place(target) && old != target)
+            };
+            if !is_its || self.store(&item).is_err() || !is_old(&item.data()) {
                 continue;
             }
-            let mut data = item.data();
-            if data.target.as_ref().is_some_and(|old| old.is_same_place(target) && old != target) {
+            let changed = self.change(&item, |data| {
                 data.target = Some(target.clone());
                 data.entry.sealed = Some(sealed.to_owned());
+            });
+            if let Err(error) = changed.await {
+                tracing::warn!(recording = item.file_name, %error, "the new keys of a recording cannot be kept");
             }
         }
     }

@@ -48,8 +48,7 @@ impl Reach {
         if moov.trak.is_empty() || moov.trak.len() > TRACKS_MAX {
             return Err(Fmp4Error::Tracks);
         }
-        self.tracks =
-            moov.trak.iter().map(|trak| (trak.tkhd.track_id, trak.mdia.mdhd.timescale)).collect();
+        self.tracks = moov.trak.iter().map(|trak| (trak.tkhd.track_id, trak.mdia.mdhd.timescale)).collect();
         Ok(())
     }
 

@@ -67,8 +67,7 @@ impl File {
         let mut file = File::new(packet.dts_ns);
         file.bytes = packet.payload.len();
         let run = TrackRun { track_id: VIDEO_TRACK_ID, ..TrackRun::default() };
-        file.pictures =
-            Some(Pictures { config, held: Some((packet, 0)), last_duration: PICTURE_TICKS, run });
+        file.pictures = Some(Pictures { config, held: Some((packet, 0)), last_duration: PICTURE_TICKS, run });
         file
     }
 
@@ -217,7 +216,7 @@ impl File {
 
     /// Hands out what is there, but for the held picture.
     pub(super) fn flush(&mut self, pieces: &mut VecDeque<Piece>) {
-        let mut take = |run: &mut TrackRun| {
+        let take = |run: &mut TrackRun| {
             let samples = std::mem::take(&mut run.samples);
             TrackRun { samples, ..run.clone() }
         };

@@ -132,9 +132,8 @@ impl Cutter {
             TrackKind::Video => &mut self.video,
             TrackKind::Audio => &mut self.audio,
         };
-        let same = |config: &Arc<TrackConfig>| {
-            config.codec() == packet.codec && config.record() == &packet.payload
-        };
+        let same =
+            |config: &Arc<TrackConfig>| config.codec() == packet.codec && config.record() == &packet.payload;
         if slot.as_ref().is_some_and(same) {
             return;
         }

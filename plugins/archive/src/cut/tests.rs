@@ -3,7 +3,9 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::tests::media::{AAC, AVC, MS, OTHER_AAC, OTHER_AVC, mixed, packet, pictures, pictures_of, pieces, record, sound};
+use crate::tests::media::{
+    AAC, AVC, MS, OTHER_AAC, OTHER_AVC, mixed, packet, pictures, pictures_of, pieces, record, sound,
+};
 
 /// Files, each as the ends of its fragments in milliseconds.
 fn shape(packets: Vec<Packet>) -> Vec<Vec<i64>> {
@@ -97,7 +99,11 @@ fn sound_alone_is_recorded_and_pictures_that_come_begin_another_file() {
     assert!(files[0].windows(2).all(|pair| pair[1] - pair[0] <= 920), "{files:?}");
     let late = pictures_of(AVC, 6000, 100, 25, 100);
     let files = shape(mixed([sound(0, 10_000), late]));
-    assert_eq!(files.iter().map(|file| *file.last().unwrap()).collect::<Vec<_>>(), [6000, 4000]);
+    assert_eq!(
+        files.iter().map(|file| *file.last().unwrap()).collect::<Vec<_>>(),
+        [6020, 4000],
+        "the sound of that instant came first"
+    );
     // Sound that comes late joins with the next keyframe.
     let files = shape(mixed([pictures(100, 25), sound(1500, 4000)]));
     assert_eq!(files.iter().map(|file| *file.last().unwrap()).collect::<Vec<_>>(), [2000, 2000]);

@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::kit::{Kit, until};
 use super::media::{self, AVC, pictures_of};
 use super::server::{Act, Ask};
-use crate::contract::RecordingState;
 use crate::desk;
+use satcast_plugin_api::driver::RecordingState;
 
 fn stream() -> Vec<satcast_media::Packet> {
     pictures_of(AVC, 0, 300, 50, 40_000)
@@ -21,6 +21,7 @@ fn failed() -> (Kit, String) {
     let kit = Kit::new();
     kit.host.is_down.store(true, Ordering::SeqCst);
     kit.record("s1", stream());
+    kit.until_failing();
     kit.host.ahead_ms.store(25 * 3600 * 1000, Ordering::SeqCst);
     kit.until_all(RecordingState::Failed);
     let name = kit.only().file_name;
@@ -33,13 +34,19 @@ fn a_failed_recording_is_uploaded_again() {
     let refused = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
     assert_eq!(refused.class, Class::Network);
     let recording = kit.only();
-    assert_eq!((recording.state, recording.attempt, recording.attempt_opened), (RecordingState::Failed, 1, false));
+    assert_eq!(
+        (recording.state, recording.attempt, recording.attempt_opened),
+        (RecordingState::Failed, 1, false)
+    );
     kit.host.is_down.store(false, Ordering::SeqCst);
     // Answered once the upload is open, not when it is done.
     kit.server.script(|_, ask| if ask == Ask::Part(1) { Act::Slow(300) } else { Act::Pass });
     kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap();
     let recording = kit.only();
-    assert_eq!((recording.state, recording.attempt, recording.attempt_opened), (RecordingState::Uploading, 2, true));
+    assert_eq!(
+        (recording.state, recording.attempt, recording.attempt_opened),
+        (RecordingState::Uploading, 2, true)
+    );
     assert_eq!((recording.error, recording.error_class), (None, None));
     let twice = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
     assert!(twice.message.contains("is being uploaded"), "{twice}");
@@ -58,7 +65,7 @@ fn a_store_that_refuses_says_why() {
     kit.server.script(|_, _| Act::Answer(403));
     let refused = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
     assert_eq!(refused.class, Class::Auth);
-    assert_eq!(kit.only().error_class.as_deref(), Some("auth"));
+    assert_eq!(kit.only().error_class, Some(Class::Auth));
     assert_eq!(kit.files("spool").len(), 1);
 }
 
@@ -68,14 +75,17 @@ fn an_attempt_that_a_crash_cut_before_it_was_open_has_failed() {
     kit.host.is_down.store(false, Ordering::SeqCst);
     kit.server.script(|_, _| Act::Hang);
     kit.run(async {
-        desk::retry(kit.core(), &name, crate::contract::Answer(Box::new(|_| {})));
+        desk::retry(kit.core(), &name, satcast_plugin_api::driver::Answer::calling(|_| {}));
     });
     assert!(until(|| !kit.server.asked().is_empty()));
     kit.kill();
     kit.load();
     let recording = kit.only();
-    assert_eq!((recording.state, recording.attempt, recording.attempt_opened), (RecordingState::Failed, 1, false));
-    assert_eq!(recording.error_class.as_deref(), Some("internal"));
+    assert_eq!(
+        (recording.state, recording.attempt, recording.attempt_opened),
+        (RecordingState::Failed, 1, false)
+    );
+    assert_eq!(recording.error_class, Some(Class::Internal));
 }
 
 #[test]
@@ -94,8 +104,7 @@ fn what_is_deleted_is_gone_everywhere_it_was_asked_for() {
     kit.answer(|core, answer| desk::delete(core, &names[1], false, answer)).unwrap();
     assert_eq!(kit.server.objects().len(), 1, "the object stays");
     assert!(kit.recordings().is_empty() && kit.files("journal").is_empty());
-    let gone = kit.answer(|core, answer| desk::delete(core, &names[1], false, answer)).unwrap_err();
-    assert!(gone.message.contains("no such recording"), "{gone}");
+    kit.answer(|core, answer| desk::delete(core, &names[1], false, answer)).unwrap();
 }
 
 #[test]
@@ -148,7 +157,8 @@ fn a_signed_address_gives_the_object_without_a_login() {
     let path = url.strip_prefix(&format!("http://{}", kit.server.address)).unwrap().to_owned();
     let fetched = kit.run(async {
         let mut socket = tokio::net::TcpStream::connect(kit.server.address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", kit.server.address);
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", kit.server.address);
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         socket.read_to_end(&mut answer).await.unwrap();

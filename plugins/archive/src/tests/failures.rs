@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use super::kit::{Kit, is_nowhere, until};
 use super::media::{self, AVC, pictures_of};
 use super::server::{Act, Ask, SECRET_KEY};
-use crate::contract::RecordingState;
+use satcast_plugin_api::Class;
+use satcast_plugin_api::driver::RecordingState;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -110,12 +111,12 @@ fn a_store_that_is_down_in_the_middle() {
 }
 
 /// Fails, is found failed after a day with the local copy, and nothing is left at the store.
-fn fails(kit: &Kit, class: &str) -> String {
-    assert!(until(|| kit.host.reports.lock().unwrap().iter().any(|r| r.state == RecordingState::Uploading)));
+fn fails(kit: &Kit, class: Class) -> String {
+    kit.until_failing();
     kit.host.ahead_ms.store(DAY_MS + 1000, Ordering::SeqCst);
     kit.until_all(RecordingState::Failed);
     let recording = kit.only();
-    assert_eq!(recording.error_class.as_deref(), Some(class), "{recording:?}");
+    assert_eq!(recording.error_class, Some(class), "{recording:?}");
     assert_eq!(kit.files("spool").len(), 1);
     recording.error.unwrap()
 }
@@ -127,7 +128,7 @@ fn a_store_that_stays_down_fails_after_a_day() {
     let packets = stream();
     let expected = media::files(packets.clone());
     kit.record("s1", packets);
-    let error = fails(&kit, "network");
+    let error = fails(&kit, Class::Network);
     assert!(error.contains("cannot be reached"), "{error}");
     let spooled = std::fs::read(kit.folder.path().join("spool").join(&kit.files("spool")[0])).unwrap();
     assert!(spooled == expected[0]);
@@ -142,7 +143,7 @@ fn a_wrong_secret_fails_after_a_day_and_new_keys_mend_it() {
     let packets = stream();
     let expected = media::files(packets.clone());
     kit.record_for(order.clone(), packets.clone());
-    let error = fails(&kit, "auth");
+    let error = fails(&kit, Class::Auth);
     assert!(error.contains("SignatureDoesNotMatch") && error.contains("secretKey"), "{error}");
     assert!(!error.contains("not-the-secret"));
     assert!(is_nowhere(kit.folder.path(), "not-the-secret"), "the journal has it encrypted");
@@ -150,7 +151,7 @@ fn a_wrong_secret_fails_after_a_day_and_new_keys_mend_it() {
     order.about.session_id = "s2".into();
     kit.record_for(order, packets);
     let (right, sealed) = kit.own(SECRET_KEY);
-    kit.core().renew(7, &right, &sealed);
+    kit.run(kit.core().renew(7, &right, &sealed));
     assert!(until(|| kit.server.objects().len() == 1), "{:?}", kit.recordings());
     assert!(kit.server.objects()[0].1 == expected[0]);
 }
@@ -158,13 +159,10 @@ fn a_wrong_secret_fails_after_a_day_and_new_keys_mend_it() {
 #[test]
 fn a_bucket_that_is_not_there_is_told() {
     let kit = Kit::new();
-    let (mut target, _) = kit.own(SECRET_KEY);
-    target.bucket = "elsewhere".into();
-    let mut order = kit.order("s1");
-    order.own = Some((target, String::new()));
-    kit.record_for(order, stream());
-    let error = fails(&kit, "config");
-    assert!(error.contains("bucket elsewhere at 127.0.0.1") && error.contains("NoSuchBucket"), "{error}");
+    kit.server.script(|_, _| Act::NoBucket);
+    kit.record("s1", stream());
+    let error = fails(&kit, Class::Config);
+    assert!(error.contains("bucket recordings at 127.0.0.1") && error.contains("NoSuchBucket"), "{error}");
 }
 
 #[test]
@@ -174,7 +172,8 @@ fn an_object_of_the_same_name_is_never_overwritten() {
     kit.record("s1", stream());
     let (other, key) = kit.core().store(&kit.core().all()[0]).unwrap();
     kit.host.is_down.store(false, Ordering::SeqCst);
-    let labels = crate::upload::store::Labels { title: String::new(), session: String::new(), started: String::new() };
+    let labels =
+        crate::upload::store::Labels { title: String::new(), session: String::new(), started: String::new() };
     let placed = kit.run(async {
         let id = other.open(&key, &labels).await?;
         let part = other.part(&key, &id, 0, vec!["earlier".into()]).await?;

@@ -14,13 +14,13 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::server::{ACCESS_KEY, BUCKET, SECRET_KEY, Server};
 use crate::config::{Config, Settings, Target};
-use crate::contract::{About, Answer, Recording, RecordingState};
 use crate::limits::Limits;
 use crate::outside::Outside;
 use crate::recorder::{Order, Recorder};
 use crate::state::Core;
 use crate::upload::attempts::Pauses;
 use crate::upload::sockets::Times;
+use satcast_plugin_api::driver::{About, Answer, Recording, RecordingState};
 
 /// The host.
 #[derive(Debug, Default)]
@@ -126,7 +126,9 @@ impl Kit {
     pub(crate) fn load(&mut self) {
         let runtime = runtime();
         let core = runtime
-            .block_on(async { Core::start(self.folder.path(), &self.settings, self.limits, self.host.clone()) })
+            .block_on(async {
+                Core::start(self.folder.path(), &self.settings, self.limits, self.host.clone())
+            })
             .unwrap();
         self.driver = Some((runtime, core));
     }
@@ -209,6 +211,15 @@ impl Kit {
         assert!(done, "{:?} {:?}", self.recordings(), self.server.asked());
     }
 
+    /// Waits until every upload that is not done has failed at least once.
+    pub(crate) fn until_failing(&self) {
+        let is_failing = |item: &Arc<crate::item::Item>| {
+            let data = item.data();
+            data.entry.stage != crate::journal::Stage::Uploading || data.entry.failing_since_ms.is_some()
+        };
+        assert!(until(|| self.core().all().iter().all(is_failing)));
+    }
+
     /// Files in a folder of the driver.
     pub(crate) fn files(&self, folder: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path().join(folder)).unwrap();
@@ -221,7 +232,7 @@ impl Kit {
     /// Waits for the answer to what `ask` asks for.
     pub(crate) fn answer(&self, ask: impl FnOnce(&Arc<Core>, Answer)) -> Result<(), Error> {
         let (give, take) = std::sync::mpsc::channel();
-        let answer = Answer(Box::new(move |outcome| give.send(outcome).unwrap()));
+        let answer = Answer::calling(move |outcome| give.send(outcome).unwrap());
         self.run(async { ask(self.core(), answer) });
         take.recv_timeout(Duration::from_secs(20)).unwrap()
     }

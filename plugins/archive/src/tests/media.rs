@@ -20,7 +20,15 @@ pub(crate) fn packet(record: usize, keyframe: bool, ms: i64, bytes: usize) -> Pa
     let mut payload = vec![(ms % 251) as u8; bytes];
     payload[0] = 0xfc;
     let payload = Bytes::from(payload);
-    Packet { kind: codec.kind(), codec, role: Role::Data, keyframe, dts_ns: ms * MS, pts_ns: ms * MS, payload }
+    Packet {
+        kind: codec.kind(),
+        codec,
+        role: Role::Data,
+        keyframe,
+        dts_ns: ms * MS,
+        pts_ns: ms * MS,
+        payload,
+    }
 }
 
 pub(crate) fn record(record: usize) -> Packet {

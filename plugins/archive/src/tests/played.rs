@@ -6,14 +6,15 @@ use super::encoded::{flv, mp4, run};
 use super::kit::{Kit, is_nowhere, until};
 use super::media::{self, pictures_of};
 use super::server::{Ask, SECRET_KEY};
-use crate::contract::RecordingState;
 use crate::tests::media::AVC;
+use satcast_plugin_api::driver::RecordingState;
 
 const PICTURES: &str = "-f lavfi -i testsrc2=size=320x180:rate=25";
 const LARGER: &str = "-f lavfi -i testsrc2=size=480x270:rate=25";
 const SOUND: &str = "-f lavfi -i sine=frequency=440:sample_rate=48000";
 const H264: &str = "-c:v libx264 -preset ultrafast -bf 2 -g 50 -c:a aac";
-const X265: &str = "-c:v libx265 -preset ultrafast -x265-params keyint=50:min-keyint=50:scenecut=0:log-level=1:open-gop=0";
+const X265: &str =
+    "-c:v libx265 -preset ultrafast -x265-params keyint=50:min-keyint=50:scenecut=0:log-level=1:open-gop=0";
 const AV1: &str = "-c:v libaom-av1 -cpu-used 8 -usage realtime -g 50 -keyint_min 50 -b:v 300k";
 
 fn frames(packets: &[Packet], kind: TrackKind) -> usize {
@@ -63,7 +64,9 @@ fn h264_with_aac_is_recorded_whole() {
     assert!(found[1].0 == "aac" && (sound - 4..=sound).contains(&found[1].1), "{found:?} {sound}");
     assert_eq!(key, format!("pre/fix/{}", recording.file_name));
     assert_eq!(recording.url, Some(format!("s3://recordings/{key}")));
-    assert!(recording.file_name.starts_with("my-stream/20") && recording.file_name.ends_with("Z-ses_1-1.mp4"));
+    assert!(
+        recording.file_name.starts_with("my-stream/20") && recording.file_name.ends_with("Z-ses_1-1.mp4")
+    );
     assert!((5990..=6100).contains(&recording.duration_ms), "{recording:?}");
     assert_eq!((recording.size_bytes, recording.uploaded_bytes), (bytes.len() as u64, bytes.len() as u64));
     assert_eq!((recording.destination_id, recording.attempt, recording.attempt_opened), (7, 0, true));

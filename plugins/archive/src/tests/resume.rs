@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::kit::{Kit, until};
 use super::media::{self, AVC, pictures_of};
 use super::server::{Act, Ask};
-use crate::contract::RecordingState;
+use satcast_plugin_api::driver::RecordingState;
 
 /// Three parts.
 fn stream() -> Vec<satcast_media::Packet> {
@@ -118,7 +118,7 @@ fn a_file_that_is_gone_fails_and_says_so() {
     kit.load();
     kit.until_all(RecordingState::Failed);
     let recording = kit.only();
-    assert_eq!(recording.error_class.as_deref(), Some("internal"));
+    assert_eq!(recording.error_class, Some(satcast_plugin_api::Class::Internal));
     assert!(recording.error.unwrap().contains("local copy"));
 }
 

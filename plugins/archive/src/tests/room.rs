@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::kit::{Kit, limits, until};
 use super::media::{AVC, pictures_of};
-use crate::contract::RecordingState;
 use crate::limits::Limits;
+use satcast_plugin_api::driver::RecordingState;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -65,6 +65,7 @@ fn three_failed(limits: Limits) -> Kit {
     kit.host.is_down.store(true, Ordering::SeqCst);
     for round in 0..3 {
         kit.record(&format!("s{round}"), stream());
+        kit.until_failing();
         kit.host.ahead_ms.fetch_add(DAY_MS + 1000, Ordering::SeqCst);
         kit.until_all(RecordingState::Failed);
     }
@@ -120,7 +121,10 @@ fn the_journal_forgets_the_oldest_that_are_safe() {
     let why = until_refused(&kit, "s4");
     assert!(why.contains("too many recordings"), "{why}");
     let smaller = Kit::with(Limits { known: 20, ..limits() });
-    (0..19).for_each(|round| smaller.record(&format!("s{round}"), pictures_of(AVC, 0, 30, 25, 100)));
+    for round in 0..19 {
+        smaller.record(&format!("s{round}"), pictures_of(AVC, 0, 30, 25, 100));
+        smaller.until_all(RecordingState::Ready);
+    }
     assert!(until(|| smaller.recordings().len() == 18), "{}", smaller.recordings().len());
     assert!(smaller.recordings().iter().all(|recording| recording.session_id != "s0"));
     assert_eq!(smaller.server.objects().len(), 19, "at the store they stay");

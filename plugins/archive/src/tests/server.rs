@@ -32,6 +32,8 @@ pub(crate) enum Ask {
     Abort,
     Delete,
     Get,
+    /// Open uploads.
+    List,
 }
 
 /// What becomes of a request.
@@ -40,6 +42,8 @@ pub(crate) enum Act {
     Pass,
     /// This status, and the store never hears of it.
     Answer(u16),
+    /// There is no such bucket, as S3 says it.
+    NoBucket,
     /// The connection is cut when so many bytes of the body have come.
     Cut(usize),
     /// The store does it, and the connection is cut before the answer.
@@ -66,6 +70,18 @@ struct Shared {
     asked: Mutex<Vec<Ask>>,
     count: AtomicU64,
     store: S3Service,
+    root: PathBuf,
+}
+
+impl Shared {
+    /// Ids of open uploads.
+    fn uploads(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.root).unwrap().map(|entry| entry.unwrap().file_name());
+        let id = |name: std::ffi::OsString| {
+            Some(name.to_str()?.strip_prefix(".upload-")?.strip_suffix(".json")?.to_owned())
+        };
+        entries.filter_map(id).collect()
+    }
 }
 
 impl Server {
@@ -80,6 +96,7 @@ impl Server {
             asked: Mutex::default(),
             count: AtomicU64::new(0),
             store: builder.build(),
+            root: root.path().to_path_buf(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -164,6 +181,7 @@ fn kind(request: &Request<Incoming>) -> Ask {
     let query = request.uri().query().unwrap_or_default();
     match *request.method() {
         Method::HEAD => Ask::Find,
+        Method::GET if query.contains("uploads=") => Ask::List,
         Method::GET => Ask::Get,
         Method::POST if query.starts_with("uploadId=") => Ask::Complete,
         Method::POST => Ask::Open,
@@ -174,6 +192,23 @@ fn kind(request: &Request<Incoming>) -> Ask {
         _ if query.contains("uploadId=") => Ask::Abort,
         _ => Ask::Delete,
     }
+}
+
+fn refusal(status: u16, code: &str) -> Response<s3s::Body> {
+    let text = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code></Error>");
+    let mut answer = Response::new(s3s::Body::from(text));
+    *answer.status_mut() = StatusCode::from_u16(status).unwrap();
+    answer
+}
+
+/// The list of open uploads, which this server checks the signature of and then does not know how to make: all are said to be of
+/// the key that is asked for, which in these tests they are.
+fn upload_list(shared: &Shared, query: &str) -> Response<s3s::Body> {
+    let key = query.split('&').find_map(|pair| pair.strip_prefix("prefix=")).unwrap().replace("%2F", "/");
+    let ids = shared.uploads().into_iter();
+    let blocks = ids.map(|id| format!("<Upload><Key>{key}</Key><UploadId>{id}</UploadId></Upload>"));
+    let text = format!("<?xml version=\"1.0\"?><R>{}</R>", blocks.collect::<String>());
+    Response::new(s3s::Body::from(text))
 }
 
 type Answered = Result<Response<s3s::Body>, std::io::Error>;
@@ -198,12 +233,8 @@ async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Answered {
     let Ok(body) = body.collect().await else { return cut() };
     let mut body = body.to_bytes();
     match act {
-        Act::Answer(status) => {
-            let text = "<?xml version=\"1.0\"?><Error><Code>Scripted</Code></Error>".to_owned();
-            let mut answer = Response::new(s3s::Body::from(text));
-            *answer.status_mut() = StatusCode::from_u16(status).unwrap();
-            return Ok(answer);
-        }
+        Act::Answer(status) => return Ok(refusal(status, "Scripted")),
+        Act::NoBucket => return Ok(refusal(404, "NoSuchBucket")),
         Act::Hang => {
             tokio::time::sleep(Duration::from_secs(600)).await;
             return cut();
@@ -217,8 +248,12 @@ async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Answered {
         }
         _ => {}
     }
+    let query = head.uri.query().unwrap_or_default().to_owned();
     let request = Request::from_parts(head, s3s::Body::from(body));
     let answer = shared.store.call(request).await.map_err(|_| std::io::Error::other("the store failed"))?;
+    if ask == Ask::List && answer.status() == StatusCode::NOT_IMPLEMENTED {
+        return Ok(upload_list(&shared, &query));
+    }
     // Some of its answers do their work while they are read.
     let (head, body) = answer.into_parts();
     let body = http_body_util::BodyExt::collect(body).await.map_err(|_| std::io::Error::other("no body"))?;

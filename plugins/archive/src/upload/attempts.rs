@@ -55,7 +55,13 @@ pub(crate) struct Attempts {
 impl Attempts {
     /// A failure of `class`. `failing_ms`: how long nothing has worked, counted as [`Pauses::give_up`] says; `None` while the
     /// recording still runs, when nothing is given up. `jitter`: 0 to 1, any value.
-    pub(crate) fn failed(&mut self, class: Class, failing_ms: Option<i64>, jitter: f64, pauses: &Pauses) -> Next {
+    pub(crate) fn failed(
+        &mut self,
+        class: Class,
+        failing_ms: Option<i64>,
+        jitter: f64,
+        pauses: &Pauses,
+    ) -> Next {
         let give_up_ms = i64::try_from(pauses.give_up.as_millis()).unwrap_or(i64::MAX);
         if failing_ms.is_some_and(|failing| failing >= give_up_ms) {
             return Next::GiveUp;

@@ -70,12 +70,16 @@ impl Fault {
             (401 | 403, _) => Fault::new(
                 Kind::Refused,
                 Class::Auth,
-                format!("{place} refused the request ({said}); check accessKey, secretKey and what they may do in this bucket"),
+                format!(
+                    "{place} refused the request ({said}); check accessKey, secretKey and what they may do in this bucket"
+                ),
             ),
             (404, Some("NoSuchBucket")) => {
                 Fault::config(format!("{place} does not exist ({said}); check endpoint and bucket"))
             }
-            (404, _) => Fault::new(Kind::Missing, Class::Remote, format!("{place} does not have it ({said})")),
+            (404, _) => {
+                Fault::new(Kind::Missing, Class::Remote, format!("{place} does not have it ({said})"))
+            }
             (409 | 412, _) => Fault::new(
                 Kind::Exists,
                 Class::Remote,
@@ -86,9 +90,11 @@ impl Fault {
                 Class::Remote,
                 format!("{place} cannot take it now ({said}); it is tried again"),
             ),
-            (300..=399, _) | (400, Some("AuthorizationHeaderMalformed" | "InvalidRegion")) => Fault::config(
-                format!("{place} is to be asked elsewhere ({said}); check endpoint, region and forcePathStyle"),
-            ),
+            (300..=399, _) | (400, Some("AuthorizationHeaderMalformed" | "InvalidRegion")) => {
+                Fault::config(format!(
+                    "{place} is to be asked elsewhere ({said}); check endpoint, region and forcePathStyle"
+                ))
+            }
             _ => Fault::remote(format!("{place} did not accept the request ({said})")),
         }
     }
@@ -105,7 +111,8 @@ fn code(body: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
     let (_, rest) = text.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;
-    let is_plain = (1..=CODE_BYTES_MAX).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_plain =
+        (1..=CODE_BYTES_MAX).contains(&code.len()) && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_plain.then(|| code.to_owned())
 }
 
@@ -115,7 +122,8 @@ mod tests {
 
     #[test]
     fn answers_become_plain_words_of_the_right_class() {
-        let document = |code: &str| format!("<?xml?><Error><Code>{code}</Code><Message>hunter2</Message></Error>");
+        let document =
+            |code: &str| format!("<?xml?><Error><Code>{code}</Code><Message>hunter2</Message></Error>");
         let table = [
             (403, "SignatureDoesNotMatch", Kind::Refused, Class::Auth),
             (401, "x y", Kind::Refused, Class::Auth),

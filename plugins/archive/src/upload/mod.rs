@@ -18,7 +18,6 @@ use tokio::time::sleep;
 
 use self::attempts::{Attempts, Next};
 use self::fault::{Fault, Kind};
-use crate::contract::class_name;
 use crate::item::{Data, Item};
 use crate::journal::Stage;
 use crate::limits::{PARTS_OF_ONE, STALE_MAX};
@@ -153,7 +152,7 @@ async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
         .change(item, |data| {
             data.entry.stage = Stage::Failed;
             data.entry.error = Some(error.message.clone());
-            data.entry.error_class = Some(class_name(error.class).to_owned());
+            data.entry.error_class = Some(error.class);
             data.entry.failing_since_ms = None;
             let upload = data.entry.upload.take();
             remember_stale(data, upload.map(|upload| upload.id));

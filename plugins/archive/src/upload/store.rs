@@ -9,23 +9,30 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use http::{HeaderValue, Method, header};
+use http::{HeaderValue, Method, Request, header};
 use http_body_util::{BodyExt as _, Full};
-use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AwsAuthorizer, AwsCredential};
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
+    HttpResponseBody, HttpService,
 };
 use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path;
 use object_store::signer::Signer as _;
 use object_store::{
-    Attribute, Attributes, ClientOptions, ObjectStore as _, ObjectStoreExt as _, PutMultipartOptions, PutPayload,
-    RetryConfig,
+    Attribute, Attributes, ClientOptions, ObjectStore as _, ObjectStoreExt as _, PutMultipartOptions,
+    PutPayload, RetryConfig,
 };
+
+use url::Url;
 
 use super::fault::{Fault, Kind};
 use super::sockets::Sockets;
 use crate::config::Target;
+use crate::limits::TOKEN_BYTES_MAX;
+
+/// Open uploads of one key that are looked at.
+const UPLOADS_MAX: usize = 100;
 
 /// An object that stands in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,11 +86,39 @@ impl Store {
         let client = self.client()?;
         let mut attributes = Attributes::new();
         attributes.insert(Attribute::ContentType, "video/mp4".into());
-        for (name, value) in [("title", &labels.title), ("session", &labels.session), ("start", &labels.started)] {
+        for (name, value) in
+            [("title", &labels.title), ("session", &labels.session), ("start", &labels.started)]
+        {
             attributes.insert(Attribute::Metadata(name.into()), header_text(value).into());
         }
         let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
         client.run(client.s3.create_multipart_opts(&path(key)?, options)).await
+    }
+
+    /// Ids of the uploads of `key` that are open, the first hundred. The library does not ask for them, so this request is made here.
+    pub(crate) async fn uploads(&self, key: &str) -> Result<Vec<String>, Fault> {
+        let target = &self.target;
+        let mut url = Url::parse(&self.base()).map_err(|_| Fault::config("endpoint: is no address"))?;
+        url.query_pairs_mut()
+            .append_pair("max-uploads", "100")
+            .append_pair("prefix", key)
+            .append_pair("uploads", "");
+        let mut request = Request::new(HttpRequestBody::empty());
+        *request.uri_mut() =
+            url.as_str().parse().map_err(|_| Fault::internal("a request has an impossible address"))?;
+        let credential = AwsCredential {
+            key_id: target.access_key.clone(),
+            secret_key: target.secret_key.clone(),
+            token: None,
+        };
+        AwsAuthorizer::new(&credential, "s3", &target.region)
+            .try_authorize(&mut request, None)
+            .map_err(|_| Fault::internal("a request could not be signed"))?;
+        let answer = self.sockets.exchange(request).await?;
+        match answer.status().is_success() {
+            true => Ok(upload_ids(answer.body(), key)),
+            false => Err(Fault::answer(answer.status(), answer.body(), &self.place())),
+        }
     }
 
     /// Sends part `index` (from 0 on); returns its ETag as the store wrote it.
@@ -102,7 +137,12 @@ impl Store {
     }
 
     /// Makes one object of the parts, if there is none of this name; returns its ETag without quotation marks.
-    pub(crate) async fn complete(&self, key: &str, upload: &str, parts: Vec<String>) -> Result<Option<String>, Fault> {
+    pub(crate) async fn complete(
+        &self,
+        key: &str,
+        upload: &str,
+        parts: Vec<String>,
+    ) -> Result<Option<String>, Fault> {
         let client = self.client()?;
         let parts = parts.into_iter().map(|content_id| PartId { content_id }).collect();
         let done = client.run(client.s3.complete_multipart(&path(key)?, &upload.to_owned(), parts)).await?;
@@ -140,15 +180,31 @@ impl Store {
         }
     }
 
+    /// The endpoint with the bucket before its host; `None` when the bucket stands in the path.
+    fn virtual_host(&self) -> Option<String> {
+        let target = &self.target;
+        let (scheme, host) = target.endpoint.split_once("://").filter(|_| !target.path_style)?;
+        Some(format!("{scheme}://{}.{host}", target.bucket))
+    }
+
+    /// Address of the bucket.
+    fn base(&self) -> String {
+        self.virtual_host().unwrap_or_else(|| format!("{}/{}", self.target.endpoint, self.target.bucket))
+    }
+
+    /// Bucket and store in words.
+    fn place(&self) -> String {
+        let endpoint = &self.target.endpoint;
+        let host = endpoint.split_once("://").map_or(endpoint.as_str(), |(_, host)| host);
+        format!("bucket {} at {host}", self.target.bucket)
+    }
+
     /// A client for one request, which notes what the store answered to it.
     fn client(&self) -> Result<Client, Fault> {
         let target = &self.target;
-        let endpoint = match (target.path_style, target.endpoint.split_once("://")) {
-            (false, Some((scheme, host))) => format!("{scheme}://{}.{host}", target.bucket),
-            _ => target.endpoint.clone(),
-        };
-        let place = format!("bucket {} at {}", target.bucket, endpoint_host(&target.endpoint));
-        let wire = Wire { sockets: self.sockets.clone(), place: place.into(), fault: Arc::default() };
+        let endpoint = self.virtual_host().unwrap_or_else(|| target.endpoint.clone());
+        let place = self.place().into();
+        let wire = Wire { sockets: self.sockets.clone(), place, fault: Arc::default() };
         let s3 = AmazonS3Builder::new()
             .with_endpoint(endpoint)
             .with_region(&target.region)
@@ -239,9 +295,21 @@ fn path(key: &str) -> Result<Path, Fault> {
     Path::parse(key).map_err(|_| Fault::internal("a recording has an impossible name"))
 }
 
-/// Host and port of an endpoint.
-pub(crate) fn endpoint_host(endpoint: &str) -> &str {
-    endpoint.split_once("://").map_or(endpoint, |(_, host)| host)
+/// Ids in a store's list of open uploads, of exactly this key.
+fn upload_ids(document: &[u8], key: &str) -> Vec<String> {
+    let text = String::from_utf8_lossy(document);
+    let field = |block: &str, name: &str| {
+        let (_, rest) = block.split_once(&format!("<{name}>"))?;
+        let (value, _) = rest.split_once(&format!("</{name}>"))?;
+        Some(value.to_owned())
+    };
+    let blocks = text.split("<Upload>").skip(1);
+    let of_key = blocks.filter(|block| field(block, "Key").as_deref() == Some(key));
+    let ids = of_key.filter_map(|block| field(block, "UploadId"));
+    // An id with an escaped character would be another one; stores make none.
+    ids.filter(|id| !id.is_empty() && id.len() <= TOKEN_BYTES_MAX && !id.contains('&'))
+        .take(UPLOADS_MAX)
+        .collect()
 }
 
 /// An ETag without quotation marks.
@@ -253,4 +321,24 @@ pub(crate) fn bare(etag: &str) -> &str {
 fn header_text(text: &str) -> String {
     let visible = |letter: char| if letter == ' ' || letter.is_ascii_graphic() { letter } else { '?' };
     text.chars().map(visible).take(256).collect::<String>().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_uploads_of_the_key_are_found() {
+        let upload =
+            |key: &str, id: &str| format!("<Upload><Key>{key}</Key><UploadId>{id}</UploadId></Upload>");
+        let list =
+            [upload("a/b.mp4", "1"), upload("a/b.mp4.x", "2"), upload("a/b.mp4", "3"), upload("a/b.mp4", "")];
+        let text = format!("<?xml?><R><Prefix>a/b.mp4</Prefix>{}</R>", list.concat());
+        assert_eq!(upload_ids(text.as_bytes(), "a/b.mp4"), ["1", "3"]);
+        assert!(upload_ids(b"<Upload><Key>a/b.mp4</Key>", "a/b.mp4").is_empty());
+        let many = upload("k", "1").repeat(UPLOADS_MAX + 1);
+        assert_eq!(upload_ids(many.as_bytes(), "k").len(), UPLOADS_MAX);
+        assert_eq!(header_text(" Ñandú\nlive "), "?and??live");
+        assert_eq!((bare("\"a\""), bare("W/\"a\""), bare("a")), ("a", "a", "a"));
+    }
 }

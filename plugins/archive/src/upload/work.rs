@@ -72,13 +72,18 @@ pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault
         Err(fault) if fault.kind == Kind::Refused => {}
         Err(fault) => return Err(fault),
     }
+    let is_first = item.data().entry.key.is_none();
+    if is_first {
+        core.change(item, |data| data.entry.key = Some(key.clone())).await?;
+    } else {
+        end_unknown(item, &store, &key).await;
+    }
     let id = store.open(&key, &labels(item)).await?;
     if id.is_empty() || id.len() > TOKEN_BYTES_MAX {
         return Err(Fault::remote("the store opened an upload without a usable id"));
     }
     let answer = core
         .change(item, |data| {
-            data.entry.key = Some(key);
             data.entry.upload = Some(Upload { id, parts: Vec::new(), has_sums: true });
             data.entry.attempt_opened = true;
             data.answer.take()
@@ -87,10 +92,36 @@ pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault
     if let Some(answer) = answer {
         answer.give(Ok(()));
     }
-    if let Err(fault) = end_stale(core, item, &store).await {
+    tidy(core, item, &store).await;
+    Ok(())
+}
+
+/// Ends every upload of the key that is open: none of them is ours any more. A crash, or an answer that was lost, leaves one of which
+/// only the store knows. Stores that do not list uploads keep it; a rule of the bucket can end those.
+async fn end_unknown(item: &Item, store: &Store, key: &str) {
+    match store.uploads(key).await {
+        Ok(ids) => {
+            for id in ids {
+                tracing::info!(
+                    recording = item.file_name,
+                    "an upload that nobody continues is ended at the store"
+                );
+                if let Err(fault) = store.abort(key, &id).await {
+                    tracing::debug!(recording = item.file_name, reason = %fault, "it could not be ended");
+                }
+            }
+        }
+        Err(fault) => {
+            tracing::debug!(recording = item.file_name, reason = %fault, "the store does not list open uploads");
+        }
+    }
+}
+
+/// Ends earlier uploads, as far as that goes.
+async fn tidy(core: &Arc<Core>, item: &Arc<Item>, store: &Store) {
+    if let Err(fault) = end_stale(core, item, store).await {
         tracing::debug!(recording = item.file_name, reason = %fault, "an earlier upload could not be ended at the store");
     }
-    Ok(())
 }
 
 fn taken(key: &str) -> Fault {
@@ -136,6 +167,7 @@ pub(super) async fn send(core: &Arc<Core>, item: &Arc<Item>, parts: Vec<Part>) -
                 upload.parts.push(etag);
             }
             data.entry.failing_since_ms = None;
+            data.refusals = 0;
         })
         .await?;
     }
@@ -203,7 +235,8 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
     let count = upload.parts.len();
     let sum = composite(upload.parts.iter().map(|etag| bare(etag))).filter(|_| upload.has_sums);
     let fits = |found: &Found| {
-        let other = found.etag.as_ref().is_some_and(|etag| is_composite(etag, count) && sum.as_ref() != Some(etag));
+        let other =
+            found.etag.as_ref().is_some_and(|etag| is_composite(etag, count) && sum.as_ref() != Some(etag));
         found.bytes == bytes && !(other && sum.is_some())
     };
     match store.complete(&key, &upload.id, upload.parts.clone()).await {
@@ -219,7 +252,9 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
                     restart(core, item, fault, None).await
                 }
                 // Who may write may not be allowed to look; the sum of all parts says as much.
-                Err(fault) if fault.kind == Kind::Refused && is_proved => done(core, item, &store, &key).await,
+                Err(fault) if fault.kind == Kind::Refused && is_proved => {
+                    done(core, item, &store, &key).await
+                }
                 Err(fault) => Err(fault),
             }
         }
@@ -228,7 +263,9 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
             // It was done, and we did not hear of it.
             Ok(Some(found)) if fits(&found) => done(core, item, &store, &key).await,
             Ok(Some(_)) => Err(taken(&key)),
-            Ok(None) if matches!(fault.kind, Kind::Missing | Kind::Other) => restart(core, item, fault, None).await,
+            Ok(None) if matches!(fault.kind, Kind::Missing | Kind::Other) => {
+                restart(core, item, fault, None).await
+            }
             _ => Err(unknown_upload(core, item, &store, &key, fault).await),
         },
     }
@@ -236,6 +273,7 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
 
 /// The store has it: that is noted, then the local copy goes.
 async fn done(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key: &str) -> Result<(), Fault> {
+    tidy(core, item, store).await;
     core.change(item, |data| {
         data.entry.stage = Stage::Ready;
         data.entry.url = Some(store.url(key));
@@ -256,7 +294,7 @@ async fn done(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key: &str) -> R
 async fn unknown_upload(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key: &str, fault: Fault) -> Fault {
     match fault.kind {
         Kind::Missing => restart(core, item, fault.clone(), None).await.err().unwrap_or(fault),
-        Kind::Refused => match store.open(key, &labels(item)).await {
+        Kind::Refused if is_repeated(item) => match store.open(key, &labels(item)).await {
             Ok(id) => restart(core, item, fault.clone(), Some(id)).await.err().unwrap_or(fault),
             Err(_) => fault,
         },
@@ -264,8 +302,20 @@ async fn unknown_upload(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key: 
     }
 }
 
+/// True from the second refusal in a row on.
+fn is_repeated(item: &Item) -> bool {
+    let mut data = item.data();
+    data.refusals += 1;
+    data.refusals > 1
+}
+
 /// Begins the upload anew, with one that is open already if there is; always an error, as there is a pause before.
-async fn restart(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, opened: Option<String>) -> Result<(), Fault> {
+async fn restart(
+    core: &Arc<Core>,
+    item: &Arc<Item>,
+    fault: Fault,
+    opened: Option<String>,
+) -> Result<(), Fault> {
     tracing::warn!(recording = item.file_name, reason = %fault, "the store lost what was uploaded; it is sent again");
     let restarts = core
         .change(item, |data| {
@@ -273,6 +323,7 @@ async fn restart(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, opened: Optio
             remember_stale(data, upload.map(|upload| upload.id));
             data.entry.upload = opened.map(|id| Upload { id, parts: Vec::new(), has_sums: true });
             data.restarts += 1;
+            data.refusals = 0;
             data.restarts
         })
         .await?;
