@@ -56,13 +56,15 @@ impl driver::Destination for Destination {
             }
             recorder.write().await?;
             if told == 0 && recorder.spooled() > 0 {
-                // From the first fragment on disk, whatever the store does.
+                // A file begins with its first fragment: from that on, whatever the store does.
                 ctx.state(State::Live);
             }
             ctx.bytes_sent(recorder.spooled() - told);
             told = recorder.spooled();
         }
-        recorder.finish().await
+        let outcome = recorder.finish().await;
+        ctx.bytes_sent(recorder.spooled() - told);
+        outcome
     }
 }
 

@@ -86,7 +86,7 @@ impl Recorder {
     ///
     /// # Errors
     /// As [`Recorder::write`].
-    pub(crate) async fn finish(mut self) -> Result<(), Error> {
+    pub(crate) async fn finish(&mut self) -> Result<(), Error> {
         self.cutter.finish();
         let outcome = self.write().await;
         self.close().await;
@@ -99,7 +99,9 @@ impl Recorder {
             match piece {
                 Piece::Begin(init) => {
                     self.close().await;
+                    let length = init.len() as u64;
                     self.open = Some(Open::begin(&self.core, &self.order, init).await?);
+                    self.spooled += length;
                 }
                 Piece::Fragment { bytes, end_ns } => {
                     let Some(open) = &mut self.open else { continue };

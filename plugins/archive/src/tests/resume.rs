@@ -39,6 +39,7 @@ fn killed_at(number: u64, is_done_first: bool) -> bool {
     kit.load();
     kit.until_all(RecordingState::Ready);
     kit.assert_whole(&expected[0]);
+    assert!(until(|| kit.server.leftovers().is_empty()), "{number}: {:?}", kit.server.leftovers());
     let ended = |ask: &Ask| *ask == Ask::Open;
     assert!(kit.server.asked().iter().filter(|ask| ended(ask)).count() <= 1);
     was_over
