@@ -7,6 +7,7 @@ use tokio::time::sleep;
 use crate::item::Item;
 use crate::journal::Stage;
 use crate::state::{Core, WeakCore};
+use crate::upload;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -69,7 +70,10 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
         }
     });
     let outcome = match changed.await {
-        Ok(()) if is_given_up => core.remove_local(item).await,
+        Ok(()) if is_given_up => {
+            upload::end_uploads(core, item).await;
+            core.remove_local(item).await
+        }
         outcome => outcome,
     };
     if let Err(error) = outcome {

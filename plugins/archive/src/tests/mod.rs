@@ -3,6 +3,7 @@
 mod desk;
 mod encoded;
 mod failures;
+mod killed;
 mod kit;
 pub(crate) mod media;
 mod played;

@@ -52,6 +52,8 @@ pub(crate) enum Act {
     Corrupt,
     /// No answer for a long time.
     Hang,
+    /// The store does it, and there is no answer for a long time.
+    DoAndHang,
     /// The store does it after this many milliseconds.
     Slow(u64),
 }
@@ -257,6 +259,9 @@ async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Answered {
     // Some of its answers do their work while they are read.
     let (head, body) = answer.into_parts();
     let body = http_body_util::BodyExt::collect(body).await.map_err(|_| std::io::Error::other("no body"))?;
+    if act == Act::DoAndHang {
+        tokio::time::sleep(Duration::from_secs(600)).await;
+    }
     if act == Act::LoseAnswer {
         return cut();
     }
