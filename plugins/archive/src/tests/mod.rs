@@ -9,4 +9,5 @@ pub(crate) mod media;
 mod played;
 mod resume;
 mod room;
+mod secure;
 mod server;

@@ -8,7 +8,7 @@ pub(crate) mod fault;
 pub(crate) mod sockets;
 pub(crate) mod store;
 mod sums;
-mod tls;
+pub(crate) mod tls;
 mod work;
 
 use std::sync::Arc;
