@@ -3,6 +3,7 @@
 //! The process is this test binary again, told so by its environment. `SATCAST_SOAK=50` kills it more often.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +72,9 @@ fn killed_after(seconds: i64, later: Duration) {
         .spawn()
         .unwrap();
     let mut said = -1;
-    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+    // Kept until it is dead: it must die of the kill alone.
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for line in &mut lines {
         let line = line.unwrap();
         if let Some((_, second)) = line.rsplit_once("second ") {
             said = second.trim().parse().unwrap();
@@ -82,7 +85,8 @@ fn killed_after(seconds: i64, later: Duration) {
     }
     std::thread::sleep(later);
     child.kill().unwrap();
-    child.wait().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    drop(lines);
     kit.settings.prefix = None;
     kit.load();
     assert!(until(|| kit.recordings().iter().all(|recording| recording.state == RecordingState::Ready)));
