@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use satcast_media::Packet;
 use satcast_plugin_api::Error;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
 use crate::config::Target;
@@ -251,6 +251,10 @@ impl Open {
             tracing::warn!(recording = self.item.file_name, %error, "the journal of a recording cannot be written");
         }
         tracing::info!(recording = self.item.file_name, bytes = self.bytes, "recording is closed");
+        let is_idle = self.item.data().task.as_ref().is_none_or(AbortHandle::is_finished);
+        if is_idle {
+            core.spawn(&self.item);
+        }
     }
 }
 

@@ -119,7 +119,7 @@ fn an_upload_that_is_deleted_is_ended_at_the_store() {
     let name = kit.only().file_name;
     kit.answer(|core, answer| desk::delete(core, &name, false, answer)).unwrap();
     assert!(kit.recordings().is_empty() && kit.files("spool").is_empty());
-    assert_eq!(kit.files("journal").len(), 1);
+    assert!(until(|| kit.files("journal").len() == 1), "{:?}", kit.files("journal"));
     kit.kill();
     kit.host.is_down.store(false, Ordering::SeqCst);
     kit.server.script(|_, _| Act::Pass);

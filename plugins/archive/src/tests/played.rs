@@ -1,5 +1,7 @@
 //! Real streams: what is in the store is what was recorded, and ffmpeg plays it.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use satcast_media::{Packet, Role, TrackKind};
 
 use super::encoded::{flv, mp4, run};
@@ -140,6 +142,8 @@ fn parts_go_up_while_it_is_recorded() {
     assert!(until(|| kit.only().uploaded_bytes == 24 * 1024 * 1024), "{:?}", kit.only());
     assert_eq!(kit.only().state, RecordingState::Recording);
     assert!(kit.server.objects().is_empty());
+    let spooled = kit.folder.path().join("spool").join(&kit.files("spool")[0]);
+    assert_eq!(std::fs::metadata(spooled).unwrap().permissions().mode() & 0o777, 0o600);
     kit.run(recorder.finish()).unwrap();
     kit.until_all(RecordingState::Ready);
     kit.assert_whole(&expected[0]);

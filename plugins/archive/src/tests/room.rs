@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::kit::{Kit, limits, until};
 use super::media::{AVC, pictures_of};
+use crate::keeper::keep;
 use crate::limits::Limits;
 use satcast_plugin_api::driver::RecordingState;
 
@@ -103,7 +104,7 @@ fn objects_are_deleted_when_their_days_are_over() {
     kit.record("s2", stream());
     kit.until_all(RecordingState::Ready);
     kit.host.ahead_ms.store(29 * DAY_MS, Ordering::SeqCst);
-    std::thread::sleep(Duration::from_millis(100));
+    kit.run(keep(kit.core()));
     assert_eq!(kit.server.objects().len(), 2);
     kit.host.ahead_ms.store(30 * DAY_MS + 1000, Ordering::SeqCst);
     assert!(until(|| kit.server.objects().len() == 1));

@@ -144,22 +144,34 @@ impl Server {
         let bucket = self.root.path().join(BUCKET);
         let (mut folders, mut found) = (vec![bucket.clone()], Vec::new());
         while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
+            // What goes while it is looked for is not there.
+            for entry in std::fs::read_dir(folder).into_iter().flatten() {
                 let path = entry.unwrap().path();
                 match path.is_dir() {
                     true => folders.push(path),
                     false => {
                         let key = path.strip_prefix(&bucket).unwrap().to_str().unwrap().to_owned();
                         // Being written under another name.
-                        if !key.contains(".tmp.") {
-                            found.push((key, std::fs::read(path).unwrap()));
-                        }
+                        let bytes = std::fs::read(path).ok().filter(|_| !key.contains(".tmp."));
+                        found.extend(bytes.map(|bytes| (key, bytes)));
                     }
                 }
             }
         }
         found.sort();
         found
+    }
+
+    /// Puts an object there, as somebody else would.
+    pub(crate) fn place(&self, key: &str, bytes: &[u8]) {
+        let path = self.root.path().join(BUCKET).join(key);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    /// Takes one away.
+    pub(crate) fn remove(&self, key: &str) {
+        std::fs::remove_file(self.root.path().join(BUCKET).join(key)).unwrap();
     }
 
     /// Uploads that are open, and parts that wait, as files of the server.

@@ -131,15 +131,16 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
         return false;
     }
     let now_ms = core.outside.now_ms();
-    let (failing_ms, is_leaving) = {
+    let (failing_ms, stage) = {
         let mut data = item.data();
         let since = *data.entry.failing_since_ms.get_or_insert(now_ms);
         let closed = data.entry.closed_at_ms.filter(|_| data.entry.stage != Stage::Recording);
-        (closed.map(|closed| now_ms - since.max(closed)), data.entry.stage == Stage::Leaving)
+        (closed.map(|closed| now_ms - since.max(closed)), data.entry.stage)
     };
     let next = attempts.failed(fault.error.class, failing_ms, rand::random(), &core.limits.pauses);
     match next {
-        Next::Again(pause) if fault.kind != Kind::Final => {
+        // Nothing is given up while it is recorded.
+        Next::Again(pause) if fault.kind != Kind::Final || stage == Stage::Recording => {
             tracing::warn!(
                 recording = item.file_name, reason = %fault, wait_ms = pause.as_millis() as u64,
                 "a recording could not be brought to its store; it is tried again"
@@ -147,7 +148,7 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
             sleep(pause).await;
             true
         }
-        _ if is_leaving => {
+        _ if stage == Stage::Leaving => {
             tracing::warn!(recording = item.file_name, reason = %fault, "an upload of a deleted recording could not be ended at its store");
             // Nothing of it is here any more but the note to end it.
             let _ = core.forget(item).await;
