@@ -19,6 +19,8 @@ const KNOWN_MAX: usize = 10_000;
 pub(crate) const RESTARTS_MAX: u32 = 5;
 /// Uploads of one recording that are still to be ended.
 pub(crate) const STALE_MAX: usize = 8;
+/// Longest reason of a failure that is kept.
+pub(crate) const ERROR_CHARS_MAX: usize = 1000;
 /// Longest ETag and upload id that a store may give.
 pub(crate) const TOKEN_BYTES_MAX: usize = 2048;
 /// The same for an ETag, of which there may be 10,000.

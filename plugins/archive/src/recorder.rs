@@ -304,7 +304,7 @@ impl Core {
 
 /// Fails when recordings may not take `more` bytes.
 fn check_quota(core: &Core, more: u64) -> Result<(), Error> {
-    if core.local_bytes().saturating_add(more) > core.limits.spool_quota {
+    if !core.reserve(more) {
         return Err(no_room(
             "recordings that wait for their store take all the room they may (spoolQuotaBytes)",
         ));

@@ -5,10 +5,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use satcast_plugin_api::{Class, Error};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use crate::config::{Settings, Target, no_operator_store};
 use crate::item::{Data, Item};
@@ -20,6 +22,9 @@ use crate::upload::sockets::Sockets;
 use crate::upload::store::Store;
 use crate::{keeper, upload};
 use satcast_plugin_api::driver::Recording;
+
+/// How old a count of local copies may be.
+const COUNT_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// The driver without its contract.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub(crate) struct Core {
     operator: Option<Target>,
     journal: Journal,
     spool: PathBuf,
+    /// Bytes of all local copies, and when they were counted.
+    spooled: Mutex<(Option<Instant>, u64)>,
     items: Mutex<BTreeMap<String, Arc<Item>>>,
     sockets: Arc<Sockets>,
 }
@@ -61,6 +68,7 @@ impl Core {
             memory: Semaphore::new(limits.parts_mib),
             sockets: Arc::new(Sockets::new(outside.clone(), limits.times)),
             items: Mutex::default(),
+            spooled: Mutex::default(),
             outside,
             limits,
             journal,
@@ -151,9 +159,16 @@ impl Core {
         &self.journal
     }
 
-    /// Bytes of all local copies.
-    pub(crate) fn local_bytes(&self) -> u64 {
-        self.all().iter().map(|item| item.data().local_bytes()).sum()
+    /// Takes `more` bytes of what local copies may have; false when that is too much. Counted anew now and then, as going through
+    /// all recordings for every fragment would cost more than writing it.
+    pub(crate) fn reserve(&self, more: u64) -> bool {
+        let mut spooled = self.spooled.lock().unwrap_or_else(PoisonError::into_inner);
+        if spooled.0.is_none_or(|at| at.elapsed() >= COUNT_AGE_MAX) {
+            *spooled = (Some(Instant::now()), self.all().iter().map(|item| item.data().local_bytes()).sum());
+        }
+        let fits = spooled.1.saturating_add(more) <= self.limits.spool_quota;
+        spooled.1 += if fits { more } else { 0 };
+        fits
     }
 
     /// The operator's store.

@@ -21,7 +21,7 @@ use self::attempts::{Attempts, Next};
 use self::fault::{Fault, Kind};
 use crate::item::{Data, Item};
 use crate::journal::Stage;
-use crate::limits::{PARTS_OF_ONE, STALE_MAX};
+use crate::limits::{ERROR_CHARS_MAX, PARTS_OF_ONE, STALE_MAX};
 use crate::parts::{self, Part};
 use crate::state::Core;
 
@@ -167,7 +167,7 @@ pub(crate) async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
     let changed = core
         .change(item, |data| {
             data.entry.stage = Stage::Failed;
-            data.entry.error = Some(error.message.clone());
+            data.entry.error = Some(error.message.chars().take(ERROR_CHARS_MAX).collect());
             data.entry.error_class = Some(error.class);
             data.entry.failing_since_ms = None;
             let upload = data.entry.upload.take();

@@ -349,11 +349,13 @@ pub(super) async fn end_uploads(core: &Arc<Core>, item: &Arc<Item>) -> Result<()
         let upload = data.entry.upload.take();
         remember_stale(data, upload.map(|upload| upload.id));
     });
-    if item.data().entry.stale.is_empty() {
+    if item.data().entry.key.is_none() {
         return Ok(());
     }
-    let (store, _) = core.store(item)?;
-    end_stale(core, item, &store).await
+    let (store, key) = core.store(item)?;
+    end_stale(core, item, &store).await?;
+    end_unknown(item, &store, &key).await;
+    Ok(())
 }
 
 async fn end_stale(core: &Arc<Core>, item: &Arc<Item>, store: &Store) -> Result<(), Fault> {
