@@ -115,13 +115,12 @@ fn an_upload_that_is_deleted_is_ended_at_the_store() {
     assert!(until(|| kit.server.asked().contains(&Ask::Complete)));
     assert!(!kit.server.leftovers().is_empty());
     // The store is down when it is deleted: that is ended later, even by the next process.
-    kit.host.is_down.store(true, Ordering::SeqCst);
+    kit.server.script(|_, _| Act::Cut(0));
     let name = kit.only().file_name;
     kit.answer(|core, answer| desk::delete(core, &name, false, answer)).unwrap();
     assert!(kit.recordings().is_empty() && kit.files("spool").is_empty());
     assert!(until(|| kit.files("journal").len() == 1), "{:?}", kit.files("journal"));
     kit.kill();
-    kit.host.is_down.store(false, Ordering::SeqCst);
     kit.server.script(|_, _| Act::Pass);
     kit.load();
     assert!(until(|| kit.files("journal").is_empty()));

@@ -4,12 +4,17 @@
 //! any point leads to the same object. What the store lost is sent again.
 
 pub(crate) mod attempts;
+mod begin;
+mod complete;
+mod ending;
 pub(crate) mod fault;
+mod restart;
+mod send;
 pub(crate) mod sockets;
 pub(crate) mod store;
 mod sums;
 pub(crate) mod tls;
-mod work;
+mod wire;
 
 use std::sync::Arc;
 
@@ -87,7 +92,7 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
             Step::Wait => item.changed.notified().await,
             Step::Repair => {
                 let _permit = permit(core).await?;
-                work::repair(core, item).await?;
+                begin::repair(core, item).await?;
             }
             Step::Forget => {
                 tracing::info!(recording = item.file_name, "nothing was recorded");
@@ -96,19 +101,19 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
             }
             Step::Open => {
                 let _permit = permit(core).await?;
-                work::open(core, item).await?;
+                begin::open(core, item).await?;
             }
             Step::Send(parts) => {
-                work::send(core, item, parts).await?;
+                send::send(core, item, parts).await?;
                 attempts.progressed();
             }
             Step::Complete => {
                 let _permit = permit(core).await?;
-                work::complete(core, item).await?;
+                complete::complete(core, item).await?;
             }
             Step::Leave => {
                 let _permit = permit(core).await?;
-                work::leave(core, item).await?;
+                ending::leave(core, item).await?;
                 core.forget(item).await?;
                 return Ok(());
             }
@@ -183,7 +188,7 @@ pub(crate) async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
 
 /// Ends what is open at the store, as far as that goes.
 pub(crate) async fn end_uploads(core: &Arc<Core>, item: &Arc<Item>) {
-    if let Err(fault) = work::end_uploads(core, item).await {
+    if let Err(fault) = ending::end_uploads(core, item).await {
         tracing::debug!(recording = item.file_name, reason = %fault, "its upload could not be ended at the store");
     }
 }

@@ -4,18 +4,14 @@
 //! the way; the ETag of each part is compared with its MD5 while the store's ETags are MD5s (they are not with some kinds of
 //! encryption); at the end size and ETag of the whole object are asked for and compared.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use http::{HeaderValue, Method, Request, header};
-use http_body_util::{BodyExt as _, Full};
-use object_store::aws::{AmazonS3, AmazonS3Builder, AwsAuthorizer, AwsCredential};
-use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
-    HttpResponseBody, HttpService,
-};
+use http::{Method, Request};
+use object_store::aws::{AmazonS3Builder, AwsAuthorizer, AwsCredential};
+use object_store::client::HttpRequestBody;
 use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path;
 use object_store::signer::Signer as _;
@@ -28,6 +24,7 @@ use url::Url;
 
 use super::fault::{Fault, Kind};
 use super::sockets::Sockets;
+use super::wire::{Client, Wire};
 use crate::config::Target;
 use crate::limits::TOKEN_BYTES_MAX;
 
@@ -241,73 +238,6 @@ impl Store {
             .build()
             .map_err(|_| Fault::internal("the store's client could not be set up"))?;
         Ok(Client { s3, wire })
-    }
-}
-
-struct Client {
-    s3: AmazonS3,
-    wire: Wire,
-}
-
-impl Client {
-    /// The outcome, with what was seen on the wire instead of the library's error: that one repeats whole answers.
-    async fn run<T>(&self, work: impl Future<Output = object_store::Result<T>>) -> Result<T, Fault> {
-        work.await.map_err(|_| {
-            let seen = self.wire.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
-            seen.unwrap_or_else(|| {
-                Fault::remote(format!("{} gave an answer that cannot be read", self.wire.place))
-            })
-        })
-    }
-}
-
-/// The library's requests on our sockets.
-#[derive(Debug, Clone)]
-struct Wire {
-    sockets: Arc<Sockets>,
-    place: Arc<str>,
-    is_conditional: bool,
-    fault: Arc<Mutex<Option<Fault>>>,
-}
-
-impl HttpConnector for Wire {
-    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(self.clone()))
-    }
-}
-
-#[async_trait::async_trait]
-impl HttpService for Wire {
-    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let completes = request.method() == Method::POST
-            && request.uri().query().is_some_and(|query| query.starts_with("uploadId="));
-        if completes && self.is_conditional {
-            // The library has this for its own copies only.
-            request.headers_mut().insert(header::IF_NONE_MATCH, HeaderValue::from_static("*"));
-        }
-        let outcome = self.sockets.exchange(request).await;
-        let answer = match outcome {
-            Ok(answer) => answer,
-            Err(fault) => {
-                self.note(fault.clone());
-                return Err(HttpError::new(HttpErrorKind::Unknown, fault));
-            }
-        };
-        let (head, body) = answer.into_parts();
-        // S3 says some failures to complete with status 200 and an error document.
-        if !head.status.is_success() {
-            self.note(Fault::answer(head.status, &body, &self.place));
-        } else if completes && body.windows(7).any(|window| window == b"<Error>") {
-            self.note(Fault::answer(http::StatusCode::INTERNAL_SERVER_ERROR, &body, &self.place));
-        }
-        let body = Full::new(body).map_err(|never| match never {});
-        Ok(HttpResponse::from_parts(head, HttpResponseBody::new(body)))
-    }
-}
-
-impl Wire {
-    fn note(&self, fault: Fault) {
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
     }
 }
 
