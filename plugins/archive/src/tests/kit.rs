@@ -85,7 +85,7 @@ pub(crate) fn limits() -> Limits {
             refused: (ms(10), ms(40)),
             give_up: Duration::from_secs(24 * 3600),
         },
-        times: Times { connect: Duration::from_secs(5), stall: ms(700) },
+        times: Times { connect: Duration::from_secs(5), stall: ms(700), answer: ms(900) },
         free_min: 0,
         tell_every: ms(0),
         keep_every: ms(20),

@@ -62,7 +62,8 @@ async fn serve() -> (SocketAddr, RootCertStore) {
 }
 
 fn sockets(trust: Trust) -> Sockets {
-    let times = Times { connect: Duration::from_secs(5), stall: Duration::from_millis(500) };
+    let ms = Duration::from_millis;
+    let times = Times { connect: ms(5000), stall: ms(300), answer: ms(600) };
     Sockets::new(Arc::new(Host::default()), times).trusting(trust)
 }
 
@@ -101,6 +102,10 @@ async fn a_server_without_tls_or_without_life_is_told_from_others() {
     // It takes the connection and a part of the body, and then nothing.
     let fault = put(&silent, &format!("http://127.0.0.1:{port}/")).await.unwrap_err();
     assert_eq!(fault.error.class, Class::Network);
+    assert!(fault.to_string().contains("took and sent nothing"), "{fault}");
+    // The same for a request that is all gone, into buffers, and has no answer.
+    let fault =
+        silent.exchange(request(&format!("http://127.0.0.1:{port}/"), vec![7; 100])).await.unwrap_err();
     assert!(fault.to_string().contains("took and sent nothing"), "{fault}");
     tokio::spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {
