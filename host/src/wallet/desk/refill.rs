@@ -26,7 +26,7 @@ const SERVICE_WALLET: &str = "service_wallet";
 pub(super) enum Outcome {
     /// Credited.
     Credited,
-    /// The account has enough.
+    /// The account has enough, or its wallet rests.
     Enough,
     /// One is under way, and the watch goes on with it.
     UnderWay,
@@ -80,7 +80,11 @@ impl Desk {
 
     /// The connected wallet of an account that needs a refill and may have one.
     async fn needs(&self, account: AccountId, rate: Msat) -> Result<Option<WalletRecord>, StoreError> {
-        let Some(wallet) = self.inner.store.wallet_of(account).await? else { return Ok(None) };
+        let wallet = self.inner.store.wallet_of(account).await?;
+        // One that rests is looked at again by the scan.
+        let Some(wallet) = wallet.filter(|wallet| wallet.retry_at <= self.inner.clock.now()) else {
+            return Ok(None);
+        };
         let balance = self.inner.store.balance(account).await?;
         Ok((balance < rules::threshold(wallet.rules.threshold, rate)).then_some(wallet))
     }

@@ -382,3 +382,15 @@ async fn what_a_wallet_holds_is_asked_seldom_and_shown_for_a_minute() {
     rig.base.store.disconnect_wallet(&rig.actor()).await.unwrap();
     assert_eq!(held().await.unwrap(), None);
 }
+
+#[tokio::test]
+async fn a_wallet_that_rests_keeps_no_writer_waiting() {
+    let rig = Rig::new(0).await;
+    rig.bank.state().pays.insert(URL.into(), Pays::Fails(Fault::InsufficientBalance));
+    assert_eq!(rig.refill().await, Outcome::None);
+    assert!(rig.wallet().await.retry_at > rig.now());
+    let mut intruder = rig.base.intruder().await;
+    intruder.keep_from_writing().await;
+    assert_eq!(rig.refill().await, Outcome::Enough);
+    intruder.let_write().await;
+}
