@@ -18,6 +18,7 @@ mod drivers;
 mod edits;
 mod error;
 mod events;
+mod health;
 mod idempotency;
 mod keys;
 mod known;

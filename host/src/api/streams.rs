@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::body::{Body, Fields, FromFields, NoBody};
 use super::destinations::{self, Destination, DestinationInput, Done};
+use super::health::StreamHealth;
 use super::null::Null;
 use super::page::PageRequest;
 use super::playback::StreamPlayback;
@@ -109,6 +110,8 @@ pub(super) struct StreamDetail {
     destinations: Vec<Destination>,
     /// How its self-hosted destinations are played, newest first.
     playback: Vec<StreamPlayback>,
+    /// How good the stream is; null unless its encoder is there.
+    health: Null<StreamHealth>,
 }
 
 /// A stream key to be made.
@@ -367,6 +370,7 @@ fn detail(app: &App, view: StreamView, destinations: &[DestinationView]) -> Stre
         limits: view.stream.limits.into(),
         destinations: destinations.iter().map(|record| Destination::of(app, record)).collect(),
         playback: destinations.iter().filter_map(|record| StreamPlayback::of(app, record)).collect(),
+        health: StreamHealth::of(app, view.stream.id).into(),
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::destination::Destination;
+use super::health::{Health, Issue};
 use super::hub::Hub;
 use super::view::DestinationSnapshot;
 use super::{Closed, Inner, codes};
@@ -103,6 +104,8 @@ struct Shared {
     /// No encoder is let in any more.
     closing: bool,
     destinations: BTreeMap<DestinationId, Arc<Destination>>,
+    /// What is wrong with the stream.
+    issues: Vec<Issue>,
 }
 
 struct Encoder {
@@ -184,6 +187,15 @@ impl Session {
             started_at: shared.started_at?,
             state: shared.state?,
         })
+    }
+
+    /// How good the stream is at the monotonic time `now`; `None` unless its encoder is there.
+    pub(super) fn health(&self, now: Duration) -> Option<Health> {
+        let issues = {
+            let shared = self.lock();
+            (shared.state == Some(SessionState::Live)).then(|| shared.issues.clone())?
+        };
+        Some(Health { figures: self.hub.figures(now), issues })
     }
 
     pub(super) fn destination(&self, id: DestinationId) -> Option<DestinationSnapshot> {

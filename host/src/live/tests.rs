@@ -1,6 +1,7 @@
 //! Sessions with a real store and a real driver behind the C table; only the encoder is played by hand.
 
 mod destinations;
+mod health;
 mod told;
 mod webhooks;
 

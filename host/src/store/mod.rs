@@ -46,7 +46,9 @@ pub use model::{
     NewSession, NewStream, Page, Scopes, SessionRecord, StreamLimits, StreamRecord, StreamView, Transfer,
     TransferKind,
 };
-pub use notices::{Happening, Limit, Notice, Notices, TOLD_ERROR_CHARS_MAX, ToldDestination};
+pub use notices::{
+    Happening, Limit, Notice, Notices, TOLD_ERROR_CHARS_MAX, ToldDestination, ToldHealth, ToldIssue,
+};
 pub use open::{Address, OpenOptions, Server, open};
 pub use outbox::{
     ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, Outbox, Prune, SendingCaps, Settled,

@@ -13,6 +13,7 @@ mod encoder_returns;
 mod enhanced;
 mod events;
 mod forward;
+mod health;
 mod hostile;
 mod isolation;
 mod judges;
