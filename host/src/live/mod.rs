@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
-pub use session::{LiveSession, Publisher, SessionSnapshot, SessionState};
+pub use session::{Delayed, LiveSession, Publisher, SessionSnapshot, SessionState};
 pub use shelf::{SHELF_KEPT, Shelf};
 pub use view::{DestState, DestinationSnapshot};
 
@@ -159,6 +159,11 @@ impl Live {
     /// A destination of a live session.
     pub fn destination(&self, stream: StreamId, destination: DestinationId) -> Option<DestinationSnapshot> {
         self.find(stream)?.destination(destination)
+    }
+
+    /// What a destination of a live session waits for because of its delays.
+    pub fn delayed(&self, stream: StreamId, destination: DestinationId) -> Option<Delayed> {
+        self.find(stream)?.delayed(destination)
     }
 
     /// How good a stream is; `None` unless its encoder is there.

@@ -5,6 +5,7 @@
 
 mod publisher;
 mod run;
+mod schedule;
 mod timer;
 
 use std::collections::BTreeMap;
@@ -61,6 +62,15 @@ pub struct LiveSession {
     pub session: SessionSnapshot,
 }
 
+/// What a destination with a delay waits for, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delayed {
+    /// It is enabled and starts then.
+    StartsAt(UnixMillis),
+    /// It is disabled and goes on until then.
+    StopsAt(UnixMillis),
+}
+
 /// Why a session lets no encoder in.
 pub(super) enum Refusal {
     /// Another one is publishing.
@@ -106,6 +116,8 @@ struct Shared {
     destinations: BTreeMap<DestinationId, Arc<Destination>>,
     /// What is wrong with the stream.
     issues: Vec<Issue>,
+    /// Destinations that wait for their delay.
+    delayed: BTreeMap<DestinationId, Delayed>,
 }
 
 struct Encoder {
@@ -201,6 +213,11 @@ impl Session {
     pub(super) fn destination(&self, id: DestinationId) -> Option<DestinationSnapshot> {
         let destination = self.lock().destinations.get(&id).cloned();
         destination.map(|destination| destination.snapshot())
+    }
+
+    /// What a destination waits for.
+    pub(super) fn delayed(&self, id: DestinationId) -> Option<Delayed> {
+        self.lock().delayed.get(&id).copied()
     }
 
     /// Sends a command and waits for it; false when the session has ended meanwhile.

@@ -6,6 +6,7 @@ mod billing;
 mod changes;
 mod clients;
 mod codecs;
+mod control;
 mod crash;
 mod document;
 mod drivers;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::schedule::Schedule;
 use super::timer::Timer;
 use super::{Command, Session, SessionState, millis};
 use crate::ids::{DestinationId, EndReason, UnixMillis};
@@ -52,6 +53,7 @@ pub(in crate::live) struct Run {
     /// What the services behind the enabled destinations ask of the stream.
     wishes: Vec<Wish>,
     watch: Watch,
+    schedule: Schedule,
 }
 
 struct End {
@@ -67,7 +69,7 @@ impl Run {
         let orders = usage.orders();
         let (tasks, reload_due, timer) = (BTreeMap::new(), false, Timer::default());
         let teller = Teller::start(live.store.clone(), session.id.clone());
-        let (wishes, watch) = (Vec::new(), Watch::default());
+        let (wishes, watch, schedule) = (Vec::new(), Watch::default(), Schedule::default());
         Self {
             session,
             live,
@@ -82,6 +84,7 @@ impl Run {
             teller,
             wishes,
             watch,
+            schedule,
         }
     }
 
@@ -217,7 +220,7 @@ impl Run {
                 _ = tick.tick() => {
                     self.sample_rates();
                     self.look_at_health();
-                    if self.reload_due {
+                    if self.reload_due || self.schedule.is_due(self.live.clock.monotonic()) {
                         self.reload().await;
                     }
                 }

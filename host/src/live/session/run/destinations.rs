@@ -1,14 +1,18 @@
 //! Which destinations of a session run: those of the database.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::Run;
-use crate::ids::DestinationId;
+use crate::ids::{DestinationId, UnixMillis};
+use crate::live::DestState;
 use crate::live::destination::{Destination, Parts};
-use crate::store::DestinationRecord;
+use crate::live::session::schedule::{Wait, Waits, Wanted};
+use crate::live::session::{Delayed, millis};
+use crate::store::{Delays, DestinationRecord};
 
 impl Run {
-    /// Starts, stops and restarts destinations so that they are those of the database.
+    /// Starts, stops and restarts destinations so that they are those of the database, each after its delay.
     pub(super) async fn reload(&mut self) {
         let wanted = match self.live.store.destinations_of(self.session.stream.id).await {
             Ok(wanted) => wanted,
@@ -19,12 +23,8 @@ impl Run {
             }
         };
         self.reload_due = false;
-        let wanted: BTreeMap<DestinationId, DestinationRecord> = wanted
-            .into_iter()
-            .filter(|destination| destination.enabled)
-            .map(|destination| (destination.id, destination))
-            .collect();
-        self.read_wishes(wanted.values());
+        self.read_wishes(wanted.iter().filter(|destination| destination.enabled));
+        let wanted = self.due(wanted);
         let running: Vec<_> = self.session.lock().destinations.values().cloned().collect();
         let mut stopped = Vec::new();
         for destination in running {
@@ -46,6 +46,27 @@ impl Run {
             }
         }
         self.note_forwarding(&started, &stopped).await;
+    }
+
+    /// Those of all destinations that are to run now. What runs is the same whatever its delays are, and goes on as enabled while
+    /// its stop is delayed.
+    fn due(&mut self, all: Vec<DestinationRecord>) -> BTreeMap<DestinationId, DestinationRecord> {
+        let now = self.live.clock.monotonic();
+        let running = self.session.lock().destinations.clone();
+        let wanted = all.iter().map(|record| {
+            let state = running.get(&record.id).map(|destination| destination.snapshot().state);
+            let (runs, forwards) = (state.is_some(), state == Some(DestState::Live));
+            Wanted { id: record.id, enabled: record.enabled, delays: record.delays, runs, forwards }
+        });
+        let due = self.schedule.plan(wanted, now);
+        let wall_now = self.live.clock.now();
+        let delayed = self.schedule.waits().map(|(id, wait)| (id, delayed(wait, now, wall_now)));
+        self.session.lock().delayed = delayed.collect();
+        let due = all.into_iter().filter(|record| due.contains(&record.id));
+        due.map(|record| {
+            (record.id, DestinationRecord { enabled: true, delays: Delays::default(), ..record })
+        })
+        .collect()
     }
 
     /// The rows of the history. They follow the destinations, which wait for no database.
@@ -88,5 +109,15 @@ impl Run {
             destination.stop();
         }
         self.tasks.remove(&id);
+    }
+}
+
+/// A wait on the clock that people read.
+fn delayed(wait: Wait, now: Duration, wall_now: UnixMillis) -> Delayed {
+    let left = i64::try_from(millis(wait.until.saturating_sub(now))).unwrap_or(i64::MAX);
+    let at = UnixMillis(wall_now.0.saturating_add(left));
+    match wait.what {
+        Waits::ToStart => Delayed::StartsAt(at),
+        Waits::ToStop => Delayed::StopsAt(at),
     }
 }
