@@ -66,6 +66,21 @@
 #define SATCAST_EXT_WAIT "satcast.wait/1"
 
 /**
+ * Driver extension: recordings that outlive their sessions, see `SatcastRecordings`.
+ */
+#define SATCAST_EXT_RECORDINGS "satcast.recordings/1"
+
+/**
+ * Host extension: changes of recordings are told to the host, see `SatcastRecordingsHost`.
+ */
+#define SATCAST_EXT_RECORDINGS_HOST "satcast.recordings-host/1"
+
+/**
+ * Host extension: text that only this driver can read again, see `SatcastVault`.
+ */
+#define SATCAST_EXT_VAULT "satcast.vault/1"
+
+/**
  * The queue of one destination, owned by the host, given back with `SatcastHost.media_release`.
  */
 typedef struct SatcastMedia SatcastMedia;
@@ -85,7 +100,7 @@ typedef struct SatcastPacket SatcastPacket;
 /**
  * Grows with every appended field or extension; never a reason to refuse.
  */
-#define SATCAST_ABI_MINOR 1
+#define SATCAST_ABI_MINOR 2
 
 /**
  * Driver flag: a panic stays inside the driver, because the library was compiled with unwinding panics, or in a language without
@@ -219,6 +234,11 @@ typedef struct SatcastPacket SatcastPacket;
 #define BATCH_PACKETS_MAX 64
 
 /**
+ * Longest address a driver signs, in bytes.
+ */
+#define SIGNED_BYTES_MAX (16 * 1024)
+
+/**
  * Most queues of one `SatcastWait.wait_any`.
  */
 #define SATCAST_WAIT_MEDIA_MAX 1024
@@ -264,6 +284,11 @@ typedef struct SatcastPacket SatcastPacket;
  * `SatcastPlayback`: the playlists say that no more will come.
  */
 #define SATCAST_PLAYBACK_ENDED 1
+
+/**
+ * `SatcastRecordings.remove`: the object in the store goes as well.
+ */
+#define SATCAST_REMOVE_REMOTE 1
 
 /**
  * Borrowed UTF-8 text, valid for the call only. `ptr` may be null when `len` is 0.
@@ -342,7 +367,7 @@ typedef struct SatcastTextSink {
      */
     void *data;
     /**
-     * During the call that was given the sink, at most once. Copies before it returns.
+     * During the call that was given the sink, at most once where that call does not say more. Copies before it returns.
      */
     void (*put)(void *data, struct SatcastStr text);
 } SatcastTextSink;
@@ -473,6 +498,11 @@ typedef struct SatcastOpen {
      * The queue. The driver gives it back once, also when it refuses to open.
      */
     SatcastMedia *media;
+    /**
+     * Since minor version 2, so only where `size` says that it is there. Who the opening is for, as a JSON object: `destinationId`,
+     * `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`. More may be added, each may be missing.
+     */
+    struct SatcastStr about_json;
 } SatcastOpen;
 
 /**
@@ -648,7 +678,7 @@ typedef struct SatcastDriver {
      */
     void (*deinit)(void);
     /**
-     * `[control]` At any time, also before `init`. Optional: abilities of the driver by name (`SATCAST_EXT_RECONFIGURE`), static
+     * `[control]` At any time, also before `init`. Optional: abilities of the driver by name (`SATCAST_EXT_RECONFIGURE`, `SATCAST_EXT_RECORDINGS`), static
      * structs that begin with their size; null when it has none of that name.
      */
     const void *(*get_extension)(struct SatcastStr name);
@@ -729,7 +759,8 @@ typedef struct SatcastNet {
      */
     size_t size;
     /**
-     * `[any]` Between `open` and `stopped`. Begins a connection attempt and returns at once. `done` is called exactly once, also
+     * `[any]` Between `open` and `stopped`, or with `dest` 0 from `init` on, for what outlives a destination (since minor version 2).
+     * Begins a connection attempt and returns at once. `done` is called exactly once, also
      * when this returns an error code.
      */
     int32_t (*connect)(void *ctx, uint64_t dest, const struct SatcastConnect *request, struct SatcastConnected done);
@@ -915,6 +946,98 @@ typedef struct SatcastWait {
     ptrdiff_t (*wait_any)(void *ctx, SatcastMedia *const *media, size_t count, uint32_t timeout_ms);
 } SatcastWait;
 
+/**
+ * Where the outcome of a request goes.
+ */
+typedef struct SatcastDone {
+    /**
+     * Passed back.
+     */
+    void *data;
+    /**
+     * `[any]` Exactly once, during the request or any time later: null = done, else why not. Must return at once.
+     */
+    void (*done)(void *data, const struct SatcastError *error);
+} SatcastDone;
+
+/**
+ * `SATCAST_EXT_RECORDINGS`: asked for after `init`. A recording is named by its file name, the object key below the prefix. Its JSON
+ * form is an object of at most 32 KiB: `fileName` (1 to 1024 printable ASCII characters, unique over everything the driver ever made),
+ * `destinationId`, `sessionId`, `state` (`recording`, `uploading`, `ready`, `failed`), `sizeBytes`, `uploadedBytes`, `durationMs`,
+ * `error` and `errorClass` (a text and one of `config`, `auth`, `network`, `remote`, `internal`, `panic`; for failed ones, else null),
+ * `url` (or null), `startedAtMs`, `changedAtMs` (grows with every change), `attempt` (retries asked for so far), `attemptOpened` (the
+ * store opened the upload of that attempt).
+ */
+typedef struct SatcastRecordings {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[control]` Puts every recording the driver still knows into `sink`, one call of `put` for each, within 1 s. Returns
+     * `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`.
+     */
+    int32_t (*list)(const struct SatcastTextSink *sink, const struct SatcastErrorSink *error);
+    /**
+     * `[control]` Uploads a failed one again; returns within 1 s. `done` is called once the store has opened the upload, or cannot;
+     * the rest goes on in the background.
+     */
+    void (*retry)(struct SatcastStr file_name, struct SatcastDone done);
+    /**
+     * `[control]` Forgets a recording and removes the local copy, with `SATCAST_REMOVE_REMOTE` in `flags` the object in the store,
+     * too; returns within 1 s. `done` is called when that is done.
+     */
+    void (*remove)(struct SatcastStr file_name, uint32_t flags, struct SatcastDone done);
+    /**
+     * `[control]` Puts an address into `sink` by which the object may be fetched without a login for `valid_secs` seconds. No I/O.
+     * Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`.
+     */
+    int32_t (*sign)(struct SatcastStr file_name,
+                    uint32_t valid_secs,
+                    const struct SatcastTextSink *sink,
+                    const struct SatcastErrorSink *error);
+} SatcastRecordings;
+
+/**
+ * `SATCAST_EXT_RECORDINGS_HOST`: the driver tells what became of its recordings.
+ */
+typedef struct SatcastRecordingsHost {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[any]` From `init` on, at every change of state and now and then while sizes grow: `json` is the recording's form as
+     * `SatcastRecordings` describes it. What the host misses it finds by `list`. Returns `SATCAST_OK`, or `SATCAST_ERR` after a
+     * report to `error`.
+     */
+    int32_t (*report)(void *ctx, struct SatcastStr json, const struct SatcastErrorSink *error);
+} SatcastRecordingsHost;
+
+/**
+ * `SATCAST_EXT_VAULT`: encryption with a key of the host's, for secrets that a driver must keep in its folder.
+ */
+typedef struct SatcastVault {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[any]` From `init` on. Puts the encrypted form of `text`, at most 64 KiB, into `sink`: printable ASCII.
+     */
+    int32_t (*seal)(void *ctx,
+                    struct SatcastStr text,
+                    const struct SatcastTextSink *sink,
+                    const struct SatcastErrorSink *error);
+    /**
+     * `[any]` From `init` on. Puts the text of a form that `seal` made for this driver into `sink`.
+     */
+    int32_t (*unseal)(void *ctx,
+                      struct SatcastStr sealed,
+                      const struct SatcastTextSink *sink,
+                      const struct SatcastErrorSink *error);
+} SatcastVault;
+
 #endif  /* SATCAST_DRIVER_H */
 
 #if defined(__GNUC__)
@@ -991,13 +1114,14 @@ SATCAST_ASSERT(sizeof(SatcastWaker) == 24, "SatcastWaker");
 SATCAST_ASSERT(offsetof(SatcastWaker, data) == 0, "SatcastWaker.data");
 SATCAST_ASSERT(offsetof(SatcastWaker, wake) == 8, "SatcastWaker.wake");
 SATCAST_ASSERT(offsetof(SatcastWaker, drop) == 16, "SatcastWaker.drop");
-SATCAST_ASSERT(sizeof(SatcastOpen) == 64, "SatcastOpen");
+SATCAST_ASSERT(sizeof(SatcastOpen) == 80, "SatcastOpen");
 SATCAST_ASSERT(offsetof(SatcastOpen, size) == 0, "SatcastOpen.size");
 SATCAST_ASSERT(offsetof(SatcastOpen, dest) == 8, "SatcastOpen.dest");
 SATCAST_ASSERT(offsetof(SatcastOpen, source) == 16, "SatcastOpen.source");
 SATCAST_ASSERT(offsetof(SatcastOpen, type_name) == 24, "SatcastOpen.type_name");
 SATCAST_ASSERT(offsetof(SatcastOpen, config_json) == 40, "SatcastOpen.config_json");
 SATCAST_ASSERT(offsetof(SatcastOpen, media) == 56, "SatcastOpen.media");
+SATCAST_ASSERT(offsetof(SatcastOpen, about_json) == 64, "SatcastOpen.about_json");
 SATCAST_ASSERT(sizeof(SatcastDriver) == 152, "SatcastDriver");
 SATCAST_ASSERT(offsetof(SatcastDriver, magic) == 0, "SatcastDriver.magic");
 SATCAST_ASSERT(offsetof(SatcastDriver, abi_major) == 8, "SatcastDriver.abi_major");
@@ -1079,6 +1203,22 @@ SATCAST_ASSERT(offsetof(SatcastPlayback, window_ms) == 48, "SatcastPlayback.wind
 SATCAST_ASSERT(offsetof(SatcastPlayback, window_max_ms) == 56, "SatcastPlayback.window_max_ms");
 SATCAST_ASSERT(offsetof(SatcastPlayback, fresh_ms) == 64, "SatcastPlayback.fresh_ms");
 SATCAST_ASSERT(offsetof(SatcastPlayback, flags) == 68, "SatcastPlayback.flags");
+SATCAST_ASSERT(sizeof(SatcastDone) == 16, "SatcastDone");
+SATCAST_ASSERT(offsetof(SatcastDone, data) == 0, "SatcastDone.data");
+SATCAST_ASSERT(offsetof(SatcastDone, done) == 8, "SatcastDone.done");
+SATCAST_ASSERT(sizeof(SatcastRecordings) == 40, "SatcastRecordings");
+SATCAST_ASSERT(offsetof(SatcastRecordings, size) == 0, "SatcastRecordings.size");
+SATCAST_ASSERT(offsetof(SatcastRecordings, list) == 8, "SatcastRecordings.list");
+SATCAST_ASSERT(offsetof(SatcastRecordings, retry) == 16, "SatcastRecordings.retry");
+SATCAST_ASSERT(offsetof(SatcastRecordings, remove) == 24, "SatcastRecordings.remove");
+SATCAST_ASSERT(offsetof(SatcastRecordings, sign) == 32, "SatcastRecordings.sign");
+SATCAST_ASSERT(sizeof(SatcastRecordingsHost) == 16, "SatcastRecordingsHost");
+SATCAST_ASSERT(offsetof(SatcastRecordingsHost, size) == 0, "SatcastRecordingsHost.size");
+SATCAST_ASSERT(offsetof(SatcastRecordingsHost, report) == 8, "SatcastRecordingsHost.report");
+SATCAST_ASSERT(sizeof(SatcastVault) == 24, "SatcastVault");
+SATCAST_ASSERT(offsetof(SatcastVault, size) == 0, "SatcastVault.size");
+SATCAST_ASSERT(offsetof(SatcastVault, seal) == 8, "SatcastVault.seal");
+SATCAST_ASSERT(offsetof(SatcastVault, unseal) == 16, "SatcastVault.unseal");
 SATCAST_ASSERT(sizeof(SatcastBody) == 48, "SatcastBody");
 SATCAST_ASSERT(offsetof(SatcastBody, kind) == 0, "SatcastBody.kind");
 SATCAST_ASSERT(offsetof(SatcastBody, reserved) == 4, "SatcastBody.reserved");

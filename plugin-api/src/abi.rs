@@ -23,6 +23,7 @@ mod driver;
 mod ext;
 mod host;
 mod media;
+mod recordings;
 
 use std::ffi::c_void;
 
@@ -30,13 +31,14 @@ pub use driver::*;
 pub use ext::*;
 pub use host::*;
 pub use media::*;
+pub use recordings::*;
 
 /// First eight bytes of every driver table: the text `SATCAST` and a format number, as a little-endian number.
 pub const MAGIC: u64 = 0x0154_5341_4354_4153;
 /// Drivers of another major version are refused.
 pub const ABI_MAJOR: u32 = 1;
 /// Grows with every appended field or extension; never a reason to refuse.
-pub const ABI_MINOR: u32 = 1;
+pub const ABI_MINOR: u32 = 2;
 /// The one symbol a driver library exports, of type `SatcastDriverEntry`.
 pub const ENTRY_SYMBOL: &str = "satcast_driver_entry";
 
@@ -158,7 +160,7 @@ pub struct SatcastErrorSink {
 pub struct SatcastTextSink {
     /// Passed back to `put`.
     pub data: *mut c_void,
-    /// During the call that was given the sink, at most once. Copies before it returns.
+    /// During the call that was given the sink, at most once where that call does not say more. Copies before it returns.
     pub put: Option<unsafe extern "C" fn(data: *mut c_void, text: SatcastStr)>,
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::abi;
 
 /// Longest message that crosses the boundary, in bytes; the rest is cut. Well above what a host shows, which removes secrets
@@ -9,7 +11,8 @@ use crate::abi;
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// What kind of failure it is; decides the host's retry policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "&'static str", from = "String")]
 pub enum Class {
     /// The configuration is wrong. Not tried again until it changes.
     Config,
@@ -46,6 +49,34 @@ impl Class {
             abi::CLASS_NETWORK => Class::Network,
             abi::CLASS_REMOTE => Class::Remote,
             abi::CLASS_PANIC => Class::Panic,
+            _ => Class::Internal,
+        }
+    }
+}
+
+impl From<Class> for &'static str {
+    /// The name in JSON.
+    fn from(class: Class) -> Self {
+        match class {
+            Class::Config => "config",
+            Class::Auth => "auth",
+            Class::Network => "network",
+            Class::Remote => "remote",
+            Class::Internal => "internal",
+            Class::Panic => "panic",
+        }
+    }
+}
+
+impl From<String> for Class {
+    /// From the name in JSON; unknown names count as internal.
+    fn from(name: String) -> Self {
+        match name.as_str() {
+            "config" => Class::Config,
+            "auth" => Class::Auth,
+            "network" => Class::Network,
+            "remote" => Class::Remote,
+            "panic" => Class::Panic,
             _ => Class::Internal,
         }
     }
@@ -146,7 +177,10 @@ mod tests {
             [Class::Config, Class::Auth, Class::Network, Class::Remote, Class::Internal, Class::Panic]
         {
             assert_eq!(Class::from_abi(class.to_abi()), class);
+            let name: &str = class.into();
+            assert_eq!(Class::from(name.to_owned()), class);
         }
         assert_eq!(Class::from_abi(999), Class::Internal);
+        assert_eq!(Class::from("newer".to_owned()), Class::Internal);
     }
 }

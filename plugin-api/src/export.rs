@@ -5,6 +5,8 @@
 
 #![allow(unsafe_code)] // This is the boundary.
 
+mod recordings;
+mod request;
 mod run;
 
 use std::ffi::c_void;
@@ -26,6 +28,7 @@ use crate::driver::log::{Bridge, CURRENT_DEST};
 use crate::driver::{Config, Ctx, Driver, DynDestination, Media, Reconfigured};
 use crate::manifest::Manifest;
 use crate::wire::report;
+use request::read_open;
 use run::{bounded_run, panic_error};
 
 /// Most worker threads of a driver's runtime; see [`Driver::WORKERS`].
@@ -156,7 +159,7 @@ fn make_table<E: Exported>() -> TableBox {
         stop: Some(stop),
         destroy: Some(destroy),
         deinit: Some(deinit::<E>),
-        get_extension: Some(get_extension),
+        get_extension: Some(get_extension::<E>),
     };
     TableBox { table, _manifest: manifest }
 }
@@ -166,10 +169,11 @@ static RECONFIGURE: SatcastReconfigure =
 
 /// # Safety
 /// As [`SatcastDriver::get_extension`]: the name lives for the call.
-unsafe extern "C" fn get_extension(name: SatcastStr) -> *const c_void {
+unsafe extern "C" fn get_extension<E: Exported>(name: SatcastStr) -> *const c_void {
     // SAFETY: passed on from the caller.
     match &*unsafe { name.read() } {
         abi::EXT_RECONFIGURE => (&raw const RECONFIGURE).cast(),
+        abi::EXT_RECORDINGS => recordings::table::<E>(),
         _ => std::ptr::null(),
     }
 }
@@ -279,13 +283,8 @@ unsafe extern "C" fn open<E: Exported>(
     errors: *const SatcastErrorSink,
 ) -> i32 {
     guarded(errors, || {
-        // SAFETY: `size` is the first field of every request.
-        let size = unsafe { (&raw const (*request).size).read() };
-        if size < size_of::<SatcastOpen>() {
-            return Err(Error::internal(format!("the host's request to open has {size} bytes only")));
-        }
-        // SAFETY: passed on from the caller, and long enough.
-        let request = unsafe { &*request };
+        // SAFETY: passed on from the caller.
+        let request = unsafe { read_open(request) }?;
         let loaded = E::slot().loaded()?;
         let media = Media::new(loaded.host.clone(), request.media);
         // SAFETY: passed on from the caller.
@@ -305,7 +304,9 @@ unsafe extern "C" fn open<E: Exported>(
             stopping,
             deadline_ms: deadline_ms.clone(),
         };
-        let ctx = Ctx::new(loaded.host.clone(), request.dest, request.source, stop_seen.clone());
+        // SAFETY: passed on from the caller. What a newer host writes in a way of its own is no reason not to run.
+        let about = serde_json::from_str(&unsafe { request.about_json.read() }).unwrap_or_default();
+        let ctx = Ctx::new(loaded.host.clone(), request.dest, request.source, about, stop_seen.clone());
         let end = bounded_run(destination, ctx, media, stop_seen, deadline_ms);
         let (host, dest) = (loaded.host.clone(), request.dest);
         loaded.runtime.spawn(CURRENT_DEST.scope(dest, async move {

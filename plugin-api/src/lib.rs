@@ -35,6 +35,7 @@ mod error;
 pub mod manifest;
 pub mod packet;
 pub mod playback;
+pub mod recording;
 mod secret;
 #[allow(unsafe_code)] // Reads the other side's pointers.
 mod text;

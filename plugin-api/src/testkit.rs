@@ -14,7 +14,7 @@
 //!
 //! What else a host does to a driver: a queue that drops ([`TestDestination::limit_queue`]), a short deadline
 //! ([`TestDestination::stop_within`]), a new configuration ([`TestDestination::reconfigure`]), settings of an operator
-//! ([`Options::settings`]), calls that fail ([`Testkit::fail`]).
+//! ([`Options::settings`]), calls that fail ([`Testkit::fail`]), questions about recordings ([`Testkit::recordings`]).
 //!
 //! Connections go to any address: the outbound guard is the real host's. There are no retries. Time is the machine's: a driver that
 //! waits for minutes takes its times as values, so that its tests can give it short ones. A driver has one slot in a process: start
@@ -22,6 +22,7 @@
 
 mod packets;
 mod queue;
+mod recordings;
 mod shared;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ use crate::Error;
 use crate::abi::{HOST_FLAG_STATIC, SatcastDriver};
 use crate::driver_state::State;
 use crate::host::{Driver, Instance, LogLine, Packet, Services as _, Table};
+use crate::recording::About;
 use queue::Queue;
 use shared::Shared;
 
@@ -80,6 +82,12 @@ pub enum HostCall {
     Publish,
     /// [`Ctx::playback`](crate::driver::Ctx::playback).
     Playback,
+    /// [`Host::recording`](crate::driver::Host::recording).
+    Recording,
+    /// [`Host::seal`](crate::driver::Host::seal).
+    Seal,
+    /// [`Host::unseal`](crate::driver::Host::unseal).
+    Unseal,
 }
 
 /// A driver under test.
@@ -154,10 +162,18 @@ impl Testkit {
     /// # Errors
     /// What the driver says.
     pub fn open(&self, type_name: &str, config: &Value) -> Result<TestDestination, Error> {
+        self.open_for(&About::default(), type_name, config)
+    }
+
+    /// Opens a destination for somebody.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn open_for(&self, about: &About, type_name: &str, config: &Value) -> Result<TestDestination, Error> {
         let dest = self.next_dest.fetch_add(1, Ordering::Relaxed);
         let queue = Arc::new(Queue::default());
         lock(&self.shared.reports).insert(dest, Report::default());
-        let instance = self.driver.open(dest, 1, type_name, &config.to_string(), queue.clone())?;
+        let instance = self.driver.open(dest, 1, type_name, &config.to_string(), about, queue.clone())?;
         Ok(TestDestination { dest, queue, instance: Mutex::new(Some(instance)), shared: self.shared.clone() })
     }
 

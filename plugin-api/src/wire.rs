@@ -1,9 +1,10 @@
 //! Errors across the boundary: reading a record of the other side, reporting through its sink, collecting through ours.
 
 use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::abi::{SatcastError, SatcastErrorSink};
+use crate::abi::{SatcastDone, SatcastError, SatcastErrorSink};
 use crate::error::{Class, Error, cut};
 
 /// Collects the one error a call reports.
@@ -69,4 +70,20 @@ pub(crate) unsafe fn report(sink: *const SatcastErrorSink, error: &Error) {
         // SAFETY: the error lives for the call.
         error.with_abi(|raw| unsafe { put(sink.data, raw) });
     }
+}
+
+type OwnDone = Box<dyn FnOnce(Result<(), Error>) + Send>;
+
+/// `call` as the other side calls it: once. One that is never called is leaked.
+pub(crate) fn done_of(call: OwnDone) -> SatcastDone {
+    SatcastDone { data: Box::into_raw(Box::new(call)).cast(), done: Some(call_done) }
+}
+
+/// # Safety
+/// `data` must come from [`done_of`] and be passed here once; the error lives for the call.
+unsafe extern "C" fn call_done(data: *mut c_void, error: *const SatcastError) {
+    // SAFETY: see above.
+    let (call, error) = unsafe { (Box::from_raw(data.cast::<OwnDone>()), read_error(error)) };
+    // A panic of whoever waits must not unwind into the other side.
+    let _ = catch_unwind(AssertUnwindSafe(|| call(error.map_or(Ok(()), Err))));
 }

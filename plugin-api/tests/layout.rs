@@ -37,7 +37,7 @@ fn in_rust() -> String {
         }
         SatcastPacketVt { size, retain, release }
         SatcastWaker { data, wake, drop }
-        SatcastOpen { size, dest, source, type_name, config_json, media }
+        SatcastOpen { size, dest, source, type_name, config_json, media, about_json }
         SatcastDriver {
             magic, abi_major, abi_minor, size, flags, id, version, toolchain, manifest_json, init, validate, open, stop,
             destroy, deinit, get_extension
@@ -57,6 +57,10 @@ fn in_rust() -> String {
         SatcastAssets { size, publish, retract, playback }
         SatcastAsset { size, name, content_type, max_age_secs, audience, body, source }
         SatcastPlayback { size, entry, preview, first_ms, window_ms, window_max_ms, fresh_ms, flags }
+        SatcastDone { data, done }
+        SatcastRecordings { size, list, retry, remove, sign }
+        SatcastRecordingsHost { size, report }
+        SatcastVault { size, seal, unseal }
         SatcastBody { kind, reserved, offset, len, data, owner, release }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Driver, Instance, MediaSource};
+use satcast_plugin_api::recording::About;
 
 use super::process::{Remote, RemoteInstance};
 
@@ -39,13 +40,17 @@ impl Backend {
         source: u64,
         kind: &str,
         config: &str,
+        about: &About,
         media: Arc<dyn MediaSource>,
     ) -> Result<Held, Error> {
         match self {
             Backend::Thread(driver) => {
-                driver.open(dest, source, kind, config, media).map(|opened| Held::Thread(Box::new(opened)))
+                let opened = driver.open(dest, source, kind, config, about, media);
+                opened.map(|opened| Held::Thread(Box::new(opened)))
             }
-            Backend::Process(remote) => remote.open(dest, source, kind, config, media).map(Held::Process),
+            Backend::Process(remote) => {
+                remote.open(dest, source, kind, config, about, media).map(Held::Process)
+            }
         }
     }
 

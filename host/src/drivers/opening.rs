@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::MediaSource;
+use satcast_plugin_api::recording::About;
 use serde_json::Value;
 
 use super::backend::{Backend, Held};
@@ -22,6 +23,8 @@ pub struct OpenRequest {
     pub config: Value,
     /// The destination, for logs.
     pub destination: DestinationId,
+    /// Who it is for, as its driver is told.
+    pub about: About,
     /// Number of the session; the same for all its destinations.
     pub source: u64,
     /// The queue.
@@ -67,8 +70,8 @@ impl Drivers {
         };
         services.insert(dest, opened);
         let (kind, json, media) = (request.kind.clone(), request.config.to_string(), request.media);
-        let source = request.source;
-        let open = move |driver: &Backend| driver.open(dest, source, &kind, &json, media);
+        let (source, about) = (request.source, request.about);
+        let open = move |driver: &Backend| driver.open(dest, source, &kind, &json, &about, media);
         // Too late: nobody will drive this instance, so it is asked to end; it cannot be freed, as its end is not watched.
         let late = |outcome: Result<Held, Error>| {
             if let Ok(instance) = outcome {

@@ -38,6 +38,8 @@ pub(super) struct Parts {
     pub(super) hub: Arc<Hub>,
     pub(super) source: u64,
     pub(super) session: SessionId,
+    /// Of the stream.
+    pub(super) label: String,
     /// Time of the session's first media.
     pub(super) started_at: UnixMillis,
     pub(super) shelves: Arc<Shelves>,

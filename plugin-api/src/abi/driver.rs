@@ -20,6 +20,9 @@ pub struct SatcastOpen {
     pub config_json: SatcastStr,
     /// The queue. The driver gives it back once, also when it refuses to open.
     pub media: *mut SatcastMedia,
+    /// Since minor version 2, so only where `size` says that it is there. Who the opening is for, as a JSON object: `destinationId`,
+    /// `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`. More may be added, each may be missing.
+    pub about_json: SatcastStr,
 }
 
 /// The driver's table. One static value for each library, returned by `satcast_driver_entry`.
@@ -79,7 +82,7 @@ pub struct SatcastDriver {
     pub destroy: Option<unsafe extern "C" fn(instance: *mut c_void)>,
     /// `[control]` The last call. Ends and joins the driver's threads. The library stays mapped.
     pub deinit: Option<unsafe extern "C" fn()>,
-    /// `[control]` At any time, also before `init`. Optional: abilities of the driver by name (`SATCAST_EXT_RECONFIGURE`), static
+    /// `[control]` At any time, also before `init`. Optional: abilities of the driver by name (`SATCAST_EXT_RECONFIGURE`, `SATCAST_EXT_RECORDINGS`), static
     /// structs that begin with their size; null when it has none of that name.
     pub get_extension: Option<unsafe extern "C" fn(name: SatcastStr) -> *const c_void>,
 }

@@ -46,7 +46,8 @@ pub const PLAYBACK_ENDED: u32 = 1;
 pub struct SatcastNet {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// `[any]` Between `open` and `stopped`. Begins a connection attempt and returns at once. `done` is called exactly once, also
+    /// `[any]` Between `open` and `stopped`, or with `dest` 0 from `init` on, for what outlives a destination (since minor version 2).
+    /// Begins a connection attempt and returns at once. `done` is called exactly once, also
     /// when this returns an error code.
     pub connect: Option<
         unsafe extern "C" fn(

@@ -1,7 +1,5 @@
 //! What a running destination can ask of the host.
 
-use std::ffi::c_void;
-use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,14 +7,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::net::TcpStream;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::State;
 use super::assets::{Asset, Playback};
 use super::hostref::HostRef;
 use crate::Error;
-use crate::abi::{self, SatcastError, SatcastStr};
-use crate::wire::read_error;
+use crate::recording::About;
 
 /// A running destination's line to the host. Cheap to clone; usable from any task of the driver.
 #[derive(Clone)]
@@ -24,14 +21,26 @@ pub struct Ctx {
     host: Arc<HostRef>,
     dest: u64,
     source: u64,
+    about: Arc<About>,
     bytes_sent: Option<&'static AtomicU64>,
     stopping: watch::Receiver<bool>,
 }
 
 impl Ctx {
-    pub(crate) fn new(host: Arc<HostRef>, dest: u64, source: u64, stopping: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(
+        host: Arc<HostRef>,
+        dest: u64,
+        source: u64,
+        about: About,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
         let bytes_sent = host.metric(dest, "bytes_sent");
-        Self { host, dest, source, bytes_sent, stopping }
+        Self { host, dest, source, about: Arc::new(about), bytes_sent, stopping }
+    }
+
+    /// Who this opening is for. A host before minor version 2 says nothing of it.
+    pub fn about(&self) -> &About {
+        &self.about
     }
 
     /// Session whose media comes; destinations of one session share it.
@@ -82,38 +91,7 @@ impl Ctx {
     /// # Errors
     /// `Config` when the guard refuses the address, `Network` when resolving or connecting fails or takes over `timeout`.
     pub async fn connect(&self, host: &str, port: u16, timeout: Duration) -> Result<TcpStream, Error> {
-        let (done, outcome) = oneshot::channel();
-        self.start_connect(host, port, timeout, done)?;
-        let fd = outcome.await.map_err(|_| Error::internal("the host dropped a connection attempt"))??;
-        let stream = std::net::TcpStream::from(fd);
-        stream
-            .set_nonblocking(true)
-            .and_then(|()| TcpStream::from_std(stream))
-            .map_err(|error| Error::internal(format!("cannot use the socket the host gave: {error}")))
-    }
-
-    fn start_connect(
-        &self,
-        host: &str,
-        port: u16,
-        timeout: Duration,
-        done: oneshot::Sender<Result<OwnedFd, Error>>,
-    ) -> Result<(), Error> {
-        // SAFETY: `SatcastNet` is the struct of this name.
-        let net = unsafe { self.host.extension::<abi::SatcastNet>(abi::EXT_NET) };
-        let connect = net.and_then(|net| net.connect).ok_or_else(|| missing(abi::EXT_NET))?;
-        let request = abi::SatcastConnect {
-            size: size_of::<abi::SatcastConnect>() as u32,
-            timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX),
-            host: SatcastStr::new(host),
-            port: u32::from(port),
-            reserved: 0,
-        };
-        let done =
-            abi::SatcastConnected { data: Box::into_raw(Box::new(done)).cast(), done: Some(connected) };
-        // SAFETY: the request lives for the call; the host calls `done` exactly once in every case.
-        unsafe { connect(self.host.ctx(), self.dest, &raw const request, done) };
-        Ok(())
+        super::net::connect(&self.host, self.dest, host, port, timeout).await
     }
 
     /// A folder that is the driver's alone and outlives sessions; it exists.
@@ -145,20 +123,4 @@ impl Ctx {
 
 pub(super) fn missing(extension: &str) -> Error {
     Error::internal(format!("this host does not offer {extension}; use a newer host"))
-}
-
-/// # Safety
-/// `data` must be the sender boxed by `start_connect`, passed here once; `fd` must be -1 or ours from now on.
-unsafe extern "C" fn connected(data: *mut c_void, fd: i32, error: *const SatcastError) {
-    // SAFETY: see above.
-    let done = unsafe { Box::from_raw(data.cast::<oneshot::Sender<Result<OwnedFd, Error>>>()) };
-    let outcome = if fd >= 0 {
-        // SAFETY: the descriptor passes to us with this call.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-    } else {
-        // SAFETY: the error lives for the call.
-        Err(unsafe { read_error(error) }.unwrap_or_else(|| Error::network("the connection failed")))
-    };
-    // The destination may have gone meanwhile; the socket closes with the dropped value.
-    let _ = done.send(outcome);
 }

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::host::VaultCall;
 use crate::Error;
 use crate::abi::{self, SatcastError, SatcastHost, SatcastKv, SatcastStr};
 use crate::wire::ErrorSlot;
@@ -135,6 +136,40 @@ impl HostRef {
         let json = ext.and_then(|ext| ext.json).ok_or_else(|| super::ctx::missing(abi::EXT_SETTINGS))?;
         // SAFETY: the function is the one of the extension.
         unsafe { self.ask(json) }
+    }
+
+    /// Tells the host of a recording.
+    pub(crate) fn report_recording(&self, json: &str) -> Result<(), Error> {
+        let name = abi::EXT_RECORDINGS_HOST;
+        // SAFETY: `SatcastRecordingsHost` is the struct of this name.
+        let ext = unsafe { self.extension::<abi::SatcastRecordingsHost>(name) };
+        let report = ext.and_then(|ext| ext.report).ok_or_else(|| super::ctx::missing(name))?;
+        let mut slot = ErrorSlot::new();
+        let errors = slot.sink();
+        // SAFETY: text and sink live for the call.
+        match unsafe { report(self.ctx(), SatcastStr::new(json), &raw const errors) } {
+            abi::OK => Ok(()),
+            _ => Err(slot.take("the host did not take a recording")),
+        }
+    }
+
+    /// What a function of the host's vault makes of `text`.
+    pub(super) fn vault(
+        &self,
+        choose: impl FnOnce(abi::SatcastVault) -> Option<VaultCall>,
+        text: &str,
+    ) -> Result<String, Error> {
+        // SAFETY: `SatcastVault` is the struct of this name.
+        let ext = unsafe { self.extension::<abi::SatcastVault>(abi::EXT_VAULT) };
+        let call = ext.and_then(choose).ok_or_else(|| super::ctx::missing(abi::EXT_VAULT))?;
+        let (mut made, mut slot) = (String::new(), ErrorSlot::new());
+        let sink = abi::SatcastTextSink { data: (&raw mut made).cast(), put: Some(put_text) };
+        let errors = slot.sink();
+        // SAFETY: text and sinks live for the call.
+        match unsafe { call(self.ctx(), SatcastStr::new(text), &raw const sink, &raw const errors) } {
+            abi::OK => Ok(made),
+            _ => Err(slot.take("the host gave no answer")),
+        }
     }
 
     /// The text that a function of the host hands over.

@@ -50,12 +50,17 @@
 mod assets;
 #[allow(unsafe_code)] // Calls the host's table.
 mod ctx;
+mod host;
 #[allow(unsafe_code)] // Calls the host's table.
 pub(crate) mod hostref;
 #[allow(unsafe_code)] // Calls the host's table.
 pub(crate) mod log;
 #[allow(unsafe_code)] // Calls the host's table.
 mod media;
+#[allow(unsafe_code)] // Calls the host's table.
+mod net;
+#[allow(unsafe_code)] // Answers the host.
+mod recordings;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -66,9 +71,12 @@ use serde_json::Value;
 
 pub use assets::{Asset, AssetBody, Playback};
 pub use ctx::Ctx;
+pub use host::Host;
 pub use media::{BATCH_PACKETS_MAX, Media, Packet};
+pub use recordings::{Answer, Recordings};
 
 pub use crate::driver_state::State;
+pub use crate::recording::{About, Recording, RecordingState};
 
 use crate::{DestType, Error, SettingsSchema};
 
@@ -81,36 +89,6 @@ pub struct DriverInfo {
     pub version: &'static str,
     /// Human name.
     pub title: &'static str,
-}
-
-/// What a driver can ask of the host before it has a destination. Usable from any thread, from `load` on.
-#[derive(Clone)]
-pub struct Host {
-    host: Arc<hostref::HostRef>,
-}
-
-impl Host {
-    pub(crate) fn new(host: Arc<hostref::HostRef>) -> Self {
-        Self { host }
-    }
-
-    /// A folder that is the driver's alone and outlives sessions; it exists.
-    ///
-    /// # Errors
-    /// `Internal` when the host has none or cannot make it.
-    pub fn data_dir(&self) -> Result<std::path::PathBuf, Error> {
-        self.host.data_dir()
-    }
-
-    /// What the operator wrote below `[driver.<id>]`, read as `S`: the type that [`Driver::settings`] names. The host has checked it
-    /// with its schema. It stays the same while the driver runs.
-    ///
-    /// # Errors
-    /// `Config` when it cannot be read as `S`, `Internal` when the host knows no settings. Never holds a value.
-    pub fn settings<S: DeserializeOwned>(&self) -> Result<S, Error> {
-        serde_json::from_str(&self.host.settings()?)
-            .map_err(|_| Error::config("the settings of the driver do not fit what it declares"))
-    }
 }
 
 /// One per process: makes destinations.
@@ -155,6 +133,11 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// # Errors
     /// As [`Destination::run`]; the destination is then not run.
     fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error>;
+
+    /// The recordings it keeps beyond their sessions, if it is a driver that does.
+    fn recordings(&self) -> Option<&dyn Recordings> {
+        None
+    }
 }
 
 /// What became of a change of configuration.

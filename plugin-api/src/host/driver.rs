@@ -4,11 +4,13 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use super::recordings::Recordings;
 use super::services::{Context, host_table, media_handle};
 use super::table::Table;
 use super::{MediaSource, Services};
 use crate::Error;
 use crate::abi::{self, SatcastHost, SatcastOpen, SatcastStr};
+use crate::recording::About;
 use crate::wire::ErrorSlot;
 
 /// A driver whose `init` succeeded. Its functions run driver code on the calling thread.
@@ -67,8 +69,11 @@ impl Driver {
         source: u64,
         type_name: &str,
         config_json: &str,
+        about: &About,
         media: Arc<dyn MediaSource>,
     ) -> Result<Instance, Error> {
+        // Numbers and texts only: writing them down cannot fail.
+        let about = serde_json::to_string(about).unwrap_or_default();
         let open = self.table.raw().open.ok_or_else(|| Error::internal("no open function"))?;
         let request = SatcastOpen {
             size: size_of::<SatcastOpen>(),
@@ -77,6 +82,7 @@ impl Driver {
             type_name: SatcastStr::new(type_name),
             config_json: SatcastStr::new(config_json),
             media: media_handle(media),
+            about_json: SatcastStr::new(&about),
         };
         let mut raw: *mut c_void = std::ptr::null_mut();
         call(|errors| {
@@ -84,6 +90,19 @@ impl Driver {
             unsafe { open(&raw const request, &raw mut raw, errors) }
         })?;
         Ok(Instance { raw, table: self.table.clone() })
+    }
+
+    /// The recordings the driver keeps beyond their sessions, if it is one that does.
+    pub fn recordings(&self) -> Option<Recordings> {
+        let get = self.table.raw().get_extension?;
+        // SAFETY: the name lives for the call.
+        let raw = unsafe { get(SatcastStr::new(abi::EXT_RECORDINGS)) }.cast::<abi::SatcastRecordings>();
+        // SAFETY: every extension begins with its size.
+        if raw.is_null() || unsafe { (*raw).size } < size_of::<abi::SatcastRecordings>() {
+            return None;
+        }
+        // SAFETY: at least the known size is there, for as long as the library lives, which is never unloaded.
+        Some(Recordings::new(unsafe { raw.read() }))
     }
 
     /// Ends the driver's threads. The last call; the library stays mapped.

@@ -1,10 +1,11 @@
-//! The extensions of the host's table: checked connections, the driver's folder and settings, pieces for viewers.
+//! The extensions of the host's table: checked connections, the driver's folder and settings, pieces for viewers, recordings.
 
 use std::ffi::c_void;
 use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::time::Duration;
 
 use super::assets::{playback, publish, retract};
+use super::recordings::{RECORDINGS_HOST, VAULT};
 use super::services::{Context, with};
 use super::wait::wait_any;
 use crate::Error;
@@ -35,6 +36,8 @@ pub(super) unsafe extern "C" fn get_extension(_: *mut c_void, name: SatcastStr) 
         abi::EXT_SETTINGS => (&raw const SETTINGS).cast(),
         abi::EXT_WAIT => (&raw const WAIT).cast(),
         abi::EXT_ASSETS => (&raw const ASSETS).cast(),
+        abi::EXT_RECORDINGS_HOST => (&raw const RECORDINGS_HOST).cast(),
+        abi::EXT_VAULT => (&raw const VAULT).cast(),
         _ => std::ptr::null(),
     }
 }
@@ -127,7 +130,7 @@ unsafe extern "C" fn settings(
 ///
 /// # Safety
 /// `ctx` must be the table's; both sinks must be null or live for the call.
-unsafe fn tell(
+pub(super) unsafe fn tell(
     ctx: *mut c_void,
     sink: *const abi::SatcastTextSink,
     errors: *const abi::SatcastErrorSink,

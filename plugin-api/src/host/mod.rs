@@ -14,6 +14,8 @@ mod driver;
 mod extensions;
 #[allow(unsafe_code)] // Hands out reference-counted packets.
 mod lease;
+#[allow(unsafe_code)] // Calls the driver's table; functions a driver calls.
+mod recordings;
 #[allow(unsafe_code)] // Functions a driver calls.
 mod services;
 #[allow(unsafe_code)] // Reads the driver's table.
@@ -31,12 +33,14 @@ use bytes::Bytes;
 
 pub use assets::{Asset, AssetBody, Body, Playback};
 pub use driver::{Driver, Instance};
+pub use recordings::{Done, Recordings, SIGNED_BYTES_MAX};
 pub use services::DriverWaker;
 pub use table::{Table, TableError};
 
 use crate::Error;
 use crate::driver_state::State;
 use crate::packet::{Codec, Kind};
+use crate::recording::Recording;
 
 /// One media packet in the host. Shared by all destinations of its session.
 #[derive(Debug, Clone)]
@@ -129,7 +133,7 @@ pub trait Services: Send + Sync + 'static {
     fn metric(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>>;
     /// The destination has ended.
     fn stopped(&self, dest: u64, outcome: Result<(), Error>);
-    /// Begins a checked connection; calls `done` exactly once.
+    /// Begins a checked connection, with `dest` 0 for the driver itself; calls `done` exactly once.
     fn connect(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected);
     /// The driver's own folder, made if need be.
     fn data_dir(&self) -> Result<PathBuf, Error>;
@@ -143,4 +147,19 @@ pub trait Services: Send + Sync + 'static {
     fn retract(&self, dest: u64, name: &str);
     /// Takes what viewers can see.
     fn playback(&self, dest: u64, playback: Playback) -> Result<(), Error>;
+    /// A recording of the driver's has changed.
+    fn recording(&self, recording: Recording) -> Result<(), Error> {
+        let _ = recording;
+        Err(Error::internal("this host keeps no list of recordings"))
+    }
+    /// Encrypts a text for this driver.
+    fn seal(&self, text: &str) -> Result<String, Error> {
+        let _ = text;
+        Err(Error::internal("this host encrypts nothing for drivers"))
+    }
+    /// Opens what [`Services::seal`] made for this driver.
+    fn unseal(&self, sealed: &str) -> Result<String, Error> {
+        let _ = sealed;
+        Err(Error::internal("this host encrypts nothing for drivers"))
+    }
 }

@@ -11,6 +11,7 @@ use super::{HostCall, lock};
 use crate::Error;
 use crate::driver_state::State;
 use crate::host::{Asset, AssetBody, Connected, LogLine, Playback, Services};
+use crate::recording::Recording;
 
 /// What a destination has reported so far.
 #[derive(Debug, Default)]
@@ -63,6 +64,7 @@ pub(super) struct Shared {
     pub(super) counters: Mutex<BTreeMap<(u64, String), Arc<AtomicU64>>>,
     pub(super) logs: Mutex<Vec<LogLine>>,
     pub(super) faults: Mutex<BTreeMap<HostCall, Error>>,
+    pub(super) recordings: Mutex<Vec<Recording>>,
     folder: PathBuf,
     settings: String,
 }
@@ -75,6 +77,7 @@ impl Shared {
             counters: Mutex::default(),
             logs: Mutex::default(),
             faults: Mutex::default(),
+            recordings: Mutex::default(),
             folder,
             settings,
         }
@@ -156,6 +159,23 @@ impl Services for Shared {
         self.fails(HostCall::Playback)?;
         self.change(dest, |report| report.playback = Some(playback));
         Ok(())
+    }
+
+    fn recording(&self, recording: Recording) -> Result<(), Error> {
+        self.fails(HostCall::Recording)?;
+        lock(&self.recordings).push(recording);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn seal(&self, text: &str) -> Result<String, Error> {
+        self.fails(HostCall::Seal)?;
+        Ok(super::recordings::seal(text))
+    }
+
+    fn unseal(&self, sealed: &str) -> Result<String, Error> {
+        self.fails(HostCall::Unseal)?;
+        super::recordings::unseal(sealed)
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{LogLine, Playback};
+use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Audience, Class, Error};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ use super::notes::{Batch, Demand, FORM_DEMAND, FORM_MEDIA};
 use crate::config::ProcessLimits;
 
 /// Version of these messages: both sides are one binary, unless it was replaced while it ran.
-pub(super) const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 2;
 
 const FORM_TEXT: u8 = 1;
 
@@ -66,6 +67,7 @@ pub(super) enum ToChild {
         source: u64,
         kind: String,
         config: String,
+        about: About,
     },
     /// Answered by whether it was taken.
     Reconfigure {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{MediaSource, Services};
 use satcast_plugin_api::manifest::Manifest;
+use satcast_plugin_api::recording::About;
 
 use super::channel::{ChannelError, MESSAGE_BYTES_MAX};
 use super::message::ToChild;
@@ -151,9 +152,10 @@ impl Remote {
         source: u64,
         kind: &str,
         config: &str,
+        about: &About,
         media: Arc<dyn MediaSource>,
     ) -> Result<RemoteInstance, Error> {
-        self.session()?.open(dest, source, kind, config, media)
+        self.session()?.open(dest, source, kind, config, about, media)
     }
 
     /// Ends the child in order, within [`END_MS`], and for good.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv, Services};
+use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Class, Error};
 
 use super::channel::{Channel, ChannelError};
@@ -177,12 +178,13 @@ impl Session {
         source: u64,
         kind: &str,
         config: &str,
+        about: &About,
         media: Arc<dyn MediaSource>,
     ) -> Result<RemoteInstance, Error> {
-        let (kind, config) = (kind.to_owned(), config.to_owned());
+        let (kind, config, about) = (kind.to_owned(), config.to_owned(), about.clone());
         // Before the call: the child may want media before it has answered.
         lock(&self.dests).insert(dest, Arc::new(Feed { source: media, taken: Mutex::default() }));
-        match self.call(|call| ToChild::Open { call, dest, source, kind, config }) {
+        match self.call(|call| ToChild::Open { call, dest, source, kind, config, about }) {
             Ok(_) => Ok(RemoteInstance { session: self.clone(), dest }),
             Err(error) => {
                 self.forget(dest);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use satcast_plugin_api::driver_state::State as DriverState;
+use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Class, Error};
 use tokio::sync::{mpsc, watch};
 
@@ -96,6 +97,7 @@ impl Run {
             kind: record.kind.clone(),
             config: record.config.clone(),
             destination: record.id,
+            about: self.about(),
             source: self.parts.source,
             media: queue.clone(),
             observer: mailbox.clone(),
@@ -111,6 +113,17 @@ impl Run {
         self.parts.hub.detach(&queue);
         waker.wake(queue.close());
         outcome
+    }
+
+    /// What its driver is told of whom it works for.
+    fn about(&self) -> About {
+        About {
+            destination_id: self.id().0,
+            session_id: self.parts.session.to_string(),
+            stream_key_id: self.destination.record().stream_id.0,
+            label: self.parts.label.clone(),
+            session_started_ms: self.parts.started_at.0,
+        }
     }
 
     /// Where this opening puts what viewers may fetch; in the registry only when its type has playback.

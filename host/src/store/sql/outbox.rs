@@ -56,6 +56,8 @@ const SENDING: &str = "SELECT d.id, d.webhook_id, w.account_id, w.host FROM webh
     JOIN webhooks w ON w.id = d.webhook_id WHERE d.claim IS NOT NULL AND d.claimed_until_ms > $1";
 const CLAIM: &str = "UPDATE webhook_deliveries SET claim = $2, claimed_until_ms = $3 WHERE id = $1
     AND state = 'pending' AND due_ms <= $4 AND (claim IS NULL OR claimed_until_ms <= $4) RETURNING id";
+const RELEASE: &str =
+    "UPDATE webhook_deliveries SET claim = NULL, claimed_until_ms = NULL WHERE claim IS NOT NULL";
 const JOB: &str = "SELECT d.webhook_id, d.tries, e.uid AS event_id, e.type, e.body, w.uid, w.url_sealed,
     w.secret_sealed, CASE WHEN w.old_secret_until_ms > $2 THEN w.old_secret_sealed END AS old_secret_sealed
     FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id JOIN webhooks w ON w.id = d.webhook_id
@@ -113,6 +115,13 @@ impl Outbox for SqlStore {
             return Ok(Vec::new());
         }
         again(|| self.try_claim(waiting.clone(), now, until, room, caps)).await
+    }
+
+    async fn release_deliveries(&self) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let released = engine::query(RELEASE).execute(&mut tx).await.map_err(db("give deliveries back"))?;
+        commit(tx).await?;
+        Ok(released.rows_affected())
     }
 
     async fn finish_deliveries(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>> {

@@ -19,6 +19,7 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, Signal};
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Driver, Instance};
+use satcast_plugin_api::recording::About;
 
 use self::link::Link;
 use self::media::RemoteQueue;
@@ -40,7 +41,7 @@ const BYTES_PER_MB: u64 = 1024 * 1024;
 /// What the library is called for.
 enum Job {
     Validate { call: u64, kind: String, config: String },
-    Open { call: u64, dest: u64, source: u64, kind: String, config: String },
+    Open { call: u64, dest: u64, source: u64, kind: String, config: String, about: About },
     Reconfigure { call: u64, dest: u64, config: String },
     Stop { call: u64, dest: u64, deadline_ms: u32 },
     Destroy { call: u64, dest: u64 },
@@ -165,7 +166,9 @@ fn read(link: &Arc<Link>, jobs: &Sender<Job>) -> ExitCode {
 fn dispatch(link: &Arc<Link>, jobs: &Sender<Job>, message: ToChild, descriptors: Vec<OwnedFd>) {
     let job = match message {
         ToChild::Validate { call, kind, config } => Job::Validate { call, kind, config },
-        ToChild::Open { call, dest, source, kind, config } => Job::Open { call, dest, source, kind, config },
+        ToChild::Open { call, dest, source, kind, config, about } => {
+            Job::Open { call, dest, source, kind, config, about }
+        }
         ToChild::Reconfigure { call, dest, config } => Job::Reconfigure { call, dest, config },
         ToChild::Stop { call, dest, deadline_ms } => Job::Stop { call, dest, deadline_ms },
         ToChild::Destroy { call, dest } => Job::Destroy { call, dest },
@@ -200,10 +203,10 @@ fn control_thread(link: &Arc<Link>, image: &str, jobs: &Receiver<Job>) {
     while let Ok(job) = jobs.recv() {
         let (call, outcome) = match job {
             Job::Validate { call, kind, config } => (call, driver.validate(&kind, &config).map(|()| true)),
-            Job::Open { call, dest, source, kind, config } => {
+            Job::Open { call, dest, source, kind, config, about } => {
                 let queue = Arc::new(RemoteQueue::new(dest, link.clone()));
                 link.add_queue(dest, &queue);
-                let opened = driver.open(dest, source, &kind, &config, queue);
+                let opened = driver.open(dest, source, &kind, &config, &about, queue);
                 if opened.is_err() {
                     link.forget(dest);
                 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Asset, AssetBody, Connected, LogLine, Playback, Services};
+use satcast_plugin_api::recording::Recording;
 
 use super::super::channel::MESSAGE_BYTES_MAX;
 use super::super::message::{Line, Piece, PieceBytes, ToHost, state_number};
@@ -117,4 +118,22 @@ impl Services for Proxy {
     fn playback(&self, dest: u64, playback: Playback) -> Result<(), Error> {
         self.link.ask(|call| ToHost::Playback { call, dest, told: playback.into() }, None).map(drop)
     }
+    // What outlives its sessions would have to outlive this process, too: the host does not ask it for recordings.
+    fn recording(&self, _: Recording) -> Result<(), Error> {
+        Err(not_here("recordings are"))
+    }
+
+    fn seal(&self, _: &str) -> Result<String, Error> {
+        Err(not_here("sealing is"))
+    }
+
+    fn unseal(&self, _: &str) -> Result<String, Error> {
+        Err(not_here("unsealing is"))
+    }
+}
+
+fn not_here(what: &str) -> Error {
+    Error::internal(format!(
+        "{what} not offered to a driver in a process of its own; set isolation = \"thread\" for it"
+    ))
 }

@@ -90,6 +90,7 @@ impl Run {
             hub: self.session.hub.clone(),
             source: self.session.number,
             session: self.session.id.clone(),
+            label: self.session.stream.label.clone(),
             // Destinations start after the session has begun.
             started_at: self.session.lock().started_at.unwrap_or_else(|| self.live.clock.now()),
             shelves: self.live.shelves.clone(),

@@ -1,0 +1,72 @@
+//! Checked connections.
+
+use std::ffi::c_void;
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+use super::ctx::missing;
+use super::hostref::HostRef;
+use crate::Error;
+use crate::abi::{self, SatcastError, SatcastStr};
+use crate::wire::read_error;
+
+/// Connects for opening `dest`, or with 0 for the driver itself.
+pub(super) async fn connect(
+    by: &HostRef,
+    dest: u64,
+    host: &str,
+    port: u16,
+    timeout: Duration,
+) -> Result<TcpStream, Error> {
+    let (done, outcome) = oneshot::channel();
+    start(by, dest, host, port, timeout, done)?;
+    let fd = outcome.await.map_err(|_| Error::internal("the host dropped a connection attempt"))??;
+    let stream = std::net::TcpStream::from(fd);
+    stream
+        .set_nonblocking(true)
+        .and_then(|()| TcpStream::from_std(stream))
+        .map_err(|error| Error::internal(format!("cannot use the socket the host gave: {error}")))
+}
+
+fn start(
+    by: &HostRef,
+    dest: u64,
+    host: &str,
+    port: u16,
+    timeout: Duration,
+    done: oneshot::Sender<Result<OwnedFd, Error>>,
+) -> Result<(), Error> {
+    // SAFETY: `SatcastNet` is the struct of this name.
+    let net = unsafe { by.extension::<abi::SatcastNet>(abi::EXT_NET) };
+    let connect = net.and_then(|net| net.connect).ok_or_else(|| missing(abi::EXT_NET))?;
+    let request = abi::SatcastConnect {
+        size: size_of::<abi::SatcastConnect>() as u32,
+        timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX),
+        host: SatcastStr::new(host),
+        port: u32::from(port),
+        reserved: 0,
+    };
+    let done = abi::SatcastConnected { data: Box::into_raw(Box::new(done)).cast(), done: Some(connected) };
+    // SAFETY: the request lives for the call; the host calls `done` exactly once in every case.
+    unsafe { connect(by.ctx(), dest, &raw const request, done) };
+    Ok(())
+}
+
+/// # Safety
+/// `data` must be the sender boxed by [`start`], passed here once; `fd` must be -1 or ours from now on.
+unsafe extern "C" fn connected(data: *mut c_void, fd: i32, error: *const SatcastError) {
+    // SAFETY: see above.
+    let done = unsafe { Box::from_raw(data.cast::<oneshot::Sender<Result<OwnedFd, Error>>>()) };
+    let outcome = if fd >= 0 {
+        // SAFETY: the descriptor passes to us with this call.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    } else {
+        // SAFETY: the error lives for the call.
+        Err(unsafe { read_error(error) }.unwrap_or_else(|| Error::network("the connection failed")))
+    };
+    // Who asked may have gone meanwhile; the socket closes with the dropped value.
+    let _ = done.send(outcome);
+}

@@ -1,0 +1,114 @@
+//! The table of [`crate::driver::Recordings`].
+
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use super::{Exported, guarded};
+use crate::Error;
+use crate::abi::{self, SatcastDone, SatcastErrorSink, SatcastRecordings, SatcastStr, SatcastTextSink};
+use crate::driver::{Answer, Driver as _, Recordings};
+
+struct TableOf<E>(PhantomData<E>);
+
+impl<E: Exported> TableOf<E> {
+    const TABLE: &'static SatcastRecordings = &SatcastRecordings {
+        size: size_of::<SatcastRecordings>(),
+        list: Some(list::<E>),
+        retry: Some(retry::<E>),
+        remove: Some(remove::<E>),
+        sign: Some(sign::<E>),
+    };
+}
+
+/// The table, or null when the driver is not loaded or keeps no recordings.
+pub(super) fn table<E: Exported>() -> *const c_void {
+    let offered =
+        catch_unwind(|| E::slot().loaded().is_ok_and(|loaded| loaded.driver.recordings().is_some()));
+    if offered.unwrap_or(false) { std::ptr::from_ref(TableOf::<E>::TABLE).cast() } else { std::ptr::null() }
+}
+
+/// Runs `body` with the driver's recordings, inside its runtime.
+fn with<E: Exported, R>(body: impl FnOnce(Result<&dyn Recordings, Error>) -> R) -> R {
+    let loaded = match E::slot().loaded() {
+        Ok(loaded) => loaded,
+        Err(error) => return body(Err(error)),
+    };
+    let _entered = loaded.runtime.enter();
+    body(loaded.driver.recordings().ok_or_else(|| Error::internal("the driver keeps no recordings")))
+}
+
+/// Runs `call` with the answer; one that panics has dropped it, which is an answer.
+fn answered<E: Exported>(done: SatcastDone, call: impl FnOnce(&dyn Recordings, Answer)) {
+    let answer = Answer::new(done);
+    let run = AssertUnwindSafe(|| {
+        with::<E, _>(|recordings| match recordings {
+            Ok(recordings) => call(recordings, answer),
+            Err(error) => answer.give(Err(error)),
+        });
+    });
+    // The panic hook has logged it.
+    let _ = catch_unwind(run);
+}
+
+/// # Safety
+/// `sink` must be null or valid for the call.
+unsafe fn put(sink: *const SatcastTextSink, text: &str) {
+    // SAFETY: passed on from the caller.
+    if let Some((data, put)) = unsafe { sink.as_ref() }.and_then(|sink| Some((sink.data, sink.put?))) {
+        // SAFETY: the text lives for the call.
+        unsafe { put(data, SatcastStr::new(text)) };
+    }
+}
+
+/// # Safety
+/// As [`SatcastRecordings::list`]: both sinks live for the call.
+unsafe extern "C" fn list<E: Exported>(sink: *const SatcastTextSink, errors: *const SatcastErrorSink) -> i32 {
+    guarded(errors, || {
+        let recordings = with::<E, _>(|recordings| recordings?.list())?;
+        for recording in &recordings {
+            let json = serde_json::to_string(recording)
+                .map_err(|error| Error::internal(format!("a recording cannot be written down: {error}")))?;
+            // SAFETY: passed on from the caller.
+            unsafe { put(sink, &json) };
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// As [`SatcastRecordings::retry`]: the name lives for the call.
+unsafe extern "C" fn retry<E: Exported>(file_name: SatcastStr, done: SatcastDone) {
+    // SAFETY: passed on from the caller.
+    let file_name = unsafe { file_name.read() };
+    answered::<E>(done, |recordings, answer| recordings.retry(&file_name, answer));
+}
+
+/// # Safety
+/// As [`SatcastRecordings::remove`]: the name lives for the call.
+unsafe extern "C" fn remove<E: Exported>(file_name: SatcastStr, flags: u32, done: SatcastDone) {
+    // SAFETY: passed on from the caller.
+    let file_name = unsafe { file_name.read() };
+    let remote = flags & abi::REMOVE_REMOTE != 0;
+    answered::<E>(done, |recordings, answer| recordings.delete(&file_name, remote, answer));
+}
+
+/// # Safety
+/// As [`SatcastRecordings::sign`]: the name and both sinks live for the call.
+unsafe extern "C" fn sign<E: Exported>(
+    file_name: SatcastStr,
+    valid_secs: u32,
+    sink: *const SatcastTextSink,
+    errors: *const SatcastErrorSink,
+) -> i32 {
+    guarded(errors, || {
+        // SAFETY: passed on from the caller.
+        let file_name = unsafe { file_name.read() };
+        let valid = Duration::from_secs(u64::from(valid_secs));
+        let address = with::<E, _>(|recordings| recordings?.sign(&file_name, valid))?;
+        // SAFETY: passed on from the caller.
+        unsafe { put(sink, &address) };
+        Ok(())
+    })
+}

@@ -1,0 +1,183 @@
+//! A driver's recordings, and what a driver tells of them and keeps encrypted.
+
+use std::ffi::c_void;
+use std::time::Duration;
+
+use super::extensions::tell;
+use super::services::with;
+use crate::Error;
+use crate::abi::{self, SatcastErrorSink, SatcastRecordings, SatcastStr, SatcastTextSink};
+use crate::recording::{RECORDINGS_MAX, Recording, SEAL_BYTES_MAX};
+use crate::wire::{ErrorSlot, done_of, report};
+
+pub(super) static RECORDINGS_HOST: abi::SatcastRecordingsHost = abi::SatcastRecordingsHost {
+    size: size_of::<abi::SatcastRecordingsHost>(),
+    report: Some(report_recording),
+};
+pub(super) static VAULT: abi::SatcastVault =
+    abi::SatcastVault { size: size_of::<abi::SatcastVault>(), seal: Some(seal), unseal: Some(unseal) };
+
+/// Longest address a driver signs, in bytes.
+pub const SIGNED_BYTES_MAX: usize = 16 * 1024;
+
+/// Called with the outcome of a request, on a thread of the driver; must return at once.
+pub type Done = Box<dyn FnOnce(Result<(), Error>) + Send>;
+
+/// What a driver offers for recordings that outlive their sessions. All functions run driver code on the calling thread.
+#[derive(Clone, Copy)]
+pub struct Recordings {
+    raw: SatcastRecordings,
+}
+
+impl Recordings {
+    pub(super) fn new(raw: SatcastRecordings) -> Self {
+        Self { raw }
+    }
+
+    /// Every recording the driver still knows; what breaks a rule is an error.
+    ///
+    /// # Errors
+    /// What the driver says, a recording that cannot be read, or over [`RECORDINGS_MAX`] of them.
+    pub fn list(&self) -> Result<Vec<Recording>, Error> {
+        let list = self.raw.list.ok_or_else(|| lacks("list"))?;
+        let mut listed = Listed { recordings: Vec::new(), error: None };
+        let sink = SatcastTextSink { data: (&raw mut listed).cast(), put: Some(put_recording) };
+        ask(|errors| {
+            // SAFETY: both sinks live for the call.
+            unsafe { list(&raw const sink, errors) }
+        })?;
+        listed.error.map_or(Ok(listed.recordings), Err)
+    }
+
+    /// Asks for another upload; `done` is called once the store has opened it or cannot.
+    pub fn retry(&self, file_name: &str, done: Done) {
+        match self.raw.retry {
+            // SAFETY: the name lives for the call; the driver calls `done` once.
+            Some(retry) => unsafe { retry(SatcastStr::new(file_name), done_of(done)) },
+            None => done(Err(lacks("retry"))),
+        }
+    }
+
+    /// Asks to forget a recording; `done` is called when that is done.
+    pub fn delete(&self, file_name: &str, remote: bool, done: Done) {
+        let flags = if remote { abi::REMOVE_REMOTE } else { 0 };
+        match self.raw.remove {
+            // SAFETY: the name lives for the call; the driver calls `done` once.
+            Some(remove) => unsafe { remove(SatcastStr::new(file_name), flags, done_of(done)) },
+            None => done(Err(lacks("remove"))),
+        }
+    }
+
+    /// An address by which the object may be fetched without a login for `valid`, in whole seconds.
+    ///
+    /// # Errors
+    /// What the driver says, or that the address is over [`SIGNED_BYTES_MAX`].
+    pub fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
+        let sign = self.raw.sign.ok_or_else(|| lacks("sign"))?;
+        let mut address = String::new();
+        let sink = SatcastTextSink { data: (&raw mut address).cast(), put: Some(put_address) };
+        let valid_secs = u32::try_from(valid.as_secs()).unwrap_or(u32::MAX);
+        ask(|errors| {
+            // SAFETY: name and sinks live for the call.
+            unsafe { sign(SatcastStr::new(file_name), valid_secs, &raw const sink, errors) }
+        })?;
+        if address.is_empty() || address.len() > SIGNED_BYTES_MAX {
+            return Err(Error::internal("the driver signed no address that can be used"));
+        }
+        Ok(address)
+    }
+}
+
+fn lacks(function: &str) -> Error {
+    Error::internal(format!("the driver's recordings lack the function {function}"))
+}
+
+fn ask(function: impl FnOnce(*const SatcastErrorSink) -> i32) -> Result<(), Error> {
+    let mut slot = ErrorSlot::new();
+    let sink = slot.sink();
+    match function(&raw const sink) {
+        abi::OK => Ok(()),
+        code => Err(slot.take(&format!("the driver failed with code {code} and no reason"))),
+    }
+}
+
+struct Listed {
+    recordings: Vec<Recording>,
+    error: Option<Error>,
+}
+
+/// # Safety
+/// `data` must be the [`Listed`] of the running call.
+unsafe extern "C" fn put_recording(data: *mut c_void, text: SatcastStr) {
+    // SAFETY: see above; the text lives for the call.
+    let (listed, text) = unsafe { (&mut *data.cast::<Listed>(), text.read()) };
+    if listed.recordings.len() == RECORDINGS_MAX {
+        listed.error = Some(Error::internal(format!("the driver lists over {RECORDINGS_MAX} recordings")));
+        return;
+    }
+    match Recording::parse(&text) {
+        Ok(recording) => listed.recordings.push(recording),
+        Err(error) => listed.error = Some(error),
+    }
+}
+
+/// # Safety
+/// `data` must be the `String` of the running call.
+unsafe extern "C" fn put_address(data: *mut c_void, text: SatcastStr) {
+    // SAFETY: see above; the text lives for the call.
+    unsafe { *data.cast::<String>() = text.read_up_to(SIGNED_BYTES_MAX + 1).into_owned() };
+}
+
+/// # Safety
+/// As [`abi::SatcastRecordingsHost::report`].
+unsafe extern "C" fn report_recording(
+    ctx: *mut c_void,
+    json: SatcastStr,
+    errors: *const SatcastErrorSink,
+) -> i32 {
+    // SAFETY: the text and the sink live for the call.
+    unsafe {
+        with(ctx, abi::ERR, |context| {
+            let told =
+                Recording::parse(&json.read()).and_then(|recording| context.services.recording(recording));
+            match told {
+                Ok(()) => abi::OK,
+                Err(error) => {
+                    report(errors, &error);
+                    abi::ERR
+                }
+            }
+        })
+    }
+}
+
+/// # Safety
+/// As [`abi::SatcastVault::seal`].
+unsafe extern "C" fn seal(
+    ctx: *mut c_void,
+    text: SatcastStr,
+    sink: *const SatcastTextSink,
+    errors: *const SatcastErrorSink,
+) -> i32 {
+    // SAFETY: the text and both sinks live for the call.
+    unsafe {
+        tell(ctx, sink, errors, |context| {
+            if text.len > SEAL_BYTES_MAX {
+                return Err(Error::internal(format!("a text to seal has over {SEAL_BYTES_MAX} bytes")));
+            }
+            context.services.seal(&text.read())
+        })
+    }
+}
+
+/// # Safety
+/// As [`abi::SatcastVault::unseal`].
+unsafe extern "C" fn unseal(
+    ctx: *mut c_void,
+    sealed: SatcastStr,
+    sink: *const SatcastTextSink,
+    errors: *const SatcastErrorSink,
+) -> i32 {
+    // SAFETY: the text and both sinks live for the call.
+    unsafe { tell(ctx, sink, errors, |context| context.services.unseal(&sealed.read())) }
+}

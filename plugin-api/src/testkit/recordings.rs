@@ -1,0 +1,96 @@
+//! What a host asks a driver about its recordings, and what it is told of them.
+
+use std::sync::{PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use super::{Testkit, WAIT_MAX, lock};
+use crate::Error;
+use crate::host::{Done, Recordings};
+use crate::recording::Recording;
+
+/// What a sealed text begins with.
+const SEALED: &str = "testkit:";
+
+impl Testkit {
+    /// Every recording the driver knows.
+    ///
+    /// # Errors
+    /// What the driver says, or that it keeps none.
+    pub fn recordings(&self) -> Result<Vec<Recording>, Error> {
+        self.offered()?.list()
+    }
+
+    /// Asks for another upload and waits for the answer.
+    ///
+    /// # Errors
+    /// What the driver answers, or that it does not within [`WAIT_MAX`].
+    pub fn retry_recording(&self, file_name: &str) -> Result<(), Error> {
+        let recordings = self.offered()?;
+        answer(|done| recordings.retry(file_name, done))
+    }
+
+    /// Asks to forget a recording and waits for the answer.
+    ///
+    /// # Errors
+    /// As [`Testkit::retry_recording`].
+    pub fn delete_recording(&self, file_name: &str, remote: bool) -> Result<(), Error> {
+        let recordings = self.offered()?;
+        answer(|done| recordings.delete(file_name, remote, done))
+    }
+
+    /// Asks for an address that is valid for a time.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn sign_recording(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
+        self.offered()?.sign(file_name, valid)
+    }
+
+    /// Everything the driver told of its recordings, in order.
+    pub fn told_recordings(&self) -> Vec<Recording> {
+        lock(&self.shared.recordings).clone()
+    }
+
+    /// Waits until the driver tells of a recording that `is_met`, and returns the first such report, also of the past; none after
+    /// [`WAIT_MAX`].
+    pub fn wait_for_recording(&self, is_met: impl Fn(&Recording) -> bool) -> Option<Recording> {
+        let end = Instant::now() + WAIT_MAX;
+        let mut told = lock(&self.shared.recordings);
+        loop {
+            if let Some(found) = told.iter().find(|recording| is_met(recording)) {
+                return Some(found.clone());
+            }
+            let left = end.checked_duration_since(Instant::now())?;
+            told = self.shared.changed.wait_timeout(told, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn offered(&self) -> Result<Recordings, Error> {
+        self.driver.recordings().ok_or_else(|| Error::internal("the driver keeps no recordings"))
+    }
+}
+
+fn answer(request: impl FnOnce(Done)) -> Result<(), Error> {
+    let (sender, answered) = mpsc::channel();
+    request(Box::new(move |outcome| {
+        // Nobody waits for an answer that comes too late.
+        let _ = sender.send(outcome);
+    }));
+    answered.recv_timeout(WAIT_MAX).unwrap_or_else(|_| Err(Error::internal("the driver did not answer")))
+}
+
+/// Readable by nobody who does not look twice; the real host encrypts.
+pub(super) fn seal(text: &str) -> String {
+    text.bytes().fold(SEALED.to_owned(), |sealed, byte| format!("{sealed}{:02x}", !byte))
+}
+
+pub(super) fn unseal(sealed: &str) -> Result<String, Error> {
+    let wrong = || Error::internal("this was not sealed by this testkit");
+    let digits = sealed.strip_prefix(SEALED).filter(|digits| digits.is_ascii()).ok_or_else(wrong)?;
+    let byte = |pair: &[u8]| {
+        let text = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(text, 16).ok().filter(|_| pair.len() == 2).map(|byte| !byte)
+    };
+    let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
+    String::from_utf8(bytes.ok_or_else(wrong)?).map_err(|_| wrong())
+}

@@ -1,0 +1,229 @@
+//! Recordings that outlive their sessions, and what a driver asks of its host without a destination, over the real C table.
+#![allow(clippy::unwrap_used)] // A failed step is a failed test.
+
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use satcast_plugin_api::driver::{
+    About, Answer, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Recording,
+    RecordingState, Recordings,
+};
+use satcast_plugin_api::recording::SEAL_BYTES_MAX;
+use satcast_plugin_api::testkit::{HostCall, Testkit};
+use satcast_plugin_api::{Class, DestType, Error, driver_entry};
+use serde_json::json;
+
+#[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Cfg {}
+
+struct Keeper {
+    host: Host,
+    journal: Mutex<Vec<Recording>>,
+    kept_answer: Mutex<Option<Answer>>,
+}
+
+struct Out;
+
+impl Driver for Keeper {
+    const INFO: DriverInfo = DriverInfo { id: "keeper", version: "1.0.0", title: "Keeper" };
+
+    fn types() -> Vec<DestType> {
+        vec![DestType::of::<Cfg>("keeper")]
+    }
+
+    fn load(host: &Host) -> Result<Self, Error> {
+        let journal = Mutex::new(vec![recording("a.mp4"), recording("b.mp4")]);
+        Ok(Keeper { host: host.clone(), journal, kept_answer: Mutex::default() })
+    }
+
+    fn open(&self, _: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        Ok(Arc::new(Out))
+    }
+
+    fn recordings(&self) -> Option<&dyn Recordings> {
+        Some(self)
+    }
+}
+
+impl Destination for Out {
+    async fn run(self: Arc<Self>, ctx: Ctx, mut media: Media) -> Result<(), Error> {
+        ctx.event("about", &json!(ctx.about()));
+        while media.recv_batch(&mut Vec::new()).await {}
+        Ok(())
+    }
+}
+
+fn recording(file_name: &str) -> Recording {
+    Recording {
+        file_name: file_name.into(),
+        destination_id: 3,
+        session_id: "s".into(),
+        state: RecordingState::Uploading,
+        size_bytes: 10,
+        uploaded_bytes: 5,
+        duration_ms: 1000,
+        error: None,
+        error_class: None,
+        url: None,
+        started_at_ms: 1,
+        changed_at_ms: 2,
+        attempt: 0,
+        attempt_opened: false,
+    }
+}
+
+impl Recordings for Keeper {
+    fn list(&self) -> Result<Vec<Recording>, Error> {
+        Ok(self.journal.lock().unwrap().clone())
+    }
+
+    fn retry(&self, file_name: &str, answer: Answer) {
+        match file_name {
+            "panic" => panic!("retry panics"),
+            "drop" => drop(answer),
+            "never" => *self.kept_answer.lock().unwrap() = Some(answer),
+            "refuse" => answer.give(Err(Error::remote("the store said 503"))),
+            _ => {
+                let host = self.host.clone();
+                let again = Recording { attempt: 1, attempt_opened: true, ..recording(file_name) };
+                tokio::spawn(async move { answer.give(host.recording(&again)) });
+            }
+        }
+    }
+
+    fn delete(&self, file_name: &str, remote: bool, answer: Answer) {
+        let host = self.host.clone();
+        if let Some(port) = file_name.strip_prefix("port-").and_then(|port| port.parse().ok()) {
+            tokio::spawn(async move {
+                let connected = host.connect("127.0.0.1", port, Duration::from_secs(5)).await;
+                answer.give(connected.map(drop));
+            });
+            return;
+        }
+        if remote {
+            self.journal.lock().unwrap().retain(|recording| recording.file_name != file_name);
+        }
+        answer.give(Ok(()));
+    }
+
+    fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
+        match file_name {
+            "panic" => panic!("sign panics"),
+            "long" => Ok("u".repeat(1024 * 1024)),
+            "" => Err(Error::config("no such recording")),
+            _ => {
+                let sealed = self.host.seal(file_name)?;
+                assert!(!sealed.contains(file_name), "{sealed}");
+                Ok(format!("https://{}?{}", self.host.unseal(&sealed)?, valid.as_secs()))
+            }
+        }
+    }
+}
+
+driver_entry!(entry, Keeper);
+
+// One driver has one slot in a process, so this is one test; each step is a function.
+#[test]
+fn recordings_over_the_table() {
+    let kit = Testkit::start(entry).unwrap();
+    says_who_an_opening_is_for(&kit);
+    lists(&kit);
+    answers(&kit);
+    signs(&kit);
+    connects_without_a_destination(&kit);
+    reports_are_checked(&kit);
+    kit.shut_down();
+}
+
+fn says_who_an_opening_is_for(kit: &Testkit) {
+    let about = About {
+        destination_id: 7,
+        session_id: "ses".into(),
+        stream_key_id: 2,
+        label: "Friday \"talk\"".into(),
+        session_started_ms: 1_790_000_000_000,
+    };
+    let dest = kit.open_for(&about, "keeper", &json!({})).unwrap();
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    dest.report(|report| {
+        assert_eq!(serde_json::from_str::<About>(&report.events[0].1).unwrap(), about);
+    });
+}
+
+fn lists(kit: &Testkit) {
+    assert_eq!(kit.recordings().unwrap(), [recording("a.mp4"), recording("b.mp4")]);
+    kit.delete_recording("a.mp4", false).unwrap();
+    assert_eq!(kit.recordings().unwrap().len(), 2, "without the flag this driver keeps it");
+    kit.delete_recording("a.mp4", true).unwrap();
+    assert_eq!(kit.recordings().unwrap(), [recording("b.mp4")]);
+}
+
+fn answers(kit: &Testkit) {
+    kit.retry_recording("b.mp4").unwrap();
+    let told = kit.wait_for_recording(|recording| recording.attempt == 1).unwrap();
+    assert!(told.attempt_opened);
+    assert_eq!(kit.told_recordings(), [told]);
+    let refused = kit.retry_recording("refuse").unwrap_err();
+    assert_eq!((refused.class, refused.message.as_str()), (Class::Remote, "the store said 503"));
+    for lost in ["drop", "panic"] {
+        let error = kit.retry_recording(lost).unwrap_err();
+        assert_eq!(error.class, Class::Internal, "{lost}");
+        assert!(error.message.contains("without an answer"), "{lost}: {error}");
+    }
+    kit.fail(HostCall::Recording, Error::internal("the mirror is full"));
+    assert_eq!(kit.retry_recording("b.mp4").unwrap_err().message, "the mirror is full");
+    kit.heal(HostCall::Recording);
+}
+
+fn signs(kit: &Testkit) {
+    let hour = Duration::from_secs(3600);
+    assert_eq!(kit.sign_recording("b.mp4", hour).unwrap(), "https://b.mp4?3600");
+    assert_eq!(kit.sign_recording("", hour).unwrap_err().message, "no such recording");
+    assert_eq!(kit.sign_recording("panic", hour).unwrap_err().class, Class::Panic);
+    assert!(kit.sign_recording("long", hour).unwrap_err().message.contains("can be used"));
+    let most = "x".repeat(SEAL_BYTES_MAX + 1);
+    assert!(kit.sign_recording(&most, hour).unwrap_err().message.contains("over"), "too long to seal");
+    for call in [HostCall::Seal, HostCall::Unseal] {
+        kit.fail(call, Error::internal("no key"));
+        assert_eq!(kit.sign_recording("b.mp4", hour).unwrap_err().message, "no key");
+        kit.heal(call);
+    }
+}
+
+fn connects_without_a_destination(kit: &Testkit) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    kit.delete_recording(&format!("port-{port}"), false).unwrap();
+    let read = listener.accept().unwrap().0.read_to_end(&mut Vec::new()).unwrap();
+    assert_eq!(read, 0, "it was connected, and closed");
+    drop(listener);
+    let refused = kit.delete_recording(&format!("port-{port}"), false).unwrap_err();
+    assert_eq!(refused.class, Class::Network);
+}
+
+fn reports_are_checked(kit: &Testkit) {
+    let before = kit.told_recordings().len();
+    let refused = kit.retry_recording("../up").unwrap_err();
+    assert!(refused.message.contains("printable"), "{refused}");
+    assert_eq!(kit.told_recordings().len(), before);
+}
+
+#[test]
+fn an_answer_is_given_once_wherever_it_goes() {
+    let (sender, given) = mpsc::channel();
+    let answer = |sender: &mpsc::Sender<Result<(), Error>>| {
+        let sender = sender.clone();
+        Answer::calling(move |outcome| sender.send(outcome).unwrap())
+    };
+    answer(&sender).give(Ok(()));
+    drop(answer(&sender));
+    drop(sender);
+    let outcomes: Vec<_> = given.iter().collect();
+    assert_eq!(outcomes.len(), 2);
+    assert_eq!(outcomes[0], Ok(()));
+    assert_eq!(outcomes[1].as_ref().unwrap_err().class, Class::Internal);
+}
