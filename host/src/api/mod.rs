@@ -3,6 +3,7 @@
 //! The only HTTP-JSON code. Handlers hold no decisions: they read, call, and convert. Every request goes through
 //! the shell (`shell.rs`), which gives it an id, answers every error in one shape, and writes the access log.
 
+mod addresses;
 mod analytics;
 mod archives;
 mod audit;
@@ -18,6 +19,7 @@ mod drivers;
 mod edits;
 mod error;
 mod events;
+mod health;
 mod idempotency;
 mod keys;
 mod known;
