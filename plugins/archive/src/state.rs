@@ -26,7 +26,10 @@ use satcast_plugin_api::driver::Recording;
 pub(crate) struct Core {
     pub(crate) outside: Arc<dyn Outside>,
     pub(crate) limits: Limits,
-    pub(crate) permits: Semaphore,
+    /// One for each request to a store.
+    pub(crate) requests: Semaphore,
+    /// One for each MiB of parts in memory.
+    pub(crate) memory: Semaphore,
     operator: Option<Target>,
     journal: Journal,
     spool: PathBuf,
@@ -54,7 +57,8 @@ impl Core {
         let entries = journal.load().map_err(failed)?;
         let core = Arc::new(Core {
             operator: settings.target()?,
-            permits: Semaphore::new(limits.parts_at_once),
+            requests: Semaphore::new(limits.requests_at_once),
+            memory: Semaphore::new(limits.parts_mib),
             sockets: Arc::new(Sockets::new(outside.clone(), limits.times)),
             items: Mutex::default(),
             outside,
@@ -108,6 +112,13 @@ impl Core {
     pub(crate) fn spawn(self: &Arc<Self>, item: &Arc<Item>) {
         let task = tokio::spawn(upload::run(self.clone(), item.clone()));
         item.data().task = Some(task.abort_handle());
+        let (core, item) = (self.clone(), item.clone());
+        tokio::spawn(async move {
+            if task.await.is_err_and(|error| error.is_panic()) {
+                upload::fail(&core, &item, &Error::new(Class::Panic, "the driver failed at this recording"))
+                    .await;
+            }
+        });
     }
 
     pub(crate) fn items(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Item>>> {

@@ -129,6 +129,18 @@ fn an_upload_that_is_deleted_is_ended_at_the_store() {
     assert!(kit.server.objects().is_empty());
 }
 
+/// The store made the object, and its answer was on the way when it was deleted.
+#[test]
+fn an_object_that_was_just_made_is_deleted_too() {
+    let kit = Kit::new();
+    kit.server.script(|_, ask| if ask == Ask::Complete { Act::DoAndHang } else { Act::Pass });
+    kit.record("s1", stream());
+    assert!(until(|| kit.server.objects().len() == 1));
+    let name = kit.only().file_name;
+    kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap();
+    assert!(until(|| kit.server.objects().is_empty() && kit.files("journal").is_empty()));
+}
+
 #[test]
 fn what_runs_is_not_deleted() {
     let kit = Kit::new();

@@ -47,6 +47,11 @@ fn connections_that_break_are_made_again() {
 }
 
 #[test]
+fn a_store_that_does_not_know_the_condition_is_asked_without_it() {
+    survives("501 to complete", |kit| kit.server.on(Ask::Complete, 1, Act::Answer(501)));
+}
+
+#[test]
 fn a_store_that_hangs_is_left_and_a_slow_one_is_waited_for() {
     survives("a part without an answer", |kit| kit.server.on(Ask::Part(1), 1, Act::Hang));
     survives("a slow store", |kit| kit.server.script(|_, _| Act::Slow(100)));

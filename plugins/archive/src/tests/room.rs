@@ -41,7 +41,7 @@ fn a_full_disk_stops_the_recording_and_keeps_what_is_there() {
     assert_eq!(kit.server.objects()[0].1.len() as u64, recording.size_bytes);
     let kit = Kit::with(Limits { free_min: u64::MAX / 2, ..limits() });
     let why = until_refused(&kit, "s1");
-    assert!(why.contains("freeBytesMin"), "{why}");
+    assert!(why.starts_with("recording stopped: ") && why.contains("freeBytesMin"), "{why}");
     assert!(kit.recordings().is_empty() && kit.files("spool").is_empty() && kit.files("journal").is_empty());
 }
 

@@ -8,12 +8,13 @@ pub(crate) mod fault;
 pub(crate) mod sockets;
 pub(crate) mod store;
 mod sums;
-mod tls;
+pub(crate) mod tls;
 mod work;
 
 use std::sync::Arc;
 
 use satcast_plugin_api::Error;
+use tokio::sync::SemaphorePermit;
 use tokio::time::sleep;
 
 use self::attempts::{Attempts, Next};
@@ -84,26 +85,40 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
         let next = step(&item.data());
         match next {
             Step::Wait => item.changed.notified().await,
-            Step::Repair => work::repair(core, item).await?,
+            Step::Repair => {
+                let _permit = permit(core).await?;
+                work::repair(core, item).await?;
+            }
             Step::Forget => {
                 tracing::info!(recording = item.file_name, "nothing was recorded");
                 core.forget(item).await?;
                 return Ok(());
             }
-            Step::Open => work::open(core, item).await?,
+            Step::Open => {
+                let _permit = permit(core).await?;
+                work::open(core, item).await?;
+            }
             Step::Send(parts) => {
                 work::send(core, item, parts).await?;
                 attempts.progressed();
             }
-            Step::Complete => work::complete(core, item).await?,
+            Step::Complete => {
+                let _permit = permit(core).await?;
+                work::complete(core, item).await?;
+            }
             Step::Leave => {
-                work::end_uploads(core, item).await?;
+                let _permit = permit(core).await?;
+                work::leave(core, item).await?;
                 core.forget(item).await?;
                 return Ok(());
             }
             Step::Done => return Ok(()),
         }
     }
+}
+
+async fn permit(core: &Core) -> Result<SemaphorePermit<'_>, Fault> {
+    core.requests.acquire().await.map_err(|_| Fault::internal("the driver ends"))
 }
 
 /// After a failure: waits for the next try. False when there is none.
@@ -146,7 +161,7 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
 }
 
 /// Gives a recording up: its local copy stays, what is open at the store is ended.
-async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
+pub(crate) async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
     tracing::error!(recording = item.file_name, reason = %error, "a recording was not uploaded; its local copy is kept for a while");
     let changed = core
         .change(item, |data| {
@@ -162,6 +177,11 @@ async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
         tracing::error!(recording = item.file_name, %error, "the journal of a failed recording cannot be written");
     }
     // Parts that nobody completes cost money at the store. What cannot be ended now is when it is uploaded or deleted.
+    end_uploads(core, item).await;
+}
+
+/// Ends what is open at the store, as far as that goes.
+pub(crate) async fn end_uploads(core: &Arc<Core>, item: &Arc<Item>) {
     if let Err(fault) = work::end_uploads(core, item).await {
         tracing::debug!(recording = item.file_name, reason = %fault, "its upload could not be ended at the store");
     }

@@ -64,6 +64,12 @@ impl Sockets {
         Sockets { outside, trust: Trust::default(), times, idle: Mutex::default(), start: Instant::now() }
     }
 
+    /// One that believes others than the machine does.
+    #[cfg(test)]
+    pub(crate) fn trusting(self, trust: Trust) -> Self {
+        Sockets { trust, ..self }
+    }
+
     /// One request and its whole answer.
     pub(crate) async fn exchange(&self, request: Request<HttpRequestBody>) -> Result<Response<Bytes>, Fault> {
         let (mut parts, body) = request.into_parts();

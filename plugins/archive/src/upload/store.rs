@@ -136,15 +136,29 @@ impl Store {
         Ok(part.content_id)
     }
 
-    /// Makes one object of the parts, if there is none of this name; returns its ETag without quotation marks.
+    /// Makes one object of the parts, if there is none of this name; returns its ETag without quotation marks. A store that does not
+    /// know the condition is asked without it: that there was none was looked at before the upload was opened.
     pub(crate) async fn complete(
         &self,
         key: &str,
         upload: &str,
         parts: Vec<String>,
     ) -> Result<Option<String>, Fault> {
-        let client = self.client()?;
-        let parts = parts.into_iter().map(|content_id| PartId { content_id }).collect();
+        let parts: Vec<PartId> = parts.into_iter().map(|content_id| PartId { content_id }).collect();
+        match self.complete_if(true, key, upload, parts.clone()).await {
+            Err(fault) if fault.kind == Kind::Unknown => self.complete_if(false, key, upload, parts).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn complete_if(
+        &self,
+        is_conditional: bool,
+        key: &str,
+        upload: &str,
+        parts: Vec<PartId>,
+    ) -> Result<Option<String>, Fault> {
+        let client = self.client_with(is_conditional)?;
         let done = client.run(client.s3.complete_multipart(&path(key)?, &upload.to_owned(), parts)).await?;
         Ok(done.e_tag.map(|etag| bare(&etag).to_owned()))
     }
@@ -201,10 +215,15 @@ impl Store {
 
     /// A client for one request, which notes what the store answered to it.
     fn client(&self) -> Result<Client, Fault> {
+        self.client_with(false)
+    }
+
+    /// One whose request to complete has the condition that there is no object yet.
+    fn client_with(&self, is_conditional: bool) -> Result<Client, Fault> {
         let target = &self.target;
         let endpoint = self.virtual_host().unwrap_or_else(|| target.endpoint.clone());
         let place = self.place().into();
-        let wire = Wire { sockets: self.sockets.clone(), place, fault: Arc::default() };
+        let wire = Wire { sockets: self.sockets.clone(), place, is_conditional, fault: Arc::default() };
         let s3 = AmazonS3Builder::new()
             .with_endpoint(endpoint)
             .with_region(&target.region)
@@ -247,6 +266,7 @@ impl Client {
 struct Wire {
     sockets: Arc<Sockets>,
     place: Arc<str>,
+    is_conditional: bool,
     fault: Arc<Mutex<Option<Fault>>>,
 }
 
@@ -261,8 +281,8 @@ impl HttpService for Wire {
     async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let completes = request.method() == Method::POST
             && request.uri().query().is_some_and(|query| query.starts_with("uploadId="));
-        if completes {
-            // An earlier object of this name is never overwritten. The library has this for its own copies only.
+        if completes && self.is_conditional {
+            // The library has this for its own copies only.
             request.headers_mut().insert(header::IF_NONE_MATCH, HeaderValue::from_static("*"));
         }
         let outcome = self.sockets.exchange(request).await;

@@ -10,9 +10,9 @@ use futures_util::future::join_all;
 use satcast_plugin_api::{Class, Error};
 
 use super::fault::{Fault, Kind};
-use super::remember_stale;
 use super::store::{Found, Labels, Store, bare};
 use super::sums::{composite, is_composite, is_md5, md5_hex};
+use super::{permit, remember_stale};
 use crate::boxes;
 use crate::item::Item;
 use crate::journal::{Stage, Upload};
@@ -186,8 +186,10 @@ async fn send_one(
     file: Arc<File>,
     part: Part,
 ) -> Result<(String, bool), Fault> {
+    let mib = u32::try_from(part.bytes.div_ceil(1024 * 1024)).unwrap_or(u32::MAX);
     let closed = |_| Fault::internal("the driver ends");
-    let _permit = core.permits.acquire().await.map_err(closed)?;
+    let _memory = core.memory.acquire_many(mib).await.map_err(closed)?;
+    let _permit = permit(core).await?;
     let read = blocking(move || {
         let pieces = read_part(&file, part)?;
         let sum = md5_hex(pieces.iter().map(Bytes::as_ref));
@@ -329,6 +331,16 @@ async fn restart(
         .await?;
     let kind = if restarts > RESTARTS_MAX { Kind::Final } else { fault.kind };
     Err(Fault { kind, ..fault })
+}
+
+/// Ends what a deleted recording left at the store, its object too if that was asked for: an upload may have become one just then.
+pub(super) async fn leave(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
+    end_uploads(core, item).await?;
+    if item.data().entry.remove_object {
+        let (store, key) = core.store(item)?;
+        store.delete(&key).await?;
+    }
+    Ok(())
 }
 
 /// Ends what is open at the store.
