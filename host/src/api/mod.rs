@@ -55,6 +55,7 @@ pub(crate) use shell::logged_path;
 pub use shell::{RequestContext, Shell};
 
 use self::served::Documents;
+use crate::archive::Archive;
 use crate::auth;
 use crate::billing::Billing;
 use crate::clock::Clock;
@@ -83,6 +84,8 @@ pub struct App {
     pub billing: Billing,
     /// What viewers are given.
     pub playback: Arc<Playback>,
+    /// The account of recordings.
+    pub archive: Archive,
     /// The loaded drivers.
     pub drivers: Drivers,
     /// The address guard.
