@@ -8,6 +8,7 @@
 //! - [`control`]: the threads that run driver code.
 //! - [`services`]: what a driver can ask of the host.
 //! - [`schema`]: configurations of destinations.
+//! - [`wishes`]: what platforms ask of streams.
 //!
 //! This module knows no sessions and no retries: `live` decides when a destination is opened again.
 
@@ -21,11 +22,13 @@ mod masking;
 mod opening;
 pub mod probe;
 pub mod process;
+mod recordings;
 mod redact;
 mod registry;
 mod schema;
 mod services;
 mod settings;
+mod wishes;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -41,8 +44,10 @@ pub use catalog::{LoadOptions, State, Summary};
 pub use change::{Change, ChangeError};
 pub use loader::LoadError;
 pub use opening::{OpenRequest, Opening};
+pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, Observer};
+pub use wishes::Wishes;
 
 use crate::clock::Clock;
 use crate::outbound::Guard;
@@ -73,6 +78,8 @@ pub struct HostParts {
     pub clock: Clock,
     /// Folder below which each driver gets its own.
     pub data_dir: PathBuf,
+    /// What is needed of recordings.
+    pub recordings: RecordingParts,
 }
 
 /// A configuration of a destination that cannot be taken.
@@ -174,6 +181,11 @@ impl Drivers {
     /// Destinations of the type publish for viewers.
     pub fn has_playback(&self, kind: &str) -> bool {
         self.registry().kind(kind).is_some_and(|kind| kind.playback)
+    }
+
+    /// What the service behind a type asks of streams; `None` when it asks for nothing.
+    pub fn wishes(&self, kind: &str) -> Option<Arc<Wishes>> {
+        self.registry().kind(kind)?.wishes.clone()
     }
 
     /// The names of all destination types, sorted.

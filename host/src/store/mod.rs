@@ -17,6 +17,7 @@ mod notices;
 mod open;
 mod outbox;
 mod playback;
+mod recoveries;
 mod sql;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -27,7 +28,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-pub use archives::{ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, ArchiveState, Archives};
+pub use archives::{
+    ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, ArchiveState, Archives, KnownArchive,
+};
 pub use audit::{
     AUDIT_DETAIL_BYTES_MAX, Actor, Audit, AuditEntry, AuditFilter, By, Change, FAILED_LOGINS_PER_HOUR_MAX,
     Origin, UNKNOWN_LOGINS_PER_HOUR_MAX,
@@ -36,23 +39,26 @@ pub use charges::{
     Charged, Charges, Decide, HourDecision, HourFacts, HourOutcome, HourTerms, MinuteCharge, OveragePart,
     Served, ServingSession, SingleCharge, Slot, StatementEntry, Terms, Totals,
 };
-pub use edits::{DestinationChange, Edits, KeyView, LimitChange, LimitsChange};
+pub use edits::{DestinationChange, Edits, KeyView, LimitChange, LimitsChange, StreamChange};
 pub use history::{History, HistoryEntry, HistoryFilter, TimeRange};
 pub use idempotency::{Begun, Idempotency, IdempotentRequest};
 pub use ledger::{LedgerFault, LedgerReport};
 pub use logins::{INVITES_MAX, LOGINS_PER_ACCOUNT_MAX, LoginRecord, Logins, NewLogin};
 pub use model::{
-    AccountRecord, Caps, DestinationRecord, DestinationView, KeyRecord, NewAccount, NewDestination, NewKey,
-    NewSession, NewStream, Page, Scopes, SessionRecord, StreamLimits, StreamRecord, StreamView, Transfer,
-    TransferKind,
+    AccountRecord, Caps, DELAY_SECS_MAX, Delays, DestinationRecord, DestinationView, KeyRecord, NewAccount,
+    NewDestination, NewKey, NewSession, NewStream, Page, Scopes, SessionRecord, StreamLimits, StreamRecord,
+    StreamView, Transfer, TransferKind,
 };
-pub use notices::{Happening, Limit, Notice, Notices, TOLD_ERROR_CHARS_MAX, ToldDestination};
+pub use notices::{
+    Happening, Limit, Notice, Notices, TOLD_ERROR_CHARS_MAX, ToldDestination, ToldHealth, ToldIssue,
+};
 pub use open::{Address, OpenOptions, Server, open};
 pub use outbox::{
     ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, Outbox, Prune, SendingCaps, Settled,
     WAITING_PER_WEBHOOK_MAX,
 };
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
+pub use recoveries::{AskedRecovery, Recoveries, RecoveryBegun};
 pub use sql::{Inspector, Owner};
 pub use wallets::{
     Close, DecideRefill, FAILURES_TOLD, FEE_TOO_HIGH, InvoiceRecord, MadeInvoice, NewWallet, NoRefill,
@@ -292,6 +298,7 @@ pub trait StoreApi:
     + Streams
     + Edits
     + Archives
+    + Recoveries
     + Playback
     + Sessions
     + History

@@ -23,7 +23,7 @@ const EVENTS: &[Event] = &[
     ),
     (
         "recording.ready",
-        "A recording was uploaded; not sent yet.",
+        "A recording was uploaded.",
         &["fileName", "sizeBytes", "durationSeconds", "destinationId", "url"],
     ),
     ("test.ping", "Its owner tests the webhook; sent whatever it subscribes to.", &["webhookId"]),
@@ -33,12 +33,12 @@ const EVENTS: &[Event] = &[
     ("limit.warning", "A session used 80 % of its `maxSats` or of its `maxDurationMinutes`.", &["limit"]),
     ("limit.reached", "A session ended at a hard limit.", &["limit"]),
     ("balance.low", "The account's credit is nearly used up.", &["balance"]),
-    ("stream.health", "What the encoder sends got worse or better; not sent yet.", &["health"]),
     (
-        "recording.failed",
-        "A recording could not be uploaded; not sent yet.",
-        &["fileName", "destinationId", "error"],
+        "stream.health",
+        "Issues of the stream's health appeared or are gone; at most six times a minute and stream.",
+        &["appeared", "cleared", "issues"],
     ),
+    ("recording.failed", "A recording could not be uploaded.", &["fileName", "destinationId", "error"]),
 ];
 
 /// Events that are about no session.
@@ -150,17 +150,50 @@ fn data_field(name: &str) -> (Value, Value) {
         "fileName" => field("string", "Name of the recording.", json!("sunday-service.mp4")),
         "sizeBytes" => field("integer", "Size of the recording.", json!(734_003_200)),
         "destinationId" => field("integer", "Destination identifier.", json!(7)),
-        "url" => {
-            field("string", "Where the recording can be fetched.", json!("https://files.example.com/a.mp4"))
-        }
+        "url" => field("string", "Where the recording lies.", json!("s3://recordings/sunday-service.mp4")),
         "webhookId" => field("integer", "Webhook identifier.", json!(3)),
         "platform" => field("string", "Platform name of the destination.", json!("rtmp")),
         "error" => field("string", "What was wrong.", json!("the server closed the connection")),
         "limit" => field("string", "Which one: `maxSats` or `maxDurationMinutes`.", json!("maxSats")),
         "balance" => field("integer", "Credit in sats, rounded down.", json!(12)),
-        "health" => field("string", "What it is now.", json!("poor")),
+        "appeared" => codes("Codes of the issues that are new.", json!(["keyframe_interval"])),
+        "cleared" => codes("Codes of the issues that are gone.", json!([])),
+        "issues" => issues(),
         _ => destinations(),
     }
+}
+
+fn codes(description: &str, example: Value) -> (Value, Value) {
+    let schema = json!({"type": "array", "description": description, "items": {"type": "string"}});
+    (schema, example)
+}
+
+/// What is wrong with the stream.
+fn issues() -> (Value, Value) {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    let schema = json!({
+        "type": "array",
+        "description": "All issues that there are now, as in `health` of the stream key.",
+        "items": {
+            "type": "object",
+            "required": ["code", "text", "platforms"],
+            "properties": {
+                "code": text("What is wrong, as a name that does not change."),
+                "text": text("The figure, and who wants what."),
+                "platforms": {
+                    "type": "array",
+                    "description": "Destination types of this stream that it breaks; empty when it is bad for everyone.",
+                    "items": {"type": "string"}
+                }
+            }
+        }
+    });
+    let example = json!([{
+        "code": "keyframe_interval",
+        "text": "keyframe interval 5.0 s: Twitch asks for 2 s",
+        "platforms": ["twitch"]
+    }]);
+    (schema, example)
 }
 
 /// What became of each destination of a session.
@@ -211,9 +244,8 @@ mod tests {
         for (name, item) in document["x-webhooks"].as_object().unwrap() {
             let text = item["post"]["description"].as_str().unwrap();
             assert!(text.contains("up to ten times over three days"), "{text}");
-            let is_later = ["recording.ready", "stream.health", "recording.failed"].contains(&name.as_str());
             let summary = item["post"]["summary"].as_str().unwrap();
-            assert_eq!(summary.contains("not sent yet"), is_later, "{name}: {summary}");
+            assert!(!summary.contains("not sent yet"), "{name}: {summary}");
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) enum Event {
     /// A stream stops.
     #[oai(rename = "stream.ended")]
     StreamEnded,
-    /// A cloud archive upload completes; not sent yet.
+    /// A cloud archive upload completes.
     #[oai(rename = "recording.ready")]
     RecordingReady,
     /// A webhook is tested; sent whatever it is subscribed to.
@@ -50,10 +50,10 @@ pub(super) enum Event {
     /// The credit is nearly used up.
     #[oai(rename = "balance.low")]
     BalanceLow,
-    /// What the encoder sends got worse or better; not sent yet.
+    /// An issue of the stream's health appeared or is gone; at most six times a minute and stream.
     #[oai(rename = "stream.health")]
     StreamHealth,
-    /// A recording could not be uploaded; not sent yet.
+    /// A recording could not be uploaded.
     #[oai(rename = "recording.failed")]
     RecordingFailed,
 }

@@ -34,6 +34,8 @@ enum Behaviour {
     Refuse(Status),
     Hang,
     Panic,
+    /// The key is replaced meanwhile.
+    Replace(Store),
 }
 
 /// Stands in for the live sessions: packets come out of a channel.
@@ -62,6 +64,12 @@ impl Admission for FakeLive {
             Behaviour::Refuse(status) => Err(status),
             Behaviour::Hang => std::future::pending().await,
             Behaviour::Panic => panic!("on purpose"),
+            Behaviour::Replace(store) => {
+                let owner = Actor::command(stream.account_id, UnixMillis(1_700_000_000_001));
+                store.replace_stream_key(&owner, stream.id, &new_stream_key()).await.unwrap();
+                self.publishers.fetch_add(1, Ordering::SeqCst);
+                Ok(FakePublisher(self.clone()))
+            }
         }
     }
 }
@@ -206,7 +214,7 @@ async fn new_stream(store: &Store) -> (String, StreamId) {
     let key = stream_key.expose().clone();
     let caps = Caps { destinations_per_stream: 1, streams_per_account: 1, keys_per_account: 1 };
     let label = "test".to_owned();
-    let stream = NewStream { label, stream_key, destinations: vec![], caps };
+    let stream = NewStream { allowed: Default::default(), label, stream_key, destinations: vec![], caps };
     (key, store.create_stream(&Actor::command(account_id, now), stream).await.unwrap().0)
 }
 

@@ -122,7 +122,10 @@ impl Rig {
             Playback::new(store.clone(), live.clone(), clock.clone(), service.clone(), &secret, guesses);
         let targets = crate::webhooks::Targets::new(&service).unwrap();
         let sender = crate::webhooks::Sender::new(targets).unwrap();
+        let reports = Default::default();
+        let archive = crate::archive::Archive::new(store.clone(), testing::drivers(), reports, clock.clone());
         let app = Arc::new(crate::api::App {
+            archive,
             wallets: crate::wallet::desk::testing::Bank::new(clock.clone()).desk(&store, &service),
             webhooks: crate::webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
             billing: crate::billing::Billing::new(store.clone(), clock.clone(), &service),
@@ -286,9 +289,15 @@ async fn destination(store: &Store, config: Value) -> (AccountId, DestinationId,
     let new =
         NewAccount { name: "owner".into(), password_hash: None, operator: false, initial_credit: Msat(0) };
     let account = store.create_account(&Origin::command(START), new).await.unwrap();
-    let destination =
-        NewDestination { kind: "shown".into(), platform: "self-hosted".into(), config, has_playback: true };
+    let destination = NewDestination {
+        kind: "shown".into(),
+        platform: "self-hosted".into(),
+        config,
+        has_playback: true,
+        delays: Default::default(),
+    };
     let stream = NewStream {
+        allowed: Default::default(),
         label: "test".into(),
         stream_key: new_stream_key(),
         destinations: vec![destination],
