@@ -1,6 +1,8 @@
 //! From a checked configuration to a serving process, and back to nothing: every step in order, with its reason.
 
+mod archive;
 mod database;
+mod system;
 mod wallets;
 
 use std::net::SocketAddr;
@@ -17,7 +19,7 @@ use crate::billing::Billing;
 use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir::{self, DataDirError, DataDirLock};
-use crate::drivers::{self, Drivers, HostParts, LoadOptions, State};
+use crate::drivers::{self, Drivers, HostParts, LoadOptions, RecordingParts, State};
 use crate::http::{HttpError, Server, ServerLimits};
 use crate::ingest::{self, BindError, CertificateError, Listener};
 use crate::live::{Live, Settings};
@@ -29,6 +31,7 @@ use crate::wallet::connection::ConnectionError;
 use crate::webhooks::{Sender, Targets, TlsError, Webhooks};
 pub use database::vault;
 use database::{DatabaseLock, open_store};
+use system::{driver_log_level, raise_open_files};
 use wallets::desk;
 pub use wallets::receiving_wallet;
 
@@ -40,10 +43,6 @@ const DRIVER_DATA_FOLDER_NAME: &str = "drivers";
 const RUNNING_IMAGE: &str = "/proc/self/exe";
 /// Longest a shutdown waits for a listener after its connections were told.
 const LISTENER_WAIT: Duration = Duration::from_secs(15);
-/// Open files the service asks the system for: both ports at their caps, with as much again for destinations.
-const OPEN_FILES_WANTED: u64 = 65_536;
-/// With fewer it says so: streams will be refused long before the caps.
-const OPEN_FILES_WARNED: u64 = 4_096;
 
 /// Why the service does not start.
 #[derive(Debug, thiserror::Error)]
@@ -104,13 +103,18 @@ pub fn load_options(config: &Config, exe: PathBuf) -> LoadOptions<'_> {
 ///
 /// # Errors
 /// An entry of `[outbound] allow` that cannot be read.
-pub fn host_parts(config: &Config, clock: &Clock) -> Result<(Guard, HostParts), AllowError> {
+pub fn host_parts(
+    config: &Config,
+    clock: &Clock,
+    recordings: RecordingParts,
+) -> Result<(Guard, HostParts), AllowError> {
     let guard = Guard::new(&Config::allow_texts(&config.outbound.allow))?;
     let parts = HostParts {
         guard: guard.clone(),
         runtime: tokio::runtime::Handle::current(),
         clock: clock.clone(),
         data_dir: config.data_dir.join(DRIVER_DATA_FOLDER_NAME),
+        recordings,
     };
     Ok((guard, parts))
 }
@@ -131,14 +135,16 @@ impl Host {
         let database_lock = DatabaseLock::take(&address).await?;
         let vault = vault(&config).await?;
         let playback_secret = PlaybackSecret::of(&vault);
+        let recordings = archive::parts(&vault);
         let store = open_store(&config, vault, &clock).await?;
         let first_run = store.count_accounts().await? == 0;
         // This port is taken before drivers are loaded: a taken port is the commonest failure and must show at once.
         let server = Server::bind(&config.http, ServerLimits::default()).await?;
-        let (guard, parts) = host_parts(&config, &clock)?;
+        let (guard, parts) = host_parts(&config, &clock, recordings.clone())?;
         let sender = Sender::new(Targets::new(&config)?)?;
         let webhooks = Webhooks::new(store.clone(), sender, clock.clone());
         let drivers = load_drivers(config.clone(), parts, exe).await?;
+        let archive = archive::account(&store, &drivers, &recordings, &clock);
         let billing = Billing::new(store.clone(), clock.clone(), &config);
         let wallets = desk(&billing, &store, &clock, &config, &guard)?;
         let settings = live_settings(&config);
@@ -177,6 +183,7 @@ impl Host {
             billing,
             drivers,
             playback,
+            archive,
             guard,
             wallets,
             webhooks,
@@ -218,6 +225,7 @@ impl Host {
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
         let (stop_wallets, wallets_stopped) = watch::channel(false);
         let wallets = tokio::spawn(self.app.wallets.clone().run(told(wallets_stopped)));
+        let archive = archive::Keeping::begin(&self.app.archive);
         let (stop_webhooks, webhooks_stopped) = watch::channel(false);
         let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(told(webhooks_stopped)));
         let ended = tokio::select! {
@@ -257,6 +265,8 @@ impl Host {
         if let Err(error) = webhooks.await {
             tracing::error!(%error, "the worker of webhooks ended early");
         }
+        // Sessions have ended, and their drivers have told of it.
+        archive.end().await;
         // The last of them are charged at the prices they were sent at, which the next start may not have.
         stop_hours.send_replace(true);
         if let Err(error) = hours.await {
@@ -311,29 +321,6 @@ fn not_loaded(drivers: &Drivers) -> Vec<(String, String)> {
         Some((summary.id, why))
     });
     others.collect()
-}
-
-/// What drivers log is decided in them by one number: the most that any part of this process logs.
-fn driver_log_level() -> u32 {
-    match tracing::level_filters::LevelFilter::current().into_level() {
-        None => 0,
-        Some(tracing::Level::ERROR) => 1,
-        Some(tracing::Level::WARN) => 2,
-        Some(tracing::Level::INFO) => 3,
-        Some(tracing::Level::DEBUG) => 4,
-        Some(tracing::Level::TRACE) => 5,
-    }
-}
-
-/// The usual soft limit of 1024 is below the ports' caps; the hard limit may be taken without asking.
-fn raise_open_files() {
-    match rlimit::increase_nofile_limit(OPEN_FILES_WANTED) {
-        Ok(files) if files >= OPEN_FILES_WARNED => {}
-        Ok(files) => {
-            tracing::warn!(files, "few open files are allowed; raise the limit (ulimit -n, LimitNOFILE)")
-        }
-        Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
-    }
 }
 
 /// Runs the service in this process until a signal ends it; prints the banner when the ports are open.

@@ -1,13 +1,14 @@
 //! The Satcast host: takes a live stream from an encoder and forwards it to any number of destinations.
 //!
 //! Who may use whom, lower rows never use higher ones:
-//! `cli` -> `boot` -> `http`, `api`, `playback`, `ingest` -> `auth`, `billing`, `live`, `webhooks` -> `drivers`, `outbound`,
+//! `cli` -> `boot` -> `http`, `api`, `playback`, `ingest` -> `archive`, `auth`, `billing`, `live`, `webhooks` -> `drivers`, `outbound`,
 //! `usage` -> `store` -> `config`, `feed`, `secret`, `clock`, `rate`, `places`, `ids`.
 //!
 //! What is deliberately absent: SQL outside `store`, HTTP-JSON outside `api`, `unsafe` outside `drivers`,
 //! wall clock reads outside `clock`, randomness outside `secret`, and any import of a driver.
 
 pub mod api;
+pub mod archive;
 pub mod auth;
 pub mod banner;
 pub mod billing;

@@ -16,8 +16,9 @@ use super::null::Null;
 use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, RequestContext, Tag};
+use crate::archive::{DeleteError, RecoveryError};
 use crate::config::BillingMode;
-use crate::ids::Sats;
+use crate::ids::{Msat, Sats};
 use crate::store::{ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveState};
 
 /// What became of a recording.
@@ -67,7 +68,7 @@ pub(super) struct Archive {
     duration_seconds: f64,
     /// Why it failed; null unless it did.
     error: Null<String>,
-    /// Where it lies, `s3://bucket/key`; null before the store has it.
+    /// Where it lies, `s3://bucket/key`, or where it can be fetched for an hour; null before the store has it.
     url: Null<String>,
     /// Time of its first media, Unix milliseconds.
     started_at: i64,
@@ -139,18 +140,24 @@ impl ArchivesApi {
     async fn list(
         &self,
         app: Data<&Arc<App>>,
+        request: &Request,
         caller: Caller,
         /// Entries per page, 1 to 1000.
         #[oai(validator(minimum(value = "1"), maximum(value = "1000")))]
         limit: Query<Option<u32>>,
         /// Where the page starts, from the `Link` header.
         cursor: Query<Option<String>>,
+        /// `true` makes `url` of uploaded recordings an address that anyone may fetch for an hour.
+        sign: Query<Option<bool>>,
     ) -> Result<Response<Json<Vec<Archive>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
         let records = app.store.archives_of(caller.account, page.to_store()).await;
         let mut records = records.map_err(ApiError::from)?;
         let address = format!("{}/api/archives", app.config.public_base());
-        let link = page.finish(&mut records, &address, |record| record.id);
+        let link = page.finish_query(&mut records, &address, request.uri().query(), |record| record.id);
+        if sign.0 == Some(true) {
+            app.archive.sign(&mut records).await;
+        }
         Ok(with_link(Json(records.into_iter().map(Archive::from).collect()), link))
     }
 
@@ -174,12 +181,16 @@ impl ArchivesApi {
             let text = "The recording is being made; stop the stream or delete its destination first";
             return Err(ApiError::conflict("archive_recording", text).into());
         }
-        tracing::info!(
-            archive = archive.id,
-            remote = remote.0,
-            "a recording cannot be deleted without its driver"
-        );
-        Err(ApiError::archive_unavailable().into())
+        let (book, actor, remote) = (app.archive.clone(), caller.actor(&app), remote.0.unwrap_or_default());
+        App::to_the_end(async move {
+            let deleted = book.delete(&actor, &archive, remote).await;
+            deleted.map_err(|error| match error {
+                DeleteError::Driver(error) => ApiError::archive_unavailable(&error),
+                DeleteError::Store(error) => error.into(),
+            })
+        })
+        .await?;
+        Ok(Json(Done::new()))
     }
 
     /// Recover a failed upload
@@ -198,31 +209,50 @@ impl ArchivesApi {
         context.count(app.limits.recoveries.hit(caller.subject, app.clock.monotonic()))?;
         let found = app.store.archive_by_name(caller.account, &body.0.file_name).await;
         let archive = found.map_err(ApiError::from)?.ok_or_else(|| ApiError::not_found("recording"))?;
-        if archive.report.state != ArchiveState::Failed {
-            let text = match archive.report.state {
-                ArchiveState::Ready => "The recording is uploaded; there is nothing to recover",
-                _ => "The recording is being made or uploaded; wait for its end",
-            };
-            return Err(ApiError::conflict("archive_not_failed", text).into());
+        if archive.report.state != ArchiveState::Failed || archive.recovering {
+            return Err(not_failed(Some(archive.report.state)).into());
         }
-        check_funds(&app, &caller).await?;
-        tracing::info!(archive = archive.id, "a recording cannot be recovered without its driver");
-        Err(ApiError::archive_unavailable().into())
+        let fee = check_funds(&app, &caller).await?;
+        let (book, actor) = (app.archive.clone(), caller.actor(&app));
+        App::to_the_end(async move {
+            let recovered = book.recover(&actor, &archive, fee).await;
+            recovered.map_err(|error| match error {
+                RecoveryError::NotFailed => not_failed(None),
+                RecoveryError::Insufficient(balance) => too_little(fee, balance),
+                RecoveryError::Driver(error) => ApiError::archive_unavailable(&error),
+                RecoveryError::Store(error) => error.into(),
+            })
+        })
+        .await?;
+        let message =
+            "The upload began again; recording.ready or recording.failed tells how it ends".to_owned();
+        Ok(Json(Recovered { success: true, message }))
     }
 }
 
-/// Whether the account can pay for an attempt.
-async fn check_funds(app: &App, caller: &Caller) -> std::result::Result<(), ApiError> {
+/// Why a recording that has not failed, or is uploaded again, is not recovered.
+fn not_failed(state: Option<ArchiveState>) -> ApiError {
+    let text = match state {
+        Some(ArchiveState::Ready) => "The recording is uploaded; there is nothing to recover",
+        _ => "The recording is being made or uploaded; wait for its end",
+    };
+    ApiError::conflict("archive_not_failed", text)
+}
+
+/// What an attempt costs the account, which can pay for it.
+async fn check_funds(app: &App, caller: &Caller) -> std::result::Result<Msat, ApiError> {
     if app.config.billing.mode == BillingMode::Off {
-        return Ok(());
+        return Ok(Msat(0));
     }
-    let fee = Sats(app.config.pricing.archive_recovery_sats);
+    // The configuration allows no price that does not fit.
+    let fee = Sats(app.config.pricing.archive_recovery_sats).to_msat().ok_or_else(ApiError::internal)?;
     let balance = app.store.balance(caller.account).await?;
-    if fee.to_msat().is_some_and(|fee| balance >= fee) {
-        return Ok(());
-    }
-    let (fee, balance) = (fee.0, balance.to_sats_floor().0);
-    Err(ApiError::insufficient_funds(format!(
+    if balance >= fee { Ok(fee) } else { Err(too_little(fee, balance)) }
+}
+
+fn too_little(fee: Msat, balance: Msat) -> ApiError {
+    let (fee, balance) = (fee.to_sats_floor().0, balance.to_sats_floor().0);
+    ApiError::insufficient_funds(format!(
         "Recovering a recording costs {fee} sats and the balance is {balance} sats; add credit first"
-    )))
+    ))
 }

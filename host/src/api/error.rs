@@ -8,6 +8,7 @@ use poem::http::StatusCode;
 use poem_openapi::error::{ContentTypeError, ParseParamError, ParsePathError};
 use serde_json::json;
 
+use crate::drivers::RecordingsError;
 use crate::feed::WATCHERS_PER_ACCOUNT_MAX;
 use crate::rate::RateRule;
 use crate::store::StoreError;
@@ -165,9 +166,10 @@ impl ApiError {
     }
 
     /// 502: the driver that made a recording cannot be asked, or its store does not answer.
-    pub fn archive_unavailable() -> Self {
-        let text =
-            "The archive driver or its store does not answer; nothing was done or charged; try again later";
+    pub fn archive_unavailable(reason: &RecordingsError) -> Self {
+        let text = format!(
+            "The archive driver or its store failed, and nothing is charged: {reason}; try again later"
+        );
         Self::new(StatusCode::BAD_GATEWAY, "archive_unavailable", text)
     }
 

@@ -57,6 +57,7 @@ pub(crate) use shell::logged_path;
 pub use shell::{RequestContext, Shell};
 
 use self::served::Documents;
+use crate::archive::Archive;
 use crate::auth;
 use crate::billing::Billing;
 use crate::clock::Clock;
@@ -85,6 +86,8 @@ pub struct App {
     pub billing: Billing,
     /// What viewers are given.
     pub playback: Arc<Playback>,
+    /// The account of recordings.
+    pub archive: Archive,
     /// The loaded drivers.
     pub drivers: Drivers,
     /// The address guard.

@@ -129,6 +129,7 @@ pub(super) async fn with_drivers<T: Send + 'static>(
         runtime: tokio::runtime::Handle::current(),
         clock: Clock::system(),
         data_dir: scratch.join("data"),
+        recordings: Default::default(),
     };
     let exe = std::env::current_exe()?;
     let (config, images) = (config.clone(), scratch.join("images"));

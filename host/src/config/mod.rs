@@ -3,6 +3,7 @@
 //! `default.toml` is the single source of every default and of the commented file that `satcast config` prints.
 //! An error is one sentence with its place and the fix. Nothing here opens a socket or touches the data folder.
 
+mod archive;
 mod check;
 mod load;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Driver, Instance, MediaSource};
+use satcast_plugin_api::host::{Driver, Instance, MediaSource, Recordings};
 use satcast_plugin_api::recording::About;
 
 use super::process::{Remote, RemoteInstance};
@@ -51,6 +51,14 @@ impl Backend {
             Backend::Process(remote) => {
                 remote.open(dest, source, kind, config, about, media).map(Held::Process)
             }
+        }
+    }
+
+    /// What it offers for recordings, if it keeps any; one in a child is not asked.
+    pub(super) fn recordings(&self) -> Option<Recordings> {
+        match self {
+            Backend::Thread(driver) => driver.recordings(),
+            Backend::Process(_) => None,
         }
     }
 

@@ -97,7 +97,7 @@ impl Keeper {
     /// Looks at a file and loads it if it is enabled. One that runs and has not changed is taken as it is, unless `anew`.
     pub(super) fn examine(&self, found: &Found, registry: &Registry, anew: bool) -> Examined {
         let chosen = lock(&self.chosen).clone();
-        let settings = chosen.config.driver.get(&found.id).cloned().unwrap_or_default();
+        let settings = chosen.config.driver_settings(&found.id);
         let (bytes, hash) = match loader::read_library(&found.file) {
             Ok(read) => read,
             Err(error) => return Examined { hash: None, outcome: Err(error) },

@@ -24,6 +24,7 @@ mod masking;
 mod opening;
 pub mod probe;
 pub mod process;
+mod recordings;
 mod redact;
 mod registry;
 mod schema;
@@ -45,6 +46,7 @@ pub use catalog::{LoadOptions, State, Summary};
 pub use change::{Change, ChangeError};
 pub use loader::LoadError;
 pub use opening::{OpenRequest, Opening};
+pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, Observer};
 pub use wishes::Wishes;
@@ -78,6 +80,8 @@ pub struct HostParts {
     pub clock: Clock,
     /// Folder below which each driver gets its own.
     pub data_dir: PathBuf,
+    /// What is needed of recordings.
+    pub recordings: RecordingParts,
 }
 
 /// A configuration of a destination that cannot be taken.

@@ -166,6 +166,11 @@ impl Entry {
         }
     }
 
+    /// The driver, if it runs.
+    pub(super) fn running(&self) -> Option<Arc<Loaded>> {
+        self.loaded.clone()
+    }
+
     pub(super) fn is_loaded(&self) -> bool {
         self.loaded.is_some()
     }
@@ -201,6 +206,7 @@ pub(super) fn start(
         parts.clock.clone(),
         OperatorSettings::default(),
         pump.clone(),
+        parts.recordings.clone(),
     ));
     let cleaned = |mut error: Error| {
         error.message = services.redactor(Vec::new()).clean(&error.message);

@@ -1,6 +1,8 @@
 //! What the host does for one driver: routes its reports to the destination they are about, writes its log lines without
 //! secrets and within limits, makes its connections through the outbound guard, gives it a folder.
 
+mod log_gate;
+
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -10,10 +12,13 @@ use std::time::Duration;
 
 use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Asset, Connected, LogLine, Playback, Services};
+use satcast_plugin_api::recording::Recording;
 use satcast_plugin_api::{Class, Error};
 
+pub(super) use self::log_gate::LogGate;
 use super::assets::Assets;
 use super::control::Pump;
+use super::recordings::{self, RecordingParts};
 use super::redact::{Redactor, Retired};
 use crate::clock::Clock;
 use crate::ids::DestinationId;
@@ -31,6 +36,9 @@ pub(super) const COUNTERS_MAX: usize = 64;
 pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024;
 /// Longest a connection attempt may take when the driver names no limit.
 const CONNECT_TIMEOUT_DEFAULT_MS: u64 = 10_000;
+
+/// Stands for no opening, but for the driver itself.
+const DRIVER_ITSELF: u64 = 0;
 
 /// Who is told what a destination reports. Called on driver threads; must not block.
 pub trait Observer: Send + Sync + 'static {
@@ -102,6 +110,7 @@ pub(super) struct DriverServices {
     /// With what hides the secrets in them.
     settings: RwLock<Arc<(OperatorSettings, Redactor)>>,
     pump: Arc<Pump>,
+    recordings: RecordingParts,
 }
 
 impl DriverServices {
@@ -113,6 +122,7 @@ impl DriverServices {
         clock: Clock,
         settings: OperatorSettings,
         pump: Arc<Pump>,
+        recordings: RecordingParts,
     ) -> Self {
         let opened = RwLock::new(HashMap::new());
         let own_secrets = Redactor::new(settings.secrets.iter().cloned());
@@ -128,6 +138,7 @@ impl DriverServices {
             retired: Retired::default(),
             settings,
             pump,
+            recordings,
         }
     }
 
@@ -182,6 +193,16 @@ impl DriverServices {
             }
         };
         printable(&cleaned)
+    }
+
+    /// A text about none of its openings as it may be shown.
+    pub(super) fn clean_text(&self, text: &str) -> String {
+        shortened(&self.clean(None, text), ERROR_TEXT_BYTES_MAX)
+    }
+
+    /// Makes what a recording says of its failure fit to be shown.
+    pub(super) fn clean_recording(&self, recording: &mut Recording) {
+        recording.error = recording.error.take().map(|error| self.clean_text(&error));
     }
 
     // A number that is not open any more finds nothing: late calls are harmless.
@@ -251,7 +272,7 @@ impl Services for DriverServices {
     }
 
     fn connect(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected) {
-        if self.find(dest).is_none() {
+        if dest != DRIVER_ITSELF && self.find(dest).is_none() {
             done(Err(Error::internal("this destination is not open any more")));
             return;
         }
@@ -292,6 +313,20 @@ impl Services for DriverServices {
             self.find(dest).ok_or_else(|| Error::internal("this destination is not open any more"))?;
         opened.assets.set_playback(playback, self.clock.monotonic());
         Ok(())
+    }
+
+    fn recording(&self, mut recording: Recording) -> Result<(), Error> {
+        self.clean_recording(&mut recording);
+        self.recordings.reports.put(&self.driver, recording);
+        Ok(())
+    }
+
+    fn seal(&self, text: &str) -> Result<String, Error> {
+        recordings::seal(&self.recordings, &self.driver, text)
+    }
+
+    fn unseal(&self, sealed: &str) -> Result<String, Error> {
+        recordings::unseal(&self.recordings, &self.driver, sealed)
     }
 }
 
@@ -339,36 +374,6 @@ fn printable(text: &str) -> String {
 fn shortened(text: &str, bytes_max: usize) -> String {
     let end = (0..=text.len().min(bytes_max)).rev().find(|end| text.is_char_boundary(*end));
     text[..end.unwrap_or(0)].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-/// Admits [`LOG_LINES_PER_SEC_MAX`] lines in each second.
-#[derive(Default)]
-pub(super) struct LogGate {
-    state: Mutex<LogWindow>,
-}
-
-#[derive(Default)]
-struct LogWindow {
-    second: u64,
-    lines: u32,
-    left_out: u64,
-}
-
-impl LogGate {
-    /// `None`: leave it out. `Some(n)`: write it, and say that `n` lines were left out before.
-    fn admit(&self, now: Duration) -> Option<u64> {
-        let mut window = lock(&self.state);
-        if window.second != now.as_secs() {
-            window.second = now.as_secs();
-            window.lines = 0;
-        }
-        if window.lines >= LOG_LINES_PER_SEC_MAX {
-            window.left_out += 1;
-            return None;
-        }
-        window.lines += 1;
-        Some(std::mem::take(&mut window.left_out))
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

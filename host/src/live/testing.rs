@@ -15,7 +15,7 @@ use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use satcast_plugin_api::{Audience, DestType, Error, Secret, driver_entry};
 
 use crate::clock::Clock;
-use crate::drivers::{Drivers, HostParts};
+use crate::drivers::{Drivers, HostParts, RecordingParts};
 use crate::outbound::Guard;
 
 fn packet(kind: Kind, codec: Codec, sequence: u64, dts_ms: i64) -> Packet {
@@ -189,12 +189,21 @@ pub(crate) fn drivers() -> Drivers {
 
 /// Starts the driver of `entry`.
 pub(crate) fn start(entry: extern "C" fn(u32) -> *const SatcastDriver) -> Drivers {
+    start_with(entry, RecordingParts::default())
+}
+
+/// The same for one that keeps recordings.
+pub(crate) fn start_with(
+    entry: extern "C" fn(u32) -> *const SatcastDriver,
+    recordings: RecordingParts,
+) -> Drivers {
     let runtime = Box::leak(Box::new(tokio::runtime::Runtime::new().unwrap()));
     let parts = HostParts {
         guard: Guard::new(&[]).unwrap(),
         runtime: runtime.handle().clone(),
         clock: Clock::system(),
         data_dir: std::env::temp_dir().join("satcast-scripted-driver"),
+        recordings,
     };
     Drivers::linked(&[entry], &parts)
 }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use super::Result;
+use super::audit::Actor;
 use super::model::Page;
 use crate::ids::{AccountId, DestinationId, SessionId, UnixMillis};
 
@@ -45,6 +46,8 @@ impl ArchiveState {
 /// What a driver tells of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveReport {
+    /// Id of the driver that made it and keeps it.
+    pub driver: String,
     /// The destination that records.
     pub destination_id: DestinationId,
     /// The session that is recorded.
@@ -61,12 +64,18 @@ pub struct ArchiveReport {
     pub duration_ms: u64,
     /// Why it failed: set for a failed one, and for no other.
     pub error: Option<String>,
+    /// Whose failure it is, in the words of the driver contract.
+    pub error_class: Option<String>,
     /// Where it lies, `s3://bucket/key`; `None` before the store has it.
     pub url: Option<String>,
     /// Time of its first media.
     pub started_at: UnixMillis,
     /// When this was so; an older report than the last one changes nothing.
     pub changed_at: UnixMillis,
+    /// Retries that the driver took up.
+    pub attempt: u32,
+    /// The store opened the upload of the last of them.
+    pub attempt_opened: bool,
 }
 
 /// A recording.
@@ -76,16 +85,42 @@ pub struct ArchiveRecord {
     pub id: i64,
     /// What its driver last told.
     pub report: ArchiveReport,
+    /// A retry was asked for and has not ended.
+    pub recovering: bool,
+}
+
+/// As much of a recording as tells whether its driver knows more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownArchive {
+    /// Its id.
+    pub id: i64,
+    /// Its name.
+    pub file_name: String,
+    /// What became of it.
+    pub state: ArchiveState,
+    /// When its driver last told.
+    pub changed_at: UnixMillis,
 }
 
 /// Recordings.
 #[async_trait]
 pub trait Archives: Send + Sync {
-    /// Records what a driver tells; the account follows from the destination.
+    /// Records what a driver tells, with the event of what became of it, and ends the paid retry that it is about; the account
+    /// follows from the destination. What is older than what is known, about a deleted recording, or by another driver than the
+    /// one before, changes nothing.
     ///
     /// # Errors
-    /// [`NotFound`](super::StoreError::NotFound) for an unknown destination.
-    async fn record_archive(&self, report: ArchiveReport) -> Result<i64>;
+    /// [`NotFound`](super::StoreError::NotFound) for a destination that has no such session.
+    async fn record_archive(&self, report: ArchiveReport, now: UnixMillis) -> Result<i64>;
+    /// Everything known of a driver's recordings, unless deleted.
+    async fn known_archives(&self, driver: &str) -> Result<Vec<KnownArchive>>;
+    /// A recording that is being made or uploaded has failed because of `error`, which is ours; any other stays as it is.
+    async fn lose_archive(&self, id: i64, error: &str, now: UnixMillis) -> Result<()>;
+    /// Its driver has forgotten a recording: it is shown no more.
+    ///
+    /// # Errors
+    /// [`NotFound`](super::StoreError::NotFound).
+    async fn delete_archive(&self, actor: &Actor, id: i64, remote: bool) -> Result<()>;
     /// The account's recordings, newest first.
     async fn archives_of(&self, account: AccountId, page: Page) -> Result<Vec<ArchiveRecord>>;
     /// One recording of the account.

@@ -8,7 +8,7 @@ use std::fmt;
 /// every customer has a ledger account whose stored balance is what its transfers come to, that stored balances and
 /// recomputed house accounts together are zero, that what is kept of sessions, of destinations in them, and of clock hours of
 /// playback is what their transfers come to, that every invoice which was paid has its transfer and every transfer of the
-/// receiving wallet its invoice, and that the triggers which keep transfers from being changed are in place. It cannot prove that the transfers are the ones that were once posted: whoever may write to the file can
+/// receiving wallet its invoice, that every paid retry of an upload has its charge, given back or not as it ended, and that the triggers which keep transfers from being changed are in place. It cannot prove that the transfers are the ones that were once posted: whoever may write to the file can
 /// change an amount and the balance together, and only a comparison with a backup shows that.
 #[derive(Clone, Debug, Default)]
 pub struct LedgerReport {

@@ -17,6 +17,7 @@ mod notices;
 mod open;
 mod outbox;
 mod playback;
+mod recoveries;
 mod sql;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -27,7 +28,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-pub use archives::{ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, ArchiveState, Archives};
+pub use archives::{
+    ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, ArchiveState, Archives, KnownArchive,
+};
 pub use audit::{
     AUDIT_DETAIL_BYTES_MAX, Actor, Audit, AuditEntry, AuditFilter, By, Change, FAILED_LOGINS_PER_HOUR_MAX,
     Origin, UNKNOWN_LOGINS_PER_HOUR_MAX,
@@ -55,6 +58,7 @@ pub use outbox::{
     WAITING_PER_WEBHOOK_MAX,
 };
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
+pub use recoveries::{AskedRecovery, Recoveries, RecoveryBegun};
 pub use sql::{Inspector, Owner};
 pub use wallets::{
     Close, DecideRefill, FAILURES_TOLD, FEE_TOO_HIGH, InvoiceRecord, MadeInvoice, NewWallet, NoRefill,
@@ -294,6 +298,7 @@ pub trait StoreApi:
     + Streams
     + Edits
     + Archives
+    + Recoveries
     + Playback
     + Sessions
     + History

@@ -1,6 +1,7 @@
 //! End-to-end tests of the built service, one module for each promise.
 
 mod api;
+mod archive;
 mod authors;
 mod billing;
 mod changes;

@@ -1,16 +1,20 @@
-//! Recordings: the list, and the order in which a recovery or a deletion is refused.
+//! Recordings: the list, deletion, and recoveries: the order in which they are refused, and their price.
 
 use poem::http::Method;
 use serde_json::json;
 
-use super::Rig;
-use crate::ids::{DestinationId, Sats, SessionId, StreamId, UnixMillis};
-use crate::store::{Actor, ArchiveReport, ArchiveState, NewSession, Terms};
+use satcast_plugin_api::Class;
+use satcast_plugin_api::recording::{Recording, RecordingState};
+
+use super::{LINKED_DRIVER, Rig};
+use crate::archive::testing::{self, put, reports};
+use crate::ids::{Sats, SessionId, StreamId};
+use crate::store::{Actor, NewSession, Terms};
 
 const RECOVER: &str = "/api/archives/recover-pay";
 
-/// What a driver tells of a recording of a new destination and session of `rig`'s account.
-async fn report(rig: &Rig, name: &str, state: ArchiveState) -> ArchiveReport {
+/// What a driver tells of a recording of a new destination and session of `rig`'s account; it stands in the driver's journal.
+async fn recording(rig: &Rig, name: &str, state: RecordingState) -> Recording {
     let stream = rig.stream().await;
     let target = json!({"type": "self-hosted", "config": {}});
     let destination =
@@ -23,40 +27,53 @@ async fn report(rig: &Rig, name: &str, state: ArchiveState) -> ArchiveReport {
         terms: Terms::default(),
     };
     rig.app.store.begin_session(new).await.unwrap();
-    ArchiveReport {
-        destination_id: DestinationId(destination.unwrap()),
-        session_id,
+    let failed = state == RecordingState::Failed;
+    let recording = Recording {
+        destination_id: destination.unwrap(),
+        session_id: session_id.0,
         file_name: name.into(),
         state,
         size_bytes: 5_000_000,
         uploaded_bytes: 1_000_000,
         duration_ms: 61_500,
-        error: (state == ArchiveState::Failed).then(|| "the store refused the upload".into()),
-        url: (state == ArchiveState::Ready).then(|| format!("s3://bucket/{name}")),
-        started_at: now,
-        changed_at: now,
-    }
+        error: failed.then(|| "the store refused the upload".into()),
+        error_class: failed.then_some(Class::Remote),
+        url: (state == RecordingState::Ready).then(|| format!("s3://bucket/{name}")),
+        started_at_ms: now.0,
+        changed_at_ms: now.0,
+        attempt: 0,
+        attempt_opened: false,
+    };
+    put(recording.clone());
+    recording
 }
 
-pub(super) async fn record(rig: &Rig, name: &str, state: ArchiveState) -> i64 {
-    let report = report(rig, name, state).await;
-    rig.app.store.record_archive(report).await.unwrap()
+/// Lets the mirror know.
+async fn tell(rig: &Rig, recording: Recording) -> i64 {
+    let name = recording.file_name.clone();
+    reports().put(LINKED_DRIVER, recording);
+    rig.app.archive.write_down().await;
+    rig.app.store.archive_by_name(rig.account, &name).await.unwrap().unwrap().id
+}
+
+pub(super) async fn record(rig: &Rig, name: &str, state: RecordingState) -> i64 {
+    tell(rig, recording(rig, name, state).await).await
 }
 
 #[tokio::test]
 async fn recordings_are_listed_newest_first_in_pages_to_their_owner_alone() {
     let mut rig = Rig::new().await;
     assert_eq!(rig.get("/api/archives").await.ok(), json!([]));
-    let failed = report(&rig, "a.mp4", ArchiveState::Failed).await;
-    let first = rig.app.store.record_archive(failed.clone()).await.unwrap();
-    let second = record(&rig, "b.mp4", ArchiveState::Ready).await;
+    let failed = recording(&rig, "a.mp4", RecordingState::Failed).await;
+    let first = tell(&rig, failed.clone()).await;
+    let second = record(&rig, "b.mp4", RecordingState::Ready).await;
     let page = rig.get("/api/archives?limit=1").await;
     assert!(page.header("link").contains(&format!("cursor={second}&limit=1")), "{}", page.header("link"));
     assert_eq!(page.ok()[0]["url"], "s3://bucket/b.mp4");
     let rest = rig.get(&format!("/api/archives?cursor={second}")).await.ok();
     assert_eq!(
         rest,
-        json!([{"id": first, "fileName": "a.mp4", "state": "failed", "destinationId": failed.destination_id.0,
+        json!([{"id": first, "fileName": "a.mp4", "state": "failed", "destinationId": failed.destination_id,
                 "sessionId": "ses_a.mp4", "sizeBytes": 5_000_000, "uploadedBytes": 1_000_000,
                 "durationSeconds": 61.5, "error": "the store refused the upload", "url": null,
                 "startedAt": 1_800_000_000_000_i64, "updatedAt": 1_800_000_000_000_i64}])
@@ -68,44 +85,27 @@ async fn recordings_are_listed_newest_first_in_pages_to_their_owner_alone() {
 }
 
 #[tokio::test]
-async fn the_newest_report_of_a_recording_counts() {
-    let rig = Rig::new().await;
-    let first = report(&rig, "a.mp4", ArchiveState::Uploading).await;
-    let id = rig.app.store.record_archive(first.clone()).await.unwrap();
-    let newer = ArchiveReport {
-        state: ArchiveState::Ready,
-        uploaded_bytes: 5_000_000,
-        changed_at: UnixMillis(first.changed_at.0 + 5),
-        ..first.clone()
-    };
-    assert_eq!(rig.app.store.record_archive(newer.clone()).await.unwrap(), id);
-    assert_eq!(rig.app.store.record_archive(first.clone()).await.unwrap(), id, "an old report is late");
-    assert_eq!(rig.app.store.archive(rig.account, id).await.unwrap().unwrap().report, newer);
-    let foreign = ArchiveReport { destination_id: DestinationId(99), ..first };
-    assert!(rig.app.store.record_archive(foreign).await.is_err());
-}
-
-#[tokio::test]
 async fn a_recovery_is_refused_in_the_decided_order_and_charges_nothing() {
     let rig = Rig::new().await;
     rig.post(RECOVER, &json!({})).await.error(400, "malformed_field");
     rig.post(RECOVER, &json!({"fileName": "x".repeat(1_025)})).await.error(400, "malformed_field");
     rig.post(RECOVER, &json!({"fileName": "lost.mp4"})).await.error(404, "not_found");
     for (name, state) in [
-        ("a.mp4", ArchiveState::Recording),
-        ("b.mp4", ArchiveState::Uploading),
-        ("c.mp4", ArchiveState::Ready),
+        ("a.mp4", RecordingState::Recording),
+        ("b.mp4", RecordingState::Uploading),
+        ("c.mp4", RecordingState::Ready),
     ] {
         record(&rig, name, state).await;
         rig.post(RECOVER, &json!({"fileName": name})).await.error(409, "archive_not_failed");
     }
-    record(&rig, "d.mp4", ArchiveState::Failed).await;
-    let wanted = json!({"fileName": "d.mp4"});
+    record(&rig, "refused-d.mp4", RecordingState::Failed).await;
+    let wanted = json!({"fileName": "refused-d.mp4"});
     let text = rig.post(RECOVER, &wanted).await.error(402, "insufficient_funds");
     assert_eq!(text, "Recovering a recording costs 360 sats and the balance is 0 sats; add credit first");
     let now = rig.app.clock.now();
     rig.app.store.credit(&Actor::command(rig.account, now), Sats(360), "test".into()).await.unwrap();
-    rig.post(RECOVER, &wanted).await.error(502, "archive_unavailable");
+    let text = rig.post(RECOVER, &wanted).await.error(502, "archive_unavailable");
+    assert!(text.contains("nothing is charged: the store said 503"), "{text}");
     assert_eq!(rig.get("/api/wallet/balance").await.ok()["balance"], 360);
     // Those with an unreadable body were not counted; this was the sixth of ten in a minute.
     for _ in 6..10 {
@@ -115,20 +115,60 @@ async fn a_recovery_is_refused_in_the_decided_order_and_charges_nothing() {
 }
 
 #[tokio::test]
-async fn without_billing_a_recovery_needs_no_money() {
-    let rig = Rig::with_config("[billing]\nmode = \"off\"").await;
-    record(&rig, "a.mp4", ArchiveState::Failed).await;
-    rig.post(RECOVER, &json!({"fileName": "a.mp4"})).await.error(502, "archive_unavailable");
+async fn a_recovery_is_charged_and_one_that_runs_is_in_the_way_of_another() {
+    let rig = Rig::new().await;
+    let now = rig.app.clock.now();
+    rig.app.store.credit(&Actor::command(rig.account, now), Sats(400), "test".into()).await.unwrap();
+    record(&rig, "a.mp4", RecordingState::Failed).await;
+    let wanted = json!({"fileName": "a.mp4"});
+    assert_eq!(rig.post(RECOVER, &wanted).await.ok()["success"], true);
+    // Neither the mirror, which knows of no upload yet, nor the balance is asked before what runs.
+    assert_eq!(rig.get("/api/archives").await.ok()[0]["state"], "failed");
+    rig.post(RECOVER, &wanted).await.error(409, "archive_not_failed");
+    let lines = rig.get("/api/wallet/ledger").await.ok();
+    assert_eq!((&lines[0]["kind"], &lines[0]["amountMsat"]), (&json!("recovery"), &json!(-360_000)));
+    tell(&rig, testing::fail("a.mp4", Class::Internal)).await;
+    let lines = rig.get("/api/wallet/ledger").await.ok();
+    assert_eq!((&lines[0]["kind"], &lines[0]["amountMsat"]), (&json!("refund"), &json!(360_000)));
+    assert_eq!(rig.get("/api/wallet/balance").await.ok()["balance"], 400);
 }
 
 #[tokio::test]
-async fn a_recording_being_made_is_not_deleted() {
+async fn without_billing_a_recovery_needs_no_money() {
+    let rig = Rig::with_config("[billing]\nmode = \"off\"").await;
+    record(&rig, "a.mp4", RecordingState::Failed).await;
+    rig.post(RECOVER, &json!({"fileName": "a.mp4"})).await.ok();
+    assert_eq!(rig.get("/api/wallet/ledger").await.ok(), json!([]));
+}
+
+#[tokio::test]
+async fn a_recording_is_deleted_here_or_in_the_store_too_but_not_while_it_is_made() {
     let rig = Rig::new().await;
-    let running = record(&rig, "a.mp4", ArchiveState::Recording).await;
+    let running = record(&rig, "a.mp4", RecordingState::Recording).await;
     rig.delete(&format!("/api/archives/{running}?remote=true")).await.error(409, "archive_recording");
-    let ready = record(&rig, "b.mp4", ArchiveState::Ready).await;
+    let ready = record(&rig, "remote-b.mp4", RecordingState::Ready).await;
     rig.delete(&format!("/api/archives/{ready}?remote=yes")).await.error(400, "malformed_parameter");
-    rig.delete(&format!("/api/archives/{ready}")).await.error(502, "archive_unavailable");
-    assert_eq!(rig.get("/api/archives").await.ok().as_array().unwrap().len(), 2, "nothing is lost");
+    rig.delete(&format!("/api/archives/{ready}")).await.ok();
+    assert!(testing::journal("remote-b.mp4").is_some(), "the object was not meant");
+    let ready = record(&rig, "remote-c.mp4", RecordingState::Ready).await;
+    rig.delete(&format!("/api/archives/{ready}?remote=true")).await.ok();
+    assert_eq!(testing::journal("remote-c.mp4"), None);
+    rig.delete(&format!("/api/archives/{ready}?remote=true")).await.error(404, "not_found");
+    let stuck = record(&rig, "stuck-d.mp4", RecordingState::Failed).await;
+    rig.delete(&format!("/api/archives/{stuck}")).await.error(502, "archive_unavailable");
+    assert_eq!(rig.get("/api/archives").await.ok().as_array().unwrap().len(), 2, "what is not deleted stays");
     rig.ask(Method::POST, "/api/archives", None).await.error(405, "method_not_allowed");
+}
+
+#[tokio::test]
+async fn addresses_are_signed_where_that_is_asked_for() {
+    let rig = Rig::new().await;
+    record(&rig, "a.mp4", RecordingState::Ready).await;
+    record(&rig, "b.mp4", RecordingState::Ready).await;
+    assert_eq!(rig.get("/api/archives").await.ok()[1]["url"], "s3://bucket/a.mp4");
+    assert_eq!(rig.get("/api/archives?sign=false").await.ok()[1]["url"], "s3://bucket/a.mp4");
+    let page = rig.get("/api/archives?sign=true&limit=1").await;
+    assert!(page.header("link").contains("sign=true"), "{}", page.header("link"));
+    assert_eq!(page.ok()[0]["url"], "https://store.example/b.mp4?valid=3600");
+    rig.get("/api/archives?sign=yes").await.error(400, "malformed_parameter");
 }

@@ -29,17 +29,19 @@ use std::time::Duration;
 use poem::Request;
 use poem::http::{Method, StatusCode};
 use satcast_plugin_api::driver::{
-    Config as DriverConfig, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media,
+    Config as DriverConfig, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Recordings,
 };
 use satcast_plugin_api::{DestType, Error, Secret, driver_entry};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{App, Limits, Shell, endpoint};
+use crate::archive::Archive;
+use crate::archive::testing::{Kept, reports};
 use crate::billing::Billing;
 use crate::clock::Clock;
 use crate::config::{Config, Durability, Flags};
-use crate::drivers::Drivers;
+use crate::drivers::{Drivers, RecordingParts};
 use crate::ids::{AccountId, Msat, UnixMillis};
 use crate::live::{Live, Settings, testing};
 use crate::outbound::Guard;
@@ -74,7 +76,7 @@ struct Hosted {
 /// The url at which the test's driver fails.
 const BROKEN: &str = "rtmp://broken.example/live";
 
-struct Rtmp;
+struct Rtmp(Kept);
 
 struct Sink {
     deaf: bool,
@@ -88,8 +90,12 @@ impl Driver for Rtmp {
         vec![DestType::of::<Target>("rtmp").title("RTMP"), hosted]
     }
 
-    fn load(_: &Host) -> Result<Self, Error> {
-        Ok(Rtmp)
+    fn load(host: &Host) -> Result<Self, Error> {
+        Ok(Rtmp(Kept(host.clone())))
+    }
+
+    fn recordings(&self) -> Option<&dyn Recordings> {
+        Some(&self.0)
     }
 
     fn validate(&self, config: DriverConfig<'_>) -> Result<(), Error> {
@@ -129,7 +135,8 @@ const LINKED_DRIVER: &str = "apitest";
 
 fn drivers() -> Drivers {
     static DRIVERS: OnceLock<Drivers> = OnceLock::new();
-    DRIVERS.get_or_init(|| testing::start(rtmp_entry)).clone()
+    let parts = || RecordingParts { reports: reports(), vault: None };
+    DRIVERS.get_or_init(|| testing::start_with(rtmp_entry, parts())).clone()
 }
 
 fn webhooks(store: &store::Store, config: &Config, clock: &Clock) -> Webhooks {
@@ -214,6 +221,7 @@ impl Rig {
             live,
             wallets: bank.desk(&store, &config),
             webhooks: webhooks(&store, &config, &clock),
+            archive: Archive::new(store.clone(), drivers(), reports(), clock.clone()),
             billing,
             store,
             drivers: drivers(),

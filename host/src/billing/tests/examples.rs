@@ -310,13 +310,13 @@ async fn modes_off_is_free_and_wallet_is_like_credit() {
 }
 
 #[tokio::test]
-async fn archive_recovery_takes_360_once_and_a_refund_is_an_entry_of_its_own() {
+async fn a_single_charge_is_taken_once_and_a_refund_is_an_entry_of_its_own() {
     let rig = Rig::new(500).await;
     let charge = |attempt: u32| store::SingleCharge {
         account: rig.account,
         amount: Sats(360).to_msat().unwrap(),
-        kind: "recovery",
-        idem: format!("recover:1:{attempt}"),
+        kind: "single",
+        idem: format!("single:1:{attempt}"),
         destination: None,
         now: rig.clock.now(),
     };
@@ -326,13 +326,13 @@ async fn archive_recovery_takes_360_once_and_a_refund_is_an_entry_of_its_own() {
     }
     let refused = rig.store.charge_once(&charge(2)).await.unwrap();
     assert!(matches!(refused, store::Charged::Insufficient(totals) if totals.balance == Msat(140_000)));
-    assert!(rig.store.refund("recover:1:1", rig.clock.now()).await.unwrap());
-    assert!(!rig.store.refund("recover:1:1", rig.clock.now()).await.unwrap(), "once");
-    assert!(rig.store.refund("recover:1:2", rig.clock.now()).await.is_err(), "never charged");
+    assert!(rig.store.refund("single:1:1", rig.clock.now()).await.unwrap());
+    assert!(!rig.store.refund("single:1:1", rig.clock.now()).await.unwrap(), "once");
+    assert!(rig.store.refund("single:1:2", rig.clock.now()).await.is_err(), "never charged");
     let entries = rig.store.statement(rig.account, Page::ALL).await.unwrap();
     let shown: Vec<_> = entries.iter().map(|entry| (entry.kind.as_str(), entry.amount.0)).collect();
     let promotion = TransferKind::Promotion.as_str();
-    assert_eq!(shown, [("refund", 360_000), ("recovery", -360_000), (promotion, 500_000)]);
+    assert_eq!(shown, [("refund", 360_000), ("single", -360_000), (promotion, 500_000)]);
     assert_eq!(rig.balance().await, 500_000);
     rig.check().await;
 }

@@ -48,6 +48,7 @@ fn services() -> DriverServices {
         Clock::system(),
         OperatorSettings { json: r#"{"token":"operators"}"#.into(), secrets: vec!["operators".into()] },
         Arc::new(Pump::start("t").unwrap()),
+        RecordingParts::default(),
     )
 }
 

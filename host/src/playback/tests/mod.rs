@@ -122,7 +122,10 @@ impl Rig {
             Playback::new(store.clone(), live.clone(), clock.clone(), service.clone(), &secret, guesses);
         let targets = crate::webhooks::Targets::new(&service).unwrap();
         let sender = crate::webhooks::Sender::new(targets).unwrap();
+        let reports = Default::default();
+        let archive = crate::archive::Archive::new(store.clone(), testing::drivers(), reports, clock.clone());
         let app = Arc::new(crate::api::App {
+            archive,
             wallets: crate::wallet::desk::testing::Bank::new(clock.clone()).desk(&store, &service),
             webhooks: crate::webhooks::Webhooks::new(store.clone(), sender, clock.clone()),
             billing: crate::billing::Billing::new(store.clone(), clock.clone(), &service),

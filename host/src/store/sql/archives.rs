@@ -1,68 +1,157 @@
 //! Recordings in the cloud archive.
 
 use async_trait::async_trait;
+use serde_json::json;
 
-use super::engine::{self, Row};
-use super::{SqlStore, commit, db};
+use super::engine::{self, Query, Row, Tx};
+use super::lock::Lock;
+use super::{SqlStore, audit, commit, db, events, recoveries};
 use crate::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, SessionId, UnixMillis};
-use crate::store::{ArchiveRecord, ArchiveReport, ArchiveState, Archives, Page, Result, StoreError};
+use crate::store::{
+    Actor, ArchiveRecord, ArchiveReport, ArchiveState, Archives, Change, KnownArchive, Page, Result,
+    StoreError,
+};
 
-/// A report that is older than the one before it changes nothing; the row's id comes back either way.
-const RECORD: &str = "INSERT INTO archives (account_id, destination_id, session_id, file_name, state, size_bytes,
-    uploaded_bytes, duration_ms, error, url, started_ms, changed_ms)
-    SELECT s.account_id, d.id, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
-    FROM destinations d JOIN streams s ON s.id = d.stream_id WHERE d.id = $1
-    ON CONFLICT (account_id, file_name) DO UPDATE SET state = excluded.state, size_bytes = excluded.size_bytes,
-    uploaded_bytes = excluded.uploaded_bytes, duration_ms = excluded.duration_ms, error = excluded.error,
-    url = excluded.url, changed_ms = excluded.changed_ms WHERE excluded.changed_ms >= archives.changed_ms
-    RETURNING id";
-const FIND: &str = "SELECT a.id FROM archives a JOIN streams s ON s.account_id = a.account_id
-    JOIN destinations d ON d.stream_id = s.id WHERE d.id = $1 AND a.file_name = $2";
+/// Whose the destination is, if it had that session.
+const OWNER: &str = "SELECT s.account_id FROM destinations d JOIN streams s ON s.id = d.stream_id
+    JOIN sessions e ON e.stream_id = s.id WHERE d.id = $1 AND e.id = $2";
+const FIND: &str = "SELECT id, driver, state, changed_ms, attempt, deleted_ms FROM archives
+    WHERE account_id = $1 AND file_name = $2";
+const INSERT: &str = "INSERT INTO archives (state, size_bytes, uploaded_bytes, duration_ms, error, error_class, url,
+    changed_ms, attempt, attempt_opened, account_id, destination_id, session_id, file_name, driver, started_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) RETURNING id";
+const UPDATE: &str =
+    "UPDATE archives SET state = $1, size_bytes = $2, uploaded_bytes = $3, duration_ms = $4, error = $5,
+    error_class = $6, url = $7, changed_ms = $8, attempt = $9, attempt_opened = $10 WHERE id = $11";
+const KNOWN: &str = "SELECT id, file_name, state, changed_ms FROM archives
+    WHERE driver = $1 AND deleted_ms IS NULL ORDER BY id";
+const LOSE: &str = "UPDATE archives SET state = 'failed', error = $2, error_class = 'internal'
+    WHERE id = $1 AND state IN ('recording', 'uploading') AND deleted_ms IS NULL RETURNING account_id";
+const DELETE: &str =
+    "UPDATE archives SET deleted_ms = $3 WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL
+    RETURNING file_name";
 
 /// The columns of a recording and the condition that finds it.
 macro_rules! select_archives {
     ($condition:literal) => {
         concat!(
-            "SELECT id, destination_id, session_id, file_name, state, size_bytes, uploaded_bytes, duration_ms, ",
-            "error, url, started_ms, changed_ms FROM archives WHERE account_id = $1 AND ",
+            "SELECT a.id, a.driver, a.destination_id, a.session_id, a.file_name, a.state, a.size_bytes, ",
+            "a.uploaded_bytes, a.duration_ms, a.error, a.error_class, a.url, a.started_ms, a.changed_ms, a.attempt, ",
+            "a.attempt_opened, (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id ",
+            "AND r.state IN ('asked', 'opened')) AS recovering FROM archives a WHERE ",
             $condition
         )
     };
 }
-const SELECT_PAGE: &str = select_archives!("id < $2 ORDER BY id DESC LIMIT $3");
-const SELECT_BY_ID: &str = select_archives!("id = $2");
-const SELECT_BY_NAME: &str = select_archives!("file_name = $2");
+const SELECT_PAGE: &str =
+    select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.id < $2 ORDER BY a.id DESC LIMIT $3");
+const SELECT_OWN: &str = select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.id = $2");
+const SELECT_BY_NAME: &str =
+    select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.file_name = $2");
+const SELECT_BY_ID: &str = select_archives!("a.id = $1");
+
+/// What was known of a recording before a report.
+struct Before {
+    id: i64,
+    driver: String,
+    state: String,
+    changed_ms: i64,
+    attempt: i64,
+    deleted_ms: Option<i64>,
+}
+
+impl Before {
+    async fn find(tx: &mut Tx, account: i64, file_name: &str) -> Result<Option<Self>> {
+        let row = engine::query_as(FIND).bind(account).bind(file_name).fetch_optional(&mut *tx).await;
+        let row: Option<(i64, String, String, i64, i64, Option<i64>)> =
+            row.map_err(db("look for a recording"))?;
+        Ok(row.map(|(id, driver, state, changed_ms, attempt, deleted_ms)| Self {
+            id,
+            driver,
+            state,
+            changed_ms,
+            attempt,
+            deleted_ms,
+        }))
+    }
+
+    fn takes(&self, report: &ArchiveReport) -> bool {
+        self.driver == report.driver && self.deleted_ms.is_none() && report.changed_at.0 >= self.changed_ms
+    }
+
+    /// A new state, or the same end of a later retry that had begun.
+    fn turns(&self, report: &ArchiveReport) -> bool {
+        let again = report.attempt_opened && i64::from(report.attempt) > self.attempt;
+        self.state != report.state.as_str() || (again && report.state == ArchiveState::Failed)
+    }
+}
 
 #[async_trait]
 impl Archives for SqlStore {
-    async fn record_archive(&self, report: ArchiveReport) -> Result<i64> {
+    async fn record_archive(&self, report: ArchiveReport, now: UnixMillis) -> Result<i64> {
         let failed = db("record what became of a recording");
-        let mut tx = self.begin().await?;
-        let recorded: Option<i64> = engine::query_scalar(RECORD)
-            .bind(report.destination_id.0)
-            .bind(report.session_id.as_str())
-            .bind(&report.file_name)
-            .bind(report.state.as_str())
-            .bind(integer(report.size_bytes))
-            .bind(integer(report.uploaded_bytes.min(report.size_bytes)))
-            .bind(integer(report.duration_ms))
-            .bind(&report.error)
-            .bind(&report.url)
-            .bind(report.started_at.0)
-            .bind(report.changed_at.0)
-            .fetch_optional(&mut tx)
-            .await
-            .map_err(&failed)?;
-        let id = match recorded {
-            Some(id) => id,
+        let mut tx = self.begin_holding(Lock::Destination(report.destination_id)).await?;
+        let owner =
+            engine::query_scalar(OWNER).bind(report.destination_id.0).bind(report.session_id.as_str());
+        let owner: Option<i64> = owner.fetch_optional(&mut tx).await.map_err(&failed)?;
+        let account = owner.ok_or(StoreError::NotFound("destination with that session"))?;
+        let before = Before::find(&mut tx, account, &report.file_name).await?;
+        let (id, turns) = match &before {
+            Some(before) if !before.takes(&report) => return Ok(before.id),
+            Some(before) => {
+                let update = changing(UPDATE, &report).bind(before.id);
+                update.execute(&mut tx).await.map_err(&failed)?;
+                (before.id, before.turns(&report))
+            }
             None => {
-                let find = engine::query_scalar(FIND).bind(report.destination_id.0).bind(&report.file_name);
-                let known: Option<i64> = find.fetch_optional(&mut tx).await.map_err(&failed)?;
-                known.ok_or(StoreError::NotFound("destination"))?
+                let insert = changing(INSERT, &report)
+                    .bind(account)
+                    .bind(report.destination_id.0)
+                    .bind(report.session_id.as_str())
+                    .bind(&report.file_name)
+                    .bind(&report.driver)
+                    .bind(report.started_at.0);
+                let row = insert.fetch_one(&mut tx).await.map_err(&failed)?;
+                (row.try_get("id").map_err(&failed)?, true)
             }
         };
-        commit(tx).await?;
+        recoveries::settle(&mut tx, id, false, now).await?;
+        let turn = turns.then_some((id, &report, report.changed_at));
+        self.commit_turn(tx, AccountId(account), turn, now).await?;
         Ok(id)
+    }
+
+    async fn known_archives(&self, driver: &str) -> Result<Vec<KnownArchive>> {
+        let rows = engine::query_as(KNOWN).bind(driver).fetch_all(&self.readers).await;
+        let rows: Vec<(i64, String, String, i64)> = rows.map_err(db("read the recordings"))?;
+        let known = rows.into_iter().map(|(id, file_name, state, changed)| {
+            let state = parse_state(&state)?;
+            Ok(KnownArchive { id, file_name, state, changed_at: UnixMillis(changed) })
+        });
+        known.collect()
+    }
+
+    async fn lose_archive(&self, id: i64, error: &str, now: UnixMillis) -> Result<()> {
+        let failed = db("give a recording up");
+        let mut tx = self.begin_holding(Lock::Archive(id)).await?;
+        let lost = engine::query_scalar(LOSE).bind(id).bind(error).fetch_optional(&mut tx).await;
+        let Some(account) = lost.map_err(&failed)? else { return Ok(()) };
+        let row = engine::query(SELECT_BY_ID).bind(id).fetch_one(&mut tx).await.map_err(&failed)?;
+        let report = record(&row)?.report;
+        recoveries::settle(&mut tx, id, true, now).await?;
+        self.commit_turn(tx, AccountId(account), Some((id, &report, now)), now).await
+    }
+
+    async fn delete_archive(&self, actor: &Actor, id: i64, remote: bool) -> Result<()> {
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
+        let deleted = engine::query_scalar(DELETE).bind(id).bind(actor.account.0).bind(actor.now.0);
+        let name: Option<String> = deleted.fetch_optional(&mut tx).await.map_err(db("delete a recording"))?;
+        let name = name.ok_or(StoreError::NotFound("recording"))?;
+        recoveries::end(&mut tx, id, actor.now).await?;
+        let detail = json!({"fileName": name, "remote": remote});
+        let noted =
+            audit::record(&mut tx, actor, Change::new("archive.deleted", "archive", id, detail)).await?;
+        self.commit_noted(tx, noted).await
     }
 
     async fn archives_of(&self, account: AccountId, page: Page) -> Result<Vec<ArchiveRecord>> {
@@ -77,7 +166,7 @@ impl Archives for SqlStore {
     }
 
     async fn archive(&self, account: AccountId, id: i64) -> Result<Option<ArchiveRecord>> {
-        let row = engine::query(SELECT_BY_ID).bind(account.0).bind(id).fetch_optional(&self.readers).await;
+        let row = engine::query(SELECT_OWN).bind(account.0).bind(id).fetch_optional(&self.readers).await;
         row.map_err(db("read a recording"))?.as_ref().map(record).transpose()
     }
 
@@ -88,6 +177,45 @@ impl Archives for SqlStore {
     }
 }
 
+impl SqlStore {
+    /// Commits what became of a recording. With a turn, webhooks are told of it in the same transaction, and those who watch
+    /// the account after it.
+    async fn commit_turn(
+        &self,
+        mut tx: Tx,
+        account: AccountId,
+        turn: Option<(i64, &ArchiveReport, UnixMillis)>,
+        now: UnixMillis,
+    ) -> Result<()> {
+        let Some((id, report, at)) = turn else { return commit(tx).await };
+        events::recording(&mut tx, report, at, now).await?;
+        commit(tx).await?;
+        self.wake_outbox();
+        let data = json!({
+            "archiveId": id, "fileName": report.file_name, "state": report.state.as_str(),
+            "destinationId": report.destination_id.0, "sessionId": report.session_id.as_str(),
+            "error": report.error,
+        });
+        self.feed.send(account, "recording.state", at, data);
+        Ok(())
+    }
+}
+
+/// A statement that begins with what a report changes.
+fn changing(sql: &'static str, report: &ArchiveReport) -> Query {
+    engine::query(sql)
+        .bind(report.state.as_str())
+        .bind(integer(report.size_bytes))
+        .bind(integer(report.uploaded_bytes.min(report.size_bytes)))
+        .bind(integer(report.duration_ms))
+        .bind(&report.error)
+        .bind(&report.error_class)
+        .bind(&report.url)
+        .bind(report.changed_at.0)
+        .bind(i64::from(report.attempt))
+        .bind(i64::from(report.attempt_opened))
+}
+
 /// The number as the database holds it, at most what every JSON reader does.
 fn integer(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(JSON_INTEGER_MAX).min(JSON_INTEGER_MAX)
@@ -95,13 +223,17 @@ fn integer(value: u64) -> i64 {
 
 fn record(row: &Row) -> Result<ArchiveRecord> {
     let state = row.try_get::<String>("state").map_err(db("read a recording"))?;
-    let state = ArchiveState::parse(&state).ok_or(StoreError::Unreadable { what: "archives.state" })?;
-    read(row, state).map_err(db("read a recording"))
+    read(row, parse_state(&state)?).map_err(db("read a recording"))
+}
+
+fn parse_state(name: &str) -> Result<ArchiveState> {
+    ArchiveState::parse(name).ok_or(StoreError::Unreadable { what: "archives.state" })
 }
 
 fn read(row: &Row, state: ArchiveState) -> sqlx::Result<ArchiveRecord> {
     let count = |name: &str| row.try_get::<i64>(name).map(i64::unsigned_abs);
     let report = ArchiveReport {
+        driver: row.try_get("driver")?,
         destination_id: DestinationId(row.try_get("destination_id")?),
         session_id: SessionId(row.try_get("session_id")?),
         file_name: row.try_get("file_name")?,
@@ -110,9 +242,13 @@ fn read(row: &Row, state: ArchiveState) -> sqlx::Result<ArchiveRecord> {
         uploaded_bytes: count("uploaded_bytes")?,
         duration_ms: count("duration_ms")?,
         error: row.try_get("error")?,
+        error_class: row.try_get("error_class")?,
         url: row.try_get("url")?,
         started_at: UnixMillis(row.try_get("started_ms")?),
         changed_at: UnixMillis(row.try_get("changed_ms")?),
+        attempt: u32::try_from(row.try_get::<i64>("attempt")?).unwrap_or(u32::MAX),
+        attempt_opened: row.try_get::<i64>("attempt_opened")? != 0,
     };
-    Ok(ArchiveRecord { id: row.try_get("id")?, report })
+    let recovering = row.try_get::<i64>("recovering")? > 0;
+    Ok(ArchiveRecord { id: row.try_get("id")?, report, recovering })
 }

@@ -126,6 +126,32 @@ pub(super) async fn balance(tx: &mut Tx, account: AccountId) -> Result<Msat> {
     balance.map_err(db("read the balance"))?.map(Msat).ok_or(StoreError::NotFound("account"))
 }
 
+/// Gives back, by an entry of its own, what was charged under a name; `false` when that was done before.
+pub(super) async fn reverse(tx: &mut Tx, idem: &str, now: UnixMillis) -> Result<bool> {
+    let failed = db("give a charge back");
+    let row = engine::query(FIND).bind(idem).fetch_optional(&mut *tx).await.map_err(&failed)?;
+    let row = row.ok_or(StoreError::NotFound("charge"))?;
+    let reverse = engine::query(REVERSE).bind(idem).bind(KIND_REFUND).bind(format!("refund:{idem}"));
+    let reversed = reverse.bind(now.0).fetch_optional(&mut *tx).await.map_err(&failed)?;
+    if reversed.is_none() {
+        return Ok(false);
+    }
+    let payer: i64 = row.try_get("debit_id").map_err(&failed)?;
+    let amount: i64 = row.try_get("amount_msat").map_err(&failed)?;
+    let given = engine::query(GIVE).bind(payer).bind(amount).execute(&mut *tx).await.map_err(&failed)?;
+    if given.rows_affected() == 0 {
+        return Err(StoreError::NotFound("charge of an account"));
+    }
+    let session: Option<String> = row.try_get("session_id").map_err(&failed)?;
+    let destination: Option<i64> = row.try_get("destination_id").map_err(&failed)?;
+    if let Some(session) = session.map(SessionId) {
+        add_to_session(tx, &session, Msat(-amount)).await?;
+        let less = engine::query(TAKE_FROM_DESTINATION).bind(session.as_str()).bind(destination).bind(amount);
+        less.execute(&mut *tx).await.map_err(&failed)?;
+    }
+    Ok(true)
+}
+
 #[async_trait]
 impl Charges for SqlStore {
     async fn charge_minute(&self, charge: &MinuteCharge) -> Result<Charged> {
@@ -205,28 +231,9 @@ impl Charges for SqlStore {
     }
 
     async fn refund(&self, idem: &str, now: UnixMillis) -> Result<bool> {
-        let failed = db("give a charge back");
         let mut tx = self.begin_holding(Lock::Charge(idem)).await?;
-        let row = engine::query(FIND).bind(idem).fetch_optional(&mut tx).await.map_err(&failed)?;
-        let row = row.ok_or(StoreError::NotFound("charge"))?;
-        let reverse = engine::query(REVERSE).bind(idem).bind(KIND_REFUND).bind(format!("refund:{idem}"));
-        let reversed = reverse.bind(now.0).fetch_optional(&mut tx).await.map_err(&failed)?;
-        if reversed.is_none() {
+        if !reverse(&mut tx, idem, now).await? {
             return Ok(false);
-        }
-        let payer: i64 = row.try_get("debit_id").map_err(&failed)?;
-        let amount: i64 = row.try_get("amount_msat").map_err(&failed)?;
-        let given = engine::query(GIVE).bind(payer).bind(amount).execute(&mut tx).await.map_err(&failed)?;
-        if given.rows_affected() == 0 {
-            return Err(StoreError::NotFound("charge of an account"));
-        }
-        let session: Option<String> = row.try_get("session_id").map_err(&failed)?;
-        let destination: Option<i64> = row.try_get("destination_id").map_err(&failed)?;
-        if let Some(session) = session.map(SessionId) {
-            add_to_session(&mut tx, &session, Msat(-amount)).await?;
-            let less =
-                engine::query(TAKE_FROM_DESTINATION).bind(session.as_str()).bind(destination).bind(amount);
-            less.execute(&mut tx).await.map_err(&failed)?;
         }
         commit(tx).await?;
         Ok(true)

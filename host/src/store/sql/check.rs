@@ -75,6 +75,9 @@ pub(super) async fn check(pool: &Pool) -> Result<LedgerReport> {
     for text in super::invoices::faults(&mut tx).await? {
         fault(&mut report, LedgerFault::Rule(text));
     }
+    for text in super::recoveries::faults(&mut tx).await? {
+        fault(&mut report, LedgerFault::Rule(text));
+    }
     let triggers: Vec<String> = engine::query_scalar(TRIGGERS).fetch_all(&mut tx).await.map_err(&failed)?;
     for name in TRIGGER_NAMES.iter().filter(|name| !triggers.iter().any(|found| found == *name)) {
         fault(&mut report, LedgerFault::Rule(format!("the trigger {name} is missing")));

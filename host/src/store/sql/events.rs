@@ -9,8 +9,8 @@ use super::{SqlStore, db};
 use crate::ids::{AccountId, EndReason, Msat, SessionId, StreamId, UnixMillis};
 use crate::secret::new_event_id;
 use crate::store::{
-    DeliveryState, EventType, Happening, Limit, Notice, Result, TOLD_ERROR_CHARS_MAX, ToldDestination,
-    ToldIssue, WAITING_PER_WEBHOOK_MAX,
+    ArchiveReport, ArchiveState, DeliveryState, EventType, Happening, Limit, Notice, Result,
+    TOLD_ERROR_CHARS_MAX, ToldDestination, ToldIssue, WAITING_PER_WEBHOOK_MAX,
 };
 
 /// Destinations of a session that its end tells of: the body stays below 20 kB, as receivers expect.
@@ -197,6 +197,35 @@ pub(super) async fn session_notice(tx: &mut Tx, notice: &Notice) -> Result<()> {
     }
     let (event, at) = (notice.what.event(), notice.at);
     emit(tx, NewEvent { account, stream, event, data: Value::Object(data), at, now: at }).await
+}
+
+/// A recording turned into what `report` says; only its ends are told.
+pub(super) async fn recording(
+    tx: &mut Tx,
+    report: &ArchiveReport,
+    at: UnixMillis,
+    now: UnixMillis,
+) -> Result<()> {
+    let event = match report.state {
+        ArchiveState::Ready => EventType::RecordingReady,
+        ArchiveState::Failed => EventType::RecordingFailed,
+        ArchiveState::Recording | ArchiveState::Uploading => return Ok(()),
+    };
+    let session = &report.session_id;
+    let Some(row) = session_row(tx, session).await? else { return Ok(()) };
+    let (account, stream, mut data) = session_data(&row, session).map_err(db("read the session"))?;
+    data.insert("fileName".to_owned(), json!(report.file_name));
+    data.insert("destinationId".to_owned(), json!(report.destination_id.0));
+    if let Some(error) = &report.error {
+        let error: String = error.chars().take(TOLD_ERROR_CHARS_MAX).collect();
+        data.insert("error".to_owned(), json!(error));
+    } else {
+        data.insert("sizeBytes".to_owned(), json!(report.size_bytes));
+        // Milliseconds of a recording are far below what a double holds exactly.
+        data.insert("durationSeconds".to_owned(), json!(report.duration_ms as f64 / MS_PER_SEC as f64));
+        data.insert("url".to_owned(), json!(report.url));
+    }
+    emit(tx, NewEvent { account, stream: Some(stream), event, data: Value::Object(data), at, now }).await
 }
 
 async fn session_row(tx: &mut Tx, session: &SessionId) -> Result<Option<Row>> {

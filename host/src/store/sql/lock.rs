@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::engine::{self, Query, Tx};
 use super::{SqlStore, db};
-use crate::ids::{AccountId, SessionId, StreamId};
+use crate::ids::{AccountId, DestinationId, SessionId, StreamId};
 use crate::store::{Result, StoreError};
 
 /// How often a transaction runs that the server ended in favour of another.
@@ -30,6 +30,11 @@ const OF_NUMBER: &str = "SELECT pg_advisory_xact_lock($1)";
 const OF_STREAM: &str = "SELECT pg_advisory_xact_lock(account_id) FROM streams WHERE id = $1";
 const OF_SESSION: &str = "SELECT pg_advisory_xact_lock(s.account_id) FROM sessions e
     JOIN streams s ON s.id = e.stream_id WHERE e.id = $1";
+const OF_DESTINATION: &str = "SELECT pg_advisory_xact_lock(s.account_id) FROM destinations d
+    JOIN streams s ON s.id = d.stream_id WHERE d.id = $1";
+const OF_ARCHIVE: &str = "SELECT pg_advisory_xact_lock(account_id) FROM archives WHERE id = $1";
+const OF_RECOVERY: &str = "SELECT pg_advisory_xact_lock(a.account_id) FROM archive_recoveries r
+    JOIN archives a ON a.id = r.archive_id WHERE r.id = $1";
 const OF_INVOICE: &str = "SELECT pg_advisory_xact_lock(account_id) FROM wallet_invoices WHERE id = $1";
 const OF_CHARGE: &str = "SELECT pg_advisory_xact_lock(l.account_id) FROM transfers t
     JOIN ledger_accounts l ON l.id = t.debit_id WHERE t.idem = $1 AND l.account_id IS NOT NULL";
@@ -39,6 +44,11 @@ pub(super) enum Lock<'a> {
     Account(AccountId),
     Stream(StreamId),
     Session(&'a SessionId),
+    Destination(DestinationId),
+    /// A recording.
+    Archive(i64),
+    /// A paid retry of an upload.
+    Recovery(i64),
     /// An invoice of the receiving wallet.
     Invoice(i64),
     /// Which invoices are asked about.
@@ -58,6 +68,9 @@ impl Lock<'_> {
             Self::Account(id) => engine::query(OF_NUMBER).bind(id.0),
             Self::Stream(id) => engine::query(OF_STREAM).bind(id.0),
             Self::Session(id) => engine::query(OF_SESSION).bind(id.as_str()),
+            Self::Destination(id) => engine::query(OF_DESTINATION).bind(id.0),
+            Self::Archive(id) => engine::query(OF_ARCHIVE).bind(*id),
+            Self::Recovery(id) => engine::query(OF_RECOVERY).bind(*id),
             Self::Invoice(id) => engine::query(OF_INVOICE).bind(*id),
             Self::Charge(name) => engine::query(OF_CHARGE).bind(*name),
             Self::Invites => engine::query(OF_NUMBER).bind(INVITES),

@@ -39,6 +39,7 @@ const STEPS: &[Step] = steps! {
     11, "webhook pending", "0011_webhook_pending";
     12, "session keys", "0012_session_keys";
     13, "wallets", "0013_wallets";
+    14, "recoveries", "0014_recoveries";
     15, "delays and addresses", "0015_delays_and_addresses";
 };
 

@@ -27,6 +27,7 @@ mod owner;
 mod playback;
 mod postgres;
 mod prune;
+mod recoveries;
 mod sessions;
 mod sqlite;
 mod streams;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use poem::http::Method;
+use satcast_plugin_api::recording::RecordingState;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -16,7 +17,7 @@ use crate::api::tests::{Answer, BROKEN, LINKED_DRIVER};
 use crate::feed::{WATCHERS_MAX, WATCHERS_PER_ACCOUNT_MAX};
 use crate::ids::AccountId;
 use crate::secret::new_invite_token;
-use crate::store::{ArchiveState, AuditFilter, Page, Scopes};
+use crate::store::{AuditFilter, Page, Scopes};
 use crate::wallet::lightning::Fault;
 
 /// Tests of webhooks that may be on their way at one time.
@@ -138,26 +139,28 @@ impl World {
     /// States in which nothing can be done to a recording, what it costs, and that its driver is not there.
     async fn archives(&self, operation: &Operation, row: &Row) {
         let (states, code) = match operation.id {
-            "deleteArchive" => (vec![ArchiveState::Recording], "archive_recording"),
+            "deleteArchive" => (vec![RecordingState::Recording], "archive_recording"),
             _ => (
-                vec![ArchiveState::Recording, ArchiveState::Uploading, ArchiveState::Ready],
+                vec![RecordingState::Recording, RecordingState::Uploading, RecordingState::Ready],
                 "archive_not_failed",
             ),
         };
         for state in states {
             self.rig.app.clock.advance(BETWEEN);
-            let thing = self.archive(state).await;
+            let thing = self.archive("", state).await;
             self.send(Call::new(operation, row, &thing, Who::Owner)).await.error(409, code);
         }
-        self.send(self.one(operation, row).await).await.error(502, "archive_unavailable");
         if operation.id != "recoverArchive" {
+            let thing = self.archive("stuck-", RecordingState::Failed).await;
+            let call = Call::new(operation, row, &thing, Who::Owner);
+            self.send(call).await.error(502, "archive_unavailable");
             return;
         }
         let dear = World::with_config("[pricing]\narchive_recovery_sats = 20000").await;
         let text = dear.send(dear.one(operation, row).await).await.error(402, "insufficient_funds");
         assert!(text.contains("costs 20000 sats and the balance is 10000 sats"), "{text}");
         self.absorb(&dear);
-        let thing = self.thing(row.about).await;
+        let thing = self.archive("refused-", RecordingState::Failed).await;
         let call = || self.send(Call::new(operation, row, &thing, Who::Owner));
         for _ in 0..10 {
             call().await.error(502, "archive_unavailable");

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use poem::Request;
 use poem::http::Method;
+use satcast_plugin_api::recording::RecordingState;
 use serde_json::{Value, json};
 
 use super::operation::Operation;
@@ -17,7 +18,7 @@ use crate::api::tests::{Answer, Rig, contract};
 use crate::auth::password;
 use crate::ids::{AccountId, LoginId, Sats, UnixMillis};
 use crate::secret::{KeyKind, Redacted, key_hash, new_invite_token, new_login_token};
-use crate::store::{Actor, ArchiveState, NewLogin, Scopes};
+use crate::store::{Actor, NewLogin, Scopes};
 
 /// Room for everything that one operation's requests make.
 const CONFIG: &str = "[webhooks]\nallow_targets = [\"127.0.0.1\"]\n[limits]\nwebhooks_per_account = 500\n\
@@ -227,7 +228,7 @@ impl World {
                 app.store.create_invite(&origin, &key_hash(&thing.name), false, until).await.unwrap();
                 thing
             }
-            About::Archive => self.archive(ArchiveState::Failed).await,
+            About::Archive => self.archive("", RecordingState::Failed).await,
             About::TopUp => {
                 let made = rig.post("/api/wallet/topup", &json!({"amountSats": 1_000})).await.ok();
                 Thing::new(made["invoiceId"].as_i64().unwrap())
@@ -235,9 +236,9 @@ impl World {
         }
     }
 
-    /// A recording in this state.
-    pub(super) async fn archive(&self, state: ArchiveState) -> Thing {
-        let name = format!("a{}.mp4", self.rig.app.clock.now().0);
+    /// A recording in this state, whose name begins so.
+    pub(super) async fn archive(&self, beginning: &str, state: RecordingState) -> Thing {
+        let name = format!("{beginning}a{}.mp4", self.rig.app.clock.now().0);
         let id = record(&self.rig, &name, state).await;
         Thing { name, ..Thing::new(id) }
     }

@@ -1,0 +1,176 @@
+//! What drivers tell of their recordings, written down: each report in one transaction, with its event.
+//!
+//! Reports may be lost (more than may wait, a database that fails, a service that dies); lists make up for them, after every
+//! change of what is loaded and once a minute.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use satcast_plugin_api::recording::{Recording, RecordingState};
+
+use super::Archive;
+use crate::ids::{DestinationId, SessionId, UnixMillis};
+use crate::store::{ArchiveReport, ArchiveState, AskedRecovery, KnownArchive, StoreError};
+
+/// Time between two lists.
+const LIST_PAUSE: Duration = Duration::from_secs(60);
+/// How often it is looked whether other drivers are loaded.
+const LOOK_PAUSE: Duration = Duration::from_secs(2);
+/// What is said of a recording that its driver lost.
+pub(super) const LOST: &str = "its driver no longer knows it";
+
+impl Archive {
+    /// Writes down what drivers tell until `stop` resolves, and what they told by then.
+    pub async fn keep(self, stop: impl Future<Output = ()>) {
+        let mut stop = std::pin::pin!(stop);
+        let mut seen = None;
+        let mut listed = tokio::time::Instant::now();
+        loop {
+            let is_short = self.write_down().await;
+            let version = self.inner.drivers.version();
+            if is_short || seen != Some(version) || listed.elapsed() >= LIST_PAUSE {
+                self.compare_all().await;
+                (seen, listed) = (Some(version), tokio::time::Instant::now());
+            }
+            tokio::select! {
+                () = &mut stop => break,
+                () = self.inner.reports.arrived() => {}
+                () = tokio::time::sleep(LOOK_PAUSE) => {}
+            }
+        }
+        self.write_down().await;
+    }
+
+    /// Writes all waiting reports down; true when some are missing.
+    pub(crate) async fn write_down(&self) -> bool {
+        let told = self.inner.reports.take();
+        let mut is_short = told.is_short;
+        for (driver, recording) in told.reports {
+            is_short |= !self.record(&driver, recording).await;
+        }
+        is_short
+    }
+
+    /// False when the database failed, so that it must be listed again.
+    async fn record(&self, driver: &str, recording: Recording) -> bool {
+        let file_name = recording.file_name.clone();
+        let report = report(driver, recording);
+        match self.inner.store.record_archive(report, self.inner.clock.now()).await {
+            Ok(_) => true,
+            Err(error @ StoreError::NotFound(_)) => {
+                tracing::warn!(driver, file_name, %error, "a driver tells of a recording that is nobody's");
+                true
+            }
+            Err(error) => {
+                tracing::error!(driver, file_name, %error, "a recording's state was not written down");
+                false
+            }
+        }
+    }
+
+    /// Compares what every driver lists with what is written down.
+    pub(crate) async fn compare_all(&self) {
+        for driver in self.inner.drivers.loaded_ids() {
+            let asking = self.asking().clone();
+            let listed = match self.inner.drivers.recordings(&driver).await {
+                Ok(Some(listed)) => listed,
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::warn!(driver, %error, "a driver does not list its recordings");
+                    continue;
+                }
+            };
+            if let Err(error) = self.compare(&driver, listed, &asking).await {
+                tracing::error!(driver, %error, "recordings were not compared with what is known of them");
+            }
+        }
+    }
+
+    /// `asking` are recordings whose driver was being asked for a retry when the list was made.
+    async fn compare(
+        &self,
+        driver: &str,
+        listed: Vec<Recording>,
+        asking: &HashSet<i64>,
+    ) -> Result<(), StoreError> {
+        let store = &self.inner.store;
+        let asked = store.asked_recoveries(driver).await?;
+        let by_name: HashMap<&str, &Recording> =
+            listed.iter().map(|recording| (recording.file_name.as_str(), recording)).collect();
+        for recovery in asked {
+            let is_asked = asking.contains(&recovery.archive) || self.asking().contains(&recovery.archive);
+            if !is_asked {
+                self.make_up(&recovery, by_name.get(recovery.file_name.as_str()).copied()).await?;
+            }
+        }
+        let known = store.known_archives(driver).await?;
+        let names: HashSet<String> = listed.iter().map(|recording| recording.file_name.clone()).collect();
+        let by_name: HashMap<&str, &KnownArchive> =
+            known.iter().map(|known| (known.file_name.as_str(), known)).collect();
+        for recording in listed {
+            if by_name.get(recording.file_name.as_str()).is_none_or(|known| is_news(known, &recording)) {
+                self.record(driver, recording).await;
+            }
+        }
+        let is_lost = |known: &&KnownArchive| {
+            let goes_on = matches!(known.state, ArchiveState::Recording | ArchiveState::Uploading);
+            goes_on && !names.contains(&known.file_name)
+        };
+        for lost in known.iter().filter(is_lost) {
+            tracing::error!(driver, file_name = lost.file_name, "a driver has lost a recording");
+            store.lose_archive(lost.id, LOST, self.inner.clock.now()).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends a paid retry whose answer nobody wrote down: kept when the store opened the upload, else given back.
+    async fn make_up(&self, asked: &AskedRecovery, told: Option<&Recording>) -> Result<(), StoreError> {
+        let (store, now) = (&self.inner.store, self.inner.clock.now());
+        let opened = told.is_some_and(|recording| was_opened(asked.driver_attempt, recording));
+        tracing::warn!(recovery = asked.id, opened, "a recovery was cut off; it is made up for");
+        if opened {
+            store.recovery_opened(asked.id, now).await
+        } else {
+            store.recovery_refused(asked.id, now).await.map(drop)
+        }
+    }
+}
+
+/// Whether the store opened the upload of a retry that was asked for when the driver had counted `before`.
+fn was_opened(before: u32, recording: &Recording) -> bool {
+    recording.attempt > before && (recording.attempt_opened || recording.state == RecordingState::Ready)
+}
+
+fn is_news(known: &KnownArchive, recording: &Recording) -> bool {
+    known.changed_at.0 != recording.changed_at_ms || known.state != state(recording.state)
+}
+
+fn state(state: RecordingState) -> ArchiveState {
+    match state {
+        RecordingState::Recording => ArchiveState::Recording,
+        RecordingState::Uploading => ArchiveState::Uploading,
+        RecordingState::Ready => ArchiveState::Ready,
+        RecordingState::Failed => ArchiveState::Failed,
+    }
+}
+
+fn report(driver: &str, recording: Recording) -> ArchiveReport {
+    let class: Option<&'static str> = recording.error_class.map(Into::into);
+    ArchiveReport {
+        driver: driver.to_owned(),
+        destination_id: DestinationId(recording.destination_id),
+        session_id: SessionId(recording.session_id),
+        state: state(recording.state),
+        file_name: recording.file_name,
+        size_bytes: recording.size_bytes,
+        uploaded_bytes: recording.uploaded_bytes,
+        duration_ms: recording.duration_ms,
+        error: recording.error,
+        error_class: class.map(str::to_owned),
+        url: recording.url,
+        started_at: UnixMillis(recording.started_at_ms),
+        changed_at: UnixMillis(recording.changed_at_ms),
+        attempt: recording.attempt,
+        attempt_opened: recording.attempt_opened,
+    }
+}

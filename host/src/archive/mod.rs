@@ -1,0 +1,112 @@
+//! Recordings that outlive their sessions, as the service keeps account of them.
+//!
+//! The truth is in the journals of the drivers that record. [`mirror`] writes down what they tell and compares it with what they
+//! list; [`recovery`] has a failed upload tried again for money. This module knows no HTTP and no media.
+
+mod mirror;
+mod recovery;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::drivers::{Drivers, RecordingsError, Reports};
+use crate::store::{Actor, ArchiveRecord, ArchiveState, Store, StoreError};
+
+pub use recovery::RecoveryError;
+
+/// Longest a driver is waited for when it deletes a recording.
+pub const DELETE_LIMIT: Duration = Duration::from_secs(20);
+/// Longest a store is waited for until it has opened the upload of a paid retry.
+pub const OPEN_LIMIT: Duration = Duration::from_secs(20);
+/// How long a signed address may be used.
+pub const SIGNED_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// The account of all recordings; cheap to clone.
+#[derive(Clone)]
+pub struct Archive {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    drivers: Drivers,
+    reports: Reports,
+    clock: Clock,
+    /// Recordings whose driver is being asked for a paid retry.
+    asking: Mutex<HashSet<i64>>,
+}
+
+impl std::fmt::Debug for Archive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Archive").finish_non_exhaustive()
+    }
+}
+
+/// Why a recording was not deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteError {
+    /// Its driver.
+    #[error(transparent)]
+    Driver(#[from] RecordingsError),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Archive {
+    /// An account of what drivers tell through `reports`.
+    pub fn new(store: Store, drivers: Drivers, reports: Reports, clock: Clock) -> Self {
+        Self { inner: Arc::new(Inner { store, drivers, reports, clock, asking: Mutex::default() }) }
+    }
+
+    /// Has a recording forgotten by its driver, with `remote` its object in the store, too, and shows it no more.
+    ///
+    /// # Errors
+    /// The driver may know it still, and it is shown as before; or the database failed.
+    pub async fn delete(
+        &self,
+        actor: &Actor,
+        archive: &ArchiveRecord,
+        remote: bool,
+    ) -> Result<(), DeleteError> {
+        let report = &archive.report;
+        let Inner { drivers, store, .. } = &*self.inner;
+        drivers.delete_recording(&report.driver, &report.file_name, remote, DELETE_LIMIT).await?;
+        Ok(store.delete_archive(actor, archive.id, remote).await?)
+    }
+
+    /// Puts addresses that may be fetched without a login for [`SIGNED_FOR`] in place of those of uploaded recordings. What
+    /// cannot be signed stays as it is.
+    pub async fn sign(&self, archives: &mut [ArchiveRecord]) {
+        let drivers: HashSet<String> =
+            archives.iter().filter(|archive| is_there(archive)).map(|it| it.report.driver.clone()).collect();
+        for driver in drivers {
+            let of_driver =
+                |archive: &&mut ArchiveRecord| is_there(archive) && archive.report.driver == driver;
+            let mut theirs: Vec<&mut ArchiveRecord> = archives.iter_mut().filter(of_driver).collect();
+            let names = theirs.iter().map(|archive| archive.report.file_name.clone()).collect();
+            match self.inner.drivers.sign_recordings(&driver, names, SIGNED_FOR).await {
+                Ok(signed) => {
+                    for (archive, address) in theirs.iter_mut().zip(signed) {
+                        archive.report.url = address.or_else(|| archive.report.url.take());
+                    }
+                }
+                Err(error) => tracing::warn!(driver, %error, "addresses of recordings cannot be signed"),
+            }
+        }
+    }
+
+    fn asking(&self) -> MutexGuard<'_, HashSet<i64>> {
+        self.inner.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_there(archive: &ArchiveRecord) -> bool {
+    archive.report.state == ArchiveState::Ready
+}

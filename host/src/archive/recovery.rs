@@ -1,0 +1,97 @@
+//! A failed upload tried again: charged first, then asked for, and given back when it does not begin.
+
+use satcast_plugin_api::recording::RecordingState;
+
+use super::{Archive, OPEN_LIMIT};
+use crate::drivers::RecordingsError;
+use crate::ids::Msat;
+use crate::store::{Actor, ArchiveRecord, RecoveryBegun, StoreError};
+
+/// Why an upload was not tried again; nothing is charged then.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoveryError {
+    /// It has not failed, or is tried again already.
+    #[error("the recording has not failed, or is uploaded again already")]
+    NotFailed,
+    /// The account has only so much.
+    #[error("the balance of {0:?} is too little")]
+    Insufficient(Msat),
+    /// The driver, or the store it uploads to.
+    #[error(transparent)]
+    Driver(#[from] RecordingsError),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Archive {
+    /// Charges `fee`, asks the driver for another upload, and waits at most [`OPEN_LIMIT`] until the store has opened it; the rest
+    /// goes on in the background. One at a time for each recording. Run it to its end: what is cut off is made up for only when
+    /// the driver is listed next.
+    ///
+    /// # Errors
+    /// It did not begin.
+    pub async fn recover(
+        &self,
+        actor: &Actor,
+        archive: &ArchiveRecord,
+        fee: Msat,
+    ) -> Result<(), RecoveryError> {
+        let _asking = Asking::begin(self, archive.id).ok_or(RecoveryError::NotFailed)?;
+        let (store, drivers) = (&self.inner.store, &self.inner.drivers);
+        let (driver, file_name) = (archive.report.driver.as_str(), archive.report.file_name.as_str());
+        // What is written down may be a moment old, and the driver's count tells this attempt from the one before.
+        let attempt = self.counted(driver, file_name).await?;
+        let id = match store.begin_recovery(actor, archive.id, attempt, fee).await? {
+            RecoveryBegun::Begun(id) => id,
+            RecoveryBegun::NotFailed(_) | RecoveryBegun::Running => return Err(RecoveryError::NotFailed),
+            RecoveryBegun::Insufficient(balance) => return Err(RecoveryError::Insufficient(balance)),
+        };
+        let asked = drivers.retry_recording(driver, file_name, OPEN_LIMIT).await;
+        let now = self.inner.clock.now();
+        let noted = match &asked {
+            Ok(()) => store.recovery_opened(id, now).await,
+            Err(error) => {
+                tracing::warn!(recovery = id, driver, file_name, %error, "an upload was not opened again");
+                store.recovery_refused(id, now).await.map(drop)
+            }
+        };
+        if let Err(error) = noted {
+            // The next list of the driver's recordings makes up for it.
+            tracing::error!(recovery = id, %error, "what became of a recovery was not written down");
+        }
+        Ok(asked?)
+    }
+
+    /// Retries of a failed recording that its driver has counted.
+    async fn counted(&self, driver: &str, file_name: &str) -> Result<u32, RecoveryError> {
+        let listed = self.inner.drivers.recordings(driver).await?.unwrap_or_default();
+        let found = listed.into_iter().find(|recording| recording.file_name == file_name);
+        let unknown = || RecordingsError::Unavailable(super::mirror::LOST.to_owned());
+        let recording = found.ok_or_else(unknown)?;
+        match recording.state {
+            RecordingState::Failed => Ok(recording.attempt),
+            _ => Err(RecoveryError::NotFailed),
+        }
+    }
+}
+
+/// The turn of one recording.
+struct Asking<'a> {
+    archives: &'a Archive,
+    id: i64,
+}
+
+impl<'a> Asking<'a> {
+    fn begin(archives: &'a Archive, id: i64) -> Option<Self> {
+        // Made only where it is ours: to drop one ends the turn.
+        let is_ours = archives.asking().insert(id);
+        is_ours.then(|| Self { archives, id })
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.archives.asking().remove(&self.id);
+    }
+}

@@ -1,0 +1,129 @@
+//! For tests, of other modules too: a journal of recordings behind the C table, written and read by hand.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use satcast_plugin_api::driver::{Answer, Host, Recording, RecordingState, Recordings};
+use satcast_plugin_api::{Class, Error};
+
+use crate::drivers::Reports;
+
+/// A driver is started once in a process, and so is its journal.
+static JOURNAL: Mutex<BTreeMap<String, Recording>> = Mutex::new(BTreeMap::new());
+/// Answers that are not given yet, by name.
+static HELD: Mutex<BTreeMap<String, Answer>> = Mutex::new(BTreeMap::new());
+
+/// What drivers of this process tell.
+pub(crate) fn reports() -> Reports {
+    static REPORTS: OnceLock<Reports> = OnceLock::new();
+    REPORTS.get_or_init(Reports::default).clone()
+}
+
+/// What a driver with the journal offers. Names say what happens: `refused-` and `silent-` are not uploaded again, `stuck-` are
+/// not deleted, `unsigned-` have no address, `unlisted` makes the list fail.
+pub(crate) struct Kept(pub(crate) Host);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Puts a recording into the journal without a word.
+pub(crate) fn put(recording: Recording) {
+    lock(&JOURNAL).insert(recording.file_name.clone(), recording);
+}
+
+/// What stands in the journal.
+pub(crate) fn journal(file_name: &str) -> Option<Recording> {
+    lock(&JOURNAL).get(file_name).cloned()
+}
+
+/// Takes a recording out of the journal without a word.
+pub(crate) fn lose(file_name: &str) {
+    lock(&JOURNAL).remove(file_name);
+}
+
+/// Changes a recording of the journal, and says how it is now.
+pub(crate) fn change(file_name: &str, change: impl FnOnce(&mut Recording)) -> Recording {
+    let mut journal = lock(&JOURNAL);
+    let recording = journal.get_mut(file_name).expect("a recording of that name");
+    change(recording);
+    recording.changed_at_ms += 1;
+    recording.clone()
+}
+
+/// As [`change`], to a failure.
+pub(crate) fn fail(file_name: &str, class: Class) -> Recording {
+    change(file_name, |recording| {
+        recording.state = RecordingState::Failed;
+        (recording.error, recording.error_class) = (Some("it broke".into()), Some(class));
+    })
+}
+
+/// As [`change`], to an upload that was confirmed.
+pub(crate) fn finish(file_name: &str) -> Recording {
+    change(file_name, |recording| {
+        recording.state = RecordingState::Ready;
+        (recording.error, recording.error_class) = (None, None);
+        recording.uploaded_bytes = recording.size_bytes;
+        recording.url = Some(format!("s3://bucket/{}", recording.file_name));
+    })
+}
+
+/// Gives the answer to a silent request; false while there is none.
+pub(crate) fn answer(file_name: &str, outcome: Result<(), Error>) -> bool {
+    let held = lock(&HELD).remove(file_name);
+    let is_there = held.is_some();
+    held.into_iter().for_each(|answer| answer.give(outcome.clone()));
+    is_there
+}
+
+/// What a retry that the store opened makes of a recording.
+pub(crate) fn opened(recording: &mut Recording) {
+    recording.attempt += 1;
+    recording.attempt_opened = true;
+    recording.state = RecordingState::Uploading;
+    (recording.error, recording.error_class) = (None, None);
+}
+
+impl Recordings for Kept {
+    fn list(&self) -> Result<Vec<Recording>, Error> {
+        let journal = lock(&JOURNAL);
+        if journal.contains_key("unlisted") {
+            return Err(Error::internal("the journal is damaged"));
+        }
+        Ok(journal.values().cloned().collect())
+    }
+
+    fn retry(&self, file_name: &str, answer: Answer) {
+        if file_name.starts_with("refused-") {
+            change(file_name, |recording| {
+                recording.attempt += 1;
+                recording.attempt_opened = false;
+            });
+            answer.give(Err(Error::remote("the store said 503")));
+        } else if file_name.starts_with("silent-") {
+            lock(&HELD).insert(file_name.to_owned(), answer);
+        } else {
+            let told = self.0.recording(&change(file_name, opened));
+            answer.give(told);
+        }
+    }
+
+    fn delete(&self, file_name: &str, remote: bool, answer: Answer) {
+        if file_name.starts_with("stuck-") {
+            return answer.give(Err(Error::network("the store is down")));
+        }
+        if remote || !file_name.starts_with("remote-") {
+            lose(file_name);
+        }
+        answer.give(Ok(()));
+    }
+
+    fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
+        if file_name.starts_with("unsigned-") {
+            return Err(Error::config("no key"));
+        }
+        Ok(format!("https://store.example/{file_name}?valid={}", valid.as_secs()))
+    }
+}

@@ -1,0 +1,249 @@
+//! What a retry costs: once for each that began, and nothing for one that did not, whoever dies when.
+
+use std::time::Duration;
+
+use super::*;
+use crate::drivers::RecordingsError;
+use crate::store::RecoveryBegun;
+
+const FEE: Msat = Msat(360_000);
+
+impl Rig {
+    async fn recover(&self, archive: &ArchiveRecord) -> Result<(), RecoveryError> {
+        self.archive.recover(&self.owner(), archive, FEE).await
+    }
+
+    /// Kinds and amounts of everything but the credit of the beginning, oldest first.
+    async fn statement(&self) -> Vec<(String, i64)> {
+        let entries = self.billed.store.statement(self.billed.account, Page::ALL).await.unwrap();
+        let mut shown: Vec<_> = entries.into_iter().map(|entry| (entry.kind, entry.amount.0)).collect();
+        shown.reverse();
+        shown.split_off(1)
+    }
+
+    /// Asserts what was posted, and that the ledger is sound.
+    async fn has_posted(&self, expected: &[(&str, i64)]) {
+        let shown = self.statement().await;
+        let shown: Vec<_> = shown.iter().map(|(kind, amount)| (kind.as_str(), *amount)).collect();
+        assert_eq!(shown, expected);
+        self.billed.check().await;
+    }
+}
+
+const TAKEN: (&str, i64) = ("recovery", -360_000);
+const GIVEN: (&str, i64) = ("refund", 360_000);
+
+#[tokio::test]
+async fn a_retry_that_begins_is_charged_once_and_one_at_a_time() {
+    let rig = Rig::new(1_000).await;
+    let failed = rig.known("a.mp4", RecordingState::Failed).await;
+    rig.recover(&failed).await.unwrap();
+    rig.has_posted(&[TAKEN]).await;
+    assert!(rig.record("a.mp4").await.recovering);
+    // Its driver says that it is uploaded; the mirror may not know yet.
+    assert!(matches!(rig.recover(&failed).await, Err(RecoveryError::NotFailed)));
+    rig.archive.write_down().await;
+    assert_eq!(rig.state("a.mp4").await, ArchiveState::Uploading);
+    rig.tell(testing::finish("a.mp4")).await;
+    assert!(!rig.record("a.mp4").await.recovering);
+    rig.has_posted(&[TAKEN]).await;
+}
+
+#[tokio::test]
+async fn a_retry_that_does_not_begin_is_given_back() {
+    let rig = Rig::new(400).await;
+    let failed = rig.known("refused-a.mp4", RecordingState::Failed).await;
+    for tries in 1..=3 {
+        let error = rig.recover(&failed).await.unwrap_err();
+        assert_eq!(error.to_string(), "the store said 503");
+        let posted: Vec<_> = [TAKEN, GIVEN].into_iter().cycle().take(2 * tries).collect();
+        rig.has_posted(&posted).await;
+        assert!(!rig.record("refused-a.mp4").await.recovering);
+    }
+    assert_eq!(rig.billed.balance().await, 400_000);
+    // A report of those tries that comes late is not about the next one.
+    let late = journal("refused-a.mp4").unwrap();
+    let next = rig.billed.store.begin_recovery(&rig.owner(), failed.id, late.attempt, FEE).await.unwrap();
+    let RecoveryBegun::Begun(next) = next else { panic!("{next:?}") };
+    rig.billed.store.recovery_opened(next, rig.billed.clock.now()).await.unwrap();
+    rig.tell(late).await;
+    assert!(rig.record("refused-a.mp4").await.recovering);
+}
+
+#[tokio::test]
+async fn who_has_too_little_begins_nothing() {
+    let rig = Rig::new(359).await;
+    let failed = rig.known("a.mp4", RecordingState::Failed).await;
+    let refused = rig.recover(&failed).await.unwrap_err();
+    assert!(matches!(refused, RecoveryError::Insufficient(Msat(359_000))), "{refused:?}");
+    assert_eq!(journal("a.mp4").unwrap().attempt, 0, "the driver was not asked");
+    rig.has_posted(&[]).await;
+    // Where nothing is billed it costs nothing.
+    rig.archive.recover(&rig.owner(), &failed, Msat(0)).await.unwrap();
+    assert_eq!(journal("a.mp4").unwrap().attempt, 1);
+    rig.tell(testing::fail("a.mp4", Class::Internal)).await;
+    rig.has_posted(&[]).await;
+}
+
+#[tokio::test]
+async fn a_failure_of_ours_is_given_back_and_one_of_the_store_is_not() {
+    let rig = Rig::new(5_000).await;
+    let mut posted = Vec::new();
+    for (index, class, is_ours) in [
+        (0, Class::Internal, true),
+        (1, Class::Panic, true),
+        (2, Class::Network, false),
+        (3, Class::Auth, false),
+        (4, Class::Remote, false),
+        (5, Class::Config, false),
+    ] {
+        let name = format!("{index}.mp4");
+        let failed = rig.known(&name, RecordingState::Failed).await;
+        rig.recover(&failed).await.unwrap();
+        let report = testing::fail(&name, class);
+        rig.tell(report.clone()).await;
+        rig.tell(report).await;
+        rig.archive.compare_all().await;
+        posted.push(TAKEN);
+        posted.extend(is_ours.then_some(GIVEN));
+        rig.has_posted(&posted).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_ten_at_once_one_begins() {
+    let rig = Arc::new(Rig::new(5_000).await);
+    let failed = rig.known("silent-a.mp4", RecordingState::Failed).await;
+    let tries: Vec<_> = (0..10)
+        .map(|_| {
+            let (rig, failed) = (rig.clone(), failed.clone());
+            tokio::spawn(async move { rig.recover(&failed).await })
+        })
+        .collect();
+    for _ in 0..2_000 {
+        if tries.iter().filter(|task| task.is_finished()).count() == 9 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // While it is asked, a list does not take it for one that was cut off.
+    rig.archive.compare_all().await;
+    rig.has_posted(&[TAKEN]).await;
+    rig.tell(testing::change("silent-a.mp4", testing::opened)).await;
+    assert!(testing::answer("silent-a.mp4", Ok(())), "one was asked for");
+    let mut begun = 0;
+    for task in tries {
+        match task.await.unwrap() {
+            Ok(()) => begun += 1,
+            Err(error) => assert!(matches!(error, RecoveryError::NotFailed), "{error:?}"),
+        }
+    }
+    assert_eq!(begun, 1);
+    rig.has_posted(&[TAKEN]).await;
+    // Another process of the same database is refused, too, while one runs.
+    let again = rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, FEE).await.unwrap();
+    assert_eq!(again, RecoveryBegun::Running);
+}
+
+#[tokio::test]
+async fn a_process_that_dies_over_a_retry_neither_charges_for_nothing_nor_gives_away() {
+    let rig = Rig::new(5_000).await;
+    let begin = async |name: &str| {
+        let failed = rig.known(name, RecordingState::Failed).await;
+        let begun = rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, FEE).await.unwrap();
+        assert!(matches!(begun, RecoveryBegun::Begun(_)));
+    };
+    // Before the driver was asked; after it counted, before the store opened; after; and after the end.
+    begin("before.mp4").await;
+    begin("counted.mp4").await;
+    testing::change("counted.mp4", |recording| recording.attempt = 1);
+    begin("opened.mp4").await;
+    testing::change("opened.mp4", testing::opened);
+    begin("ended.mp4").await;
+    testing::change("ended.mp4", testing::opened);
+    testing::finish("ended.mp4");
+    begin("broken.mp4").await;
+    testing::change("broken.mp4", testing::opened);
+    testing::fail("broken.mp4", Class::Internal);
+    begin("lost.mp4").await;
+    testing::lose("lost.mp4");
+    rig.has_posted(&[TAKEN; 6]).await;
+    for _ in 0..2 {
+        rig.archive.compare_all().await;
+        rig.has_posted(&[TAKEN, TAKEN, TAKEN, TAKEN, TAKEN, TAKEN, GIVEN, GIVEN, GIVEN, GIVEN]).await;
+    }
+    let recovering = async |name: &str| rig.record(name).await.recovering;
+    assert!(recovering("opened.mp4").await);
+    for name in ["before.mp4", "counted.mp4", "ended.mp4", "broken.mp4", "lost.mp4"] {
+        assert!(!recovering(name).await, "{name}");
+    }
+    rig.tell(testing::finish("opened.mp4")).await;
+    assert!(!recovering("opened.mp4").await);
+    assert_eq!(rig.billed.balance().await, 5_000_000 - 2 * 360_000);
+}
+
+#[tokio::test]
+async fn a_recovery_may_be_dropped_between_any_two_steps() {
+    let rig = Rig::new(100_000).await;
+    let mut ended = false;
+    for polls in 0..2_000 {
+        let name = format!("{polls}.mp4");
+        let failed = rig.known(&name, RecordingState::Failed).await;
+        let cut = crate::billing::testing::chopped(rig.recover(&failed), polls).await;
+        // What the driver was asked for it has answered by the time it lists.
+        rig.archive.compare_all().await;
+        let opened = journal(&name).unwrap().attempt == 1;
+        let entries = rig.statement().await;
+        let paid: i64 = entries.iter().map(|(_, amount)| amount).sum();
+        let cost = if opened { -FEE.0 } else { 0 };
+        let before = -FEE.0 * i64::from(rig.opened_before(&name).await);
+        assert_eq!(paid, before + cost, "cut after {polls} polls");
+        rig.archive.write_down().await;
+        if cut.is_some() {
+            ended = true;
+            break;
+        }
+    }
+    assert!(ended, "it ends");
+    rig.billed.check().await;
+}
+
+impl Rig {
+    /// Retries of other recordings that the driver took up.
+    async fn opened_before(&self, name: &str) -> u32 {
+        let all = self.billed.store.archives_of(self.billed.account, Page::ALL).await.unwrap();
+        let others = all.iter().filter(|archive| archive.report.file_name != name);
+        others
+            .filter_map(|archive| journal(&archive.report.file_name))
+            .map(|recording| recording.attempt)
+            .sum()
+    }
+}
+
+#[tokio::test]
+async fn a_driver_that_does_not_answer_is_waited_for_so_long() {
+    let rig = Rig::new(0).await;
+    rig.recording("silent-b.mp4", RecordingState::Failed);
+    let limit = Duration::from_millis(50);
+    let error = drivers().retry_recording("keeper", "silent-b.mp4", limit).await.unwrap_err();
+    assert_eq!(error, RecordingsError::Unavailable("driver keeper gave no answer in 0 s".into()));
+    assert!(testing::answer("silent-b.mp4", Ok(())), "a late answer harms nothing");
+    let error = drivers().retry_recording("nobody", "x", limit).await.unwrap_err();
+    assert_eq!(error.to_string(), "driver nobody is not loaded");
+}
+
+#[tokio::test]
+async fn a_deleted_recording_keeps_what_was_paid() {
+    let rig = Rig::new(1_000).await;
+    let failed = rig.known("a.mp4", RecordingState::Failed).await;
+    rig.recover(&failed).await.unwrap();
+    rig.archive.write_down().await;
+    rig.archive.delete(&rig.owner(), &rig.record("a.mp4").await, true).await.unwrap();
+    rig.tell(Recording { state: RecordingState::Ready, ..rig.recording("a.mp4", RecordingState::Recording) })
+        .await;
+    rig.has_posted(&[TAKEN]).await;
+    assert!(matches!(
+        rig.billed.store.begin_recovery(&rig.owner(), failed.id, 1, FEE).await,
+        Err(crate::store::StoreError::NotFound("recording"))
+    ));
+}

@@ -1,0 +1,284 @@
+//! Recordings that drivers keep beyond their sessions: what they tell of them, and what they are asked.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use satcast_plugin_api::Error;
+use satcast_plugin_api::host::{Done, Recordings};
+use satcast_plugin_api::recording::Recording;
+use tokio::sync::{Notify, oneshot};
+
+use super::backend::Backend;
+use super::registry::{Entry, Loaded};
+use super::{Drivers, limit};
+use crate::secret::Vault;
+
+/// Reports of all drivers together that wait to be written down. What is told beyond is found by a list.
+pub const REPORTS_WAITING_MAX: usize = 4_096;
+
+/// What drivers with recordings need of the host; the default encrypts nothing, and nobody reads the reports.
+#[derive(Clone, Default)]
+pub struct RecordingParts {
+    /// Where reports go.
+    pub reports: Reports,
+    /// Encrypts for their journals.
+    pub vault: Option<Vault>,
+}
+
+/// What drivers told of their recordings, in order; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Reports {
+    inner: Arc<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    told: Mutex<Told>,
+    arrived: Notify,
+}
+
+/// Reports that waited.
+#[derive(Debug, Default, PartialEq)]
+pub struct Told {
+    /// Each with the id of its driver.
+    pub reports: VecDeque<(String, Recording)>,
+    /// More came than may wait: everything must be listed.
+    pub is_short: bool,
+}
+
+impl Reports {
+    /// Takes a report in. Never waits.
+    pub fn put(&self, driver: &str, recording: Recording) {
+        let mut told = self.lock();
+        if told.reports.len() < REPORTS_WAITING_MAX {
+            told.reports.push_back((driver.to_owned(), recording));
+        } else {
+            told.is_short = true;
+        }
+        drop(told);
+        self.inner.arrived.notify_one();
+    }
+
+    /// Waits until there may be some.
+    pub async fn arrived(&self) {
+        self.inner.arrived.notified().await;
+    }
+
+    /// Takes all that wait.
+    pub fn take(&self) -> Told {
+        std::mem::take(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.inner.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Encrypts `text` for the journal of one driver.
+pub(super) fn seal(parts: &RecordingParts, driver: &str, text: &str) -> Result<String, Error> {
+    let vault = parts.vault.as_ref().ok_or_else(no_vault)?;
+    Ok(STANDARD.encode(vault.seal(&owner(driver), text.as_bytes())))
+}
+
+/// Decrypts what [`seal`] made for the same driver.
+pub(super) fn unseal(parts: &RecordingParts, driver: &str, sealed: &str) -> Result<String, Error> {
+    let vault = parts.vault.as_ref().ok_or_else(no_vault)?;
+    let sealed =
+        STANDARD.decode(sealed).map_err(|_| Error::internal("this was not sealed by the service"))?;
+    let text = vault.open_text(&owner(driver), &sealed);
+    text.map(|text| text.into_inner()).map_err(|error| Error::internal(error.to_string()))
+}
+
+// No row has such a uid.
+fn owner(driver: &str) -> String {
+    format!("driver:{driver}")
+}
+
+fn no_vault() -> Error {
+    Error::internal("the key of stored secrets is not used by this command")
+}
+
+/// Why a driver did not do what it was asked for with a recording.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordingsError {
+    /// It is not loaded, keeps no recordings where it runs, or gave no answer in time.
+    #[error("{0}")]
+    Unavailable(String),
+    /// What it said, without secrets.
+    #[error("{}", .0.message)]
+    Refused(Error),
+}
+
+impl Drivers {
+    /// Ids of the drivers that are loaded.
+    pub fn loaded_ids(&self) -> Vec<String> {
+        let registry = self.registry();
+        registry.ids().into_iter().filter(|id| registry.entry(id).is_some_and(Entry::is_loaded)).collect()
+    }
+
+    /// Every recording that a driver knows; `None` when it keeps none, or runs in a process of its own.
+    ///
+    /// # Errors
+    /// It is not loaded, does not answer, or cannot list them.
+    pub async fn recordings(&self, driver: &str) -> Result<Option<Vec<Recording>>, RecordingsError> {
+        let loaded = self.keeper_of(driver)?;
+        let list = |backend: &Backend| backend.recordings().map(|recordings| recordings.list()).transpose();
+        let listed = loaded.control.call(limit(), list, drop).await.map_err(unavailable)?;
+        let mut listed = listed.map_err(|error| refused(&loaded, error))?;
+        for recording in listed.iter_mut().flatten() {
+            loaded.services.clean_recording(recording);
+        }
+        Ok(listed)
+    }
+
+    /// Asks for another upload of a failed recording, and waits at most `wait` until the store has opened it.
+    ///
+    /// # Errors
+    /// It has not.
+    pub async fn retry_recording(
+        &self,
+        driver: &str,
+        file_name: &str,
+        wait: Duration,
+    ) -> Result<(), RecordingsError> {
+        let name = file_name.to_owned();
+        self.ask(driver, wait, move |recordings, done| recordings.retry(&name, done)).await
+    }
+
+    /// Has a recording forgotten, with `remote` its object in the store, too; waits at most `wait`.
+    ///
+    /// # Errors
+    /// It may be known still.
+    pub async fn delete_recording(
+        &self,
+        driver: &str,
+        file_name: &str,
+        remote: bool,
+        wait: Duration,
+    ) -> Result<(), RecordingsError> {
+        let name = file_name.to_owned();
+        self.ask(driver, wait, move |recordings, done| recordings.delete(&name, remote, done)).await
+    }
+
+    /// Addresses by which recordings may be fetched for `valid` without a login; `None` for one that has none.
+    ///
+    /// # Errors
+    /// The driver cannot be asked.
+    pub async fn sign_recordings(
+        &self,
+        driver: &str,
+        file_names: Vec<String>,
+        valid: Duration,
+    ) -> Result<Vec<Option<String>>, RecordingsError> {
+        let loaded = self.keeper_of(driver)?;
+        let sign = move |backend: &Backend| {
+            let recordings = backend.recordings()?;
+            let sign = |name: &String| recordings.sign(name, valid).ok();
+            Some(file_names.iter().map(sign).collect())
+        };
+        let signed = loaded.control.call(limit(), sign, drop).await.map_err(unavailable)?;
+        signed.ok_or_else(|| keeps_none(driver))
+    }
+
+    async fn ask(
+        &self,
+        driver: &str,
+        wait: Duration,
+        request: impl FnOnce(Recordings, Done) + Send + 'static,
+    ) -> Result<(), RecordingsError> {
+        let loaded = self.keeper_of(driver)?;
+        let (answer, answered) = oneshot::channel();
+        let begin = move |backend: &Backend| {
+            let Some(recordings) = backend.recordings() else { return false };
+            // Nobody waits for an answer that comes too late.
+            let done = Box::new(move |outcome| drop(answer.send(outcome)));
+            request(recordings, done);
+            true
+        };
+        if !loaded.control.call(limit(), begin, drop).await.map_err(unavailable)? {
+            return Err(keeps_none(driver));
+        }
+        let late = || {
+            RecordingsError::Unavailable(format!("driver {driver} gave no answer in {} s", wait.as_secs()))
+        };
+        let outcome = tokio::time::timeout(wait, answered).await.map_err(|_| late())?;
+        outcome.map_err(|_| late())?.map_err(|error| refused(&loaded, error))
+    }
+
+    fn keeper_of(&self, driver: &str) -> Result<Arc<Loaded>, RecordingsError> {
+        let loaded = self.registry().entry(driver).and_then(Entry::running);
+        loaded.ok_or_else(|| RecordingsError::Unavailable(format!("driver {driver} is not loaded")))
+    }
+}
+
+fn unavailable(error: Error) -> RecordingsError {
+    RecordingsError::Unavailable(error.message)
+}
+
+fn keeps_none(driver: &str) -> RecordingsError {
+    RecordingsError::Unavailable(format!(
+        "driver {driver} keeps no recordings, or runs in a process of its own; set isolation = \"thread\" for it"
+    ))
+}
+
+fn refused(loaded: &Loaded, mut error: Error) -> RecordingsError {
+    error.message = loaded.services.clean_text(&error.message);
+    RecordingsError::Refused(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recording(name: usize) -> Recording {
+        Recording {
+            file_name: name.to_string(),
+            destination_id: 1,
+            session_id: "s".into(),
+            state: satcast_plugin_api::recording::RecordingState::Uploading,
+            size_bytes: 1,
+            uploaded_bytes: 0,
+            duration_ms: 1,
+            error: None,
+            error_class: None,
+            url: None,
+            started_at_ms: 1,
+            changed_at_ms: 1,
+            attempt: 0,
+            attempt_opened: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn so_many_reports_wait_and_no_more() {
+        let reports = Reports::default();
+        for name in 0..REPORTS_WAITING_MAX {
+            reports.put("d", recording(name));
+        }
+        reports.arrived().await;
+        let told = reports.take();
+        assert_eq!((told.reports.len(), told.is_short), (REPORTS_WAITING_MAX, false));
+        assert_eq!(told.reports[1], ("d".to_owned(), recording(1)));
+        for name in 0..=REPORTS_WAITING_MAX {
+            reports.put("d", recording(name));
+        }
+        let told = reports.take();
+        assert_eq!((told.reports.len(), told.is_short), (REPORTS_WAITING_MAX, true));
+        assert_eq!(reports.take(), Told::default());
+    }
+
+    #[test]
+    fn what_is_sealed_for_one_driver_opens_for_no_other() {
+        let parts = RecordingParts { vault: Some(Vault::new(&[7; 32])), ..RecordingParts::default() };
+        let sealed = seal(&parts, "archive", "hunter2").unwrap();
+        assert!(sealed.is_ascii() && !sealed.contains("hunter2"), "{sealed}");
+        assert_eq!(unseal(&parts, "archive", &sealed).unwrap(), "hunter2");
+        assert!(unseal(&parts, "other", &sealed).unwrap_err().message.contains("damaged"));
+        assert!(unseal(&parts, "archive", "%").is_err());
+        assert!(unseal(&parts, "archive", "").is_err());
+        assert!(seal(&RecordingParts::default(), "archive", "x").is_err());
+    }
+}

@@ -1,0 +1,13 @@
+//! The driver without its contract, against a server that checks signatures.
+
+mod desk;
+mod encoded;
+mod failures;
+mod killed;
+mod kit;
+pub(crate) mod media;
+mod played;
+mod resume;
+mod room;
+mod secure;
+mod server;
