@@ -91,8 +91,10 @@ async fn sessions(store: &Store) -> Vec<Charging> {
                 platform: "rtmp".into(),
                 config: serde_json::json!({"url": "rtmp://a/b", "key": "c"}),
                 has_playback: false,
+                delays: Default::default(),
             };
             let stream = NewStream {
+                allowed: Default::default(),
                 label: "charged".into(),
                 stream_key: new_stream_key(),
                 destinations: vec![destination],

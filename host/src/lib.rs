@@ -24,6 +24,7 @@ pub mod ids;
 pub mod ingest;
 pub mod live;
 pub mod logging;
+pub mod networks;
 pub mod outbound;
 pub mod places;
 pub mod playback;

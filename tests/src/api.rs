@@ -129,6 +129,16 @@ impl Api {
         send(self.authorised(self.request("POST", path)).json(body))
     }
 
+    /// PATCH with a JSON body.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    #[track_caller]
+    #[must_use]
+    pub fn patch(&self, path: &str, body: &Value) -> Answer {
+        send(self.authorised(self.request("PATCH", path)).json(body))
+    }
+
     /// DELETE.
     ///
     /// # Panics

@@ -10,7 +10,7 @@
 //! * [`tls`]: certificate authorities and the certificates they sign
 //! * [`http`], [`playlist`], [`hls`], [`player`]: who watches (every byte counted; strictly read; in a browser)
 //! * [`probe`], [`boxes`]: ffprobe, ffmpeg and the file format itself as judges of what was watched
-//! * [`lnbits`], [`nwc`]: wallets that others wrote
+//! * [`lnbits`], [`nwc`]: wallets that others wrote; [`s3`]: a store of objects
 //! * [`clients`]: tools and clients that others made, from the committed API document
 //! * [`source`], [`flv`], [`record`]: the media itself, and how two copies of it are compared
 //! * [`crowd`], [`figures`]: what only the benchmarks need
@@ -44,6 +44,7 @@ pub mod probe;
 pub mod process;
 pub mod receiver;
 pub mod record;
+pub mod s3;
 pub mod service;
 pub mod sink;
 pub mod soak;

@@ -17,8 +17,8 @@ use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
 use crate::drivers::{ConfigRefused, ValidateError};
 use crate::ids::{DestinationId, StreamId};
-use crate::live::DestState;
-use crate::store::{DestinationView, NewDestination};
+use crate::live::{Delayed, DestState};
+use crate::store::{DELAY_SECS_MAX, Delays, DestinationView, NewDestination};
 
 /// What the owner of a destination is told whose stored configuration was damaged.
 const UNREADABLE: &str = "Its stored configuration cannot be read; delete this destination and add it again";
@@ -57,6 +57,14 @@ pub(super) struct Destination {
     dropped_packets: u64,
     /// Since when it is live, Unix milliseconds; null when it is not.
     live_since: Null<i64>,
+    /// Seconds after which it starts, counted from the begin of the session, or from when it was added or enabled.
+    start_delay_seconds: u32,
+    /// Seconds for which it goes on after it was disabled.
+    stop_delay_seconds: u32,
+    /// When it starts, Unix milliseconds; null unless it waits for its delay.
+    starts_at: Null<i64>,
+    /// When it stops, Unix milliseconds; null unless it was disabled and goes on for its delay.
+    stops_at: Null<i64>,
 }
 
 impl Destination {
@@ -69,6 +77,11 @@ impl Destination {
         };
         let state = live.as_ref().map_or(idle, |live| live.state);
         let playback_url = record.playback_path.as_deref().map(|path| app.playback_url(path));
+        let (starts_at, stops_at) = match app.live.delayed(record.stream_id, record.id) {
+            Some(Delayed::StartsAt(at)) => (Some(at.0), None),
+            Some(Delayed::StopsAt(at)) => (None, Some(at.0)),
+            None => (None, None),
+        };
         let url = |config| app.drivers.public_view(&record.kind, config).url;
         Self {
             id: record.id.0,
@@ -89,13 +102,17 @@ impl Destination {
             bitrate: live.as_ref().map_or(0, |live| live.bitrate),
             dropped_packets: live.as_ref().map_or(0, |live| live.dropped_packets),
             live_since: live.as_ref().and_then(|live| live.live_since).map(|time| time.0).into(),
+            start_delay_seconds: record.delays.start_secs,
+            stop_delay_seconds: record.delays.stop_secs,
+            starts_at: starts_at.into(),
+            stops_at: stops_at.into(),
         }
     }
 }
 
 /// A destination to be made.
 #[derive(Clone, Object)]
-#[oai(rename = "NewDestination")]
+#[oai(rename = "NewDestination", rename_all = "camelCase")]
 pub(super) struct DestinationInput {
     /// Destination type, such as `rtmp`.
     #[oai(rename = "type")]
@@ -103,13 +120,34 @@ pub(super) struct DestinationInput {
     /// Configuration of the type; for `rtmp`: `url` and optionally `key`.
     #[oai(default)]
     config: Value,
+    /// Seconds after which it starts, counted from the begin of the session, or from when it is added or enabled.
+    #[oai(default, validator(maximum(value = "300")))]
+    start_delay_seconds: u32,
+    /// Seconds for which it goes on after it was disabled. The end of a session, a limit and a deletion wait for nothing.
+    #[oai(default, validator(maximum(value = "300")))]
+    stop_delay_seconds: u32,
 }
 
 impl DestinationInput {
     /// A destination of a type that is known.
     pub(super) fn new(kind: String, config: Value) -> Self {
-        Self { kind, config }
+        Self { kind, config, start_delay_seconds: 0, stop_delay_seconds: 0 }
     }
+}
+
+/// A delay of a destination, `None` when absent.
+///
+/// # Errors
+/// 422 when it is no whole number from 0 to [`DELAY_SECS_MAX`].
+pub(super) fn read_delay(fields: &mut Fields, name: &str) -> std::result::Result<Option<u32>, ApiError> {
+    let Some(value) = fields.take(name) else { return Ok(None) };
+    let secs =
+        value.as_u64().and_then(|secs| u32::try_from(secs).ok()).filter(|secs| *secs <= DELAY_SECS_MAX);
+    secs.map(Some).ok_or_else(|| {
+        let path = fields.path_of(name);
+        let text = format!("Field `{path}` must be a whole number of seconds from 0 to {DELAY_SECS_MAX}");
+        ApiError::refused("delay_refused", text)
+    })
 }
 
 impl std::fmt::Debug for DestinationInput {
@@ -120,10 +158,15 @@ impl std::fmt::Debug for DestinationInput {
 }
 
 impl FromFields for DestinationInput {
-    const FIELDS: &'static [&'static str] = &["type", "config"];
+    const FIELDS: &'static [&'static str] = &["type", "config", "startDelaySeconds", "stopDelaySeconds"];
 
     fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        Ok(Self { kind: fields.text("type")?, config: fields.object("config")? })
+        Ok(Self {
+            kind: fields.text("type")?,
+            config: fields.object("config")?,
+            start_delay_seconds: read_delay(&mut fields, "startDelaySeconds")?.unwrap_or(0),
+            stop_delay_seconds: read_delay(&mut fields, "stopDelaySeconds")?.unwrap_or(0),
+        })
     }
 }
 
@@ -181,7 +224,7 @@ impl DestinationsApi {
 
     /// Add a destination
     ///
-    /// While the stream is live it starts at once, at a keyframe, without disturbing the others.
+    /// While the stream is live it starts at once, or after its delay, at a keyframe, without disturbing the others.
     #[oai(path = "/streams/:id/destinations", method = "post", operation_id = "addDestination")]
     async fn add(
         &self,
@@ -274,7 +317,8 @@ pub(super) async fn accept(
     check_addresses(app, &input.config, path)?;
     let platform = app.drivers.public_view(&input.kind, &input.config).platform;
     let has_playback = app.drivers.has_playback(&input.kind);
-    Ok(NewDestination { kind: input.kind, platform, config: input.config, has_playback })
+    let delays = Delays { start_secs: input.start_delay_seconds, stop_secs: input.stop_delay_seconds };
+    Ok(NewDestination { kind: input.kind, platform, config: input.config, has_playback, delays })
 }
 
 fn refusal(app: &App, error: ValidateError, path: &str) -> ApiError {

@@ -10,13 +10,14 @@ use poem_openapi::types::MaybeUndefined;
 use poem_openapi::{Object, OpenApi};
 use serde_json::Value;
 
+use super::addresses::{checked_addresses, read_addresses};
 use super::body::{Body, Fields, FromFields, NoBody};
-use super::destinations::{self, DestinationInput, Done};
+use super::destinations::{self, DestinationInput, Done, read_delay};
 use super::streams::checked_label;
 use super::{ApiError, App, Caller, Tag};
 use crate::ids::{DestinationId, EndReason, StreamId};
 use crate::secret::new_stream_key;
-use crate::store::{DestinationChange, LimitChange, LimitsChange};
+use crate::store::{DestinationChange, LimitChange, LimitsChange, StreamChange};
 
 /// Largest budget of a session in sats: all there will ever be.
 const MAX_SATS_MAX: i64 = 2_100_000_000_000_000;
@@ -64,31 +65,47 @@ impl FromFields for LimitsInput {
     }
 }
 
-/// What can be changed of a stream key.
+/// What can be changed of a stream key; what is absent stays.
 #[derive(Clone, Debug, Object)]
-#[oai(rename = "StreamChange")]
+#[oai(rename = "StreamChange", rename_all = "camelCase", skip_serializing_if_is_none)]
 pub(super) struct StreamChangeInput {
     /// Label.
     #[oai(validator(min_length = 1, max_length = 128))]
-    label: String,
+    label: Option<String>,
+    /// Addresses, or networks in CIDR form, from which the stream key may be used; an empty list allows all. It holds from the
+    /// next publish on: who publishes goes on.
+    #[oai(validator(max_items = 32))]
+    allowed_addresses: Option<Vec<String>>,
 }
 
 impl FromFields for StreamChangeInput {
-    const FIELDS: &'static [&'static str] = &["label"];
+    const FIELDS: &'static [&'static str] = &["label", "allowedAddresses"];
 
     fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        Ok(Self { label: fields.text("label")? })
+        let label = fields.optional_text("label")?;
+        let allowed_addresses = read_addresses(&mut fields)?;
+        if label.is_none() && allowed_addresses.is_none() {
+            let text = "Send `label`, `allowedAddresses` or both";
+            return Err(ApiError::refused("nothing_to_change", text));
+        }
+        Ok(Self { label, allowed_addresses })
     }
 }
 
 /// What can be changed of a destination; what is absent stays.
 #[derive(Clone, Object)]
-#[oai(rename = "DestinationChange", skip_serializing_if_is_none)]
+#[oai(rename = "DestinationChange", rename_all = "camelCase", skip_serializing_if_is_none)]
 pub(super) struct DestinationChangeInput {
     /// Whether it takes part in sessions.
     enabled: Option<bool>,
     /// A whole new configuration of its type. Secrets that come masked, as they are shown, stay while nothing else changes.
     config: Option<Value>,
+    /// Seconds after which it starts, counted from the begin of the session, or from when it was added or enabled.
+    #[oai(validator(maximum(value = "300")))]
+    start_delay_seconds: Option<u32>,
+    /// Seconds for which it goes on after it was disabled. The end of a session, a limit and a deletion wait for nothing.
+    #[oai(validator(maximum(value = "300")))]
+    stop_delay_seconds: Option<u32>,
 }
 
 impl std::fmt::Debug for DestinationChangeInput {
@@ -99,7 +116,7 @@ impl std::fmt::Debug for DestinationChangeInput {
 }
 
 impl FromFields for DestinationChangeInput {
-    const FIELDS: &'static [&'static str] = &["enabled", "config"];
+    const FIELDS: &'static [&'static str] = &["enabled", "config", "startDelaySeconds", "stopDelaySeconds"];
 
     fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
         let enabled = fields.optional_bool("enabled")?;
@@ -108,10 +125,14 @@ impl FromFields for DestinationChangeInput {
             Some(config @ Value::Object(_)) => Some(config),
             Some(_) => return Err(fields.malformed("config", "must be an object")),
         };
-        if enabled.is_none() && config.is_none() {
-            return Err(ApiError::refused("nothing_to_change", "Send `enabled`, `config` or both"));
+        let start_delay_seconds = read_delay(&mut fields, "startDelaySeconds")?;
+        let stop_delay_seconds = read_delay(&mut fields, "stopDelaySeconds")?;
+        let delays = start_delay_seconds.or(stop_delay_seconds);
+        if enabled.is_none() && config.is_none() && delays.is_none() {
+            let text = "Send `enabled`, `config`, `startDelaySeconds` or `stopDelaySeconds`";
+            return Err(ApiError::refused("nothing_to_change", text));
         }
-        Ok(Self { enabled, config })
+        Ok(Self { enabled, config, start_delay_seconds, stop_delay_seconds })
     }
 }
 
@@ -170,9 +191,12 @@ impl EditsApi {
         id: Path<i64>,
         body: Body<StreamChangeInput>,
     ) -> Result<Json<Done>> {
-        let label = checked_label(&body.0.label)?;
+        let change = StreamChange {
+            label: body.0.label.as_deref().map(checked_label).transpose()?,
+            allowed: body.0.allowed_addresses.map(|entries| checked_addresses(&entries)).transpose()?,
+        };
         let (store, stream, actor) = (app.store.clone(), StreamId(id.0), caller.actor(&app));
-        App::to_the_end(async move { Ok(store.rename_stream(&actor, stream, &label).await?) }).await?;
+        App::to_the_end(async move { Ok(store.change_stream(&actor, stream, change).await?) }).await?;
         Ok(Json(Done::new()))
     }
 
@@ -207,7 +231,7 @@ impl EditsApi {
 
     /// Change a destination
     ///
-    /// Takes effect at once, in a running session too, without disturbing the other destinations. An addition to the
+    /// Takes effect at once, or after its delays, in a running session too, without disturbing the other destinations. An addition to the
     /// specification.
     #[oai(
         path = "/streams/:id/destinations/:destId",
@@ -230,7 +254,12 @@ impl EditsApi {
         let (stream, destination) = (StreamId(id.0), DestinationId(dest_id.0));
         let known = app.store.destination_of(account, stream, destination).await.map_err(ApiError::from)?;
         let known = known.ok_or_else(|| ApiError::not_found("destination"))?;
-        let mut change = DestinationChange { enabled: body.0.enabled, config: None };
+        let mut change = DestinationChange {
+            enabled: body.0.enabled,
+            config: None,
+            start_delay_secs: body.0.start_delay_seconds,
+            stop_delay_secs: body.0.stop_delay_seconds,
+        };
         if let Some(sent) = body.0.config {
             let stored = known.config.unwrap_or_default();
             let config = app.drivers.restored_config(&known.kind, &stored, &sent);

@@ -3,6 +3,7 @@
 //! The only HTTP-JSON code. Handlers hold no decisions: they read, call, and convert. Every request goes through
 //! the shell (`shell.rs`), which gives it an id, answers every error in one shape, and writes the access log.
 
+mod addresses;
 mod analytics;
 mod archives;
 mod audit;
@@ -18,6 +19,7 @@ mod drivers;
 mod edits;
 mod error;
 mod events;
+mod health;
 mod idempotency;
 mod keys;
 mod known;
@@ -137,10 +139,10 @@ pub struct Limits {
     pub invalid_keys: Arc<RateLimiter<Network>>,
     /// Tests of webhooks, per key.
     pub webhook_tests: RateLimiter<Subject>,
-    /// Top-ups asked for, per key or login session.
-    pub topups: RateLimiter<Subject>,
-    /// Wallets connected, per key or login session: each is asked what it holds.
-    pub connections: RateLimiter<Subject>,
+    /// Top-ups asked for, per account: each is an invoice of the service's wallet.
+    pub topups: RateLimiter<AccountId>,
+    /// Wallets connected, per account: each is asked what it holds, and may be refilled from at once.
+    pub connections: RateLimiter<AccountId>,
     /// Requests for the public configuration, per address.
     pub config: RateLimiter<Network>,
 }
@@ -159,9 +161,9 @@ const RATE_STATUS: RateRule = RateRule::per_minute("status", 60);
 const RATE_COST: RateRule = RateRule::per_minute("cost", 60);
 /// Requests for `/api/archives/recover-pay`, per key or login session.
 const RATE_RECOVERIES: RateRule = RateRule::per_minute("recover", 10);
-/// Requests for `/api/wallet/topup`, per key or login session.
+/// Requests for `/api/wallet/topup`, per account.
 const RATE_TOPUPS: RateRule = RateRule::per_minute("topups", 10);
-/// Wallets connected, per key or login session.
+/// Wallets connected, per account.
 const RATE_CONNECTIONS: RateRule = RateRule::per_minute("connections", 10);
 /// API keys made and replaced, per account.
 const RATE_NEW_KEYS: RateRule = RateRule::per_minute("new-keys", 300);

@@ -9,8 +9,10 @@ use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Enum, Object, OpenApi, Union};
 use serde_json::json;
 
+use super::addresses::{checked_addresses, read_addresses};
 use super::body::{Body, Fields, FromFields, NoBody};
 use super::destinations::{self, Destination, DestinationInput, Done};
+use super::health::StreamHealth;
 use super::null::Null;
 use super::page::PageRequest;
 use super::playback::StreamPlayback;
@@ -109,11 +111,15 @@ pub(super) struct StreamDetail {
     destinations: Vec<Destination>,
     /// How its self-hosted destinations are played, newest first.
     playback: Vec<StreamPlayback>,
+    /// How good the stream is; null unless its encoder is there.
+    health: Null<StreamHealth>,
+    /// Networks from which the stream key may be used; empty for all.
+    allowed_addresses: Vec<String>,
 }
 
 /// A stream key to be made.
 #[derive(Clone, Debug, Object)]
-#[oai(rename = "NewStream")]
+#[oai(rename = "NewStream", rename_all = "camelCase")]
 pub(super) struct StreamInput {
     /// Label.
     #[oai(validator(min_length = 1, max_length = 128))]
@@ -121,13 +127,20 @@ pub(super) struct StreamInput {
     /// Destinations made together with it: all or none.
     #[oai(default)]
     destinations: Vec<DestinationInput>,
+    /// Addresses, or networks in CIDR form, from which the stream key may be used; empty for all.
+    #[oai(default, validator(max_items = 32))]
+    allowed_addresses: Vec<String>,
 }
 
 impl FromFields for StreamInput {
-    const FIELDS: &'static [&'static str] = &["label", "destinations"];
+    const FIELDS: &'static [&'static str] = &["label", "destinations", "allowedAddresses"];
 
     fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
-        Ok(Self { label: fields.text("label")?, destinations: fields.list("destinations")? })
+        Ok(Self {
+            label: fields.text("label")?,
+            destinations: fields.list("destinations")?,
+            allowed_addresses: read_addresses(&mut fields)?.unwrap_or_default(),
+        })
     }
 }
 
@@ -220,6 +233,7 @@ impl StreamsApi {
     ) -> Result<Json<Created>> {
         let input = body.0;
         let label = checked_label(&input.label)?;
+        let allowed = checked_addresses(&input.allowed_addresses)?;
         if i64::try_from(input.destinations.len()).unwrap_or(i64::MAX) > app.caps().destinations_per_stream {
             return Err(destinations::too_many(&app).into());
         }
@@ -233,6 +247,7 @@ impl StreamsApi {
             label: label.clone(),
             stream_key: stream_key.clone(),
             destinations: accepted,
+            allowed,
             caps: app.caps(),
         };
         let (store, actor) = (app.store.clone(), caller.actor(&app));
@@ -367,6 +382,8 @@ fn detail(app: &App, view: StreamView, destinations: &[DestinationView]) -> Stre
         limits: view.stream.limits.into(),
         destinations: destinations.iter().map(|record| Destination::of(app, record)).collect(),
         playback: destinations.iter().filter_map(|record| StreamPlayback::of(app, record)).collect(),
+        health: StreamHealth::of(app, view.stream.id).into(),
+        allowed_addresses: view.stream.allowed.to_texts(),
     }
 }
 

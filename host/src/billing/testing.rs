@@ -134,8 +134,15 @@ pub(crate) async fn stream(
 ) -> (StreamId, Vec<DestinationId>) {
     let config = serde_json::json!({ "mode": mode });
     let kind = if mode == "show" { "shown" } else { "script" };
-    let one = NewDestination { kind: kind.into(), platform: "script".into(), config, has_playback: false };
+    let one = NewDestination {
+        kind: kind.into(),
+        platform: "script".into(),
+        config,
+        has_playback: false,
+        delays: Default::default(),
+    };
     let new = NewStream {
+        allowed: Default::default(),
         label: "test".into(),
         stream_key: new_stream_key(),
         destinations: vec![one; count],

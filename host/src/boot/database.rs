@@ -53,6 +53,13 @@ pub(super) async fn open_store(config: &Config, vault: Vault, clock: &Clock) -> 
     let options = OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
     let store = store::open(options).await?;
     close_interrupted(&store, clock).await?;
+    let cut_off = store.release_deliveries().await?;
+    if cut_off > 0 {
+        tracing::warn!(
+            cut_off,
+            "deliveries to webhooks were cut off by the end of the last process and are sent again"
+        );
+    }
     Ok(store)
 }
 

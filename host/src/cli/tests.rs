@@ -150,9 +150,11 @@ async fn public_keys_are_made_for_self_hosted_destinations_only() {
         platform: kind.to_owned(),
         config: serde_json::json!({}),
         has_playback,
+        delays: Default::default(),
     };
     let owner = Actor::command(store.account_by_name("me").await.unwrap().unwrap().id, UnixMillis(1));
     let stream = NewStream {
+        allowed: Default::default(),
         label: "x".to_owned(),
         stream_key: new_stream_key(),
         destinations: vec![destination("rtmp", false), destination("self-hosted", true)],
@@ -260,6 +262,7 @@ async fn the_doctor_finds_that_the_key_of_stored_secrets_is_missing() {
     let store = open_store(&loaded.config).await.unwrap();
     let owner = Actor::command(store.account_by_name("me").await.unwrap().unwrap().id, UnixMillis(1));
     let stream = NewStream {
+        allowed: Default::default(),
         label: "x".to_owned(),
         stream_key: new_stream_key(),
         destinations: Vec::new(),

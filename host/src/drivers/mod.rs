@@ -8,6 +8,7 @@
 //! - [`control`]: the threads that run driver code.
 //! - [`services`]: what a driver can ask of the host.
 //! - [`schema`]: configurations of destinations.
+//! - [`wishes`]: what platforms ask of streams.
 //!
 //! This module knows no sessions and no retries: `live` decides when a destination is opened again.
 
@@ -27,6 +28,7 @@ mod registry;
 mod schema;
 mod services;
 mod settings;
+mod wishes;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -45,6 +47,7 @@ pub use opening::{OpenRequest, Opening};
 pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, Observer};
+pub use wishes::Wishes;
 
 use crate::clock::Clock;
 use crate::outbound::Guard;
@@ -178,6 +181,11 @@ impl Drivers {
     /// Destinations of the type publish for viewers.
     pub fn has_playback(&self, kind: &str) -> bool {
         self.registry().kind(kind).is_some_and(|kind| kind.playback)
+    }
+
+    /// What the service behind a type asks of streams; `None` when it asks for nothing.
+    pub fn wishes(&self, kind: &str) -> Option<Arc<Wishes>> {
+        self.registry().kind(kind)?.wishes.clone()
     }
 
     /// The names of all destination types, sorted.

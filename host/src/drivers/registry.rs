@@ -17,6 +17,7 @@ use super::loader::LoadError;
 use super::process::{Accept, Remote, Spec};
 use super::schema::ConfigSchema;
 use super::services::{DriverServices, OperatorSettings};
+use super::wishes::Wishes;
 use super::{HostParts, MAX_LEVEL, settings};
 use crate::config::{DriverSettings, Isolation};
 
@@ -35,6 +36,8 @@ pub(super) struct Kind {
     pub(super) title: String,
     pub(super) playback: bool,
     pub(super) schema: ConfigSchema,
+    /// What the service behind it asks of streams.
+    pub(super) wishes: Option<Arc<Wishes>>,
 }
 
 /// All of it at one moment.
@@ -235,8 +238,9 @@ pub(super) fn start(
     let mut kinds = BTreeMap::new();
     for kind in manifest.types {
         let schema = compile(&kind.name, &kind.schema)?;
+        let wishes = Wishes::of(&kind.name, &kind.title, &kind.schema).map(Arc::new);
         let (driver, title, playback) = (loaded.clone(), kind.title, kind.playback);
-        kinds.insert(kind.name, Arc::new(Kind { driver, title, playback, schema }));
+        kinds.insert(kind.name, Arc::new(Kind { driver, title, playback, schema, wishes }));
     }
     Ok(Started { version, loaded, kinds })
 }

@@ -5,6 +5,7 @@
 //! is a cap on connections, and one on those of a single network, so that no stranger takes every place.
 //! TLS is not built yet: a configured certificate is an error, never silently plain text.
 
+mod linger;
 mod stall;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use ipnet::IpNet;
+use poem::http::header::EXPECT;
 use poem::http::uri::Scheme;
 use poem::web::{LocalAddr, RemoteAddr};
 use poem::{Addr, Endpoint, IntoResponse as _, Request};
@@ -32,6 +34,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use self::linger::Lingering;
 use self::stall::WriteDeadline;
 use crate::config;
 use crate::places::{Full, Network, Place, Places};
@@ -291,7 +294,13 @@ async fn answer<E: Endpoint>(
 ) -> hyper::Response<BoxBody<Bytes, io::Error>> {
     let local = LocalAddr(Addr::SocketAddr(peers.local));
     let remote = RemoteAddr(Addr::SocketAddr(peers.remote));
-    let request = Request::from((request, local, remote, Scheme::HTTP));
+    let has_body = !hyper::body::Body::is_end_stream(request.body());
+    let mut request = Request::from((request, local, remote, Scheme::HTTP));
+    if has_body {
+        let asks_first = request.headers().contains_key(EXPECT);
+        let body = Lingering::new(request.take_body().into(), asks_first);
+        request.set_body(poem::Body::from(BoxBody::new(body)));
+    }
     match endpoint.call(request).await {
         Ok(response) => response.into_response().into(),
         Err(error) => error.into_response().into(),

@@ -47,7 +47,13 @@ async fn start_with(config: &config::Http, limits: ServerLimits) -> Running {
         Ok::<_, poem::Error>(Response::from("slow"))
     };
     let large = |_| async { Ok::<_, poem::Error>(Response::from(vec![b'x'; LARGE_BYTES])) };
+    let deaf = |_| async {
+        Ok::<_, poem::Error>(
+            Response::builder().status(poem::http::StatusCode::PAYLOAD_TOO_LARGE).body("enough"),
+        )
+    };
     let routes = Route::new()
+        .at("/deaf", poem::post(make(deaf)))
         .at("/", poem::get(make(peer)))
         .at("/slow", poem::get(make(slow)))
         .at("/large", poem::get(make(large)))
@@ -221,4 +227,50 @@ async fn a_taken_address_and_a_certificate_are_errors_with_the_fix() {
     assert!(error.contains(&server.address.to_string()) && error.contains("[http] listen"), "{error}");
     let tls = config::Http { tls_cert: Some("cert.pem".into()), ..listen() };
     assert!(matches!(Server::bind(&tls, ServerLimits::default()).await, Err(HttpError::TlsNotBuilt)));
+}
+
+#[tokio::test]
+async fn a_peer_that_sends_more_than_is_read_gets_its_answer() {
+    let server = start(ServerLimits::default()).await;
+    let body = vec![b'x'; 8 << 20];
+    for connection in ["close", "keep-alive"] {
+        let head = format!(
+            "POST /deaf HTTP/1.1\r\nHost: x\r\nConnection: {connection}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut socket = send(server.address, &head).await;
+        // The answer is written long before the whole body was sent.
+        socket.write_all(&body).await.expect("what is sent is taken");
+        let _ = socket.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+        let mut text = String::new();
+        let read = tokio::time::timeout(WAIT_MAX, socket.read_to_string(&mut text)).await;
+        read.expect("the server closes").expect("no reset");
+        assert!(text.starts_with("HTTP/1.1 413") && text.contains("enough"), "{text}");
+        assert_eq!(text.contains("127.0.0.1"), connection == "keep-alive", "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_asks_first_is_not_told_to_send() {
+    let server = start(ServerLimits::default()).await;
+    let head = "POST /deaf HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n";
+    let mut socket = send(server.address, head).await;
+    assert!(rest(&mut socket).await.starts_with("HTTP/1.1 413"));
+}
+
+#[tokio::test]
+async fn a_peer_that_never_ends_its_body_is_not_read_for_ever() {
+    let server = start(ServerLimits::default()).await;
+    let length = 4 * linger::LINGER_BYTES_MAX;
+    let head = format!("POST /deaf HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+    let mut endless = send(server.address, &head).await;
+    let part = vec![b'x'; 1 << 20];
+    let mut sent = 0_u64;
+    while sent < length && endless.write_all(&part).await.is_ok() {
+        sent += part.len() as u64;
+    }
+    assert!(sent < length, "all of {length} bytes were taken");
+    let mut silent = send(server.address, &head).await;
+    let _ = silent.write_all(&part).await;
+    assert!(rest(&mut silent).await.starts_with("HTTP/1.1 413"), "closed after a while");
 }

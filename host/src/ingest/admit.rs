@@ -1,6 +1,7 @@
 //! From what an encoder sent to a publisher, or a refusal that says why.
 
 use std::future::Future;
+use std::net::IpAddr;
 
 use satcast_media::packet::Packet;
 
@@ -13,6 +14,8 @@ const STREAM_KEY_BODY_CHARS: usize = 32;
 
 /// RTMP status: this name cannot be published (wrong key, or somebody publishes it).
 pub(super) const CODE_BAD_NAME: &str = "NetStream.Publish.BadName";
+/// RTMP status: this encoder may not publish.
+const CODE_DENIED: &str = "NetStream.Publish.Denied";
 /// RTMP status: the server could not do it; trying again may help.
 pub(super) const CODE_FAILED: &str = "NetStream.Failed";
 
@@ -62,6 +65,14 @@ impl Status {
         Self::new(CODE_BAD_NAME, "unknown stream key; it may have been replaced, copy it again")
     }
 
+    /// The owner of the key named other addresses.
+    pub(super) fn wrong_address() -> Self {
+        Self::new(
+            CODE_DENIED,
+            "this stream key may not be used from your address; add the address to allowedAddresses of the stream",
+        )
+    }
+
     /// The service failed, not the encoder; why is for the operator's log only.
     pub(super) fn unavailable() -> Self {
         Self::new(CODE_FAILED, "the server cannot check the stream key at the moment; try again shortly")
@@ -80,20 +91,26 @@ pub(super) struct Admitted<P> {
 pub(super) enum Denied {
     /// No stream has this key. Counts against the encoder's address.
     UnknownKey,
+    /// The key is right, but its owner allows other addresses only. Counts against the encoder's address.
+    WrongAddress,
     /// The key is right, but its stream cannot be published now.
     Refused(Status),
     /// The service could not decide; the text is for the operator's log.
     Unavailable(String),
 }
 
-/// Looks the key up and asks for a publisher.
+/// Looks the key up, asks whether it may be used from `address`, that of the socket, and asks for a publisher.
 pub(super) async fn admit<A: Admission>(
     store: &Store,
     admission: &A,
     key: &StreamKey,
+    address: IpAddr,
 ) -> Result<Admitted<A::Publisher>, Denied> {
     let found = store.stream_by_key_hash(&key.hash()).await;
     let stream = found.map_err(|error| Denied::Unavailable(error.to_string()))?.ok_or(Denied::UnknownKey)?;
+    if !stream.allowed.allow(address) {
+        return Err(Denied::WrongAddress);
+    }
     let id = stream.id;
     let publisher = admission.publish(stream).await.map_err(Denied::Refused)?;
     Ok(Admitted { stream: id, publisher })

@@ -114,6 +114,11 @@ impl<A: Admission> Connection<A> {
                 self.wrong_key(deadline).await?;
                 Err(self.refuse(id, Status::unknown_key(), "unknown stream key".to_owned(), mask))
             }
+            Err(Denied::WrongAddress) => {
+                self.wrong_key(deadline).await?;
+                let reason = "the stream key may not be used from this address".to_owned();
+                Err(self.refuse(id, Status::wrong_address(), reason, mask))
+            }
             Err(Denied::Refused(status)) => {
                 let reason = status.reason.clone();
                 Err(self.refuse(id, status, reason, mask))
@@ -145,8 +150,9 @@ impl<A: Admission> Connection<A> {
     /// runs out of time; a publisher that then comes too late is dropped with the task's result.
     async fn ask(&self, key: StreamKey, deadline: Instant) -> Result<Admitted<A::Publisher>, Denied> {
         let shared = Arc::clone(&self.shared);
-        let limit = shared.limits.admission;
-        let decision = tokio::spawn(async move { admit(&shared.store, &shared.admission, &key).await });
+        let (limit, address) = (shared.limits.admission, self.peer.ip());
+        let decision =
+            tokio::spawn(async move { admit(&shared.store, &shared.admission, &key, address).await });
         match timeout_at(deadline.min(Instant::now() + limit), decision).await {
             Ok(Ok(decision)) => decision,
             Ok(Err(_panicked)) => Err(Denied::Unavailable("the decision panicked".to_owned())),

@@ -11,6 +11,7 @@ use satcast_plugin_api::host::{DriverWaker, Packet};
 use satcast_plugin_api::packet::{Codec, Kind};
 
 use super::group::{Configs, Group};
+use super::health::{Figures, Gauge};
 use super::queue::Queue;
 use super::timeline::Timeline;
 use crate::drivers::Waker;
@@ -31,6 +32,7 @@ pub(super) struct Hub {
 #[derive(Default)]
 struct State {
     timeline: Timeline,
+    gauge: Gauge,
     configs: Configs,
     group: Group,
     tracks: Tracks,
@@ -74,6 +76,7 @@ impl Hub {
     pub(super) fn new_encoder(&self) {
         let mut state = self.lock();
         state.timeline.new_encoder();
+        state.gauge.new_encoder();
         state.has_keyframe = false;
         // It may come back without picture or without sound.
         state.tracks = Tracks::Unknown;
@@ -96,6 +99,11 @@ impl Hub {
         for (waker, driver) in wakeups {
             waker.wake([driver]);
         }
+    }
+
+    /// What came until the monotonic time `now`.
+    pub(super) fn figures(&self, now: Duration) -> Figures {
+        self.lock().gauge.figures(now)
     }
 
     /// Adds a destination; it starts at once with the kept keyframe group, or at the next keyframe.
@@ -124,6 +132,7 @@ impl State {
             let is_video = packet.kind == wire::TrackKind::Video;
             self.timeline.place(usize::from(is_video), packet.dts_ns, packet.pts_ns, now)
         };
+        self.gauge.take(&packet, placed.dts_ns, placed.pts_ns, placed.discontinuity, now);
         self.cut |= placed.discontinuity;
         Packet {
             kind: match packet.kind {

@@ -5,6 +5,7 @@
 //! - [`queue`]: the bounded queue of one destination.
 //! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
 //! - [`session`]: the task that owns a session's life.
+//! - [`health`]: what the encoder sends, and what of it platforms do not take.
 //! - [`shelf`]: what destinations with playback publish, for as long as viewers may fetch it.
 //!
 //! Knows no money, no HTTP and no RTMP: what a session uses it tells by [`crate::usage`], and obeys the orders it gets.
@@ -13,6 +14,7 @@ mod backoff;
 mod codes;
 mod destination;
 mod group;
+mod health;
 mod hub;
 mod mailbox;
 mod queue;
@@ -31,7 +33,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use session::{LiveSession, Publisher, SessionSnapshot, SessionState};
+pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
+pub use session::{Delayed, LiveSession, Publisher, SessionSnapshot, SessionState};
 pub use shelf::{SHELF_KEPT, Shelf};
 pub use view::{DestState, DestinationSnapshot};
 
@@ -156,6 +159,16 @@ impl Live {
     /// A destination of a live session.
     pub fn destination(&self, stream: StreamId, destination: DestinationId) -> Option<DestinationSnapshot> {
         self.find(stream)?.destination(destination)
+    }
+
+    /// What a destination of a live session waits for because of its delays.
+    pub fn delayed(&self, stream: StreamId, destination: DestinationId) -> Option<Delayed> {
+        self.find(stream)?.delayed(destination)
+    }
+
+    /// How good a stream is; `None` unless its encoder is there.
+    pub fn health(&self, stream: StreamId) -> Option<Health> {
+        self.find(stream)?.health(self.inner.clock.monotonic())
     }
 
     /// The live sessions of an account, oldest first.

@@ -5,6 +5,7 @@
 
 mod publisher;
 mod run;
+mod schedule;
 mod timer;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::destination::Destination;
+use super::health::{Health, Issue};
 use super::hub::Hub;
 use super::view::DestinationSnapshot;
 use super::{Closed, Inner, codes};
@@ -60,6 +62,15 @@ pub struct LiveSession {
     pub session: SessionSnapshot,
 }
 
+/// What a destination with a delay waits for, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delayed {
+    /// It is enabled and starts then.
+    StartsAt(UnixMillis),
+    /// It is disabled and goes on until then.
+    StopsAt(UnixMillis),
+}
+
 /// Why a session lets no encoder in.
 pub(super) enum Refusal {
     /// Another one is publishing.
@@ -103,6 +114,10 @@ struct Shared {
     /// No encoder is let in any more.
     closing: bool,
     destinations: BTreeMap<DestinationId, Arc<Destination>>,
+    /// What is wrong with the stream.
+    issues: Vec<Issue>,
+    /// Destinations that wait for their delay.
+    delayed: BTreeMap<DestinationId, Delayed>,
 }
 
 struct Encoder {
@@ -186,9 +201,23 @@ impl Session {
         })
     }
 
+    /// How good the stream is at the monotonic time `now`; `None` unless its encoder is there.
+    pub(super) fn health(&self, now: Duration) -> Option<Health> {
+        let issues = {
+            let shared = self.lock();
+            (shared.state == Some(SessionState::Live)).then(|| shared.issues.clone())?
+        };
+        Some(Health { figures: self.hub.figures(now), issues })
+    }
+
     pub(super) fn destination(&self, id: DestinationId) -> Option<DestinationSnapshot> {
         let destination = self.lock().destinations.get(&id).cloned();
         destination.map(|destination| destination.snapshot())
+    }
+
+    /// What a destination waits for.
+    pub(super) fn delayed(&self, id: DestinationId) -> Option<Delayed> {
+        self.lock().delayed.get(&id).copied()
     }
 
     /// Sends a command and waits for it; false when the session has ended meanwhile.

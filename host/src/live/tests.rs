@@ -1,6 +1,7 @@
 //! Sessions with a real store and a real driver behind the C table; only the encoder is played by hand.
 
 mod destinations;
+mod health;
 mod told;
 mod webhooks;
 
@@ -42,6 +43,7 @@ impl Rig {
             NewAccount { name: "a".into(), password_hash: None, operator: false, initial_credit: 0.into() };
         let account = store.create_account(&Origin::command(now), new).await.unwrap();
         let new = NewStream {
+            allowed: Default::default(),
             label: "test".into(),
             stream_key: new_stream_key(),
             destinations: modes.iter().map(|mode| destination(json!({ "mode": mode }))).collect(),
@@ -96,7 +98,13 @@ impl Rig {
 }
 
 fn destination(config: Value) -> NewDestination {
-    NewDestination { kind: "script".into(), platform: "script".into(), config, has_playback: false }
+    NewDestination {
+        kind: "script".into(),
+        platform: "script".into(),
+        config,
+        has_playback: false,
+        delays: Default::default(),
+    }
 }
 
 fn config() -> Packet {

@@ -7,6 +7,7 @@ use super::Result;
 use super::audit::Actor;
 use super::model::{DestinationView, NewKey, Page, Scopes, StreamLimits};
 use crate::ids::{AccountId, DestinationId, KeyId, LoginId, StreamId, UnixMillis};
+use crate::networks::Networks;
 use crate::secret::{KeyKind, Redacted};
 
 /// What shall become of one limit.
@@ -30,13 +31,26 @@ pub struct LimitsChange {
     pub max_duration_minutes: LimitChange,
 }
 
+/// What shall become of a stream.
+#[derive(Clone, Debug, Default)]
+pub struct StreamChange {
+    /// Another label; `None` leaves it.
+    pub label: Option<String>,
+    /// From where its stream key may be used; `None` leaves it.
+    pub allowed: Option<Networks>,
+}
+
 /// What shall become of a destination.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct DestinationChange {
     /// Whether it takes part in sessions; `None` leaves it.
     pub enabled: Option<bool>,
     /// A new configuration that the driver accepted; `None` leaves it.
     pub config: Option<Value>,
+    /// Seconds after which it starts; `None` leaves them.
+    pub start_delay_secs: Option<u32>,
+    /// Seconds after which it stops; `None` leaves them.
+    pub stop_delay_secs: Option<u32>,
 }
 
 impl std::fmt::Debug for DestinationChange {
@@ -83,8 +97,8 @@ pub trait Edits: Send + Sync {
         stream: StreamId,
         change: LimitsChange,
     ) -> Result<StreamLimits>;
-    /// Gives a stream another label.
-    async fn rename_stream(&self, actor: &Actor, stream: StreamId, label: &str) -> Result<()>;
+    /// Changes a stream.
+    async fn change_stream(&self, actor: &Actor, stream: StreamId, change: StreamChange) -> Result<()>;
     /// Gives a stream another stream key; the old one is unknown from then on.
     async fn replace_stream_key(&self, actor: &Actor, stream: StreamId, key: &Redacted<String>)
     -> Result<()>;

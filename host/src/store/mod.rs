@@ -39,17 +39,19 @@ pub use charges::{
     Charged, Charges, Decide, HourDecision, HourFacts, HourOutcome, HourTerms, MinuteCharge, OveragePart,
     Served, ServingSession, SingleCharge, Slot, StatementEntry, Terms, Totals,
 };
-pub use edits::{DestinationChange, Edits, KeyView, LimitChange, LimitsChange};
+pub use edits::{DestinationChange, Edits, KeyView, LimitChange, LimitsChange, StreamChange};
 pub use history::{History, HistoryEntry, HistoryFilter, TimeRange};
 pub use idempotency::{Begun, Idempotency, IdempotentRequest};
 pub use ledger::{LedgerFault, LedgerReport};
 pub use logins::{INVITES_MAX, LOGINS_PER_ACCOUNT_MAX, LoginRecord, Logins, NewLogin};
 pub use model::{
-    AccountRecord, Caps, DestinationRecord, DestinationView, KeyRecord, NewAccount, NewDestination, NewKey,
-    NewSession, NewStream, Page, Scopes, SessionRecord, StreamLimits, StreamRecord, StreamView, Transfer,
-    TransferKind,
+    AccountRecord, Caps, DELAY_SECS_MAX, Delays, DestinationRecord, DestinationView, KeyRecord, NewAccount,
+    NewDestination, NewKey, NewSession, NewStream, Page, Scopes, SessionRecord, StreamLimits, StreamRecord,
+    StreamView, Transfer, TransferKind,
 };
-pub use notices::{Happening, Limit, Notice, Notices, TOLD_ERROR_CHARS_MAX, ToldDestination};
+pub use notices::{
+    Happening, Limit, Notice, Notices, TOLD_ERROR_CHARS_MAX, ToldDestination, ToldHealth, ToldIssue,
+};
 pub use open::{Address, OpenOptions, Server, open};
 pub use outbox::{
     ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryJob, Health, Outbox, Prune, SendingCaps, Settled,

@@ -6,6 +6,7 @@ use super::charges::Terms;
 use crate::ids::{
     AccountId, DestinationId, EndReason, KeyId, LoginId, Msat, SessionId, StreamId, UnixMillis,
 };
+use crate::networks::Networks;
 use crate::secret::{KeyKind, Redacted};
 
 /// An account.
@@ -139,6 +140,8 @@ pub struct StreamRecord {
     pub created_at: UnixMillis,
     /// Its hard limits.
     pub limits: StreamLimits,
+    /// From where its stream key may be used.
+    pub allowed: Networks,
 }
 
 /// A stream with what only its owner sees.
@@ -161,8 +164,22 @@ pub struct NewStream {
     pub stream_key: Redacted<String>,
     /// Its destinations, in the order given.
     pub destinations: Vec<NewDestination>,
+    /// From where its stream key may be used.
+    pub allowed: Networks,
     /// Caps in force.
     pub caps: Caps,
+}
+
+/// Longest delay of a destination, in seconds.
+pub const DELAY_SECS_MAX: u32 = 300;
+
+/// How late a destination follows what is wanted of it, in seconds from 0 to [`DELAY_SECS_MAX`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delays {
+    /// It starts so long after its session began, or after it was added or enabled.
+    pub start_secs: u32,
+    /// It goes on for so long after it was disabled.
+    pub stop_secs: u32,
 }
 
 /// A destination.
@@ -178,6 +195,8 @@ pub struct DestinationRecord {
     pub platform: String,
     /// Whether it takes part in sessions.
     pub enabled: bool,
+    /// How late it follows.
+    pub delays: Delays,
     /// The driver's configuration in clear, secrets included.
     pub config: Value,
     /// The part of its playback URL that names it; `None` for types without playback.
@@ -209,6 +228,8 @@ pub struct DestinationView {
     pub platform: String,
     /// Whether it takes part in sessions.
     pub enabled: bool,
+    /// How late it follows.
+    pub delays: Delays,
     /// The driver's configuration in clear, secrets included; `None` when it can no longer be read.
     pub config: Option<Value>,
     /// The part of its playback URL that names it; `None` for types without playback.
@@ -233,6 +254,8 @@ pub struct NewDestination {
     pub config: Value,
     /// Whether viewers can play it: then it gets a playback path.
     pub has_playback: bool,
+    /// How late it follows what is wanted of it.
+    pub delays: Delays,
 }
 
 impl std::fmt::Debug for NewDestination {
@@ -356,6 +379,7 @@ mod tests {
             platform: "rtmp".into(),
             config: serde_json::json!({"key": "hunter2"}),
             has_playback: false,
+            delays: Delays::default(),
         };
         assert!(!format!("{new:?}").contains("hunter2"));
     }

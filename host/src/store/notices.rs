@@ -45,6 +45,28 @@ pub struct ToldDestination {
     pub platform: String,
 }
 
+/// Something that is wrong with a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToldIssue {
+    /// Its name.
+    pub code: &'static str,
+    /// One sentence for people.
+    pub text: String,
+    /// Destination types that it breaks.
+    pub platforms: Vec<String>,
+}
+
+/// How the health of a stream changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToldHealth {
+    /// Names of the issues that are new.
+    pub appeared: Vec<&'static str>,
+    /// Names of the issues that are gone.
+    pub cleared: Vec<&'static str>,
+    /// All that are there.
+    pub issues: Vec<ToldIssue>,
+}
+
 /// What happens in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
@@ -58,6 +80,8 @@ pub enum Happening {
     Failed(ToldDestination, String),
     /// A destination forwards again.
     Recovered(ToldDestination),
+    /// What the encoder sends got worse or better.
+    Health(ToldHealth),
 }
 
 impl Happening {
@@ -69,6 +93,7 @@ impl Happening {
             Happening::Connected(_) => EventType::DestinationConnected,
             Happening::Failed(..) => EventType::DestinationFailed,
             Happening::Recovered(_) => EventType::DestinationRecovered,
+            Happening::Health(_) => EventType::StreamHealth,
         }
     }
 }

@@ -122,6 +122,8 @@ pub trait Outbox: Send + Sync {
         room: usize,
         caps: SendingCaps,
     ) -> Result<Vec<DeliveryJob>>;
+    /// Gives back what an earlier process had taken, and says how much; called once at start by who alone uses the database.
+    async fn release_deliveries(&self) -> Result<u64>;
     /// Records what came of attempts, all or nothing. `false` for a job that is no longer the caller's: nothing changes for it.
     async fn finish_deliveries(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>>;
     /// Makes a `test.ping` for a webhook of the account, taken by the caller until `until`. It is tried once.

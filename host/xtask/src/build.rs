@@ -13,6 +13,7 @@ use crate::{process, workspace};
 ///
 /// The list is explicit because a stale library in the output folder would otherwise be shipped as a second driver.
 pub(crate) const DRIVERS: &[(&str, &str)] = &[
+    ("archive", "libsatcast_plugin_archive.so"),
     ("hls", "libsatcast_plugin_hls.so"),
     ("platform", "libsatcast_plugin_platform.so"),
     ("rtmp", "libsatcast_plugin_rtmp.so"),

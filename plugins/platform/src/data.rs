@@ -38,6 +38,13 @@ pub struct Platform {
     pub keyframe_seconds: u32,
     /// Longest keyframe distance it takes, in seconds; `None`: as `keyframe_seconds`.
     pub keyframe_seconds_max: Option<u32>,
+    /// Most pictures a second.
+    pub frame_rate_max: Option<u32>,
+    /// Whether it takes B-frames; `None`: it does.
+    pub b_frames: Option<bool>,
+    /// It takes no stream without sound.
+    #[serde(default)]
+    pub needs_audio: bool,
     /// What else its users should know.
     pub notes: Option<String>,
 }
@@ -66,6 +73,12 @@ impl Platform {
         let _ = write!(text, ", a keyframe every {} s", self.keyframe_seconds);
         if let Some(seconds) = self.keyframe_seconds_max {
             let _ = write!(text, " ({seconds} s at most)");
+        }
+        if let Some(rate) = self.frame_rate_max {
+            let _ = write!(text, ", at most {rate} pictures a second");
+        }
+        if self.b_frames == Some(false) {
+            text.push_str(", no B-frames");
         }
         text.push_str(". Audio: aac");
         if let Some(kbps) = self.audio_kbps_max {

@@ -30,6 +30,9 @@ use data::{Platform, platforms};
 /// Floor before the next try after any failure.
 pub const RETRY_FLOOR: Duration = Duration::from_secs(10);
 
+/// Audio codecs that every platform takes, and no other.
+const AUDIO_CODECS: [&str; 1] = ["aac"];
+
 /// Configuration of a destination of any platform's type.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -103,7 +106,7 @@ impl Platforms {
         let server = config.server.as_ref().map(|server| server.expose().as_str());
         let mut targets = platform.targets(server, config.key.expose()).map_err(Error::config)?.into_iter();
         let first = targets.next().ok_or_else(|| Error::internal("a platform without a server"))?;
-        let codecs = platform.video_codecs.iter().map(String::as_str).chain(["aac"]);
+        let codecs = platform.video_codecs.iter().map(String::as_str).chain(AUDIO_CODECS);
         Ok(Push::new(first, Timing::default(), self.trust.clone())
             .with_backups(targets.collect())
             .taking(codecs, &platform.title))
@@ -143,7 +146,7 @@ impl Destination for Patient {
 
 /// The type of one platform: the common fields, with what is known of the platform written into their schema.
 fn dest_type(platform: &Platform) -> DestType {
-    let codecs: Vec<&str> = platform.video_codecs.iter().map(String::as_str).chain(["aac"]).collect();
+    let codecs: Vec<&str> = platform.video_codecs.iter().map(String::as_str).chain(AUDIO_CODECS).collect();
     let mut kind = DestType::of::<Config>(&platform.name).title(&platform.title).codecs(&codecs);
     let schema = &mut kind.schema;
     schema["title"] = json!(platform.title);
@@ -166,14 +169,18 @@ fn dest_type(platform: &Platform) -> DestType {
     kind
 }
 
-/// The limits as numbers, for programs that read the schema.
+/// The limits as numbers, for programs that read the schema; the host compares streams with them.
 fn facts(platform: &Platform) -> Value {
     json!({
         "videoCodecs": platform.video_codecs,
+        "audioCodecs": AUDIO_CODECS,
         "videoKbpsMax": platform.video_kbps_max,
         "audioKbpsMax": platform.audio_kbps_max,
         "keyframeSeconds": platform.keyframe_seconds,
         "keyframeSecondsMax": platform.keyframe_seconds_max.unwrap_or(platform.keyframe_seconds),
+        "frameRateMax": platform.frame_rate_max,
+        "bFrames": platform.b_frames.unwrap_or(true),
+        "needsAudio": platform.needs_audio,
         "keyHelp": platform.key_help,
         "keyLink": platform.key_link,
         "hasBackup": platform.backup.is_some(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use satcast_tests::api::{Api, Stream};
 use satcast_tests::encoder::Publish;
+use satcast_tests::postgres::Postgres;
 use satcast_tests::receiver::Receiver;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
@@ -51,9 +52,9 @@ fn costs(api: &Api) -> BTreeMap<String, i64> {
     streams.iter().map(entry).collect()
 }
 
-fn set_up() -> (Service, Receiver, Vec<Stream>, Sink) {
+fn set_up(setup: Setup) -> (Service, Receiver, Vec<Stream>, Sink) {
     let (sink, receiver) = (Sink::recording(), Receiver::start(None));
-    let service = Setup::default()
+    let service = setup
         .set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]")
         .set("SATCAST_BILLING__INITIAL_CREDIT_SATS", "1000000")
         .start();
@@ -100,8 +101,19 @@ fn round(
 
 #[test]
 fn soak_killed_in_the_middle_of_sessions_nothing_is_lost_charged_twice_or_untold() {
+    killed_again_and_again(Setup::default());
+}
+
+#[test]
+fn soak_killed_in_the_middle_of_sessions_it_is_the_same_on_postgresql() {
+    let server = Postgres::durable();
+    server.make_database("killed");
+    killed_again_and_again(Setup::default().set("SATCAST_DATABASE__URL", &server.url("killed")));
+}
+
+fn killed_again_and_again(setup: Setup) {
     let source = Source::shared();
-    let (mut service, receiver, streams, _sink) = set_up();
+    let (mut service, receiver, streams, _sink) = set_up(setup);
     let mut random = soak::seed();
     let mut told = BTreeMap::new();
     for _ in 0..soak::rounds(KILLS) {

@@ -1,11 +1,13 @@
 //! End-to-end tests of the built service, one module for each promise.
 
 mod api;
+mod archive;
 mod authors;
 mod billing;
 mod changes;
 mod clients;
 mod codecs;
+mod control;
 mod crash;
 mod document;
 mod drivers;
@@ -13,6 +15,7 @@ mod encoder_returns;
 mod enhanced;
 mod events;
 mod forward;
+mod health;
 mod hostile;
 mod isolation;
 mod judges;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 /// Where shapes stand.
 const SHAPES: &str = "#/components/schemas/";
 /// Shapes in which a request must send something, whatever it is.
-const NOT_EMPTY: &[&str] = &["DestinationChange", "LimitsChange"];
+const NOT_EMPTY: &[&str] = &["DestinationChange", "LimitsChange", "StreamChange"];
 /// Fields of requests that may be null, which means another thing than leaving them out.
 const NULLABLE: &[(&str, &str)] =
     &[("LimitsChange", "maxSats"), ("LimitsChange", "maxDurationMinutes"), ("NewWebhook", "stream_key_id")];

@@ -8,11 +8,17 @@ use crate::drivers::TypeSchema;
 /// What stands before the type in the name of a shape.
 const DESTINATION: &str = "NewDestination";
 const CONFIG: &str = "DestinationConfig";
+/// Fields that each type has in its own way.
+const OF_TYPE: [&str; 2] = ["type", "config"];
 
 /// Makes `NewDestination` a choice between the types, told apart by `type`. Without any it stays an object with an object.
 pub(super) fn describe(document: &mut Value, types: &[TypeSchema]) {
     let schemas = &mut document["components"]["schemas"];
     let description = schemas[DESTINATION]["description"].clone();
+    let mut common = schemas[DESTINATION]["properties"].clone();
+    if let Some(common) = common.as_object_mut() {
+        OF_TYPE.iter().for_each(|name| drop(common.remove(*name)));
+    }
     open_config(&mut schemas[DESTINATION]["properties"]["config"]);
     open_config(&mut schemas["DestinationChange"]["properties"]["config"]);
     open_config(&mut schemas["Destination"]["properties"]["config"]);
@@ -28,7 +34,7 @@ pub(super) fn describe(document: &mut Value, types: &[TypeSchema]) {
         let config = free_name(schemas, CONFIG, &kind.name);
         schemas[&config] = schema;
         let destination = free_name(schemas, DESTINATION, &kind.name);
-        schemas[&destination] = choice(kind, &config, &schemas[&config]);
+        schemas[&destination] = choice(kind, &config, &schemas[&config], &common);
         let reference = format!("#/components/schemas/{destination}");
         mapping[&kind.name] = json!(reference);
         choices.push(json!({"$ref": reference}));
@@ -46,19 +52,20 @@ fn open_config(config: &mut Value) {
     *config = json!({"type": "object", "additionalProperties": true, "description": description});
 }
 
-fn choice(kind: &TypeSchema, config: &str, schema: &Value) -> Value {
+/// A destination of one type; `common` are the fields that every type has.
+fn choice(kind: &TypeSchema, config: &str, schema: &Value, common: &Value) -> Value {
     // Left out, a configuration is an empty object.
     let needs_config = schema["required"].as_array().is_some_and(|names| !names.is_empty());
     let required = if needs_config { json!(["type", "config"]) } else { json!(["type"]) };
     let title: String = kind.title.chars().filter(|c| !c.is_control()).take(TITLE_CHARS_MAX).collect();
+    let mut properties = common.clone();
+    properties["type"] = json!({"type": "string", "enum": [kind.name], "description": "Destination type."});
+    properties["config"] = json!({"$ref": format!("#/components/schemas/{config}")});
     json!({
         "type": "object",
         "description": format!("A destination of type `{}`: {title}.", kind.name),
         "required": required,
-        "properties": {
-            "type": {"type": "string", "enum": [kind.name], "description": "Destination type."},
-            "config": {"$ref": format!("#/components/schemas/{config}")}
-        }
+        "properties": properties
     })
 }
 
@@ -114,6 +121,8 @@ mod tests {
             (json!({"type": "rtmp", "config": {}}), false),
             (json!({"type": "rtmp"}), false),
             (json!({"type": "self-hosted"}), true),
+            (json!({"type": "self-hosted", "startDelaySeconds": 300}), true),
+            (json!({"type": "self-hosted", "startDelaySeconds": 301}), false),
             (json!({"type": "other", "config": {}}), false),
             (json!({"type": "self-hosted", "config": {}, "more": 1}), false),
             (json!({"type": "self-hosted", "config": []}), false),

@@ -33,7 +33,11 @@ const EVENTS: &[Event] = &[
     ("limit.warning", "A session used 80 % of its `maxSats` or of its `maxDurationMinutes`.", &["limit"]),
     ("limit.reached", "A session ended at a hard limit.", &["limit"]),
     ("balance.low", "The account's credit is nearly used up.", &["balance"]),
-    ("stream.health", "What the encoder sends got worse or better; not sent yet.", &["health"]),
+    (
+        "stream.health",
+        "Issues of the stream's health appeared or are gone; at most six times a minute and stream.",
+        &["appeared", "cleared", "issues"],
+    ),
     ("recording.failed", "A recording could not be uploaded.", &["fileName", "destinationId", "error"]),
 ];
 
@@ -152,9 +156,44 @@ fn data_field(name: &str) -> (Value, Value) {
         "error" => field("string", "What was wrong.", json!("the server closed the connection")),
         "limit" => field("string", "Which one: `maxSats` or `maxDurationMinutes`.", json!("maxSats")),
         "balance" => field("integer", "Credit in sats, rounded down.", json!(12)),
-        "health" => field("string", "What it is now.", json!("poor")),
+        "appeared" => codes("Codes of the issues that are new.", json!(["keyframe_interval"])),
+        "cleared" => codes("Codes of the issues that are gone.", json!([])),
+        "issues" => issues(),
         _ => destinations(),
     }
+}
+
+fn codes(description: &str, example: Value) -> (Value, Value) {
+    let schema = json!({"type": "array", "description": description, "items": {"type": "string"}});
+    (schema, example)
+}
+
+/// What is wrong with the stream.
+fn issues() -> (Value, Value) {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    let schema = json!({
+        "type": "array",
+        "description": "All issues that there are now, as in `health` of the stream key.",
+        "items": {
+            "type": "object",
+            "required": ["code", "text", "platforms"],
+            "properties": {
+                "code": text("What is wrong, as a name that does not change."),
+                "text": text("The figure, and who wants what."),
+                "platforms": {
+                    "type": "array",
+                    "description": "Destination types of this stream that it breaks; empty when it is bad for everyone.",
+                    "items": {"type": "string"}
+                }
+            }
+        }
+    });
+    let example = json!([{
+        "code": "keyframe_interval",
+        "text": "keyframe interval 5.0 s: Twitch asks for 2 s",
+        "platforms": ["twitch"]
+    }]);
+    (schema, example)
 }
 
 /// What became of each destination of a session.
@@ -200,14 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn the_document_says_how_long_is_tried_and_what_is_not_sent_yet() {
+    fn the_document_says_how_long_is_tried_and_that_every_event_is_sent() {
         let document = bundled();
         for (name, item) in document["x-webhooks"].as_object().unwrap() {
             let text = item["post"]["description"].as_str().unwrap();
             assert!(text.contains("up to ten times over three days"), "{text}");
-            let is_later = name == "stream.health";
             let summary = item["post"]["summary"].as_str().unwrap();
-            assert_eq!(summary.contains("not sent yet"), is_later, "{name}: {summary}");
+            assert!(!summary.contains("not sent yet"), "{name}: {summary}");
         }
     }
 }

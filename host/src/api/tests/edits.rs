@@ -58,7 +58,7 @@ async fn a_stream_gets_another_label_and_another_key() {
     let before = rig.get(&stream).await.ok()["streamKey"].as_str().unwrap().to_owned();
     patch(&rig, &stream, &json!({"label": "  evening show "})).await.ok();
     patch(&rig, &stream, &json!({"label": " "})).await.error(422, "label_refused");
-    patch(&rig, &stream, &json!({})).await.error(400, "malformed_field");
+    patch(&rig, &stream, &json!({})).await.error(422, "nothing_to_change");
     let rotated = rig.post(&format!("{stream}/rotate"), &json!({})).await.ok();
     let now = rig.get(&stream).await.ok();
     assert_eq!((&now["label"], &now["streamKey"]), (&json!("evening show"), &rotated["streamKey"]));
@@ -198,4 +198,63 @@ async fn a_public_key_is_replaced_and_the_old_one_shows_nothing_any_more() {
     rig.open(&status(&new["key"])).await.ok();
     let listed = rig.get("/api/keys").await.ok();
     assert_eq!(listed[0]["destinationId"], hosted.destination, "{listed}");
+}
+
+#[tokio::test]
+async fn delays_of_a_destination_are_set_shown_and_bounded() {
+    let rig = Rig::new().await;
+    let id = rig.stream().await;
+    let list = format!("/api/streams/{id}/destinations");
+    let target = |more: Value| {
+        let mut target = json!({"type": "rtmp", "config": {"url": "rtmp://a.example/live"}});
+        target.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        target
+    };
+    let made = rig.post(&list, &target(json!({"startDelaySeconds": 300}))).await.ok();
+    let path = format!("{list}/{}", made["id"]);
+    let shown = async || {
+        let shown = rig.get(&list).await.ok();
+        ["startDelaySeconds", "stopDelaySeconds", "startsAt", "stopsAt"].map(|name| shown[0][name].clone())
+    };
+    assert_eq!(shown().await, [json!(300), json!(0), Value::Null, Value::Null]);
+    patch(&rig, &path, &json!({"stopDelaySeconds": 7})).await.ok();
+    patch(&rig, &path, &json!({"startDelaySeconds": 0})).await.ok();
+    assert_eq!(shown().await, [json!(0), json!(7), Value::Null, Value::Null]);
+    for bad in [json!(301), json!(-1), json!(1.5), json!("5"), Value::Null] {
+        let text = patch(&rig, &path, &json!({"stopDelaySeconds": bad})).await.error(422, "delay_refused");
+        assert!(
+            text.contains("`stopDelaySeconds` must be a whole number of seconds from 0 to 300"),
+            "{text}"
+        );
+        rig.post(&list, &target(json!({"startDelaySeconds": bad}))).await.error(422, "delay_refused");
+    }
+    let both = json!({"label": "x", "destinations": [target(json!({"stopDelaySeconds": 999}))]});
+    let text = rig.post("/api/streams", &both).await.error(422, "delay_refused");
+    assert!(text.contains("`destinations[0].stopDelaySeconds`"), "{text}");
+    assert_eq!(shown().await, [json!(0), json!(7), Value::Null, Value::Null]);
+}
+
+#[tokio::test]
+async fn the_addresses_of_a_stream_key_are_set_shown_and_checked() {
+    let rig = Rig::new().await;
+    let new = json!({"label": "x", "allowedAddresses": ["203.0.113.7"]});
+    let id = rig.post("/api/streams", &new).await.ok()["id"].as_i64().unwrap();
+    let stream = format!("/api/streams/{id}");
+    let shown = async || rig.get(&stream).await.ok()["allowedAddresses"].clone();
+    assert_eq!(shown().await, json!(["203.0.113.7/32"]));
+    let list = json!({"allowedAddresses": ["198.51.100.77/24", "2001:db8::/32"]});
+    patch(&rig, &stream, &list).await.ok();
+    assert_eq!(shown().await, json!(["198.51.100.0/24", "2001:db8::/32"]));
+    patch(&rig, &stream, &json!({"label": "y"})).await.ok();
+    assert_eq!(shown().await, json!(["198.51.100.0/24", "2001:db8::/32"]), "what is absent stays");
+    let text = patch(&rig, &stream, &json!({"allowedAddresses": ["::1", "hunter2"]})).await;
+    let text = text.error(422, "addresses_refused");
+    assert!(text.contains("`allowedAddresses`: entry 2 ") && !text.contains("hunter2"), "{text}");
+    let many: Vec<String> = (0..33).map(|n| format!("10.0.0.{n}")).collect();
+    patch(&rig, &stream, &json!({"allowedAddresses": many})).await.error(422, "addresses_refused");
+    for bad in [json!("::1"), json!([7]), Value::Null, json!({})] {
+        patch(&rig, &stream, &json!({"allowedAddresses": bad})).await.error(400, "malformed_field");
+    }
+    patch(&rig, &stream, &json!({"allowedAddresses": []})).await.ok();
+    assert_eq!(shown().await, json!([]));
 }

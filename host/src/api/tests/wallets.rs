@@ -183,3 +183,17 @@ async fn the_balance_tells_what_the_connected_wallet_holds() {
     rig.app.clock.advance(Duration::from_secs(31));
     rig.get("/api/wallet/balance").await.error(503, "wallet_silent");
 }
+
+#[tokio::test]
+async fn another_key_gives_no_more_invoices_and_no_more_wallets() {
+    let mut rig = Rig::with_config(WALLET).await;
+    let body = lnbits(URL, Some(SECRET));
+    for _ in 0..10 {
+        rig.put(CONNECTION, &body).await.ok();
+        rig.post("/api/wallet/topup", &json!({"amountSats": 1_000})).await;
+    }
+    rig.key =
+        rig.post("/api/keys", &json!({"type": "permanent"})).await.ok()["key"].as_str().unwrap().to_owned();
+    rig.put(CONNECTION, &body).await.error(429, "rate_limited");
+    rig.post("/api/wallet/topup", &json!({"amountSats": 1_000})).await.error(429, "rate_limited");
+}

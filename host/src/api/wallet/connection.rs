@@ -283,7 +283,7 @@ impl ConnectionApi {
     ///
     /// It refills the account's credit: when that falls below the threshold, the wallet is asked to pay an invoice of the
     /// service. It is asked what it holds before it is stored, so that a wrong secret is seen at once. Takes the place of the
-    /// wallet that was connected before. 10 a minute. An addition to the specification.
+    /// wallet that was connected before. 10 a minute for each account. An addition to the specification.
     #[oai(path = "/connection", method = "put", operation_id = "connectWallet")]
     async fn connect(
         &self,
@@ -292,7 +292,7 @@ impl ConnectionApi {
         caller: Caller,
         body: Body<WalletInput>,
     ) -> Result<Json<Shown>> {
-        let verdict = app.limits.connections.hit(caller.subject, app.clock.monotonic());
+        let verdict = app.limits.connections.hit(caller.account, app.clock.monotonic());
         RequestContext::of(request).count(verdict)?;
         if !app.wallets.terms().offered {
             return Err(ApiError::from(DeskError::NotOffered).into());

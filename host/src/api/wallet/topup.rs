@@ -100,7 +100,7 @@ impl TopUpApi {
     /// Buy credit
     ///
     /// Makes a Lightning invoice. The account is credited when the service's wallet says that it was paid, once, within
-    /// seconds. 10 a minute. An addition to the specification.
+    /// seconds. 10 a minute for each account. An addition to the specification.
     #[oai(path = "/topup", method = "post", operation_id = "createTopUp")]
     async fn create(
         &self,
@@ -109,7 +109,7 @@ impl TopUpApi {
         caller: Caller,
         body: Body<TopUpInput>,
     ) -> Result<Json<TopUp>> {
-        let verdict = app.limits.topups.hit(caller.subject, app.clock.monotonic());
+        let verdict = app.limits.topups.hit(caller.account, app.clock.monotonic());
         RequestContext::of(request).count(verdict)?;
         let terms = app.wallets.terms();
         if !terms.offered {

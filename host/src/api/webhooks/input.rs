@@ -50,7 +50,7 @@ pub(super) enum Event {
     /// The credit is nearly used up.
     #[oai(rename = "balance.low")]
     BalanceLow,
-    /// What the encoder sends got worse or better; not sent yet.
+    /// An issue of the stream's health appeared or is gone; at most six times a minute and stream.
     #[oai(rename = "stream.health")]
     StreamHealth,
     /// A recording could not be uploaded; not sent yet.

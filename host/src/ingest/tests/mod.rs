@@ -206,7 +206,7 @@ async fn new_stream(store: &Store) -> (String, StreamId) {
     let key = stream_key.expose().clone();
     let caps = Caps { destinations_per_stream: 1, streams_per_account: 1, keys_per_account: 1 };
     let label = "test".to_owned();
-    let stream = NewStream { label, stream_key, destinations: vec![], caps };
+    let stream = NewStream { allowed: Default::default(), label, stream_key, destinations: vec![], caps };
     (key, store.create_stream(&Actor::command(account_id, now), stream).await.unwrap().0)
 }
 

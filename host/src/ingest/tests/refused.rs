@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::ids::AccountId;
+use crate::networks::Networks;
+use crate::store::StreamChange;
 
 fn rejected(code: &str, description: &str) -> Option<ClientEvent> {
     Some(ClientEvent::Rejected { code: code.to_owned(), description: description.to_owned() })
@@ -154,4 +156,35 @@ fn random(count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     crate::secret::fill_random(&mut bytes);
     bytes
+}
+
+#[tokio::test]
+async fn a_key_is_refused_from_addresses_that_its_owner_did_not_name_and_counts_as_wrong() {
+    let service = Service::start(0, |limits| {
+        limits.failed_keys_max = 2;
+        limits.linger = Duration::from_millis(20);
+    })
+    .await;
+    let allow = async |entries: &[&str]| {
+        let owner = Actor::command(AccountId(1), UnixMillis(1_700_000_000_001));
+        let allowed = Some(Networks::parse(entries.iter().copied()).unwrap());
+        let change = StreamChange { label: None, allowed };
+        service.store.change_stream(&owner, service.stream, change).await.unwrap();
+    };
+    allow(&["127.0.0.0/8"]).await;
+    let publishing = Encoder::publishing(&service).await;
+    allow(&["203.0.113.0/24", "2001:db8::1"]).await;
+    assert_eq!(service.publishers(), 1, "who publishes goes on");
+    let reason = "this stream key may not be used from your address; add the address to allowedAddresses of the stream";
+    for _ in 0..2 {
+        let (_, answer) = Encoder::publish(service.address, &service.key).await;
+        assert_eq!(answer, rejected("NetStream.Publish.Denied", reason));
+    }
+    drop(publishing);
+    service.no_publisher_is_left().await;
+    service.clock.advance(Duration::from_millis(KNOWN_NETWORK_MS));
+    for _ in 0..2 {
+        let _ = Encoder::publish(service.address, &service.key).await;
+    }
+    assert_eq!(Encoder::publish(service.address, &service.key).await.1, None, "closed before the handshake");
 }

@@ -1,5 +1,8 @@
 //! The task of a session: its life from the first media to the recorded end.
 
+mod destinations;
+mod health;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,13 +12,14 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::schedule::Schedule;
 use super::timer::Timer;
 use super::{Command, Session, SessionState, millis};
 use crate::ids::{DestinationId, EndReason, UnixMillis};
-use crate::live::destination::{Destination, Parts};
+use crate::live::health::{Watch, Wish};
 use crate::live::teller::Teller;
 use crate::live::{Closed, Inner, codes};
-use crate::store::{DestinationRecord, Happening, Limit, NewSession, StreamLimits, Terms};
+use crate::store::{Happening, Limit, NewSession, StreamLimits, Terms};
 use crate::usage::{Beginning, Orders, Unmetered, Usage};
 
 /// Tries to write the end of a session to the database.
@@ -46,6 +50,10 @@ pub(in crate::live) struct Run {
     usage: Arc<dyn Usage>,
     orders: watch::Receiver<Orders>,
     teller: Teller,
+    /// What the services behind the enabled destinations ask of the stream.
+    wishes: Vec<Wish>,
+    watch: Watch,
+    schedule: Schedule,
 }
 
 struct End {
@@ -61,7 +69,23 @@ impl Run {
         let orders = usage.orders();
         let (tasks, reload_due, timer) = (BTreeMap::new(), false, Timer::default());
         let teller = Teller::start(live.store.clone(), session.id.clone());
-        Self { session, live, queue, tasks, reload_due, began, limits, timer, usage, orders, teller }
+        let (wishes, watch, schedule) = (Vec::new(), Watch::default(), Schedule::default());
+        Self {
+            session,
+            live,
+            queue,
+            tasks,
+            reload_due,
+            began,
+            limits,
+            timer,
+            usage,
+            orders,
+            teller,
+            wishes,
+            watch,
+            schedule,
+        }
     }
 
     pub(in crate::live) async fn run(mut self) {
@@ -195,7 +219,8 @@ impl Run {
                 () = tokio::time::sleep(next.unwrap_or(Duration::MAX)), if next.is_some() => {}
                 _ = tick.tick() => {
                     self.sample_rates();
-                    if self.reload_due {
+                    self.look_at_health();
+                    if self.reload_due || self.schedule.is_due(self.live.clock.monotonic()) {
                         self.reload().await;
                     }
                 }
@@ -246,88 +271,6 @@ impl Run {
         let (now, wall_now) = (self.live.clock.monotonic(), self.live.clock.now());
         let destinations: Vec<_> = self.session.lock().destinations.values().cloned().collect();
         destinations.iter().for_each(|destination| destination.sample_rate(now, wall_now));
-    }
-
-    /// Starts, stops and restarts destinations so that they are those of the database.
-    async fn reload(&mut self) {
-        let wanted = match self.live.store.destinations_of(self.session.stream.id).await {
-            Ok(wanted) => wanted,
-            Err(error) => {
-                tracing::error!(session = %self.session.id, %error, "destinations cannot be read, tried again in a moment");
-                self.reload_due = true;
-                return;
-            }
-        };
-        self.reload_due = false;
-        let wanted: BTreeMap<DestinationId, DestinationRecord> = wanted
-            .into_iter()
-            .filter(|destination| destination.enabled)
-            .map(|destination| (destination.id, destination))
-            .collect();
-        let running: Vec<_> = self.session.lock().destinations.values().cloned().collect();
-        let mut stopped = Vec::new();
-        for destination in running {
-            let record = destination.record();
-            let same = match wanted.get(&record.id) {
-                Some(wanted) => *wanted == *record || destination.reconfigure(wanted).await,
-                None => false,
-            };
-            if !same {
-                self.stop_destination(record.id);
-                stopped.push(record.id);
-            }
-        }
-        let mut started = Vec::new();
-        for (id, record) in wanted {
-            if !self.session.lock().destinations.contains_key(&id) {
-                self.start_destination(record);
-                started.push(id);
-            }
-        }
-        self.note_forwarding(&started, &stopped).await;
-    }
-
-    /// The rows of the history. They follow the destinations, which wait for no database.
-    async fn note_forwarding(&self, started: &[DestinationId], stopped: &[DestinationId]) {
-        let (store, session, now) = (&self.live.store, &self.session.id, self.live.clock.now());
-        for destination in stopped {
-            if let Err(error) = store.end_forwarding(session, *destination, now).await {
-                tracing::error!(%session, %destination, %error, "the end of a destination cannot be recorded");
-            }
-        }
-        if let Err(error) = store.begin_forwarding(session, started, now).await {
-            tracing::error!(%session, %error, "destinations of a session cannot be recorded");
-        }
-    }
-
-    fn start_destination(&mut self, record: DestinationRecord) {
-        let id = record.id;
-        let parts = Parts {
-            drivers: self.live.drivers.clone(),
-            clock: self.live.clock.clone(),
-            hub: self.session.hub.clone(),
-            source: self.session.number,
-            session: self.session.id.clone(),
-            label: self.session.stream.label.clone(),
-            // Destinations start after the session has begun.
-            started_at: self.session.lock().started_at.unwrap_or_else(|| self.live.clock.now()),
-            shelves: self.live.shelves.clone(),
-            feed: self.live.store.feed().clone(),
-            teller: self.teller.clone(),
-            account: self.session.stream.account_id,
-            usage: self.usage.clone(),
-        };
-        let (destination, task) = Destination::start(record, parts);
-        self.session.lock().destinations.insert(id, destination);
-        self.tasks.insert(id, task);
-    }
-
-    // Its task flushes and ends by itself within the stop deadline; the others are not held up by it.
-    fn stop_destination(&mut self, id: DestinationId) {
-        if let Some(destination) = self.session.lock().destinations.remove(&id) {
-            destination.stop();
-        }
-        self.tasks.remove(&id);
     }
 
     async fn finish(mut self, end: End) {

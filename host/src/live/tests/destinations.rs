@@ -53,7 +53,7 @@ async fn a_new_configuration_reaches_a_running_destination_or_opens_it_again() {
     rig.until_state(0, DestState::Live).await;
     let (stream, id) = (rig.stream.id, rig.destinations[0]);
     let change = async |config: Value| {
-        let change = DestinationChange { enabled: None, config: Some(config) };
+        let change = DestinationChange { config: Some(config), ..Default::default() };
         rig.store.change_destination(&rig.owner(), stream, id, change).await.unwrap();
         rig.live.destinations_changed(stream).await;
     };
@@ -178,4 +178,51 @@ async fn viewers_find_what_a_destination_shows_until_some_time_after_its_end() {
     assert!(rig.live.shelf_of(id, &session, "index.m3u8").is_some_and(|ended| ended.ended()));
     rig.clock.advance(crate::live::SHELF_KEPT);
     assert!(rig.live.shelf_of(id, &session, "index.m3u8").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_starts_and_stops_after_its_delays_and_no_end_waits_for_them() {
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let (stream, id) = (rig.stream.id, rig.destinations[0]);
+    let change = async |change: DestinationChange| {
+        rig.store.change_destination(&rig.owner(), stream, id, change).await.unwrap();
+        rig.live.destinations_changed(stream).await;
+    };
+    let delays = |start, stop| DestinationChange {
+        start_delay_secs: Some(start),
+        stop_delay_secs: Some(stop),
+        ..Default::default()
+    };
+    let enabled = |enabled| DestinationChange { enabled: Some(enabled), ..Default::default() };
+    change(delays(10, 20)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let delayed = rig.until("its wait", || rig.live.delayed(stream, id)).await;
+    assert_eq!(delayed, Delayed::StartsAt(UnixMillis(5_010_000)));
+    assert_eq!(rig.live.destination(stream, id), None);
+    rig.clock.advance(Duration::from_secs(10));
+    rig.until_state(0, DestState::Live).await;
+    assert_eq!(rig.live.delayed(stream, id), None);
+
+    change(enabled(false)).await;
+    assert_eq!(rig.live.delayed(stream, id), Some(Delayed::StopsAt(UnixMillis(5_030_000))));
+    rig.clock.advance(Duration::from_secs(19));
+    rig.live.destinations_changed(stream).await;
+    assert!(rig.live.destination(stream, id).is_some(), "it goes on");
+    change(enabled(true)).await;
+    assert_eq!(rig.live.delayed(stream, id), None, "the same opening goes on");
+    publisher.push(&mut vec![video(99, true)]);
+    rig.until_state(0, DestState::Live).await;
+    change(enabled(false)).await;
+    rig.clock.advance(Duration::from_secs(20));
+    rig.until("its end", || rig.live.destination(stream, id).is_none().then_some(())).await;
+
+    change(delays(0, 300)).await;
+    change(enabled(true)).await;
+    publisher.push(&mut vec![video(132, true)]);
+    rig.until_state(0, DestState::Live).await;
+    change(enabled(false)).await;
+    assert!(rig.live.delayed(stream, id).is_some());
+    assert!(rig.live.stop(stream, EndReason::Stopped).await, "the end of the session waits for no delay");
+    assert_eq!(rig.live.delayed(stream, id), None);
 }

@@ -13,11 +13,16 @@ const TOLD: [EventType; 4] = [
 
 impl Rig {
     async fn webhook(&self) {
+        self.webhook_for(TOLD.to_vec()).await;
+    }
+
+    /// A webhook for these events.
+    pub(super) async fn webhook_for(&self, events: Vec<EventType>) {
         let new = NewWebhook {
             stream_id: Some(self.stream.id),
             url: Redacted::new("https://a.example/in".into()),
             host: "a.example".into(),
-            events: TOLD.to_vec(),
+            events,
             secret: None,
             cap: 9,
         };
@@ -25,7 +30,7 @@ impl Rig {
     }
 
     /// Name and data of the next event that is to be sent.
-    async fn next_told(&self) -> (String, Value) {
+    pub(super) async fn next_told(&self) -> (String, Value) {
         let caps = SendingCaps { per_webhook: 99, per_host: 99, per_account: 99 };
         let end = tokio::time::Instant::now() + WAIT_MAX;
         while tokio::time::Instant::now() < end {

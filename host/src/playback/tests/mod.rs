@@ -289,9 +289,15 @@ async fn destination(store: &Store, config: Value) -> (AccountId, DestinationId,
     let new =
         NewAccount { name: "owner".into(), password_hash: None, operator: false, initial_credit: Msat(0) };
     let account = store.create_account(&Origin::command(START), new).await.unwrap();
-    let destination =
-        NewDestination { kind: "shown".into(), platform: "self-hosted".into(), config, has_playback: true };
+    let destination = NewDestination {
+        kind: "shown".into(),
+        platform: "self-hosted".into(),
+        config,
+        has_playback: true,
+        delays: Default::default(),
+    };
     let stream = NewStream {
+        allowed: Default::default(),
         label: "test".into(),
         stream_key: new_stream_key(),
         destinations: vec![destination],

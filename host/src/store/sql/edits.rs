@@ -11,21 +11,23 @@ use crate::ids::{AccountId, DestinationId, KeyId, LoginId, StreamId, UnixMillis}
 use crate::secret::{KeyKind, Redacted, key_hash};
 use crate::store::{
     Actor, Change, DestinationChange, DestinationView, Edits, KeyView, LimitChange, LimitsChange, NewKey,
-    Page, Result, Scopes, StoreError, StreamLimits,
+    Page, Result, Scopes, StoreError, StreamChange, StreamLimits,
 };
 
-const STREAM_BEFORE: &str = "SELECT label, max_sats, max_duration_minutes FROM streams
+const STREAM_BEFORE: &str = "SELECT label, max_sats, max_duration_minutes, allowed_addresses FROM streams
     WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 const CHANGE_LIMITS: &str = "UPDATE streams SET max_sats = CASE WHEN $3 THEN $4 ELSE max_sats END,
     max_duration_minutes = CASE WHEN $5 THEN $6 ELSE max_duration_minutes END
     WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL RETURNING max_sats, max_duration_minutes";
-const RENAME_STREAM: &str = "UPDATE streams SET label = $3
-    WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
+const CHANGE_STREAM: &str = "UPDATE streams SET label = COALESCE($3, label),
+    allowed_addresses = COALESCE($4, allowed_addresses) WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 const STREAM_UID: &str = "SELECT uid FROM streams WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
 const REPLACE_STREAM_KEY: &str = "UPDATE streams SET key_hash = $2, key_sealed = $3 WHERE id = $1";
-const DESTINATION_BEFORE: &str = "SELECT d.uid, d.enabled FROM destinations d JOIN streams s ON s.id = d.stream_id
+const DESTINATION_BEFORE: &str = "SELECT d.uid, d.enabled, d.start_delay_secs, d.stop_delay_secs FROM destinations d JOIN streams s ON s.id = d.stream_id
     WHERE d.id = $1 AND d.stream_id = $2 AND s.account_id = $3 AND d.deleted_ms IS NULL AND s.deleted_ms IS NULL";
 const ENABLE_DESTINATION: &str = "UPDATE destinations SET enabled = $2 WHERE id = $1";
+const DELAY_DESTINATION: &str = "UPDATE destinations SET start_delay_secs = COALESCE($2, start_delay_secs),
+    stop_delay_secs = COALESCE($3, stop_delay_secs) WHERE id = $1";
 const CONFIGURE_DESTINATION: &str = "UPDATE destinations SET config_sealed = $2 WHERE id = $1";
 const SELECT_KEYS: &str = "SELECT k.id, k.uid, k.kind, k.key_sealed, k.prefix, k.last4, k.scopes,
     k.destination_id, k.label, k.created_ms, k.last_used_ms, k.login_id
@@ -45,7 +47,7 @@ impl Edits for SqlStore {
         change: LimitsChange,
     ) -> Result<StreamLimits> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
-        let (_, before) = stream_before(&mut tx, actor, stream).await?;
+        let before = stream_before(&mut tx, actor, stream).await?.limits;
         let (change_sats, sats) = parts(change.max_sats);
         let (change_minutes, minutes) = parts(change.max_duration_minutes);
         let failed = db("change the limits");
@@ -71,13 +73,21 @@ impl Edits for SqlStore {
         Ok(limits)
     }
 
-    async fn rename_stream(&self, actor: &Actor, stream: StreamId, label: &str) -> Result<()> {
+    async fn change_stream(&self, actor: &Actor, stream: StreamId, change: StreamChange) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
-        let (before, _) = stream_before(&mut tx, actor, stream).await?;
-        let rename = engine::query(RENAME_STREAM).bind(stream.0).bind(actor.account.0).bind(label);
-        rename.execute(&mut tx).await.map_err(db("rename the stream"))?;
-        let detail = json!({"before": {"label": before}, "after": {"label": label}});
-        let change = Change::new("stream.renamed", "stream", stream.0, detail);
+        let known = stream_before(&mut tx, actor, stream).await?;
+        let (mut before, mut after) = (json!({}), json!({}));
+        if let Some(label) = &change.label {
+            (before["label"], after["label"]) = (json!(known.label), json!(label));
+        }
+        let allowed = change.allowed.map(|allowed| allowed.to_text());
+        if let Some(allowed) = &allowed {
+            (before["allowedAddresses"], after["allowedAddresses"]) = (json!(known.allowed), json!(allowed));
+        }
+        let action = if allowed.is_none() { "stream.renamed" } else { "stream.changed" };
+        let change = engine::query(CHANGE_STREAM).bind(stream.0).bind(actor.account.0).bind(change.label);
+        change.bind(allowed).execute(&mut tx).await.map_err(db("change the stream"))?;
+        let change = Change::new(action, "stream", stream.0, json!({"before": before, "after": after}));
         let noted = record(&mut tx, actor, change).await?;
         self.commit_noted(tx, noted).await
     }
@@ -126,17 +136,32 @@ impl Edits for SqlStore {
         change: DestinationChange,
     ) -> Result<()> {
         let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
-        let (uid, before) = destination_before(&mut tx, actor, stream, destination).await?;
+        let known = destination_before(&mut tx, actor, stream, destination).await?;
         let mut detail = json!({"streamId": stream.0, "configChanged": change.config.is_some()});
         let failed = db("change the destination");
         if let Some(enabled) = change.enabled {
             let set = engine::query(ENABLE_DESTINATION).bind(destination.0).bind(i64::from(enabled));
             set.execute(&mut tx).await.map_err(&failed)?;
-            detail["before"] = json!({"enabled": before});
-            detail["after"] = json!({"enabled": enabled});
+            detail["before"]["enabled"] = json!(known.enabled);
+            detail["after"]["enabled"] = json!(enabled);
+        }
+        let delays = [
+            ("startDelaySeconds", change.start_delay_secs, known.delays[0]),
+            ("stopDelaySeconds", change.stop_delay_secs, known.delays[1]),
+        ];
+        if delays.iter().any(|(_, secs, _)| secs.is_some()) {
+            let [start, stop] = delays.map(|(_, secs, _)| secs.map(i64::from));
+            let set = engine::query(DELAY_DESTINATION).bind(destination.0).bind(start).bind(stop);
+            set.execute(&mut tx).await.map_err(&failed)?;
+        }
+        for (name, secs, known) in delays {
+            if let Some(secs) = secs {
+                detail["before"][name] = json!(known);
+                detail["after"][name] = json!(secs);
+            }
         }
         if let Some(config) = change.config {
-            let sealed = self.vault.seal(&uid, config.to_string().as_bytes());
+            let sealed = self.vault.seal(&known.uid, config.to_string().as_bytes());
             let set = engine::query(CONFIGURE_DESTINATION).bind(destination.0).bind(sealed);
             set.execute(&mut tx).await.map_err(&failed)?;
         }
@@ -188,13 +213,19 @@ async fn revoke(tx: &mut Tx, actor: &Actor, key: KeyId) -> Result<(String, Strin
     revoked.ok_or(StoreError::NotFound("key"))
 }
 
-/// Label and limits of a stream of the actor's account as they are.
-async fn stream_before(tx: &mut Tx, actor: &Actor, stream: StreamId) -> Result<(String, StreamLimits)> {
+/// A stream of the actor's account as it is.
+struct StreamBefore {
+    label: String,
+    limits: StreamLimits,
+    allowed: String,
+}
+
+async fn stream_before(tx: &mut Tx, actor: &Actor, stream: StreamId) -> Result<StreamBefore> {
     let row = engine::query_as(STREAM_BEFORE).bind(stream.0).bind(actor.account.0);
-    let row: Option<(String, Option<i64>, Option<i64>)> =
+    let row: Option<(String, Option<i64>, Option<i64>, String)> =
         row.fetch_optional(&mut *tx).await.map_err(db("read the stream"))?;
-    let (label, max_sats, max_duration_minutes) = row.ok_or(StoreError::NotFound("stream"))?;
-    Ok((label, StreamLimits { max_sats, max_duration_minutes }))
+    let (label, max_sats, max_duration_minutes, allowed) = row.ok_or(StoreError::NotFound("stream"))?;
+    Ok(StreamBefore { label, limits: StreamLimits { max_sats, max_duration_minutes }, allowed })
 }
 
 /// Limits as the audit log shows them.
@@ -211,18 +242,25 @@ fn parts(change: LimitChange) -> (bool, Option<i64>) {
     }
 }
 
-/// Uid of a destination of the actor's account, and whether it is enabled.
+/// A destination of the actor's account as it is.
+struct DestinationBefore {
+    uid: String,
+    enabled: bool,
+    /// Seconds before its start and before its stop.
+    delays: [i64; 2],
+}
+
 async fn destination_before(
     tx: &mut Tx,
     actor: &Actor,
     stream: StreamId,
     destination: DestinationId,
-) -> Result<(String, bool)> {
+) -> Result<DestinationBefore> {
     let row = engine::query_as(DESTINATION_BEFORE).bind(destination.0).bind(stream.0).bind(actor.account.0);
-    let row: Option<(String, i64)> =
+    let row: Option<(String, i64, i64, i64)> =
         row.fetch_optional(&mut *tx).await.map_err(db("read the destination"))?;
-    let (uid, enabled) = row.ok_or(StoreError::NotFound("destination"))?;
-    Ok((uid, enabled != 0))
+    let (uid, enabled, start, stop) = row.ok_or(StoreError::NotFound("destination"))?;
+    Ok(DestinationBefore { uid, enabled: enabled != 0, delays: [start, stop] })
 }
 
 impl SqlStore {

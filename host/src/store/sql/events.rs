@@ -10,7 +10,7 @@ use crate::ids::{AccountId, EndReason, Msat, SessionId, StreamId, UnixMillis};
 use crate::secret::new_event_id;
 use crate::store::{
     ArchiveReport, ArchiveState, DeliveryState, EventType, Happening, Limit, Notice, Result,
-    TOLD_ERROR_CHARS_MAX, ToldDestination, WAITING_PER_WEBHOOK_MAX,
+    TOLD_ERROR_CHARS_MAX, ToldDestination, ToldIssue, WAITING_PER_WEBHOOK_MAX,
 };
 
 /// Destinations of a session that its end tells of: the body stays below 20 kB, as receivers expect.
@@ -185,6 +185,11 @@ pub(super) async fn session_notice(tx: &mut Tx, notice: &Notice) -> Result<()> {
             let mut more = about(told);
             more["error"] = json!(error.chars().take(TOLD_ERROR_CHARS_MAX).collect::<String>());
             more
+        }
+        Happening::Health(told) => {
+            let issue = |issue: &ToldIssue| json!({"code": issue.code, "text": issue.text, "platforms": issue.platforms});
+            let issues: Vec<Value> = told.issues.iter().map(issue).collect();
+            json!({"appeared": told.appeared, "cleared": told.cleared, "issues": issues})
         }
     };
     if let Value::Object(more) = more {

@@ -40,6 +40,7 @@ const STEPS: &[Step] = steps! {
     12, "session keys", "0012_session_keys";
     13, "wallets", "0013_wallets";
     14, "recoveries", "0014_recoveries";
+    15, "delays and addresses", "0015_delays_and_addresses";
 };
 
 /// The newest version of the schema that this release knows.

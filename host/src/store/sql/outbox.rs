@@ -29,18 +29,25 @@ const HAS_DUE: &str = "SELECT id FROM webhook_deliveries WHERE state = 'pending'
 /// What may be sent beside what is on its way: of each webhook, then of each host, then of each account the longest due, as
 /// many as there is room for. So nobody fills the answer with what may not be sent.
 ///
-/// `lanes` goes from one webhook that has something waiting to the next along the index, and of each only the first few are
-/// read: what it costs depends on how many webhooks wait, not on how much waits.
+/// `lanes` goes from one webhook that has something waiting to the next along the index, and `picked` from one delivery of a
+/// webhook to the next: what it costs depends on how many webhooks wait, not on how much waits. Each step is a subquery that finds
+/// one row, as both engines look that up in the index.
 const WAITING: &str = "WITH RECURSIVE sending AS (SELECT d.webhook_id, w.account_id, w.host FROM webhook_deliveries d
     JOIN webhooks w ON w.id = d.webhook_id WHERE d.claim IS NOT NULL AND d.claimed_until_ms > $1),
     lanes (webhook_id) AS (SELECT MIN(webhook_id) FROM webhook_deliveries WHERE state = 'pending'
         UNION ALL SELECT (SELECT MIN(n.webhook_id) FROM webhook_deliveries n
         WHERE n.state = 'pending' AND n.webhook_id > l.webhook_id) FROM lanes l WHERE l.webhook_id IS NOT NULL),
-    due AS (SELECT d.id, d.due_ms, d.webhook_id, w.account_id, w.host,
-        ROW_NUMBER() OVER (PARTITION BY d.webhook_id ORDER BY d.due_ms, d.id) AS place
-        FROM lanes l JOIN webhooks w ON w.id = l.webhook_id JOIN webhook_deliveries d ON d.id IN
-        (SELECT x.id FROM webhook_deliveries x WHERE x.webhook_id = l.webhook_id AND x.state = 'pending'
-        AND x.due_ms <= $1 AND (x.claim IS NULL OR x.claimed_until_ms <= $1) ORDER BY x.due_ms, x.id LIMIT $2)),
+    picked (webhook_id, id, place) AS (SELECT l.webhook_id,
+            (SELECT x.id FROM webhook_deliveries x WHERE x.webhook_id = l.webhook_id AND x.state = 'pending'
+            AND x.due_ms <= $1 AND (x.claim IS NULL OR x.claimed_until_ms <= $1) ORDER BY x.due_ms, x.id LIMIT 1), 1
+        FROM lanes l WHERE l.webhook_id IS NOT NULL
+        UNION ALL SELECT p.webhook_id,
+            (SELECT x.id FROM webhook_deliveries x WHERE x.webhook_id = p.webhook_id AND x.state = 'pending'
+            AND (x.due_ms, x.id) > (c.due_ms, c.id) AND x.due_ms <= $1
+            AND (x.claim IS NULL OR x.claimed_until_ms <= $1) ORDER BY x.due_ms, x.id LIMIT 1), p.place + 1
+        FROM picked p JOIN webhook_deliveries c ON c.id = p.id WHERE p.place < $2),
+    due AS (SELECT p.id, (SELECT d.due_ms FROM webhook_deliveries d WHERE d.id = p.id) AS due_ms, p.webhook_id,
+        w.account_id, w.host, p.place FROM picked p JOIN webhooks w ON w.id = p.webhook_id WHERE p.id IS NOT NULL),
     of_webhook AS (SELECT o.id, o.due_ms, o.webhook_id, o.account_id, o.host,
         ROW_NUMBER() OVER (PARTITION BY o.host ORDER BY o.due_ms, o.id) AS place
         FROM due o LEFT JOIN (SELECT webhook_id, COUNT(*) AS n FROM sending GROUP BY webhook_id) s
@@ -56,6 +63,8 @@ const SENDING: &str = "SELECT d.id, d.webhook_id, w.account_id, w.host FROM webh
     JOIN webhooks w ON w.id = d.webhook_id WHERE d.claim IS NOT NULL AND d.claimed_until_ms > $1";
 const CLAIM: &str = "UPDATE webhook_deliveries SET claim = $2, claimed_until_ms = $3 WHERE id = $1
     AND state = 'pending' AND due_ms <= $4 AND (claim IS NULL OR claimed_until_ms <= $4) RETURNING id";
+const RELEASE: &str =
+    "UPDATE webhook_deliveries SET claim = NULL, claimed_until_ms = NULL WHERE claim IS NOT NULL";
 const JOB: &str = "SELECT d.webhook_id, d.tries, e.uid AS event_id, e.type, e.body, w.uid, w.url_sealed,
     w.secret_sealed, CASE WHEN w.old_secret_until_ms > $2 THEN w.old_secret_sealed END AS old_secret_sealed
     FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id JOIN webhooks w ON w.id = d.webhook_id
@@ -113,6 +122,13 @@ impl Outbox for SqlStore {
             return Ok(Vec::new());
         }
         again(|| self.try_claim(waiting.clone(), now, until, room, caps)).await
+    }
+
+    async fn release_deliveries(&self) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let released = engine::query(RELEASE).execute(&mut tx).await.map_err(db("give deliveries back"))?;
+        commit(tx).await?;
+        Ok(released.rows_affected())
     }
 
     async fn finish_deliveries(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>> {

@@ -8,21 +8,22 @@ use super::engine::{self, Row, Tx};
 use super::lock::Lock;
 use super::{SqlStore, db};
 use crate::ids::{AccountId, DestinationId, EndReason, StreamId, UnixMillis};
+use crate::networks::Networks;
 use crate::secret::{key_hash, new_playback_path, new_uid};
 use crate::store::{
-    Actor, Caps, Change, DestinationRecord, DestinationView, NewDestination, NewStream, Page, Result,
+    Actor, Caps, Change, Delays, DestinationRecord, DestinationView, NewDestination, NewStream, Page, Result,
     StoreError, StreamLimits, StreamRecord, StreamView, Streams,
 };
 
 const COUNT_STREAMS: &str = "SELECT COUNT(*) FROM streams WHERE account_id = $1 AND deleted_ms IS NULL";
-const INSERT_STREAM: &str = "INSERT INTO streams (uid, account_id, label, key_hash, key_sealed, created_ms)
-    VALUES ($1, $2, $3, $4, $5, $6) RETURNING id";
+const INSERT_STREAM: &str = "INSERT INTO streams (uid, account_id, label, key_hash, key_sealed, created_ms,
+    allowed_addresses) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id";
 /// A stream with its sealed key and the reason of its newest ended session.
 macro_rules! select_view {
     ($rest:literal) => {
         concat!(
             "SELECT s.id, s.uid, s.account_id, s.label, s.key_sealed, s.max_sats, s.max_duration_minutes, ",
-            "s.created_ms, (SELECT e.end_reason FROM sessions e WHERE e.stream_id = s.id AND e.ended_ms IS NOT NULL ",
+            "s.created_ms, s.allowed_addresses, (SELECT e.end_reason FROM sessions e WHERE e.stream_id = s.id AND e.ended_ms IS NOT NULL ",
             "ORDER BY e.started_ms DESC, e.id DESC LIMIT 1) AS last_end_reason FROM streams s WHERE ",
             $rest
         )
@@ -34,7 +35,7 @@ const SELECT_VIEW: &str = select_view!("s.account_id = $1 AND s.id = $2 AND s.de
 macro_rules! select_stream {
     ($condition:literal) => {
         concat!(
-            "SELECT id, account_id, label, max_sats, max_duration_minutes, created_ms FROM streams WHERE ",
+            "SELECT id, account_id, label, max_sats, max_duration_minutes, created_ms, allowed_addresses FROM streams WHERE ",
             $condition,
             " AND deleted_ms IS NULL"
         )
@@ -50,9 +51,9 @@ const DELETE_DESTINATIONS: &str =
 const COUNT_DESTINATIONS: &str =
     "SELECT COUNT(*) FROM destinations WHERE stream_id = $1 AND deleted_ms IS NULL";
 const INSERT_DESTINATION: &str = "INSERT INTO destinations (uid, stream_id, kind, platform, config_sealed,
-    created_ms, playback_path) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id";
+    created_ms, playback_path, start_delay_secs, stop_delay_secs) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING id";
 const SELECT_DESTINATIONS: &str = "SELECT id, uid, stream_id, kind, platform, enabled, config_sealed,
-    playback_path FROM destinations WHERE stream_id = $1 AND deleted_ms IS NULL AND id < $2 ORDER BY id DESC LIMIT $3";
+    playback_path, start_delay_secs, stop_delay_secs FROM destinations WHERE stream_id = $1 AND deleted_ms IS NULL AND id < $2 ORDER BY id DESC LIMIT $3";
 const DELETE_DESTINATION: &str =
     "UPDATE destinations SET deleted_ms = $3 WHERE id = $1 AND deleted_ms IS NULL
     AND stream_id IN (SELECT s.id FROM streams s WHERE s.account_id = $2 AND s.deleted_ms IS NULL)
@@ -87,6 +88,7 @@ impl Streams for SqlStore {
             .bind(&key_hash(key)[..])
             .bind(self.vault.seal(&uid, key.as_bytes()))
             .bind(actor.now.0)
+            .bind(stream.allowed.to_text())
             .fetch_one(&mut tx)
             .await
             .map(StreamId)
@@ -240,6 +242,8 @@ impl SqlStore {
             .bind(self.vault.seal(&uid, config.as_bytes()))
             .bind(now.0)
             .bind(destination.has_playback.then(new_playback_path))
+            .bind(i64::from(destination.delays.start_secs))
+            .bind(i64::from(destination.delays.stop_secs))
             .fetch_one(&mut *tx)
             .await
             .map_err(&failed)?;
@@ -262,12 +266,17 @@ impl SqlStore {
         let uid: String = row.try_get("uid").map_err(&failed)?;
         let sealed: Vec<u8> = row.try_get("config_sealed").map_err(&failed)?;
         let config = self.vault.open(&uid, &sealed).ok();
+        // A check of the column keeps them in their range.
+        let secs =
+            |name| row.try_get::<i64>(name).map(|secs| u32::try_from(secs).unwrap_or(0)).map_err(&failed);
+        let delays = Delays { start_secs: secs("start_delay_secs")?, stop_secs: secs("stop_delay_secs")? };
         Ok(DestinationView {
             id: DestinationId(row.try_get("id").map_err(&failed)?),
             stream_id: StreamId(row.try_get("stream_id").map_err(&failed)?),
             kind: row.try_get("kind").map_err(&failed)?,
             platform: row.try_get("platform").map_err(&failed)?,
             enabled: row.try_get::<i64>("enabled").map_err(&failed)? != 0,
+            delays,
             config: config.and_then(|config| serde_json::from_slice(config.expose()).ok()),
             playback_path: row.try_get("playback_path").map_err(&failed)?,
         })
@@ -306,12 +315,14 @@ fn readable(view: DestinationView) -> Option<DestinationRecord> {
         kind: view.kind,
         platform: view.platform,
         enabled: view.enabled,
+        delays: view.delays,
         config,
         playback_path: view.playback_path,
     })
 }
 
 fn stream_record(row: &Row) -> sqlx::Result<StreamRecord> {
+    let allowed: String = row.try_get("allowed_addresses")?;
     Ok(StreamRecord {
         id: StreamId(row.try_get("id")?),
         account_id: AccountId(row.try_get("account_id")?),
@@ -321,5 +332,7 @@ fn stream_record(row: &Row) -> sqlx::Result<StreamRecord> {
             max_sats: row.try_get("max_sats")?,
             max_duration_minutes: row.try_get("max_duration_minutes")?,
         },
+        // A list that cannot be read lets nobody in.
+        allowed: Networks::from_text(&allowed).map_err(|error| sqlx::Error::Decode(error.into()))?,
     })
 }

@@ -39,6 +39,8 @@ struct Kept {
     wallet: Option<[u8; 32]>,
     answer: Option<(Msat, UnixMillis, Duration)>,
     asked: Option<Duration>,
+    /// The last question was not answered.
+    silent: bool,
 }
 
 impl Balances {
@@ -73,10 +75,14 @@ impl Desk {
         let is_recent = |at: Duration, age: Duration| clock.monotonic().saturating_sub(at) <= age;
         if kept.asked.is_none_or(|asked| !is_recent(asked, ASK_INTERVAL)) {
             kept.asked = Some(clock.monotonic());
+            kept.silent = true;
             if let Some(connection) = connection_of(&wallet) {
                 let lightning = self.inner.wallets.open(&connection);
                 match tokio::time::timeout(ASK_LIMIT, lightning.balance()).await {
-                    Ok(Ok(amount)) => kept.answer = Some((amount, clock.now(), clock.monotonic())),
+                    Ok(Ok(amount)) => {
+                        kept.answer = Some((amount, clock.now(), clock.monotonic()));
+                        kept.silent = false;
+                    }
                     Ok(Err(error)) => {
                         tracing::info!(%account, fault = error.fault.as_str(), "a connected wallet does not say what it holds");
                     }
@@ -86,8 +92,7 @@ impl Desk {
         }
         match kept.answer {
             Some((amount, as_of, at)) if is_recent(at, CACHED_MAX) => {
-                let cached = !is_recent(at, ASK_INTERVAL);
-                Ok(Some(HeldBalance { amount, as_of, cached }))
+                Ok(Some(HeldBalance { amount, as_of, cached: kept.silent }))
             }
             _ => Err(DeskError::Silent),
         }

@@ -49,10 +49,16 @@ impl Desk {
     async fn try_refill(&self, account: AccountId, rate: Msat) -> Result<Outcome, StoreError> {
         let Ok(receiving) = self.receiving() else { return Ok(Outcome::None) };
         // Mostly nothing is to be done, and that needs no place among the writers.
-        let Some(wallet) = self.needs(account, rate).await? else { return Ok(Outcome::Enough) };
+        let wallet = match self.needs(account, rate).await? {
+            Ok(wallet) => wallet,
+            Err(outcome) => return Ok(outcome),
+        };
         let _place = self.lane(&wallet).acquire().await;
         // Others were waited for meanwhile.
-        let Some(wallet) = self.needs(account, rate).await? else { return Ok(Outcome::Enough) };
+        let wallet = match self.needs(account, rate).await? {
+            Ok(wallet) => wallet,
+            Err(outcome) => return Ok(outcome),
+        };
         let Some(connection) = connection_of(&wallet) else { return Ok(Outcome::None) };
         let now = self.inner.clock.now();
         let decide = |facts: &_| rules::refill(facts, rate, now);
@@ -78,11 +84,20 @@ impl Desk {
         self.pay(payer, &wallet, paying, made).await
     }
 
-    /// The connected wallet of an account that needs a refill and may have one.
-    async fn needs(&self, account: AccountId, rate: Msat) -> Result<Option<WalletRecord>, StoreError> {
-        let Some(wallet) = self.inner.store.wallet_of(account).await? else { return Ok(None) };
+    /// The connected wallet of an account that needs a refill and may have one, or what comes of it without.
+    async fn needs(
+        &self,
+        account: AccountId,
+        rate: Msat,
+    ) -> Result<Result<WalletRecord, Outcome>, StoreError> {
+        let Some(wallet) = self.inner.store.wallet_of(account).await? else { return Ok(Err(Outcome::None)) };
         let balance = self.inner.store.balance(account).await?;
-        Ok((balance < rules::threshold(wallet.rules.threshold, rate)).then_some(wallet))
+        Ok(match balance < rules::threshold(wallet.rules.threshold, rate) {
+            false => Err(Outcome::Enough),
+            // The scan looks at it again when it has rested.
+            true if wallet.retry_at > self.inner.clock.now() => Err(Outcome::None),
+            true => Ok(wallet),
+        })
     }
 
     /// Wallets that fail wait for each other, never others for them.

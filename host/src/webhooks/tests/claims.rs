@@ -105,6 +105,21 @@ async fn what_a_sender_that_died_held_is_sent_by_another() {
 }
 
 #[tokio::test]
+async fn what_an_earlier_process_held_is_sent_at_once() {
+    let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
+    let webhook = rig.started_webhook(&receiver).await;
+    rig.begin().await;
+    rig.begin().await;
+    let held = rig.webhooks.claim(1).await.unwrap().remove(0);
+    assert_eq!(rig.store.release_deliveries().await.unwrap(), 1);
+    assert_eq!(rig.round().await, 2);
+    assert_eq!(rig.states(webhook).await, [DeliveryState::Delivered; 2]);
+    rig.webhooks.deliver(held).await.unwrap();
+    assert!(rig.log(webhook).await.iter().all(|one| one.attempts.len() == 1), "a late result is nobody's");
+    assert_eq!(rig.store.release_deliveries().await.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn a_deleted_webhook_is_not_told_and_a_result_that_comes_late_changes_nothing() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
     let webhook = rig.started_webhook(&receiver).await;

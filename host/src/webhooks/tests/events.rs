@@ -24,6 +24,7 @@ impl Rig {
             platform: "self-hosted".into(),
             config: json!({}),
             has_playback: true,
+            delays: Default::default(),
         };
         let caps = Caps { destinations_per_stream: 9, streams_per_account: 9, keys_per_account: 9 };
         self.store

@@ -79,8 +79,13 @@ impl Rig {
 
     async fn stream_of(&self, account: AccountId, label: &str) -> StreamId {
         let caps = Caps { destinations_per_stream: 9, streams_per_account: 9, keys_per_account: 9 };
-        let new =
-            NewStream { label: label.into(), stream_key: new_stream_key(), destinations: Vec::new(), caps };
+        let new = NewStream {
+            allowed: Default::default(),
+            label: label.into(),
+            stream_key: new_stream_key(),
+            destinations: Vec::new(),
+            caps,
+        };
         self.store.create_stream(&Actor::command(account, START), new).await.unwrap().0
     }
 

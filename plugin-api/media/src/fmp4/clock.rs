@@ -64,13 +64,13 @@ impl AudioClock {
 }
 
 /// Nanoseconds to ticks, to the nearest; negative times are 0.
-pub(crate) fn nanos_to_ticks(nanos: i64, timescale: u32) -> u64 {
+pub fn nanos_to_ticks(nanos: i64, timescale: u32) -> u64 {
     let ticks = (i128::from(nanos.max(0)) * i128::from(timescale) + NANOS_PER_SECOND / 2) / NANOS_PER_SECOND;
     u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
 /// Ticks to nanoseconds, to the nearest.
-pub(crate) fn ticks_to_nanos(ticks: u64, timescale: u32) -> i64 {
+pub fn ticks_to_nanos(ticks: u64, timescale: u32) -> i64 {
     let scale = i128::from(timescale.max(1));
     i64::try_from((i128::from(ticks) * NANOS_PER_SECOND + scale / 2) / scale).unwrap_or(i64::MAX)
 }

@@ -2,7 +2,8 @@
 //!
 //! [`TrackConfig`] turns a codec configuration record into a sample entry and what playlists say of it,
 //! [`init_segment`] writes `ftyp` and `moov`, [`media_segment`] one `styp`, `moof` and `mdat`. [`AudioClock`]
-//! counts samples. No function here knows playlists or keyframe rules; those are in [`crate::segment`].
+//! counts samples; [`Reach`] says how far a file of such segments reaches. No function here knows playlists or
+//! keyframe rules; those are in [`crate::segment`].
 //!
 //! Times: video runs at [`VIDEO_TIMESCALE`], audio at its sample rate. There is no edit list: with B-frames
 //! the first picture is shown a few frames after decode time 0, and Opus pre-skip is only announced in
@@ -11,12 +12,14 @@
 mod clock;
 mod fragment;
 mod init;
+mod scan;
 mod track;
 
 pub use clock::{AudioClock, Placed, opus_samples};
-pub(crate) use clock::{nanos_to_ticks, ticks_to_nanos};
+pub use clock::{nanos_to_ticks, ticks_to_nanos};
 pub use fragment::{Sample, TrackRun, media_segment};
 pub use init::init_segment;
+pub use scan::{BOX_HEADER_BYTES, BoxHeader, Reach};
 pub use track::{TrackConfig, TrackDetails, VideoRange};
 
 use crate::codec::CodecError;

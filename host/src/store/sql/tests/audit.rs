@@ -6,10 +6,11 @@ use serde_json::Value;
 use super::*;
 use crate::feed::Seen;
 use crate::ids::{KeyId, LoginId, Sats};
+use crate::networks::Networks;
 use crate::store::{
     AUDIT_DETAIL_BYTES_MAX, Audit as _, AuditEntry, AuditFilter, By, Change, DestinationChange, Edits as _,
     FAILED_LOGINS_PER_HOUR_MAX, LOGINS_PER_ACCOUNT_MAX, LimitChange, LimitsChange, Logins as _, NewLogin,
-    TimeRange, UNKNOWN_LOGINS_PER_HOUR_MAX,
+    StreamChange, TimeRange, UNKNOWN_LOGINS_PER_HOUR_MAX,
 };
 
 const SECRET: &str = "hunter2hunter2";
@@ -53,6 +54,7 @@ async fn change_everything(rig: &Rig, actor: &Actor) -> Made {
     let config = json!({"url": "rtmp://a/b", "key": SECRET});
     let target = NewDestination { config: config.clone(), ..target() };
     let stream = NewStream {
+        allowed: Default::default(),
         label: "test".into(),
         stream_key: Redacted::new(format!("live_{SECRET}")),
         destinations: vec![target.clone()],
@@ -62,9 +64,17 @@ async fn change_everything(rig: &Rig, actor: &Actor) -> Made {
     let added = rig.store.add_destination(actor, stream, target, CAPS).await.unwrap();
     let limits = LimitsChange { max_sats: LimitChange::Set(9), max_duration_minutes: LimitChange::Keep };
     rig.store.change_limits(actor, stream, limits).await.unwrap();
-    rig.store.rename_stream(actor, stream, "other").await.unwrap();
+    let change = StreamChange { label: Some("other".into()), allowed: None };
+    rig.store.change_stream(actor, stream, change).await.unwrap();
+    let allowed = Some(Networks::parse(["203.0.113.7"]).unwrap());
+    rig.store.change_stream(actor, stream, StreamChange { label: None, allowed }).await.unwrap();
     rig.store.replace_stream_key(actor, stream, &Redacted::new(format!("{SECRET}2"))).await.unwrap();
-    let change = DestinationChange { enabled: Some(false), config: Some(config) };
+    let change = DestinationChange {
+        enabled: Some(false),
+        config: Some(config),
+        start_delay_secs: Some(5),
+        stop_delay_secs: None,
+    };
     rig.store.change_destination(actor, stream, added, change).await.unwrap();
     rig.store.delete_destination(actor, Some(stream), added).await.unwrap();
     let made = rig.store.create_key(actor, key()).await.unwrap();
@@ -84,8 +94,11 @@ fn entries_of(account: AccountId, made: &Made) -> Vec<(&'static str, &'static st
     let limits = |sats: Value| json!({"maxSats": sats, "maxDurationMinutes": null});
     let limits = json!({"before": limits(Value::Null), "after": limits(json!(9))});
     let labels = json!({"before": {"label": "test"}, "after": {"label": "other"}});
-    let enabled = json!({"streamId": stream, "configChanged": true, "before": {"enabled": true},
-        "after": {"enabled": false}});
+    let enabled = json!({"streamId": stream, "configChanged": true,
+        "before": {"enabled": true, "startDelaySeconds": 0},
+        "after": {"enabled": false, "startDelaySeconds": 5}});
+    let allowed =
+        json!({"before": {"allowedAddresses": ""}, "after": {"allowedAddresses": "203.0.113.7/32"}});
     let scopes = json!({"type": "permanent", "label": "mine", "scopes": "read,manage,webhooks",
         "destinationId": null});
     let of_account = |action, detail| (action, "account", account.0, detail);
@@ -95,6 +108,7 @@ fn entries_of(account: AccountId, made: &Made) -> Vec<(&'static str, &'static st
         ("destination.added", "destination", added, target.clone()),
         ("stream.limits_changed", "stream", stream, limits),
         ("stream.renamed", "stream", stream, labels),
+        ("stream.changed", "stream", stream, allowed),
         ("stream.key_replaced", "stream", stream, json!({})),
         ("destination.changed", "destination", added, enabled),
         ("destination.deleted", "destination", added, target),
@@ -189,7 +203,7 @@ async fn what_is_refused_or_rolled_back_leaves_no_entry() {
     let mut watch = rig.store.feed().watch(account, None).unwrap();
     let thief = by(stranger);
     assert!(rig.store.delete_stream(&thief, stream).await.is_err());
-    assert!(rig.store.rename_stream(&thief, stream, "x").await.is_err());
+    assert!(rig.store.change_stream(&thief, stream, StreamChange::default()).await.is_err());
     assert!(rig.store.change_limits(&thief, stream, LimitsChange::default()).await.is_err());
     assert!(rig.store.delete_destination(&thief, None, ids[0]).await.is_err());
     assert!(rig.stream(account, 4).await.is_err(), "too many destinations");

@@ -29,8 +29,13 @@ async fn secrets_stand_in_no_file_in_clear_and_come_back_only_with_the_key() {
     let rig = rig().await;
     let account = rig.account("me", 0).await.unwrap();
     let key = new_stream_key();
-    let stream =
-        NewStream { label: "test".into(), stream_key: key.clone(), destinations: vec![target()], caps: CAPS };
+    let stream = NewStream {
+        allowed: Default::default(),
+        label: "test".into(),
+        stream_key: key.clone(),
+        destinations: vec![target()],
+        caps: CAPS,
+    };
     let (stream, _) = rig.store.create_stream(&by(account), stream).await.unwrap();
     assert_eq!(rig.store.stream_of(account, stream).await.unwrap().unwrap().stream_key, key);
     assert_eq!(rig.store.destinations_of(stream).await.unwrap()[0].config, target().config);

@@ -75,6 +75,7 @@ impl Rig {
 
     async fn stream(&self, account: AccountId, targets: usize) -> Result<(StreamId, Vec<DestinationId>)> {
         let stream = NewStream {
+            allowed: Default::default(),
             label: "test".into(),
             stream_key: new_stream_key(),
             destinations: vec![target(); targets],
@@ -95,6 +96,7 @@ fn target() -> NewDestination {
         platform: "rtmp".into(),
         config: json!({"url": "rtmp://a/b", "key": "s3cret"}),
         has_playback: false,
+        delays: Default::default(),
     }
 }
 

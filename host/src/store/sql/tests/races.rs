@@ -9,7 +9,7 @@ use crate::ids::{HOUR_MS, Sats, WebhookId};
 use crate::store::{
     Audit as _, AuditFilter, Bandwidth, Begun, Charged, Charges as _, Edits as _, EventType, HourDecision,
     HourFacts, HourTerms, Idempotency as _, IdempotentRequest, LimitChange, LimitsChange, MinuteCharge,
-    NewWebhook, OveragePart, Playback as _, SendingCaps, Slot, Webhooks as _,
+    NewWebhook, OveragePart, Playback as _, SendingCaps, Slot, StreamChange, Webhooks as _,
 };
 
 /// More than there are connections.
@@ -242,7 +242,8 @@ async fn text_that_no_engine_should_be_asked_to_hold_comes_back_readable() {
     let rig = Rig::new().await;
     let account = rig.account("me", 0).await.unwrap();
     let (stream, _) = rig.stream(account, 0).await.unwrap();
-    rig.store.rename_stream(&by(account), stream, "a\0b").await.unwrap();
+    let change = StreamChange { label: Some("a\0b".into()), allowed: None };
+    rig.store.change_stream(&by(account), stream, change).await.unwrap();
     let label = rig.store.stream(stream).await.unwrap().unwrap().label;
     let expected = match rig.store.writer {
         Pool::Sqlite(_) => "a\0b",

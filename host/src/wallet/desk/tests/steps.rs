@@ -254,7 +254,7 @@ async fn a_wallet_that_was_disconnected_is_credited_for_what_it_pays() {
     rig.pass_time(2);
     rig.desk.pass().await;
     assert_eq!(rig.credits().await, refilled(1));
-    assert_eq!(rig.refill().await, Outcome::Enough, "there is no wallet to refill from");
+    assert_eq!(rig.refill().await, Outcome::None, "there is no wallet to refill from");
     rig.base.check().await;
 }
 
@@ -381,4 +381,16 @@ async fn what_a_wallet_holds_is_asked_seldom_and_shown_for_a_minute() {
     assert!(held().await.unwrap().unwrap().cached, "it hangs, and is not waited for");
     rig.base.store.disconnect_wallet(&rig.actor()).await.unwrap();
     assert_eq!(held().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_wallet_that_rests_keeps_no_writer_waiting() {
+    let rig = Rig::new(0).await;
+    rig.bank.state().pays.insert(URL.into(), Pays::Fails(Fault::InsufficientBalance));
+    assert_eq!(rig.refill().await, Outcome::None);
+    assert!(rig.wallet().await.retry_at > rig.now());
+    let mut intruder = rig.base.intruder().await;
+    intruder.keep_from_writing().await;
+    assert_eq!(rig.refill().await, Outcome::None);
+    intruder.let_write().await;
 }

@@ -1,0 +1,33 @@
+//! What a session says of the health of its stream.
+
+use super::*;
+use crate::store::EventType;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lasting_issue_is_shown_and_told_once() {
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    assert_eq!(rig.live.health(rig.stream.id), None, "there is no session");
+    rig.webhook_for(vec![EventType::StreamHealth]).await;
+    let mut publisher = rig.publish().await.unwrap();
+    let mut packets = vec![config()];
+    packets.extend((0..=150).map(|n| video(n * 40, n % 50 == 0)));
+    publisher.push(&mut packets);
+    let (name, mut data) = rig.next_told().await;
+    let issue = json!({"code": "audio_missing", "text": "no sound comes", "platforms": []});
+    assert_eq!(name, "stream.health");
+    assert_eq!(data["issues"].take(), json!([issue]));
+    assert_eq!((&data["appeared"], &data["cleared"]), (&json!(["audio_missing"]), &json!([])));
+    assert_eq!((&data["label"], &data["streamKeyId"]), (&json!("test"), &json!(rig.stream.id.0)));
+
+    let health = rig.live.health(rig.stream.id).unwrap();
+    assert_eq!(health.issues.iter().map(|issue| issue.code).collect::<Vec<_>>(), [IssueCode::AudioMissing]);
+    let pictures = health.figures.video.unwrap();
+    assert_eq!((pictures.codec, pictures.size), ("h264", None), "the configuration of these tests is none");
+    assert_eq!((pictures.frame_rate, pictures.keyframe_interval), (Some(25.0), Some(2.0)));
+    drop(publisher);
+    rig.until_session(SessionState::Reconnecting).await;
+    assert_eq!(rig.live.health(rig.stream.id), None, "nothing is known of an encoder that is away");
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+    rig.until_idle().await;
+    assert!(!rig.store.has_due_delivery(rig.clock.now()).await.unwrap(), "once");
+}

@@ -1,0 +1,130 @@
+//! Networks that an owner names: where a stream key may be used.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+/// Most networks of one list.
+pub const NETWORKS_MAX: usize = 32;
+
+/// A list of networks; an empty one stands for all addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Networks(Vec<IpNet>);
+
+/// Why a list cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NetworksError {
+    /// An entry is neither an address nor a network; where it stands.
+    #[error("entry {0} is no address or network; write for example \"203.0.113.7\" or \"2001:db8::/32\"")]
+    Entry(usize),
+    /// More than [`NETWORKS_MAX`].
+    #[error("has more than {NETWORKS_MAX} entries")]
+    TooMany,
+}
+
+impl Networks {
+    /// Reads addresses and networks in CIDR form; host bits are cut off, repeats left out.
+    ///
+    /// # Errors
+    /// Any [`NetworksError`]; entries count from 1.
+    pub fn parse<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, NetworksError> {
+        let mut networks = Vec::new();
+        for (index, entry) in entries.into_iter().enumerate() {
+            if index == NETWORKS_MAX {
+                return Err(NetworksError::TooMany);
+            }
+            let network = network(entry.trim()).ok_or(NetworksError::Entry(index + 1))?;
+            if !networks.contains(&network) {
+                networks.push(network);
+            }
+        }
+        Ok(Self(networks))
+    }
+
+    /// Whether somebody at `address` may.
+    pub fn allow(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.0.is_empty() || self.0.iter().any(|network| network.contains(&address))
+    }
+
+    /// The networks in CIDR form.
+    pub fn to_texts(&self) -> Vec<String> {
+        self.0.iter().map(IpNet::to_string).collect()
+    }
+
+    /// The stored form: commas between.
+    pub fn to_text(&self) -> String {
+        self.to_texts().join(",")
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// As [`Networks::parse`].
+    pub fn from_text(text: &str) -> Result<Self, NetworksError> {
+        Self::parse(text.split(',').filter(|entry| !entry.is_empty()))
+    }
+}
+
+/// A network as addresses are compared with it: an IPv4-mapped one is the IPv4 network it means.
+fn network(entry: &str) -> Option<IpNet> {
+    let Ok(network) = entry.parse::<IpNet>() else {
+        return entry.parse::<IpAddr>().ok().map(|address| address.to_canonical().into());
+    };
+    let address = network.addr().to_canonical();
+    let bits = if address.is_ipv4() == network.addr().is_ipv4() {
+        network.prefix_len()
+    } else {
+        // Shorter than the prefix of mapped addresses: it would mean all of them and more.
+        network.prefix_len().checked_sub(96)?
+    };
+    IpNet::new(address, bits).ok().map(|network| network.trunc())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowed(entries: &[&str], address: &str) -> bool {
+        Networks::parse(entries.iter().copied()).unwrap().allow(address.parse().unwrap())
+    }
+
+    #[test]
+    fn addresses_and_networks_of_both_families_are_known_in_every_form() {
+        assert!(allowed(&[], "203.0.113.7"), "an empty list allows all");
+        for (entries, address, expected) in [
+            (&["203.0.113.7"][..], "203.0.113.7", true),
+            (&["203.0.113.7"], "::ffff:203.0.113.7", true),
+            (&["::ffff:203.0.113.7"], "203.0.113.7", true),
+            (&["::ffff:203.0.113.0/120"], "203.0.113.9", true),
+            (&["203.0.113.7"], "203.0.113.8", false),
+            (&[" 203.0.113.77/24 "], "203.0.113.1", true),
+            (&["203.0.113.77/24"], "203.0.114.1", false),
+            (&["198.51.100.1", "2001:db8::/32"], "2001:db8:1::1", true),
+            (&["2001:db8::/32"], "2001:db9::1", false),
+            (&["2001:db8::/32"], "203.0.113.7", false),
+            (&["0.0.0.0/0"], "203.0.113.7", true),
+            (&["::/0"], "203.0.113.7", false),
+        ] {
+            assert_eq!(allowed(entries, address), expected, "{entries:?} {address}");
+        }
+    }
+
+    #[test]
+    fn lists_survive_their_text() {
+        let list = Networks::parse(["203.0.113.77/24", "203.0.113.0/24", "2001:db8::1"]).unwrap();
+        assert_eq!(list.to_texts(), ["203.0.113.0/24", "2001:db8::1/128"]);
+        assert_eq!(Networks::from_text(&list.to_text()), Ok(list));
+        assert_eq!(Networks::from_text(""), Ok(Networks::default()));
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused_by_its_place() {
+        for entry in ["", "home", "203.0.113.7/33", "203.0.113", "::ffff:0.0.0.0/90", "203.0.113.7:1935"] {
+            assert_eq!(Networks::parse(["::1", entry]), Err(NetworksError::Entry(2)), "{entry}");
+        }
+        let many: Vec<String> = (0..=NETWORKS_MAX).map(|n| format!("203.0.113.{n}")).collect();
+        assert!(Networks::parse(many.iter().take(NETWORKS_MAX).map(String::as_str)).is_ok());
+        assert_eq!(Networks::parse(many.iter().map(String::as_str)), Err(NetworksError::TooMany));
+    }
+}

@@ -1,0 +1,335 @@
+//! Configuration of destinations, and the operator's settings.
+
+use std::fmt;
+
+use satcast_plugin_api::{Error, Secret};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use crate::names::prefix_fault;
+
+/// Region when none is given: what stores that know no regions expect.
+const REGION: &str = "us-east-1";
+/// Longest bucket name.
+const BUCKET_BYTES_MAX: usize = 63;
+/// Longest endpoint, region and key.
+const FIELD_BYTES_MAX: usize = 512;
+/// Longest retention in days: ten years.
+pub const RETENTION_DAYS_MAX: u32 = 3650;
+
+/// Configuration of a destination of type `cloud-archive`. Nothing at all means the operator's store.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Config {
+    /// Address of an S3-compatible store, for example https://s3.example.org. Leave it, bucket and keys out for the store of this
+    /// service.
+    #[serde(default)]
+    #[schemars(length(max = 512))]
+    pub endpoint: Option<String>,
+    /// Region of the store; us-east-1 when left out.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub region: Option<String>,
+    /// Bucket that exists already.
+    #[serde(default)]
+    #[schemars(length(max = 63))]
+    pub bucket: Option<String>,
+    /// What the names of recordings begin with, for example live/2026.
+    #[serde(default)]
+    #[schemars(length(max = 512))]
+    pub prefix: Option<String>,
+    /// Access key id.
+    #[serde(default)]
+    #[schemars(length(max = 512))]
+    pub access_key: Option<String>,
+    /// Secret access key.
+    #[serde(default)]
+    pub secret_key: Option<Secret<String>>,
+    /// The bucket stands in the path of addresses (true, as most stores want it) or before the host name (false).
+    #[serde(default)]
+    pub force_path_style: Option<bool>,
+    /// Recordings are deleted at the store so many days after they were made; left out = never.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 3650))]
+    pub retention_days: Option<u32>,
+}
+
+/// What the operator sets in `[archive]` and `[driver.archive]`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct Settings {
+    /// Address of the store for destinations that name none.
+    pub endpoint: Option<String>,
+    /// Region of that store.
+    pub region: Option<String>,
+    /// Its bucket.
+    pub bucket: Option<String>,
+    /// What the names of all recordings in it begin with.
+    pub prefix: Option<String>,
+    /// Access key id.
+    pub access_key: Option<String>,
+    /// Secret access key.
+    pub secret_key: Option<Secret<String>>,
+    /// As for destinations.
+    pub force_path_style: Option<bool>,
+    /// Hours an upload is tried before it counts as failed.
+    #[schemars(range(min = 1, max = 720))]
+    pub retry_hours: u32,
+    /// Bytes that recordings may take on the local disk before recording stops: what runs, waits and has failed.
+    pub spool_quota_bytes: u64,
+    /// Bytes that must stay free on the disk; below it recording stops.
+    pub free_bytes_min: u64,
+    /// Bytes that failed recordings may take; beyond it the oldest are deleted.
+    pub failed_quota_bytes: u64,
+    /// Days that failed recordings are kept.
+    #[schemars(range(min = 1, max = 365))]
+    pub failed_days: u32,
+}
+
+const GIB: u64 = 1024 * 1024 * 1024;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            endpoint: None,
+            region: None,
+            bucket: None,
+            prefix: None,
+            access_key: None,
+            secret_key: None,
+            force_path_style: None,
+            retry_hours: 24,
+            spool_quota_bytes: 100 * GIB,
+            free_bytes_min: GIB,
+            failed_quota_bytes: 20 * GIB,
+            failed_days: 7,
+        }
+    }
+}
+
+/// A store and how to get in. Its `Debug` shows no key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) endpoint: String,
+    pub(crate) region: String,
+    pub(crate) bucket: String,
+    pub(crate) prefix: String,
+    pub(crate) access_key: String,
+    pub(crate) secret_key: String,
+    pub(crate) path_style: bool,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (bucket {})", self.endpoint, self.bucket)
+    }
+}
+
+impl Target {
+    /// The same place, whatever the keys are.
+    pub(crate) fn is_same_place(&self, other: &Target) -> bool {
+        (&self.endpoint, &self.bucket, &self.prefix) == (&other.endpoint, &other.bucket, &other.prefix)
+    }
+}
+
+impl Config {
+    /// The destination's own store; `None` for the operator's.
+    ///
+    /// # Errors
+    /// `Config`, naming the field.
+    pub(crate) fn target(&self) -> Result<Option<Target>, Error> {
+        if let Some(days) = self.retention_days
+            && !(1..=RETENTION_DAYS_MAX).contains(&days)
+        {
+            return Err(Error::config(format!("retentionDays: must be 1 to {RETENTION_DAYS_MAX}")));
+        }
+        let keys = (&self.access_key, self.secret_key.as_ref().map(Secret::expose));
+        let prefix = prefix(self.prefix.as_ref())?;
+        match (&self.endpoint, &self.bucket, keys) {
+            (None, None, (None, None)) => {
+                let extra = [self.prefix.is_some(), self.region.is_some(), self.force_path_style.is_some()];
+                if extra.contains(&true) {
+                    return Err(Error::config(
+                        "endpoint: is missing; prefix, region and forcePathStyle are for a store of your own, which needs \
+                         endpoint, bucket, accessKey and secretKey",
+                    ));
+                }
+                Ok(None)
+            }
+            (Some(endpoint), Some(bucket), (Some(access_key), Some(secret_key))) => Ok(Some(Target {
+                endpoint: checked_endpoint(endpoint)?,
+                region: checked_region(self.region.as_ref())?,
+                bucket: checked_bucket(bucket)?,
+                prefix,
+                access_key: checked_key("accessKey", access_key)?,
+                secret_key: checked_key("secretKey", secret_key)?,
+                path_style: self.force_path_style.unwrap_or(true),
+            })),
+            (endpoint, bucket, (access_key, secret_key)) => {
+                let given = [
+                    ("endpoint", endpoint.is_some()),
+                    ("bucket", bucket.is_some()),
+                    ("accessKey", access_key.is_some()),
+                    ("secretKey", secret_key.is_some()),
+                ];
+                let missing = given.iter().find(|(_, given)| !given).map_or("endpoint", |(name, _)| name);
+                Err(Error::config(format!(
+                    "{missing}: is missing; a store of your own needs endpoint, bucket, accessKey and secretKey, and none of \
+                     them means the store of this service"
+                )))
+            }
+        }
+    }
+}
+
+impl Settings {
+    /// The operator's store; `None` when there is none.
+    ///
+    /// # Errors
+    /// `Config`, naming the field of `[archive]`.
+    pub(crate) fn target(&self) -> Result<Option<Target>, Error> {
+        let config = Config {
+            endpoint: self.endpoint.clone(),
+            region: self.region.clone(),
+            bucket: self.bucket.clone(),
+            prefix: self.prefix.clone(),
+            access_key: self.access_key.clone(),
+            secret_key: self.secret_key.clone(),
+            force_path_style: self.force_path_style,
+            retention_days: None,
+        };
+        config.target().map_err(|error| Error::config(format!("[archive] {}", error.message)))
+    }
+}
+
+/// What a destination without a store of its own gets where the operator has none.
+pub(crate) fn no_operator_store() -> Error {
+    Error::config(
+        "endpoint: is missing, and this service has no store of its own; give endpoint, bucket, accessKey and secretKey, or ask \
+         the operator to set endpoint, bucket, access_key and secret_key in [archive]",
+    )
+}
+
+fn prefix(prefix: Option<&String>) -> Result<String, Error> {
+    let prefix = prefix.map(String::as_str).unwrap_or_default();
+    match prefix_fault(prefix) {
+        Some(fault) => Err(Error::config(format!("prefix: {fault}"))),
+        None => Ok(prefix.trim_end_matches('/').to_owned()),
+    }
+}
+
+fn checked_endpoint(text: &str) -> Result<String, Error> {
+    let refuse = |why: &str| Error::config(format!("endpoint: {why}, for example https://s3.example.org"));
+    if text.len() > FIELD_BYTES_MAX {
+        return Err(refuse("is too long"));
+    }
+    let url = Url::parse(text).map_err(|_| refuse("must be an address"))?;
+    if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none_or(str::is_empty) {
+        return Err(refuse("must begin with https:// or http://"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(refuse("must not hold a user or password; give accessKey and secretKey"));
+    }
+    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+        return Err(refuse("must end with the host or port; the bucket has a field of its own"));
+    }
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+fn checked_region(region: Option<&String>) -> Result<String, Error> {
+    let region = region.map_or(REGION, String::as_str);
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if region.is_empty() || region.len() > 64 || !region.bytes().all(plain) {
+        return Err(Error::config("region: must be 1 to 64 letters, digits, - and _"));
+    }
+    Ok(region.to_owned())
+}
+
+fn checked_bucket(bucket: &str) -> Result<String, Error> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let is_name = bucket.bytes().any(|byte| byte.is_ascii_alphanumeric());
+    if bucket.len() > BUCKET_BYTES_MAX || !is_name || !bucket.bytes().all(plain) {
+        return Err(Error::config("bucket: must be 1 to 63 letters, digits, dots, - and _"));
+    }
+    Ok(bucket.to_owned())
+}
+
+fn checked_key(field: &str, key: &str) -> Result<String, Error> {
+    if key.is_empty() || key.len() > FIELD_BYTES_MAX || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Error::config(format!(
+            "{field}: must be 1 to {FIELD_BYTES_MAX} characters without spaces"
+        )));
+    }
+    Ok(key.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn target(config: Value) -> Result<Option<Target>, String> {
+        let config: Config = serde_json::from_value(config).map_err(|error| error.to_string())?;
+        config.target().map_err(|error| error.message)
+    }
+
+    fn own(change: Value) -> Value {
+        let mut config = json!({ "endpoint": "https://s3.example.org", "bucket": "b", "accessKey": "a", "secretKey": "hunter2" });
+        for (key, value) in change.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        config
+    }
+
+    #[test]
+    fn a_store_is_given_whole_or_not_at_all() {
+        assert_eq!(target(json!({})), Ok(None));
+        assert_eq!(target(json!({ "retentionDays": 30 })), Ok(None));
+        let full = target(own(json!({ "prefix": "live/" }))).unwrap().unwrap();
+        assert_eq!(
+            (full.region.as_str(), full.prefix.as_str(), full.path_style),
+            ("us-east-1", "live", true)
+        );
+        assert!(!format!("{full:?}").contains("hunter2"));
+        for missing in ["endpoint", "bucket", "accessKey", "secretKey"] {
+            let mut config = own(json!({}));
+            config.as_object_mut().unwrap().remove(missing);
+            let error = target(config).unwrap_err();
+            assert!(error.starts_with(&format!("{missing}: is missing")), "{error}");
+        }
+        assert!(target(json!({ "prefix": "a" })).unwrap_err().starts_with("endpoint: "));
+    }
+
+    #[test]
+    fn fields_are_checked_and_never_repeated() {
+        let table = [
+            ("endpoint", json!("ftp://s3.example.org")),
+            ("endpoint", json!("s3.example.org")),
+            ("endpoint", json!("https://user:hunter2@s3.example.org")),
+            ("endpoint", json!("https://s3.example.org/bucket")),
+            ("endpoint", json!(format!("https://{}.org", "x".repeat(600)))),
+            ("bucket", json!("a/b")),
+            ("bucket", json!("")),
+            ("bucket", json!("..")),
+            ("bucket", json!("x".repeat(64))),
+            ("prefix", json!("../x")),
+            ("region", json!("")),
+            ("accessKey", json!("")),
+            ("secretKey", json!("with space")),
+            ("secretKey", json!("x".repeat(FIELD_BYTES_MAX + 1))),
+            ("retentionDays", json!(0)),
+            ("retentionDays", json!(RETENTION_DAYS_MAX + 1)),
+        ];
+        for (field, value) in table {
+            let error = target(own(json!({ field: value.clone() }))).unwrap_err();
+            assert!(error.starts_with(&format!("{field}: ")), "{field} {value}: {error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        assert!(target(json!({ "unknown": 1 })).is_err());
+        let settings = Settings { bucket: Some("b".into()), ..Settings::default() };
+        assert!(settings.target().unwrap_err().message.starts_with("[archive] endpoint: is missing"));
+        assert_eq!(Settings::default().target().unwrap(), None);
+    }
+}

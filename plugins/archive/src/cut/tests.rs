@@ -1,0 +1,182 @@
+//! Rules of cutting with made-up packets.
+
+use bytes::Bytes;
+
+use super::*;
+use crate::tests::media::{
+    AAC, AVC, MS, OTHER_AAC, OTHER_AVC, mixed, packet, pictures, pictures_of, pieces, record, sound,
+};
+
+/// Files, each as the ends of its fragments in milliseconds.
+fn shape(packets: Vec<Packet>) -> Vec<Vec<i64>> {
+    let mut files: Vec<Vec<i64>> = Vec::new();
+    for piece in pieces(packets) {
+        match piece {
+            Piece::Begin(_) => files.push(Vec::new()),
+            Piece::Fragment { end_ns, .. } => files.last_mut().unwrap().push(end_ns / MS),
+            Piece::TrackRefused(..) => {}
+        }
+    }
+    files
+}
+
+#[test]
+fn fragments_end_within_a_second_wherever_keyframes_are() {
+    // One keyframe in four seconds.
+    let files = shape(mixed([pictures(100, 100), sound(0, 4000)]));
+    assert_eq!(files.len(), 1);
+    let ends = &files[0];
+    assert!(ends.windows(2).all(|pair| pair[1] - pair[0] <= 960), "{ends:?}");
+    assert_eq!(ends.last(), Some(&4000));
+    // What has come and is not written when the next picture comes is less than a second.
+    let mut cutter = Cutter::default();
+    let mut written = 0;
+    for packet in pictures(200, 200) {
+        let dts_ms = packet.dts_ns / MS;
+        cutter.push(packet);
+        while let Some(piece) = cutter.poll() {
+            if let Piece::Fragment { end_ns, .. } = piece {
+                written = end_ns / MS;
+            }
+        }
+        assert!(dts_ms + 40 - written <= 1000, "{dts_ms} {written}");
+    }
+}
+
+#[test]
+fn pictures_before_the_first_keyframe_and_sound_before_it_are_left_out() {
+    let mut packets = pictures_of(AVC, 1000, 50, 25, 100);
+    packets.insert(1, packet(AVC, false, 960, 100));
+    let all = mixed([packets, sound(0, 3000)]);
+    let mut cutter = Cutter::default();
+    let count = all.iter().filter(|packet| packet.role == Role::Data).count() as u64;
+    all.into_iter().for_each(|packet| cutter.push(packet));
+    cutter.finish();
+    let ends: Vec<i64> = std::iter::from_fn(|| cutter.poll())
+        .filter_map(|piece| match piece {
+            Piece::Fragment { end_ns, .. } => Some(end_ns / MS),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ends.last(), Some(&2000), "time 0 is the first keyframe");
+    assert_eq!(cutter.dropped(), 51, "a picture and 50 packets of sound of {count}");
+}
+
+#[test]
+fn another_configuration_begins_another_file_at_its_keyframe() {
+    let second = pictures_of(OTHER_AVC, 2000, 50, 25, 100);
+    let packets: Vec<Packet> = pictures(50, 25).into_iter().chain(second).collect();
+    let files = shape(packets);
+    assert_eq!(files.iter().map(|file| *file.last().unwrap()).collect::<Vec<_>>(), [2000, 2000]);
+    // Sound of another kind waits for the keyframe as well.
+    let mut packets = pictures(100, 25);
+    let other: Vec<Packet> = (0..180).map(|n| packet(OTHER_AAC, false, n * 22, 50)).collect();
+    let switch = other.iter().position(|packet| packet.dts_ns >= 2100 * MS).unwrap();
+    packets.extend(other);
+    packets.sort_by_key(|packet| (packet.role == Role::Data, packet.dts_ns));
+    packets.insert(1, record(AAC));
+    let at = packets.iter().position(|packet| packet.dts_ns >= 2100 * MS && packet.kind == TrackKind::Audio);
+    packets.insert(at.unwrap(), record(OTHER_AAC));
+    assert!(switch > 0);
+    let files = shape(packets);
+    assert_eq!(files.len(), 2, "{files:?}");
+    assert!((2980..=3020).contains(files[0].last().unwrap()), "{files:?}");
+}
+
+#[test]
+fn a_repeated_configuration_changes_nothing() {
+    let mut packets = pictures(100, 25);
+    packets.insert(60, record(AVC));
+    packets.insert(61, record(OTHER_AVC));
+    packets.insert(62, record(AVC));
+    assert_eq!(shape(packets).len(), 1);
+}
+
+#[test]
+fn sound_alone_is_recorded_and_pictures_that_come_begin_another_file() {
+    let files = shape(sound(0, 10_000));
+    assert_eq!((files.len(), files[0].last()), (1, Some(&10_000)));
+    assert!(files[0].windows(2).all(|pair| pair[1] - pair[0] <= 920), "{files:?}");
+    let late = pictures_of(AVC, 6000, 100, 25, 100);
+    let files = shape(mixed([sound(0, 10_000), late]));
+    assert_eq!(
+        files.iter().map(|file| *file.last().unwrap()).collect::<Vec<_>>(),
+        [6020, 4000],
+        "the sound of that instant came first"
+    );
+    // Sound that comes late joins with the next keyframe.
+    let files = shape(mixed([pictures(100, 25), sound(1500, 4000)]));
+    assert_eq!(files.iter().map(|file| *file.last().unwrap()).collect::<Vec<_>>(), [2000, 2000]);
+}
+
+#[test]
+fn a_hole_stays_a_hole_and_a_jump_begins_a_file() {
+    let with_second = |from_ms: i64| {
+        let second = pictures_of(AVC, from_ms, 50, 25, 100);
+        let packets: Vec<Packet> = pictures(50, 25).into_iter().chain(second).collect();
+        shape(packets).iter().map(|file| *file.last().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(with_second(30_000), [32_000]);
+    assert_eq!(with_second(2_000_000), [2000, 2000]);
+    assert_eq!(with_second(500), [2000, 2000]);
+    // After a gap nothing but a keyframe is of use.
+    let mut cutter = Cutter::default();
+    pictures(30, 25).into_iter().for_each(|packet| cutter.push(packet));
+    cutter.gap();
+    (30..55).for_each(|number| cutter.push(packet(AVC, number == 50, number * 40, 100)));
+    cutter.finish();
+    assert_eq!(cutter.dropped(), 20);
+}
+
+#[test]
+fn what_makes_no_sense_is_left_out() {
+    let mut cutter = Cutter::default();
+    cutter.push(packet(AVC, true, 0, 100));
+    cutter.push(record(AVC));
+    cutter.push(Packet { payload: Bytes::from_static(b"junk"), ..record(AVC) });
+    assert!(matches!(cutter.poll(), Some(Piece::TrackRefused(TrackKind::Video, _))));
+    cutter.push(record(AVC));
+    cutter.push(Packet { payload: Bytes::new(), ..packet(AVC, true, 0, 1) });
+    cutter.push(Packet { dts_ns: i64::MAX, ..packet(AVC, true, 0, 1) });
+    cutter.push(packet(AVC, true, 0, SAMPLE_BYTES_MAX + 1));
+    cutter.push(packet(OTHER_AAC, false, 0, 10));
+    assert_eq!((cutter.dropped(), cutter.held_bytes()), (5, 0));
+    for number in 0..2 * WAITING_PACKETS_MAX as i64 {
+        cutter.push(packet(AAC, false, number, 10));
+    }
+    cutter.push(record(AAC));
+    for number in 0..2 * WAITING_PACKETS_MAX as i64 {
+        cutter.push(packet(AAC, false, number, 10));
+        assert!(cutter.held_bytes() <= 10 * (WAITING_PACKETS_MAX + 100));
+    }
+    cutter.abandon();
+    assert_eq!(cutter.held_bytes(), 0);
+}
+
+#[test]
+fn large_pictures_make_small_fragments() {
+    let large = pictures_of(AVC, 0, 20, 20, 8 * 1024 * 1024);
+    let sizes: Vec<usize> = pieces(large)
+        .iter()
+        .filter_map(|piece| match piece {
+            Piece::Fragment { bytes, .. } => Some(bytes.len()),
+            _ => None,
+        })
+        .collect();
+    assert!(sizes.len() >= 5 && sizes.iter().all(|bytes| *bytes < 64 * 1024 * 1024), "{sizes:?}");
+}
+
+#[test]
+fn quiet_times_and_rolls() {
+    let mut cutter = Cutter::default();
+    pictures(10, 10).into_iter().for_each(|packet| cutter.push(packet));
+    assert_eq!(cutter.poll(), None);
+    cutter.flush();
+    assert!(matches!(cutter.poll(), Some(Piece::Begin(_))));
+    assert!(matches!(cutter.poll(), Some(Piece::Fragment { end_ns, .. }) if end_ns == 360 * MS));
+    cutter.roll();
+    (10..60).for_each(|number| cutter.push(packet(AVC, number % 25 == 0, number * 40, 100)));
+    cutter.finish();
+    let begins = std::iter::from_fn(|| cutter.poll()).filter(|piece| matches!(piece, Piece::Begin(_)));
+    assert_eq!(begins.count(), 1, "at the next keyframe, once");
+}

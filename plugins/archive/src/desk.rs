@@ -1,0 +1,123 @@
+//! What the owner asks of recordings that are there already: again, away, an address.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use satcast_plugin_api::Error;
+
+use crate::item::Item;
+use crate::journal::Stage;
+use crate::state::{Core, is_file};
+use crate::upload::fault::Fault;
+use satcast_plugin_api::driver::Answer;
+
+/// Longest a signed address is good for (S3's limit): a week.
+const SIGNED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Uploads a failed recording again.
+pub(crate) fn retry(core: &Arc<Core>, file_name: &str, answer: Answer) {
+    let Some(item) = core.find(file_name) else { return answer.give(Err(unknown(file_name))) };
+    let core = core.clone();
+    tokio::spawn(async move {
+        if let Err((answer, error)) = retry_now(&core, &item, answer).await {
+            answer.give(Err(error));
+        }
+    });
+}
+
+async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result<(), (Answer, Error)> {
+    let is_there = is_file(&core.path(&item.file_name));
+    let mut refused = None;
+    let mut waiting = Some(answer);
+    let saved = core.change(item, |data| {
+        refused = match data.entry.stage {
+            Stage::Failed if is_there => None,
+            Stage::Failed => Some("its local copy is gone; it cannot be uploaded again"),
+            Stage::Ready => Some("it is uploaded already"),
+            Stage::Recording => Some("it is being recorded"),
+            Stage::Uploading => Some("it is being uploaded"),
+            Stage::Leaving => Some("it is deleted"),
+        };
+        if refused.is_some() {
+            return;
+        }
+        data.entry.stage = Stage::Uploading;
+        data.entry.error = None;
+        data.entry.error_class = None;
+        data.entry.failing_since_ms = None;
+        data.entry.attempt = data.entry.attempt.saturating_add(1);
+        data.entry.attempt_opened = false;
+        data.restarts = 0;
+        data.answer = waiting.take();
+    });
+    let saved = saved.await;
+    if let (Some(refused), Some(answer)) = (refused, waiting.take()) {
+        return Err((answer, Error::config(format!("{}: {refused}", item.file_name))));
+    }
+    if let Err(error) = saved {
+        tracing::warn!(recording = item.file_name, %error, "the journal of a recording cannot be written");
+    }
+    core.spawn(item);
+    Ok(())
+}
+
+/// Deletes a recording.
+pub(crate) fn delete(core: &Arc<Core>, file_name: &str, remote: bool, answer: Answer) {
+    // One that is not known is deleted already.
+    let Some(item) = core.find(file_name) else { return answer.give(Ok(())) };
+    let core = core.clone();
+    tokio::spawn(async move { answer.give(delete_now(&core, &item, remote).await) });
+}
+
+async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<(), Error> {
+    let stage = item.data().entry.stage;
+    match stage {
+        Stage::Recording => {
+            return Err(Error::config(format!(
+                "{}: it is being recorded; stop the stream first",
+                item.file_name
+            )));
+        }
+        Stage::Ready => {
+            if remote {
+                let (store, key) = core.store(item)?;
+                store.delete(&key).await.map_err(Error::from)?;
+            }
+            return core.forget(item).await;
+        }
+        Stage::Uploading | Stage::Failed | Stage::Leaving => {}
+    }
+    // Cut where it stands; what it was doing is as after a crash.
+    let task = item.data().task.take();
+    if let Some(task) = task {
+        task.abort();
+    }
+    let answer = item.data().answer.take();
+    if let Some(answer) = answer {
+        answer.give(Err(Error::config(format!("{}: it was deleted meanwhile", item.file_name))));
+    }
+    core.change(item, |data| {
+        data.entry.stage = Stage::Leaving;
+        data.entry.is_local = false;
+        data.entry.failing_since_ms = None;
+    })
+    .await?;
+    core.remove_local(item).await?;
+    // The store may be down: what is open there is ended in the background.
+    core.spawn(item);
+    Ok(())
+}
+
+/// An address that gives the object to whoever has it.
+pub(crate) fn sign(core: &Arc<Core>, file_name: &str, valid: Duration) -> Result<String, Error> {
+    let item = core.find(file_name).ok_or_else(|| unknown(file_name))?;
+    if item.data().entry.stage != Stage::Ready {
+        return Err(Error::config(format!("{file_name}: it is not in its store yet")));
+    }
+    let (store, key) = core.store(&item)?;
+    store.sign(&key, valid.min(SIGNED_MAX)).map_err(|fault: Fault| fault.error)
+}
+
+fn unknown(file_name: &str) -> Error {
+    Error::config(format!("{file_name}: there is no such recording"))
+}

@@ -1,0 +1,80 @@
+//! One opening of a destination: what comes is recorded, until the end or until there is no room.
+
+use std::sync::Arc;
+
+use satcast_plugin_api::Error;
+use satcast_plugin_api::driver::{self, Ctx, Media, Packet, State};
+use tokio::time::timeout;
+
+use crate::config::{Config, Target};
+use crate::intake::Intake;
+use crate::limits::QUIET;
+use crate::recorder::{Order, Recorder};
+use crate::state::Core;
+
+/// A destination of type `cloud-archive`.
+pub(crate) struct Destination {
+    core: Arc<Core>,
+    own: Option<(Target, String)>,
+    retention_days: Option<u32>,
+}
+
+impl Destination {
+    /// # Errors
+    /// `Config` for a bad store or none at all, `Internal` when the host cannot encrypt its keys.
+    pub(crate) fn new(core: Arc<Core>, config: &Config) -> Result<Self, Error> {
+        let own = match config.target()? {
+            None => {
+                core.operator()?;
+                None
+            }
+            Some(target) => {
+                let text = serde_json::to_string(&target)
+                    .map_err(|_| Error::internal("the store's configuration cannot be written down"))?;
+                Some((target, core.outside.seal(&text)?))
+            }
+        };
+        Ok(Destination { core, own, retention_days: config.retention_days })
+    }
+}
+
+impl driver::Destination for Destination {
+    async fn run(self: Arc<Self>, ctx: Ctx, mut media: Media) -> Result<(), Error> {
+        let about = ctx.about().clone();
+        if let Some((target, sealed)) = &self.own {
+            self.core.renew(about.destination_id, target, sealed).await;
+        }
+        let order = Order { about, own: self.own.clone(), retention_days: self.retention_days };
+        let mut recorder = Recorder::new(self.core.clone(), order);
+        let (mut intake, mut batch) = (Intake::default(), Vec::new());
+        let mut told = 0;
+        loop {
+            match timeout(QUIET, media.recv_batch(&mut batch)).await {
+                Ok(true) => take(&mut recorder, &mut intake, &mut batch),
+                Ok(false) => break,
+                Err(_) => recorder.quiet(),
+            }
+            recorder.write().await?;
+            if told == 0 && recorder.spooled() > 0 {
+                // A file begins with its first fragment: from that on, whatever the store does.
+                ctx.state(State::Live);
+            }
+            ctx.bytes_sent(recorder.spooled() - told);
+            told = recorder.spooled();
+        }
+        let outcome = recorder.finish().await;
+        ctx.bytes_sent(recorder.spooled() - told);
+        outcome
+    }
+}
+
+fn take(recorder: &mut Recorder, intake: &mut Intake, batch: &mut Vec<Packet>) {
+    for packet in batch.drain(..) {
+        if packet.is_discontinuity() {
+            recorder.gap();
+        }
+        if let Some(packet) = intake.take(packet, recorder.held_bytes()) {
+            recorder.push(packet);
+        }
+    }
+}

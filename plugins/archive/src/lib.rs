@@ -1,0 +1,107 @@
+//! Destination type `cloud-archive`: recordings in S3-compatible storage.
+//!
+//! Packets become fragmented MP4 (`cut`), which is spooled to the local disk (`recorder`) and brought to the store in parts while it
+//! grows (`upload`). Recording never waits for the store. `journal` keeps, for each recording, what a crash must not lose; `boxes`
+//! finds what of a torn file is whole; `state` holds all recordings; `desk` does what owners ask of them, `keeper` what goes by
+//! itself. `outside` is all that the driver needs of its host apart from media.
+//!
+//! Invariants: the local copy stays until the store has confirmed the whole object; an object is never overwritten; a kill at any
+//! point leads to one whole object; keys of stores are in no log, error or file; everything held is bounded by `limits`.
+
+mod boxes;
+mod config;
+mod cut;
+mod desk;
+mod destination;
+mod intake;
+mod item;
+mod journal;
+mod keeper;
+mod limits;
+mod names;
+mod outside;
+mod parts;
+mod recorder;
+mod state;
+mod upload;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use satcast_plugin_api::driver::{self, Answer, Driver, DriverInfo, DynDestination, Recording, Recordings};
+use satcast_plugin_api::{DestType, Error, SettingsSchema};
+
+pub use config::{Config, RETENTION_DAYS_MAX, Settings};
+use destination::Destination;
+use limits::Limits;
+use outside::HostOutside;
+use state::Core;
+
+/// The destination type.
+pub const TYPE: &str = "cloud-archive";
+
+/// The driver.
+pub struct Archive {
+    core: Arc<Core>,
+}
+
+impl Driver for Archive {
+    const INFO: DriverInfo =
+        DriverInfo { id: "archive", version: env!("CARGO_PKG_VERSION"), title: "Cloud archive" };
+
+    /// Parts are hashed on them: one such part, and the others go on.
+    const WORKERS: usize = 2;
+
+    fn types() -> Vec<DestType> {
+        let codecs = ["h264", "hevc", "av1", "aac", "opus"];
+        vec![DestType::of::<Config>(TYPE).title("Cloud archive").codecs(&codecs)]
+    }
+
+    fn settings() -> Option<SettingsSchema> {
+        Some(SettingsSchema::of::<Settings>())
+    }
+
+    fn load(host: &driver::Host) -> Result<Self, Error> {
+        let settings: Settings = host.settings()?;
+        let outside = Arc::new(HostOutside::new(host.clone()));
+        let core = Core::start(&host.data_dir()?, &settings, Limits::new(&settings), outside)?;
+        Ok(Archive { core })
+    }
+
+    fn validate(&self, config: driver::Config<'_>) -> Result<(), Error> {
+        match config.parse::<Config>()?.target()? {
+            Some(_) => Ok(()),
+            None => self.core.operator().map(drop),
+        }
+    }
+
+    fn open(&self, config: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        let config = config.parse::<Config>()?;
+        Ok(Arc::new(Destination::new(self.core.clone(), &config)?))
+    }
+
+    fn recordings(&self) -> Option<&dyn Recordings> {
+        Some(self)
+    }
+}
+
+impl Recordings for Archive {
+    fn list(&self) -> Result<Vec<Recording>, Error> {
+        Ok(self.core.recordings())
+    }
+
+    fn retry(&self, file_name: &str, answer: Answer) {
+        desk::retry(&self.core, file_name, answer);
+    }
+
+    fn delete(&self, file_name: &str, remote: bool, answer: Answer) {
+        desk::delete(&self.core, file_name, remote, answer);
+    }
+
+    fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
+        desk::sign(&self.core, file_name, valid)
+    }
+}

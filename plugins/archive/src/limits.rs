@@ -1,0 +1,78 @@
+//! Every bound of the driver, with the reason for its size.
+
+use std::time::Duration;
+
+use crate::config::Settings;
+use crate::parts;
+use crate::upload::attempts::Pauses;
+use crate::upload::sockets::Times;
+
+/// Parts on their way at one time, over all recordings: with the largest parts that is 320 MiB of memory, usually 32.
+const PARTS_AT_ONCE: usize = 4;
+/// Parts of one recording on their way at one time.
+pub(crate) const PARTS_OF_ONE: usize = 2;
+/// Recordings in the journal. Those that the store has are forgotten first, the oldest first.
+const KNOWN_MAX: usize = 10_000;
+/// Uploads of one recording begun anew, because the store lost parts, before it counts as failed.
+pub(crate) const RESTARTS_MAX: u32 = 5;
+/// Uploads of one recording that are still to be ended.
+pub(crate) const STALE_MAX: usize = 8;
+/// Longest ETag and upload id that a store may give.
+pub(crate) const TOKEN_BYTES_MAX: usize = 2048;
+/// The same for an ETag, of which there may be 10,000.
+pub(crate) const ETAG_BYTES_MAX: usize = 128;
+/// Payload bytes that an unfinished fragment may share with the host; what comes beyond is copied. The host hands over no more
+/// while a destination holds 64 MiB of its packets.
+pub(crate) const SHARED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Refused tracks that are told in one opening; an encoder may repeat a bad record for ever.
+pub(crate) const TRACK_REFUSALS_TOLD_MAX: u32 = 8;
+/// Without packets for so long, what is there is written.
+pub(crate) const QUIET: Duration = Duration::from_secs(1);
+/// Floor before recording is tried again when there is no room.
+pub(crate) const FULL_RETRY: Duration = Duration::from_secs(30);
+
+/// What an operator or a test may change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) pauses: Pauses,
+    pub(crate) times: Times,
+    /// Bytes of all local copies.
+    pub(crate) spool_quota: u64,
+    /// Bytes that stay free on the disk.
+    pub(crate) free_min: u64,
+    /// Bytes and age of failed local copies.
+    pub(crate) failed_quota: u64,
+    pub(crate) failed_age: Duration,
+    /// A file of this size, or this length in nanoseconds, goes on in another one at the next keyframe.
+    pub(crate) file_bytes: u64,
+    pub(crate) file_ns: i64,
+    pub(crate) known: usize,
+    pub(crate) parts_at_once: usize,
+    /// Media is made durable this often: what a crash of the machine, not of the process, may lose.
+    pub(crate) sync_every: Duration,
+    /// The host is told how a running recording grows this often.
+    pub(crate) tell_every: Duration,
+    /// How often old copies are looked for.
+    pub(crate) keep_every: Duration,
+}
+
+impl Limits {
+    /// Those of an operator.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Limits {
+            pauses: Pauses::new(settings.retry_hours),
+            times: Times::default(),
+            spool_quota: settings.spool_quota_bytes,
+            free_min: settings.free_bytes_min,
+            failed_quota: settings.failed_quota_bytes,
+            failed_age: Duration::from_secs(u64::from(settings.failed_days) * 24 * 3600),
+            file_bytes: parts::FILE_BYTES_MAX,
+            file_ns: 24 * 3600 * 1_000_000_000,
+            known: KNOWN_MAX,
+            parts_at_once: PARTS_AT_ONCE,
+            sync_every: Duration::from_secs(2),
+            tell_every: Duration::from_secs(5),
+            keep_every: Duration::from_secs(60),
+        }
+    }
+}

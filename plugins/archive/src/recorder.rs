@@ -1,0 +1,316 @@
+//! Records one opening of a destination: packets in, spooled files out. It knows no store.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use satcast_media::Packet;
+use satcast_plugin_api::Error;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::config::Target;
+use crate::cut::{Cutter, Piece};
+use crate::item::Item;
+use crate::journal::{Entry, Stage, remove_if_there, sync_folder};
+use crate::limits::{FULL_RETRY, TRACK_REFUSALS_TOLD_MAX};
+use crate::names;
+use crate::parts;
+use crate::state::{Core, blocking, free_bytes};
+use satcast_plugin_api::driver::About;
+
+/// For whom is recorded, and where it goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Order {
+    pub(crate) about: About,
+    /// The destination's own store, as it is and encrypted; `None` = the operator's.
+    pub(crate) own: Option<(Target, String)>,
+    pub(crate) retention_days: Option<u32>,
+}
+
+/// Records one opening.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    core: Arc<Core>,
+    order: Order,
+    cutter: Cutter,
+    open: Option<Open>,
+    refusals: u32,
+    spooled: u64,
+}
+
+impl Recorder {
+    pub(crate) fn new(core: Arc<Core>, order: Order) -> Self {
+        Recorder { core, order, cutter: Cutter::default(), open: None, refusals: 0, spooled: 0 }
+    }
+
+    /// Payload bytes that are not written yet.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.cutter.held_bytes()
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn spooled(&self) -> u64 {
+        self.spooled
+    }
+
+    /// Packets are missing.
+    pub(crate) fn gap(&mut self) {
+        self.cutter.gap();
+    }
+
+    pub(crate) fn push(&mut self, packet: Packet) {
+        self.cutter.push(packet);
+    }
+
+    /// Nothing came for a while.
+    pub(crate) fn quiet(&mut self) {
+        self.cutter.flush();
+    }
+
+    /// Writes what is ready.
+    ///
+    /// # Errors
+    /// `Internal`: no room, or the disk failed. What was recorded is closed and will be uploaded; recording may begin anew.
+    pub(crate) async fn write(&mut self) -> Result<(), Error> {
+        let outcome = self.write_pieces().await;
+        if outcome.is_err() {
+            self.cutter.abandon();
+            self.close().await;
+        }
+        outcome
+    }
+
+    /// The end: everything that was taken is written and closed.
+    ///
+    /// # Errors
+    /// As [`Recorder::write`].
+    pub(crate) async fn finish(&mut self) -> Result<(), Error> {
+        self.cutter.finish();
+        let outcome = self.write().await;
+        self.close().await;
+        tracing::debug!(dropped = self.cutter.dropped(), bytes = self.spooled, "recording ended");
+        outcome
+    }
+
+    async fn write_pieces(&mut self) -> Result<(), Error> {
+        while let Some(piece) = self.cutter.poll() {
+            match piece {
+                Piece::Begin(init) => {
+                    self.close().await;
+                    let length = init.len() as u64;
+                    self.open = Some(Open::begin(&self.core, &self.order, init).await?);
+                    self.spooled += length;
+                }
+                Piece::Fragment { bytes, end_ns } => {
+                    let Some(open) = &mut self.open else { continue };
+                    let length = bytes.len() as u64;
+                    let limits = &self.core.limits;
+                    open.append(&self.core, bytes, end_ns).await?;
+                    self.spooled += length;
+                    if open.bytes >= limits.file_bytes || end_ns >= limits.file_ns {
+                        self.cutter.roll();
+                    }
+                }
+                Piece::TrackRefused(kind, error) => {
+                    self.refusals += 1;
+                    if self.refusals <= TRACK_REFUSALS_TOLD_MAX {
+                        tracing::warn!(?kind, %error, "a track cannot be recorded; the encoder's configuration record is not usable");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            open.close(&self.core).await;
+        }
+    }
+}
+
+/// The file that is written.
+#[derive(Debug)]
+struct Open {
+    item: Arc<Item>,
+    file: Arc<File>,
+    bytes: u64,
+    duration_ms: u64,
+    syncing: Option<JoinHandle<()>>,
+    synced: Instant,
+    told: Option<Instant>,
+}
+
+impl Open {
+    /// A new file with its journal, and the task that uploads it.
+    async fn begin(core: &Arc<Core>, order: &Order, init: Bytes) -> Result<Self, Error> {
+        make_room(core, init.len() as u64).await?;
+        let item = core.enter(order)?;
+        let (task_core, entry) = (core.clone(), item.entry());
+        let path = core.path(&item.file_name);
+        let made = blocking(move || {
+            // First the note that there is a file, then the file: none is ever without.
+            task_core.journal().save(&entry)?;
+            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+            let written = file.and_then(|file| {
+                file.write_all_at(&init, 0)?;
+                sync_folder(task_core.spool())?;
+                Ok((file, init.len() as u64))
+            });
+            if written.is_err() {
+                let _ = remove_if_there(&path);
+            }
+            written
+        });
+        match made.await {
+            Ok((file, bytes)) => {
+                tracing::info!(recording = item.file_name, "recording begins");
+                core.spawn(&item);
+                let synced = Instant::now();
+                Ok(Open {
+                    item,
+                    file: Arc::new(file),
+                    bytes,
+                    duration_ms: 0,
+                    syncing: None,
+                    synced,
+                    told: None,
+                })
+            }
+            Err(error) => {
+                let _ = core.forget(&item).await;
+                Err(no_room(&error.message))
+            }
+        }
+    }
+
+    async fn append(&mut self, core: &Arc<Core>, bytes: Bytes, end_ns: i64) -> Result<(), Error> {
+        let (at, end) = (self.bytes, self.bytes + bytes.len() as u64);
+        if parts::part(parts::PARTS_MAX - 1).is_none_or(|last| end > last.offset) {
+            return Err(Error::internal(
+                "a recording without keyframes grew too large for a store; another file begins",
+            ));
+        }
+        make_room(core, bytes.len() as u64).await?;
+        let file = self.file.clone();
+        blocking(move || file.write_all_at(&bytes, at)).await.map_err(|error| no_room(&error.message))?;
+        self.bytes = end;
+        self.duration_ms = u64::try_from(end_ns / 1_000_000).unwrap_or(0);
+        let is_told = self.told.is_none_or(|told| told.elapsed() >= core.limits.tell_every);
+        if is_told {
+            self.told = Some(Instant::now());
+        }
+        core.touch(&self.item, is_told, |data| {
+            data.entry.bytes = end;
+            data.entry.duration_ms = self.duration_ms;
+        });
+        self.sync(core);
+        Ok(())
+    }
+
+    /// Makes what was written durable now and then, beside the writing.
+    fn sync(&mut self, core: &Core) {
+        let is_free = self.syncing.as_ref().is_none_or(JoinHandle::is_finished);
+        if !is_free || self.synced.elapsed() < core.limits.sync_every {
+            return;
+        }
+        self.synced = Instant::now();
+        let file = self.file.clone();
+        self.syncing = Some(tokio::task::spawn_blocking(move || {
+            if let Err(error) = file.sync_data() {
+                tracing::warn!(%error, "the disk does not keep a recording");
+            }
+        }));
+    }
+
+    async fn close(self, core: &Arc<Core>) {
+        let (file, bytes) = (self.file.clone(), self.bytes);
+        // Half a fragment of a failed write may stand behind what counts.
+        let synced = blocking(move || {
+            file.set_len(bytes)?;
+            file.sync_all()
+        });
+        if let Err(error) = synced.await {
+            tracing::warn!(recording = self.item.file_name, %error, "the end of a recording is not safe from a crash");
+        }
+        let now_ms = core.outside.now_ms();
+        let closed = core.change(&self.item, |data| {
+            data.is_live = false;
+            data.entry.stage = Stage::Uploading;
+            data.entry.closed_at_ms = Some(now_ms);
+        });
+        if let Err(error) = closed.await {
+            tracing::warn!(recording = self.item.file_name, %error, "the journal of a recording cannot be written");
+        }
+        tracing::info!(recording = self.item.file_name, bytes = self.bytes, "recording is closed");
+    }
+}
+
+impl Drop for Open {
+    /// Whoever recorded was dropped where it stood: the rest is as after a crash.
+    fn drop(&mut self) {
+        self.item.data().is_live = false;
+        self.item.changed.notify_one();
+    }
+}
+
+impl Core {
+    /// A new recording in the list, under a name nobody had.
+    fn enter(&self, order: &Order) -> Result<Arc<Item>, Error> {
+        let about = &order.about;
+        let now_ms = self.outside.now_ms();
+        let mut items = self.items();
+        if items.len() >= self.limits.known {
+            return Err(no_room(
+                "there are too many recordings; delete some that have failed or are not needed",
+            ));
+        }
+        let of_session = items.values().filter_map(|item| {
+            let data = item.data();
+            (data.entry.session_id == about.session_id).then_some(data.entry.number)
+        });
+        let mut number = of_session.max().unwrap_or(0).saturating_add(1);
+        let mut name = names::file_name(&about.label, now_ms, &about.session_id, number);
+        // Sessions whose ids differ only in letters that names do not have.
+        while items.contains_key(&name) || self.path(&name).exists() {
+            number = number.saturating_add(1);
+            name = names::file_name(&about.label, now_ms, &about.session_id, number);
+        }
+        let mut entry = Entry::new(name.clone(), now_ms);
+        entry.destination_id = about.destination_id;
+        entry.session_id.clone_from(&about.session_id);
+        entry.label.clone_from(&about.label);
+        entry.number = number;
+        entry.retention_days = order.retention_days;
+        entry.sealed = order.own.as_ref().map(|(_, sealed)| sealed.clone());
+        let target = order.own.as_ref().map(|(target, _)| target.clone());
+        let item = Arc::new(Item::new(entry, target, true));
+        items.insert(name, item.clone());
+        Ok(item)
+    }
+}
+
+/// Fails when `more` bytes are not to be had.
+async fn make_room(core: &Arc<Core>, more: u64) -> Result<(), Error> {
+    let limits = &core.limits;
+    if core.local_bytes().saturating_add(more) > limits.spool_quota {
+        return Err(no_room(
+            "recordings that wait for their store take all the room they may (spoolQuotaBytes)",
+        ));
+    }
+    let spool = core.spool().to_path_buf();
+    let free = blocking(move || free_bytes(&spool)).await?;
+    if free < limits.free_min.saturating_add(more) {
+        return Err(no_room("the disk is full (freeBytesMin)"));
+    }
+    Ok(())
+}
+
+fn no_room(why: &str) -> Error {
+    let text = format!(
+        "recording stopped: {why}. What was recorded will be uploaded; recording begins anew when there is room"
+    );
+    Error::internal(text).retry_after(FULL_RETRY)
+}

@@ -1,0 +1,313 @@
+//! What everything in the driver shares: the recordings, their journal and spool, and the way to the host.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use satcast_plugin_api::{Class, Error};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use crate::config::{Settings, Target, no_operator_store};
+use crate::item::{Data, Item};
+use crate::journal::{Entry, Journal, Stage, private_folder, remove_if_there};
+use crate::limits::Limits;
+use crate::names::{self, stem};
+use crate::outside::Outside;
+use crate::upload::sockets::Sockets;
+use crate::upload::store::Store;
+use crate::{keeper, upload};
+use satcast_plugin_api::driver::Recording;
+
+/// The driver without its contract.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) outside: Arc<dyn Outside>,
+    pub(crate) limits: Limits,
+    pub(crate) permits: Semaphore,
+    operator: Option<Target>,
+    journal: Journal,
+    spool: PathBuf,
+    items: Mutex<BTreeMap<String, Arc<Item>>>,
+    sockets: Arc<Sockets>,
+}
+
+impl Core {
+    /// Reads the journal below `data` and goes on with what is unfinished, in tasks of the running runtime.
+    ///
+    /// # Errors
+    /// `Config` for a bad store in the settings, `Internal` when the folders cannot be used.
+    pub(crate) fn start(
+        data: &Path,
+        settings: &Settings,
+        limits: Limits,
+        outside: Arc<dyn Outside>,
+    ) -> Result<Arc<Self>, Error> {
+        let failed = |error: io::Error| {
+            Error::internal(format!("the archive driver cannot use its folder {}: {error}", data.display()))
+        };
+        let journal = Journal::open(data.join("journal")).map_err(failed)?;
+        let spool = data.join("spool");
+        private_folder(&spool).map_err(failed)?;
+        let entries = journal.load().map_err(failed)?;
+        let core = Arc::new(Core {
+            operator: settings.target()?,
+            permits: Semaphore::new(limits.parts_at_once),
+            sockets: Arc::new(Sockets::new(outside.clone(), limits.times)),
+            items: Mutex::default(),
+            outside,
+            limits,
+            journal,
+            spool,
+        });
+        let mut unfinished = 0;
+        for entry in entries {
+            unfinished += u32::from(core.resume(entry));
+        }
+        tracing::info!(recordings = core.items().len(), unfinished, "the journal of recordings was read");
+        tokio::spawn(keeper::run(Arc::downgrade(&core)));
+        Ok(core)
+    }
+
+    /// Takes up what an earlier process left; true when there is something to do.
+    fn resume(self: &Arc<Self>, mut entry: Entry) -> bool {
+        let path = self.path(&entry.file_name);
+        match entry.stage {
+            Stage::Ready => {
+                // The journal said so first; the copy may have stayed.
+                if let Err(error) = remove_if_there(&path) {
+                    tracing::warn!(recording = entry.file_name, %error, "the local copy of an uploaded recording cannot be removed");
+                }
+                entry.is_local = false;
+            }
+            Stage::Failed => entry.is_local = path.exists(),
+            Stage::Uploading if entry.attempt > 0 && !entry.attempt_opened => {
+                entry.stage = Stage::Failed;
+                entry.error = Some("the service ended before the store opened the upload; try again".into());
+                entry.error_class = Some(Class::Internal);
+                entry.changed_at_ms = self.outside.now_ms().max(entry.changed_at_ms + 1);
+                // Decided anew at the next start should it not be saved.
+                if let Err(error) = self.journal.save(&entry) {
+                    tracing::warn!(recording = entry.file_name, %error, "the journal of a recording cannot be written");
+                }
+            }
+            Stage::Recording | Stage::Uploading | Stage::Leaving => {}
+        }
+        let is_unfinished = !matches!(entry.stage, Stage::Ready | Stage::Failed);
+        let item = Arc::new(Item::new(entry, None, false));
+        self.items().insert(item.file_name.clone(), item.clone());
+        if is_unfinished {
+            self.spawn(&item);
+        }
+        is_unfinished
+    }
+
+    /// Begins the task that brings a recording to its end.
+    pub(crate) fn spawn(self: &Arc<Self>, item: &Arc<Item>) {
+        let task = tokio::spawn(upload::run(self.clone(), item.clone()));
+        item.data().task = Some(task.abort_handle());
+    }
+
+    pub(crate) fn items(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Item>>> {
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All recordings, in the order of their names.
+    pub(crate) fn all(&self) -> Vec<Arc<Item>> {
+        self.items().values().cloned().collect()
+    }
+
+    pub(crate) fn find(&self, file_name: &str) -> Option<Arc<Item>> {
+        self.items().get(file_name).cloned()
+    }
+
+    pub(crate) fn recordings(&self) -> Vec<Recording> {
+        self.all().iter().filter_map(|item| item.data().recording()).collect()
+    }
+
+    /// The spooled file of a recording.
+    pub(crate) fn path(&self, file_name: &str) -> PathBuf {
+        self.spool.join(format!("{}.mp4", stem(file_name)))
+    }
+
+    pub(crate) fn spool(&self) -> &Path {
+        &self.spool
+    }
+
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Bytes of all local copies.
+    pub(crate) fn local_bytes(&self) -> u64 {
+        self.all().iter().map(|item| item.data().local_bytes()).sum()
+    }
+
+    /// The operator's store.
+    ///
+    /// # Errors
+    /// `Config` when there is none.
+    pub(crate) fn operator(&self) -> Result<&Target, Error> {
+        self.operator.as_ref().ok_or_else(no_operator_store)
+    }
+
+    /// The store of a recording, and its key there.
+    ///
+    /// # Errors
+    /// `Config` or `Internal` when there is none any more, or it cannot be decrypted.
+    pub(crate) fn store(&self, item: &Item) -> Result<(Store, String), Error> {
+        let (target, sealed, key) = {
+            let data = item.data();
+            (data.target.clone(), data.entry.sealed.clone(), data.entry.key.clone())
+        };
+        let target = match (target, sealed) {
+            (Some(target), Some(_)) => target,
+            (_, None) => self.operator()?.clone(),
+            (None, Some(sealed)) => {
+                let text = self.outside.unseal(&sealed)?;
+                let target: Target = serde_json::from_str(&text)
+                    .map_err(|_| Error::internal("the journal has a store that cannot be read"))?;
+                item.data().target = Some(target.clone());
+                target
+            }
+        };
+        let key = key.unwrap_or_else(|| names::key(&target.prefix, &item.file_name));
+        Ok((Store::new(target, self.sockets.clone()), key))
+    }
+
+    /// New keys of a destination are for its earlier recordings in the same place too: the old ones may be why they fail.
+    pub(crate) async fn renew(self: &Arc<Self>, destination_id: i64, target: &Target, sealed: &str) {
+        for item in self.all() {
+            let is_its = {
+                let data = item.data();
+                data.entry.destination_id == destination_id && data.entry.sealed.is_some()
+            };
+            let is_old = |data: &Data| {
+                data.target.as_ref().is_some_and(|old| old.is_same_place(target) && old != target)
+            };
+            if !is_its || self.store(&item).is_err() || !is_old(&item.data()) {
+                continue;
+            }
+            let changed = self.change(&item, |data| {
+                data.target = Some(target.clone());
+                data.entry.sealed = Some(sealed.to_owned());
+            });
+            if let Err(error) = changed.await {
+                tracing::warn!(recording = item.file_name, %error, "the new keys of a recording cannot be kept");
+            }
+        }
+    }
+
+    /// Changes a recording, makes that durable, and tells the host.
+    ///
+    /// # Errors
+    /// `Internal` when the journal cannot be written; in memory the change holds.
+    pub(crate) async fn change<R>(
+        self: &Arc<Self>,
+        item: &Arc<Item>,
+        change: impl FnOnce(&mut Data) -> R,
+    ) -> Result<R, Error> {
+        let (outcome, recording) = {
+            let mut data = item.data();
+            let outcome = change(&mut data);
+            (outcome, self.stamp(&mut data))
+        };
+        let saved = self.save(item).await;
+        item.changed.notify_one();
+        saved?;
+        self.tell(recording);
+        Ok(outcome)
+    }
+
+    /// Changes a recording in memory alone, and tells the host when `is_told`.
+    pub(crate) fn touch(&self, item: &Item, is_told: bool, change: impl FnOnce(&mut Data)) {
+        let recording = {
+            let mut data = item.data();
+            change(&mut data);
+            if is_told { self.stamp(&mut data) } else { None }
+        };
+        item.changed.notify_one();
+        self.tell(recording);
+    }
+
+    /// Every change has a time of its own, later than the one before, whatever the clock does.
+    fn stamp(&self, data: &mut Data) -> Option<Recording> {
+        data.entry.changed_at_ms = self.outside.now_ms().max(data.entry.changed_at_ms + 1);
+        data.recording()
+    }
+
+    fn tell(&self, recording: Option<Recording>) {
+        if let Some(recording) = recording {
+            self.outside.report(&recording);
+        }
+    }
+
+    async fn save(self: &Arc<Self>, item: &Arc<Item>) -> Result<(), Error> {
+        let (core, item) = (self.clone(), item.clone());
+        blocking(move || {
+            let _one_at_a_time = item.saving.lock().unwrap_or_else(PoisonError::into_inner);
+            let (entry, is_gone) = {
+                let data = item.data();
+                (data.entry.clone(), data.is_gone)
+            };
+            if is_gone { Ok(()) } else { core.journal.save(&entry) }
+        })
+        .await
+    }
+
+    /// Forgets a recording: nothing of it is left here.
+    ///
+    /// # Errors
+    /// `Internal` when a file cannot be removed.
+    pub(crate) async fn forget(self: &Arc<Self>, item: &Arc<Item>) -> Result<(), Error> {
+        item.data().is_gone = true;
+        self.items().remove(&item.file_name);
+        let (core, item) = (self.clone(), item.clone());
+        blocking(move || {
+            let _one_at_a_time = item.saving.lock().unwrap_or_else(PoisonError::into_inner);
+            remove_if_there(&core.path(&item.file_name))?;
+            core.journal.remove(&item.file_name)
+        })
+        .await
+    }
+
+    /// Removes the local copy.
+    ///
+    /// # Errors
+    /// `Internal` when it cannot be removed.
+    pub(crate) async fn remove_local(self: &Arc<Self>, item: &Item) -> Result<(), Error> {
+        let path = self.path(&item.file_name);
+        blocking(move || remove_if_there(&path)).await
+    }
+}
+
+/// Runs file work beside the runtime.
+///
+/// # Errors
+/// `Internal`, with what the system says.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, Error> {
+    let done = spawn_blocking(work).await;
+    let failed = |error: io::Error| Error::internal(format!("the local disk failed: {error}"));
+    done.map_err(|error| Error::internal(format!("file work ended early: {error}")))?.map_err(failed)
+}
+
+/// The core, while the driver lives.
+pub(crate) type WeakCore = Weak<Core>;
+
+/// Free bytes on the disk of a folder, for those who are not its administrator.
+///
+/// # Errors
+/// The system cannot tell.
+pub(crate) fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let stat = nix::sys::statvfs::statvfs(folder).map_err(io::Error::from)?;
+    Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
+}
+
+/// True when the file is there.
+pub(crate) fn is_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+}

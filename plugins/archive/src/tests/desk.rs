@@ -1,0 +1,170 @@
+//! What the owner asks for: again, away, an address.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use satcast_plugin_api::Class;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::kit::{Kit, until};
+use super::media::{self, AVC, pictures_of};
+use super::server::{Act, Ask};
+use crate::desk;
+use satcast_plugin_api::driver::RecordingState;
+
+fn stream() -> Vec<satcast_media::Packet> {
+    pictures_of(AVC, 0, 300, 50, 40_000)
+}
+
+/// A recording that has failed, as its store was down for a day.
+fn failed() -> (Kit, String) {
+    let kit = Kit::new();
+    kit.host.is_down.store(true, Ordering::SeqCst);
+    kit.record("s1", stream());
+    kit.until_failing();
+    kit.host.ahead_ms.store(25 * 3600 * 1000, Ordering::SeqCst);
+    kit.until_all(RecordingState::Failed);
+    let name = kit.only().file_name;
+    (kit, name)
+}
+
+#[test]
+fn a_failed_recording_is_uploaded_again() {
+    let (kit, name) = failed();
+    let refused = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
+    assert_eq!(refused.class, Class::Network);
+    let recording = kit.only();
+    assert_eq!(
+        (recording.state, recording.attempt, recording.attempt_opened),
+        (RecordingState::Failed, 1, false)
+    );
+    kit.host.is_down.store(false, Ordering::SeqCst);
+    // Answered once the upload is open, not when it is done.
+    kit.server.script(|_, ask| if ask == Ask::Part(1) { Act::Slow(300) } else { Act::Pass });
+    kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap();
+    let recording = kit.only();
+    assert_eq!(
+        (recording.state, recording.attempt, recording.attempt_opened),
+        (RecordingState::Uploading, 2, true)
+    );
+    assert_eq!((recording.error, recording.error_class), (None, None));
+    let twice = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
+    assert!(twice.message.contains("is being uploaded"), "{twice}");
+    kit.until_all(RecordingState::Ready);
+    kit.assert_whole(&media::files(stream())[0]);
+    let again = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
+    assert!(again.message.contains("uploaded already"), "{again}");
+    let unknown = kit.answer(|core, answer| desk::retry(core, "no/such.mp4", answer)).unwrap_err();
+    assert!(unknown.message.contains("no such recording"), "{unknown}");
+}
+
+#[test]
+fn a_store_that_refuses_says_why() {
+    let (kit, name) = failed();
+    kit.host.is_down.store(false, Ordering::SeqCst);
+    kit.server.script(|_, _| Act::Answer(403));
+    let refused = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
+    assert_eq!(refused.class, Class::Auth);
+    assert_eq!(kit.only().error_class, Some(Class::Auth));
+    assert_eq!(kit.files("spool").len(), 1);
+}
+
+#[test]
+fn an_attempt_that_a_crash_cut_before_it_was_open_has_failed() {
+    let (mut kit, name) = failed();
+    kit.host.is_down.store(false, Ordering::SeqCst);
+    kit.server.script(|_, _| Act::Hang);
+    kit.run(async {
+        desk::retry(kit.core(), &name, satcast_plugin_api::driver::Answer::calling(|_| {}));
+    });
+    assert!(until(|| !kit.server.asked().is_empty()));
+    kit.kill();
+    kit.load();
+    let recording = kit.only();
+    assert_eq!(
+        (recording.state, recording.attempt, recording.attempt_opened),
+        (RecordingState::Failed, 1, false)
+    );
+    assert_eq!(recording.error_class, Some(Class::Internal));
+}
+
+#[test]
+fn what_is_deleted_is_gone_everywhere_it_was_asked_for() {
+    let kit = Kit::new();
+    kit.record("s1", stream());
+    kit.record("s2", stream());
+    kit.until_all(RecordingState::Ready);
+    let names: Vec<String> = kit.recordings().into_iter().map(|recording| recording.file_name).collect();
+    kit.server.on(Ask::Delete, 1, Act::Answer(500));
+    let refused = kit.answer(|core, answer| desk::delete(core, &names[0], true, answer)).unwrap_err();
+    assert_eq!(refused.class, Class::Remote);
+    assert_eq!(kit.recordings().len(), 2, "it can be asked for again");
+    kit.answer(|core, answer| desk::delete(core, &names[0], true, answer)).unwrap();
+    assert_eq!(kit.server.objects().len(), 1);
+    kit.answer(|core, answer| desk::delete(core, &names[1], false, answer)).unwrap();
+    assert_eq!(kit.server.objects().len(), 1, "the object stays");
+    assert!(kit.recordings().is_empty() && kit.files("journal").is_empty());
+    kit.answer(|core, answer| desk::delete(core, &names[1], false, answer)).unwrap();
+}
+
+#[test]
+fn an_upload_that_is_deleted_is_ended_at_the_store() {
+    let mut kit = Kit::new();
+    kit.server.script(|_, ask| if ask == Ask::Complete { Act::Hang } else { Act::Pass });
+    kit.record("s1", stream());
+    assert!(until(|| kit.server.asked().contains(&Ask::Complete)));
+    assert!(!kit.server.leftovers().is_empty());
+    // The store is down when it is deleted: that is ended later, even by the next process.
+    kit.host.is_down.store(true, Ordering::SeqCst);
+    let name = kit.only().file_name;
+    kit.answer(|core, answer| desk::delete(core, &name, false, answer)).unwrap();
+    assert!(kit.recordings().is_empty() && kit.files("spool").is_empty());
+    assert_eq!(kit.files("journal").len(), 1);
+    kit.kill();
+    kit.host.is_down.store(false, Ordering::SeqCst);
+    kit.server.script(|_, _| Act::Pass);
+    kit.load();
+    assert!(until(|| kit.files("journal").is_empty()));
+    assert!(kit.server.leftovers().is_empty(), "{:?}", kit.server.leftovers());
+    assert!(kit.server.objects().is_empty());
+}
+
+#[test]
+fn what_runs_is_not_deleted() {
+    let kit = Kit::new();
+    let mut recorder = kit.recorder(kit.order("s1"));
+    kit.run(async {
+        for packet in stream() {
+            recorder.push(packet);
+            recorder.write().await.unwrap();
+        }
+    });
+    let name = kit.only().file_name;
+    let refused = kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap_err();
+    assert!(refused.message.contains("is being recorded"), "{refused}");
+    assert!(desk::sign(kit.core(), &name, Duration::from_secs(60)).is_err());
+    kit.run(recorder.finish()).unwrap();
+    kit.until_all(RecordingState::Ready);
+}
+
+#[test]
+fn a_signed_address_gives_the_object_without_a_login() {
+    let kit = Kit::new();
+    kit.record("s1", stream());
+    kit.until_all(RecordingState::Ready);
+    let url = desk::sign(kit.core(), &kit.only().file_name, Duration::from_secs(3600)).unwrap();
+    assert!(url.contains("X-Amz-Expires=3600"), "{url}");
+    let path = url.strip_prefix(&format!("http://{}", kit.server.address)).unwrap().to_owned();
+    let fetched = kit.run(async {
+        let mut socket = tokio::net::TcpStream::connect(kit.server.address).await.unwrap();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", kit.server.address);
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        socket.read_to_end(&mut answer).await.unwrap();
+        answer
+    });
+    let body = fetched.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+    assert!(fetched.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&fetched[..body]));
+    assert!(fetched[body..] == media::files(stream())[0]);
+}

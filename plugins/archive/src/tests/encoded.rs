@@ -1,0 +1,137 @@
+//! Streams made by ffmpeg, as packets.
+
+use std::path::Path;
+use std::process::Command;
+
+use bytes::Bytes;
+use mp4_atom::{Atom as _, Codec as Entry, Decode as _, Moof, Moov};
+use satcast_media::flv::demux;
+use satcast_media::{Codec, Packet, Role, TrackKind};
+
+/// Runs a program with the words of `arguments`; returns what it wrote.
+pub(crate) fn run(program: &str, arguments: &str, folder: &Path) -> String {
+    let mut command = Command::new(program);
+    let output =
+        command.current_dir(folder).args(["-v", "error"]).args(arguments.split_whitespace()).output();
+    let output = output.expect("ffmpeg is installed (cargo xtask setup)");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    // x265 writes what it thinks of small pictures.
+    let is_quiet = errors.lines().all(|line| line.is_empty() || line.contains("x265 [warning]"));
+    assert!(output.status.success() && is_quiet, "{program} {arguments}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Packets of FLV, as an RTMP encoder sends them.
+pub(crate) fn flv(arguments: &str) -> Vec<Packet> {
+    let folder = tempfile::tempdir().unwrap();
+    run("ffmpeg", &format!("{arguments} -f flv source.flv"), folder.path());
+    let file = Bytes::from(std::fs::read(folder.path().join("source.flv")).unwrap());
+    let (mut packets, mut at) = (Vec::new(), 13);
+    while at + 11 <= file.len() {
+        let head = &file[at..at + 11];
+        let size = u32::from_be_bytes([0, head[1], head[2], head[3]]) as usize;
+        let time = u32::from_be_bytes([head[7], head[4], head[5], head[6]]);
+        let body = file.slice(at + 11..at + 11 + size);
+        let kind = match head[0] {
+            8 => Some(TrackKind::Audio),
+            9 => Some(TrackKind::Video),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            packets.extend(demux(kind, i64::from(time), &body).unwrap());
+        }
+        at += 11 + size + 4;
+    }
+    packets
+}
+
+/// The same from MP4 with a fragment for every frame, for codecs that FLV of old ffmpeg versions cannot carry.
+pub(crate) fn mp4(arguments: &str) -> Vec<Packet> {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = "-movflags +frag_every_frame+delay_moov+default_base_moof -f mp4 source.mp4";
+    run("ffmpeg", &format!("{arguments} {flags}"), folder.path());
+    let file = std::fs::read(folder.path().join("source.mp4")).unwrap();
+    let (mut rest, mut tracks, mut packets) = (&file[..], Vec::new(), Vec::new());
+    while rest.len() >= 8 {
+        let size = u32::from_be_bytes([rest[0], rest[1], rest[2], rest[3]]) as usize;
+        let (atom, behind) = rest.split_at(size);
+        match &atom[4..8] {
+            b"moov" => tracks = read_moov(atom),
+            b"moof" => packets.extend(read_moof(atom, behind, &tracks)),
+            _ => {}
+        }
+        rest = behind;
+    }
+    packets.sort_by_key(|packet: &Packet| packet.dts_ns);
+    let records = tracks.iter().map(|track| packet(track.codec, Role::Config, false, (0, 0), &track.record));
+    records.chain(packets).collect()
+}
+
+struct Track {
+    id: u32,
+    timescale: u64,
+    codec: Codec,
+    record: Vec<u8>,
+}
+
+fn read_moov(atom: &[u8]) -> Vec<Track> {
+    let moov = Moov::decode(&mut &atom[..]).unwrap();
+    let track = |trak: &mp4_atom::Trak| {
+        let mut record = Vec::new();
+        let codec = match &trak.mdia.minf.stbl.stsd.codecs[0] {
+            Entry::Hvc1(entry) => {
+                entry.hvcc.encode_body(&mut record).unwrap();
+                Codec::Hevc
+            }
+            Entry::Av01(entry) => {
+                entry.av1c.encode_body(&mut record).unwrap();
+                Codec::Av1
+            }
+            Entry::Opus(entry) => {
+                record.extend_from_slice(b"OpusHead\x01");
+                record.push(entry.dops.output_channel_count);
+                record.extend_from_slice(&entry.dops.pre_skip.to_le_bytes());
+                record.extend_from_slice(&entry.dops.input_sample_rate.to_le_bytes());
+                record.extend_from_slice(&entry.dops.output_gain.to_le_bytes());
+                record.push(0);
+                Codec::Opus
+            }
+            Entry::Mp4a(entry) => {
+                record = entry.esds.es_desc.dec_config.dec_specific.clone().unwrap().raw;
+                Codec::Aac
+            }
+            other => panic!("unexpected sample entry {other:?}"),
+        };
+        Track { id: trak.tkhd.track_id, timescale: u64::from(trak.mdia.mdhd.timescale), codec, record }
+    };
+    moov.trak.iter().map(track).collect()
+}
+
+/// The samples of a fragment; `behind` is the file from the end of `moof` on.
+fn read_moof(atom: &[u8], behind: &[u8], tracks: &[Track]) -> Vec<Packet> {
+    let moof = Moof::decode(&mut &atom[..]).unwrap();
+    let mut packets = Vec::new();
+    for traf in &moof.traf {
+        let track = tracks.iter().find(|track| track.id == traf.tfhd.track_id).unwrap();
+        let mut dts = traf.tfdt.as_ref().unwrap().base_media_decode_time;
+        for trun in &traf.trun {
+            let mut at = trun.data_offset.unwrap() as usize - atom.len();
+            for sample in trun.samples.iter() {
+                let size = sample.size.or(traf.tfhd.default_sample_size).unwrap() as usize;
+                let flags = sample.flags.or(traf.tfhd.default_sample_flags).unwrap_or(0);
+                let nanos = |ticks: i64| ticks * 1_000_000_000 / track.timescale as i64;
+                let times = (nanos(dts as i64), nanos(dts as i64 + sample.cts.unwrap_or(0)));
+                let keyframe = track.codec.kind() == TrackKind::Video && flags & 0x1_0000 == 0;
+                packets.push(packet(track.codec, Role::Data, keyframe, times, &behind[at..at + size]));
+                dts += u64::from(sample.duration.or(traf.tfhd.default_sample_duration).unwrap());
+                at += size;
+            }
+        }
+    }
+    packets
+}
+
+fn packet(codec: Codec, role: Role, keyframe: bool, times: (i64, i64), payload: &[u8]) -> Packet {
+    let payload = Bytes::copy_from_slice(payload);
+    Packet { kind: codec.kind(), codec, role, keyframe, dts_ns: times.0, pts_ns: times.1, payload }
+}

@@ -1,0 +1,191 @@
+//! A store that fails in every way: each ends in one whole object, or in `failed` with the local copy.
+
+use std::sync::atomic::Ordering;
+
+use super::kit::{Kit, is_nowhere, until};
+use super::media::{self, AVC, pictures_of};
+use super::server::{Act, Ask, SECRET_KEY};
+use satcast_plugin_api::Class;
+use satcast_plugin_api::driver::RecordingState;
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// Three parts.
+fn stream() -> Vec<satcast_media::Packet> {
+    pictures_of(AVC, 0, 500, 50, 40_000)
+}
+
+/// Records while the store does as `prepare` says; the object must be whole in the end.
+fn survives(what: &str, prepare: impl FnOnce(&Kit)) {
+    let kit = Kit::new();
+    prepare(&kit);
+    let packets = stream();
+    let expected = media::files(packets.clone());
+    kit.record("s1", packets);
+    kit.until_all(RecordingState::Ready);
+    println!("{what}: {:?}", kit.server.asked());
+    kit.assert_whole(&expected[0]);
+    assert!(until(|| kit.server.leftovers().is_empty()), "{what}: {:?}", kit.server.leftovers());
+}
+
+#[test]
+fn answers_that_fail_are_tried_again() {
+    for status in [500, 503, 429, 403] {
+        for ask in [Ask::Find, Ask::Open, Ask::Part(2), Ask::Complete] {
+            survives(&format!("{status} to {ask:?}"), |kit| kit.server.on(ask, 2, Act::Answer(status)));
+        }
+    }
+}
+
+#[test]
+fn connections_that_break_are_made_again() {
+    for ask in [Ask::Open, Ask::Part(1), Ask::Part(3), Ask::Complete] {
+        for act in [Act::Cut(0), Act::Cut(3_000_000), Act::LoseAnswer] {
+            survives(&format!("{act:?} of {ask:?}"), |kit| kit.server.on(ask, 1, act));
+        }
+    }
+}
+
+#[test]
+fn a_store_that_hangs_is_left_and_a_slow_one_is_waited_for() {
+    survives("a part without an answer", |kit| kit.server.on(Ask::Part(1), 1, Act::Hang));
+    survives("a slow store", |kit| kit.server.script(|_, _| Act::Slow(100)));
+}
+
+#[test]
+fn bytes_that_change_on_the_way_are_not_taken() {
+    survives("a changed part", |kit| kit.server.on(Ask::Part(2), 1, Act::Corrupt));
+}
+
+#[test]
+fn a_store_that_loses_parts_gets_them_again() {
+    let kit = Kit::new();
+    let packets = stream();
+    let expected = media::files(packets.clone());
+    kit.server.script(|_, ask| if ask == Ask::Complete { Act::Hang } else { Act::Pass });
+    kit.record("s1", packets);
+    assert!(until(|| kit.server.asked().contains(&Ask::Complete)));
+    assert!(kit.server.lose_parts() > 0);
+    kit.server.script(|_, _| Act::Pass);
+    kit.until_all(RecordingState::Ready);
+    kit.assert_whole(&expected[0]);
+}
+
+#[test]
+fn a_store_that_is_down_the_whole_time_and_comes_back() {
+    let kit = Kit::new();
+    kit.host.is_down.store(true, Ordering::SeqCst);
+    let packets = stream();
+    let expected = media::files(packets.clone());
+    kit.record("s1", packets);
+    let recording = kit.only();
+    assert_eq!((recording.state, recording.uploaded_bytes), (RecordingState::Uploading, 0));
+    assert_eq!(kit.files("spool").len(), 1);
+    kit.host.is_down.store(false, Ordering::SeqCst);
+    kit.until_all(RecordingState::Ready);
+    kit.assert_whole(&expected[0]);
+}
+
+#[test]
+fn a_store_that_is_down_in_the_middle() {
+    let kit = Kit::new();
+    let packets = stream();
+    let expected = media::files(packets.clone());
+    let mut recorder = kit.recorder(kit.order("s1"));
+    kit.run(async {
+        for (at, packet) in packets.into_iter().enumerate() {
+            recorder.push(packet);
+            recorder.write().await.unwrap();
+            if at == 250 {
+                kit.host.is_down.store(true, Ordering::SeqCst);
+            }
+        }
+        recorder.finish().await.unwrap();
+    });
+    kit.server.script(|_, _| Act::Cut(0));
+    kit.host.is_down.store(false, Ordering::SeqCst);
+    assert!(until(|| kit.server.asked().len() > 3));
+    kit.server.script(|_, _| Act::Pass);
+    kit.until_all(RecordingState::Ready);
+    kit.assert_whole(&expected[0]);
+}
+
+/// Fails, is found failed after a day with the local copy, and nothing is left at the store.
+fn fails(kit: &Kit, class: Class) -> String {
+    kit.until_failing();
+    kit.host.ahead_ms.store(DAY_MS + 1000, Ordering::SeqCst);
+    kit.until_all(RecordingState::Failed);
+    let recording = kit.only();
+    assert_eq!(recording.error_class, Some(class), "{recording:?}");
+    assert_eq!(kit.files("spool").len(), 1);
+    recording.error.unwrap()
+}
+
+#[test]
+fn a_store_that_stays_down_fails_after_a_day() {
+    let kit = Kit::new();
+    kit.host.is_down.store(true, Ordering::SeqCst);
+    let packets = stream();
+    let expected = media::files(packets.clone());
+    kit.record("s1", packets);
+    let error = fails(&kit, Class::Network);
+    assert!(error.contains("cannot be reached"), "{error}");
+    let spooled = std::fs::read(kit.folder.path().join("spool").join(&kit.files("spool")[0])).unwrap();
+    assert!(spooled == expected[0]);
+}
+
+#[test]
+fn a_wrong_secret_fails_after_a_day_and_new_keys_mend_it() {
+    let kit = Kit::new();
+    let (wrong, sealed) = kit.own("not-the-secret");
+    let mut order = kit.order("s1");
+    order.own = Some((wrong, sealed));
+    let packets = stream();
+    let expected = media::files(packets.clone());
+    kit.record_for(order.clone(), packets.clone());
+    let error = fails(&kit, Class::Auth);
+    assert!(error.contains("SignatureDoesNotMatch") && error.contains("secretKey"), "{error}");
+    assert!(!error.contains("not-the-secret"));
+    assert!(is_nowhere(kit.folder.path(), "not-the-secret"), "the journal has it encrypted");
+    // The owner gives the right one; a recording that waits takes it.
+    order.about.session_id = "s2".into();
+    kit.record_for(order, packets);
+    let (right, sealed) = kit.own(SECRET_KEY);
+    kit.run(kit.core().renew(7, &right, &sealed));
+    assert!(until(|| kit.server.objects().len() == 1), "{:?}", kit.recordings());
+    assert!(kit.server.objects()[0].1 == expected[0]);
+}
+
+#[test]
+fn a_bucket_that_is_not_there_is_told() {
+    let kit = Kit::new();
+    kit.server.script(|_, _| Act::NoBucket);
+    kit.record("s1", stream());
+    let error = fails(&kit, Class::Config);
+    assert!(error.contains("bucket recordings at 127.0.0.1") && error.contains("NoSuchBucket"), "{error}");
+}
+
+#[test]
+fn an_object_of_the_same_name_is_never_overwritten() {
+    let kit = Kit::new();
+    kit.host.is_down.store(true, Ordering::SeqCst);
+    kit.record("s1", stream());
+    let (other, key) = kit.core().store(&kit.core().all()[0]).unwrap();
+    kit.host.is_down.store(false, Ordering::SeqCst);
+    let labels =
+        crate::upload::store::Labels { title: String::new(), session: String::new(), started: String::new() };
+    let placed = kit.run(async {
+        let id = other.open(&key, &labels).await?;
+        let part = other.part(&key, &id, 0, vec!["earlier".into()]).await?;
+        other.complete(&key, &id, vec![part]).await
+    });
+    // Ours may have been first.
+    if placed.is_ok() {
+        kit.until_all(RecordingState::Failed);
+        assert!(kit.only().error.unwrap().contains("is not overwritten"));
+        assert_eq!(kit.server.objects()[0].1, b"earlier");
+        assert_eq!(kit.files("spool").len(), 1);
+    } else {
+        kit.until_all(RecordingState::Ready);
+    }
+}

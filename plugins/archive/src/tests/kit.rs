@@ -1,0 +1,277 @@
+//! A driver that can be killed, and a host that writes down what it is told.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use satcast_media::Packet;
+use satcast_plugin_api::{Error, Secret};
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+
+use super::server::{ACCESS_KEY, BUCKET, SECRET_KEY, Server};
+use crate::config::{Config, Settings, Target};
+use crate::limits::Limits;
+use crate::outside::Outside;
+use crate::recorder::{Order, Recorder};
+use crate::state::Core;
+use crate::upload::attempts::Pauses;
+use crate::upload::sockets::Times;
+use satcast_plugin_api::driver::{About, Answer, Recording, RecordingState};
+
+/// The host.
+#[derive(Debug, Default)]
+pub(crate) struct Host {
+    /// Nothing can be reached.
+    pub(crate) is_down: AtomicBool,
+    /// Milliseconds that the clock is ahead.
+    pub(crate) ahead_ms: AtomicI64,
+    pub(crate) reports: Mutex<Vec<Recording>>,
+}
+
+#[async_trait]
+impl Outside for Host {
+    async fn connect(&self, host: &str, port: u16, _: Duration) -> Result<TcpStream, Error> {
+        if self.is_down.load(Ordering::SeqCst) {
+            return Err(Error::network("the store cannot be reached"));
+        }
+        TcpStream::connect((host, port)).await.map_err(|error| Error::network(error.to_string()))
+    }
+
+    fn report(&self, recording: &Recording) {
+        self.reports.lock().unwrap().push(recording.clone());
+    }
+
+    fn seal(&self, text: &str) -> Result<String, Error> {
+        Ok(text.bytes().map(|byte| format!("{:02x}", byte ^ 0x5a)).collect())
+    }
+
+    fn unseal(&self, sealed: &str) -> Result<String, Error> {
+        let byte = |at: usize| u8::from_str_radix(&sealed[at..at + 2], 16).unwrap() ^ 0x5a;
+        Ok(String::from_utf8((0..sealed.len()).step_by(2).map(byte).collect()).unwrap())
+    }
+
+    fn now_ms(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        since.as_millis() as i64 + self.ahead_ms.load(Ordering::SeqCst)
+    }
+}
+
+/// A server, a host, a folder, and a driver that comes and goes.
+pub(crate) struct Kit {
+    pub(crate) server: Server,
+    pub(crate) host: Arc<Host>,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) limits: Limits,
+    pub(crate) settings: Settings,
+    _server_runtime: Runtime,
+    driver: Option<(Runtime, Arc<Core>)>,
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+/// Those of the driver, with pauses that a test can wait for.
+pub(crate) fn limits() -> Limits {
+    let ms = Duration::from_millis;
+    Limits {
+        pauses: Pauses {
+            usual: (ms(5), ms(40)),
+            refused: (ms(10), ms(40)),
+            give_up: Duration::from_secs(24 * 3600),
+        },
+        times: Times { connect: Duration::from_secs(5), stall: ms(700) },
+        free_min: 0,
+        tell_every: ms(0),
+        keep_every: ms(20),
+        ..Limits::new(&Settings::default())
+    }
+}
+
+impl Kit {
+    pub(crate) fn new() -> Self {
+        Kit::with(limits())
+    }
+
+    pub(crate) fn with(limits: Limits) -> Self {
+        let server_runtime = runtime();
+        let server = server_runtime.block_on(Server::start());
+        let settings = Settings {
+            endpoint: Some(format!("http://{}", server.address)),
+            bucket: Some(BUCKET.into()),
+            access_key: Some(ACCESS_KEY.into()),
+            secret_key: Some(Secret::new(SECRET_KEY.into())),
+            prefix: Some("pre/fix".into()),
+            ..Settings::default()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let mut kit = Kit {
+            server,
+            host: Arc::default(),
+            folder,
+            limits,
+            settings,
+            _server_runtime: server_runtime,
+            driver: None,
+        };
+        kit.load();
+        kit
+    }
+
+    /// Starts the driver on what is in the folder.
+    pub(crate) fn load(&mut self) {
+        let runtime = runtime();
+        let core = runtime
+            .block_on(async {
+                Core::start(self.folder.path(), &self.settings, self.limits, self.host.clone())
+            })
+            .unwrap();
+        self.driver = Some((runtime, core));
+    }
+
+    /// Drops everything the driver was doing where it stands. Only what a system call was writing is written.
+    pub(crate) fn kill(&mut self) {
+        let (runtime, core) = self.driver.take().unwrap();
+        runtime.shutdown_timeout(Duration::from_secs(10));
+        drop(core);
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.driver.as_ref().unwrap().1
+    }
+
+    /// Runs something on the driver's runtime.
+    pub(crate) fn run<T>(&self, work: impl Future<Output = T>) -> T {
+        self.driver.as_ref().unwrap().0.block_on(work)
+    }
+
+    /// A store of a destination's own: the same server with these keys.
+    pub(crate) fn own(&self, secret: &str) -> (Target, String) {
+        let config = json!({
+            "endpoint": format!("http://{}", self.server.address), "bucket": BUCKET,
+            "accessKey": ACCESS_KEY, "secretKey": secret,
+        });
+        let target = serde_json::from_value::<Config>(config).unwrap().target().unwrap().unwrap();
+        let sealed = self.host.seal(&serde_json::to_string(&target).unwrap()).unwrap();
+        (target, sealed)
+    }
+
+    pub(crate) fn order(&self, session: &str) -> Order {
+        let about = About {
+            destination_id: 7,
+            session_id: session.into(),
+            stream_key_id: 1,
+            label: "My stream".into(),
+            session_started_ms: 0,
+        };
+        Order { about, own: None, retention_days: None }
+    }
+
+    pub(crate) fn recorder(&self, order: Order) -> Recorder {
+        Recorder::new(self.core().clone(), order)
+    }
+
+    /// Records a whole session.
+    pub(crate) fn record(&self, session: &str, packets: Vec<Packet>) {
+        self.record_for(self.order(session), packets);
+    }
+
+    pub(crate) fn record_for(&self, order: Order, packets: Vec<Packet>) {
+        let mut recorder = self.recorder(order);
+        self.run(async {
+            for packet in packets {
+                recorder.push(packet);
+                recorder.write().await.unwrap();
+            }
+            recorder.finish().await.unwrap();
+        });
+    }
+
+    pub(crate) fn recordings(&self) -> Vec<Recording> {
+        self.core().recordings()
+    }
+
+    /// The only recording.
+    pub(crate) fn only(&self) -> Recording {
+        let all = self.recordings();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all[0].clone()
+    }
+
+    /// Waits until there are recordings and all are in this state.
+    pub(crate) fn until_all(&self, state: RecordingState) {
+        let done = until(|| {
+            let all = self.recordings();
+            !all.is_empty() && all.iter().all(|recording| recording.state == state)
+        });
+        assert!(done, "{:?} {:?}", self.recordings(), self.server.asked());
+    }
+
+    /// Waits until every upload that is not done has failed at least once.
+    pub(crate) fn until_failing(&self) {
+        let is_failing = |item: &Arc<crate::item::Item>| {
+            let data = item.data();
+            data.entry.stage != crate::journal::Stage::Uploading || data.entry.failing_since_ms.is_some()
+        };
+        assert!(until(|| self.core().all().iter().all(is_failing)));
+    }
+
+    /// Files in a folder of the driver.
+    pub(crate) fn files(&self, folder: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path().join(folder)).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// Waits for the answer to what `ask` asks for.
+    pub(crate) fn answer(&self, ask: impl FnOnce(&Arc<Core>, Answer)) -> Result<(), Error> {
+        let (give, take) = std::sync::mpsc::channel();
+        let answer = Answer::calling(move |outcome| give.send(outcome).unwrap());
+        self.run(async { ask(self.core(), answer) });
+        take.recv_timeout(Duration::from_secs(20)).unwrap()
+    }
+
+    /// One object, these bytes, no open upload, nothing on the local disk.
+    pub(crate) fn assert_whole(&self, expected: &[u8]) {
+        let objects = self.server.objects();
+        assert_eq!(objects.len(), 1, "{:?}", objects.iter().map(|(key, _)| key).collect::<Vec<_>>());
+        assert!(objects[0].1 == expected, "{} bytes, expected {}", objects[0].1.len(), expected.len());
+        assert!(until(|| self.files("spool").is_empty()), "{:?}", self.files("spool"));
+    }
+}
+
+impl Drop for Kit {
+    fn drop(&mut self) {
+        if let Some((runtime, _)) = self.driver.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+pub(crate) fn until(is_met: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_met() {
+        if Instant::now() > end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+/// True when no file below a folder has this text.
+pub(crate) fn is_nowhere(folder: &Path, text: &str) -> bool {
+    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).all(|path| match path.is_dir() {
+        true => is_nowhere(&path, text),
+        false => {
+            let bytes = std::fs::read(path).unwrap();
+            !bytes.windows(text.len()).any(|window| window == text.as_bytes())
+        }
+    })
+}

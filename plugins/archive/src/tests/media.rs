@@ -1,0 +1,82 @@
+//! Made-up packets, and what the cutter makes of them.
+
+use bytes::Bytes;
+use satcast_media::fuzz::RECORDS;
+use satcast_media::{Packet, Role};
+
+use crate::cut::{Cutter, Piece};
+
+pub(crate) const MS: i64 = 1_000_000;
+/// Indices into the records.
+pub(crate) const AVC: usize = 0;
+pub(crate) const OTHER_AVC: usize = 1;
+pub(crate) const AAC: usize = 2;
+pub(crate) const OTHER_AAC: usize = 3;
+pub(crate) const OPUS: usize = 4;
+
+pub(crate) fn packet(record: usize, keyframe: bool, ms: i64, bytes: usize) -> Packet {
+    let (codec, _) = RECORDS[record];
+    // Opus packets say their length in the first byte: 20 ms.
+    let mut payload = vec![(ms % 251) as u8; bytes];
+    payload[0] = 0xfc;
+    let payload = Bytes::from(payload);
+    Packet {
+        kind: codec.kind(),
+        codec,
+        role: Role::Data,
+        keyframe,
+        dts_ns: ms * MS,
+        pts_ns: ms * MS,
+        payload,
+    }
+}
+
+pub(crate) fn record(record: usize) -> Packet {
+    let (codec, config) = RECORDS[record];
+    let payload = Bytes::from_static(config);
+    Packet { kind: codec.kind(), codec, role: Role::Config, keyframe: false, dts_ns: 0, pts_ns: 0, payload }
+}
+
+/// A record, and `count` pictures of 25 a second, with a keyframe after every `group`.
+pub(crate) fn pictures(count: i64, group: i64) -> Vec<Packet> {
+    pictures_of(AVC, 0, count, group, 100)
+}
+
+pub(crate) fn pictures_of(config: usize, from_ms: i64, count: i64, group: i64, bytes: usize) -> Vec<Packet> {
+    let picture = |number: i64| packet(config, number % group == 0, from_ms + number * 40, bytes);
+    std::iter::once(record(config)).chain((0..count).map(picture)).collect()
+}
+
+/// A record, and Opus packets of 20 ms.
+pub(crate) fn sound(from_ms: i64, to_ms: i64) -> Vec<Packet> {
+    let packets = (from_ms..to_ms).step_by(20).map(|ms| packet(OPUS, false, ms, 50));
+    std::iter::once(record(OPUS)).chain(packets).collect()
+}
+
+/// Records first, the rest in the order of time.
+pub(crate) fn mixed(parts: impl IntoIterator<Item = Vec<Packet>>) -> Vec<Packet> {
+    let mut packets: Vec<Packet> = parts.into_iter().flatten().collect();
+    packets.sort_by_key(|packet| (packet.role == Role::Data, packet.dts_ns));
+    packets
+}
+
+/// Everything a whole session gives.
+pub(crate) fn pieces(packets: Vec<Packet>) -> Vec<Piece> {
+    let mut cutter = Cutter::default();
+    packets.into_iter().for_each(|packet| cutter.push(packet));
+    cutter.finish();
+    std::iter::from_fn(|| cutter.poll()).collect()
+}
+
+/// The files of a whole session.
+pub(crate) fn files(packets: Vec<Packet>) -> Vec<Vec<u8>> {
+    let mut files: Vec<Vec<u8>> = Vec::new();
+    for piece in pieces(packets) {
+        match piece {
+            Piece::Begin(init) => files.push(init.to_vec()),
+            Piece::Fragment { bytes, .. } => files.last_mut().unwrap().extend_from_slice(&bytes),
+            Piece::TrackRefused(..) => {}
+        }
+    }
+    files
+}

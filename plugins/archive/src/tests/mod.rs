@@ -1,0 +1,11 @@
+//! The driver without its contract, against a server that checks signatures.
+
+mod desk;
+mod encoded;
+mod failures;
+mod kit;
+pub(crate) mod media;
+mod played;
+mod resume;
+mod room;
+mod server;

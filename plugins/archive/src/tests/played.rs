@@ -1,0 +1,149 @@
+//! Real streams: what is in the store is what was recorded, and ffmpeg plays it.
+
+use satcast_media::{Packet, Role, TrackKind};
+
+use super::encoded::{flv, mp4, run};
+use super::kit::{Kit, is_nowhere, until};
+use super::media::{self, pictures_of};
+use super::server::{Ask, SECRET_KEY};
+use crate::tests::media::AVC;
+use satcast_plugin_api::driver::RecordingState;
+
+const PICTURES: &str = "-f lavfi -i testsrc2=size=320x180:rate=25";
+const LARGER: &str = "-f lavfi -i testsrc2=size=480x270:rate=25";
+const SOUND: &str = "-f lavfi -i sine=frequency=440:sample_rate=48000";
+const H264: &str = "-c:v libx264 -preset ultrafast -bf 2 -g 50 -c:a aac";
+const X265: &str =
+    "-c:v libx265 -preset ultrafast -x265-params keyint=50:min-keyint=50:scenecut=0:log-level=1:open-gop=0";
+const AV1: &str = "-c:v libaom-av1 -cpu-used 8 -usage realtime -g 50 -keyint_min 50 -b:v 300k";
+
+fn frames(packets: &[Packet], kind: TrackKind) -> usize {
+    packets.iter().filter(|packet| packet.role == Role::Data && packet.kind == kind).count()
+}
+
+/// Codec and frames of each stream, as ffprobe counts them; the whole file decodes without a word.
+fn probe(bytes: &[u8]) -> Vec<(String, usize)> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("r.mp4"), bytes).unwrap();
+    run("ffmpeg", "-i r.mp4 -f null -", folder.path());
+    let counted = "-count_packets -show_entries stream=codec_name,nb_read_packets -of csv=p=0 r.mp4";
+    let line = |line: &str| {
+        let (codec, count) = line.split_once(',').unwrap();
+        (codec.to_owned(), count.trim_matches(',').parse().unwrap())
+    };
+    run("ffprobe", counted, folder.path()).lines().map(line).collect()
+}
+
+/// Records, uploads, compares; returns the objects.
+fn recorded(packets: Vec<Packet>) -> Vec<(String, Vec<u8>)> {
+    let kit = Kit::new();
+    let expected = media::files(packets.clone());
+    kit.record("s1", packets);
+    kit.until_all(RecordingState::Ready);
+    let objects = kit.server.objects();
+    assert!(objects.iter().map(|(_, bytes)| bytes).eq(expected.iter()), "the bytes of the recording");
+    assert!(until(|| kit.files("spool").is_empty()));
+    assert!(kit.server.leftovers().is_empty());
+    objects
+}
+
+#[test]
+fn h264_with_aac_is_recorded_whole() {
+    let packets = flv(&format!("{PICTURES} {SOUND} -t 6 {H264}"));
+    let (pictures, sound) = (frames(&packets, TrackKind::Video), frames(&packets, TrackKind::Audio));
+    let kit = Kit::new();
+    let expected = media::files(packets.clone());
+    kit.record("ses_1", packets);
+    kit.until_all(RecordingState::Ready);
+    let recording = kit.only();
+    kit.assert_whole(&expected[0]);
+    let (key, bytes) = kit.server.objects().remove(0);
+    let found = probe(&bytes);
+    // Sound of the first few milliseconds may lie before the first picture.
+    assert_eq!(found[0], ("h264".to_owned(), pictures));
+    assert!(found[1].0 == "aac" && (sound - 4..=sound).contains(&found[1].1), "{found:?} {sound}");
+    assert_eq!(key, format!("pre/fix/{}", recording.file_name));
+    assert_eq!(recording.url, Some(format!("s3://recordings/{key}")));
+    assert!(
+        recording.file_name.starts_with("my-stream/20") && recording.file_name.ends_with("Z-ses_1-1.mp4")
+    );
+    assert!((5990..=6100).contains(&recording.duration_ms), "{recording:?}");
+    assert_eq!((recording.size_bytes, recording.uploaded_bytes), (bytes.len() as u64, bytes.len() as u64));
+    assert_eq!((recording.destination_id, recording.attempt, recording.attempt_opened), (7, 0, true));
+    let notes = kit.server.notes();
+    for note in ["video/mp4", "My stream", "ses_1"] {
+        assert!(notes.contains(note), "{note} in {notes}");
+    }
+    let reports = kit.host.reports.lock().unwrap().clone();
+    assert!(reports.windows(2).all(|pair| pair[0].changed_at_ms < pair[1].changed_at_ms));
+    assert!(reports.iter().any(|report| report.state == RecordingState::Recording && report.size_bytes > 0));
+    assert_eq!(reports.last().map(|report| report.state), Some(RecordingState::Ready));
+    assert!(is_nowhere(kit.folder.path(), SECRET_KEY));
+}
+
+#[test]
+fn hevc_with_aac() {
+    let packets = mp4(&format!("{PICTURES} {SOUND} -t 4 {X265}:bframes=3 -tag:v hvc1 -c:a aac"));
+    let (pictures, sound) = (frames(&packets, TrackKind::Video), frames(&packets, TrackKind::Audio));
+    let found = probe(&recorded(packets)[0].1);
+    assert_eq!(found[0], ("hevc".to_owned(), pictures));
+    assert!((sound - 4..=sound).contains(&found[1].1), "{found:?} {sound}");
+}
+
+#[test]
+fn av1_with_opus() {
+    let packets = mp4(&format!("{PICTURES} {SOUND} -t 4 {AV1} -c:a libopus"));
+    let (pictures, sound) = (frames(&packets, TrackKind::Video), frames(&packets, TrackKind::Audio));
+    let found = probe(&recorded(packets)[0].1);
+    assert_eq!(found[0], ("av1".to_owned(), pictures));
+    assert!(found[1].0 == "opus" && (sound - 4..=sound).contains(&found[1].1), "{found:?} {sound}");
+}
+
+#[test]
+fn one_track_alone() {
+    let packets = flv(&format!("{SOUND} -t 6 -c:a aac"));
+    let sound = frames(&packets, TrackKind::Audio);
+    assert_eq!(probe(&recorded(packets)[0].1), [("aac".to_owned(), sound)]);
+    let packets = flv(&format!("{PICTURES} -t 3 {H264}"));
+    assert_eq!(probe(&recorded(packets)[0].1), [("h264".to_owned(), 75)]);
+}
+
+/// The encoder comes back with another size.
+#[test]
+fn another_configuration_goes_to_another_file() {
+    let mut packets = flv(&format!("{PICTURES} {SOUND} -t 3 {H264}"));
+    let mut second = flv(&format!("{LARGER} {SOUND} -t 4 {H264}"));
+    for packet in &mut second {
+        packet.dts_ns += 5_000_000_000;
+        packet.pts_ns += 5_000_000_000;
+    }
+    packets.extend(second);
+    let objects = recorded(packets);
+    assert!(objects[0].0.ends_with("-s1-1.mp4") && objects[1].0.ends_with("-s1-2.mp4"), "{}", objects[1].0);
+    assert_eq!(probe(&objects[0].1)[0].1, 75);
+    assert_eq!(probe(&objects[1].1)[0].1, 100);
+}
+
+#[test]
+fn parts_go_up_while_it_is_recorded() {
+    let kit = Kit::new();
+    // 40 s of pictures of 28 kB: four parts.
+    let packets = pictures_of(AVC, 0, 1000, 50, 28_000);
+    let expected = media::files(packets.clone());
+    let mut recorder = kit.recorder(kit.order("s1"));
+    kit.run(async {
+        for packet in packets {
+            recorder.push(packet);
+            recorder.write().await.unwrap();
+        }
+    });
+    assert!(until(|| kit.only().uploaded_bytes == 24 * 1024 * 1024), "{:?}", kit.only());
+    assert_eq!(kit.only().state, RecordingState::Recording);
+    assert!(kit.server.objects().is_empty());
+    kit.run(recorder.finish()).unwrap();
+    kit.until_all(RecordingState::Ready);
+    kit.assert_whole(&expected[0]);
+    let asked = kit.server.asked();
+    assert_eq!(asked.iter().filter(|ask| matches!(ask, Ask::Part(_))).count(), 4, "{asked:?}");
+    assert_eq!(asked.iter().filter(|ask| **ask == Ask::Open).count(), 1);
+}

@@ -1,0 +1,146 @@
+//! Kills at every point: what comes back is one whole object.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::kit::{Kit, until};
+use super::media::{self, AVC, pictures_of};
+use super::server::{Act, Ask};
+use satcast_plugin_api::driver::RecordingState;
+
+/// Three parts.
+fn stream() -> Vec<satcast_media::Packet> {
+    pictures_of(AVC, 0, 500, 50, 40_000)
+}
+
+/// Kills the driver when the store was asked for the `number`th time: before it hears of it, or when it has done it and the answer
+/// has not come. Between two requests at most one journal file is written, so that these are all states there are. True when the
+/// upload was over before.
+fn killed_at(number: u64, is_done_first: bool) -> bool {
+    let mut kit = Kit::new();
+    let hit = Arc::new(AtomicBool::new(false));
+    let seen = hit.clone();
+    kit.server.script(move |count, _| match count {
+        count if count < number => Act::Pass,
+        count if count == number && is_done_first => Act::LoseAnswer,
+        _ => {
+            seen.store(true, Ordering::SeqCst);
+            Act::Hang
+        }
+    });
+    let packets = stream();
+    let expected = media::files(packets.clone());
+    kit.record("s1", packets);
+    let is_over = || kit.recordings().iter().all(|recording| recording.state == RecordingState::Ready);
+    assert!(until(|| hit.load(Ordering::SeqCst) || is_over()));
+    let was_over = is_over();
+    kit.kill();
+    kit.server.script(|_, _| Act::Pass);
+    kit.load();
+    kit.until_all(RecordingState::Ready);
+    kit.assert_whole(&expected[0]);
+    assert!(until(|| kit.server.leftovers().is_empty()), "{number}: {:?}", kit.server.leftovers());
+    let ended = |ask: &Ask| *ask == Ask::Open;
+    assert!(kit.server.asked().iter().filter(|ask| ended(ask)).count() <= 1);
+    was_over
+}
+
+#[test]
+fn a_kill_at_any_request_ends_in_one_object() {
+    for is_done_first in [false, true] {
+        let last = (0..20).find(|number| killed_at(*number, is_done_first));
+        // Look, open, three parts, complete, look.
+        assert!(last.is_some_and(|last| last >= 6), "{last:?}");
+    }
+}
+
+#[test]
+fn a_kill_while_it_is_recorded_keeps_all_but_the_last_second() {
+    let mut kit = Kit::new();
+    for (round, torn) in [0_usize, 1, 8, 100, 5000].into_iter().enumerate() {
+        let packets = pictures_of(AVC, 0, 300, 50, 40_000);
+        let session = format!("s{round}");
+        let mut recorder = kit.recorder(kit.order(&session));
+        kit.run(async {
+            for packet in packets.clone() {
+                recorder.push(packet);
+                recorder.write().await.unwrap();
+            }
+        });
+        std::mem::forget(recorder);
+        kit.kill();
+        let name = kit.files("spool").into_iter().find(|name| name.contains(&session)).unwrap();
+        let path = kit.folder.path().join("spool").join(name);
+        // Half of the next fragment, as the kill left it.
+        let mut bytes = std::fs::read(&path).unwrap();
+        let written = bytes.len();
+        let next = media::files(packets.clone()).remove(0);
+        assert!(written < next.len());
+        bytes.extend_from_slice(&next[written..written + torn]);
+        std::fs::write(&path, &bytes).unwrap();
+        kit.load();
+        assert!(until(|| kit.server.objects().len() == round + 1), "{:?}", kit.recordings());
+        kit.until_all(RecordingState::Ready);
+        let object = kit.server.objects().into_iter().find(|(key, _)| key.contains(&session)).unwrap();
+        assert!(object.1 == next[..written], "{torn}: up to the last whole fragment");
+        let recordings = kit.recordings();
+        let recording = recordings.iter().find(|recording| recording.session_id == session).unwrap();
+        assert!(recording.duration_ms >= 11_000, "{recording:?}");
+    }
+    assert!(kit.server.leftovers().is_empty());
+}
+
+#[test]
+fn a_recorder_that_is_dropped_where_it_stands_is_closed_as_after_a_crash() {
+    let kit = Kit::new();
+    let packets = pictures_of(AVC, 0, 300, 50, 1000);
+    let mut recorder = kit.recorder(kit.order("s1"));
+    kit.run(async {
+        for packet in packets {
+            recorder.push(packet);
+            recorder.write().await.unwrap();
+        }
+    });
+    assert_eq!(kit.only().state, RecordingState::Recording);
+    drop(recorder);
+    kit.until_all(RecordingState::Ready);
+    assert!(kit.only().duration_ms >= 11_000);
+}
+
+#[test]
+fn a_file_that_is_gone_fails_and_says_so() {
+    let mut kit = Kit::new();
+    kit.host.is_down.store(true, Ordering::SeqCst);
+    kit.record("s1", stream());
+    kit.kill();
+    let name = kit.files("spool").remove(0);
+    std::fs::remove_file(kit.folder.path().join("spool").join(name)).unwrap();
+    kit.host.is_down.store(false, Ordering::SeqCst);
+    kit.load();
+    kit.until_all(RecordingState::Failed);
+    let recording = kit.only();
+    assert_eq!(recording.error_class, Some(satcast_plugin_api::Class::Internal));
+    assert!(recording.error.unwrap().contains("local copy"));
+}
+
+#[test]
+fn nothing_recorded_leaves_nothing() {
+    let mut kit = Kit::new();
+    kit.record("s1", vec![media::record(AVC)]);
+    assert!(kit.recordings().is_empty() && kit.files("journal").is_empty());
+    // A crash between the note and the first bytes.
+    let mut recorder = kit.recorder(kit.order("s2"));
+    kit.run(async {
+        for packet in pictures_of(AVC, 0, 100, 50, 1000) {
+            recorder.push(packet);
+            recorder.write().await.unwrap();
+        }
+    });
+    std::mem::forget(recorder);
+    kit.kill();
+    let name = kit.files("spool").remove(0);
+    std::fs::write(kit.folder.path().join("spool").join(name), b"").unwrap();
+    kit.load();
+    assert!(until(|| kit.recordings().is_empty() && kit.files("journal").is_empty()));
+    assert!(kit.files("spool").is_empty() && kit.server.objects().is_empty());
+}

@@ -1,0 +1,131 @@
+//! Room: on the disk, for failed recordings, at the store, in the journal.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::kit::{Kit, limits, until};
+use super::media::{AVC, pictures_of};
+use crate::limits::Limits;
+use satcast_plugin_api::driver::RecordingState;
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+fn stream() -> Vec<satcast_media::Packet> {
+    pictures_of(AVC, 0, 300, 50, 10_000)
+}
+
+/// Records until it is refused; returns why.
+fn until_refused(kit: &Kit, session: &str) -> String {
+    let mut recorder = kit.recorder(kit.order(session));
+    kit.run(async {
+        for packet in stream() {
+            recorder.push(packet);
+            if let Err(error) = recorder.write().await {
+                assert!(error.retry_after.is_some());
+                return error.message;
+            }
+        }
+        panic!("never refused");
+    })
+}
+
+#[test]
+fn a_full_disk_stops_the_recording_and_keeps_what_is_there() {
+    let kit = Kit::with(Limits { spool_quota: 2_000_000, ..limits() });
+    let why = until_refused(&kit, "s1");
+    assert!(why.contains("spoolQuotaBytes"), "{why}");
+    kit.until_all(RecordingState::Ready);
+    let recording = kit.only();
+    assert!((1_700_000..2_000_000).contains(&recording.size_bytes), "{recording:?}");
+    assert!(recording.duration_ms > 6000);
+    assert_eq!(kit.server.objects()[0].1.len() as u64, recording.size_bytes);
+    let kit = Kit::with(Limits { free_min: u64::MAX / 2, ..limits() });
+    let why = until_refused(&kit, "s1");
+    assert!(why.contains("freeBytesMin"), "{why}");
+    assert!(kit.recordings().is_empty() && kit.files("spool").is_empty() && kit.files("journal").is_empty());
+}
+
+#[test]
+fn long_recordings_go_on_in_another_file() {
+    let kit = Kit::with(Limits { file_bytes: 1_000_000, ..limits() });
+    kit.record("s1", stream());
+    kit.until_all(RecordingState::Ready);
+    let recordings = kit.recordings();
+    assert_eq!(recordings.len(), 3, "{recordings:?}");
+    assert_eq!(recordings.iter().map(|recording| recording.duration_ms).sum::<u64>(), 12_000);
+    let kit = Kit::with(Limits { file_ns: 4_000_000_000, ..limits() });
+    kit.record("s1", stream());
+    kit.until_all(RecordingState::Ready);
+    assert_eq!(kit.recordings().len(), 3);
+}
+
+/// Three that have failed, one a second on the clock.
+fn three_failed(limits: Limits) -> Kit {
+    let kit = Kit::with(limits);
+    kit.host.is_down.store(true, Ordering::SeqCst);
+    for round in 0..3 {
+        kit.record(&format!("s{round}"), stream());
+        kit.until_failing();
+        kit.host.ahead_ms.fetch_add(DAY_MS + 1000, Ordering::SeqCst);
+        kit.until_all(RecordingState::Failed);
+    }
+    kit
+}
+
+#[test]
+fn failed_copies_beyond_the_quota_go_the_oldest_first() {
+    let kit = three_failed(Limits { failed_quota: 7_000_000, ..limits() });
+    assert!(until(|| kit.files("spool").len() == 2), "{:?}", kit.files("spool"));
+    assert!(kit.files("spool").iter().all(|name| !name.contains("-s0-")));
+    let first = kit.recordings().into_iter().find(|recording| recording.session_id == "s0").unwrap();
+    assert!(first.error.as_ref().is_some_and(|error| error.contains("failedQuotaBytes")), "{first:?}");
+    let gone = kit.answer(|core, answer| crate::desk::retry(core, &first.file_name, answer)).unwrap_err();
+    assert!(gone.message.contains("local copy is gone"), "{gone}");
+}
+
+#[test]
+fn failed_copies_go_after_their_time() {
+    let kit = three_failed(limits());
+    assert_eq!(kit.files("spool").len(), 3);
+    kit.host.ahead_ms.fetch_add(6 * DAY_MS, Ordering::SeqCst);
+    assert!(until(|| kit.files("spool").len() == 1), "{:?}", kit.files("spool"));
+    kit.host.ahead_ms.fetch_add(2 * DAY_MS, Ordering::SeqCst);
+    assert!(until(|| kit.files("spool").is_empty()));
+    assert!(kit.recordings().iter().all(|recording| recording.state == RecordingState::Failed));
+}
+
+#[test]
+fn objects_are_deleted_when_their_days_are_over() {
+    let kit = Kit::new();
+    let mut order = kit.order("s1");
+    order.retention_days = Some(30);
+    kit.record_for(order, stream());
+    kit.record("s2", stream());
+    kit.until_all(RecordingState::Ready);
+    kit.host.ahead_ms.store(29 * DAY_MS, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(kit.server.objects().len(), 2);
+    kit.host.ahead_ms.store(30 * DAY_MS + 1000, Ordering::SeqCst);
+    assert!(until(|| kit.server.objects().len() == 1));
+    assert!(kit.server.objects()[0].0.contains("-s2-"));
+    assert!(until(|| kit.recordings().len() == 1));
+}
+
+#[test]
+fn the_journal_forgets_the_oldest_that_are_safe() {
+    let kit = Kit::with(Limits { known: 4, keep_every: Duration::from_secs(600), ..limits() });
+    for round in 0..4 {
+        kit.record(&format!("s{round}"), stream());
+    }
+    kit.until_all(RecordingState::Ready);
+    let why = until_refused(&kit, "s4");
+    assert!(why.contains("too many recordings"), "{why}");
+    let smaller = Kit::with(Limits { known: 20, ..limits() });
+    for round in 0..19 {
+        smaller.record(&format!("s{round}"), pictures_of(AVC, 0, 30, 25, 100));
+        smaller.until_all(RecordingState::Ready);
+    }
+    assert!(until(|| smaller.recordings().len() == 18), "{}", smaller.recordings().len());
+    assert!(smaller.recordings().iter().all(|recording| recording.session_id != "s0"));
+    assert_eq!(smaller.server.objects().len(), 19, "at the store they stay");
+}

@@ -1,0 +1,221 @@
+//! Brings a recording into the store: in parts while it grows, as one object when it is whole.
+//!
+//! [`step`] decides from what is known; everything that was done is in the journal before the next step begins, so that a crash at
+//! any point leads to the same object. What the store lost is sent again.
+
+pub(crate) mod attempts;
+pub(crate) mod fault;
+pub(crate) mod sockets;
+pub(crate) mod store;
+mod sums;
+mod tls;
+mod work;
+
+use std::sync::Arc;
+
+use satcast_plugin_api::Error;
+use tokio::time::sleep;
+
+use self::attempts::{Attempts, Next};
+use self::fault::{Fault, Kind};
+use crate::item::{Data, Item};
+use crate::journal::Stage;
+use crate::limits::{PARTS_OF_ONE, STALE_MAX};
+use crate::parts::{self, Part};
+use crate::state::Core;
+
+/// What to do next for a recording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing, until it changes.
+    Wait,
+    /// Whoever recorded into it is gone: find out what of it is whole.
+    Repair,
+    /// It is empty.
+    Forget,
+    /// Have the store open an upload.
+    Open,
+    /// Send these parts.
+    Send(Vec<Part>),
+    /// Make an object of the parts.
+    Complete,
+    /// It is deleted: end what is open at the store.
+    Leave,
+    /// It is as it should be.
+    Done,
+}
+
+/// Decides. No I/O, no clock.
+pub(crate) fn step(data: &Data) -> Step {
+    let entry = &data.entry;
+    let is_closed = match entry.stage {
+        Stage::Leaving => return Step::Leave,
+        Stage::Ready | Stage::Failed => return Step::Done,
+        Stage::Recording if !data.is_live => return Step::Repair,
+        Stage::Recording => false,
+        Stage::Uploading => true,
+    };
+    if is_closed && entry.bytes == 0 {
+        return Step::Forget;
+    }
+    let done = entry.upload.as_ref().map_or(0, |upload| upload.parts.len());
+    let parts = (done..done + PARTS_OF_ONE).map_while(|index| parts::ready(index, entry.bytes, is_closed));
+    let parts: Vec<Part> = parts.collect();
+    match (&entry.upload, parts.is_empty()) {
+        (None, false) => Step::Open,
+        (Some(_), false) => Step::Send(parts),
+        (Some(_), true) if is_closed => Step::Complete,
+        _ => Step::Wait,
+    }
+}
+
+/// The task of one recording: ends when the store has it, when it has failed, or when it is deleted.
+pub(crate) async fn run(core: Arc<Core>, item: Arc<Item>) {
+    let mut attempts = Attempts::default();
+    while let Err(fault) = work(&core, &item, &mut attempts).await {
+        if !again(&core, &item, fault, &mut attempts).await {
+            return;
+        }
+    }
+}
+
+async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Result<(), Fault> {
+    loop {
+        let next = step(&item.data());
+        match next {
+            Step::Wait => item.changed.notified().await,
+            Step::Repair => work::repair(core, item).await?,
+            Step::Forget => {
+                tracing::info!(recording = item.file_name, "nothing was recorded");
+                core.forget(item).await?;
+                return Ok(());
+            }
+            Step::Open => work::open(core, item).await?,
+            Step::Send(parts) => {
+                work::send(core, item, parts).await?;
+                attempts.progressed();
+            }
+            Step::Complete => work::complete(core, item).await?,
+            Step::Leave => {
+                work::end_uploads(core, item).await?;
+                core.forget(item).await?;
+                return Ok(());
+            }
+            Step::Done => return Ok(()),
+        }
+    }
+}
+
+/// After a failure: waits for the next try. False when there is none.
+async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut Attempts) -> bool {
+    let waiting = item.data().answer.take();
+    if let Some(answer) = waiting {
+        // Somebody asked for this attempt and waits to hear whether the store took it: it did not.
+        fail(core, item, &fault.error).await;
+        answer.give(Err(fault.error));
+        return false;
+    }
+    let now_ms = core.outside.now_ms();
+    let (failing_ms, is_leaving) = {
+        let mut data = item.data();
+        let since = *data.entry.failing_since_ms.get_or_insert(now_ms);
+        let closed = data.entry.closed_at_ms.filter(|_| data.entry.stage != Stage::Recording);
+        (closed.map(|closed| now_ms - since.max(closed)), data.entry.stage == Stage::Leaving)
+    };
+    let next = attempts.failed(fault.error.class, failing_ms, rand::random(), &core.limits.pauses);
+    match next {
+        Next::Again(pause) if fault.kind != Kind::Final => {
+            tracing::warn!(
+                recording = item.file_name, reason = %fault, wait_ms = pause.as_millis() as u64,
+                "a recording could not be brought to its store; it is tried again"
+            );
+            sleep(pause).await;
+            true
+        }
+        _ if is_leaving => {
+            tracing::warn!(recording = item.file_name, reason = %fault, "an upload of a deleted recording could not be ended at its store");
+            // Nothing of it is here any more but the note to end it.
+            let _ = core.forget(item).await;
+            false
+        }
+        _ => {
+            fail(core, item, &fault.error).await;
+            false
+        }
+    }
+}
+
+/// Gives a recording up: its local copy stays, what is open at the store is ended.
+async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
+    tracing::error!(recording = item.file_name, reason = %error, "a recording was not uploaded; its local copy is kept for a while");
+    let changed = core
+        .change(item, |data| {
+            data.entry.stage = Stage::Failed;
+            data.entry.error = Some(error.message.clone());
+            data.entry.error_class = Some(error.class);
+            data.entry.failing_since_ms = None;
+            let upload = data.entry.upload.take();
+            remember_stale(data, upload.map(|upload| upload.id));
+        })
+        .await;
+    if let Err(error) = changed {
+        tracing::error!(recording = item.file_name, %error, "the journal of a failed recording cannot be written");
+    }
+    // Parts that nobody completes cost money at the store. What cannot be ended now is when it is uploaded or deleted.
+    if let Err(fault) = work::end_uploads(core, item).await {
+        tracing::debug!(recording = item.file_name, reason = %fault, "its upload could not be ended at the store");
+    }
+}
+
+fn remember_stale(data: &mut Data, upload: Option<String>) {
+    data.entry.stale.extend(upload);
+    let surplus = data.entry.stale.len().saturating_sub(STALE_MAX);
+    data.entry.stale.drain(..surplus);
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Fault { kind: Kind::Other, error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{Entry, Upload};
+
+    const MIB: u64 = 1024 * 1024;
+
+    fn decide(stage: Stage, is_live: bool, bytes: u64, parts: Option<usize>) -> Step {
+        let mut entry = Entry::new("a/b.mp4".into(), 0);
+        (entry.stage, entry.bytes) = (stage, bytes);
+        entry.upload =
+            parts.map(|parts| Upload { id: "u".into(), parts: vec![String::new(); parts], has_sums: true });
+        let item = Item::new(entry, None, is_live);
+        let data = item.data();
+        step(&data)
+    }
+
+    #[test]
+    fn every_state_has_its_step() {
+        let part = |index: u64, bytes| Part { index: index as usize, offset: index * 8 * MIB, bytes };
+        let table = [
+            (Stage::Recording, true, 7 * MIB, None, Step::Wait),
+            (Stage::Recording, true, 8 * MIB, None, Step::Open),
+            (Stage::Recording, true, 9 * MIB, Some(0), Step::Send(vec![part(0, 8 * MIB)])),
+            (Stage::Recording, true, 9 * MIB, Some(1), Step::Wait),
+            (Stage::Recording, true, 30 * MIB, Some(1), Step::Send(vec![part(1, 8 * MIB), part(2, 8 * MIB)])),
+            (Stage::Recording, false, 9 * MIB, Some(1), Step::Repair),
+            (Stage::Uploading, false, 9 * MIB, Some(1), Step::Send(vec![part(1, MIB)])),
+            (Stage::Uploading, false, 9 * MIB, Some(2), Step::Complete),
+            (Stage::Uploading, false, 1, None, Step::Open),
+            (Stage::Uploading, false, 0, None, Step::Forget),
+            (Stage::Ready, false, 1, None, Step::Done),
+            (Stage::Failed, false, 1, None, Step::Done),
+            (Stage::Leaving, false, 1, Some(1), Step::Leave),
+        ];
+        for (stage, is_live, bytes, parts, expected) in table {
+            assert_eq!(decide(stage, is_live, bytes, parts), expected, "{stage:?} {bytes} {parts:?}");
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! A bucket of an S3-compatible store, through `object_store`, over our own sockets.
+//!
+//! What is proved: each part is signed with the SHA-256 of its bytes, so a store that checks signatures takes none that changed on
+//! the way; the ETag of each part is compared with its MD5 while the store's ETags are MD5s (they are not with some kinds of
+//! encryption); at the end size and ETag of the whole object are asked for and compared.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use http::{HeaderValue, Method, Request, header};
+use http_body_util::{BodyExt as _, Full};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AwsAuthorizer, AwsCredential};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
+    HttpResponseBody, HttpService,
+};
+use object_store::multipart::{MultipartStore as _, PartId};
+use object_store::path::Path;
+use object_store::signer::Signer as _;
+use object_store::{
+    Attribute, Attributes, ClientOptions, ObjectStore as _, ObjectStoreExt as _, PutMultipartOptions,
+    PutPayload, RetryConfig,
+};
+
+use url::Url;
+
+use super::fault::{Fault, Kind};
+use super::sockets::Sockets;
+use crate::config::Target;
+use crate::limits::TOKEN_BYTES_MAX;
+
+/// Open uploads of one key that are looked at.
+const UPLOADS_MAX: usize = 100;
+
+/// An object that stands in the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) bytes: u64,
+    /// Without quotation marks.
+    pub(crate) etag: Option<String>,
+}
+
+/// What is written on the object.
+#[derive(Debug, Clone)]
+pub(crate) struct Labels {
+    pub(crate) title: String,
+    pub(crate) session: String,
+    /// ISO 8601, UTC.
+    pub(crate) started: String,
+}
+
+/// A bucket and how to get in.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    target: Target,
+    sockets: Arc<Sockets>,
+}
+
+impl Store {
+    pub(crate) fn new(target: Target, sockets: Arc<Sockets>) -> Self {
+        Store { target, sockets }
+    }
+
+    /// `s3://bucket/key`.
+    pub(crate) fn url(&self, key: &str) -> String {
+        format!("s3://{}/{key}", self.target.bucket)
+    }
+
+    /// The object `key`, if there is one.
+    pub(crate) async fn find(&self, key: &str) -> Result<Option<Found>, Fault> {
+        let client = self.client()?;
+        match client.run(client.s3.head(&path(key)?)).await {
+            Ok(meta) => {
+                let etag = meta.e_tag.map(|etag| bare(&etag).to_owned());
+                Ok(Some(Found { bytes: meta.size, etag }))
+            }
+            Err(fault) if fault.kind == Kind::Missing => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Opens an upload and returns its id.
+    pub(crate) async fn open(&self, key: &str, labels: &Labels) -> Result<String, Fault> {
+        let client = self.client()?;
+        let mut attributes = Attributes::new();
+        attributes.insert(Attribute::ContentType, "video/mp4".into());
+        for (name, value) in
+            [("title", &labels.title), ("session", &labels.session), ("start", &labels.started)]
+        {
+            attributes.insert(Attribute::Metadata(name.into()), header_text(value).into());
+        }
+        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
+        client.run(client.s3.create_multipart_opts(&path(key)?, options)).await
+    }
+
+    /// Ids of the uploads of `key` that are open, the first hundred. The library does not ask for them, so this request is made here.
+    pub(crate) async fn uploads(&self, key: &str) -> Result<Vec<String>, Fault> {
+        let target = &self.target;
+        let mut url = Url::parse(&self.base()).map_err(|_| Fault::config("endpoint: is no address"))?;
+        url.query_pairs_mut()
+            .append_pair("max-uploads", "100")
+            .append_pair("prefix", key)
+            .append_pair("uploads", "");
+        let mut request = Request::new(HttpRequestBody::empty());
+        *request.uri_mut() =
+            url.as_str().parse().map_err(|_| Fault::internal("a request has an impossible address"))?;
+        let credential = AwsCredential {
+            key_id: target.access_key.clone(),
+            secret_key: target.secret_key.clone(),
+            token: None,
+        };
+        AwsAuthorizer::new(&credential, "s3", &target.region)
+            .try_authorize(&mut request, None)
+            .map_err(|_| Fault::internal("a request could not be signed"))?;
+        let answer = self.sockets.exchange(request).await?;
+        match answer.status().is_success() {
+            true => Ok(upload_ids(answer.body(), key)),
+            false => Err(Fault::answer(answer.status(), answer.body(), &self.place())),
+        }
+    }
+
+    /// Sends part `index` (from 0 on); returns its ETag as the store wrote it.
+    pub(crate) async fn part(
+        &self,
+        key: &str,
+        upload: &str,
+        index: usize,
+        bytes: Vec<Bytes>,
+    ) -> Result<String, Fault> {
+        let client = self.client()?;
+        let payload = PutPayload::from_iter(bytes);
+        let upload = upload.to_owned();
+        let part = client.run(client.s3.put_part(&path(key)?, &upload, index, payload)).await?;
+        Ok(part.content_id)
+    }
+
+    /// Makes one object of the parts, if there is none of this name; returns its ETag without quotation marks.
+    pub(crate) async fn complete(
+        &self,
+        key: &str,
+        upload: &str,
+        parts: Vec<String>,
+    ) -> Result<Option<String>, Fault> {
+        let client = self.client()?;
+        let parts = parts.into_iter().map(|content_id| PartId { content_id }).collect();
+        let done = client.run(client.s3.complete_multipart(&path(key)?, &upload.to_owned(), parts)).await?;
+        Ok(done.e_tag.map(|etag| bare(&etag).to_owned()))
+    }
+
+    /// Ends an upload without an object. One that the store does not know is ended too.
+    pub(crate) async fn abort(&self, key: &str, upload: &str) -> Result<(), Fault> {
+        let client = self.client()?;
+        match client.run(client.s3.abort_multipart(&path(key)?, &upload.to_owned())).await {
+            Err(fault) if fault.kind == Kind::Missing => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Deletes an object. One that is not there is deleted too.
+    pub(crate) async fn delete(&self, key: &str) -> Result<(), Fault> {
+        let client = self.client()?;
+        let deleted = client.s3.delete_stream(stream::once(std::future::ready(Ok(path(key)?))).boxed());
+        let first = deleted.into_future().map(|(first, _)| first.map_or(Ok(()), |deleted| deleted.map(drop)));
+        match client.run(first).await {
+            Err(fault) if fault.kind == Kind::Missing => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// An address that gives the object to whoever has it, for `valid`. No I/O.
+    pub(crate) fn sign(&self, key: &str, valid: Duration) -> Result<String, Fault> {
+        let client = self.client()?;
+        let path = path(key)?;
+        // With keys that are known it is ready at once.
+        match client.s3.signed_url(Method::GET, &path, valid).now_or_never() {
+            Some(Ok(url)) => Ok(url.into()),
+            _ => Err(Fault::internal("an address for the recording could not be signed")),
+        }
+    }
+
+    /// The endpoint with the bucket before its host; `None` when the bucket stands in the path.
+    fn virtual_host(&self) -> Option<String> {
+        let target = &self.target;
+        let (scheme, host) = target.endpoint.split_once("://").filter(|_| !target.path_style)?;
+        Some(format!("{scheme}://{}.{host}", target.bucket))
+    }
+
+    /// Address of the bucket.
+    fn base(&self) -> String {
+        self.virtual_host().unwrap_or_else(|| format!("{}/{}", self.target.endpoint, self.target.bucket))
+    }
+
+    /// Bucket and store in words.
+    fn place(&self) -> String {
+        let endpoint = &self.target.endpoint;
+        let host = endpoint.split_once("://").map_or(endpoint.as_str(), |(_, host)| host);
+        format!("bucket {} at {host}", self.target.bucket)
+    }
+
+    /// A client for one request, which notes what the store answered to it.
+    fn client(&self) -> Result<Client, Fault> {
+        let target = &self.target;
+        let endpoint = self.virtual_host().unwrap_or_else(|| target.endpoint.clone());
+        let place = self.place().into();
+        let wire = Wire { sockets: self.sockets.clone(), place, fault: Arc::default() };
+        let s3 = AmazonS3Builder::new()
+            .with_endpoint(endpoint)
+            .with_region(&target.region)
+            .with_bucket_name(&target.bucket)
+            .with_access_key_id(&target.access_key)
+            .with_secret_access_key(&target.secret_key)
+            .with_virtual_hosted_style_request(!target.path_style)
+            .with_allow_http(true)
+            .with_client_options(ClientOptions::new().with_allow_http(true))
+            // One object, one request: not every store knows the other way.
+            .with_disable_bulk_delete(true)
+            // Tried again by our own rules.
+            .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
+            .with_http_connector(wire.clone())
+            .build()
+            .map_err(|_| Fault::internal("the store's client could not be set up"))?;
+        Ok(Client { s3, wire })
+    }
+}
+
+struct Client {
+    s3: AmazonS3,
+    wire: Wire,
+}
+
+impl Client {
+    /// The outcome, with what was seen on the wire instead of the library's error: that one repeats whole answers.
+    async fn run<T>(&self, work: impl Future<Output = object_store::Result<T>>) -> Result<T, Fault> {
+        work.await.map_err(|_| {
+            let seen = self.wire.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+            seen.unwrap_or_else(|| {
+                Fault::remote(format!("{} gave an answer that cannot be read", self.wire.place))
+            })
+        })
+    }
+}
+
+/// The library's requests on our sockets.
+#[derive(Debug, Clone)]
+struct Wire {
+    sockets: Arc<Sockets>,
+    place: Arc<str>,
+    fault: Arc<Mutex<Option<Fault>>>,
+}
+
+impl HttpConnector for Wire {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.clone()))
+    }
+}
+
+#[async_trait::async_trait]
+impl HttpService for Wire {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let completes = request.method() == Method::POST
+            && request.uri().query().is_some_and(|query| query.starts_with("uploadId="));
+        if completes {
+            // An earlier object of this name is never overwritten. The library has this for its own copies only.
+            request.headers_mut().insert(header::IF_NONE_MATCH, HeaderValue::from_static("*"));
+        }
+        let outcome = self.sockets.exchange(request).await;
+        let answer = match outcome {
+            Ok(answer) => answer,
+            Err(fault) => {
+                self.note(fault.clone());
+                return Err(HttpError::new(HttpErrorKind::Unknown, fault));
+            }
+        };
+        let (head, body) = answer.into_parts();
+        // S3 says some failures to complete with status 200 and an error document.
+        if !head.status.is_success() {
+            self.note(Fault::answer(head.status, &body, &self.place));
+        } else if completes && body.windows(7).any(|window| window == b"<Error>") {
+            self.note(Fault::answer(http::StatusCode::INTERNAL_SERVER_ERROR, &body, &self.place));
+        }
+        let body = Full::new(body).map_err(|never| match never {});
+        Ok(HttpResponse::from_parts(head, HttpResponseBody::new(body)))
+    }
+}
+
+impl Wire {
+    fn note(&self, fault: Fault) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+    }
+}
+
+fn path(key: &str) -> Result<Path, Fault> {
+    Path::parse(key).map_err(|_| Fault::internal("a recording has an impossible name"))
+}
+
+/// Ids in a store's list of open uploads, of exactly this key.
+fn upload_ids(document: &[u8], key: &str) -> Vec<String> {
+    let text = String::from_utf8_lossy(document);
+    let field = |block: &str, name: &str| {
+        let (_, rest) = block.split_once(&format!("<{name}>"))?;
+        let (value, _) = rest.split_once(&format!("</{name}>"))?;
+        Some(value.to_owned())
+    };
+    let blocks = text.split("<Upload>").skip(1);
+    let of_key = blocks.filter(|block| field(block, "Key").as_deref() == Some(key));
+    let ids = of_key.filter_map(|block| field(block, "UploadId"));
+    // An id with an escaped character would be another one; stores make none.
+    ids.filter(|id| !id.is_empty() && id.len() <= TOKEN_BYTES_MAX && !id.contains('&'))
+        .take(UPLOADS_MAX)
+        .collect()
+}
+
+/// An ETag without quotation marks.
+pub(crate) fn bare(etag: &str) -> &str {
+    etag.trim().trim_start_matches("W/").trim_matches('"')
+}
+
+/// What of a text may stand in a header.
+fn header_text(text: &str) -> String {
+    let visible = |letter: char| if letter == ' ' || letter.is_ascii_graphic() { letter } else { '?' };
+    text.chars().map(visible).take(256).collect::<String>().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_uploads_of_the_key_are_found() {
+        let upload =
+            |key: &str, id: &str| format!("<Upload><Key>{key}</Key><UploadId>{id}</UploadId></Upload>");
+        let list =
+            [upload("a/b.mp4", "1"), upload("a/b.mp4.x", "2"), upload("a/b.mp4", "3"), upload("a/b.mp4", "")];
+        let text = format!("<?xml?><R><Prefix>a/b.mp4</Prefix>{}</R>", list.concat());
+        assert_eq!(upload_ids(text.as_bytes(), "a/b.mp4"), ["1", "3"]);
+        assert!(upload_ids(b"<Upload><Key>a/b.mp4</Key>", "a/b.mp4").is_empty());
+        let many = upload("k", "1").repeat(UPLOADS_MAX + 1);
+        assert_eq!(upload_ids(many.as_bytes(), "k").len(), UPLOADS_MAX);
+        assert_eq!(header_text(" Ñandú\nlive "), "?and??live");
+        assert_eq!((bare("\"a\""), bare("W/\"a\""), bare("a")), ("a", "a", "a"));
+    }
+}

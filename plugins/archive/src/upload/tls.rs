@@ -1,0 +1,77 @@
+//! `https://` stores: whom the driver believes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, crypto::ring};
+
+use super::fault::Fault;
+
+/// The authorities this machine knows, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`. Loaded at the first use, and again at every
+/// use until one is found.
+#[derive(Debug, Default)]
+pub(crate) struct Trust {
+    config: Mutex<Option<Arc<ClientConfig>>>,
+}
+
+impl Trust {
+    async fn config(&self) -> Result<Arc<ClientConfig>, Fault> {
+        if let Some(config) = self.known().clone() {
+            return Ok(config);
+        }
+        let roots = spawn_blocking(system_roots).await.unwrap_or_else(|_| RootCertStore::empty());
+        if roots.is_empty() {
+            return Err(Fault::internal(
+                "no certificate authorities were found on this machine, so no https:// store can be checked; ask the operator to \
+                 install ca-certificates or to set SSL_CERT_FILE",
+            ));
+        }
+        // Named: this library has its own copy of rustls, in which nobody has installed a default.
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let versions = builder
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Fault::internal(format!("TLS cannot be set up: {error}")))?;
+        let config = Arc::new(versions.with_root_certificates(roots).with_no_client_auth());
+        *self.known() = Some(Arc::clone(&config));
+        Ok(config)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Option<Arc<ClientConfig>>> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Speaks TLS to `host` over a connected socket.
+    pub(crate) async fn connect(&self, host: &str, socket: TcpStream) -> Result<TlsStream<TcpStream>, Fault> {
+        // An IPv6 address stands in brackets in an address, and a dot at the end means the same name.
+        let bare = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_owned();
+        let name = ServerName::try_from(bare)
+            .map_err(|_| Fault::config("endpoint: its host is no name that a certificate could have"))?;
+        let connector = TlsConnector::from(self.config().await?);
+        connector.connect(name, socket).await.map_err(|error| failed(host, &error))
+    }
+}
+
+fn system_roots() -> RootCertStore {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (known, ignored) = roots.add_parsable_certificates(found.certs);
+    tracing::debug!(known, ignored, "certificate authorities loaded");
+    roots
+}
+
+/// Why the handshake failed. Nothing the server wrote is repeated.
+fn failed(host: &str, error: &std::io::Error) -> Fault {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(_)) => Fault::remote(format!(
+            "the certificate of {host} is not believed; check that it is valid for this name and signed by a known authority"
+        )),
+        _ => Fault::network(format!(
+            "{host} did not complete the TLS handshake; check that it takes https:// at this port"
+        )),
+    }
+}

@@ -1,0 +1,158 @@
+//! An S3 server in the test's own process that checks signatures, and can have a bad day.
+
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use s3s::auth::SimpleAuth;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+/// Access key id of the one who may.
+pub const ACCESS_KEY: &str = "testkey";
+/// Never shown by what is tested.
+pub const SECRET_KEY: &str = "very-secret-value-of-the-store";
+/// The one bucket.
+pub const BUCKET: &str = "recordings";
+
+/// How the store is today; a number from 400 on is what it answers to everything.
+const WELL: u16 = 0;
+const GONE: u16 = 1;
+
+/// A running store; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Store {
+    root: TempDir,
+    address: SocketAddr,
+    health: Arc<AtomicU16>,
+    _runtime: Runtime,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self::start()
+    }
+}
+
+impl Store {
+    /// Starts one with an empty bucket.
+    ///
+    /// # Panics
+    /// When it cannot.
+    #[must_use]
+    pub fn start() -> Self {
+        let root = tempfile::Builder::new().prefix("satcast-s3-").tempdir().expect("a folder for the store");
+        std::fs::create_dir(root.path().join(BUCKET)).expect("a bucket");
+        let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(root.path()).expect("a store"));
+        builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
+        let (service, health) = (builder.build(), Arc::new(AtomicU16::new(WELL)));
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port for the store");
+        let address = listener.local_addr().expect("the store's address");
+        listener.set_nonblocking(true).expect("a socket of ours");
+        runtime.spawn(serve(listener, service, Arc::clone(&health)));
+        Self { root, address, health, _runtime: runtime }
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The configuration of a destination that records into it.
+    #[must_use]
+    pub fn config(&self) -> Value {
+        json!({
+            "endpoint": self.endpoint(), "bucket": BUCKET, "prefix": "shows",
+            "accessKey": ACCESS_KEY, "secretKey": SECRET_KEY
+        })
+    }
+
+    /// From now on it works.
+    pub fn recover(&self) {
+        self.health.store(WELL, Ordering::SeqCst);
+    }
+
+    /// From now on every connection is closed at once.
+    pub fn vanish(&self) {
+        self.health.store(GONE, Ordering::SeqCst);
+    }
+
+    /// From now on it answers every request with `status`.
+    pub fn refuse(&self, status: u16) {
+        self.health.store(status, Ordering::SeqCst);
+    }
+
+    /// Where the object `key` lies, there or not.
+    #[must_use]
+    pub fn file(&self, key: &str) -> PathBuf {
+        self.root.path().join(BUCKET).join(key)
+    }
+
+    /// Keys of all objects, sorted.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        let bucket = self.root.path().join(BUCKET);
+        let mut keys = Vec::new();
+        collect(&bucket, &bucket, &mut keys);
+        keys.sort();
+        keys
+    }
+}
+
+fn collect(bucket: &Path, folder: &Path, keys: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(bucket, &path, keys);
+        } else if let Ok(key) = path.strip_prefix(bucket) {
+            let key = key.to_string_lossy().into_owned();
+            // What the store is still writing has another name.
+            if !key.contains(".tmp.") {
+                keys.push(key);
+            }
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, service: S3Service, health: Arc<AtomicU16>) {
+    let listener = tokio::net::TcpListener::from_std(listener).expect("a socket of ours");
+    while let Ok((socket, _)) = listener.accept().await {
+        if health.load(Ordering::SeqCst) == GONE {
+            continue;
+        }
+        let (service, health) = (service.clone(), Arc::clone(&health));
+        let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
+            let (service, health) = (service.clone(), Arc::clone(&health));
+            async move { Ok::<_, Infallible>(answer(&service, &health, request).await) }
+        });
+        tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), answer));
+    }
+}
+
+async fn answer(
+    service: &S3Service,
+    health: &AtomicU16,
+    request: Request<hyper::body::Incoming>,
+) -> Response<s3s::Body> {
+    let wanted = StatusCode::from_u16(health.load(Ordering::SeqCst)).ok();
+    let refused = |status| {
+        let mut refused = Response::new(s3s::Body::from("<Error><Code>BadDay</Code></Error>".to_owned()));
+        *refused.status_mut() = status;
+        refused
+    };
+    if let Some(status) = wanted {
+        return refused(status);
+    }
+    let answer = service.call(request.map(s3s::Body::from)).await;
+    answer.unwrap_or_else(|_| refused(StatusCode::INTERNAL_SERVER_ERROR))
+}

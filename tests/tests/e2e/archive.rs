@@ -1,0 +1,218 @@
+//! Recordings: what was streamed lies in the store, whole and once, whatever happened to the store and to the service.
+
+use std::path::Path;
+use std::time::Duration;
+
+use satcast_tests::api::{Api, Stream};
+use satcast_tests::encoder::Publish;
+use satcast_tests::flv;
+use satcast_tests::receiver::Receiver;
+use satcast_tests::record::{Record, assert_carried, media};
+use satcast_tests::s3::{SECRET_KEY, Store};
+use satcast_tests::service::{Service, Setup};
+use satcast_tests::soak;
+use satcast_tests::source::{Recipe, Source};
+use satcast_tests::wait::{seconds, until_api};
+use serde_json::{Value, json};
+
+/// Kills of a normal run; `cargo xtask soak` does fifty.
+const KILLS: u64 = 5;
+/// The kill comes at a random moment of this time after the recording begins.
+const KILL_WITHIN_MS: u64 = 4_000;
+/// What the service may lose of a recording when it is killed: a fragment lasts a second, and packets wait for it.
+const LOST_SECONDS_MAX: f64 = 2.5;
+/// Times of ffmpeg's FLV are whole milliseconds, and a recording begins at 0.
+const ROUNDING_MS: i64 = 2;
+
+fn service() -> Service {
+    Setup::default().set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]").start()
+}
+
+fn archived(api: &Api, label: &str, store: &Store) -> (Stream, i64) {
+    let stream = api.create_stream(label);
+    let path = format!("/api/streams/{}/destinations", stream.id);
+    let added = api.post(&path, &json!({ "type": "cloud-archive", "config": store.config() })).ok();
+    (stream, added["id"].as_i64().expect("a destination"))
+}
+
+fn archives(api: &Api) -> Vec<Value> {
+    api.get("/api/archives").ok().as_array().cloned().expect("a list")
+}
+
+/// Waits for the only recording to be so; gives it.
+#[track_caller]
+fn wait_for(api: &Api, state: &str, limit: Duration) -> Value {
+    until_api(&format!("a recording that is {state}"), limit, || match archives(api).as_slice() {
+        [one] if one["state"] == state => Ok(one.clone()),
+        others => Err(json!(others).to_string()),
+    })
+}
+
+fn key_of(archive: &Value) -> String {
+    format!("shows/{}", archive["fileName"].as_str().expect("a name"))
+}
+
+/// What ffmpeg takes out of a file without decoding it.
+fn contents(file: &Path) -> Vec<Record> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.flv");
+    let mut command = std::process::Command::new("ffmpeg");
+    command.args(["-nostdin", "-v", "error", "-i"]).arg(file).args(["-c", "copy"]).arg(&out);
+    let output = command.output().expect("ffmpeg starts");
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    flv::read(&out)
+}
+
+/// The object is the source, all of it.
+#[track_caller]
+fn assert_whole(source: &Source, object: &Path) {
+    let (sent, got) = (media(source.records()), contents(object));
+    assert_carried("the recording", &sent, &got, ROUNDING_MS);
+    let count = |records: &[Record]| records.iter().filter(|record| !record.config).count();
+    assert_eq!(count(&got), count(&sent), "packets");
+}
+
+fn seconds_of(archive: &Value) -> f64 {
+    archive["durationSeconds"].as_f64().expect("a length")
+}
+
+#[test]
+fn a_stream_is_recorded_brought_to_its_store_and_told() {
+    let (source, store, receiver) = (Source::shared(), Store::start(), Receiver::start(None));
+    let service = service();
+    let api = service.api();
+    let events = json!({ "url": receiver.url(), "events": ["recording.ready"] });
+    let _ = api.post("/api/webhooks", &events).ok();
+    let (stream, destination) = archived(&api, "My Höt Show!", &store);
+    let shown = api.destination(&stream, destination).to_string();
+    assert!(shown.contains("s3://recordings/shows") && !shown.contains(SECRET_KEY), "{shown}");
+
+    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let _ = api.wait_for_destination(&stream, destination, "live", seconds(20));
+    let running = wait_for(&api, "recording", seconds(10));
+    api.delete(&format!("/api/archives/{}", running["id"])).assert_error(409, None);
+    encoder.finish(seconds(90));
+    let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+
+    let ready = wait_for(&api, "ready", seconds(60));
+    let key = key_of(&ready);
+    assert_eq!(store.keys(), [key.clone()], "once");
+    assert_eq!(ready["url"], format!("s3://recordings/{key}"));
+    let size = std::fs::metadata(store.file(&key)).expect("the object").len();
+    assert_eq!((&ready["sizeBytes"], &ready["uploadedBytes"]), (&json!(size), &json!(size)));
+    assert!((29.0..31.0).contains(&seconds_of(&ready)), "{ready}");
+    assert_whole(&source, &store.file(&key));
+
+    let told = receiver.wait_for(1, seconds(20))[0].json();
+    let data = &told["data"];
+    assert_eq!((&told["type"], &data["fileName"]), (&json!("recording.ready"), &ready["fileName"]));
+    assert_eq!((&data["sizeBytes"], &data["destinationId"]), (&json!(size), &json!(destination)));
+    assert_eq!((&data["label"], &data["url"]), (&json!("My Höt Show!"), &ready["url"]));
+
+    let signed = api.get("/api/archives?sign=true").ok()[0]["url"].as_str().expect("an address").to_owned();
+    assert!(!signed.contains(SECRET_KEY), "{signed}");
+    let fetched = reqwest::blocking::get(&signed).expect("an answer");
+    assert!(fetched.status().is_success(), "{}", fetched.status());
+    assert_eq!(fetched.bytes().expect("the object").len() as u64, size);
+
+    let recover = |name: &Value| api.post("/api/archives/recover-pay", &json!({ "fileName": name }));
+    recover(&ready["fileName"]).assert_error(409, None);
+    recover(&json!("no-such/file.mp4")).assert_error(404, None);
+    let _ = api.delete(&format!("/api/archives/{}?remote=true", ready["id"])).ok();
+    assert_eq!((store.keys().len(), archives(&api).len()), (0, 0));
+    service.assert_not_logged(&[("the key of the store", SECRET_KEY)]);
+}
+
+#[test]
+fn a_store_that_is_away_and_comes_back_has_it_all() {
+    let (source, store) = (Source::of(Recipe::SMALL), Store::start());
+    let service = service();
+    let api = service.api();
+    store.vanish();
+    let (stream, destination) = archived(&api, "away", &store);
+    let mut encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&stream.key));
+    let _ = api.wait_for_destination(&stream, destination, "live", seconds(20));
+    encoder.finish(seconds(60));
+    let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+    let _ = wait_for(&api, "uploading", seconds(20));
+    store.refuse(500);
+    service.wait_for_log("the store's refusal", seconds(30), |line| line.contains("500"));
+    store.recover();
+    let ready = wait_for(&api, "ready", seconds(90));
+    let key = key_of(&ready);
+    assert_whole(&source, &store.file(&key));
+}
+
+#[test]
+fn a_failed_upload_is_recovered_for_its_fee_and_charged_once() {
+    let (source, store) = (Source::of(Recipe::SMALL), Store::start());
+    let service = Setup::default().set("SATCAST_BILLING__INITIAL_CREDIT_SATS", "1000").start();
+    let api = service.api();
+    let (stream, _) = archived(&api, "taken", &store);
+    let mut encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&stream.key));
+    let running = wait_for(&api, "recording", seconds(20));
+    // Somebody else's object has its name: nothing is overwritten.
+    let file = store.file(&key_of(&running));
+    std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder in the bucket");
+    std::fs::write(&file, "somebody else's").expect("an object");
+    encoder.finish(seconds(60));
+    let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+    let failed = wait_for(&api, "failed", seconds(60));
+    assert!(failed["error"].as_str().is_some_and(|error| !error.contains(SECRET_KEY)), "{failed}");
+    assert_eq!(std::fs::read_to_string(&file).expect("the object"), "somebody else's");
+
+    let balance = || api.get("/api/wallet/balance").ok()["balance"].as_i64().expect("a balance");
+    let recover = || api.post("/api/archives/recover-pay", &json!({ "fileName": failed["fileName"] }));
+    let before = balance();
+    recover().assert_error(502, None);
+    assert_eq!(balance(), before, "what the store did not open costs nothing");
+    std::fs::remove_file(&file).expect("the other object goes");
+    let answer = recover().ok();
+    assert_eq!(answer["success"], true, "{answer}");
+    let ready = wait_for(&api, "ready", seconds(60));
+    assert_eq!(balance(), before - 360);
+    recover().assert_error(409, None);
+    assert_eq!(balance(), before - 360);
+    assert!(service.run(&["ledger", "check"]).contains("ledger ok"));
+    assert_whole(&source, &store.file(&key_of(&ready)));
+}
+
+#[test]
+fn soak_killed_at_any_moment_every_recording_ends_whole_and_once() {
+    let (source, store) = (Source::shared(), Store::start());
+    let mut service = service();
+    let api = service.api();
+    let (stream, destination) = archived(&api, "killed", &store);
+    let mut random = soak::seed();
+    let kills = soak::rounds(KILLS);
+    let mut recorded = Vec::new();
+    for _ in 0..kills {
+        let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
+        let _ = api.wait_for_destination(&stream, destination, "live", seconds(30));
+        let after = Duration::from_millis(soak::next(&mut random) % KILL_WITHIN_MS);
+        std::thread::sleep(after);
+        recorded.push(after.as_secs_f64());
+        service.kill();
+        encoder.cut();
+        service.start();
+    }
+    until_api("recordings that are all in the store", seconds(60 + 3 * kills), || {
+        let all = archives(&api);
+        let is_whole = all.len() as u64 == kills && all.iter().all(|one| one["state"] == "ready");
+        if is_whole { Ok(()) } else { Err(json!(all).to_string()) }
+    });
+    let mut all = archives(&api);
+    all.reverse();
+    let mut keys: Vec<String> = all.iter().map(key_of).collect();
+    keys.sort();
+    assert_eq!(store.keys(), keys, "each once");
+    for (one, recorded) in all.iter().zip(recorded) {
+        let got = contents(&store.file(&key_of(one)));
+        assert!(!got.is_empty(), "{one}");
+        assert!(seconds_of(one) > recorded - LOST_SECONDS_MAX, "{recorded} s were recorded: {one}");
+    }
+}

@@ -1,0 +1,71 @@
+//! What an owner orders beforehand: delays of destinations, and from where a stream key may be used.
+
+use satcast_tests::encoder::Publish;
+use satcast_tests::service::Setup;
+use satcast_tests::sink::Sink;
+use satcast_tests::source::Source;
+use satcast_tests::wait::{self, seconds};
+use serde_json::{Value, json};
+
+#[test]
+fn a_destination_starts_and_stops_late_and_the_other_does_not_wait_for_it() {
+    let source = Source::shared();
+    let (early, late) = (Sink::recording(), Sink::recording());
+    let service = Setup::default().start();
+    let api = service.api();
+    let stream = api.create_stream("delays");
+    let list = format!("/api/streams/{}/destinations", stream.id);
+    let add = |sink: &Sink, more: Value| {
+        let mut body = json!({ "type": "rtmp", "config": { "url": sink.url(), "key": "live_key_012345" } });
+        body.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
+        api.post(&list, &body).ok()["id"].as_i64().expect("an id")
+    };
+    let first = add(&early, json!({}));
+    let second = add(&late, json!({ "startDelaySeconds": 4, "stopDelaySeconds": 3 }));
+    let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
+    api.wait_for_destination(&stream, first, "live", seconds(20));
+    let waiting = api.destination(&stream, second);
+    let started = api.stream(&stream)["startedAt"].as_i64().expect("a start");
+    let starts_at = waiting["startsAt"].as_i64().unwrap_or_else(|| panic!("{waiting}"));
+    assert_eq!((&waiting["state"], late.attempts()), (&json!("stopped"), 0));
+    assert!((4_000..6_000).contains(&(starts_at - started)), "{waiting}");
+    let shown = api.wait_for_destination(&stream, second, "live", seconds(20));
+    assert!(shown["liveSince"].as_i64() >= Some(starts_at), "{shown}");
+    assert_eq!(shown["startsAt"], Value::Null);
+
+    let _ = api.patch(&format!("{list}/{second}"), &json!({ "enabled": false })).ok();
+    let going = api.destination(&stream, second);
+    assert!(going["stopsAt"].as_i64().is_some() && going["state"] == "live", "{going}");
+    late.wait_until_left(seconds(20));
+    let stopped = api.wait_for_destination(&stream, second, "stopped", seconds(20));
+    assert_eq!((&stopped["stopsAt"], &stopped["enabled"]), (&Value::Null, &json!(false)));
+    assert_eq!(api.destination(&stream, first)["state"], "live");
+    let _ = encoder.stop();
+}
+
+#[test]
+fn a_stream_key_is_good_from_the_named_addresses_only() {
+    let source = Source::shared();
+    let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "0").start();
+    let api = service.api();
+    let stream = api.create_stream("addresses");
+    let path = format!("/api/streams/{}", stream.id);
+    let allow = |entries: Value| api.patch(&path, &json!({ "allowedAddresses": entries })).ok();
+    let _ = allow(json!(["203.0.113.0/24"]));
+    let mut refused = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let status = refused.wait(seconds(20));
+    assert!(!status.success(), "{}", refused.log());
+    wait::until("the log line", seconds(10), || {
+        let log = service.log();
+        if log.contains("may not be used from this address") { Ok(()) } else { Err(log) }
+    });
+    assert_eq!(api.stream(&stream)["status"], "idle");
+
+    let _ = allow(json!(["203.0.113.0/24", "127.0.0.0/8"]));
+    let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
+    api.wait_for_stream(&stream, "live", seconds(20));
+    let _ = allow(json!(["203.0.113.0/24"]));
+    assert_eq!(api.stream(&stream)["state"], "live", "it holds from the next publish on");
+    let _ = encoder.stop();
+    api.wait_for_stream(&stream, "idle", seconds(20));
+}

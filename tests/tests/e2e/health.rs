@@ -1,0 +1,120 @@
+//! Health of a live stream: what ffmpeg sends, measured, and compared with what platforms take.
+
+use satcast_tests::encoder::Publish;
+use satcast_tests::receiver::Receiver;
+use satcast_tests::service::{Service, Setup};
+use satcast_tests::sink::Sink;
+use satcast_tests::source::{Recipe, Source};
+use satcast_tests::wait::{self, seconds};
+use serde_json::{Value, json};
+
+/// A service whose Twitch and YouTube are `sink`.
+fn service(sink: &Sink) -> Service {
+    Setup::default()
+        .set("SATCAST_DRIVER__PLATFORM__SERVERS__TWITCH__SERVER", &sink.url())
+        .set("SATCAST_DRIVER__PLATFORM__SERVERS__YOUTUBE__SERVER", &sink.url())
+        .set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]")
+        .set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2")
+        .start()
+}
+
+/// The figure is within five of a hundred of what it should be.
+#[track_caller]
+fn assert_near(figure: &Value, expected: f64) {
+    let value = figure.as_f64().unwrap_or_else(|| panic!("{figure}"));
+    assert!((value - expected).abs() <= expected * 0.05, "{value} is not about {expected}");
+}
+
+/// The stream's health once it has the issue.
+#[track_caller]
+fn with_issue(service: &Service, stream: i64, code: &str) -> Value {
+    wait::until_api(code, seconds(30), || {
+        let health = service.api().get(&format!("/api/streams/{stream}")).ok()["health"].clone();
+        let issues = health["issues"].as_array().cloned().unwrap_or_default();
+        if issues.iter().any(|issue| issue["code"] == code) { Ok(health) } else { Err(health.to_string()) }
+    })
+}
+
+#[test]
+fn keyframes_too_far_apart_are_named_with_the_platforms_they_break_and_told() {
+    let (sink, receiver) = (Sink::recording(), Receiver::start(None));
+    let service = service(&sink);
+    let api = service.api();
+    let stream = api.create_stream("health");
+    assert_eq!(api.stream(&stream)["health"], Value::Null);
+    let hook = json!({ "url": receiver.url(), "events": ["stream.health"] });
+    let _made = api.post("/api/webhooks", &hook).ok();
+    for kind in ["twitch", "youtube"] {
+        let body = json!({ "type": kind, "config": { "key": "live_right_key_012345" } });
+        let _added = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
+    }
+    let mut encoder =
+        Publish::of(&Source::of(Recipe::LONG_GROUPS)).endless().to(&service.ingest_url(&stream.key));
+    let health = with_issue(&service, stream.id, "keyframe_interval");
+    let issue = json!({
+        "code": "keyframe_interval",
+        "text": "keyframe interval 5.0 s: Twitch asks for 2 s; YouTube asks for 2 s, 4 s at most",
+        "platforms": ["twitch", "youtube"],
+    });
+    // With a group that is still open Twitch may be the first to complain.
+    let told = receiver.wait_for(1, seconds(20))[0].json();
+    assert_eq!(
+        (&told["type"], &told["data"]["appeared"]),
+        (&json!("stream.health"), &json!(["keyframe_interval"]))
+    );
+    let shown = wait::until_api("whole groups", seconds(30), || {
+        let health = api.stream(&stream)["health"].clone();
+        if health["issues"] == json!([issue]) { Ok(health) } else { Err(health.to_string()) }
+    });
+    let video = &shown["video"];
+    assert_eq!(
+        (&video["codec"], &video["width"], &video["height"]),
+        (&json!("h264"), &json!(640), &json!(360))
+    );
+    assert_eq!(
+        (&video["bFrames"], &video["keyframeIntervalSeconds"]),
+        (&json!(true), &json!(5.0)),
+        "{health}"
+    );
+    assert_near(&video["frameRate"], 30.0);
+    let audio = &shown["audio"];
+    assert_eq!(
+        (&audio["codec"], &audio["sampleRate"], &audio["channels"]),
+        (&json!("aac"), &json!(48_000), &json!(1))
+    );
+    assert_near(&audio["bitrate"], 96_000.0);
+    assert_eq!(shown["timestampJumps"], 0);
+
+    // A good encoder in its place: the issue goes.
+    let _ = encoder.stop();
+    let _good = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&stream.key));
+    let cleared = receiver.wait_for(2, seconds(60))[1].json();
+    assert_eq!(
+        (&cleared["data"]["cleared"], &cleared["data"]["issues"]),
+        (&json!(["keyframe_interval"]), &json!([]))
+    );
+    let health = api.stream(&stream)["health"].clone();
+    assert_eq!(health["issues"], json!([]), "{health}");
+    assert_near(&health["video"]["bitrate"], 3_000_000.0);
+    let _stopped = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+    assert_eq!(api.stream(&stream)["health"], Value::Null);
+}
+
+#[test]
+fn a_stream_without_sound_or_without_a_picture_says_so() {
+    let sink = Sink::recording();
+    let service = service(&sink);
+    let api = service.api();
+    for (recipe, missing, code, text) in [
+        (Recipe::PICTURE_ONLY, "audio", "audio_missing", "no sound comes: YouTube needs it"),
+        (Recipe::SOUND_ONLY, "video", "video_missing", "no picture comes: YouTube needs it"),
+    ] {
+        let stream = api.create_stream(missing);
+        let body = json!({ "type": "youtube", "config": { "key": "live_right_key_012345" } });
+        let _added = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
+        let _encoder = Publish::of(&Source::of(recipe)).endless().to(&service.ingest_url(&stream.key));
+        let health = with_issue(&service, stream.id, code);
+        assert_eq!(health["issues"][0], json!({ "code": code, "text": text, "platforms": ["youtube"] }));
+        assert_eq!(health[missing], Value::Null, "{health}");
+    }
+}
