@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_says_how_long_is_tried_and_what_is_not_sent_yet() {
+    fn the_document_says_how_long_is_tried_and_that_every_event_is_sent() {
         let document = bundled();
         for (name, item) in document["x-webhooks"].as_object().unwrap() {
             let text = item["post"]["description"].as_str().unwrap();

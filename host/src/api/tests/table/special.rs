@@ -160,6 +160,7 @@ impl World {
         let text = dear.send(dear.one(operation, row).await).await.error(402, "insufficient_funds");
         assert!(text.contains("costs 20000 sats and the balance is 10000 sats"), "{text}");
         self.absorb(&dear);
+        self.rig.app.clock.advance(BETWEEN);
         let thing = self.archive("refused-", RecordingState::Failed).await;
         let call = || self.send(Call::new(operation, row, &thing, Who::Owner));
         for _ in 0..10 {
