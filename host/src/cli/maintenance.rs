@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use super::{CliError, inspect, open_store, print};
+use crate::boot;
 use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir;
@@ -17,6 +18,9 @@ use crate::secret::new_uid;
 const BACKUPS_FOLDER_NAME: &str = "backups";
 
 pub(super) fn check_config(loaded: &Loaded) -> Result<(), CliError> {
+    // What `run` would refuse; no wallet is asked anything.
+    boot::receiving_wallet(&loaded.config, &Clock::system())
+        .map_err(|error| CliError::Usage(error.to_string()))?;
     let file = loaded.file.as_ref().map_or("no file".to_owned(), |file| file.display().to_string());
     let mut text =
         format!("config ok: {file} ({} keys set, the others at their defaults)\n", loaded.keys_set);

@@ -1,5 +1,7 @@
 //! RTMP status codes and texts an encoder gets.
 
+use std::time::Duration;
+
 use crate::ids::EndReason;
 
 /// This name cannot be published.
@@ -21,5 +23,31 @@ pub(super) fn reason_text(reason: EndReason) -> &'static str {
         EndReason::KeyRevoked => "the stream key was deleted or replaced",
         EndReason::Shutdown => "the service is shutting down; reconnect in a moment",
         EndReason::Interrupted | EndReason::Error => "the service ended the stream after a fault; try again",
+    }
+}
+
+/// What an encoder is told that comes back by itself after its stream was ended: why, and what its user can do.
+pub(super) fn quiet_text(reason: EndReason, wait: Duration) -> String {
+    let way_out = match reason {
+        EndReason::MaxSats | EndReason::MaxDuration => "raise the limit, or ",
+        _ => "",
+    };
+    let why = reason_text(reason);
+    format!("{why}; {way_out}stop the encoder and start it again after {} s", wait.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_refused_learns_why_and_what_to_do() {
+        let text = |reason| quiet_text(reason, Duration::from_secs(60));
+        let stopped = "the stream was stopped by its owner; stop the encoder and start it again after 60 s";
+        assert_eq!(text(EndReason::Stopped), stopped);
+        let budget = "the stream reached its budget (maxSats); raise the limit, or stop the encoder and start it again \
+                      after 60 s";
+        assert_eq!(text(EndReason::MaxSats), budget);
+        assert!(text(EndReason::MaxDuration).contains("(maxDurationMinutes); raise the limit, or "));
     }
 }

@@ -103,7 +103,7 @@ struct Inner {
     gate: Arc<dyn Gate>,
     sessions: Mutex<HashMap<StreamId, Arc<Session>>>,
     /// Streams that were stopped, and the monotonic time until which their encoder is refused.
-    quiet: Mutex<HashMap<StreamId, Duration>>,
+    quiet: Mutex<HashMap<StreamId, Quiet>>,
     next_number: AtomicU64,
     shelves: Arc<Shelves>,
     /// Where sessions run: not on the thread of the encoder that began them, which may end before them.
@@ -247,26 +247,23 @@ impl Live {
     async fn refuse_unless_quiet(&self, stream: &StreamRecord) -> Result<(), PublishRefused> {
         let now = self.inner.clock.monotonic();
         let known = lock(&self.inner.quiet).get(&stream.id).copied();
-        let until = match known {
-            Some(until) => Some(until),
+        let quiet = match known {
+            Some(quiet) => Some(quiet),
             None => self.quiet_from_history(stream.id, now).await,
         };
-        let Some(until) = until else { return Ok(()) };
-        if now >= until {
+        let Some(quiet) = quiet else { return Ok(()) };
+        if now >= quiet.until {
             // Kept, so that the history is not asked again.
-            lock(&self.inner.quiet).insert(stream.id, until);
+            lock(&self.inner.quiet).insert(stream.id, quiet);
             return Ok(());
         }
         let wait = self.inner.settings.refuse_quiet;
-        lock(&self.inner.quiet).insert(stream.id, now + wait);
-        Err(PublishRefused::new(
-            codes::DENIED,
-            format!("the stream was stopped; stop the encoder and start it again after {} s", wait.as_secs()),
-        ))
+        lock(&self.inner.quiet).insert(stream.id, Quiet { until: now + wait, ..quiet });
+        Err(PublishRefused::new(codes::DENIED, codes::quiet_text(quiet.reason, wait)))
     }
 
     /// The same after a restart of the service, from the last session's end.
-    async fn quiet_from_history(&self, stream: StreamId, now: Duration) -> Option<Duration> {
+    async fn quiet_from_history(&self, stream: StreamId, now: Duration) -> Option<Quiet> {
         let last = match self.inner.store.last_session(stream).await {
             Ok(last) => last?,
             Err(error) => {
@@ -278,7 +275,7 @@ impl Live {
         let (ended_at, reason) = (last.ended_at?, last.end_reason?);
         let passed_ms = self.inner.clock.now().0.saturating_sub(ended_at.0).max(0).unsigned_abs();
         let left = self.inner.settings.refuse_quiet.saturating_sub(Duration::from_millis(passed_ms));
-        needs_quiet(reason).then_some(now + left)
+        needs_quiet(reason).then_some(Quiet { until: now + left, reason })
     }
 
     /// Ends the session of a stream and waits for its end; `false` when there is none.
@@ -298,8 +295,9 @@ impl Live {
     /// The hard limits of a stream changed: they hold for its session at once, and an encoder that was refused because of the
     /// old ones may come.
     pub async fn limits_changed(&self, stream: StreamId, limits: StreamLimits) {
-        // Kept with a time that has passed, so that the history is not asked again.
-        lock(&self.inner.quiet).insert(stream, self.inner.clock.monotonic());
+        // Kept with a time that has passed, so that the history is not asked again; nobody is told the reason.
+        let over = Quiet { until: self.inner.clock.monotonic(), reason: EndReason::Stopped };
+        lock(&self.inner.quiet).insert(stream, over);
         if let Some(session) = self.find(stream) {
             session.command(|done| Command::Limits { limits, done }).await;
         }
@@ -358,11 +356,19 @@ impl Inner {
         drop(sessions);
         let mut quiet = lock(&self.quiet);
         if needs_quiet(reason) {
-            quiet.insert(stream, self.clock.monotonic() + self.settings.refuse_quiet);
+            let until = self.clock.monotonic() + self.settings.refuse_quiet;
+            quiet.insert(stream, Quiet { until, reason });
         } else {
             quiet.remove(&stream);
         }
     }
+}
+
+/// Until when an encoder is refused that was cut off, and why it was.
+#[derive(Clone, Copy, Debug)]
+struct Quiet {
+    until: Duration,
+    reason: EndReason,
 }
 
 fn needs_quiet(reason: EndReason) -> bool {

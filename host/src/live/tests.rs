@@ -180,6 +180,30 @@ async fn a_stopped_stream_refuses_its_encoder_until_it_was_quiet() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_the_database_does_not_take_is_recorded_when_it_does() {
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_session(SessionState::Live).await;
+    let mut intruder = store::testing::Intruder::open(&rig._folder.path().join("t.db")).await;
+    intruder.hide_sessions(true).await;
+    let ended_at = rig.clock.now();
+    rig.live.stop(rig.stream.id, EndReason::MaxSats).await;
+    rig.until_idle().await;
+    let refused = rig.publish().await.err().unwrap();
+    assert!(refused.reason.contains("budget (maxSats); raise the limit"), "{}", refused.reason);
+    rig.clock.advance(Duration::from_secs(7));
+    intruder.hide_sessions(false).await;
+    let end = tokio::time::Instant::now() + WAIT_MAX;
+    while rig.last_reason().await != Some(EndReason::MaxSats) {
+        assert!(tokio::time::Instant::now() < end, "the end is never recorded");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let last = rig.store.last_session(rig.stream.id).await.unwrap().unwrap();
+    assert_eq!(last.ended_at, Some(ended_at), "when it was, not when it was written");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_second_encoder_waits_until_the_first_is_silent() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     let mut first = rig.publish().await.unwrap();

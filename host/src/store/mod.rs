@@ -162,7 +162,9 @@ pub enum StoreError {
         limit: i64,
     },
     /// The amount is not above zero or does not fit the ledger.
-    #[error("the amount {0} is out of range; use a whole number of sats from 1 to 2,100,000,000,000,000")]
+    #[error(
+        "the amount {0} cannot be booked; it and the balance with it must be whole numbers of sats from 1 to 2,100,000,000,000,000"
+    )]
     Amount(i64),
     /// The system refused a file operation.
     #[error("database: cannot {action} {path}: {source}")]

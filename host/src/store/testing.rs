@@ -190,6 +190,12 @@ impl Intruder {
         self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
     }
 
+    /// Takes the sessions away, or brings them back.
+    pub(crate) async fn hide_sessions(&mut self, hide: bool) {
+        let (from, to) = if hide { ("sessions", "hidden_sessions") } else { ("hidden_sessions", "sessions") };
+        self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
+    }
+
     /// Limits what a session of the stream may cost.
     pub(crate) async fn limit_sats(&mut self, stream: StreamId, max_sats: Option<i64>) {
         let max_sats = max_sats.map_or("NULL".to_owned(), |sats| sats.to_string());

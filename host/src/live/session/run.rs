@@ -1,6 +1,7 @@
 //! The task of a session: its life from the first media to the recorded end.
 
 mod destinations;
+mod ending;
 mod health;
 
 use std::collections::BTreeMap;
@@ -22,10 +23,6 @@ use crate::live::{Closed, Inner, codes};
 use crate::store::{Happening, Limit, NewSession, StreamLimits, Terms};
 use crate::usage::{Beginning, Orders, Unmetered, Usage};
 
-/// Tries to write the end of a session to the database.
-pub(crate) const END_TRIES_MAX: u32 = 5;
-/// Wait between them.
-const END_RETRY_WAIT: Duration = Duration::from_millis(200);
 /// Longest wait until what a session used is settled; what is left then is settled without it.
 const SETTLE_WAIT: Duration = Duration::from_secs(3);
 /// Longest wait of a session that begins until what was used before it is settled; what is left then may count as its own.
@@ -325,18 +322,5 @@ impl Run {
         let monotonic_now = millis(self.live.clock.monotonic());
         let silent_ms = monotonic_now.saturating_sub(self.session.last_media_ms.load(Ordering::Acquire));
         UnixMillis(now.0.saturating_sub_unsigned(silent_ms))
-    }
-
-    async fn record_end(&self, ended_at: UnixMillis, reason: EndReason) {
-        for attempt in 1..=END_TRIES_MAX {
-            match self.live.store.end_session(&self.session.id, ended_at, reason).await {
-                Ok(()) => return,
-                Err(error) => {
-                    tracing::error!(session = %self.session.id, attempt, %error, "end of session cannot be recorded");
-                    tokio::time::sleep(END_RETRY_WAIT).await;
-                }
-            }
-        }
-        // The next start finds it without an end and closes it as interrupted.
     }
 }

@@ -24,6 +24,14 @@ const SESSIONS: &str = "SELECT id, charged_msat FROM sessions ORDER BY id";
 const DESTINATIONS: &str = "SELECT session_id, destination_id, cost_msat FROM session_destinations ORDER BY session_id, destination_id";
 const HOURS: &str =
     "SELECT account_id, hour_ms, charged_msat FROM overage_hours ORDER BY account_id, hour_ms";
+const WAIVED_HOURS: &str = "SELECT account_id, hour_ms, waived_msat FROM overage_hours WHERE waived_msat <> 0 ORDER BY account_id, hour_ms";
+/// What was waived is about a destination and an hour, and the bytes of these say whose it was.
+const WAIVED: &str = "SELECT b.account_id, t.hour_ms, t.amount_msat FROM transfers t
+    LEFT JOIN bandwidth b ON b.destination_id = t.destination_id AND b.hour_ms = t.hour_ms WHERE t.kind = 'waived'";
+const PAID_BY_OTHERS: &str =
+    "SELECT t.id, t.session_id FROM transfers t JOIN sessions e ON e.id = t.session_id
+    JOIN streams s ON s.id = e.stream_id JOIN ledger_accounts l ON l.id = t.debit_id OR l.id = t.credit_id
+    WHERE l.account_id IS NOT NULL AND l.account_id <> s.account_id ORDER BY t.id";
 const TRIGGERS: Sql = Sql {
     sqlite: "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'transfers'",
     postgres: "SELECT CAST(tgname AS TEXT) FROM pg_trigger
@@ -72,6 +80,8 @@ pub(super) async fn check(pool: &Pool) -> Result<LedgerReport> {
         fault(&mut report, LedgerFault::Rule(format!("account {name} has no ledger account")));
     }
     compare_charges(&mut tx, sums, &mut report).await?;
+    compare_waived(&mut tx, &mut report).await?;
+    find_strangers(&mut tx, &mut report).await?;
     for text in super::invoices::faults(&mut tx).await? {
         fault(&mut report, LedgerFault::Rule(text));
     }
@@ -175,6 +185,44 @@ async fn compare_charges(tx: &mut Tx, mut sums: Sums, report: &mut LedgerReport)
     }));
     left.sort();
     left.into_iter().for_each(|text| fault(report, LedgerFault::Rule(text)));
+    Ok(())
+}
+
+/// Compares what hours waived, which is never charged later, with its transfers.
+async fn compare_waived(tx: &mut Tx, report: &mut LedgerReport) -> Result<()> {
+    let failed = db("check what was waived");
+    let transfers: Vec<(Option<i64>, Option<i64>, i64)> =
+        engine::query_as(WAIVED).fetch_all(&mut *tx).await.map_err(&failed)?;
+    let mut sums: HashMap<(i64, i64), i128> = HashMap::new();
+    for (account, hour, waived) in transfers {
+        match account.zip(hour) {
+            Some(place) => *sums.entry(place).or_default() += i128::from(waived),
+            None => fault(report, LedgerFault::Rule(format!("{waived} msat were waived of nobody's bytes"))),
+        }
+    }
+    let place = |account: i64, hour: i64| format!("waived playback of account {account} in the hour {hour}");
+    let hours: Vec<(i64, i64, i64)> =
+        engine::query_as(WAIVED_HOURS).fetch_all(&mut *tx).await.map_err(&failed)?;
+    for (account, hour, waived) in hours {
+        let expected = sums.remove(&(account, hour)).unwrap_or_default();
+        if expected != i128::from(waived) {
+            fault(report, amount(place(account, hour), expected, waived.into()));
+        }
+    }
+    let mut left: Vec<((i64, i64), i128)> = sums.into_iter().collect();
+    left.sort_unstable();
+    left.into_iter().for_each(|((account, hour), sum)| fault(report, amount(place(account, hour), sum, 0)));
+    Ok(())
+}
+
+/// Names charges of a session that another account than its own paid.
+async fn find_strangers(tx: &mut Tx, report: &mut LedgerReport) -> Result<()> {
+    let rows = engine::query_as(PAID_BY_OTHERS).fetch_all(&mut *tx).await;
+    let rows: Vec<(i64, String)> = rows.map_err(db("check who paid"))?;
+    for (id, session) in rows {
+        let text = format!("transfer {id} is about session {session} of another account");
+        fault(report, LedgerFault::Rule(text));
+    }
     Ok(())
 }
 

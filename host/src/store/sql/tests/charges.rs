@@ -209,3 +209,30 @@ async fn a_process_killed_among_its_charges_leaves_whole_ones_and_a_replay_adds_
     assert_eq!(charging.count().await, i64::try_from(known + 10).unwrap());
     charging.is_sound().await;
 }
+
+#[tokio::test]
+async fn the_check_finds_who_paid_for_another_and_what_was_waived_of_nothing() {
+    let charging = Charging::new(1_000_000).await;
+    charging.rig.account("you", 5_000).await.unwrap();
+    charging.is_sound().await;
+    let forged =
+        "INSERT INTO transfers (debit_id, credit_id, amount_msat, kind, idem, session_id, created_ms)
+        SELECT l.id, r.id, 5, 'minute', 'x', e.id, 0 FROM ledger_accounts l, ledger_accounts r, sessions e
+        WHERE l.name = 'customer:2' AND r.name = 'revenue';
+        INSERT INTO transfers (debit_id, credit_id, amount_msat, kind, idem, hour_ms, created_ms)
+        SELECT w.id, r.id, 9, 'waived', 'y', 0, 0 FROM ledger_accounts w, ledger_accounts r
+        WHERE w.name = 'waived' AND r.name = 'revenue';
+        INSERT INTO overage_hours (account_id, hour_ms, price_msat_per_gb, limit_bytes, waived_msat)
+        VALUES (1, 0, 5000, 0, 7);";
+    script(&charging.rig.store.writer, forged).await.unwrap();
+    let report = check::check(&charging.rig.store.readers).await.unwrap();
+    let faults: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
+    let session = charging.session.as_str();
+    for expected in [
+        format!("about session {session} of another account"),
+        "9 msat were waived of nobody's bytes".to_owned(),
+        "waived playback of account 1 in the hour 0: expected 0 msat, found 7 msat".to_owned(),
+    ] {
+        assert!(faults.iter().any(|fault| fault.contains(&expected)), "{expected} is not in {faults:?}");
+    }
+}
