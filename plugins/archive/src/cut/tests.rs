@@ -180,3 +180,55 @@ fn quiet_times_and_rolls() {
     let begins = std::iter::from_fn(|| cutter.poll()).filter(|piece| matches!(piece, Piece::Begin(_)));
     assert_eq!(begins.count(), 1, "at the next keyframe, once");
 }
+
+/// Whatever comes, files are whole and bounded.
+#[test]
+fn packets_in_any_order_make_files_that_can_be_read() {
+    let mut state = 7_u64;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 16) % below
+    };
+    let (mut cutter, mut times, mut files) = (Cutter::default(), [0_i64; 2], Vec::<Vec<u8>>::new());
+    for _ in 0..20_000 {
+        let which = random(5) as usize;
+        let at = &mut times[usize::from(which > OTHER_AVC)];
+        // Mostly milliseconds, now and then a jump of minutes either way.
+        *at += if random(400) == 0 { random(1_200_000) as i64 - 600_000 } else { random(60) as i64 - 5 };
+        match random(60) {
+            0 => cutter.push(record(which)),
+            1 => cutter.gap(),
+            2 => cutter.roll(),
+            3 => cutter.flush(),
+            4 => cutter.push(Packet { payload: Bytes::from_static(b"junk"), ..record(which) }),
+            kind => {
+                let mut packet =
+                    packet(which, which <= OTHER_AVC && kind < 10, *at, 1 + random(300) as usize);
+                packet.pts_ns += random(200) as i64 * MS - 50 * MS;
+                cutter.push(packet);
+            }
+        }
+        take(&mut cutter, &mut files);
+        assert!(cutter.held_bytes() < 1_000_000);
+    }
+    cutter.finish();
+    take(&mut cutter, &mut files);
+    assert!(files.len() > 20, "{}", files.len());
+    for bytes in files {
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &bytes).unwrap();
+        assert_eq!(crate::boxes::whole(&file).unwrap().bytes, bytes.len() as u64);
+    }
+}
+
+fn take(cutter: &mut Cutter, files: &mut Vec<Vec<u8>>) {
+    while let Some(piece) = cutter.poll() {
+        match piece {
+            Piece::Begin(init) => files.push(init.to_vec()),
+            Piece::Fragment { bytes, .. } => files.last_mut().unwrap().extend_from_slice(&bytes),
+            Piece::TrackRefused(..) => {}
+        }
+    }
+}

@@ -2,11 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use super::kit::{Kit, is_nowhere, until};
+use super::kit::{Kit, is_nowhere, limits, until};
 use super::media::{self, AVC, pictures_of};
 use super::server::{Act, Ask, SECRET_KEY};
 use satcast_plugin_api::Class;
 use satcast_plugin_api::driver::RecordingState;
+
+use crate::limits::{Limits, RESTARTS_MAX};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -60,6 +62,33 @@ fn a_store_that_hangs_is_left_and_a_slow_one_is_waited_for() {
 #[test]
 fn bytes_that_change_on_the_way_are_not_taken() {
     survives("a changed part", |kit| kit.server.on(Ask::Part(2), 1, Act::Corrupt));
+}
+
+#[test]
+fn names_that_are_too_long_are_not_kept() {
+    for ask in [Ask::Open, Ask::Part(1)] {
+        survives(&format!("a long name for {ask:?}"), |kit| kit.server.on(ask, 1, Act::LongName));
+    }
+}
+
+#[test]
+fn a_store_that_loses_them_again_and_again_is_given_up() {
+    let kit = Kit::new();
+    kit.server.script(|_, ask| if ask == Ask::Complete { Act::Answer(404) } else { Act::Pass });
+    kit.record("s1", pictures_of(AVC, 0, 100, 50, 1000));
+    kit.until_all(RecordingState::Failed);
+    let opens = kit.server.asked().into_iter().filter(|ask| *ask == Ask::Open).count();
+    assert_eq!(opens, RESTARTS_MAX as usize + 1);
+    assert_eq!(kit.files("spool").len(), 1);
+    assert!(until(|| kit.server.leftovers().is_empty()), "{:?}", kit.server.leftovers());
+}
+
+#[test]
+fn little_memory_and_one_request_at_a_time_are_enough() {
+    let kit = Kit::with(Limits { requests_at_once: 1, parts_mib: 8, ..limits() });
+    (0..3).for_each(|round| kit.record(&format!("s{round}"), stream()));
+    kit.until_all(RecordingState::Ready);
+    assert_eq!(kit.server.objects().len(), 3);
 }
 
 #[test]

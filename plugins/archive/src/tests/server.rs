@@ -18,6 +18,8 @@ use s3s::host::MultiDomain;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use tokio::net::TcpListener;
 
+use crate::limits::{ETAG_BYTES_MAX, TOKEN_BYTES_MAX};
+
 pub(crate) const ACCESS_KEY: &str = "testkey";
 pub(crate) const SECRET_KEY: &str = "verysecretvalue";
 pub(crate) const BUCKET: &str = "recordings";
@@ -45,6 +47,8 @@ pub(crate) enum Act {
     Answer(u16),
     /// There is no such bucket, as S3 says it.
     NoBucket,
+    /// The store does it, and calls it by a name that is far too long.
+    LongName,
     /// The connection is cut when so many bytes of the body have come.
     Cut(usize),
     /// The store does it, and the connection is cut before the answer.
@@ -278,8 +282,16 @@ async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Answered {
     if act == Act::DoAndHang {
         tokio::time::sleep(Duration::from_secs(600)).await;
     }
+    let (mut head, mut body) = (head, body.to_bytes());
     if act == Act::LoseAnswer {
         return cut();
     }
-    Ok(Response::from_parts(head, s3s::Body::from(body.to_bytes())))
+    if act == Act::LongName {
+        let long = "x".repeat(TOKEN_BYTES_MAX + 1);
+        head.headers.insert("etag", format!("\"{}\"", &long[..ETAG_BYTES_MAX]).parse().unwrap());
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        body = text.replace("</UploadId>", &format!("{long}</UploadId>")).into();
+        head.headers.remove("content-length");
+    }
+    Ok(Response::from_parts(head, s3s::Body::from(body)))
 }

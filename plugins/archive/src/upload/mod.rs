@@ -223,6 +223,15 @@ mod tests {
     }
 
     #[test]
+    fn only_so_many_earlier_uploads_are_remembered() {
+        let item = Item::new(Entry::new("a/b.mp4".into(), 0), None, false);
+        let mut data = item.data();
+        (0..STALE_MAX + 3).for_each(|number| remember_stale(&mut data, Some(number.to_string())));
+        remember_stale(&mut data, None);
+        assert_eq!((data.entry.stale.len(), data.entry.stale[0].as_str()), (STALE_MAX, "3"));
+    }
+
+    #[test]
     fn every_state_has_its_step() {
         let part = |index: u64, bytes| Part { index: index as usize, offset: index * 8 * MIB, bytes };
         let table = [
