@@ -140,7 +140,8 @@ pub fn entry<E: Exported>(host_major: u32) -> *const SatcastDriver {
 fn make_table<E: Exported>() -> TableBox {
     let info = E::Driver::INFO;
     let settings = E::Driver::settings().map(crate::SettingsSchema::into_json);
-    let manifest = Manifest { title: info.title.to_string(), types: E::Driver::types(), settings };
+    let (types, made) = (E::Driver::types(), E::Driver::made_types().map(Box::new));
+    let manifest = Manifest { title: info.title.to_string(), types, settings, made };
     // Names and JSON values only: serialising cannot fail, and an empty manifest is refused by the host.
     let manifest = serde_json::to_string(&manifest).unwrap_or_default().into_boxed_str();
     let table = SatcastDriver {

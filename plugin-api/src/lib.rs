@@ -53,6 +53,6 @@ pub mod host;
 pub mod testkit;
 
 pub use error::{Class, Error, MESSAGE_BYTES_MAX};
-pub use manifest::{DestType, SettingsSchema};
+pub use manifest::{DestType, SettingsSchema, TypesSetting};
 pub use playback::Audience;
 pub use secret::Secret;

@@ -21,6 +21,21 @@ pub struct Manifest {
     /// JSON Schema of what operators write below `[driver.<id>]`; `None` = the driver takes no settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<Value>,
+    /// A setting by which operators make destination types, or change those of the manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Box<TypesSetting>>,
+}
+
+/// A setting by which operators make destination types: an object with an entry for each, under the type's name. Of an entry `title`
+/// and `description` are those of the type; a field that the configuration has too becomes its default; every other field stands in
+/// `x-platform` of the schema. A name that is among the manifest's types changes that type. The driver gets the setting as it is, and
+/// configurations with the defaults left out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TypesSetting {
+    /// Name of the setting, declared in the settings' schema as well.
+    pub setting: String,
+    /// What a type is like that is new; its name is not used.
+    pub like: DestType,
 }
 
 /// The settings a driver takes from its operator.
@@ -126,6 +141,9 @@ impl Manifest {
         if let Some(schema) = &manifest.settings {
             check_schema("[driver] settings", schema)?;
         }
+        if let Some(made) = &manifest.made {
+            check_schema(&made.setting, &made.like.schema)?;
+        }
         for (index, kind) in manifest.types.iter().enumerate() {
             let repeated = manifest.types[..index].iter().any(|other| other.name == kind.name);
             if repeated || !is_name(&kind.name) {
@@ -197,6 +215,13 @@ mod tests {
         assert_eq!(with_types(json!([kind("a", large)])), Err(ManifestError::SchemaTooLarge("a".into())));
         let remote = json!({ "anyOf": [{ "$ref": "https://example.org/s.json" }] });
         assert!(matches!(with_types(json!([kind("a", remote)])), Err(ManifestError::RemoteRef(..))));
+        let made = |schema: Value| {
+            let made = json!({ "setting": "types", "like": kind("a", schema) });
+            let types = json!([kind("a", json!({}))]);
+            Manifest::parse(&json!({ "title": "t", "types": types, "made": made }).to_string())
+        };
+        assert!(made(json!({})).unwrap().made.is_some());
+        assert!(matches!(made(json!({ "$ref": "file:///x" })), Err(ManifestError::RemoteRef(..))));
         let settings = |schema: Value| {
             let types = json!([kind("a", json!({}))]);
             Manifest::parse(&json!({ "title": "t", "types": types, "settings": schema }).to_string())

@@ -7,6 +7,7 @@
 //! - [`backend`]: where a driver runs, on threads of this process or in a child ([`process`]).
 //! - [`control`]: the threads that run driver code.
 //! - [`services`]: what a driver can ask of the host.
+//! - [`made`]: types that operators make by settings.
 //! - [`schema`]: configurations of destinations.
 //! - [`wishes`]: what platforms ask of streams.
 //!
@@ -18,6 +19,7 @@ mod catalog;
 mod change;
 mod control;
 pub mod loader;
+mod made;
 mod masking;
 mod opening;
 pub mod probe;

@@ -18,7 +18,7 @@ use super::process::{Accept, Remote, Spec};
 use super::schema::ConfigSchema;
 use super::services::{DriverServices, OperatorSettings};
 use super::wishes::Wishes;
-use super::{HostParts, MAX_LEVEL, settings};
+use super::{HostParts, MAX_LEVEL, made, settings};
 use crate::config::{DriverSettings, Isolation};
 
 /// One loaded driver. It ends when its last destination and the registry have let go of it.
@@ -236,7 +236,7 @@ pub(super) fn start(
     };
     let loaded = Arc::new(Loaded { control, pump, services, remote });
     let mut kinds = BTreeMap::new();
-    for kind in manifest.types {
+    for kind in made::types(&id, &manifest, settings).map_err(LoadError::Start)? {
         let schema = compile(&kind.name, &kind.schema)?;
         let wishes = Wishes::of(&kind.name, &kind.title, &kind.schema).map(Arc::new);
         let (driver, title, playback) = (loaded.clone(), kind.title, kind.playback);

@@ -97,8 +97,11 @@ fn collect_secrets(schema: Option<&Value>, config: &Value, found: &mut Vec<Strin
         }
         Value::Object(fields) => {
             let properties = schema.and_then(|schema| schema.get("properties"));
+            // A table of entries under any name.
+            let any =
+                schema.and_then(|schema| schema.get("additionalProperties")).filter(|any| any.is_object());
             for (name, value) in fields {
-                collect_secrets(properties.and_then(|properties| properties.get(name)), value, found);
+                collect_secrets(properties.and_then(|properties| properties.get(name)).or(any), value, found);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -206,12 +209,20 @@ mod tests {
             "properties": {
                 "plain": { "type": "string" },
                 "list": { "items": { "properties": { "token": { "type": "string", "x-secret": true } } } },
-                "other": { "$ref": "#/$defs/o" }
+                "other": { "$ref": "#/$defs/o" },
+                "table": { "additionalProperties": { "properties": {
+                    "title": { "type": "string" }, "token": { "type": "string", "x-secret": true }
+                } } },
+                "open": { "additionalProperties": true }
             },
             "$defs": { "o": { "type": "string" } }
         }))
         .unwrap();
-        let config = json!({ "plain": "open", "list": [{ "token": "deep" }], "other": "unseen" });
-        assert_eq!(schema.secrets(&config), ["deep", "unseen"]);
+        let table = json!({ "any": { "title": "plain", "token": "deeper" } });
+        let config = json!({ "plain": "open", "list": [{ "token": "deep" }], "other": "unseen", "table": table,
+            "open": { "any": "hidden" } });
+        let mut secrets = schema.secrets(&config);
+        secrets.sort();
+        assert_eq!(secrets, ["deep", "deeper", "hidden", "unseen"]);
     }
 }

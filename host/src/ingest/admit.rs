@@ -113,6 +113,12 @@ pub(super) async fn admit<A: Admission>(
     }
     let id = stream.id;
     let publisher = admission.publish(stream).await.map_err(Denied::Refused)?;
+    // Whoever replaces a key ends the session that is there then. Looked up again, no encoder comes in between with the old key.
+    let still = store.stream_by_key_hash(&key.hash()).await;
+    let still = still.map_err(|error| Denied::Unavailable(error.to_string()))?.ok_or(Denied::UnknownKey)?;
+    if !still.allowed.allow(address) {
+        return Err(Denied::WrongAddress);
+    }
     Ok(Admitted { stream: id, publisher })
 }
 

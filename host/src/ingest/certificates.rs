@@ -19,6 +19,8 @@ use crate::ids::UnixMillis;
 
 /// Time between two looks at the files.
 pub const CERTIFICATE_LOOK_MS: u64 = 5_000;
+/// Looks at a pair that cannot be used until it is told again: an hour.
+pub(super) const CERTIFICATE_TOLD_LOOKS: u32 = 720;
 /// Largest file of a certificate or key.
 pub const CERTIFICATE_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -78,6 +80,25 @@ struct Current {
     digest: [u8; 32],
 }
 
+/// Whether a pair that cannot be used is told.
+#[derive(Debug, Default)]
+struct Telling {
+    fault: Option<CertificateError>,
+    looks: u32,
+}
+
+impl Telling {
+    /// A look found this fault. Between the writing of the two files they do not fit, so that the first time may be nothing;
+    /// what lasts is told with the second look, and from time to time as long as it does.
+    fn tells(&mut self, fault: &CertificateError) -> bool {
+        if self.fault.as_ref() != Some(fault) {
+            *self = Self { fault: Some(fault.clone()), looks: 0 };
+        }
+        self.looks = self.looks.saturating_add(1);
+        self.looks > 1 && (self.looks - 2).is_multiple_of(CERTIFICATE_TOLD_LOOKS)
+    }
+}
+
 /// What a look at the files found.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
@@ -117,21 +138,20 @@ impl Certificates {
 
     /// Looks at the files again and again. A pair that cannot be used leaves the one in use where it is.
     pub(super) async fn keep_fresh(self: Arc<Self>) -> Infallible {
-        let mut told = None;
+        let mut telling = Telling::default();
         loop {
             sleep(Duration::from_millis(CERTIFICATE_LOOK_MS)).await;
             let this = Arc::clone(&self);
             // A panic would have been a bug in reading; the certificate in use stays.
             let Ok(look) = tokio::task::spawn_blocking(move || this.look()).await else { continue };
             match look {
-                Ok(Look::Same) => told = None,
+                Ok(Look::Same) => telling = Telling::default(),
                 Ok(Look::Renewed) => {
-                    told = None;
+                    telling = Telling::default();
                     info!("the RTMPS certificate was renewed; connections from now on get the new one");
                 }
-                // Between the writing of the two files they do not fit, so that the first time may be nothing.
                 Err(error) => {
-                    if told.replace(error.clone()).is_some_and(|before| before != error) {
+                    if telling.tells(&error) {
                         warn!("the RTMPS certificate stays as it was: {error}");
                     }
                 }

@@ -78,7 +78,7 @@ pub use recordings::{Answer, Recordings};
 pub use crate::driver_state::State;
 pub use crate::recording::{About, Recording, RecordingState};
 
-use crate::{DestType, Error, SettingsSchema};
+use crate::{DestType, Error, SettingsSchema, TypesSetting};
 
 /// Who the driver is.
 #[derive(Debug, Clone, Copy)]
@@ -110,6 +110,12 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// The settings it takes from its operator; without them anything below `[driver.<id>]` that is not the host's own is an error.
     /// Called as [`Driver::types`] is.
     fn settings() -> Option<SettingsSchema> {
+        None
+    }
+
+    /// The setting by which operators make destination types like one of its own, or change those it names. Called as
+    /// [`Driver::types`] is.
+    fn made_types() -> Option<TypesSetting> {
         None
     }
 
@@ -204,7 +210,7 @@ impl<'a> Config<'a> {
         Self { type_name, json }
     }
 
-    /// One of the names in [`Driver::types`].
+    /// One of the names in [`Driver::types`], or one that an operator made ([`Driver::made_types`]).
     pub fn type_name(&self) -> &'a str {
         self.type_name
     }

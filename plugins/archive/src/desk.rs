@@ -10,9 +10,13 @@ use crate::journal::Stage;
 use crate::state::{Core, is_file};
 use crate::upload::fault::Fault;
 use satcast_plugin_api::driver::Answer;
+use tokio::time::{Instant, sleep};
 
 /// Longest a signed address is good for (S3's limit): a week.
 const SIGNED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Longest wait for an upload to end that was cut; it ends at its next pause, which is milliseconds away.
+const CUT_WAIT: Duration = Duration::from_secs(2);
 
 /// Uploads a failed recording again.
 pub(crate) fn retry(core: &Arc<Core>, file_name: &str, answer: Answer) {
@@ -70,27 +74,20 @@ pub(crate) fn delete(core: &Arc<Core>, file_name: &str, remote: bool, answer: An
 }
 
 async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<(), Error> {
-    let stage = item.data().entry.stage;
-    match stage {
-        Stage::Recording => {
-            return Err(Error::config(format!(
-                "{}: it is being recorded; stop the stream first",
-                item.file_name
-            )));
-        }
-        Stage::Ready => {
-            if remote {
-                let (store, key) = core.store(item)?;
-                store.delete(&key).await.map_err(Error::from)?;
-            }
-            return core.forget(item).await;
-        }
-        Stage::Uploading | Stage::Failed | Stage::Leaving => {}
+    if item.data().entry.stage == Stage::Recording {
+        return Err(Error::config(format!(
+            "{}: it is being recorded; stop the stream first",
+            item.file_name
+        )));
     }
-    // Cut where it stands; what it was doing is as after a crash.
-    let task = item.data().task.take();
-    if let Some(task) = task {
-        task.abort();
+    cut(item).await;
+    let stage = item.data().entry.stage;
+    if stage == Stage::Ready {
+        if remote {
+            let (store, key) = core.store(item)?;
+            store.delete(&key).await.map_err(Error::from)?;
+        }
+        return core.forget(item).await;
     }
     let answer = item.data().answer.take();
     if let Some(answer) = answer {
@@ -100,12 +97,24 @@ async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<
         data.entry.stage = Stage::Leaving;
         data.entry.is_local = false;
         data.entry.failing_since_ms = None;
+        data.entry.remove_object |= remote && stage == Stage::Uploading;
     })
     .await?;
     core.remove_local(item).await?;
     // The store may be down: what is open there is ended in the background.
     core.spawn(item);
     Ok(())
+}
+
+/// Ends the upload where it stands; what it was doing is as after a crash.
+async fn cut(item: &Item) {
+    let task = item.data().task.take();
+    let Some(task) = task else { return };
+    task.abort();
+    let end = Instant::now() + CUT_WAIT;
+    while !task.is_finished() && Instant::now() < end {
+        sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// An address that gives the object to whoever has it.

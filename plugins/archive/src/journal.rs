@@ -80,6 +80,9 @@ pub(crate) struct Entry {
     pub(crate) attempt_opened: bool,
     /// The local copy is there.
     pub(crate) is_local: bool,
+    /// It is deleted, and an object of it shall go too.
+    #[serde(default)]
+    pub(crate) remove_object: bool,
 }
 
 impl Entry {
@@ -110,6 +113,7 @@ impl Entry {
             attempt: 0,
             attempt_opened: false,
             is_local: true,
+            remove_object: false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What goes by itself: failed local copies that are too old or too many, and recordings whose time at the store is over.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tokio::time::sleep;
@@ -7,6 +8,7 @@ use tokio::time::sleep;
 use crate::item::Item;
 use crate::journal::Stage;
 use crate::state::{Core, WeakCore};
+use crate::upload;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -69,7 +71,10 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
         }
     });
     let outcome = match changed.await {
-        Ok(()) if is_given_up => core.remove_local(item).await,
+        Ok(()) if is_given_up => {
+            upload::end_uploads(core, item).await;
+            core.remove_local(item).await
+        }
         outcome => outcome,
     };
     if let Err(error) = outcome {
@@ -80,13 +85,16 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
 /// Objects whose days are over.
 async fn end_retention(core: &Arc<Core>) {
     let now_ms = core.outside.now_ms();
+    // Destinations whose store fails: it would for the next recording too.
+    let mut failing = HashSet::new();
     for item in core.all() {
+        let destination_id = item.data().entry.destination_id;
         let is_over = {
             let data = item.data();
             let days = data.entry.retention_days.filter(|_| data.entry.stage == Stage::Ready);
             days.is_some_and(|days| data.entry.started_at_ms + i64::from(days) * DAY_MS <= now_ms)
         };
-        if !is_over {
+        if !is_over || failing.contains(&destination_id) {
             continue;
         }
         let outcome = async {
@@ -101,8 +109,7 @@ async fn end_retention(core: &Arc<Core>) {
             ),
             Err(error) => {
                 tracing::warn!(recording = item.file_name, %error, "a recording whose days are over cannot be deleted");
-                // The same store would most likely fail for the next one too.
-                return;
+                failing.insert(destination_id);
             }
         }
     }

@@ -5,6 +5,16 @@
 //! finds what of a torn file is whole; `state` holds all recordings; `desk` does what owners ask of them, `keeper` what goes by
 //! itself. `outside` is all that the driver needs of its host apart from media.
 //!
+//! What is safe when: media is written as fragments of less than a second, so a kill of the process loses less than that; it is made
+//! durable every two seconds beside the writing, at the end, and before a part of it is sent, so a crash of the machine loses little
+//! more and never something that the store has. Every step of an upload is in the journal, durably, before the next one.
+//!
+//! Failures: what the network or the store fails at is tried again for a day, with pauses up to five minutes. What the store refuses
+//! (keys, rights, no bucket) is tried for the day too, every quarter of an hour at most: people mend that at the store, and when new
+//! keys come with the destination's next opening, recordings that wait take them. Then it has failed, with the reason, and the local
+//! copy stays for a week under a quota. Uploads that the store opened and we did not hear of are looked for and ended when the next
+//! one of that recording is opened; for stores that cannot list them, a rule of the bucket should end old ones.
+//!
 //! Invariants: the local copy stays until the store has confirmed the whole object; an object is never overwritten; a kill at any
 //! point leads to one whole object; keys of stores are in no log, error or file; everything held is bounded by `limits`.
 

@@ -7,8 +7,10 @@ use crate::parts;
 use crate::upload::attempts::Pauses;
 use crate::upload::sockets::Times;
 
-/// Parts on their way at one time, over all recordings: with the largest parts that is 320 MiB of memory, usually 32.
-const PARTS_AT_ONCE: usize = 4;
+/// Requests on their way at one time, over all recordings: a store that hangs must not hold up the others.
+const REQUESTS_AT_ONCE: usize = 16;
+/// Memory of all parts on their way, in MiB: sixteen small ones, or three of the largest.
+const PARTS_MIB: usize = 256;
 /// Parts of one recording on their way at one time.
 pub(crate) const PARTS_OF_ONE: usize = 2;
 /// Recordings in the journal. Those that the store has are forgotten first, the oldest first.
@@ -17,6 +19,8 @@ const KNOWN_MAX: usize = 10_000;
 pub(crate) const RESTARTS_MAX: u32 = 5;
 /// Uploads of one recording that are still to be ended.
 pub(crate) const STALE_MAX: usize = 8;
+/// Longest reason of a failure that is kept.
+pub(crate) const ERROR_CHARS_MAX: usize = 1000;
 /// Longest ETag and upload id that a store may give.
 pub(crate) const TOKEN_BYTES_MAX: usize = 2048;
 /// The same for an ETag, of which there may be 10,000.
@@ -47,7 +51,8 @@ pub(crate) struct Limits {
     pub(crate) file_bytes: u64,
     pub(crate) file_ns: i64,
     pub(crate) known: usize,
-    pub(crate) parts_at_once: usize,
+    pub(crate) requests_at_once: usize,
+    pub(crate) parts_mib: usize,
     /// Media is made durable this often: what a crash of the machine, not of the process, may lose.
     pub(crate) sync_every: Duration,
     /// The host is told how a running recording grows this often.
@@ -69,7 +74,8 @@ impl Limits {
             file_bytes: parts::FILE_BYTES_MAX,
             file_ns: 24 * 3600 * 1_000_000_000,
             known: KNOWN_MAX,
-            parts_at_once: PARTS_AT_ONCE,
+            requests_at_once: REQUESTS_AT_ONCE,
+            parts_mib: PARTS_MIB,
             sync_every: Duration::from_secs(2),
             tell_every: Duration::from_secs(5),
             keep_every: Duration::from_secs(60),

@@ -1,13 +1,14 @@
 //! Records one opening of a destination: packets in, spooled files out. It knows no store.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use satcast_media::Packet;
 use satcast_plugin_api::Error;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
 use crate::config::Target;
@@ -146,11 +147,12 @@ struct Open {
 impl Open {
     /// A new file with its journal, and the task that uploads it.
     async fn begin(core: &Arc<Core>, order: &Order, init: Bytes) -> Result<Self, Error> {
-        make_room(core, init.len() as u64).await?;
+        check_quota(core, init.len() as u64)?;
         let item = core.enter(order)?;
         let (task_core, entry) = (core.clone(), item.entry());
         let path = core.path(&item.file_name);
         let made = blocking(move || {
+            check_disk(&task_core, init.len() as u64)?;
             // First the note that there is a file, then the file: none is ever without.
             task_core.journal().save(&entry)?;
             let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
@@ -193,9 +195,13 @@ impl Open {
                 "a recording without keyframes grew too large for a store; another file begins",
             ));
         }
-        make_room(core, bytes.len() as u64).await?;
-        let file = self.file.clone();
-        blocking(move || file.write_all_at(&bytes, at)).await.map_err(|error| no_room(&error.message))?;
+        check_quota(core, bytes.len() as u64)?;
+        let (task_core, file) = (core.clone(), self.file.clone());
+        let written = blocking(move || {
+            check_disk(&task_core, bytes.len() as u64)?;
+            file.write_all_at(&bytes, at)
+        });
+        written.await.map_err(|error| no_room(&error.message))?;
         self.bytes = end;
         self.duration_ms = u64::try_from(end_ns / 1_000_000).unwrap_or(0);
         let is_told = self.told.is_none_or(|told| told.elapsed() >= core.limits.tell_every);
@@ -245,6 +251,10 @@ impl Open {
             tracing::warn!(recording = self.item.file_name, %error, "the journal of a recording cannot be written");
         }
         tracing::info!(recording = self.item.file_name, bytes = self.bytes, "recording is closed");
+        let is_idle = self.item.data().task.as_ref().is_none_or(AbortHandle::is_finished);
+        if is_idle {
+            core.spawn(&self.item);
+        }
     }
 }
 
@@ -292,18 +302,23 @@ impl Core {
     }
 }
 
-/// Fails when `more` bytes are not to be had.
-async fn make_room(core: &Arc<Core>, more: u64) -> Result<(), Error> {
-    let limits = &core.limits;
-    if core.local_bytes().saturating_add(more) > limits.spool_quota {
+/// Fails when recordings may not take `more` bytes.
+fn check_quota(core: &Core, more: u64) -> Result<(), Error> {
+    if !core.reserve(more) {
         return Err(no_room(
             "recordings that wait for their store take all the room they may (spoolQuotaBytes)",
         ));
     }
-    let spool = core.spool().to_path_buf();
-    let free = blocking(move || free_bytes(&spool)).await?;
-    if free < limits.free_min.saturating_add(more) {
-        return Err(no_room("the disk is full (freeBytesMin)"));
+    Ok(())
+}
+
+/// Fails when the disk has not `more` bytes and what must stay free.
+fn check_disk(core: &Core, more: u64) -> io::Result<()> {
+    if free_bytes(core.spool())? < core.limits.free_min.saturating_add(more) {
+        return Err(io::Error::new(
+            io::ErrorKind::StorageFull,
+            "less is free than must stay free (freeBytesMin)",
+        ));
     }
     Ok(())
 }

@@ -5,10 +5,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use satcast_plugin_api::{Class, Error};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use crate::config::{Settings, Target, no_operator_store};
 use crate::item::{Data, Item};
@@ -21,15 +23,23 @@ use crate::upload::store::Store;
 use crate::{keeper, upload};
 use satcast_plugin_api::driver::Recording;
 
+/// How old a count of local copies may be.
+const COUNT_AGE_MAX: Duration = Duration::from_secs(1);
+
 /// The driver without its contract.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) outside: Arc<dyn Outside>,
     pub(crate) limits: Limits,
-    pub(crate) permits: Semaphore,
+    /// One for each request to a store.
+    pub(crate) requests: Semaphore,
+    /// One for each MiB of parts in memory.
+    pub(crate) memory: Semaphore,
     operator: Option<Target>,
     journal: Journal,
     spool: PathBuf,
+    /// Bytes of all local copies, and when they were counted.
+    spooled: Mutex<(Option<Instant>, u64)>,
     items: Mutex<BTreeMap<String, Arc<Item>>>,
     sockets: Arc<Sockets>,
 }
@@ -54,9 +64,11 @@ impl Core {
         let entries = journal.load().map_err(failed)?;
         let core = Arc::new(Core {
             operator: settings.target()?,
-            permits: Semaphore::new(limits.parts_at_once),
+            requests: Semaphore::new(limits.requests_at_once),
+            memory: Semaphore::new(limits.parts_mib),
             sockets: Arc::new(Sockets::new(outside.clone(), limits.times)),
             items: Mutex::default(),
+            spooled: Mutex::default(),
             outside,
             limits,
             journal,
@@ -108,6 +120,13 @@ impl Core {
     pub(crate) fn spawn(self: &Arc<Self>, item: &Arc<Item>) {
         let task = tokio::spawn(upload::run(self.clone(), item.clone()));
         item.data().task = Some(task.abort_handle());
+        let (core, item) = (self.clone(), item.clone());
+        tokio::spawn(async move {
+            if task.await.is_err_and(|error| error.is_panic()) {
+                upload::fail(&core, &item, &Error::new(Class::Panic, "the driver failed at this recording"))
+                    .await;
+            }
+        });
     }
 
     pub(crate) fn items(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Item>>> {
@@ -140,9 +159,16 @@ impl Core {
         &self.journal
     }
 
-    /// Bytes of all local copies.
-    pub(crate) fn local_bytes(&self) -> u64 {
-        self.all().iter().map(|item| item.data().local_bytes()).sum()
+    /// Takes `more` bytes of what local copies may have; false when that is too much. Counted anew now and then, as going through
+    /// all recordings for every fragment would cost more than writing it.
+    pub(crate) fn reserve(&self, more: u64) -> bool {
+        let mut spooled = self.spooled.lock().unwrap_or_else(PoisonError::into_inner);
+        if spooled.0.is_none_or(|at| at.elapsed() >= COUNT_AGE_MAX) {
+            *spooled = (Some(Instant::now()), self.all().iter().map(|item| item.data().local_bytes()).sum());
+        }
+        let fits = spooled.1.saturating_add(more) <= self.limits.spool_quota;
+        spooled.1 += if fits { more } else { 0 };
+        fits
     }
 
     /// The operator's store.

@@ -22,6 +22,8 @@ pub struct Platform {
     pub server: Option<String>,
     /// Where to publish to while `server` does not answer.
     pub backup: Option<String>,
+    /// Where the platform publishes which of its servers are near; in the form of Twitch's list.
+    pub ingests: Option<String>,
     /// Where the server of one's own is found.
     pub server_help: Option<String>,
     /// Where the key is found: the way through the platform's pages.
@@ -64,7 +66,7 @@ pub fn platform(name: &str) -> Option<&'static Platform> {
 impl Platform {
     /// Its limits and where the key is found, for people.
     pub fn description(&self) -> String {
-        let mut text = format!("Stream to {}. The key: {} ({}).", self.title, self.key_help, self.key_link);
+        let mut text = format!("Stream to {}. The key: {}.", self.title, self.key_place());
         // Writing to a String cannot fail.
         let _ = write!(text, " Video: {}", self.video_codecs.join(", "));
         if let Some(kbps) = self.video_kbps_max {
@@ -89,6 +91,14 @@ impl Platform {
             let _ = write!(text, " {notes}");
         }
         text
+    }
+
+    /// Where the key is found.
+    pub fn key_place(&self) -> String {
+        match self.key_link.as_str() {
+            "" => self.key_help.clone(),
+            link => format!("{} ({link})", self.key_help),
+        }
     }
 
     /// What it is told of the field `server`.
@@ -162,6 +172,7 @@ mod tests {
             assert!((1..=4).contains(&platform.keyframe_seconds), "{name}");
             assert!(platform.server.is_some() || platform.server_help.is_some(), "{name}: where to?");
             assert!(platform.backup.is_none() || platform.server.is_some(), "{name}");
+            assert!(platform.ingests.is_none() || platform.server.is_some(), "{name}: what without a list?");
             assert!(platform.description().chars().count() < 1000, "{name}: cut in the API document");
             match platform.targets(None, "a-key?x=1&y=2") {
                 Ok(targets) => targets.iter().for_each(|target| {

@@ -3,29 +3,34 @@
 //! [`data`] holds what is known of each; publishing is the rtmp driver's. A platform is a target with its address filled in, a
 //! backup where it has one, the codecs it takes, and a longer rest between tries, since platforms shut out who knocks often.
 //!
-//! An operator may give a platform other servers ([`Settings`]); which types there are is fixed, as a driver names them before it is
-//! told any setting.
+//! An operator may change platforms and add others ([`settings`]): a driver names its types before it is told any setting, so that the
+//! host makes those that the setting `types` adds from a pattern, and the driver finds their entries when it is loaded.
 //!
 //! Invariants: limits of bit rate and keyframes are described, never enforced; no text that leaves this crate holds a key.
 
 pub mod data;
+pub mod ingests;
+pub mod settings;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use satcast_driver_rtmp::push::Push;
-use satcast_driver_rtmp::target::TEXT_BYTES_MAX;
+use satcast_driver_rtmp::target::{TEXT_BYTES_MAX, Target};
 use satcast_driver_rtmp::timing::Timing;
 use satcast_driver_rtmp::tls::Trust;
 use satcast_plugin_api::driver::{self, Ctx, Destination, Driver, DriverInfo, DynDestination, Media};
-use satcast_plugin_api::manifest::SettingsSchema;
+use satcast_plugin_api::manifest::{SettingsSchema, TypesSetting};
 use satcast_plugin_api::{DestType, Error, Secret};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use data::{Platform, platforms};
+use ingests::Ingests;
+use settings::Settings;
 
 /// Floor before the next try after any failure.
 pub const RETRY_FLOOR: Duration = Duration::from_secs(10);
@@ -46,29 +51,11 @@ pub struct Config {
     pub server: Option<Secret<String>>,
 }
 
-/// `[driver.platform]`.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Settings {
-    /// Servers in place of those this driver knows, by destination type.
-    #[serde(default)]
-    pub servers: BTreeMap<String, Servers>,
-}
-
-/// Where one platform is published to.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Servers {
-    /// Address to publish to, without a key.
-    pub server: String,
-    /// The one to try while `server` cannot be reached.
-    #[serde(default)]
-    pub backup: Option<String>,
-}
-
 /// The driver.
 pub struct Platforms {
     platforms: Vec<Platform>,
+    /// Lists of servers, by type.
+    ingests: BTreeMap<String, Arc<Ingests>>,
     trust: Trust,
 }
 
@@ -84,60 +71,100 @@ impl Driver for Platforms {
         Some(SettingsSchema::of::<Settings>())
     }
 
+    fn made_types() -> Option<TypesSetting> {
+        Some(TypesSetting { setting: settings::TYPES.to_owned(), like: settings::plain_type() })
+    }
+
     fn load(host: &driver::Host) -> Result<Self, Error> {
-        Ok(Platforms { platforms: with_servers(host.settings()?)?, trust: Trust::system() })
+        let (platforms, trust) = (settings::with_settings(host.settings()?)?, Trust::system());
+        // Without a folder a list lasts as long as the process.
+        let ingests = lists(&platforms, host.data_dir().ok().as_deref(), &trust)?;
+        Ok(Platforms { platforms, ingests, trust })
     }
 
     fn validate(&self, config: driver::Config<'_>) -> Result<(), Error> {
-        self.push(config).map(drop)
+        self.patient(config).map(drop)
     }
 
     fn open(&self, config: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
-        Ok(Arc::new(Patient(Arc::new(self.push(config)?))))
+        Ok(Arc::new(self.patient(config)?))
     }
 }
 
 impl Platforms {
-    fn push(&self, config: driver::Config<'_>) -> Result<Push, Error> {
+    fn patient(&self, config: driver::Config<'_>) -> Result<Patient, Error> {
         let name = config.type_name();
         let platform = self.platforms.iter().find(|platform| platform.name == name);
         let platform = platform.ok_or_else(|| Error::config(format!("{name} is no platform known here")))?;
         let config = config.parse::<Config>()?;
         let server = config.server.as_ref().map(|server| server.expose().as_str());
-        let mut targets = platform.targets(server, config.key.expose()).map_err(Error::config)?.into_iter();
+        let server = server.filter(|server| !server.is_empty());
+        let targets = platform.targets(server, config.key.expose()).map_err(Error::config)?;
+        // A server of one's own is the one.
+        let ingests = self.ingests.get(name).filter(|_| server.is_none()).cloned();
+        let codecs = platform.video_codecs.clone();
+        let (title, trust) = (platform.title.clone(), self.trust.clone());
+        Ok(Patient { targets, ingests, key: config.key, codecs, title, trust })
+    }
+}
+
+/// The lists of servers of the platforms that publish one.
+fn lists(
+    platforms: &[Platform],
+    folder: Option<&Path>,
+    trust: &Trust,
+) -> Result<BTreeMap<String, Arc<Ingests>>, Error> {
+    let with_list =
+        platforms.iter().filter_map(|platform| Some((&platform.name, platform.ingests.as_deref()?)));
+    let lists = with_list.map(|(name, address)| {
+        let list = Ingests::new(name, address, folder, trust.clone());
+        let list = list.map_err(|fault| {
+            Error::config(format!("{}.{name} in [driver.platform]: ingests: {fault}", settings::TYPES))
+        })?;
+        Ok((name.clone(), Arc::new(list)))
+    });
+    lists.collect()
+}
+
+/// A push to the nearest server, else to the usual ones, whose failures rest for [`RETRY_FLOOR`] at least.
+struct Patient {
+    /// The usual servers, in the order in which they are tried.
+    targets: Vec<Target>,
+    ingests: Option<Arc<Ingests>>,
+    key: Secret<String>,
+    codecs: Vec<String>,
+    title: String,
+    trust: Trust,
+}
+
+impl Patient {
+    async fn push(&self, ctx: &Ctx) -> Result<Push, Error> {
+        let near = match &self.ingests {
+            Some(ingests) => ingests.nearest(ctx).await,
+            None => Arc::default(),
+        };
+        let near = near.iter().filter_map(|server| Target::parse(server, Some(self.key.expose())).ok());
+        let mut targets = near.chain(self.targets.iter().cloned());
         let first = targets.next().ok_or_else(|| Error::internal("a platform without a server"))?;
-        let codecs = platform.video_codecs.iter().map(String::as_str).chain(AUDIO_CODECS);
+        let codecs = self.codecs.iter().map(String::as_str).chain(AUDIO_CODECS);
         Ok(Push::new(first, Timing::default(), self.trust.clone())
             .with_backups(targets.collect())
-            .taking(codecs, &platform.title))
+            .taking(codecs, &self.title))
+    }
+
+    async fn try_once(&self, ctx: Ctx, media: Media) -> Result<(), Error> {
+        let push = tokio::select! {
+            biased;
+            () = ctx.stopping() => return Ok(()),
+            push = self.push(&ctx) => Arc::new(push?),
+        };
+        push.run(ctx, media).await
     }
 }
-
-/// All platforms, with the operator's servers.
-///
-/// # Errors
-/// Names the entry that is of no platform, or no address.
-fn with_servers(settings: Settings) -> Result<Vec<Platform>, Error> {
-    let mut platforms = platforms().to_vec();
-    for (name, servers) in settings.servers {
-        let platform = platforms.iter_mut().find(|platform| platform.name == name);
-        let platform = platform.ok_or_else(|| {
-            Error::config(format!("servers.{name} in [driver.platform] is of no platform known here"))
-        })?;
-        (platform.server, platform.backup) = (Some(servers.server), servers.backup);
-        platform
-            .targets(None, "key")
-            .map_err(|error| Error::config(format!("servers.{name} in [driver.platform]: {error}")))?;
-    }
-    Ok(platforms)
-}
-
-/// A push whose failures rest for [`RETRY_FLOOR`] at least.
-struct Patient(Arc<Push>);
 
 impl Destination for Patient {
     async fn run(self: Arc<Self>, ctx: Ctx, media: Media) -> Result<(), Error> {
-        self.0.clone().run(ctx, media).await.map_err(|error| {
+        self.try_once(ctx, media).await.map_err(|error| {
             let floor = error.retry_after.unwrap_or_default().max(RETRY_FLOOR);
             error.retry_after(floor)
         })
@@ -151,8 +178,7 @@ fn dest_type(platform: &Platform) -> DestType {
     let schema = &mut kind.schema;
     schema["title"] = json!(platform.title);
     schema["description"] = json!(platform.description());
-    schema["properties"]["key"]["description"] =
-        json!(format!("Stream key: {} ({}).", platform.key_help, platform.key_link));
+    schema["properties"]["key"]["description"] = json!(format!("Stream key: {}.", platform.key_place()));
     let server = &mut schema["properties"]["server"];
     server["description"] = json!(platform.server_description());
     match &platform.server {
@@ -191,26 +217,6 @@ fn facts(platform: &Platform) -> Value {
 mod tests {
     use super::data::platform;
     use super::*;
-
-    #[test]
-    fn an_operator_may_give_other_servers_to_known_platforms() {
-        let set = |name: &str, server: &str| {
-            let servers = Servers { server: server.to_owned(), backup: None };
-            with_servers(Settings { servers: [(name.to_owned(), servers)].into() })
-        };
-        let changed = set("youtube", "rtmp://a.example/app").unwrap();
-        assert_eq!(changed.len(), platforms().len());
-        let youtube = changed.iter().find(|platform| platform.name == "youtube").unwrap();
-        assert_eq!(youtube.targets(None, "k").unwrap().len(), 1, "its own backup is not one of that server");
-        let unknown = set("utube", "rtmp://a.example/app").unwrap_err();
-        assert_eq!(unknown.message, "servers.utube in [driver.platform] is of no platform known here");
-        let wrong = set("kick", "a.example").unwrap_err();
-        assert!(
-            wrong.message.starts_with("servers.kick in [driver.platform]: server: must begin"),
-            "{wrong}"
-        );
-        assert!(with_servers(Settings::default()).unwrap().iter().any(|platform| platform.name == "x"));
-    }
 
     #[test]
     fn every_type_masks_its_key_and_says_what_the_platform_wants() {

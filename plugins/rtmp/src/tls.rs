@@ -94,10 +94,7 @@ pub(crate) async fn connect(
     trust: &Trust,
     deadline: Instant,
 ) -> Result<TlsStream<TcpStream>, Error> {
-    // A dot at the end means the same name and stands in no certificate.
-    let host = target.host().trim_end_matches('.').to_owned();
-    let name = ServerName::try_from(host)
-        .map_err(|_| Error::config("url: the host is no name that a certificate could have"))?;
+    let name = server_name(target.host())?;
     let connector = TlsConnector::from(trust.config().await?);
     match timeout_at(deadline, connector.connect(name, socket)).await {
         Ok(Ok(mut stream)) => {
@@ -109,6 +106,23 @@ pub(crate) async fn connect(
             "{target} did not complete the TLS handshake in time; check that it takes rtmps:// at this port"
         ))),
     }
+}
+
+/// Speaks TLS over a connected socket to a host that is no RTMP server. Waits for as long as the host takes.
+///
+/// # Errors
+/// Why not, in words for a log.
+pub async fn secure(host: &str, socket: TcpStream, trust: &Trust) -> Result<TlsStream<TcpStream>, Error> {
+    let name = server_name(host)?;
+    let connector = TlsConnector::from(trust.config().await?);
+    let connected = connector.connect(name, socket).await;
+    connected.map_err(|error| Error::remote(format!("TLS with {host} failed: {error}")))
+}
+
+fn server_name(host: &str) -> Result<ServerName<'static>, Error> {
+    // A dot at the end means the same name and stands in no certificate.
+    ServerName::try_from(host.trim_end_matches('.').to_owned())
+        .map_err(|_| Error::config("url: the host is no name that a certificate could have"))
 }
 
 /// Why the handshake failed. Nothing the server wrote is repeated.

@@ -100,7 +100,7 @@ fn a_stream_is_recorded_brought_to_its_store_and_told() {
 
     let ready = wait_for(&api, "ready", seconds(60));
     let key = key_of(&ready);
-    assert_eq!(store.keys(), [key.clone()], "once");
+    assert_eq!(store.keys(), std::slice::from_ref(&key), "once");
     assert_eq!(ready["url"], format!("s3://recordings/{key}"));
     let size = std::fs::metadata(store.file(&key)).expect("the object").len();
     assert_eq!((&ready["sizeBytes"], &ready["uploadedBytes"]), (&json!(size), &json!(size)));

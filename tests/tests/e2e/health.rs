@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 /// A service whose Twitch and YouTube are `sink`.
 fn service(sink: &Sink) -> Service {
     Setup::default()
-        .set("SATCAST_DRIVER__PLATFORM__SERVERS__TWITCH__SERVER", &sink.url())
-        .set("SATCAST_DRIVER__PLATFORM__SERVERS__YOUTUBE__SERVER", &sink.url())
+        .set("SATCAST_DRIVER__PLATFORM__TYPES__TWITCH__SERVER", &sink.url())
+        .set("SATCAST_DRIVER__PLATFORM__TYPES__YOUTUBE__SERVER", &sink.url())
         .set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]")
         .set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2")
         .start()

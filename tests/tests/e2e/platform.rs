@@ -1,10 +1,12 @@
 //! Destination types of streaming platforms: described, published to, rested after a refusal, and named in the history.
 
+use std::io::{Read as _, Write as _};
+
 use satcast_tests::encoder::Publish;
 use satcast_tests::record::assert_complete;
 use satcast_tests::service::Setup;
 use satcast_tests::sink::{Behaviour, Sink};
-use satcast_tests::source::{SOURCE_SECONDS, Source};
+use satcast_tests::source::{Recipe, SOURCE_SECONDS, Source};
 use satcast_tests::wait::{self, seconds};
 use serde_json::json;
 
@@ -74,8 +76,8 @@ fn an_operators_servers_are_used_and_the_backup_while_the_first_is_away() {
     let sink = Sink::recording();
     // Nothing listens there.
     let service = Setup::default()
-        .set("SATCAST_DRIVER__PLATFORM__SERVERS__TROVO__SERVER", "rtmp://127.0.0.1:1/app")
-        .set("SATCAST_DRIVER__PLATFORM__SERVERS__TROVO__BACKUP", &sink.url())
+        .set("SATCAST_DRIVER__PLATFORM__TYPES__TROVO__SERVER", "rtmp://127.0.0.1:1/app")
+        .set("SATCAST_DRIVER__PLATFORM__TYPES__TROVO__BACKUP", &sink.url())
         .start();
     let api = service.api();
     let stream = api.create_stream("backup");
@@ -85,4 +87,69 @@ fn an_operators_servers_are_used_and_the_backup_while_the_first_is_away() {
     api.wait_for_destination(&stream, added["id"].as_i64().expect("an id"), "live", seconds(20));
     sink.wait_for_media(60, seconds(20));
     assert_eq!(sink.names(), ["live_right_key_012345"]);
+}
+
+#[test]
+fn an_operators_platform_is_a_type_like_the_others() {
+    let source = Source::of(Recipe::LONG_GROUPS);
+    let sink = Sink::recording();
+    let service = Setup::default()
+        .set("SATCAST_DRIVER__PLATFORM__TYPES__CHURCH-TV__TITLE", "Church TV")
+        .set("SATCAST_DRIVER__PLATFORM__TYPES__CHURCH-TV__SERVER", &sink.url())
+        .set("SATCAST_DRIVER__PLATFORM__TYPES__TWITCH__TITLE", "Our Twitch")
+        .start();
+    let api = service.api();
+    let document = api.get("/openapi.json").ok();
+    let schemas = &document["components"]["schemas"];
+    let mapping = &schemas["NewDestination"]["discriminator"]["mapping"];
+    assert_eq!(mapping["church-tv"], "#/components/schemas/NewDestinationChurchTv");
+    let config = &schemas["DestinationConfigChurchTv"];
+    assert_eq!(
+        (&config["required"], &config["properties"]["server"]["default"]),
+        (&json!(["key"]), &json!(sink.url()))
+    );
+    let listed = api.get("/api/drivers").ok().to_string();
+    assert!(listed.contains("\"church-tv\"") && listed.contains("\"Our Twitch\""), "{listed}");
+
+    let stream = api.create_stream("own");
+    let body = json!({ "type": "church-tv", "config": { "key": "live_right_key_012345" } });
+    let added = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
+    let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
+    let shown = api.wait_for_destination(&stream, added["id"].as_i64().expect("an id"), "live", seconds(20));
+    assert_eq!(shown["platform"], "church-tv");
+    assert_eq!(sink.names(), ["live_right_key_012345"]);
+    let issues = wait::until_api("an issue", seconds(30), || {
+        let issues = api.stream(&stream)["health"]["issues"].clone();
+        if issues == json!([]) { Err(issues.to_string()) } else { Ok(issues) }
+    });
+    let text = issues[0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("Church TV asks for 2 s"), "{issues}");
+}
+
+#[test]
+fn a_list_of_servers_names_where_to_publish() {
+    let source = Source::shared();
+    let sink = Sink::recording();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let list = format!("http://{}/ingests", listener.local_addr().expect("its address"));
+    let body =
+        json!({ "ingests": [{ "url_template": format!("{}/{{stream_key}}", sink.url()) }] }).to_string();
+    let answer =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = socket.expect("a connection");
+            let _request = socket.read(&mut [0; 4096]);
+            let _written = socket.write_all(answer.as_bytes());
+        }
+    });
+    let service = Setup::default().set("SATCAST_DRIVER__PLATFORM__TYPES__TWITCH__INGESTS", &list).start();
+    let api = service.api();
+    let stream = api.create_stream("near");
+    let body = json!({ "type": "twitch", "config": { "key": "live_right_key_012345" } });
+    let added = api.post(&format!("/api/streams/{}/destinations", stream.id), &body).ok();
+    let _encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    api.wait_for_destination(&stream, added["id"].as_i64().expect("an id"), "live", seconds(20));
+    assert_eq!(sink.names(), ["live_right_key_012345"]);
+    service.assert_not_logged(&[("a key", "right_key")]);
 }

@@ -197,3 +197,16 @@ async fn a_deleted_stream_is_gone_and_its_session_ends() {
     let last = rig.app.store.last_session(StreamId(id)).await.unwrap().unwrap();
     assert_eq!(last.end_reason, Some(EndReason::KeyRevoked));
 }
+
+#[tokio::test]
+async fn a_replaced_key_ends_the_session_that_was_published_with_it() {
+    let rig = Rig::new().await;
+    let id = rig.stream().await;
+    let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();
+    let mut publisher = rig.app.live.publish(record).await.unwrap();
+    publisher.push(&mut vec![keyframe()]);
+    rig.post(&format!("/api/streams/{id}/rotate"), &json!({})).await.ok();
+    assert_eq!(publisher.closed().await.reason, "the stream key was deleted or replaced");
+    let last = rig.app.store.last_session(StreamId(id)).await.unwrap().unwrap();
+    assert_eq!(last.end_reason, Some(EndReason::KeyRevoked));
+}

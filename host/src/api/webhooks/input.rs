@@ -26,7 +26,7 @@ pub(super) enum Event {
     /// A stream stops.
     #[oai(rename = "stream.ended")]
     StreamEnded,
-    /// A cloud archive upload completes; not sent yet.
+    /// A cloud archive upload completes.
     #[oai(rename = "recording.ready")]
     RecordingReady,
     /// A webhook is tested; sent whatever it is subscribed to.
@@ -53,7 +53,7 @@ pub(super) enum Event {
     /// An issue of the stream's health appeared or is gone; at most six times a minute and stream.
     #[oai(rename = "stream.health")]
     StreamHealth,
-    /// A recording could not be uploaded; not sent yet.
+    /// A recording could not be uploaded.
     #[oai(rename = "recording.failed")]
     RecordingFailed,
 }

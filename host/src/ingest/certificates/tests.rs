@@ -113,3 +113,14 @@ fn a_renewed_pair_is_taken_and_a_broken_one_is_not() {
     pair.write("key.pem", &good);
     assert_eq!(certificates.look(), Ok(Look::Same));
 }
+
+#[test]
+fn a_pair_that_stays_wrong_is_told_again_and_again() {
+    let fault = |reason: &str| CertificateError::Unusable { file: "cert.pem".into(), reason: reason.into() };
+    let mut telling = Telling::default();
+    let told: Vec<u32> =
+        (1..=2 * CERTIFICATE_TOLD_LOOKS + 2).filter(|_| telling.tells(&fault("a"))).collect();
+    assert_eq!(told, [2, 2 + CERTIFICATE_TOLD_LOOKS, 2 + 2 * CERTIFICATE_TOLD_LOOKS]);
+    assert!(!telling.tells(&fault("b")) && telling.tells(&fault("b")), "another fault begins anew");
+    assert!(!telling.tells(&fault("a")), "half-written files alternate");
+}

@@ -34,6 +34,8 @@ enum Behaviour {
     Refuse(Status),
     Hang,
     Panic,
+    /// The key is replaced meanwhile.
+    Replace(Store),
 }
 
 /// Stands in for the live sessions: packets come out of a channel.
@@ -62,6 +64,12 @@ impl Admission for FakeLive {
             Behaviour::Refuse(status) => Err(status),
             Behaviour::Hang => std::future::pending().await,
             Behaviour::Panic => panic!("on purpose"),
+            Behaviour::Replace(store) => {
+                let owner = Actor::command(stream.account_id, UnixMillis(1_700_000_000_001));
+                store.replace_stream_key(&owner, stream.id, &new_stream_key()).await.unwrap();
+                self.publishers.fetch_add(1, Ordering::SeqCst);
+                Ok(FakePublisher(self.clone()))
+            }
         }
     }
 }

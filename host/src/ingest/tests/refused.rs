@@ -188,3 +188,13 @@ async fn a_key_is_refused_from_addresses_that_its_owner_did_not_name_and_counts_
     }
     assert_eq!(Encoder::publish(service.address, &service.key).await.1, None, "closed before the handshake");
 }
+
+#[tokio::test]
+async fn a_key_that_is_replaced_while_its_encoder_comes_is_not_let_in() {
+    let service = Service::quick().await;
+    service.behave(Behaviour::Replace(service.store.clone()));
+    let (_, answer) = Encoder::publish(service.address, &service.key).await;
+    let reason = "unknown stream key; it may have been replaced, copy it again";
+    assert_eq!(answer, rejected("NetStream.Publish.BadName", reason));
+    service.no_publisher_is_left().await;
+}

@@ -198,9 +198,8 @@ impl File {
         sound.run.samples.push(sample);
         let end_ns = sound.clock.nanos(sound.end);
         self.end_ns = self.end_ns.max(end_ns);
-        // Pictures lead, unless there are none, or none come any more.
-        let patience = if self.pictures.is_some() { 2 * FRAGMENT_NANOS } else { FRAGMENT_NANOS };
-        if end_ns - self.cut_ns >= patience {
+        // Sound may be ahead, alone, or all that still comes.
+        if end_ns - self.cut_ns >= FRAGMENT_NANOS {
             self.flush(pieces);
             self.cut_ns = end_ns;
         }

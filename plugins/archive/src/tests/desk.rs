@@ -115,18 +115,29 @@ fn an_upload_that_is_deleted_is_ended_at_the_store() {
     assert!(until(|| kit.server.asked().contains(&Ask::Complete)));
     assert!(!kit.server.leftovers().is_empty());
     // The store is down when it is deleted: that is ended later, even by the next process.
-    kit.host.is_down.store(true, Ordering::SeqCst);
+    kit.server.script(|_, _| Act::Cut(0));
     let name = kit.only().file_name;
     kit.answer(|core, answer| desk::delete(core, &name, false, answer)).unwrap();
     assert!(kit.recordings().is_empty() && kit.files("spool").is_empty());
-    assert_eq!(kit.files("journal").len(), 1);
+    assert!(until(|| kit.files("journal").len() == 1), "{:?}", kit.files("journal"));
     kit.kill();
-    kit.host.is_down.store(false, Ordering::SeqCst);
     kit.server.script(|_, _| Act::Pass);
     kit.load();
     assert!(until(|| kit.files("journal").is_empty()));
     assert!(kit.server.leftovers().is_empty(), "{:?}", kit.server.leftovers());
     assert!(kit.server.objects().is_empty());
+}
+
+/// The store made the object, and its answer was on the way when it was deleted.
+#[test]
+fn an_object_that_was_just_made_is_deleted_too() {
+    let kit = Kit::new();
+    kit.server.script(|_, ask| if ask == Ask::Complete { Act::DoAndHang } else { Act::Pass });
+    kit.record("s1", stream());
+    assert!(until(|| kit.server.objects().len() == 1));
+    let name = kit.only().file_name;
+    kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap();
+    assert!(until(|| kit.server.objects().is_empty() && kit.files("journal").is_empty()));
 }
 
 #[test]

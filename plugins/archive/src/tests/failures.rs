@@ -47,6 +47,11 @@ fn connections_that_break_are_made_again() {
 }
 
 #[test]
+fn a_store_that_does_not_know_the_condition_is_asked_without_it() {
+    survives("501 to complete", |kit| kit.server.on(Ask::Complete, 1, Act::Answer(501)));
+}
+
+#[test]
 fn a_store_that_hangs_is_left_and_a_slow_one_is_waited_for() {
     survives("a part without an answer", |kit| kit.server.on(Ask::Part(1), 1, Act::Hang));
     survives("a slow store", |kit| kit.server.script(|_, _| Act::Slow(100)));
@@ -168,24 +173,49 @@ fn a_bucket_that_is_not_there_is_told() {
 #[test]
 fn an_object_of_the_same_name_is_never_overwritten() {
     let kit = Kit::new();
-    kit.host.is_down.store(true, Ordering::SeqCst);
-    kit.record("s1", stream());
-    let (other, key) = kit.core().store(&kit.core().all()[0]).unwrap();
-    kit.host.is_down.store(false, Ordering::SeqCst);
-    let labels =
-        crate::upload::store::Labels { title: String::new(), session: String::new(), started: String::new() };
-    let placed = kit.run(async {
-        let id = other.open(&key, &labels).await?;
-        let part = other.part(&key, &id, 0, vec!["earlier".into()]).await?;
-        other.complete(&key, &id, vec![part]).await
+    let packets = stream();
+    let expected = media::files(packets.clone());
+    let mut recorder = kit.recorder(kit.order("s1"));
+    let key = kit.run(async {
+        let mut key = None;
+        for packet in packets {
+            recorder.push(packet);
+            recorder.write().await.unwrap();
+            if key.is_none() && recorder.spooled() > 0 {
+                let name = format!("pre/fix/{}", kit.only().file_name);
+                kit.server.place(&name, b"earlier");
+                key = Some(name);
+            }
+        }
+        key.unwrap()
     });
-    // Ours may have been first.
-    if placed.is_ok() {
-        kit.until_all(RecordingState::Failed);
-        assert!(kit.only().error.unwrap().contains("is not overwritten"));
-        assert_eq!(kit.server.objects()[0].1, b"earlier");
-        assert_eq!(kit.files("spool").len(), 1);
-    } else {
-        kit.until_all(RecordingState::Ready);
-    }
+    // Nothing is given up while it is recorded.
+    let finds = || kit.server.asked().iter().filter(|ask| **ask == Ask::Find).count();
+    assert!(until(|| finds() >= 3));
+    assert_eq!(kit.only().state, RecordingState::Recording);
+    kit.run(recorder.finish()).unwrap();
+    kit.until_all(RecordingState::Failed);
+    assert!(kit.only().error.unwrap().contains("is not overwritten"));
+    assert_eq!(kit.server.objects(), [(key.clone(), b"earlier".to_vec())]);
+    assert_eq!(kit.files("spool").len(), 1);
+    kit.server.remove(&key);
+    let name = kit.only().file_name;
+    kit.answer(|core, answer| crate::desk::retry(core, &name, answer)).unwrap();
+    kit.until_all(RecordingState::Ready);
+    kit.assert_whole(&expected[0]);
+}
+
+/// It comes between the look and the end.
+#[test]
+fn an_object_that_comes_meanwhile_is_not_overwritten_either() {
+    let kit = Kit::new();
+    kit.server.script(|_, ask| if ask == Ask::Complete { Act::Slow(300) } else { Act::Pass });
+    kit.record("s1", stream());
+    assert!(until(|| kit.server.asked().contains(&Ask::Complete)));
+    let key = format!("pre/fix/{}", kit.only().file_name);
+    kit.server.place(&key, b"earlier");
+    kit.until_all(RecordingState::Failed);
+    assert!(kit.only().error.unwrap().contains("is not overwritten"));
+    assert_eq!(kit.server.objects(), [(key, b"earlier".to_vec())]);
+    assert_eq!(kit.files("spool").len(), 1);
 }

@@ -3,9 +3,11 @@
 mod desk;
 mod encoded;
 mod failures;
+mod killed;
 mod kit;
 pub(crate) mod media;
 mod played;
 mod resume;
 mod room;
+mod secure;
 mod server;

@@ -1,5 +1,7 @@
 //! Real streams: what is in the store is what was recorded, and ffmpeg plays it.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use satcast_media::{Packet, Role, TrackKind};
 
 use super::encoded::{flv, mp4, run};
@@ -140,10 +142,29 @@ fn parts_go_up_while_it_is_recorded() {
     assert!(until(|| kit.only().uploaded_bytes == 24 * 1024 * 1024), "{:?}", kit.only());
     assert_eq!(kit.only().state, RecordingState::Recording);
     assert!(kit.server.objects().is_empty());
+    let spooled = kit.folder.path().join("spool").join(&kit.files("spool")[0]);
+    assert_eq!(std::fs::metadata(spooled).unwrap().permissions().mode() & 0o777, 0o600);
     kit.run(recorder.finish()).unwrap();
     kit.until_all(RecordingState::Ready);
     kit.assert_whole(&expected[0]);
     let asked = kit.server.asked();
     assert_eq!(asked.iter().filter(|ask| matches!(ask, Ask::Part(_))).count(), 4, "{asked:?}");
     assert_eq!(asked.iter().filter(|ask| **ask == Ask::Open).count(), 1);
+}
+
+#[test]
+fn the_bucket_may_stand_before_the_host() {
+    let kit = Kit::new();
+    let (mut target, _) = kit.own(SECRET_KEY);
+    target.endpoint = format!("http://s3.test:{}", kit.server.address.port());
+    target.path_style = false;
+    let mut order = kit.order("s1");
+    order.own = Some((target, String::new()));
+    let packets = pictures_of(AVC, 0, 100, 50, 1000);
+    kit.record_for(order, packets.clone());
+    kit.until_all(RecordingState::Ready);
+    kit.assert_whole(&media::files(packets)[0]);
+    let url =
+        crate::desk::sign(kit.core(), &kit.only().file_name, std::time::Duration::from_secs(60)).unwrap();
+    assert!(url.starts_with("http://recordings.s3.test:"), "{url}");
 }

@@ -14,6 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use s3s::auth::SimpleAuth;
+use s3s::host::MultiDomain;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use tokio::net::TcpListener;
 
@@ -52,6 +53,8 @@ pub(crate) enum Act {
     Corrupt,
     /// No answer for a long time.
     Hang,
+    /// The store does it, and there is no answer for a long time.
+    DoAndHang,
     /// The store does it after this many milliseconds.
     Slow(u64),
 }
@@ -89,7 +92,12 @@ impl Server {
     pub(crate) async fn start() -> Self {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join(BUCKET)).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
         let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(root.path()).unwrap());
+        builder.set_host(
+            MultiDomain::new([address.to_string(), format!("s3.test:{}", address.port())]).unwrap(),
+        );
         builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
         let shared = Arc::new(Shared {
             script: Mutex::new(Box::new(|_, _| Act::Pass)),
@@ -98,8 +106,6 @@ impl Server {
             store: builder.build(),
             root: root.path().to_path_buf(),
         });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
         let serving = shared.clone();
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
@@ -138,22 +144,34 @@ impl Server {
         let bucket = self.root.path().join(BUCKET);
         let (mut folders, mut found) = (vec![bucket.clone()], Vec::new());
         while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
+            // What goes while it is looked for is not there.
+            for entry in std::fs::read_dir(folder).into_iter().flatten() {
                 let path = entry.unwrap().path();
                 match path.is_dir() {
                     true => folders.push(path),
                     false => {
                         let key = path.strip_prefix(&bucket).unwrap().to_str().unwrap().to_owned();
                         // Being written under another name.
-                        if !key.contains(".tmp.") {
-                            found.push((key, std::fs::read(path).unwrap()));
-                        }
+                        let bytes = std::fs::read(path).ok().filter(|_| !key.contains(".tmp."));
+                        found.extend(bytes.map(|bytes| (key, bytes)));
                     }
                 }
             }
         }
         found.sort();
         found
+    }
+
+    /// Puts an object there, as somebody else would.
+    pub(crate) fn place(&self, key: &str, bytes: &[u8]) {
+        let path = self.root.path().join(BUCKET).join(key);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    /// Takes one away.
+    pub(crate) fn remove(&self, key: &str) {
+        std::fs::remove_file(self.root.path().join(BUCKET).join(key)).unwrap();
     }
 
     /// Uploads that are open, and parts that wait, as files of the server.
@@ -257,6 +275,9 @@ async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Answered {
     // Some of its answers do their work while they are read.
     let (head, body) = answer.into_parts();
     let body = http_body_util::BodyExt::collect(body).await.map_err(|_| std::io::Error::other("no body"))?;
+    if act == Act::DoAndHang {
+        tokio::time::sleep(Duration::from_secs(600)).await;
+    }
     if act == Act::LoseAnswer {
         return cut();
     }

@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Exists,
     /// The store is in trouble, or we are too fast.
     Busy,
+    /// 501: the store does not know this kind of request.
+    Unknown,
     /// No further try can help.
     Final,
     /// Anything else.
@@ -85,6 +87,11 @@ impl Fault {
                 Class::Remote,
                 format!("{place} has another object of this name already ({said}); it is not overwritten"),
             ),
+            (501, _) => Fault::new(
+                Kind::Unknown,
+                Class::Remote,
+                format!("{place} does not know this kind of request ({said})"),
+            ),
             (408 | 429 | 500..=599, _) => Fault::new(
                 Kind::Busy,
                 Class::Remote,
@@ -131,6 +138,7 @@ mod tests {
             (404, "NoSuchUpload", Kind::Missing, Class::Remote),
             (412, "PreconditionFailed", Kind::Exists, Class::Remote),
             (503, "SlowDown", Kind::Busy, Class::Remote),
+            (501, "NotImplemented", Kind::Unknown, Class::Remote),
             (301, "PermanentRedirect", Kind::Other, Class::Config),
             (400, "AuthorizationHeaderMalformed", Kind::Other, Class::Config),
             (400, "InvalidPart", Kind::Other, Class::Remote),

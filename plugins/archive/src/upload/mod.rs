@@ -4,23 +4,29 @@
 //! any point leads to the same object. What the store lost is sent again.
 
 pub(crate) mod attempts;
+mod begin;
+mod complete;
+mod ending;
 pub(crate) mod fault;
+mod restart;
+mod send;
 pub(crate) mod sockets;
 pub(crate) mod store;
 mod sums;
-mod tls;
-mod work;
+pub(crate) mod tls;
+mod wire;
 
 use std::sync::Arc;
 
 use satcast_plugin_api::Error;
+use tokio::sync::SemaphorePermit;
 use tokio::time::sleep;
 
 use self::attempts::{Attempts, Next};
 use self::fault::{Fault, Kind};
 use crate::item::{Data, Item};
 use crate::journal::Stage;
-use crate::limits::{PARTS_OF_ONE, STALE_MAX};
+use crate::limits::{ERROR_CHARS_MAX, PARTS_OF_ONE, STALE_MAX};
 use crate::parts::{self, Part};
 use crate::state::Core;
 
@@ -84,26 +90,40 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
         let next = step(&item.data());
         match next {
             Step::Wait => item.changed.notified().await,
-            Step::Repair => work::repair(core, item).await?,
+            Step::Repair => {
+                let _permit = permit(core).await?;
+                begin::repair(core, item).await?;
+            }
             Step::Forget => {
                 tracing::info!(recording = item.file_name, "nothing was recorded");
                 core.forget(item).await?;
                 return Ok(());
             }
-            Step::Open => work::open(core, item).await?,
+            Step::Open => {
+                let _permit = permit(core).await?;
+                begin::open(core, item).await?;
+            }
             Step::Send(parts) => {
-                work::send(core, item, parts).await?;
+                send::send(core, item, parts).await?;
                 attempts.progressed();
             }
-            Step::Complete => work::complete(core, item).await?,
+            Step::Complete => {
+                let _permit = permit(core).await?;
+                complete::complete(core, item).await?;
+            }
             Step::Leave => {
-                work::end_uploads(core, item).await?;
+                let _permit = permit(core).await?;
+                ending::leave(core, item).await?;
                 core.forget(item).await?;
                 return Ok(());
             }
             Step::Done => return Ok(()),
         }
     }
+}
+
+async fn permit(core: &Core) -> Result<SemaphorePermit<'_>, Fault> {
+    core.requests.acquire().await.map_err(|_| Fault::internal("the driver ends"))
 }
 
 /// After a failure: waits for the next try. False when there is none.
@@ -116,15 +136,16 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
         return false;
     }
     let now_ms = core.outside.now_ms();
-    let (failing_ms, is_leaving) = {
+    let (failing_ms, stage) = {
         let mut data = item.data();
         let since = *data.entry.failing_since_ms.get_or_insert(now_ms);
         let closed = data.entry.closed_at_ms.filter(|_| data.entry.stage != Stage::Recording);
-        (closed.map(|closed| now_ms - since.max(closed)), data.entry.stage == Stage::Leaving)
+        (closed.map(|closed| now_ms - since.max(closed)), data.entry.stage)
     };
     let next = attempts.failed(fault.error.class, failing_ms, rand::random(), &core.limits.pauses);
     match next {
-        Next::Again(pause) if fault.kind != Kind::Final => {
+        // Nothing is given up while it is recorded.
+        Next::Again(pause) if fault.kind != Kind::Final || stage == Stage::Recording => {
             tracing::warn!(
                 recording = item.file_name, reason = %fault, wait_ms = pause.as_millis() as u64,
                 "a recording could not be brought to its store; it is tried again"
@@ -132,7 +153,7 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
             sleep(pause).await;
             true
         }
-        _ if is_leaving => {
+        _ if stage == Stage::Leaving => {
             tracing::warn!(recording = item.file_name, reason = %fault, "an upload of a deleted recording could not be ended at its store");
             // Nothing of it is here any more but the note to end it.
             let _ = core.forget(item).await;
@@ -146,12 +167,12 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
 }
 
 /// Gives a recording up: its local copy stays, what is open at the store is ended.
-async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
+pub(crate) async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
     tracing::error!(recording = item.file_name, reason = %error, "a recording was not uploaded; its local copy is kept for a while");
     let changed = core
         .change(item, |data| {
             data.entry.stage = Stage::Failed;
-            data.entry.error = Some(error.message.clone());
+            data.entry.error = Some(error.message.chars().take(ERROR_CHARS_MAX).collect());
             data.entry.error_class = Some(error.class);
             data.entry.failing_since_ms = None;
             let upload = data.entry.upload.take();
@@ -162,7 +183,12 @@ async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
         tracing::error!(recording = item.file_name, %error, "the journal of a failed recording cannot be written");
     }
     // Parts that nobody completes cost money at the store. What cannot be ended now is when it is uploaded or deleted.
-    if let Err(fault) = work::end_uploads(core, item).await {
+    end_uploads(core, item).await;
+}
+
+/// Ends what is open at the store, as far as that goes.
+pub(crate) async fn end_uploads(core: &Arc<Core>, item: &Arc<Item>) {
+    if let Err(fault) = ending::end_uploads(core, item).await {
         tracing::debug!(recording = item.file_name, reason = %fault, "its upload could not be ended at the store");
     }
 }

@@ -30,13 +30,20 @@ const IDLE_AGE_MAX: Duration = Duration::from_secs(4);
 pub(crate) struct Times {
     /// A connection, TLS included.
     pub(crate) connect: Duration,
-    /// No byte moves for so long: the store hangs.
+    /// No byte of a request moves for so long: the connection is dead.
     pub(crate) stall: Duration,
+    /// From the last byte of a request, which may still lie in this machine's buffers, to the whole answer. Stores take their time to
+    /// make one object of many parts.
+    pub(crate) answer: Duration,
 }
 
 impl Default for Times {
     fn default() -> Self {
-        Times { connect: Duration::from_secs(15), stall: Duration::from_secs(60) }
+        Times {
+            connect: Duration::from_secs(15),
+            stall: Duration::from_secs(60),
+            answer: Duration::from_secs(180),
+        }
     }
 }
 
@@ -64,6 +71,12 @@ impl Sockets {
         Sockets { outside, trust: Trust::default(), times, idle: Mutex::default(), start: Instant::now() }
     }
 
+    /// One that believes others than the machine does.
+    #[cfg(test)]
+    pub(crate) fn trusting(self, trust: Trust) -> Self {
+        Sockets { trust, ..self }
+    }
+
     /// One request and its whole answer.
     pub(crate) async fn exchange(&self, request: Request<HttpRequestBody>) -> Result<Response<Bytes>, Fault> {
         let (mut parts, body) = request.into_parts();
@@ -73,9 +86,9 @@ impl Sockets {
         parts.headers.insert(header::HOST, host);
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         parts.uri = path.parse().map_err(|_| Fault::internal("a request has an impossible path"))?;
-        let moved = Arc::new(AtomicU64::new(self.now_ms()));
         loop {
-            let counted = Counted { body: body.clone(), moved: moved.clone(), start: self.start };
+            let progress = Arc::new(Progress::new(self.start, body.content_length() as u64));
+            let counted = Counted { body: body.clone(), progress: progress.clone() };
             let request = Request::from_parts(parts.clone(), counted);
             let kept = self.take_idle(&place);
             let is_kept = kept.is_some();
@@ -83,11 +96,11 @@ impl Sockets {
                 Some(sender) => sender,
                 None => self.open(&place).await?,
             };
-            moved.store(self.now_ms(), Ordering::Relaxed);
+            progress.moved(0);
             let outcome = tokio::select! {
                 outcome = self.send(sender, request, &place) => outcome,
-                () = self.stalled(&moved) => return Err(Fault::network(format!(
-                    "{} took and sent nothing for {} s", place.authority, self.times.stall.as_secs()
+                quiet = self.stalled(&progress) => return Err(Fault::network(format!(
+                    "{} took and sent nothing for {} s", place.authority, quiet.as_secs()
                 ))),
             };
             match outcome {
@@ -143,15 +156,16 @@ impl Sockets {
         Ok(sender)
     }
 
-    /// Resolves when no byte of the body went and no answer came for too long.
-    async fn stalled(&self, moved: &AtomicU64) {
-        let stall_ms = u64::try_from(self.times.stall.as_millis()).unwrap_or(u64::MAX);
+    /// Resolves when no byte of the body went and no answer came for too long, with that time.
+    async fn stalled(&self, progress: &Progress) -> Duration {
         loop {
-            let quiet = self.now_ms().saturating_sub(moved.load(Ordering::Relaxed));
-            if quiet >= stall_ms {
-                return;
+            let limit = if progress.is_sent() { self.times.answer } else { self.times.stall };
+            let quiet = progress.quiet();
+            if quiet >= limit {
+                return limit;
             }
-            sleep(Duration::from_millis(stall_ms - quiet)).await;
+            // Looked at again before the shorter one is over: which of them holds may change meanwhile.
+            sleep((limit - quiet).min(self.times.stall)).await;
         }
     }
 
@@ -167,10 +181,6 @@ impl Sockets {
         if idle.len() < IDLE_MAX {
             idle.push(Idle { place: place.name.clone(), sender, since: Instant::now() });
         }
-    }
-
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
@@ -208,12 +218,44 @@ impl Place {
     }
 }
 
+/// How far a request is.
+#[derive(Debug)]
+struct Progress {
+    start: Instant,
+    /// When a piece went, in milliseconds from the start.
+    moved_ms: AtomicU64,
+    /// Bytes that have not gone.
+    left: AtomicU64,
+}
+
+impl Progress {
+    fn new(start: Instant, bytes: u64) -> Self {
+        let progress = Progress { start, moved_ms: AtomicU64::new(0), left: AtomicU64::new(bytes) };
+        progress.moved(0);
+        progress
+    }
+
+    fn moved(&self, bytes: u64) {
+        let now_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.moved_ms.store(now_ms, Ordering::Relaxed);
+        self.left.fetch_sub(bytes.min(self.left.load(Ordering::Relaxed)), Ordering::Relaxed);
+    }
+
+    fn is_sent(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
+    }
+
+    fn quiet(&self) -> Duration {
+        let moved = Duration::from_millis(self.moved_ms.load(Ordering::Relaxed));
+        self.start.elapsed().saturating_sub(moved)
+    }
+}
+
 /// A request's body that notes when a piece of it went.
 #[derive(Debug)]
 struct Counted {
     body: HttpRequestBody,
-    moved: Arc<AtomicU64>,
-    start: Instant,
+    progress: Arc<Progress>,
 }
 
 impl Body for Counted {
@@ -224,9 +266,11 @@ impl Body for Counted {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.moved.store(now, Ordering::Relaxed);
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            self.progress.moved(frame.data_ref().map_or(0, Bytes::len) as u64);
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

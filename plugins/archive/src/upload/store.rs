@@ -4,18 +4,14 @@
 //! the way; the ETag of each part is compared with its MD5 while the store's ETags are MD5s (they are not with some kinds of
 //! encryption); at the end size and ETag of the whole object are asked for and compared.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use http::{HeaderValue, Method, Request, header};
-use http_body_util::{BodyExt as _, Full};
-use object_store::aws::{AmazonS3, AmazonS3Builder, AwsAuthorizer, AwsCredential};
-use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
-    HttpResponseBody, HttpService,
-};
+use http::{Method, Request};
+use object_store::aws::{AmazonS3Builder, AwsAuthorizer, AwsCredential};
+use object_store::client::HttpRequestBody;
 use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path;
 use object_store::signer::Signer as _;
@@ -28,6 +24,7 @@ use url::Url;
 
 use super::fault::{Fault, Kind};
 use super::sockets::Sockets;
+use super::wire::{Client, Wire};
 use crate::config::Target;
 use crate::limits::TOKEN_BYTES_MAX;
 
@@ -136,15 +133,29 @@ impl Store {
         Ok(part.content_id)
     }
 
-    /// Makes one object of the parts, if there is none of this name; returns its ETag without quotation marks.
+    /// Makes one object of the parts, if there is none of this name; returns its ETag without quotation marks. A store that does not
+    /// know the condition is asked without it: that there was none was looked at before the upload was opened.
     pub(crate) async fn complete(
         &self,
         key: &str,
         upload: &str,
         parts: Vec<String>,
     ) -> Result<Option<String>, Fault> {
-        let client = self.client()?;
-        let parts = parts.into_iter().map(|content_id| PartId { content_id }).collect();
+        let parts: Vec<PartId> = parts.into_iter().map(|content_id| PartId { content_id }).collect();
+        match self.complete_if(true, key, upload, parts.clone()).await {
+            Err(fault) if fault.kind == Kind::Unknown => self.complete_if(false, key, upload, parts).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn complete_if(
+        &self,
+        is_conditional: bool,
+        key: &str,
+        upload: &str,
+        parts: Vec<PartId>,
+    ) -> Result<Option<String>, Fault> {
+        let client = self.client_with(is_conditional)?;
         let done = client.run(client.s3.complete_multipart(&path(key)?, &upload.to_owned(), parts)).await?;
         Ok(done.e_tag.map(|etag| bare(&etag).to_owned()))
     }
@@ -201,10 +212,15 @@ impl Store {
 
     /// A client for one request, which notes what the store answered to it.
     fn client(&self) -> Result<Client, Fault> {
+        self.client_with(false)
+    }
+
+    /// One whose request to complete has the condition that there is no object yet.
+    fn client_with(&self, is_conditional: bool) -> Result<Client, Fault> {
         let target = &self.target;
         let endpoint = self.virtual_host().unwrap_or_else(|| target.endpoint.clone());
         let place = self.place().into();
-        let wire = Wire { sockets: self.sockets.clone(), place, fault: Arc::default() };
+        let wire = Wire { sockets: self.sockets.clone(), place, is_conditional, fault: Arc::default() };
         let s3 = AmazonS3Builder::new()
             .with_endpoint(endpoint)
             .with_region(&target.region)
@@ -222,72 +238,6 @@ impl Store {
             .build()
             .map_err(|_| Fault::internal("the store's client could not be set up"))?;
         Ok(Client { s3, wire })
-    }
-}
-
-struct Client {
-    s3: AmazonS3,
-    wire: Wire,
-}
-
-impl Client {
-    /// The outcome, with what was seen on the wire instead of the library's error: that one repeats whole answers.
-    async fn run<T>(&self, work: impl Future<Output = object_store::Result<T>>) -> Result<T, Fault> {
-        work.await.map_err(|_| {
-            let seen = self.wire.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
-            seen.unwrap_or_else(|| {
-                Fault::remote(format!("{} gave an answer that cannot be read", self.wire.place))
-            })
-        })
-    }
-}
-
-/// The library's requests on our sockets.
-#[derive(Debug, Clone)]
-struct Wire {
-    sockets: Arc<Sockets>,
-    place: Arc<str>,
-    fault: Arc<Mutex<Option<Fault>>>,
-}
-
-impl HttpConnector for Wire {
-    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(self.clone()))
-    }
-}
-
-#[async_trait::async_trait]
-impl HttpService for Wire {
-    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let completes = request.method() == Method::POST
-            && request.uri().query().is_some_and(|query| query.starts_with("uploadId="));
-        if completes {
-            // An earlier object of this name is never overwritten. The library has this for its own copies only.
-            request.headers_mut().insert(header::IF_NONE_MATCH, HeaderValue::from_static("*"));
-        }
-        let outcome = self.sockets.exchange(request).await;
-        let answer = match outcome {
-            Ok(answer) => answer,
-            Err(fault) => {
-                self.note(fault.clone());
-                return Err(HttpError::new(HttpErrorKind::Unknown, fault));
-            }
-        };
-        let (head, body) = answer.into_parts();
-        // S3 says some failures to complete with status 200 and an error document.
-        if !head.status.is_success() {
-            self.note(Fault::answer(head.status, &body, &self.place));
-        } else if completes && body.windows(7).any(|window| window == b"<Error>") {
-            self.note(Fault::answer(http::StatusCode::INTERNAL_SERVER_ERROR, &body, &self.place));
-        }
-        let body = Full::new(body).map_err(|never| match never {});
-        Ok(HttpResponse::from_parts(head, HttpResponseBody::new(body)))
-    }
-}
-
-impl Wire {
-    fn note(&self, fault: Fault) {
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
     }
 }
 

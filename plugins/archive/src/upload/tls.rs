@@ -19,6 +19,12 @@ pub(crate) struct Trust {
 }
 
 impl Trust {
+    /// Those of these roots.
+    #[cfg(test)]
+    pub(crate) fn with_roots(roots: RootCertStore) -> Self {
+        Trust { config: Mutex::new(Some(Arc::new(client_config(roots).unwrap()))) }
+    }
+
     async fn config(&self) -> Result<Arc<ClientConfig>, Fault> {
         if let Some(config) = self.known().clone() {
             return Ok(config);
@@ -30,12 +36,7 @@ impl Trust {
                  install ca-certificates or to set SSL_CERT_FILE",
             ));
         }
-        // Named: this library has its own copy of rustls, in which nobody has installed a default.
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let versions = builder
-            .with_safe_default_protocol_versions()
-            .map_err(|error| Fault::internal(format!("TLS cannot be set up: {error}")))?;
-        let config = Arc::new(versions.with_root_certificates(roots).with_no_client_auth());
+        let config = Arc::new(client_config(roots)?);
         *self.known() = Some(Arc::clone(&config));
         Ok(config)
     }
@@ -53,6 +54,15 @@ impl Trust {
         let connector = TlsConnector::from(self.config().await?);
         connector.connect(name, socket).await.map_err(|error| failed(host, &error))
     }
+}
+
+fn client_config(roots: RootCertStore) -> Result<ClientConfig, Fault> {
+    // Named: this library has its own copy of rustls, in which nobody has installed a default.
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let versions = builder
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Fault::internal(format!("TLS cannot be set up: {error}")))?;
+    Ok(versions.with_root_certificates(roots).with_no_client_auth())
 }
 
 fn system_roots() -> RootCertStore {

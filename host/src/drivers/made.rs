@@ -1,0 +1,142 @@
+//! Destination types that operators make, or change, by a setting of a driver: what the driver says of its types, put together with
+//! what the operator wrote. The driver itself finds the same entries among its settings.
+
+use std::collections::BTreeMap;
+
+use satcast_plugin_api::DestType;
+use satcast_plugin_api::manifest::{Manifest, TypesSetting, is_name};
+use serde_json::{Map, Value, json};
+
+/// Fields of an entry that take the place of the type's own.
+const TITLE: &str = "title";
+const DESCRIPTION: &str = "description";
+
+/// The types a driver serves with these settings, which its schema accepts.
+///
+/// # Errors
+/// One sentence that names the entry; never a value.
+pub(super) fn types(
+    id: &str,
+    manifest: &Manifest,
+    settings: &BTreeMap<String, Value>,
+) -> Result<Vec<DestType>, String> {
+    let Some(made) = &manifest.made else { return Ok(manifest.types.clone()) };
+    let mut types = manifest.types.clone();
+    let entries = settings.get(&made.setting).and_then(Value::as_object).into_iter().flatten();
+    for (name, entry) in entries {
+        let place = format!("{}.{name} in [driver.{id}]", made.setting);
+        if !is_name(name) {
+            return Err(format!("{place}: is no name for a type; use up to 32 of a-z, 0-9 and -"));
+        }
+        let Some(entry) = entry.as_object() else { return Err(format!("{place}: is no table")) };
+        match types.iter_mut().find(|kind| kind.name == *name) {
+            Some(kind) => change(kind, entry),
+            None => types.push(new(made, name, entry)),
+        }
+    }
+    // The limits of a manifest hold for what became of it.
+    let whole = Manifest { types, ..manifest.clone() };
+    let json = serde_json::to_string(&whole).map_err(|error| error.to_string())?;
+    Manifest::parse(&json)
+        .map(|manifest| manifest.types)
+        .map_err(|error| format!("with {} in [driver.{id}] {error}", made.setting))
+}
+
+fn new(made: &TypesSetting, name: &str, entry: &Map<String, Value>) -> DestType {
+    let mut kind = DestType { name: name.to_owned(), title: name.to_owned(), ..made.like.clone() };
+    change(&mut kind, entry);
+    kind
+}
+
+/// Writes an entry into a type: a field that the configuration has too becomes its default, and need not be given any more; every
+/// other one stands beside what is known of the platform.
+fn change(kind: &mut DestType, entry: &Map<String, Value>) {
+    if let Some(title) = entry.get(TITLE).and_then(Value::as_str) {
+        kind.title = title.to_owned();
+    }
+    let described = format!("{}, as the operator of this service set it up.", kind.title);
+    let description = entry.get(DESCRIPTION).and_then(Value::as_str).unwrap_or(&described);
+    let schema = &mut kind.schema;
+    (schema[TITLE], schema[DESCRIPTION]) = (json!(kind.title), json!(description));
+    for (field, value) in entry {
+        if [TITLE, DESCRIPTION].contains(&field.as_str()) || value.is_null() {
+            continue;
+        }
+        if schema["properties"].get(field).is_some() {
+            schema["properties"][field]["default"] = value.clone();
+            if let Some(required) = schema["required"].as_array_mut() {
+                required.retain(|name| name != field);
+            }
+        } else {
+            schema["x-platform"][field] = value.clone();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(name: &str) -> DestType {
+        let schema = json!({
+            "type": "object", "required": ["key", "server"],
+            "properties": {"key": {"type": "string"}, "server": {"type": "string"}},
+            "x-platform": {"keyframeSeconds": 2, "videoKbpsMax": 6000},
+        });
+        DestType {
+            name: name.into(),
+            title: name.into(),
+            schema,
+            codecs: vec!["h264".into()],
+            playback: false,
+        }
+    }
+
+    fn made(entries: Value) -> Result<Vec<DestType>, String> {
+        let made = TypesSetting { setting: "types".into(), like: kind("like") };
+        let manifest = Manifest {
+            title: "t".into(),
+            types: vec![kind("twitch")],
+            settings: None,
+            made: Some(made.into()),
+        };
+        types("platform", &manifest, &[("types".to_owned(), entries)].into())
+    }
+
+    #[test]
+    fn known_types_are_changed_and_others_made() {
+        let types = made(json!({
+            "twitch": {"videoKbpsMax": 8000, "server": "rtmp://a.example/app", "keyframeSeconds": null},
+            "church-tv": {"title": "Church TV", "description": "Ours.", "backup": "rtmp://b.example/app"},
+        }));
+        let types = types.unwrap();
+        let names: Vec<_> = types.iter().map(|kind| (kind.name.as_str(), kind.title.as_str())).collect();
+        assert_eq!(names, [("twitch", "twitch"), ("church-tv", "Church TV")]);
+        let (twitch, church) = (&types[0].schema, &types[1].schema);
+        assert_eq!(twitch["x-platform"], json!({"keyframeSeconds": 2, "videoKbpsMax": 8000}));
+        assert_eq!(twitch["properties"]["server"]["default"], "rtmp://a.example/app");
+        assert_eq!((&twitch["required"], &church["required"]), (&json!(["key"]), &json!(["key", "server"])));
+        assert_eq!(twitch["description"], "twitch, as the operator of this service set it up.");
+        assert_eq!((&church["title"], &church["description"]), (&json!("Church TV"), &json!("Ours.")));
+        assert_eq!(church["x-platform"]["backup"], "rtmp://b.example/app");
+        assert_eq!(types[1].codecs, ["h264"]);
+        assert_eq!(made(json!({})).unwrap(), [kind("twitch")]);
+    }
+
+    #[test]
+    fn what_cannot_be_a_type_is_named() {
+        let error = made(json!({"Church TV": {}})).unwrap_err();
+        assert!(error.starts_with("types.Church TV in [driver.platform]: is no name"), "{error}");
+        let many: Map<String, Value> = (0..64).map(|n| (format!("t{n}"), json!({}))).collect();
+        let error = made(json!(many)).unwrap_err();
+        assert!(error.contains("65 destination types"), "{error}");
+        assert!(made(json!({"a": 5})).unwrap_err().ends_with("is no table"));
+    }
+
+    #[test]
+    fn a_driver_without_such_a_setting_serves_what_it_says() {
+        let manifest = Manifest { title: "t".into(), types: vec![kind("a")], settings: None, made: None };
+        let settings = [("types".to_owned(), json!({"b": {}}))].into();
+        assert_eq!(types("x", &manifest, &settings).unwrap(), [kind("a")]);
+    }
+}

@@ -1,0 +1,135 @@
+//! `https://` and connections: whom the driver believes, and what it does when nothing moves.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use object_store::client::HttpRequestBody;
+use satcast_plugin_api::Class;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring};
+
+use super::kit::Host;
+use crate::upload::fault::Fault;
+use crate::upload::sockets::{Sockets, Times};
+use crate::upload::tls::Trust;
+
+/// Says how many bytes came, and whom the request was for.
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+    let host = request.headers()["host"].to_str().unwrap().to_owned();
+    let path = request.uri().to_string();
+    let bytes = request.into_body().collect().await?.to_bytes().len();
+    Ok(Response::new(Full::new(format!("{bytes} to {host}{path}").into())))
+}
+
+/// A TLS server for `localhost`, and the roots that know it.
+async fn serve() -> (SocketAddr, RootCertStore) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                if let Ok(stream) = acceptor.accept(socket).await {
+                    let _ = http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service_fn(answer))
+                        .await;
+                }
+            });
+        }
+    });
+    (address, roots)
+}
+
+fn sockets(trust: Trust) -> Sockets {
+    let ms = Duration::from_millis;
+    let times = Times { connect: ms(5000), stall: ms(300), answer: ms(600) };
+    Sockets::new(Arc::new(Host::default()), times).trusting(trust)
+}
+
+fn request(url: &str, body: Vec<u8>) -> Request<HttpRequestBody> {
+    Request::put(url).header("content-length", body.len()).body(body.into()).unwrap()
+}
+
+async fn put(sockets: &Sockets, url: &str) -> Result<String, Fault> {
+    let answer = sockets.exchange(request(url, vec![7; 3_000_000])).await?;
+    Ok(String::from_utf8(answer.into_body().to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn a_known_certificate_is_believed_and_another_is_not() {
+    let (address, roots) = serve().await;
+    let port = address.port();
+    let url = format!("https://localhost:{port}/a?b=c");
+    let known = sockets(Trust::with_roots(roots));
+    // Twice: the second goes over the connection that was kept.
+    for _ in 0..2 {
+        assert_eq!(put(&known, &url).await.unwrap(), format!("3000000 to localhost:{port}/a?b=c"));
+    }
+    let name = put(&known, &format!("https://127.0.0.1:{port}/")).await.unwrap_err();
+    assert!(name.to_string().contains("certificate of 127.0.0.1 is not believed"), "{name}");
+    let stranger = sockets(Trust::with_roots(RootCertStore::empty()));
+    let fault = put(&stranger, &url).await.unwrap_err();
+    assert_eq!(fault.error.class, Class::Remote);
+    assert!(fault.to_string().contains("certificate of localhost is not believed"), "{fault}");
+}
+
+#[tokio::test]
+async fn a_server_without_tls_or_without_life_is_told_from_others() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let silent = sockets(Trust::with_roots(RootCertStore::empty()));
+    // It takes the connection and a part of the body, and then nothing.
+    let fault = put(&silent, &format!("http://127.0.0.1:{port}/")).await.unwrap_err();
+    assert_eq!(fault.error.class, Class::Network);
+    assert!(fault.to_string().contains("took and sent nothing"), "{fault}");
+    // The same for a request that is all gone, into buffers, and has no answer.
+    let fault =
+        silent.exchange(request(&format!("http://127.0.0.1:{port}/"), vec![7; 100])).await.unwrap_err();
+    assert!(fault.to_string().contains("took and sent nothing"), "{fault}");
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut socket, b"HTTP/1.1 400 no\r\n\r\n").await;
+        }
+    });
+    let fault = put(&silent, &format!("https://127.0.0.1:{port}/")).await.unwrap_err();
+    assert_eq!(fault.error.class, Class::Network);
+    assert!(fault.to_string().contains("did not complete the TLS handshake"), "{fault}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_not_taken() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let long = service_fn(|_: Request<Incoming>| async {
+                Ok::<_, hyper::Error>(Response::new(Full::new(Bytes::from(vec![b'x'; 2_000_000]))))
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), long));
+        }
+    });
+    let url = format!("http://127.0.0.1:{port}/");
+    let fault = sockets(Trust::default()).exchange(request(&url, Vec::new())).await.unwrap_err();
+    assert!(fault.to_string().contains("broke its answer off"), "{fault}");
+}

@@ -1,0 +1,101 @@
+//! The beginning: what a crash left is closed, and the store opens an upload.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::sync::Arc;
+
+use satcast_plugin_api::Class;
+
+use super::ending::{end_unknown, tidy};
+use super::fault::{Fault, Kind};
+use super::remember_stale;
+use super::store::Labels;
+use crate::boxes;
+use crate::item::Item;
+use crate::journal::{Stage, Upload};
+use crate::limits::TOKEN_BYTES_MAX;
+use crate::names;
+use crate::parts;
+use crate::state::{Core, blocking};
+
+/// A recording that a crash cut off: what is whole of it is all of it.
+pub(super) async fn repair(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
+    let path = core.path(&item.file_name);
+    let whole = blocking(move || {
+        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(boxes::Whole::default()),
+            file => file?,
+        };
+        let whole = boxes::whole(&file)?;
+        file.set_len(whole.bytes)?;
+        file.sync_all()?;
+        Ok(whole)
+    })
+    .await?;
+    tracing::info!(
+        recording = item.file_name,
+        bytes = whole.bytes,
+        seconds = whole.duration_ms / 1000,
+        "a recording that was cut off is closed"
+    );
+    let now_ms = core.outside.now_ms();
+    core.change(item, |data| {
+        let sent = data.entry.upload.as_ref().map_or(0, |upload| upload.parts.len());
+        // Only whole parts were sent while it ran.
+        if parts::part(sent).is_none_or(|next| next.offset > whole.bytes) {
+            // The machine lost what the store has: the object shall be what is here.
+            let upload = data.entry.upload.take();
+            remember_stale(data, upload.map(|upload| upload.id));
+        }
+        data.entry.stage = Stage::Uploading;
+        data.entry.bytes = whole.bytes;
+        data.entry.duration_ms = whole.duration_ms;
+        data.entry.closed_at_ms = Some(now_ms);
+    })
+    .await?;
+    Ok(())
+}
+
+/// Has the store open an upload.
+pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
+    let (store, key) = core.store(item)?;
+    match store.find(&key).await {
+        Ok(None) => {}
+        Ok(Some(_)) => return Err(taken(&key)),
+        // Who may write may not be allowed to look: the store says so again, or not, when the upload is opened.
+        Err(fault) if fault.kind == Kind::Refused => {}
+        Err(fault) => return Err(fault),
+    }
+    let is_first = item.data().entry.key.is_none();
+    if is_first {
+        core.change(item, |data| data.entry.key = Some(key.clone())).await?;
+    } else {
+        end_unknown(item, &store, &key).await;
+    }
+    let id = store.open(&key, &labels(item)).await?;
+    if id.is_empty() || id.len() > TOKEN_BYTES_MAX {
+        return Err(Fault::remote("the store opened an upload without a usable id"));
+    }
+    let answer = core
+        .change(item, |data| {
+            data.entry.upload = Some(Upload { id, parts: Vec::new(), has_sums: true });
+            data.entry.attempt_opened = true;
+            data.answer.take()
+        })
+        .await?;
+    if let Some(answer) = answer {
+        answer.give(Ok(()));
+    }
+    tidy(core, item, &store).await;
+    Ok(())
+}
+
+pub(super) fn taken(key: &str) -> Fault {
+    let text = format!("the store has another object under the name {key}; it is not overwritten");
+    Fault::new(Kind::Final, Class::Remote, text)
+}
+
+pub(super) fn labels(item: &Item) -> Labels {
+    let entry = item.entry();
+    Labels { title: entry.label, session: entry.session_id, started: names::iso(entry.started_at_ms) }
+}

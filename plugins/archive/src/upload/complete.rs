@@ -1,0 +1,78 @@
+//! The end: one object of all parts, which the store confirms.
+
+use std::sync::Arc;
+
+use super::begin::taken;
+use super::ending::tidy;
+use super::fault::{Fault, Kind};
+use super::restart::{restart, unknown_upload};
+use super::store::{Found, Store, bare};
+use super::sums::{composite, is_composite};
+use crate::item::Item;
+use crate::journal::Stage;
+use crate::state::Core;
+
+/// Makes one object of the parts, and has the store confirm it.
+pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
+    let (store, key) = core.store(item)?;
+    let (upload, bytes) = {
+        let data = item.data();
+        (data.entry.upload.clone(), data.entry.bytes)
+    };
+    let Some(upload) = upload else { return Ok(()) };
+    let count = upload.parts.len();
+    let sum = composite(upload.parts.iter().map(|etag| bare(etag))).filter(|_| upload.has_sums);
+    let fits = |found: &Found| {
+        let other =
+            found.etag.as_ref().is_some_and(|etag| is_composite(etag, count) && sum.as_ref() != Some(etag));
+        found.bytes == bytes && !(other && sum.is_some())
+    };
+    match store.complete(&key, &upload.id, upload.parts.clone()).await {
+        Ok(etag) => {
+            let is_proved = etag.is_some() && etag == sum;
+            match store.find(&key).await {
+                Ok(Some(found)) if fits(&found) => done(core, item, &store, &key).await,
+                Ok(found) => {
+                    let has = found.map_or(0, |found| found.bytes);
+                    let fault = Fault::remote(format!(
+                        "the store has {has} bytes of the recording after its upload, or other ones, and not its {bytes} bytes"
+                    ));
+                    restart(core, item, fault, None).await
+                }
+                // Who may write may not be allowed to look; the sum of all parts says as much.
+                Err(fault) if fault.kind == Kind::Refused && is_proved => {
+                    done(core, item, &store, &key).await
+                }
+                Err(fault) => Err(fault),
+            }
+        }
+        Err(fault) if fault.kind == Kind::Network => Err(fault),
+        Err(fault) => match store.find(&key).await {
+            // It was done, and we did not hear of it.
+            Ok(Some(found)) if fits(&found) => done(core, item, &store, &key).await,
+            Ok(Some(_)) => Err(taken(&key)),
+            Ok(None) if matches!(fault.kind, Kind::Missing | Kind::Other) => {
+                restart(core, item, fault, None).await
+            }
+            _ => Err(unknown_upload(core, item, &store, &key, fault).await),
+        },
+    }
+}
+
+/// The store has it: that is noted, then the local copy goes.
+async fn done(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key: &str) -> Result<(), Fault> {
+    tidy(core, item, store).await;
+    core.change(item, |data| {
+        data.entry.stage = Stage::Ready;
+        data.entry.url = Some(store.url(key));
+        data.entry.upload = None;
+        data.entry.failing_since_ms = None;
+        data.entry.is_local = false;
+    })
+    .await?;
+    tracing::info!(recording = item.file_name, "a recording is in its store");
+    if let Err(error) = core.remove_local(item).await {
+        tracing::warn!(recording = item.file_name, %error, "the local copy of an uploaded recording cannot be removed");
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Uploads that nobody will complete are ended at the store: their parts cost money there.
+
+use std::sync::Arc;
+
+use super::fault::{Fault, Kind};
+use super::remember_stale;
+use super::store::Store;
+use crate::item::Item;
+use crate::state::Core;
+
+/// Ends what a deleted recording left at the store, its object too if that was asked for: an upload may have become one just then.
+pub(super) async fn leave(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
+    end_uploads(core, item).await?;
+    if item.data().entry.remove_object {
+        let (store, key) = core.store(item)?;
+        store.delete(&key).await?;
+    }
+    Ok(())
+}
+
+/// Ends what is open at the store.
+pub(super) async fn end_uploads(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
+    core.touch(item, false, |data| {
+        let upload = data.entry.upload.take();
+        remember_stale(data, upload.map(|upload| upload.id));
+    });
+    if item.data().entry.key.is_none() {
+        return Ok(());
+    }
+    let (store, key) = core.store(item)?;
+    end_stale(core, item, &store).await?;
+    end_unknown(item, &store, &key).await;
+    Ok(())
+}
+
+async fn end_stale(core: &Arc<Core>, item: &Arc<Item>, store: &Store) -> Result<(), Fault> {
+    let (key, stale) = {
+        let data = item.data();
+        (data.entry.key.clone(), data.entry.stale.clone())
+    };
+    let Some(key) = key.filter(|_| !stale.is_empty()) else { return Ok(()) };
+    for id in stale {
+        match store.abort(&key, &id).await {
+            // Whatever it says of it, it was asked: an upload it does not know is refused by some.
+            Ok(()) | Err(Fault { kind: Kind::Refused | Kind::Other, .. }) => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    core.change(item, |data| data.entry.stale.clear()).await?;
+    Ok(())
+}
+
+/// Ends every upload of the key that is open: none of them is ours any more. A crash, or an answer that was lost, leaves one of which
+/// only the store knows. Stores that do not list uploads keep it; a rule of the bucket can end those.
+pub(super) async fn end_unknown(item: &Item, store: &Store, key: &str) {
+    match store.uploads(key).await {
+        Ok(ids) => {
+            for id in ids {
+                tracing::info!(
+                    recording = item.file_name,
+                    "an upload that nobody continues is ended at the store"
+                );
+                if let Err(fault) = store.abort(key, &id).await {
+                    tracing::debug!(recording = item.file_name, reason = %fault, "it could not be ended");
+                }
+            }
+        }
+        Err(fault) => {
+            tracing::debug!(recording = item.file_name, reason = %fault, "the store does not list open uploads");
+        }
+    }
+}
+
+/// Ends earlier uploads, as far as that goes.
+pub(super) async fn tidy(core: &Arc<Core>, item: &Arc<Item>, store: &Store) {
+    if let Err(fault) = end_stale(core, item, store).await {
+        tracing::debug!(recording = item.file_name, reason = %fault, "an earlier upload could not be ended at the store");
+    }
+}

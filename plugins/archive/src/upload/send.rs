@@ -1,0 +1,116 @@
+//! Parts on their way.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::join_all;
+use satcast_plugin_api::{Class, Error};
+
+use super::fault::{Fault, Kind};
+use super::permit;
+use super::restart::unknown_upload;
+use super::store::{Store, bare};
+use super::sums::{is_md5, md5_hex};
+use crate::item::Item;
+use crate::journal::Upload;
+use crate::limits::ETAG_BYTES_MAX;
+use crate::parts::Part;
+use crate::state::{Core, blocking};
+
+/// A part is read and sent in pieces of this size.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Sends parts, side by side. Those that arrived in order are in the journal before this returns, also when a later one failed.
+pub(super) async fn send(core: &Arc<Core>, item: &Arc<Item>, parts: Vec<Part>) -> Result<(), Fault> {
+    let (store, key) = core.store(item)?;
+    let Some(upload) = item.data().entry.upload.clone() else { return Ok(()) };
+    let path = core.path(&item.file_name);
+    // What the store has must never be more than what survives a crash here.
+    let file = blocking(move || {
+        let file = File::open(path)?;
+        file.sync_data()?;
+        Ok(Arc::new(file))
+    });
+    let file = file.await.map_err(lost)?;
+    let one = |part: Part| send_one(core, &store, &key, &upload, file.clone(), part);
+    let outcomes = join_all(parts.into_iter().map(one)).await;
+    let mut fault = None;
+    let mut arrived = Vec::new();
+    for outcome in outcomes {
+        match outcome {
+            Ok(sent) if fault.is_none() => arrived.push(sent),
+            Ok(_) => {}
+            Err(failed) => {
+                fault.get_or_insert(failed);
+            }
+        }
+    }
+    if !arrived.is_empty() {
+        core.change(item, |data| {
+            let Some(upload) = &mut data.entry.upload else { return };
+            for (etag, is_sum) in arrived {
+                upload.has_sums &= is_sum;
+                upload.parts.push(etag);
+            }
+            data.entry.failing_since_ms = None;
+            data.refusals = 0;
+        })
+        .await?;
+    }
+    match fault {
+        None => Ok(()),
+        Some(fault) => Err(unknown_upload(core, item, &store, &key, fault).await),
+    }
+}
+
+/// The ETag of the part, and whether it is its MD5.
+async fn send_one(
+    core: &Arc<Core>,
+    store: &Store,
+    key: &str,
+    upload: &Upload,
+    file: Arc<File>,
+    part: Part,
+) -> Result<(String, bool), Fault> {
+    let mib = u32::try_from(part.bytes.div_ceil(1024 * 1024)).unwrap_or(u32::MAX);
+    let closed = |_| Fault::internal("the driver ends");
+    let _memory = core.memory.acquire_many(mib).await.map_err(closed)?;
+    let _permit = permit(core).await?;
+    let read = blocking(move || {
+        let pieces = read_part(&file, part)?;
+        let sum = md5_hex(pieces.iter().map(Bytes::as_ref));
+        Ok((pieces, sum))
+    });
+    let (pieces, sum) = read.await.map_err(lost)?;
+    let etag = store.part(key, &upload.id, part.index, pieces).await?;
+    if etag.len() > ETAG_BYTES_MAX {
+        return Err(Fault::remote("the store gave a part a mark that is too long"));
+    }
+    let is_sum = bare(&etag).eq_ignore_ascii_case(&sum);
+    // A store whose ETags have been MD5s so far has something else than was sent.
+    if !is_sum && part.index > 0 && upload.has_sums && !upload.parts.is_empty() && is_md5(bare(&etag)) {
+        return Err(Fault::remote("the store has other bytes than were sent to it"));
+    }
+    Ok((etag, is_sum))
+}
+
+fn read_part(file: &File, part: Part) -> io::Result<Vec<Bytes>> {
+    let (mut pieces, mut at, end) = (Vec::new(), part.offset, part.offset + part.bytes);
+    while at < end {
+        let bytes = usize::try_from(end - at).unwrap_or(usize::MAX).min(PIECE_BYTES);
+        let mut piece = BytesMut::zeroed(bytes);
+        file.read_exact_at(&mut piece, at)?;
+        pieces.push(piece.freeze());
+        at += bytes as u64;
+    }
+    Ok(pieces)
+}
+
+/// The local copy cannot be read: no further try helps.
+fn lost(error: Error) -> Fault {
+    let text = format!("the local copy of the recording cannot be read: {}", error.message);
+    Fault::new(Kind::Final, Class::Internal, text)
+}

@@ -1,0 +1,229 @@
+//! Servers near this machine, for platforms that publish a list of them: fetched when one is needed, kept for a day in the driver's
+//! folder. Without a list the platform's usual server is used; no opening waits longer than [`LIST_WAIT`] for one.
+
+mod fetch;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use satcast_driver_rtmp::target::Target;
+use satcast_driver_rtmp::tls::Trust;
+use satcast_plugin_api::Error;
+use satcast_plugin_api::driver::Ctx;
+use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout};
+
+use fetch::Place;
+
+/// Longest an opening waits for a list.
+pub const LIST_WAIT: Duration = Duration::from_secs(2);
+/// How long a list is good.
+pub const LIST_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Least time between two tries to fetch a list.
+pub const LIST_PAUSE: Duration = Duration::from_secs(10 * 60);
+/// Largest list that is read.
+pub const LIST_BYTES_MAX: usize = 256 * 1024;
+/// Servers of a list that are used: the nearest ones.
+pub const SERVERS_MAX: usize = 2;
+
+/// Where a template wants the key.
+const KEY_PLACE: &str = "/{stream_key}";
+
+/// The list of one platform.
+pub struct Ingests {
+    address: String,
+    place: Place,
+    /// Where it is kept.
+    file: Option<PathBuf>,
+    trust: Trust,
+    /// What is known, nearest first. Never held for long.
+    servers: Mutex<Arc<[String]>>,
+    /// Held by whoever looks for a newer one.
+    search: tokio::sync::Mutex<Search>,
+}
+
+#[derive(Default)]
+struct Search {
+    /// The file was read.
+    has_begun: bool,
+    good_until: Option<Instant>,
+    tried_at: Option<Instant>,
+}
+
+/// The form in which a list is kept.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// Where it is from: a list of another place is not used.
+    address: String,
+    servers: Vec<String>,
+}
+
+/// The published form; more fields are passed over.
+#[derive(Deserialize)]
+struct List {
+    ingests: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    url_template: String,
+    url_template_secure: Option<String>,
+    availability: Option<f64>,
+}
+
+impl Ingests {
+    /// The list at `address` (`https://` or `http://`), kept as `name` in `folder`.
+    ///
+    /// # Errors
+    /// A sentence about an address that is none.
+    pub fn new(name: &str, address: &str, folder: Option<&Path>, trust: Trust) -> Result<Self, String> {
+        let place = Place::parse(address)?;
+        let file = folder.map(|folder| folder.join(format!("ingests-{name}.json")));
+        let (servers, search) = (Mutex::new(Vec::new().into()), tokio::sync::Mutex::default());
+        Ok(Self { address: address.to_owned(), place, file, trust, servers, search })
+    }
+
+    /// Servers without a key, nearest first; none when nothing is known. Returns within [`LIST_WAIT`].
+    pub async fn nearest(&self, ctx: &Ctx) -> Arc<[String]> {
+        if timeout(LIST_WAIT, self.look(ctx)).await.is_err() {
+            tracing::warn!(address = %self.place, "a list of servers does not come in time; what is known is used");
+        }
+        self.known().clone()
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Arc<[String]>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sees to it that what is known is good; one at a time.
+    async fn look(&self, ctx: &Ctx) {
+        let mut search = self.search.lock().await;
+        if !search.has_begun {
+            search.has_begun = true;
+            self.read_kept(&mut search).await;
+        }
+        let now = Instant::now();
+        let is_good = search.good_until.is_some_and(|until| now < until);
+        let is_early = search.tried_at.is_some_and(|at| now < at + LIST_PAUSE);
+        if is_good || is_early {
+            return;
+        }
+        search.tried_at = Some(now);
+        let fetched = fetch::get(&self.place, ctx, &self.trust).await;
+        match fetched.and_then(|body| servers_of(&body)) {
+            Ok(servers) => {
+                tracing::info!(address = %self.place, ?servers, "servers of a platform");
+                self.keep(servers.clone()).await;
+                *self.known() = servers.into();
+                search.good_until = Some(now + LIST_KEPT);
+            }
+            Err(error) => {
+                tracing::warn!(address = %self.place, %error, "a list of servers cannot be fetched; what is known is used");
+            }
+        }
+    }
+
+    /// Takes what an earlier process kept, however old it is: better than nothing.
+    async fn read_kept(&self, search: &mut Search) {
+        let Some(file) = self.file.clone() else { return };
+        let read = spawn_blocking(move || {
+            let age = std::fs::metadata(&file)?.modified()?.elapsed().unwrap_or(LIST_KEPT);
+            Ok::<_, std::io::Error>((std::fs::read(&file)?, age))
+        });
+        // No file is the usual case at first.
+        let Ok(Ok((text, age))) = read.await else { return };
+        let Ok(kept) = serde_json::from_slice::<Kept>(&text) else { return };
+        if kept.address != self.address {
+            return;
+        }
+        *self.known() =
+            kept.servers.into_iter().filter(|server| is_server(server)).take(SERVERS_MAX).collect();
+        search.good_until = LIST_KEPT.checked_sub(age).map(|left| Instant::now() + left);
+    }
+
+    /// What cannot be kept is fetched again by the next process.
+    async fn keep(&self, servers: Vec<String>) {
+        let Some(file) = self.file.clone() else { return };
+        let kept = Kept { address: self.address.clone(), servers };
+        let written = spawn_blocking(move || {
+            let half = file.with_extension(format!("{}.new", unique()));
+            std::fs::write(&half, serde_json::to_vec(&kept)?)?;
+            std::fs::rename(&half, &file)
+        });
+        if let Ok(Err(error)) = written.await {
+            tracing::warn!(%error, "a list of servers cannot be kept");
+        }
+    }
+}
+
+/// Tells one half-written file from another.
+fn unique() -> u128 {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos()
+}
+
+/// The nearest servers in a list, which is sorted by that; with TLS where there is the choice.
+fn servers_of(body: &[u8]) -> Result<Vec<String>, Error> {
+    let list: List = serde_json::from_slice(body)
+        .map_err(|_| Error::remote("the list of servers has another form than expected"))?;
+    let available =
+        list.ingests.into_iter().filter(|entry| entry.availability.is_none_or(|share| share > 0.0));
+    let servers = available.filter_map(|entry| {
+        let secure = entry.url_template_secure.as_deref().and_then(without_key);
+        secure.or_else(|| without_key(&entry.url_template))
+    });
+    let servers: Vec<String> = servers.take(SERVERS_MAX).collect();
+    if servers.is_empty() {
+        return Err(Error::remote("the list of servers names none that could be used"));
+    }
+    Ok(servers)
+}
+
+fn without_key(template: &str) -> Option<String> {
+    template.strip_suffix(KEY_PLACE).filter(|server| is_server(server)).map(str::to_owned)
+}
+
+fn is_server(server: &str) -> bool {
+    Target::parse(server, Some("key")).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn servers(ingests: Value) -> Result<Vec<String>, String> {
+        servers_of(json!({ "ingests": ingests, "more": 1 }).to_string().as_bytes())
+            .map_err(|error| error.message)
+    }
+
+    #[test]
+    fn the_nearest_servers_with_tls_are_taken() {
+        let entry = |host: &str| {
+            json!({
+                "name": "x", "availability": 1.0,
+                "url_template": format!("rtmp://{host}/app/{{stream_key}}"),
+                "url_template_secure": format!("rtmps://{host}/app/{{stream_key}}"),
+            })
+        };
+        let mut away = entry("a.example");
+        away["availability"] = json!(0.0);
+        let plain = json!({ "url_template": "rtmp://b.example/app/{stream_key}" });
+        let list = json!([away, plain, entry("c.example"), entry("d.example")]);
+        assert_eq!(servers(list).unwrap(), ["rtmp://b.example/app", "rtmps://c.example/app"]);
+    }
+
+    #[test]
+    fn what_is_no_server_is_passed_over_and_nothing_is_an_error() {
+        let strange = json!([
+            { "url_template": "rtmp://a.example/app" },
+            { "url_template": "https://a.example/app/{stream_key}" },
+            { "url_template": "{stream_key}" },
+        ]);
+        assert!(servers(strange).unwrap_err().contains("names none"));
+        assert!(servers(json!([])).is_err() && servers(json!({})).is_err());
+        assert!(servers_of(b"<html>").unwrap_err().message.contains("another form"));
+    }
+}

@@ -1,0 +1,244 @@
+//! `[driver.platform]`: platforms that operators add, and what they change of those that are known.
+
+use std::collections::BTreeMap;
+
+use satcast_driver_rtmp::target::TEXT_BYTES_MAX;
+use satcast_plugin_api::{DestType, Error};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::data::{Platform, platforms};
+use crate::dest_type;
+
+/// Name of the setting that makes types; the host reads it as well.
+pub(crate) const TYPES: &str = "types";
+
+/// `[driver.platform]`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Platforms by destination type: those that are known are changed, others added.
+    #[serde(default)]
+    pub types: BTreeMap<String, Described>,
+}
+
+/// What an operator says of a platform; what is left out stays as it is known, or stands for no limit.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[schemars(inline)]
+pub struct Described {
+    /// Name that people know.
+    #[schemars(length(min = 1, max = 100))]
+    pub title: Option<String>,
+    /// What its users should know, as the API document shows it.
+    #[schemars(length(max = 1000))]
+    pub description: Option<String>,
+    /// Where everybody publishes to, without a key; without it each destination has its own.
+    #[schemars(extend("maxLength" = TEXT_BYTES_MAX))]
+    pub server: Option<String>,
+    /// The one to try while `server` cannot be reached.
+    #[schemars(extend("maxLength" = TEXT_BYTES_MAX))]
+    pub backup: Option<String>,
+    /// Where the platform publishes which of its servers are near, in the form of Twitch's list; an empty text asks nobody.
+    #[schemars(extend("maxLength" = TEXT_BYTES_MAX))]
+    pub ingests: Option<String>,
+    /// Video codecs it takes: `h264`, `hevc`, `av1`.
+    #[schemars(length(min = 1, max = 3))]
+    pub video_codecs: Option<Vec<VideoCodec>>,
+    /// Highest video bit rate, in kbit/s.
+    #[schemars(range(min = 1))]
+    pub video_kbps_max: Option<u32>,
+    /// Highest audio bit rate, in kbit/s.
+    #[schemars(range(min = 1))]
+    pub audio_kbps_max: Option<u32>,
+    /// Keyframe distance it asks for, in seconds.
+    #[schemars(range(min = 1, max = 60))]
+    pub keyframe_seconds: Option<u32>,
+    /// Longest keyframe distance it takes, in seconds.
+    #[schemars(range(min = 1, max = 60))]
+    pub keyframe_seconds_max: Option<u32>,
+    /// Most pictures a second.
+    #[schemars(range(min = 1, max = 1000))]
+    pub frame_rate_max: Option<u32>,
+    /// Whether it takes B-frames.
+    pub b_frames: Option<bool>,
+    /// It takes no stream without sound.
+    pub needs_audio: Option<bool>,
+}
+
+/// A video codec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum VideoCodec {
+    /// H.264.
+    H264,
+    /// HEVC.
+    Hevc,
+    /// AV1.
+    Av1,
+}
+
+impl VideoCodec {
+    /// As in `Codec::name`.
+    fn name(self) -> &'static str {
+        match self {
+            VideoCodec::H264 => "h264",
+            VideoCodec::Hevc => "hevc",
+            VideoCodec::Av1 => "av1",
+        }
+    }
+}
+
+/// What a platform is like of which nothing is known but what its operator says.
+fn plain(name: &str) -> Platform {
+    Platform {
+        name: name.to_owned(),
+        title: name.to_owned(),
+        server: None,
+        backup: None,
+        ingests: None,
+        server_help: None,
+        key_help: "as the platform shows it".to_owned(),
+        key_link: String::new(),
+        video_codecs: vec!["h264".to_owned()],
+        video_kbps_max: None,
+        audio_kbps_max: None,
+        keyframe_seconds: 2,
+        keyframe_seconds_max: None,
+        frame_rate_max: None,
+        b_frames: None,
+        needs_audio: false,
+        notes: None,
+    }
+}
+
+/// The type that those are like which operators add.
+pub(crate) fn plain_type() -> DestType {
+    dest_type(&plain("platform"))
+}
+
+/// All platforms, with what the operator says.
+///
+/// # Errors
+/// Names the entry whose address is none.
+pub(crate) fn with_settings(settings: Settings) -> Result<Vec<Platform>, Error> {
+    let mut all = platforms().to_vec();
+    for (name, described) in settings.types {
+        let known = all.iter().position(|platform| platform.name == name);
+        let index = known.unwrap_or_else(|| {
+            all.push(plain(&name));
+            all.len() - 1
+        });
+        let has_server = described.server.is_some();
+        if described.backup.is_some() && !has_server {
+            return Err(Error::config(format!(
+                "{TYPES}.{name} in [driver.platform]: backup needs a server before it"
+            )));
+        }
+        let platform = &mut all[index];
+        described.write_into(platform);
+        if has_server {
+            let targets = platform.targets(None, "key");
+            targets
+                .map_err(|error| Error::config(format!("{TYPES}.{name} in [driver.platform]: {error}")))?;
+        }
+    }
+    Ok(all)
+}
+
+impl Described {
+    fn write_into(self, platform: &mut Platform) {
+        if let Some(server) = self.server {
+            // A known backup is not one of that server.
+            (platform.server, platform.backup) = (Some(server), self.backup);
+            platform.ingests = None;
+        }
+        if let Some(ingests) = self.ingests {
+            platform.ingests = Some(ingests).filter(|address| !address.is_empty());
+        }
+        if let Some(codecs) = self.video_codecs {
+            platform.video_codecs = codecs.into_iter().map(|codec| codec.name().to_owned()).collect();
+        }
+        if let Some(title) = self.title {
+            platform.title = title;
+        }
+        // The limits are the host's to show; publishing needs none of them.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn with(types: Value) -> Result<Vec<Platform>, Error> {
+        with_settings(serde_json::from_value(json!({ "types": types })).unwrap())
+    }
+
+    fn found(all: &[Platform], name: &str) -> Platform {
+        all.iter().find(|platform| platform.name == name).unwrap().clone()
+    }
+
+    #[test]
+    fn an_operator_may_change_known_platforms_and_add_others() {
+        let all = with(json!({
+            "youtube": { "server": "rtmp://a.example/app", "videoCodecs": ["h264"] },
+            "twitch": { "videoKbpsMax": 8000 },
+            "church-tv": { "title": "Church TV", "server": "rtmp://b.example/app", "backup": "rtmp://c.example/app" },
+            "own": {},
+        }));
+        let all = all.unwrap();
+        assert_eq!(all.len(), platforms().len() + 2);
+        let youtube = found(&all, "youtube");
+        assert_eq!(youtube.targets(None, "k").unwrap().len(), 1, "its own backup is not one of that server");
+        assert_eq!(youtube.video_codecs, ["h264"]);
+        let twitch = found(&all, "twitch");
+        assert_eq!((twitch.targets(None, "k").unwrap().len(), twitch.ingests.is_some()), (2, true));
+        let church = found(&all, "church-tv");
+        assert_eq!((church.title.as_str(), church.targets(None, "k").unwrap().len()), ("Church TV", 2));
+        let refused = found(&all, "own").targets(None, "k").unwrap_err();
+        assert!(refused.starts_with("server: own needs the address"), "{refused}");
+        assert_eq!(with_settings(Settings::default()).unwrap().len(), platforms().len());
+    }
+
+    #[test]
+    fn a_list_of_servers_goes_with_the_usual_server() {
+        let ingests = |entry: Value| found(&with(json!({ "twitch": entry })).unwrap(), "twitch").ingests;
+        assert_eq!(
+            ingests(json!({ "server": "rtmp://a.example/app" })),
+            None,
+            "an operator's server is the one"
+        );
+        assert_eq!(ingests(json!({ "ingests": "" })), None);
+        assert_eq!(
+            ingests(json!({ "ingests": "https://a.example/" })).as_deref(),
+            Some("https://a.example/")
+        );
+    }
+
+    #[test]
+    fn the_schema_says_of_every_text_that_it_is_plain() {
+        let schema = schemars::schema_for!(Settings).to_value();
+        let entry = &schema["properties"]["types"]["additionalProperties"]["properties"];
+        for field in ["title", "server", "ingests"] {
+            assert_eq!(entry[field]["type"], json!(["string", "null"]), "{schema}");
+        }
+        assert!(
+            !schema.to_string().contains("$ref"),
+            "what a reference leads to would count as a secret: {schema}"
+        );
+    }
+
+    #[test]
+    fn entries_that_cannot_be_used_are_named() {
+        let error = with(json!({ "kick": { "server": "a.example" } })).unwrap_err();
+        assert!(error.message.starts_with("types.kick in [driver.platform]: server: must begin"), "{error}");
+        let error = with(json!({ "mux": { "backup": "rtmp://a.example/app" } })).unwrap_err();
+        assert!(error.message.starts_with("types.mux in [driver.platform]: backup needs"), "{error}");
+        for wrong in [json!({ "a": { "servre": "x" } }), json!({ "a": { "videoCodecs": ["vp9"] } })] {
+            assert!(serde_json::from_value::<Settings>(json!({ "types": wrong })).is_err(), "{wrong}");
+        }
+    }
+}
