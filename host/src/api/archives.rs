@@ -163,8 +163,8 @@ impl ArchivesApi {
 
     /// Delete a recording
     ///
-    /// The copy kept here; with `remote` the object in the store as well. A recording that is being made cannot be
-    /// deleted. An addition to the specification.
+    /// Forgets it and deletes the copy kept here; with `remote` the object in the store as well. A recording that is being
+    /// made cannot be deleted. An addition to the specification.
     #[oai(path = "/:id", method = "delete", operation_id = "deleteArchive")]
     async fn delete(
         &self,

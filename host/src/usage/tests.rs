@@ -185,7 +185,7 @@ async fn a_destination_that_is_live_when_its_charge_is_refused_is_stopped() {
     let elsewhere = SingleCharge {
         account: stage.rig.account,
         amount: Msat(2_000),
-        kind: "recovery",
+        kind: "single",
         idem: "elsewhere".into(),
         destination: None,
         now: stage.rig.clock.now(),

@@ -67,6 +67,34 @@ async fn connection_outcomes_reach_the_driver_on_its_pump_thread() {
 }
 
 #[tokio::test]
+async fn a_driver_connects_for_itself_past_the_same_guard() {
+    let services = services();
+    for (dest, said) in [(0, Class::Config), (99, Class::Internal)] {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let done = move |outcome: Result<OwnedFd, Error>| {
+            let _ = tell.send(outcome.map(drop).map_err(|error| error.class));
+        };
+        services.connect(dest, "127.0.0.1".into(), 9, Duration::from_secs(1), Box::new(done));
+        assert_eq!(told.await.unwrap(), Err(said), "{dest}");
+    }
+}
+
+#[tokio::test]
+async fn a_recording_is_passed_on_without_secrets() {
+    let services = services();
+    let mut recording: Recording = serde_json::from_value(serde_json::json!({
+        "fileName": "a.mp4", "destinationId": 1, "sessionId": "s", "state": "failed", "sizeBytes": 1,
+        "uploadedBytes": 0, "durationMs": 1, "error": "operators is no key", "errorClass": "auth",
+        "url": null, "startedAtMs": 1, "changedAtMs": 1, "attempt": 0, "attemptOpened": false
+    }))
+    .unwrap();
+    Services::recording(&services, recording.clone()).unwrap();
+    recording.error = Some("*** is no key".into());
+    assert_eq!(services.recordings.reports.take().reports, [("t".to_owned(), recording)]);
+    assert!(Services::seal(&services, "x").is_err(), "without a key nothing is encrypted");
+}
+
+#[tokio::test]
 async fn lines_without_a_destination_lose_the_secrets_of_all() {
     let services = services();
     services.insert(1, opened("first-secret"));

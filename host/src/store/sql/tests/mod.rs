@@ -7,6 +7,7 @@ mod ledger;
 mod parity;
 mod playback;
 mod races;
+mod recoveries;
 mod server;
 mod wallets;
 
