@@ -48,10 +48,8 @@ impl Failed {
         self.rig.store.begin_recovery(&by(self.account), self.archive, 0, FEE).await.unwrap()
     }
 
-    /// A retry that was opened and given back because it failed through us.
-    async fn one_given_back(&self) {
-        let RecoveryBegun::Begun(id) = self.begin().await else { panic!("it begins") };
-        self.rig.store.recovery_opened(id, NOW).await.unwrap();
+    /// The first retry failed through us.
+    async fn tell_our_failure(&self) {
         let ours = ArchiveReport {
             error_class: Some("internal".into()),
             attempt: 1,
@@ -60,6 +58,13 @@ impl Failed {
             ..self.report.clone()
         };
         self.rig.store.record_archive(ours, NOW).await.unwrap();
+    }
+
+    /// A retry that was opened and given back because it failed through us.
+    async fn one_given_back(&self) {
+        let RecoveryBegun::Begun(id) = self.begin().await else { panic!("it begins") };
+        self.rig.store.recovery_opened(id, NOW).await.unwrap();
+        self.tell_our_failure().await;
     }
 
     async fn faults(&self) -> Vec<String> {
@@ -103,6 +108,19 @@ async fn an_answer_is_written_down_once() {
     assert!(failed.rig.store.refund("recovery:1:1", NOW).await.is_ok_and(|done| !done));
     failed.one_given_back().await;
     assert_eq!(failed.rig.store.balance(failed.account).await.unwrap(), FEE);
+    assert_eq!(failed.faults().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn an_end_that_is_told_before_the_beginning_counts() {
+    let failed = Failed::new(FEE.0).await;
+    let RecoveryBegun::Begun(id) = failed.begin().await else { panic!("it begins") };
+    failed.tell_our_failure().await;
+    assert_eq!(failed.rig.store.balance(failed.account).await.unwrap(), Msat(0), "whose turn it is answers");
+    for _ in 0..2 {
+        failed.rig.store.recovery_opened(id, NOW).await.unwrap();
+        assert_eq!(failed.rig.store.balance(failed.account).await.unwrap(), FEE);
+    }
     assert_eq!(failed.faults().await, [""; 0]);
 }
 
