@@ -20,7 +20,7 @@ const CUT_WAIT: Duration = Duration::from_secs(2);
 
 /// Uploads a failed recording again.
 pub(crate) fn retry(core: &Arc<Core>, file_name: &str, answer: Answer) {
-    let Some(item) = core.find(file_name) else { return answer.give(Err(unknown(file_name))) };
+    let Some(item) = core.find(file_name) else { return answer.give(Err(unknown(core, file_name))) };
     let core = core.clone();
     tokio::spawn(async move {
         if let Err((answer, error)) = retry_now(&core, &item, answer).await {
@@ -68,7 +68,9 @@ async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result
 /// Deletes a recording.
 pub(crate) fn delete(core: &Arc<Core>, file_name: &str, remote: bool, answer: Answer) {
     // One that is not known is deleted already.
-    let Some(item) = core.find(file_name) else { return answer.give(Ok(())) };
+    let Some(item) = core.find(file_name) else {
+        return answer.give(if core.is_alone() { Ok(()) } else { Err(unknown(core, file_name)) });
+    };
     let core = core.clone();
     tokio::spawn(async move { answer.give(delete_now(&core, &item, remote).await) });
 }
@@ -119,7 +121,7 @@ async fn cut(item: &Item) {
 
 /// An address that gives the object to whoever has it.
 pub(crate) fn sign(core: &Arc<Core>, file_name: &str, valid: Duration) -> Result<String, Error> {
-    let item = core.find(file_name).ok_or_else(|| unknown(file_name))?;
+    let item = core.find(file_name).ok_or_else(|| unknown(core, file_name))?;
     if item.data().entry.stage != Stage::Ready {
         return Err(Error::config(format!("{file_name}: it is not in its store yet")));
     }
@@ -127,6 +129,12 @@ pub(crate) fn sign(core: &Arc<Core>, file_name: &str, valid: Duration) -> Result
     store.sign(&key, valid.min(SIGNED_MAX)).map_err(|fault: Fault| fault.error)
 }
 
-fn unknown(file_name: &str) -> Error {
-    Error::config(format!("{file_name}: there is no such recording"))
+fn unknown(core: &Core, file_name: &str) -> Error {
+    let why = match core.is_alone() {
+        true => "there is no such recording",
+        false => {
+            "the driver was replaced, and its earlier instance still has the recording; try again when its streams have ended"
+        }
+    };
+    Error::config(format!("{file_name}: {why}"))
 }

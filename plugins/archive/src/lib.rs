@@ -3,7 +3,7 @@
 //! Packets become fragmented MP4 (`cut`), which is spooled to the local disk (`recorder`) and brought to the store in parts while it
 //! grows (`upload`). Recording never waits for the store. `journal` keeps, for each recording, what a crash must not lose; `boxes`
 //! finds what of a torn file is whole; `state` holds all recordings; `desk` does what owners ask of them, `keeper` what goes by
-//! itself. `outside` is all that the driver needs of its host apart from media.
+//! itself. `tenure` keeps two instances apart when the driver is replaced. `outside` is all that the driver needs of its host apart from media.
 //!
 //! What is safe when: media is written as fragments of less than a second, so a kill of the process loses less than that; it is made
 //! durable every two seconds beside the writing, at the end, and before a part of it is sent, so a crash of the machine loses little
@@ -33,6 +33,7 @@ mod outside;
 mod parts;
 mod recorder;
 mod state;
+mod tenure;
 mod upload;
 
 #[cfg(test)]
@@ -100,7 +101,7 @@ impl Driver for Archive {
 
 impl Recordings for Archive {
     fn list(&self) -> Result<Vec<Recording>, Error> {
-        Ok(self.core.recordings())
+        self.core.recordings()
     }
 
     fn retry(&self, file_name: &str, answer: Answer) {

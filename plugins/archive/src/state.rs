@@ -1,7 +1,7 @@
 //! What everything in the driver shares: the recordings, their journal and spool, and the way to the host.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,7 +20,7 @@ use crate::names::{self, stem};
 use crate::outside::Outside;
 use crate::upload::sockets::Sockets;
 use crate::upload::store::Store;
-use crate::{keeper, upload};
+use crate::{keeper, tenure, upload};
 use satcast_plugin_api::driver::Recording;
 
 /// How old a count of local copies may be.
@@ -42,6 +42,8 @@ pub(crate) struct Core {
     spooled: Mutex<(Option<Instant>, u64)>,
     items: Mutex<BTreeMap<String, Arc<Item>>>,
     sockets: Arc<Sockets>,
+    /// The folder's lock; `None` while an earlier instance has it.
+    tenure: Mutex<Option<File>>,
 }
 
 impl Core {
@@ -61,8 +63,11 @@ impl Core {
         let journal = Journal::open(data.join("journal")).map_err(failed)?;
         let spool = data.join("spool");
         private_folder(&spool).map_err(failed)?;
-        let entries = journal.load().map_err(failed)?;
+        let tenure = tenure::take(data).map_err(failed)?;
+        let is_first = tenure.is_some();
+        let entries = if is_first { journal.load().map_err(failed)? } else { Vec::new() };
         let core = Arc::new(Core {
+            tenure: Mutex::new(tenure),
             operator: settings.target()?,
             requests: Semaphore::new(limits.requests_at_once),
             memory: Semaphore::new(limits.parts_mib),
@@ -79,8 +84,34 @@ impl Core {
             unfinished += u32::from(core.resume(entry));
         }
         tracing::info!(recordings = core.items().len(), unfinished, "the journal of recordings was read");
-        tokio::spawn(keeper::run(Arc::downgrade(&core)));
+        match is_first {
+            true => tokio::spawn(keeper::run(Arc::downgrade(&core))),
+            false => tokio::spawn(tenure::succeed(Arc::downgrade(&core), data.to_path_buf())),
+        };
         Ok(core)
+    }
+
+    /// Goes on with what an earlier instance left in the journal, now that it is gone; how much that is.
+    ///
+    /// # Errors
+    /// `Internal` when the journal cannot be read; the folder stays free then.
+    pub(crate) async fn take_over(self: &Arc<Self>, lock: File) -> Result<usize, Error> {
+        let journal = self.journal.clone();
+        // What this instance writes in this moment may lose its half-written file; it is written again with its next change.
+        let entries = blocking(move || journal.load()).await?;
+        *self.tenure.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
+        let theirs: Vec<Entry> =
+            entries.into_iter().filter(|entry| self.find(&entry.file_name).is_none()).collect();
+        let taken = theirs.len();
+        for entry in theirs {
+            self.resume(entry);
+        }
+        Ok(taken)
+    }
+
+    /// No earlier instance is at work any more.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.tenure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Takes up what an earlier process left; true when there is something to do.
@@ -142,8 +173,21 @@ impl Core {
         self.items().get(file_name).cloned()
     }
 
-    pub(crate) fn recordings(&self) -> Vec<Recording> {
-        self.all().iter().filter_map(|item| item.data().recording()).collect()
+    /// All recordings, those of an earlier instance as its journal has them.
+    ///
+    /// # Errors
+    /// `Internal` when that cannot be read.
+    pub(crate) fn recordings(&self) -> Result<Vec<Recording>, Error> {
+        let mut all: Vec<Recording> = self.all().iter().filter_map(|item| item.data().recording()).collect();
+        if !self.is_alone() {
+            let entries = self.journal.look();
+            let entries = entries.map_err(|error| {
+                Error::internal(format!("the journal of recordings cannot be read: {error}"))
+            })?;
+            let theirs = entries.into_iter().filter(|entry| self.find(&entry.file_name).is_none());
+            all.extend(theirs.filter_map(|entry| Item::new(entry, None, false).data().recording()));
+        }
+        Ok(all)
     }
 
     /// The spooled file of a recording.
