@@ -207,6 +207,10 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
     guarded(errors, || {
         // SAFETY: passed on from the caller.
         let host = Arc::new(unsafe { HostRef::copy(host) }?);
+        // Before anything of the driver runs: the same library may be at work, and a second one would act on its data.
+        if E::slot().loaded.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return Err(Error::internal("the driver is initialised already"));
+        }
         if !host.is_static() {
             install_hooks(&host);
         }

@@ -114,7 +114,8 @@ impl Archive {
         }
         let is_lost = |known: &&KnownArchive| {
             let goes_on = matches!(known.state, ArchiveState::Recording | ArchiveState::Uploading);
-            goes_on && !names.contains(&known.file_name)
+            // One that is being deleted is gone at its driver first.
+            goes_on && !names.contains(&known.file_name) && !self.asking().contains(&known.id)
         };
         for lost in known.iter().filter(is_lost) {
             tracing::error!(driver, file_name = lost.file_name, "a driver has lost a recording");

@@ -38,7 +38,7 @@ struct Inner {
     drivers: Drivers,
     reports: Reports,
     clock: Clock,
-    /// Recordings whose driver is being asked for a paid retry.
+    /// Recordings whose driver is being asked for a paid retry, or to delete them.
     asking: Mutex<HashSet<i64>>,
 }
 
@@ -76,6 +76,8 @@ impl Archive {
         remote: bool,
     ) -> Result<(), DeleteError> {
         let report = &archive.report;
+        // Beside a retry there is one turn already.
+        let _asking = recovery::Asking::begin(self, archive.id);
         let Inner { drivers, store, .. } = &*self.inner;
         drivers.delete_recording(&report.driver, &report.file_name, remote, DELETE_LIMIT).await?;
         Ok(store.delete_archive(actor, archive.id, remote).await?)

@@ -77,13 +77,13 @@ impl Archive {
 }
 
 /// The turn of one recording.
-struct Asking<'a> {
+pub(super) struct Asking<'a> {
     archives: &'a Archive,
     id: i64,
 }
 
 impl<'a> Asking<'a> {
-    fn begin(archives: &'a Archive, id: i64) -> Option<Self> {
+    pub(super) fn begin(archives: &'a Archive, id: i64) -> Option<Self> {
         // Made only where it is ours: to drop one ends the turn.
         let is_ours = archives.asking().insert(id);
         is_ours.then(|| Self { archives, id })

@@ -35,7 +35,7 @@ async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result
     let mut waiting = Some(answer);
     let saved = core.change(item, |data| {
         refused = match data.entry.stage {
-            Stage::Failed if is_there => None,
+            Stage::Failed if is_there && data.entry.is_local => None,
             Stage::Failed => Some("its local copy is gone; it cannot be uploaded again"),
             Stage::Ready => Some("it is uploaded already"),
             Stage::Recording => Some("it is being recorded"),

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::item::Item;
 use crate::journal::Stage;
+use crate::limits::GIVE_UP_ENDING_MAX;
 use crate::state::{Core, WeakCore};
 use crate::upload;
 
@@ -72,8 +73,11 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
     });
     let outcome = match changed.await {
         Ok(()) if is_given_up => {
-            upload::end_uploads(core, item).await;
-            core.remove_local(item).await
+            let removed = core.remove_local(item).await;
+            // The store may hang: nobody waits for it.
+            let (core, item) = (core.clone(), item.clone());
+            tokio::spawn(timeout(GIVE_UP_ENDING_MAX, async move { upload::end_uploads(&core, &item).await }));
+            removed
         }
         outcome => outcome,
     };

@@ -15,6 +15,12 @@ const PARTS_MIB: usize = 256;
 pub(crate) const PARTS_OF_ONE: usize = 2;
 /// Recordings in the journal. Those that the store has are forgotten first, the oldest first.
 const KNOWN_MAX: usize = 10_000;
+/// Longest wait until a store has opened an upload that somebody asked for and pays for. The host waits for 20 s.
+pub(crate) const ASKED_OPEN_MAX: Duration = Duration::from_secs(15);
+/// Longest time for ending uploads of a recording whose copy is given up.
+pub(crate) const GIVE_UP_ENDING_MAX: Duration = Duration::from_secs(60);
+/// Wait until a journal that cannot be written is tried again.
+pub(crate) const SAVE_RETRY: Duration = Duration::from_secs(5);
 /// Uploads of one recording begun anew, because the store lost parts, before it counts as failed.
 pub(crate) const RESTARTS_MAX: u32 = 5;
 /// Uploads of one recording that are still to be ended.

@@ -245,6 +245,8 @@ impl Open {
         let closed = core.change(&self.item, |data| {
             data.is_live = false;
             data.entry.stage = Stage::Uploading;
+            data.entry.error = None;
+            data.entry.error_class = None;
             data.entry.closed_at_ms = Some(now_ms);
         });
         if let Err(error) = closed.await {

@@ -81,6 +81,10 @@ impl Before {
 
     /// A new state, or the same end of a later retry that had begun.
     fn turns(&self, report: &ArchiveReport) -> bool {
+        // A retry that the store never opened: it is as failed as before.
+        if report.state == ArchiveState::Failed && report.attempt > 0 && !report.attempt_opened {
+            return false;
+        }
         let again = report.attempt_opened && i64::from(report.attempt) > self.attempt;
         self.state != report.state.as_str() || (again && report.state == ArchiveState::Failed)
     }

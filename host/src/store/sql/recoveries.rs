@@ -33,8 +33,9 @@ const ENDED: &str = "SELECT r.id, r.attempt, r.charged_msat, a.state, a.error_cl
     JOIN archives a ON a.id = r.archive_id WHERE r.archive_id = $1 AND r.state = 'opened'
     AND (a.attempt > r.driver_attempt OR $2 = 1) AND a.state IN ('ready', 'failed')";
 const SET_STATE: &str = "UPDATE archive_recoveries SET state = $2, changed_ms = $3 WHERE id = $1";
+/// One that is asked for still is ended by who asks, and given back.
 const END: &str = "UPDATE archive_recoveries SET state = 'ended', changed_ms = $2
-    WHERE archive_id = $1 AND state IN ('asked', 'opened')";
+    WHERE archive_id = $1 AND state = 'opened'";
 const ASKED: &str = "SELECT r.id, r.archive_id, a.file_name, r.driver_attempt FROM archive_recoveries r
     JOIN archives a ON a.id = r.archive_id WHERE a.driver = $1 AND r.state = 'asked' ORDER BY r.id";
 

@@ -72,6 +72,17 @@ pub(crate) struct Kit {
     driver: Option<(Runtime, Arc<Core>)>,
 }
 
+/// A driver that was replaced.
+pub(crate) struct Earlier(Runtime, Arc<Core>);
+
+impl Earlier {
+    /// Its last destination has ended.
+    pub(crate) fn end(self) {
+        self.0.shutdown_timeout(Duration::from_secs(10));
+        drop(self.1);
+    }
+}
+
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
@@ -141,6 +152,13 @@ impl Kit {
         drop(core);
     }
 
+    /// Starts another driver beside the one that works.
+    pub(crate) fn replace(&mut self) -> Earlier {
+        let earlier = self.driver.take().unwrap();
+        self.load();
+        Earlier(earlier.0, earlier.1)
+    }
+
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.driver.as_ref().unwrap().1
     }
@@ -193,7 +211,7 @@ impl Kit {
     }
 
     pub(crate) fn recordings(&self) -> Vec<Recording> {
-        self.core().recordings()
+        self.core().recordings().unwrap()
     }
 
     /// The only recording.

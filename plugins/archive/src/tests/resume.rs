@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::kit::{Kit, until};
 use super::media::{self, AVC, pictures_of};
 use super::server::{Act, Ask};
+use crate::desk;
 use satcast_plugin_api::driver::RecordingState;
 
 /// Three parts.
@@ -143,4 +144,26 @@ fn nothing_recorded_leaves_nothing() {
     kit.load();
     assert!(until(|| kit.recordings().is_empty() && kit.files("journal").is_empty()));
     assert!(kit.files("spool").is_empty() && kit.server.objects().is_empty());
+}
+
+/// As when an operator replaces the driver: the earlier instance records on, in the same folder.
+#[test]
+fn a_later_instance_takes_up_what_an_earlier_one_did_when_that_is_gone() {
+    let mut kit = Kit::new();
+    kit.server.script(|_, _| Act::Answer(503));
+    let packets = stream();
+    let expected = media::files(packets.clone());
+    kit.record("s1", packets);
+    kit.until_all(RecordingState::Uploading);
+    let earlier = kit.replace();
+    assert_eq!(kit.recordings().len(), 1, "it tells of it");
+    let name = kit.recordings()[0].file_name.clone();
+    let refused = kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap_err();
+    assert!(refused.message.contains("earlier instance"), "{refused:?}");
+    assert!(!kit.core().is_alone());
+    kit.server.script(|_, _| Act::Pass);
+    earlier.end();
+    kit.until_all(RecordingState::Ready);
+    kit.assert_whole(&expected[0]);
+    assert!(kit.core().is_alone());
 }

@@ -76,13 +76,13 @@ pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault
     if id.is_empty() || id.len() > TOKEN_BYTES_MAX {
         return Err(Fault::remote("the store opened an upload without a usable id"));
     }
-    let answer = core
-        .change(item, |data| {
-            data.entry.upload = Some(Upload { id, parts: Vec::new(), has_sums: true });
-            data.entry.attempt_opened = true;
-            data.answer.take()
-        })
-        .await?;
+    core.change(item, |data| {
+        data.entry.upload = Some(Upload { id, parts: Vec::new(), has_sums: true });
+        data.entry.attempt_opened = true;
+    })
+    .await?;
+    // Not before it is in the journal: an upload that is not is ended, and nobody pays for it.
+    let answer = item.data().answer.take();
     if let Some(answer) = answer {
         answer.give(Ok(()));
     }

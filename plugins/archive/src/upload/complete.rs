@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use tokio::time::sleep;
+
 use super::begin::taken;
 use super::ending::tidy;
 use super::fault::{Fault, Kind};
 use super::restart::{restart, unknown_upload};
 use super::store::{Found, Store, bare};
 use super::sums::{composite, is_composite};
-use crate::item::Item;
+use crate::item::{Data, Item};
 use crate::journal::Stage;
+use crate::limits::SAVE_RETRY;
 use crate::state::Core;
 
 /// Makes one object of the parts, and has the store confirm it.
@@ -62,14 +65,20 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
 /// The store has it: that is noted, then the local copy goes.
 async fn done(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key: &str) -> Result<(), Fault> {
     tidy(core, item, store).await;
-    core.change(item, |data| {
+    let ready = |data: &mut Data| {
         data.entry.stage = Stage::Ready;
         data.entry.url = Some(store.url(key));
         data.entry.upload = None;
         data.entry.failing_since_ms = None;
+        data.entry.error = None;
+        data.entry.error_class = None;
         data.entry.is_local = false;
-    })
-    .await?;
+    };
+    // The copy stays until the journal says that the store has it.
+    while let Err(error) = core.change(item, ready).await {
+        tracing::error!(recording = item.file_name, %error, "that a recording is in its store cannot be written down; tried again");
+        sleep(SAVE_RETRY).await;
+    }
     tracing::info!(recording = item.file_name, "a recording is in its store");
     if let Err(error) = core.remove_local(item).await {
         tracing::warn!(recording = item.file_name, %error, "the local copy of an uploaded recording cannot be removed");

@@ -56,6 +56,10 @@ pub(super) async fn end_unknown(item: &Item, store: &Store, key: &str) {
     match store.uploads(key).await {
         Ok(ids) => {
             for id in ids {
+                // Another attempt may have begun meanwhile.
+                if item.data().entry.upload.as_ref().is_some_and(|upload| upload.id == id) {
+                    continue;
+                }
                 tracing::info!(
                     recording = item.file_name,
                     "an upload that nobody continues is ended at the store"

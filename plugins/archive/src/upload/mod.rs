@@ -20,13 +20,13 @@ use std::sync::Arc;
 
 use satcast_plugin_api::Error;
 use tokio::sync::SemaphorePermit;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use self::attempts::{Attempts, Next};
 use self::fault::{Fault, Kind};
 use crate::item::{Data, Item};
 use crate::journal::Stage;
-use crate::limits::{ERROR_CHARS_MAX, PARTS_OF_ONE, STALE_MAX};
+use crate::limits::{ASKED_OPEN_MAX, ERROR_CHARS_MAX, PARTS_OF_ONE, STALE_MAX};
 use crate::parts::{self, Part};
 use crate::state::Core;
 
@@ -99,10 +99,7 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
                 core.forget(item).await?;
                 return Ok(());
             }
-            Step::Open => {
-                let _permit = permit(core).await?;
-                begin::open(core, item).await?;
-            }
+            Step::Open => open(core, item).await?,
             Step::Send(parts) => {
                 send::send(core, item, parts).await?;
                 attempts.progressed();
@@ -120,6 +117,21 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
             Step::Done => return Ok(()),
         }
     }
+}
+
+/// Has the store open an upload. Whoever asked for this attempt pays for one that was opened in time, and for no other: one that
+/// is opened later is ended.
+async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
+    let opening = async {
+        let _permit = permit(core).await?;
+        begin::open(core, item).await
+    };
+    if item.data().answer.is_none() {
+        return opening.await;
+    }
+    let late =
+        |_| Fault::remote(format!("the store did not open an upload within {} s", ASKED_OPEN_MAX.as_secs()));
+    timeout(ASKED_OPEN_MAX, opening).await.unwrap_or_else(|elapsed| Err(late(elapsed)))
 }
 
 async fn permit(core: &Core) -> Result<SemaphorePermit<'_>, Fault> {
@@ -168,6 +180,10 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
 
 /// Gives a recording up: its local copy stays, what is open at the store is ended.
 pub(crate) async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
+    if item.data().is_live {
+        tracing::error!(recording = item.file_name, reason = %error, "a recording that runs is not uploaded until it is closed");
+        return;
+    }
     tracing::error!(recording = item.file_name, reason = %error, "a recording was not uploaded; its local copy is kept for a while");
     let changed = core
         .change(item, |data| {
