@@ -38,7 +38,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use satcast_plugin_api::Class;
-use satcast_plugin_api::host::DriverWaker;
+use satcast_plugin_api::host::{DriverWaker, Services as _};
 use serde_json::Value;
 
 pub use assets::{Assets, PlaybackFacts, Published, PublishedBody};
@@ -219,6 +219,9 @@ impl Drivers {
 
     /// What is shown of a destination.
     pub fn public_view(&self, kind: &str, config: &Value) -> PublicView {
+        if let Some(store) = self.store_of(kind, config) {
+            return PublicView { platform: kind.to_string(), url: store };
+        }
         let url = self.address(kind, config);
         let key = config.get("key").and_then(Value::as_str).unwrap_or_default();
         let mut shown = mask_url(&url);
@@ -226,6 +229,14 @@ impl Drivers {
             shown = format!("{}/{}", shown.trim_end_matches('/'), mask_key(key));
         }
         PublicView { platform: kind.to_string(), url: shown }
+    }
+
+    /// The store of objects that a destination writes to, its own or the operator's; `None` for a type without buckets.
+    fn store_of(&self, kind: &str, config: &Value) -> Option<String> {
+        let kind = self.registry().kind(kind)?;
+        kind.schema.json().pointer("/properties/bucket")?;
+        let settings = || serde_json::from_str(&kind.driver.services.settings()).ok();
+        bucket_of(config).or_else(|| bucket_of(&settings()?)).or_else(|| Some("s3://".to_owned()))
     }
 
     /// Where a destination publishes to: what its configuration says, or what its type says when that is left out.
@@ -256,6 +267,14 @@ impl Drivers {
     pub fn waker(&self, kind: &str) -> Option<Waker> {
         self.registry().kind(kind).map(|kind| Waker { pump: kind.driver.pump.clone() })
     }
+}
+
+/// Where a store of objects is written to.
+fn bucket_of(config: &Value) -> Option<String> {
+    let bucket = config.get("bucket")?.as_str().filter(|bucket| !bucket.is_empty())?;
+    let prefix = config.get("prefix").and_then(Value::as_str).unwrap_or_default().trim_matches('/');
+    let path = if prefix.is_empty() { String::new() } else { format!("/{prefix}") };
+    Some(format!("s3://{bucket}{path}"))
 }
 
 fn limit() -> Duration {

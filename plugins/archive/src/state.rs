@@ -109,6 +109,12 @@ impl Core {
         Ok(taken)
     }
 
+    /// Gives the folder back, as the system does when the process is killed.
+    #[cfg(test)]
+    pub(crate) fn give_back(&self) {
+        self.tenure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
     /// No earlier instance is at work any more.
     pub(crate) fn is_alone(&self) -> bool {
         self.tenure.lock().unwrap_or_else(PoisonError::into_inner).is_some()

@@ -149,6 +149,8 @@ impl Kit {
     pub(crate) fn kill(&mut self) {
         let (runtime, core) = self.driver.take().unwrap();
         runtime.shutdown_timeout(Duration::from_secs(10));
+        // A test may have kept a recorder, as no kill would.
+        core.give_back();
         drop(core);
     }
 
