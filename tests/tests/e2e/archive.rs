@@ -7,7 +7,7 @@ use satcast_tests::api::{Api, Stream};
 use satcast_tests::encoder::Publish;
 use satcast_tests::flv;
 use satcast_tests::receiver::Receiver;
-use satcast_tests::record::{Record, assert_carried, media};
+use satcast_tests::record::{Record, Track, assert_carried, media};
 use satcast_tests::s3::{SECRET_KEY, Store};
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::soak;
@@ -72,8 +72,22 @@ fn contents(file: &Path) -> Vec<Record> {
 fn assert_whole(source: &Source, object: &Path) {
     let (sent, got) = (media(source.records()), contents(object));
     assert_carried("the recording", &sent, &got, ROUNDING_MS);
-    let count = |records: &[Record]| records.iter().filter(|record| !record.config).count();
-    assert_eq!(count(&got), count(&sent), "packets");
+    for track in [Track::Video, Track::Audio] {
+        let times = |records: &[Record]| -> Vec<i64> {
+            let of_track = records.iter().filter(|record| record.track == track && !record.config);
+            of_track.map(|record| record.dts_ms).collect()
+        };
+        let (sent, got) = (times(&sent), times(&got));
+        let ends = |times: &[i64]| (times.first().copied(), times.last().copied());
+        let (first, last) = (ends(&sent), ends(&got));
+        assert_eq!(got.len(), sent.len(), "packets of {track:?}, {first:?} was sent and {last:?} came");
+    }
+}
+
+/// Ends a session whose encoder has gone, everything it sent taken in.
+fn end(api: &Api, stream: &Stream) {
+    let _ = api.wait_for_stream(stream, "reconnecting", seconds(20));
+    let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
 }
 
 fn seconds_of(archive: &Value) -> f64 {
@@ -96,7 +110,7 @@ fn a_stream_is_recorded_brought_to_its_store_and_told() {
     let running = wait_for(&api, "recording", seconds(10));
     api.delete(&format!("/api/archives/{}", running["id"])).assert_error(409, None);
     encoder.finish(seconds(90));
-    let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+    end(&api, &stream);
 
     let ready = wait_for(&api, "ready", seconds(60));
     let key = key_of(&ready);
@@ -137,7 +151,7 @@ fn a_store_that_is_away_and_comes_back_has_it_all() {
     let mut encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&stream.key));
     let _ = api.wait_for_destination(&stream, destination, "live", seconds(20));
     encoder.finish(seconds(60));
-    let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+    end(&api, &stream);
     let _ = wait_for(&api, "uploading", seconds(20));
     store.refuse(500);
     service.wait_for_log("the store's refusal", seconds(30), |line| line.contains("500"));
@@ -160,7 +174,7 @@ fn a_failed_upload_is_recovered_for_its_fee_and_charged_once() {
     std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder in the bucket");
     std::fs::write(&file, "somebody else's").expect("an object");
     encoder.finish(seconds(60));
-    let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
+    end(&api, &stream);
     let failed = wait_for(&api, "failed", seconds(60));
     assert!(failed["error"].as_str().is_some_and(|error| !error.contains(SECRET_KEY)), "{failed}");
     assert_eq!(std::fs::read_to_string(&file).expect("the object"), "somebody else's");
