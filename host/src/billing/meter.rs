@@ -308,12 +308,12 @@ impl Meter {
                 },
             );
         } else if let Some(destination) = state.minutes.refused() {
-            self.hold(destination, short);
+            self.hold(state, destination, short);
         }
         self.changed.notify_one();
     }
 
-    fn hold(&self, destination: DestinationId, short: Short) {
+    fn hold(&self, state: &mut State, destination: DestinationId, short: Short) {
         let held = match short {
             Short::Budget => Held::Budget,
             Short::Funds => Held::InsufficientFunds,
@@ -325,6 +325,9 @@ impl Meter {
             tracing::warn!(%session, %destination, reason = held.as_str(), "destination may not run");
             // Whoever waits for money is looked after.
             self.changed.notify_one();
+            if held == Held::InsufficientFunds && !state.low {
+                self.tell_low(state);
+            }
         }
     }
 
@@ -369,11 +372,19 @@ impl Meter {
         }
         let low = means.is_low(state.rate());
         if low && !state.low {
-            notices::balance_low(&self.session, totals.balance);
-            self.will_tell(state, Happening::BalanceLow(totals.balance));
+            self.tell_low(state);
         }
         state.low = low;
         self.review(state);
+    }
+
+    /// The owner should hear that the balance does not last.
+    fn tell_low(&self, state: &mut State) {
+        state.low = true;
+        if let Some(balance) = state.balance {
+            notices::balance_low(&self.session, balance);
+            self.will_tell(state, Happening::BalanceLow(balance));
+        }
     }
 }
 

@@ -125,7 +125,7 @@ fn check_config_reads_the_wallet_as_run_does() {
         maintenance::check_config(&Loaded { config: config(folder.path(), &toml), file: None, keys_set: 2 })
     };
     let refused = check("nostr+walletconnect://nope?secret=S").unwrap_err();
-    assert!(matches!(&refused, CliError::Usage(text) if text.contains("[wallet] url")), "{refused:?}");
+    assert!(matches!(&refused, CliError::Usage(text) if text.contains("[wallet] `url`")), "{refused:?}");
     let (wallet, secret) =
         ("79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798", "01".repeat(32));
     check(&format!("nostr+walletconnect://{wallet}?relay=wss%3A%2F%2Frelay.example&secret={secret}"))

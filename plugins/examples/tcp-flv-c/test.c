@@ -169,7 +169,9 @@ int main(int count, char **arguments)
                               .stopped = stopped, .get_extension = get_extension};
     const SatcastErrorSink sink = {NULL, NULL};
     CHECK(driver->init(&host, &sink) == SATCAST_OK);
-    SatcastOpen request = {sizeof request, 1, 1, satcast_str("tcp-flv"), satcast_str("{}"), NULL};
+    // By name: a later header has more fields, which are zero here.
+    SatcastOpen request = {.size = sizeof request, .dest = 1, .source = 1, .type_name = satcast_str("tcp-flv"),
+                           .config_json = satcast_str("{}")};
     void *instance = NULL;
     CHECK(driver->open(&request, &instance, &sink) == SATCAST_ERR && queue_released == 1);
 

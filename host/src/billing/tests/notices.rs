@@ -73,6 +73,17 @@ async fn webhooks_hear_of_a_low_balance_and_of_a_budget_that_is_nearly_and_wholl
 }
 
 #[tokio::test]
+async fn who_cannot_pay_for_what_starts_hears_of_it_at_once() {
+    let rig = Rig::new(1).await;
+    rig.webhook().await;
+    let session = rig.begin(None).await;
+    session.on(0).await;
+    session.on(1).await;
+    assert_eq!(rig.told(1).await, [("balance.low".to_owned(), json!({"balance": 1}))]);
+    assert_eq!(session.sats().await, 0);
+}
+
+#[tokio::test]
 async fn only_a_session_that_ends_at_a_limit_is_told_to_have_reached_it() {
     let rig = Rig::new(100).await;
     rig.webhook().await;
