@@ -67,9 +67,10 @@ async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result
 
 /// Deletes a recording.
 pub(crate) fn delete(core: &Arc<Core>, file_name: &str, remote: bool, answer: Answer) {
-    // One that is not known is deleted already.
     let Some(item) = core.find(file_name) else {
-        return answer.give(if core.is_alone() { Ok(()) } else { Err(unknown(core, file_name)) });
+        // Nothing is left here; of its object nothing is known.
+        let is_done = core.is_alone() && !remote;
+        return answer.give(if is_done { Ok(()) } else { Err(unknown(core, file_name)) });
     };
     let core = core.clone();
     tokio::spawn(async move { answer.give(delete_now(&core, &item, remote).await) });
@@ -131,7 +132,9 @@ pub(crate) fn sign(core: &Arc<Core>, file_name: &str, valid: Duration) -> Result
 
 fn unknown(core: &Core, file_name: &str) -> Error {
     let why = match core.is_alone() {
-        true => "there is no such recording",
+        true => {
+            "there is no such recording here any more; delete what is left of it at its store, and then without `remote`"
+        }
         false => {
             "the driver was replaced, and its earlier instance still has the recording; try again when its streams have ended"
         }

@@ -105,6 +105,8 @@ fn what_is_deleted_is_gone_everywhere_it_was_asked_for() {
     assert_eq!(kit.server.objects().len(), 1, "the object stays");
     assert!(kit.recordings().is_empty() && kit.files("journal").is_empty());
     kit.answer(|core, answer| desk::delete(core, &names[1], false, answer)).unwrap();
+    let unknown = kit.answer(|core, answer| desk::delete(core, &names[1], true, answer)).unwrap_err();
+    assert!(unknown.message.contains("at its store"), "of its object nothing is known: {unknown:?}");
 }
 
 #[test]
