@@ -159,7 +159,13 @@ pub(super) struct Lane {
     pub(super) webhook: i64,
     pub(super) account: i64,
     pub(super) host: String,
+    /// Its last attempt failed.
+    pub(super) is_failing: bool,
 }
+
+/// Deliveries on their way at one time to webhooks whose last attempt failed: half of what one process sends. The others' places are
+/// for those that work.
+pub(super) const FAILING_MAX: usize = 32;
 
 /// Which of `waiting` (the longest due first) may be sent beside those on their way.
 pub(super) fn choose(
@@ -169,6 +175,7 @@ pub(super) fn choose(
     caps: SendingCaps,
 ) -> Vec<i64> {
     let (mut webhooks, mut hosts, mut accounts) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let mut failing = sending.iter().filter(|lane| lane.is_failing).count();
     for lane in sending {
         *webhooks.entry(lane.webhook).or_insert(0_usize) += 1;
         *hosts.entry(lane.host.clone()).or_insert(0_usize) += 1;
@@ -180,7 +187,8 @@ pub(super) fn choose(
         let host = hosts.entry(lane.host).or_insert(0);
         let account = accounts.entry(lane.account).or_insert(0);
         let fits = *webhook < caps.per_webhook && *host < caps.per_host && *account < caps.per_account;
-        if fits && chosen.len() < room {
+        if fits && chosen.len() < room && (!lane.is_failing || failing < FAILING_MAX) {
+            failing += usize::from(lane.is_failing);
             *webhook += 1;
             *host += 1;
             *account += 1;
@@ -197,7 +205,7 @@ mod tests {
     const CAPS: SendingCaps = SendingCaps { per_webhook: 2, per_host: 3, per_account: 4 };
 
     fn lane(webhook: i64, host: &str, account: i64) -> Lane {
-        Lane { webhook, account, host: host.to_owned() }
+        Lane { webhook, account, host: host.to_owned(), is_failing: account < 0 }
     }
 
     fn waiting(lanes: &[Lane]) -> Vec<(i64, Lane)> {
@@ -213,6 +221,15 @@ mod tests {
         let sending = [slow.clone(), slow.clone()];
         assert_eq!(choose(waiting(&lanes), &sending, 9, CAPS), [0, 1, 3], "four of an account");
         assert_eq!(choose(waiting(&[slow.clone(), lane(8, "slow", 3)]), &sending, 9, CAPS), [1]);
+    }
+
+    #[test]
+    fn those_that_fail_leave_places_for_those_that_work() {
+        let failing = (1..=60).map(|id| lane(id, &id.to_string(), -id));
+        let lanes: Vec<Lane> = failing.chain([lane(99, "works", 99)]).collect();
+        let chosen = choose(waiting(&lanes), &[], 64, CAPS);
+        assert_eq!((chosen.len(), chosen.last()), (FAILING_MAX + 1, Some(&60)));
+        assert_eq!(choose(waiting(&lanes), &lanes[..40], 24, CAPS), [60], "beside those on their way, too");
     }
 
     #[test]

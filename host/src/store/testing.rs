@@ -157,6 +157,11 @@ impl Intruder {
             .await;
     }
 
+    /// Leaves every webhook as one whose last attempt failed.
+    pub(crate) async fn fail_webhooks(&mut self) {
+        self.run("UPDATE webhooks SET failures = 1, failing_since_ms = 0").await;
+    }
+
     /// Revokes every permanent key.
     pub(crate) async fn revoke_permanent_keys(&mut self) {
         self.run("UPDATE api_keys SET revoked_ms = 1 WHERE kind = 'permanent'").await;

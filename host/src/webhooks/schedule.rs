@@ -19,8 +19,8 @@ const WAITS: [Duration; DELIVERY_TRIES_MAX as usize - 1] = [
 ];
 /// A wait is longer or shorter by up to this part of it, so that what failed together is not tried together.
 const JITTER: f64 = 0.2;
-/// Longest wait a receiver can ask for.
-pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);
+/// Longest wait a receiver can ask for: as long as the longest of the schedule.
+pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// A webhook is disabled when nothing but failures came of it for this long...
 pub(super) const FAILING_MAX_MS: i64 = 5 * 24 * 60 * 60 * 1_000;
 /// ...and there were at least so many.
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_can_ask_for_a_longer_wait_up_to_an_hour_and_never_for_a_shorter_one() {
+    fn a_receiver_can_ask_for_a_longer_wait_up_to_a_day_and_never_for_a_shorter_one() {
         let asking = |secs| Outcome { status: Some(429), retry_after: Some(Duration::from_secs(secs)) };
         assert_eq!(wait(asking(90), 1, 0), Some(Duration::from_secs(90)));
         assert_eq!(wait(asking(0), 1, u64::MAX), Some(Duration::from_secs(6)));

@@ -175,7 +175,9 @@ fn request(
 /// How long the receiver asks to be left alone: seconds, or the time of its end.
 fn retry_after(headers: &HeaderMap, now: UnixMillis) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(secs) = text.parse::<u64>() {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // A number that is too large for us is very long.
+        let secs = text.parse().unwrap_or(u64::MAX);
         return Some(Duration::from_secs(secs).min(schedule::RETRY_AFTER_MAX));
     }
     let (until, epoch) = (httpdate::parse_http_date(text).ok()?, httpdate::parse_http_date(EPOCH).ok()?);
@@ -189,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retry_after_is_seconds_or_a_date_and_at_most_an_hour() {
+    fn retry_after_is_seconds_or_a_date_and_at_most_a_day() {
         let now = UnixMillis(1_800_000_000_500);
         let parsed = |text: &str| {
             let mut headers = HeaderMap::new();
@@ -197,10 +199,12 @@ mod tests {
             retry_after(&headers, now)
         };
         assert_eq!(parsed(" 90 "), Some(Duration::from_secs(90)));
-        assert_eq!(parsed("99999999999"), Some(Duration::from_secs(3_600)));
+        for text in ["99999999999", "3600000000000000000000"] {
+            assert_eq!(parsed(text), Some(Duration::from_secs(86_400)));
+        }
         assert_eq!(parsed("Fri, 15 Jan 2027 08:01:30 GMT"), Some(Duration::from_secs(90)));
         assert_eq!(parsed("Fri, 15 Jan 2027 07:59:00 GMT"), Some(Duration::ZERO), "in the past");
-        assert_eq!(parsed("Fri, 15 Jan 2027 18:00:00 GMT"), Some(Duration::from_secs(3_600)));
+        assert_eq!(parsed("Sat, 16 Jan 2027 18:00:00 GMT"), Some(Duration::from_secs(86_400)));
         for text in ["", "-1", "soon", "1.5"] {
             assert_eq!(parsed(text), None, "{text}");
         }

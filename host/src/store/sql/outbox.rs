@@ -24,6 +24,15 @@ use crate::store::{
 /// Deliveries looked at for one claim.
 const LOOKED_AT_MAX: i64 = 1_024;
 
+/// Account and host, as far as caps are concerned: webhooks whose last attempt failed are counted apart from those that work, so that
+/// receivers that hang keep nobody waiting but each other.
+macro_rules! lanes {
+    () => {
+        "CASE WHEN w.failures > 0 THEN -w.account_id ELSE w.account_id END AS account_id, \
+         CASE WHEN w.failures > 0 THEN '!' || w.host ELSE w.host END AS host"
+    };
+}
+
 const HAS_DUE: &str = "SELECT id FROM webhook_deliveries WHERE state = 'pending' AND due_ms <= $1
     AND (claim IS NULL OR claimed_until_ms <= $1) LIMIT 1";
 /// What may be sent beside what is on its way: of each webhook, then of each host, then of each account the longest due, as
@@ -32,7 +41,7 @@ const HAS_DUE: &str = "SELECT id FROM webhook_deliveries WHERE state = 'pending'
 /// `lanes` goes from one webhook that has something waiting to the next along the index, and `picked` from one delivery of a
 /// webhook to the next: what it costs depends on how many webhooks wait, not on how much waits. Each step is a subquery that finds
 /// one row, as both engines look that up in the index.
-const WAITING: &str = "WITH RECURSIVE sending AS (SELECT d.webhook_id, w.account_id, w.host FROM webhook_deliveries d
+const WAITING: &str = concat!("WITH RECURSIVE sending AS (SELECT d.webhook_id, ", lanes!(), " FROM webhook_deliveries d
     JOIN webhooks w ON w.id = d.webhook_id WHERE d.claim IS NOT NULL AND d.claimed_until_ms > $1),
     lanes (webhook_id) AS (SELECT MIN(webhook_id) FROM webhook_deliveries WHERE state = 'pending'
         UNION ALL SELECT (SELECT MIN(n.webhook_id) FROM webhook_deliveries n
@@ -47,7 +56,7 @@ const WAITING: &str = "WITH RECURSIVE sending AS (SELECT d.webhook_id, w.account
             AND (x.claim IS NULL OR x.claimed_until_ms <= $1) ORDER BY x.due_ms, x.id LIMIT 1), p.place + 1
         FROM picked p JOIN webhook_deliveries c ON c.id = p.id WHERE p.place < $2),
     due AS (SELECT p.id, (SELECT d.due_ms FROM webhook_deliveries d WHERE d.id = p.id) AS due_ms, p.webhook_id,
-        w.account_id, w.host, p.place FROM picked p JOIN webhooks w ON w.id = p.webhook_id WHERE p.id IS NOT NULL),
+        ", lanes!(), ", p.place FROM picked p JOIN webhooks w ON w.id = p.webhook_id WHERE p.id IS NOT NULL),
     of_webhook AS (SELECT o.id, o.due_ms, o.webhook_id, o.account_id, o.host,
         ROW_NUMBER() OVER (PARTITION BY o.host ORDER BY o.due_ms, o.id) AS place
         FROM due o LEFT JOIN (SELECT webhook_id, COUNT(*) AS n FROM sending GROUP BY webhook_id) s
@@ -58,9 +67,14 @@ const WAITING: &str = "WITH RECURSIVE sending AS (SELECT d.webhook_id, w.account
         ON s.host = o.host WHERE o.place <= $3 - COALESCE(s.n, 0))
     SELECT o.id, o.webhook_id, o.account_id, o.host FROM of_host o
         LEFT JOIN (SELECT account_id, COUNT(*) AS n FROM sending GROUP BY account_id) s
-        ON s.account_id = o.account_id WHERE o.place <= $4 - COALESCE(s.n, 0) ORDER BY o.due_ms, o.id LIMIT $5";
-const SENDING: &str = "SELECT d.id, d.webhook_id, w.account_id, w.host FROM webhook_deliveries d
-    JOIN webhooks w ON w.id = d.webhook_id WHERE d.claim IS NOT NULL AND d.claimed_until_ms > $1";
+        ON s.account_id = o.account_id WHERE o.place <= $4 - COALESCE(s.n, 0)
+        ORDER BY o.account_id < 0, o.due_ms, o.id LIMIT $5");
+const SENDING: &str = concat!(
+    "SELECT d.id, d.webhook_id, ",
+    lanes!(),
+    " FROM webhook_deliveries d
+    JOIN webhooks w ON w.id = d.webhook_id WHERE d.claim IS NOT NULL AND d.claimed_until_ms > $1"
+);
 const CLAIM: &str = "UPDATE webhook_deliveries SET claim = $2, claimed_until_ms = $3 WHERE id = $1
     AND state = 'pending' AND due_ms <= $4 AND (claim IS NULL OR claimed_until_ms <= $4) RETURNING id";
 const RELEASE: &str =
@@ -244,7 +258,7 @@ async fn judge(tx: &mut Tx, webhook: i64, settled: &Settled) -> Result<Option<St
 
 /// A delivery and where it goes.
 fn lane((id, webhook, account, host): (i64, i64, i64, String)) -> (i64, Lane) {
-    (id, Lane { webhook, account, host })
+    (id, Lane { webhook, account, host, is_failing: account < 0 })
 }
 
 impl SqlStore {

@@ -68,6 +68,27 @@ async fn a_dead_host_and_an_account_with_many_webhooks_keep_nobody_else_waiting(
 }
 
 #[tokio::test]
+async fn receivers_that_fail_keep_only_each_other_waiting() {
+    let rig = Rig::new().await;
+    for number in 0..20 {
+        let url = format!("https://dead-{}.example/in", number % 2);
+        rig.webhook(&url, &[EventType::StreamStarted], None).await;
+    }
+    crate::store::testing::Intruder::open(&rig.folder.path().join("t.db")).await.fail_webhooks().await;
+    for _ in 0..CAPS.per_webhook {
+        rig.begin().await;
+    }
+    assert_eq!(rig.webhooks.claim(SENDING_MAX).await.unwrap().len(), CAPS.per_account);
+    let mut working = Vec::new();
+    for url in ["https://lively.example/in", "https://dead-0.example/other-port"] {
+        working.push(rig.webhook(url, &[EventType::StreamStarted], None).await);
+    }
+    rig.begin().await;
+    let jobs = rig.webhooks.claim(SENDING_MAX).await.unwrap();
+    assert_eq!(jobs.iter().map(|job| job.webhook).collect::<Vec<_>>(), working, "nobody else has a place");
+}
+
+#[tokio::test]
 async fn what_a_sender_that_died_held_is_sent_by_another() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(OK).await);
     let webhook = rig.started_webhook(&receiver).await;

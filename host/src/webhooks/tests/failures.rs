@@ -31,7 +31,12 @@ async fn every_failure_is_logged_and_tried_again() {
         (Reply::Status(404, "", "who?"), Some(404), "the receiver answered 404", jittered(5)),
         (Reply::Status(500, "", "oh"), Some(500), "the receiver answered 500", jittered(5)),
         (Reply::Status(429, asking, ""), Some(429), "the receiver answered 429", 1_800_000..=1_800_000),
-        (Reply::Status(503, "retry-after: 99999\r\n", ""), Some(503), "answered 503", 3_600_000..=3_600_000),
+        (
+            Reply::Status(503, "retry-after: 99999\r\n", ""),
+            Some(503),
+            "answered 503",
+            86_400_000..=86_400_000,
+        ),
     ] {
         let (rig, receiver) = (Rig::new().await, Receiver::new(reply.clone()).await);
         let webhook = rig.started_webhook(&receiver).await;
