@@ -185,6 +185,8 @@ fn a_failed_upload_is_recovered_for_its_fee_and_charged_once() {
     recover().assert_error(502, None);
     assert_eq!(balance(), before, "what the store did not open costs nothing");
     std::fs::remove_file(&file).expect("the other object goes");
+    // What the driver said of the attempt is written down a moment after the answer.
+    let _ = wait_for(&api, "failed", seconds(10));
     let answer = recover().ok();
     assert_eq!(answer["success"], true, "{answer}");
     let ready = wait_for(&api, "ready", seconds(60));
