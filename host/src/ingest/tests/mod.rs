@@ -2,6 +2,7 @@
 
 mod admitted;
 mod limits;
+mod log;
 mod refused;
 mod secure;
 mod wrong_keys;
@@ -18,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tracing_subscriber::fmt::MakeWriter;
 
+use self::log::Log;
 use super::*;
 use crate::config::Durability;
 use crate::ids::{Msat, StreamId, UnixMillis};
@@ -304,62 +306,6 @@ async fn publishing_from_elsewhere(service: &Service) -> Encoder {
     encoder.socket = socket.connect(service.address).await.unwrap();
     assert_eq!(encoder.event().await, Some(ClientEvent::Publishing), "another address has its own limits");
     encoder
-}
-
-/// What this test's thread logs, secrets and all levels included, until it is dropped.
-struct Log {
-    lines: Lines,
-    _guard: tracing::subscriber::DefaultGuard,
-}
-
-impl Log {
-    fn start() -> Self {
-        let lines = Lines::default();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_ansi(false)
-            .with_writer(lines.clone())
-            .finish();
-        Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8(self.lines.0.lock().unwrap().clone()).unwrap()
-    }
-
-    /// Waits for a line with `words`.
-    async fn says(&self, words: &str) {
-        timeout(PATIENCE, async {
-            while !self.text().contains(words) {
-                sleep(Duration::from_millis(2)).await;
-            }
-        })
-        .await
-        .unwrap_or_else(|_| panic!("no \"{words}\" in {}", self.text()));
-    }
-}
-
-/// What a log line is written to.
-#[derive(Debug, Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
 }
 
 /// Waits until the service has closed the connection; whether it said so properly does not matter.
