@@ -73,6 +73,7 @@ pub use assets::{Asset, AssetBody, Playback};
 pub use ctx::Ctx;
 pub use host::Host;
 pub use media::{BATCH_PACKETS_MAX, Media, Packet};
+pub use net::unacknowledged;
 pub use recordings::{Answer, Recordings};
 
 pub use crate::driver_state::State;
