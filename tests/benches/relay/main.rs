@@ -1,10 +1,10 @@
 //! Many publishers to one and to three servers each: Satcast beside nginx-rtmp and node-media-server in the same run.
 //!
 //! `cargo xtask bench relay [CASE...] [--repeats N] [--seconds S]`, for instance `cargo xtask bench relay 10x1 --repeats 1`. A
-//! case is PUBLISHERSxDESTINATIONS; `-now` behind it: Satcast reads its encoders without waiting (`read_batch_ms = 0`). In
-//! each repeat the servers take their turn, one after the other, with the same load (`satcast_tests::load`); a ratio is made
-//! inside one repeat only, since the machine's speed drifts between them. A frame that Satcast loses, repeats or sends to the
-//! wrong place ends the run; what a peer does is shown.
+//! case is PUBLISHERSxDESTINATIONS; with `-soon` and `-now` Satcast reads its encoders every 5 ms and as bytes come
+//! (`read_batch_ms`). In each repeat the servers take their turn, one after the other, with the same load
+//! (`satcast_tests::load`); a ratio is made inside one repeat only, since the machine's speed drifts between them. A frame that
+//! Satcast loses, repeats or sends to the wrong place ends the run; what a peer does is shown.
 
 mod cases;
 mod measure;

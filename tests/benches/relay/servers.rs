@@ -80,8 +80,10 @@ fn named(case: &Case, address: std::net::SocketAddr) -> Vec<Ingest> {
 }
 
 fn satcast(case: &Case, sinks: &Sinks) -> Running {
-    let setup = Setup::default();
-    let setup = if case.now { setup.set("SATCAST_INGEST__READ_BATCH_MS", "0") } else { setup };
+    let mut setup = Setup::default();
+    if let Some(wait) = case.read_batch_ms {
+        setup = setup.set("SATCAST_INGEST__READ_BATCH_MS", &wait.to_string());
+    }
     let service = setup.start();
     let mut api = service.api();
     let mut ingests = Vec::new();
