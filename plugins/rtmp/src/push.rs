@@ -97,7 +97,9 @@ impl Push {
             let mut link = Link::new(target, halves, ctx, answer.as_deref());
             match (timeout_at(deadline, link.publish()).await, link.question(), &login) {
                 (Ok(Ok(())), ..) => return Ok(link),
-                (Ok(Err(_)), Some(question), Some(login)) => answer = Some(question.answer(login)),
+                (Ok(Err(_)), Some(question), Some(login)) => {
+                    answer = Some(question.answer(login, target.app()))
+                }
                 (Ok(Err(error)), ..) => return Err(error.into()),
                 (Err(_), ..) => {
                     let error = Error::network(format!(

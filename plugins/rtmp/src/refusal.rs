@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use satcast_plugin_api::{Class, Error};
 
+use crate::login::Kind;
 use crate::redact::redact;
 use crate::target::Target;
 
@@ -30,7 +31,7 @@ pub(crate) fn refused(target: &Target, code: &str, description: &str) -> Error {
     if PASSING.iter().any(|ending| code.ends_with(ending)) {
         return Error::remote(format!("{target} could not take the stream: {said}"));
     }
-    let hint = match (target.has_login(), description.contains("authmod=adobe")) {
+    let hint = match (target.has_login(), Kind::find(description).is_some()) {
         (true, _) => "check url, key and login",
         (false, true) => "it asks for a login; give rtmp://user:password@host/app",
         (false, false) => "check url and key",
