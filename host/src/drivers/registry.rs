@@ -14,7 +14,7 @@ use super::backend::Backend;
 use super::catalog::{State, Summary};
 use super::control::{Control, Pump};
 use super::loader::LoadError;
-use super::process::{Accept, Remote, Spec};
+use super::process::{Accept, Hooks, Remote, Spec};
 use super::schema::ConfigSchema;
 use super::services::{DriverServices, OperatorSettings};
 use super::wishes::Wishes;
@@ -225,8 +225,11 @@ pub(super) fn start(
         }
         Source::Process(spec) => {
             let level = MAX_LEVEL.load(Ordering::Relaxed);
-            let accept = accepting(&id, settings, &services);
-            let (remote, facts) = Remote::start(spec, asked, pump.clone(), clock.clone(), level, accept)
+            let reports = parts.recordings.reports.clone();
+            // What an earlier child told last, or this one at its start, may not have come.
+            let up = Box::new(move || reports.miss());
+            let hooks = Hooks { accept: accepting(&id, settings, &services), up };
+            let (remote, facts) = Remote::start(spec, asked, pump.clone(), clock.clone(), level, hooks)
                 .map_err(|error| LoadError::Start(services.redactor(Vec::new()).clean(&error.to_string())))?;
             // From here on its process ends with the control thread.
             let backend = Backend::Process(remote.clone());

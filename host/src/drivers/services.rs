@@ -34,6 +34,8 @@ pub(super) const ERROR_TEXT_BYTES_MAX: usize = 1024;
 pub(super) const COUNTERS_MAX: usize = 64;
 /// Longest event payload in bytes; longer ones are dropped.
 pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024;
+/// Reports of recordings of one driver per second; what is left out is found by a list.
+pub(super) const REPORTS_PER_SEC_MAX: u32 = 1_000;
 /// Longest a connection attempt may take when the driver names no limit.
 const CONNECT_TIMEOUT_DEFAULT_MS: u64 = 10_000;
 
@@ -105,6 +107,7 @@ pub(super) struct DriverServices {
     runtime: tokio::runtime::Handle,
     clock: Clock,
     log_gate: LogGate,
+    report_gate: LogGate,
     opened: RwLock<HashMap<u64, Arc<Opened>>>,
     retired: Retired,
     /// With what hides the secrets in them.
@@ -134,6 +137,7 @@ impl DriverServices {
             runtime,
             clock,
             log_gate: LogGate::default(),
+            report_gate: LogGate::default(),
             opened,
             retired: Retired::default(),
             settings,
@@ -316,6 +320,9 @@ impl Services for DriverServices {
     }
 
     fn recording(&self, mut recording: Recording) -> Result<(), Error> {
+        if self.report_gate.admit_of(REPORTS_PER_SEC_MAX, self.clock.monotonic()).is_none() {
+            return Ok(());
+        }
         self.clean_recording(&mut recording);
         self.recordings.reports.put(&self.driver, recording);
         Ok(())

@@ -28,32 +28,32 @@ fn service() -> Service {
     Setup::default().set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]").start()
 }
 
-fn archived(api: &Api, label: &str, store: &Store) -> (Stream, i64) {
+pub(crate) fn archived(api: &Api, label: &str, store: &Store) -> (Stream, i64) {
     let stream = api.create_stream(label);
     let path = format!("/api/streams/{}/destinations", stream.id);
     let added = api.post(&path, &json!({ "type": "cloud-archive", "config": store.config() })).ok();
     (stream, added["id"].as_i64().expect("a destination"))
 }
 
-fn archives(api: &Api) -> Vec<Value> {
+pub(crate) fn archives(api: &Api) -> Vec<Value> {
     api.get("/api/archives").ok().as_array().cloned().expect("a list")
 }
 
 /// Waits for the only recording to be so; gives it.
 #[track_caller]
-fn wait_for(api: &Api, state: &str, limit: Duration) -> Value {
+pub(crate) fn wait_for(api: &Api, state: &str, limit: Duration) -> Value {
     until_api(&format!("a recording that is {state}"), limit, || match archives(api).as_slice() {
         [one] if one["state"] == state => Ok(one.clone()),
         others => Err(json!(others).to_string()),
     })
 }
 
-fn key_of(archive: &Value) -> String {
+pub(crate) fn key_of(archive: &Value) -> String {
     format!("shows/{}", archive["fileName"].as_str().expect("a name"))
 }
 
 /// What ffmpeg takes out of a file without decoding it.
-fn contents(file: &Path) -> Vec<Record> {
+pub(crate) fn contents(file: &Path) -> Vec<Record> {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out.flv");
     let mut command = std::process::Command::new("ffmpeg");
@@ -69,7 +69,7 @@ fn contents(file: &Path) -> Vec<Record> {
 
 /// The object is the source, all of it.
 #[track_caller]
-fn assert_whole(source: &Source, object: &Path) {
+pub(crate) fn assert_whole(source: &Source, object: &Path) {
     let (sent, got) = (media(source.records()), contents(object));
     assert_carried("the recording", &sent, &got, ROUNDING_MS);
     for track in [Track::Video, Track::Audio] {
@@ -85,12 +85,12 @@ fn assert_whole(source: &Source, object: &Path) {
 }
 
 /// Ends a session whose encoder has gone, everything it sent taken in.
-fn end(api: &Api, stream: &Stream) {
+pub(crate) fn end(api: &Api, stream: &Stream) {
     let _ = api.wait_for_stream(stream, "reconnecting", seconds(20));
     let _ = api.post(&format!("/api/streams/{}/stop", stream.id), &json!({})).ok();
 }
 
-fn seconds_of(archive: &Value) -> f64 {
+pub(crate) fn seconds_of(archive: &Value) -> f64 {
     archive["durationSeconds"].as_f64().expect("a length")
 }
 

@@ -342,7 +342,7 @@ fn destination(place: &str) -> Value {
 }
 
 /// The driver processes of a service.
-fn children(service: &Service) -> Vec<i32> {
+pub(crate) fn children(service: &Service) -> Vec<i32> {
     let parent = service.process().id().to_string();
     let mut found: Vec<i32> = std::fs::read_dir("/proc")
         .expect("the list of processes")

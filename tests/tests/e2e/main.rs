@@ -2,6 +2,7 @@
 
 mod api;
 mod archive;
+mod archive_isolated;
 mod authors;
 mod billing;
 mod changes;

@@ -1,15 +1,12 @@
 //! The child's end of everything: what it sends, and what waits for the host's answer.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{MemfdFlags, SealFlags};
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Body, Connected};
 
@@ -220,19 +217,6 @@ impl Link {
         grown.iter().for_each(|message| self.send(message));
         self.demand(Demand::default());
     }
-}
-
-/// Memory with `bytes` in it that nobody can change any more.
-pub(super) fn sealed_memory(bytes: &[u8]) -> Result<OwnedFd, Error> {
-    let make = || -> std::io::Result<OwnedFd> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let mut file = File::from(rustix::fs::memfd_create("satcast-piece", flags)?);
-        file.write_all(bytes)?;
-        let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        rustix::fs::fcntl_add_seals(&file, seals)?;
-        Ok(file.into())
-    };
-    make().map_err(|error| Error::internal(format!("cannot hand bytes over to the host: {error}")))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -8,16 +8,20 @@ use std::time::Duration;
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Asset, AssetBody, Connected, LogLine, Playback, Services};
-use satcast_plugin_api::recording::Recording;
+use satcast_plugin_api::recording::{Recording, SEAL_BYTES_MAX};
 
 use super::super::channel::MESSAGE_BYTES_MAX;
-use super::super::message::{Line, Piece, PieceBytes, ToHost, state_number};
-use super::link::{Link, sealed_memory};
+use super::super::handed::sealed_memory;
+use super::super::message::{Line, Piece, PieceBytes, ToHost, coded, decoded, state_number};
+use super::link::Link;
 use crate::drivers::services::EVENT_BYTES_MAX;
 
 /// Bytes of all texts of a log line together: in the form on the way each can take six. Fields beyond are left out whole,
 /// because half a secret would not be found.
 const LINE_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 8;
+
+/// Longest sealed text in bytes: the longest text, encrypted, in the form of printable characters.
+const SEALED_BYTES_MAX: usize = SEAL_BYTES_MAX / 2 * 3;
 
 /// The library's services.
 pub(super) struct Proxy {
@@ -118,22 +122,23 @@ impl Services for Proxy {
     fn playback(&self, dest: u64, playback: Playback) -> Result<(), Error> {
         self.link.ask(|call| ToHost::Playback { call, dest, told: playback.into() }, None).map(drop)
     }
-    // What outlives its sessions would have to outlive this process, too: the host does not ask it for recordings.
-    fn recording(&self, _: Recording) -> Result<(), Error> {
-        Err(not_here("recordings are"))
+
+    fn recording(&self, recording: Recording) -> Result<(), Error> {
+        // No answer is waited for: what the host does not take it finds by a list.
+        self.link.send(&ToHost::Recording(recording));
+        Ok(())
     }
 
-    fn seal(&self, _: &str) -> Result<String, Error> {
-        Err(not_here("sealing is"))
+    fn seal(&self, text: &str) -> Result<String, Error> {
+        let text = coded(text);
+        self.link.ask(|call| ToHost::Seal { call, text }, None).and_then(|sealed| decoded(&sealed))
     }
 
-    fn unseal(&self, _: &str) -> Result<String, Error> {
-        Err(not_here("unsealing is"))
+    fn unseal(&self, sealed: &str) -> Result<String, Error> {
+        if sealed.len() > SEALED_BYTES_MAX {
+            return Err(Error::internal("this was not sealed by the service"));
+        }
+        let sealed = coded(sealed);
+        self.link.ask(|call| ToHost::Unseal { call, sealed }, None).and_then(|text| decoded(&text))
     }
-}
-
-fn not_here(what: &str) -> Error {
-    Error::internal(format!(
-        "{what} not offered to a driver in a process of its own; set isolation = \"thread\" for it"
-    ))
 }
