@@ -6,7 +6,7 @@
 //! - [`catalog`], [`change`]: which drivers there are, and how that changes while the service runs.
 //! - [`backend`]: where a driver runs, on threads of this process or in a child ([`process`]).
 //! - [`control`]: the threads that run driver code.
-//! - [`services`]: what a driver can ask of the host.
+//! - [`services`]: what a driver can ask of the host; [`http`]: viewers' requests that it answers itself.
 //! - [`made`]: types that operators make by settings.
 //! - [`schema`]: configurations of destinations.
 //! - [`wishes`]: what platforms ask of streams.
@@ -18,6 +18,7 @@ mod backend;
 mod catalog;
 mod change;
 mod control;
+mod http;
 pub mod loader;
 mod made;
 mod masking;
@@ -44,6 +45,7 @@ use serde_json::Value;
 pub use assets::{Assets, PlaybackFacts, Published, PublishedBody};
 pub use catalog::{LoadOptions, State, Summary};
 pub use change::{Change, ChangeError};
+pub use http::{Answer, Asked, Door, Unanswered};
 pub use loader::LoadError;
 pub use opening::{OpenRequest, Opening};
 pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};

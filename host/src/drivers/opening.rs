@@ -10,6 +10,7 @@ use satcast_plugin_api::recording::About;
 use serde_json::Value;
 
 use super::backend::{Backend, Held};
+use super::http::Door;
 use super::registry::Loaded;
 use super::services::{Counters, LogGate, Observer, Opened};
 use super::{Assets, Drivers, limit};
@@ -44,6 +45,7 @@ pub struct Opening {
     driver: Arc<Loaded>,
     dest: u64,
     instance: Option<Held>,
+    assets: Arc<Assets>,
 }
 
 impl Drivers {
@@ -64,7 +66,7 @@ impl Drivers {
             destination: request.destination,
             observer: request.observer,
             counters: request.counters,
-            assets: request.assets,
+            assets: request.assets.clone(),
             redactor: RwLock::new(redactor.clone()),
             log_gate: LogGate::default(),
         };
@@ -81,8 +83,11 @@ impl Drivers {
         let outcome = driver.control.call(limit(), open, late).await.and_then(|outcome| outcome);
         match outcome {
             Ok(instance) => {
-                let (drivers, kind) = (self.clone(), request.kind);
-                Ok(Opening { drivers, kind, driver, dest, instance: Some(instance) })
+                let (drivers, kind, assets) = (self.clone(), request.kind, request.assets);
+                if !entry.routes.is_empty() {
+                    assets.set_door(Some(Door::new(&driver, dest, entry.routes.clone())));
+                }
+                Ok(Opening { drivers, kind, driver, dest, instance: Some(instance), assets })
             }
             Err(mut error) => {
                 services.remove(dest);
@@ -143,6 +148,7 @@ impl Opening {
 
 impl Drop for Opening {
     fn drop(&mut self) {
+        self.assets.set_door(None);
         self.driver.services.remove(self.dest);
     }
 }

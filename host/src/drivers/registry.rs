@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Driver, Services, Table};
 use satcast_plugin_api::manifest::Manifest;
+use satcast_plugin_api::{Error, Route};
 use serde_json::Value;
 
 use super::backend::Backend;
@@ -35,6 +35,8 @@ pub(super) struct Kind {
     pub(super) driver: Arc<Loaded>,
     pub(super) title: String,
     pub(super) playback: bool,
+    /// Viewers' requests that it answers itself.
+    pub(super) routes: Vec<Route>,
     pub(super) schema: ConfigSchema,
     /// What the service behind it asks of streams.
     pub(super) wishes: Option<Arc<Wishes>>,
@@ -242,8 +244,8 @@ pub(super) fn start(
     for kind in made::types(&id, &manifest, settings).map_err(LoadError::Start)? {
         let schema = compile(&kind.name, &kind.schema)?;
         let wishes = Wishes::of(&kind.name, &kind.title, &kind.schema).map(Arc::new);
-        let (driver, title, playback) = (loaded.clone(), kind.title, kind.playback);
-        kinds.insert(kind.name, Arc::new(Kind { driver, title, playback, schema, wishes }));
+        let (driver, title, playback, routes) = (loaded.clone(), kind.title, kind.playback, kind.routes);
+        kinds.insert(kind.name, Arc::new(Kind { driver, title, playback, routes, schema, wishes }));
     }
     Ok(Started { version, loaded, kinds })
 }

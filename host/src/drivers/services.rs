@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use satcast_plugin_api::driver_state::State;
-use satcast_plugin_api::host::{Asset, Connected, LogLine, Playback, Services};
+use satcast_plugin_api::host::{Asset, Connected, HttpResponse, LogLine, Playback, Services};
 use satcast_plugin_api::recording::Recording;
 use satcast_plugin_api::{Class, Error};
 
 pub(super) use self::log_gate::LogGate;
 use super::assets::Assets;
 use super::control::Pump;
+use super::http::{self, Answer, Unanswered, Waiting};
 use super::recordings::{self, RecordingParts};
 use super::redact::{Redactor, Retired};
 use crate::clock::Clock;
@@ -114,6 +115,7 @@ pub(super) struct DriverServices {
     settings: RwLock<Arc<(OperatorSettings, Redactor)>>,
     pump: Arc<Pump>,
     recordings: RecordingParts,
+    requests: Waiting,
 }
 
 impl DriverServices {
@@ -143,7 +145,23 @@ impl DriverServices {
             settings,
             pump,
             recordings,
+            requests: Waiting::default(),
         }
+    }
+
+    /// Viewers' requests that wait for the driver.
+    pub(super) fn requests(&self) -> &Waiting {
+        &self.requests
+    }
+
+    /// A driver's answer as it may be sent.
+    pub(super) fn accept(&self, response: HttpResponse) -> Result<Answer, Unanswered> {
+        http::accepted(response, &self.data_dir).map_err(|reason| {
+            if self.log_gate.admit(self.clock.monotonic()).is_some() {
+                tracing::warn!(driver = %self.driver, reason, "a driver's answer to a viewer is not sent");
+            }
+            Unanswered::Failed
+        })
     }
 
     /// What is hidden for a destination with these secrets: they, and those in the driver's own settings.
@@ -180,6 +198,7 @@ impl DriverServices {
         if let Some(opened) = removed {
             self.retired.keep(opened.redactor());
         }
+        self.requests.end(dest);
     }
 
     /// `text` without secrets, then cut and made printable: a cut before could leave half a secret. What names no open
@@ -317,6 +336,10 @@ impl Services for DriverServices {
             self.find(dest).ok_or_else(|| Error::internal("this destination is not open any more"))?;
         opened.assets.set_playback(playback, self.clock.monotonic());
         Ok(())
+    }
+
+    fn respond(&self, token: u64, response: Option<HttpResponse>) -> bool {
+        self.requests.answer(token, response)
     }
 
     fn recording(&self, mut recording: Recording) -> Result<(), Error> {
