@@ -23,6 +23,7 @@ pub mod loader;
 mod made;
 mod masking;
 mod opening;
+mod panics;
 pub mod probe;
 pub mod process;
 mod recordings;
@@ -48,6 +49,7 @@ pub use change::{Change, ChangeError};
 pub use http::{Answer, Asked, Door, Unanswered};
 pub use loader::LoadError;
 pub use opening::{OpenRequest, Opening};
+pub use panics::{DRIVER_PANICS_MAX, PANIC_WINDOW};
 pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, Observer};
@@ -166,6 +168,7 @@ impl Drivers {
     pub async fn validate(&self, kind: &str, config: &Value) -> Result<(), ValidateError> {
         let entry = self.registry().kind(kind).ok_or(ValidateError::UnknownType)?;
         entry.schema.check(config).map_err(ValidateError::Config)?;
+        entry.driver.services.may_be_used().map_err(|error| ValidateError::Driver(error.message))?;
         let (kind, json) = (kind.to_string(), config.to_string());
         let asked = entry
             .driver

@@ -57,6 +57,7 @@ impl Drivers {
         let entry = self.registry().kind(&request.kind).ok_or_else(|| {
             Error::config(format!("no driver serves type {}; the operator can enable one", request.kind))
         })?;
+        entry.driver.services.may_be_used()?;
         let secrets = entry.schema.secrets(&request.config);
         let dest = self.inner.next_dest.fetch_add(1, Ordering::Relaxed) + 1;
         let driver = entry.driver.clone();
@@ -92,6 +93,7 @@ impl Drivers {
             Err(mut error) => {
                 services.remove(dest);
                 error.message = redactor.clean(&error.message);
+                services.note(&error);
                 Err(error)
             }
         }

@@ -151,7 +151,8 @@ impl Entry {
 
     /// It runs, and would be the same if it were loaded again.
     pub(super) fn is_current(&self, hash: &str, settings: &DriverSettings) -> bool {
-        self.hash == hash && self.settings == *settings && self.summary().state == State::Loaded
+        let is_well = self.summary.state == State::Loaded && self.trouble().is_none();
+        is_well && self.hash == hash && self.settings == *settings
     }
 
     /// It serves its types in this process: its image stays mapped for ever.
@@ -180,11 +181,23 @@ impl Entry {
     /// What is shown of it now.
     pub(super) fn summary(&self) -> Summary {
         let mut summary = self.summary.clone();
-        let remote = self.loaded.as_ref().and_then(|loaded| loaded.remote.as_ref());
-        if let Some(trouble) = remote.and_then(|remote| remote.trouble()) {
+        let panicked = self.loaded.as_ref().and_then(|loaded| loaded.services.quarantine());
+        if let Some(trouble) = self.trouble().or(panicked) {
             summary.state = State::Failing(trouble);
         }
         summary
+    }
+
+    /// What is wrong with its process.
+    fn trouble(&self) -> Option<String> {
+        self.loaded.as_ref()?.remote.as_ref()?.trouble()
+    }
+
+    /// Lets it be used again after its panics.
+    pub(super) fn forgive(&self) {
+        if let Some(loaded) = &self.loaded {
+            loaded.services.forgive();
+        }
     }
 }
 

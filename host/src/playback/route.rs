@@ -1,6 +1,8 @@
 //! Requests that a destination's driver answers itself. What is asked and what is answered goes through the same checks, counts and
 //! headers as published pieces.
 
+use std::sync::Arc;
+
 use poem::http::header::{CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue};
 use poem::http::{Method, StatusCode};
 use poem::{Request, Response};
@@ -9,12 +11,16 @@ use satcast_plugin_api::http::Method as HttpMethod;
 use url::form_urlencoded;
 
 use super::Playback;
+use super::access::{Access, Age, Question};
 use super::chain::Chain;
 use super::headers::Keep;
 use super::serve::{Answer, Found, Refused, readers};
 use crate::api::{ApiError, RequestContext};
+use crate::auth::presents_header;
 use crate::drivers::{Answer as Answered, Asked, Unanswered};
-use crate::secret::Redacted;
+use crate::ids::KeyId;
+use crate::places::Network;
+use crate::secret::{KeyKind, Redacted, api_key_kind, key_hash};
 
 /// Parameters of the address that are the host's.
 const HOST_PARAMETERS: [&str; 3] = ["apiKey", "key", "token"];
@@ -34,8 +40,32 @@ impl Playback {
         let (access, _) = self.keyed(context, path, key).await?;
         let readers = readers(request, &access)?;
         let shelf = self.live.shelf(access.destination).ok_or_else(ApiError::offline)?;
-        let found = Found { shelf, keep: Keep::Playlist(0), counted: Some(access) };
+        // A key in a header is not in the address, by which caches know an answer.
+        let keep = if presents_header(request) { Keep::Preview } else { Keep::Playlist(0) };
+        let found = Found { shelf, keep, counted: Some(access) };
         Ok((self.ask_driver(request, Audience::Hosted, rest, found).await?, readers))
+    }
+
+    /// What the owner of a key may watch, when it is this playback.
+    pub(super) async fn keyed(
+        &self,
+        context: &RequestContext,
+        path: &str,
+        key: &Redacted<String>,
+    ) -> Result<(Arc<Access>, KeyId), ApiError> {
+        let access = match api_key_kind(key.expose()) {
+            Some(KeyKind::Public) => {
+                self.accesses.find(Question::Hash(key_hash(key.expose())), Age::Fresh).await?
+            }
+            Some(KeyKind::Permanent) | None => None,
+        };
+        let Some(access) = access else {
+            context.count(self.invalid_keys.hit(Network::from(context.client), self.clock.monotonic()))?;
+            return Err(ApiError::invalid_public_key());
+        };
+        let key = access.key.filter(|_| access.path == path && access.enabled);
+        let key = key.ok_or_else(ApiError::invalid_public_key)?;
+        Ok((access, key))
     }
 
     /// Asks the driver of an opening.

@@ -10,6 +10,7 @@ use poem::http::header::{
 };
 use poem::http::{Method, StatusCode};
 use poem::{Body, Request, Response};
+use satcast_plugin_api::Audience;
 use url::form_urlencoded;
 
 use super::access::{Access, Age, Question};
@@ -24,11 +25,8 @@ use crate::api::{ApiError, RequestContext};
 use crate::auth::{presented_key, presents_header};
 use crate::drivers::{PlaybackFacts, Published};
 use crate::http::Sent;
-use crate::ids::KeyId;
 use crate::live::Shelf;
-use crate::places::Network;
-use crate::secret::{KeyKind, Redacted, api_key_kind, key_hash};
-use satcast_plugin_api::Audience;
+use crate::secret::Redacted;
 
 /// Name of the entry in the address.
 const INDEX: &str = "index.m3u8";
@@ -153,28 +151,6 @@ impl Playback {
         let keep = Keep::Playlist(if own { 0 } else { INDEX_MAX_AGE_SECS });
         let found = Found { shelf, keep, counted: Some(access) };
         Ok((self.entry(request, &facts.entry, &token, found)?, readers))
-    }
-
-    /// What the owner of a key may watch, when it is this playback.
-    pub(super) async fn keyed(
-        &self,
-        context: &RequestContext,
-        path: &str,
-        key: &Redacted<String>,
-    ) -> Result<(Arc<Access>, KeyId), ApiError> {
-        let access = match api_key_kind(key.expose()) {
-            Some(KeyKind::Public) => {
-                self.accesses.find(Question::Hash(key_hash(key.expose())), Age::Fresh).await?
-            }
-            Some(KeyKind::Permanent) | None => None,
-        };
-        let Some(access) = access else {
-            context.count(self.invalid_keys.hit(Network::from(context.client), self.clock.monotonic()))?;
-            return Err(ApiError::invalid_public_key());
-        };
-        let key = access.key.filter(|_| access.path == path && access.enabled);
-        let key = key.ok_or_else(ApiError::invalid_public_key)?;
-        Ok((access, key))
     }
 
     /// The entry of viewers of the preview.

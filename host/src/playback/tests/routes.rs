@@ -139,6 +139,9 @@ async fn a_driver_answers_and_the_host_does_keys_ranges_and_headers() {
         let head = rig.ask("HEAD", &target, &[]).await;
         assert_eq!((head.status, head.header("content-length"), head.body.len()), (200, "10", 0));
     }
+    let by_header = format!("/hls/{}/x/text", rig.path);
+    let own = rig.ask("GET", &by_header, &[("X-API-Key", &rig.key)]).await;
+    assert_eq!((own.status, own.header("cache-control")), (200, "private, no-store"), "no cache keeps it");
     assert_eq!(rig.get(&rig.asked("x/file")).await.ok(), b"234567");
     let pieces = [noise(100_001), noise(100_002)].concat();
     assert_eq!(rig.get(&rig.asked("x/pieces")).await.ok(), pieces);

@@ -278,7 +278,10 @@ fn control_thread(link: &Arc<Link>, image: &str, jobs: &Receiver<Job>) {
             Job::Request(request) => {
                 match driver.http() {
                     Some(http) => http.request(&request),
-                    None => link.send(&ToHost::Respond { token: request.token, response: None }),
+                    None if link.is_first_answer(request.token) => {
+                        link.send(&ToHost::Respond { token: request.token, response: None });
+                    }
+                    None => {}
                 }
                 continue;
             }
