@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Done, Driver, Instance, MediaSource, Recordings};
+use satcast_plugin_api::host::{Done, Driver, HttpRequest, Instance, MediaSource, Recordings};
 use satcast_plugin_api::recording::{About, Recording};
 
 use super::process::{Remote, RemoteInstance};
@@ -68,6 +68,14 @@ impl Backend {
         match self {
             Backend::Thread(driver) => driver.recordings().map(Kept::Thread),
             Backend::Process(remote) => remote.keeps_recordings().then_some(Kept::Process(remote)),
+        }
+    }
+
+    /// Hands a viewer's request over; false when it answers none.
+    pub(super) fn request(&self, request: &HttpRequest) -> bool {
+        match self {
+            Backend::Thread(driver) => driver.http().map(|http| http.request(request)).is_some(),
+            Backend::Process(remote) => remote.request(request),
         }
     }
 

@@ -1,5 +1,6 @@
 //! End-to-end tests of the built service, one module for each promise.
 
+mod answers;
 mod api;
 mod archive;
 mod archive_isolated;

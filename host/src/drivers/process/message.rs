@@ -108,6 +108,15 @@ pub(super) enum ToChild {
         file_name: String,
         remote: bool,
     },
+    /// A viewer asks; answered by [`ToHost::Respond`], if at all.
+    Request {
+        dest: u64,
+        token: u64,
+        is_head: bool,
+        is_preview: bool,
+        path: String,
+        query: String,
+    },
     /// The queue is closed and was handed over.
     MediaEnd {
         dest: u64,
@@ -201,6 +210,11 @@ pub(super) enum ToHost {
         dest: u64,
         told: Told,
     },
+    /// Answers [`ToChild::Request`]; `None` = the driver's answer broke a rule. Bytes in memory, or the file, come beside it.
+    Respond {
+        token: u64,
+        response: Option<Responded>,
+    },
     /// A recording has changed.
     Recording(Recording),
     /// What became of a request about a recording.
@@ -257,6 +271,25 @@ pub(super) enum PieceBytes {
     File { path: String, offset: u64, len: u64, body: u64 },
     /// In other pieces.
     Parts(Vec<String>),
+}
+
+/// An answer to a viewer on its way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Responded {
+    pub(super) status: u16,
+    pub(super) content_type: String,
+    pub(super) max_age_secs: u32,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) bytes: RespondedBytes,
+}
+
+/// Where the bytes of an answer are.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum RespondedBytes {
+    /// As those of a piece.
+    Piece(PieceBytes),
+    /// In the file beside the message.
+    Descriptor { offset: u64, len: u64 },
 }
 
 impl Piece {

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! - [`remote`]: starts the child, restarts it after a crash, gives it up after too many ([`restart`]).
-//! - [`session`]: one child: calls into it, its media; [`requests`]: what it asks for; [`recordings`]: what it is asked about them.
+//! - [`session`]: one child: calls into it, its media; [`requests`]: what it asks for; [`recordings`], [`http`]: what it is
+//!   asked about them, and by viewers.
 //! - [`child`]: the other side. It is a small host itself: it loads the library with the same code, and its services ask
 //!   over the socket.
 //! - [`channel`], [`message`], [`notes`]: one packet socket, one bounded message in each packet, descriptors beside it; [`handed`]:
@@ -32,6 +33,7 @@
 mod channel;
 pub mod child;
 mod handed;
+mod http;
 #[allow(unsafe_code)] // Maps shared memory.
 mod memory;
 mod message;

@@ -93,6 +93,7 @@ impl Session {
             ToHost::Connect { call, dest, host, port, timeout_ms } => {
                 self.connect(call, dest, host, port, Duration::from_millis(timeout_ms));
             }
+            ToHost::Respond { token, response } => self.respond(token, response, descriptors),
             ToHost::Recording(recording) => self.recording(recording)?,
             ToHost::Done { request, failure } => self.done(request, failure),
             ToHost::Seal { call, text } => {
@@ -168,7 +169,18 @@ impl Session {
             return Err(Error::internal("an asset has a malformed name"));
         }
         let audience = piece.audience().ok_or_else(|| Error::internal("an asset is for nobody"))?;
-        let body = match piece.bytes {
+        let body = self.piece_body(piece.bytes, descriptors)?;
+        let (name, content_type, max_age_secs) = (piece.name, piece.content_type, piece.max_age_secs);
+        self.services.publish(dest, Asset { name, content_type, max_age_secs, audience, body })
+    }
+
+    /// Where the bytes of a piece are, checked.
+    pub(super) fn piece_body(
+        self: &Arc<Self>,
+        bytes: PieceBytes,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<AssetBody, Error> {
+        Ok(match bytes {
             PieceBytes::Memory => AssetBody::Memory(sealed(descriptors, PIECE_BYTES_MAX)?.into()),
             PieceBytes::File { path, offset, len, body } => {
                 // Given back whatever follows.
@@ -185,9 +197,7 @@ impl Session {
                 }
                 AssetBody::Parts(names)
             }
-        };
-        let (name, content_type, max_age_secs) = (piece.name, piece.content_type, piece.max_age_secs);
-        self.services.publish(dest, Asset { name, content_type, max_age_secs, audience, body })
+        })
     }
 
     fn playback(&self, dest: u64, told: Told) -> Result<(), Error> {

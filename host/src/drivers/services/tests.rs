@@ -1,5 +1,7 @@
 //! Limits, redaction and threads of what a driver asks for.
 
+use satcast_plugin_api::Class;
+
 use super::*;
 
 #[test]

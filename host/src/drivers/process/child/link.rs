@@ -1,6 +1,6 @@
 //! The child's end of everything: what it sends, and what waits for the host's answer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -39,6 +39,8 @@ pub(super) struct Link {
     bodies: Mutex<HashMap<u64, Body>>,
     counters: Mutex<HashMap<u64, HashMap<String, Counter>>>,
     released: Mutex<(Vec<u64>, u64)>,
+    /// Requests of viewers that have no answer yet.
+    requests: Mutex<HashSet<u64>>,
     next_number: AtomicU64,
 }
 
@@ -54,6 +56,7 @@ impl Link {
             bodies: Mutex::default(),
             counters: Mutex::default(),
             released: Mutex::default(),
+            requests: Mutex::default(),
             next_number: AtomicU64::new(0),
         }))
     }
@@ -126,6 +129,16 @@ impl Link {
         if let Some(kept) = lock(&self.bodies).remove(&body) {
             self.pump.run(move || drop(kept));
         }
+    }
+
+    /// A viewer asks.
+    pub(super) fn asked(&self, token: u64) {
+        lock(&self.requests).insert(token);
+    }
+
+    /// It is answered; false when it was before, or was never asked.
+    pub(super) fn is_first_answer(&self, token: u64) -> bool {
+        lock(&self.requests).remove(&token)
     }
 
     pub(super) fn add_queue(&self, dest: u64, queue: &Arc<RemoteQueue>) {

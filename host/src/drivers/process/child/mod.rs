@@ -18,9 +18,10 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, Signal};
-use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Driver, Instance};
+use satcast_plugin_api::host::{Driver, HttpRequest, Instance};
+use satcast_plugin_api::http::Method;
 use satcast_plugin_api::recording::About;
+use satcast_plugin_api::{Audience, Error};
 
 use self::link::Link;
 use self::media::RemoteQueue;
@@ -72,6 +73,8 @@ enum Job {
     },
     /// About recordings.
     Recordings(Asked),
+    /// Of a viewer.
+    Request(HttpRequest),
     End,
 }
 
@@ -199,6 +202,12 @@ fn dispatch(link: &Arc<Link>, jobs: &Sender<Job>, message: ToChild, descriptors:
         ToChild::Reconfigure { call, dest, config } => Job::Reconfigure { call, dest, config },
         ToChild::Stop { call, dest, deadline_ms } => Job::Stop { call, dest, deadline_ms },
         ToChild::Destroy { call, dest } => Job::Destroy { call, dest },
+        ToChild::Request { dest, token, is_head, is_preview, path, query } => {
+            link.asked(token);
+            let method = if is_head { Method::Head } else { Method::Get };
+            let audience = if is_preview { Audience::Preview } else { Audience::Hosted };
+            Job::Request(HttpRequest { dest, token, method, audience, path, query })
+        }
         ToChild::Recordings { call } => Job::Recordings(Asked::List { call }),
         ToChild::Sign { call, valid_secs } => {
             Job::Recordings(Asked::Sign { call, valid: Duration::from_secs(valid_secs), names: descriptors })
@@ -265,6 +274,16 @@ fn control_thread(link: &Arc<Link>, image: &str, jobs: &Receiver<Job>) {
                 }
                 link.forget(dest);
                 (call, Ok(true))
+            }
+            Job::Request(request) => {
+                match driver.http() {
+                    Some(http) => http.request(&request),
+                    None if link.is_first_answer(request.token) => {
+                        link.send(&ToHost::Respond { token: request.token, response: None });
+                    }
+                    None => {}
+                }
+                continue;
             }
             Job::Recordings(asked) => {
                 asked.answer(link, &driver);

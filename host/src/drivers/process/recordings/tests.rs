@@ -147,7 +147,8 @@ fn addresses_answer_the_names_that_were_asked_about() {
     let good = sign(&serde_json::json!(["https://a", null])).unwrap();
     assert_eq!(good, [Some("https://a".to_owned()), None]);
     let long = "x".repeat(SIGNED_BYTES_MAX + 1);
-    for bad in [serde_json::json!(["https://a"]), serde_json::json!([long, null]), serde_json::json!(["", null])]
+    for bad in
+        [serde_json::json!(["https://a"]), serde_json::json!([long, null]), serde_json::json!(["", null])]
     {
         assert!(sign(&bad).is_err(), "{}", bad.to_string().len());
     }
