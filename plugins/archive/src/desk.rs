@@ -7,10 +7,12 @@ use satcast_plugin_api::Error;
 
 use crate::item::Item;
 use crate::journal::Stage;
+use crate::limits::REMOVE_MAX;
 use crate::state::{Core, is_file};
+use crate::upload::ending;
 use crate::upload::fault::Fault;
 use satcast_plugin_api::driver::Answer;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Longest a signed address is good for (S3's limit): a week.
 const SIGNED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -41,6 +43,7 @@ async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result
             Stage::Recording => Some("it is being recorded"),
             Stage::Uploading => Some("it is being uploaded"),
             Stage::Leaving => Some("it is deleted"),
+            Stage::Gone => Some("its days at the store were over, and it is deleted there"),
         };
         if refused.is_some() {
             return;
@@ -92,21 +95,43 @@ async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<
         }
         return core.forget(item).await;
     }
+    if remote && let Err(fault) = remove(core, item).await {
+        // It is as it was, and its upload goes on.
+        core.spawn(item);
+        return Err(fault);
+    }
     let answer = item.data().answer.take();
     if let Some(answer) = answer {
         answer.give(Err(Error::config(format!("{}: it was deleted meanwhile", item.file_name))));
+    }
+    if remote || stage == Stage::Gone {
+        return core.forget(item).await;
     }
     core.change(item, |data| {
         data.entry.stage = Stage::Leaving;
         data.entry.is_local = false;
         data.entry.failing_since_ms = None;
-        data.entry.remove_object |= remote && stage == Stage::Uploading;
     })
     .await?;
     core.remove_local(item).await?;
     // The store may be down: what is open there is ended in the background.
     core.spawn(item);
     Ok(())
+}
+
+/// Has the store end and delete what it has of a recording that is not whole there: who asked hears of it when it is so.
+async fn remove(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Error> {
+    let outcome = timeout(REMOVE_MAX, ending::remove(core, item)).await;
+    let why = match outcome {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(fault)) => fault.error,
+        Err(_) => Error::network(format!("the store did not do it within {} s", REMOVE_MAX.as_secs())),
+    };
+    let text = format!(
+        "what the store has of it could not be deleted, and so nothing was: {}; try again, or delete it without `remote`",
+        why.message
+    );
+    Err(Error::new(why.class, text))
 }
 
 /// Ends the upload where it stands; what it was doing is as after a crash.
