@@ -88,23 +88,19 @@ async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<
     }
     cut(item).await;
     let stage = item.data().entry.stage;
-    if stage == Stage::Ready {
-        if remote {
-            let (store, key) = core.store(item)?;
-            store.delete(&key).await.map_err(Error::from)?;
-        }
-        return core.forget(item).await;
-    }
-    if remote && let Err(fault) = remove(core, item).await {
+    if remote
+        && stage != Stage::Gone
+        && let Err(error) = remove(core, item, stage).await
+    {
         // It is as it was, and its upload goes on.
         core.spawn(item);
-        return Err(fault);
+        return Err(error);
     }
     let answer = item.data().answer.take();
     if let Some(answer) = answer {
         answer.give(Err(Error::config(format!("{}: it was deleted meanwhile", item.file_name))));
     }
-    if remote || stage == Stage::Gone {
+    if remote || matches!(stage, Stage::Ready | Stage::Gone) {
         return core.forget(item).await;
     }
     core.change(item, |data| {
@@ -119,10 +115,16 @@ async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<
     Ok(())
 }
 
-/// Has the store end and delete what it has of a recording that is not whole there: who asked hears of it when it is so.
-async fn remove(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Error> {
-    let outcome = timeout(REMOVE_MAX, ending::remove(core, item)).await;
-    let why = match outcome {
+/// Has the store delete what it has of a recording: who asked hears of it when it is so.
+async fn remove(core: &Arc<Core>, item: &Arc<Item>, stage: Stage) -> Result<(), Error> {
+    let removing = async {
+        if stage != Stage::Ready {
+            return ending::remove(core, item).await;
+        }
+        let (store, key) = core.store(item)?;
+        store.delete(&key).await
+    };
+    let why = match timeout(REMOVE_MAX, removing).await {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(fault)) => fault.error,
         Err(_) => Error::network(format!("the store did not do it within {} s", REMOVE_MAX.as_secs())),
