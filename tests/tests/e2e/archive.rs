@@ -224,7 +224,12 @@ fn carries(coding: Coding, picture: &str) {
     end(&api, &stream);
     let ready = wait_for(&api, "ready", seconds(60));
     let object = store.file(&key_of(&ready));
-    assert_plays(object.to_str().expect("a path in UTF-8"), 30);
+    let frames = assert_plays(object.to_str().expect("a path in UTF-8"), 30);
+    assert_eq!(
+        frames,
+        hashes_of_file(coded.path(), Track::Video).len() as u64,
+        "pictures that a decoder shows"
+    );
     let codecs = probed(&object, "stream=codec_name");
     assert_eq!(codecs.split_whitespace().collect::<Vec<_>>(), [picture, "opus"]);
     for track in [Track::Video, Track::Audio] {
