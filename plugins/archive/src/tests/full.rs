@@ -96,6 +96,9 @@ fn child() {
         host.is_down.store(false, Ordering::SeqCst);
         let is_ready = || core.recordings().unwrap().iter().all(|one| one.state == RecordingState::Ready);
         println!("ready {}", until(is_ready));
+        // The copy goes when the journal has that, and for no earlier word.
+        let spool = std::path::Path::new(&folder).join("spool");
+        println!("left {}", !until(|| std::fs::read_dir(&spool).unwrap().next().is_none()));
         println!("length {}", core.recordings().unwrap()[0].duration_ms);
     });
 }
@@ -122,6 +125,7 @@ fn a_disk_that_is_really_full_is_emptied_by_the_upload() {
     assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("told recording stopped: the local disk failed: "), "{said}");
     assert!(said.contains("kind StorageFull") && said.contains("ready true"), "{said}");
+    assert!(said.contains("left false"), "the copy went: {said}");
     let objects = kit.server.objects();
     let whole = media::files(stream()).remove(0);
     assert!(objects.len() == 1 && whole.starts_with(&objects[0].1), "{said}");
