@@ -154,9 +154,16 @@ fn an_upload_is_deleted_with_its_object_or_not_at_all() {
 
 #[test]
 fn what_others_put_under_its_name_is_not_deleted_with_it() {
-    let (kit, name) = failed();
+    let kit = Kit::new();
+    // An upload was opened, so that something of it may be there.
+    kit.server.script(|_, ask| if matches!(ask, Ask::Part(_)) { Act::Answer(500) } else { Act::Pass });
+    kit.record("s1", stream());
+    kit.until_failing();
+    kit.host.ahead_ms.store(25 * 3600 * 1000, Ordering::SeqCst);
+    kit.until_all(RecordingState::Failed);
+    let name = kit.only().file_name;
+    kit.server.script(|_, _| Act::Pass);
     kit.server.place(&format!("pre/fix/{name}"), b"somebody else's");
-    kit.host.is_down.store(false, Ordering::SeqCst);
     let taken = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
     assert!(taken.message.contains("is not overwritten"), "{taken}");
     kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap();
