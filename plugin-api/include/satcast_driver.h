@@ -571,7 +571,7 @@ typedef struct SatcastOpen {
     SatcastMedia *media;
     /**
      * Since minor version 2, so only where `size` says that it is there. Who the opening is for, as a JSON object: `destinationId`,
-     * `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`. More may be added, each may be missing.
+     * `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`, `accountId`. More may be added, each may be missing.
      */
     struct SatcastStr about_json;
 } SatcastOpen;
@@ -1037,7 +1037,8 @@ typedef struct SatcastDone {
  * `destinationId`, `sessionId`, `state` (`recording`, `uploading`, `ready`, `failed`), `sizeBytes`, `uploadedBytes`, `durationMs`,
  * `error` and `errorClass` (a text and one of `config`, `auth`, `network`, `remote`, `internal`, `panic`; for failed ones, else null),
  * `url` (or null), `startedAtMs`, `changedAtMs` (grows with every change), `attempt` (retries asked for so far), `attemptOpened` (the
- * store opened the upload of that attempt).
+ * store opened the upload of that attempt), `hasCopy` (there is a copy here, without which no retry can begin; true when left out), `gone`
+ * (its days at the store were over, and the host shows it no longer; false when left out).
  */
 typedef struct SatcastRecordings {
     /**

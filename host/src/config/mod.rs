@@ -278,7 +278,7 @@ pub struct Archive {
     pub secret_key: Option<Redacted<String>>,
     /// Put before every object name.
     pub prefix: String,
-    /// Bucket in the path instead of in the host name.
+    /// Bucket in the path, as most stores want it, instead of in the host name.
     pub force_path_style: bool,
 }
 

@@ -251,6 +251,8 @@ mod tests {
             changed_at_ms: 1,
             attempt: 0,
             attempt_opened: false,
+            has_copy: true,
+            gone: false,
         }
     }
 

@@ -139,6 +139,7 @@ impl Run {
             stream_key_id: self.destination.record().stream_id.0,
             label: self.parts.label.clone(),
             session_started_ms: self.parts.started_at.0,
+            account_id: self.parts.account.0,
         }
     }
 
