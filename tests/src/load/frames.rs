@@ -184,7 +184,7 @@ mod tests {
         let sent = Duration::from_micros(1_234_567_890);
         for frame in [Frame::Video(0), Frame::Video(7), Frame::Audio(9)] {
             let packet = frame.packet(3, 0, sent);
-            let number = if let Frame::Video(number) | Frame::Audio(number) = frame { number } else { 0 };
+            let (Frame::Video(number) | Frame::Audio(number)) = frame;
             let stamp = Stamp { stream: 3, number: u32::try_from(number).unwrap(), sent };
             assert_eq!(Stamp::read(&packet.payload), Some(stamp));
             assert_eq!(packet.keyframe, frame == Frame::Video(0));
