@@ -18,22 +18,22 @@ use satcast_plugin_api::testkit::{TestDestination, Testkit, config, media};
 use serde_json::{Value, json};
 
 /// Pictures of 23.6 kB, every sixtieth a keyframe of 100 kB; about 47 AAC packets of 427 bytes a second.
-pub const PICTURE_BYTES: usize = 23_600;
+pub(crate) const PICTURE_BYTES: usize = 23_600;
 const KEYFRAME_BYTES: usize = 100_000;
 /// Says to this program that it is the store.
 const STORE: &str = "SATCAST_BENCH_STORE";
 /// Its bucket and who may.
-pub const BUCKET: &str = "bench";
-pub const ACCESS_KEY: &str = "key";
-pub const SECRET_KEY: &str = "secret";
+pub(crate) const BUCKET: &str = "bench";
+pub(crate) const ACCESS_KEY: &str = "key";
+pub(crate) const SECRET_KEY: &str = "secret";
 
 /// CPU time of this process.
-pub fn cpu() -> Duration {
+pub(crate) fn cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("known clock").into()
 }
 
 /// True in the process of the store, at its end.
-pub fn is_store() -> bool {
+pub(crate) fn is_store() -> bool {
     let is_store = std::env::var_os(STORE).is_some();
     if is_store {
         serve();
@@ -42,14 +42,14 @@ pub fn is_store() -> bool {
 }
 
 /// A store that runs; it ends and takes its files away when it is dropped.
-pub struct Store {
+pub(crate) struct Store {
     child: Child,
-    pub endpoint: String,
+    pub(crate) endpoint: String,
     root: PathBuf,
 }
 
 impl Store {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let program = std::env::current_exe().expect("this program");
         let mut child =
             Command::new(program).env(STORE, "1").stdout(Stdio::piped()).spawn().expect("the store starts");
@@ -62,7 +62,7 @@ impl Store {
     }
 
     /// The driver's settings for it.
-    pub fn settings(&self) -> Value {
+    pub(crate) fn settings(&self) -> Value {
         json!({ "endpoint": self.endpoint, "bucket": BUCKET, "accessKey": ACCESS_KEY, "secretKey": SECRET_KEY })
     }
 }
@@ -92,7 +92,7 @@ fn serve() {
 }
 
 /// Records so many minutes as fast as the disk takes them.
-pub fn record(kit: &Testkit, kind: &str, minutes: i64) {
+pub(crate) fn record(kit: &Testkit, kind: &str, minutes: i64) {
     let about = About { session_id: "bench".into(), ..About::default() };
     let destination = kit.open_for(&about, kind, &json!({})).expect("the destination opens");
     destination.push(config(Codec::H264, RECORDS[0].1));
