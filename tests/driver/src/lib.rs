@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use satcast_plugin_api::driver::{
     Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, State,
 };
-use satcast_plugin_api::{DestType, Error, Secret, export_driver};
+use satcast_plugin_api::{DestType, Error, Secret, SettingsSchema, export_driver};
 
 /// Longer than any limit of the host.
 const FOR_EVER: Duration = Duration::from_secs(3600);
@@ -93,6 +93,14 @@ impl Settings {
     }
 }
 
+/// What operators can set.
+#[derive(Clone, Default, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct Options {
+    /// Where the driver itself fails: `load` or `unload`.
+    fail: String,
+}
+
 struct PanicsAgain;
 
 impl Drop for PanicsAgain {
@@ -107,7 +115,13 @@ fn overflow(depth: u64) -> u64 {
     overflow(depth + 1) + frame[0]
 }
 
-struct Panics;
+struct Panics(Options);
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        assert!(self.0.fail != "unload", "asked to panic at its end");
+    }
+}
 
 impl Driver for Panics {
     const INFO: DriverInfo = DriverInfo { id: "panic", version: "0.1.0", title: "Panics on request" };
@@ -116,8 +130,14 @@ impl Driver for Panics {
         vec![DestType::of::<Settings>("panic").title("Panics on request")]
     }
 
-    fn load(_: &Host) -> Result<Self, Error> {
-        Ok(Panics)
+    fn settings() -> Option<SettingsSchema> {
+        Some(SettingsSchema::of::<Options>())
+    }
+
+    fn load(host: &Host) -> Result<Self, Error> {
+        let options: Options = host.settings()?;
+        assert!(options.fail != "load", "asked to panic at its start");
+        Ok(Panics(options))
     }
 
     fn validate(&self, config: Config<'_>) -> Result<(), Error> {
@@ -150,6 +170,18 @@ impl Destination for Output {
                 }
             }
             "flood" => self.0.flood(&ctx),
+            "crawl" => {
+                // One packet in a second, whatever comes.
+                let mut batch = Vec::new();
+                while media.recv_batch(&mut batch).await {
+                    for packet in batch.drain(..) {
+                        ctx.bytes_sent(packet.payload().len() as u64);
+                        ctx.state(State::Live);
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                    }
+                }
+                return Ok(());
+            }
             _ => {}
         }
         let mut batch = Vec::new();
