@@ -13,6 +13,7 @@ pub mod auth;
 pub mod banner;
 pub mod billing;
 pub mod boot;
+pub mod certificates;
 pub mod cli;
 pub mod clock;
 pub mod config;

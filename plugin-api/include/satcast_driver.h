@@ -81,6 +81,16 @@
 #define SATCAST_EXT_VAULT "satcast.vault/1"
 
 /**
+ * Driver extension: requests of viewers, see `SatcastHttp`.
+ */
+#define SATCAST_EXT_HTTP "satcast.http/1"
+
+/**
+ * Host extension: answers to them, see `SatcastHttpHost`.
+ */
+#define SATCAST_EXT_HTTP_HOST "satcast.http-host/1"
+
+/**
  * The queue of one destination, owned by the host, given back with `SatcastHost.media_release`.
  */
 typedef struct SatcastMedia SatcastMedia;
@@ -100,7 +110,7 @@ typedef struct SatcastPacket SatcastPacket;
 /**
  * Grows with every appended field or extension; never a reason to refuse.
  */
-#define SATCAST_ABI_MINOR 2
+#define SATCAST_ABI_MINOR 3
 
 /**
  * Driver flag: a panic stays inside the driver, because the library was compiled with unwinding panics, or in a language without
@@ -239,6 +249,51 @@ typedef struct SatcastPacket SatcastPacket;
 #define SIGNED_BYTES_MAX (16 * 1024)
 
 /**
+ * Most routes of one destination type.
+ */
+#define ROUTES_MAX 16
+
+/**
+ * Longest path and longest query of a request, in bytes each.
+ */
+#define REQUEST_TEXT_BYTES_MAX 1024
+
+/**
+ * Requests of one destination that may wait for their answers.
+ */
+#define IN_FLIGHT_MAX 64
+
+/**
+ * How long a driver may take over an answer, in seconds.
+ */
+#define ANSWER_SECS 10
+
+/**
+ * The same for a route that was declared as a long one.
+ */
+#define LONG_ANSWER_SECS 30
+
+/**
+ * Most headers of an answer.
+ */
+#define HEADERS_MAX 32
+
+/**
+ * Most bytes of all headers of an answer.
+ */
+#define HEADER_BYTES_MAX (8 * 1024)
+
+/**
+ * Longest media type in bytes.
+ */
+#define CONTENT_TYPE_BYTES_MAX 128
+
+/**
+ * Largest body in memory, in bytes.
+ */
+#define BODY_BYTES_MAX ((64 * 1024) * 1024)
+
+/**
  * Most queues of one `SatcastWait.wait_any`.
  */
 #define SATCAST_WAIT_MEDIA_MAX 1024
@@ -289,6 +344,22 @@ typedef struct SatcastPacket SatcastPacket;
  * `SatcastRecordings.remove`: the object in the store goes as well.
  */
 #define SATCAST_REMOVE_REMOTE 1
+
+/**
+ * The viewer asks for head and body.
+ */
+#define SATCAST_HTTP_GET 1
+
+/**
+ * The viewer asks for the head. The answer may have a body: the host leaves it out.
+ */
+#define SATCAST_HTTP_HEAD 2
+
+/**
+ * Body of an answer in an open file: `SatcastHttpResponse.descriptor`, `offset` and `len` say which bytes. It must be a regular file
+ * that may be read and does not get shorter.
+ */
+#define SATCAST_BODY_DESCRIPTOR 4
 
 /**
  * Borrowed UTF-8 text, valid for the call only. `ptr` may be null when `len` is 0.
@@ -500,7 +571,7 @@ typedef struct SatcastOpen {
     SatcastMedia *media;
     /**
      * Since minor version 2, so only where `size` says that it is there. Who the opening is for, as a JSON object: `destinationId`,
-     * `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`. More may be added, each may be missing.
+     * `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`, `accountId`. More may be added, each may be missing.
      */
     struct SatcastStr about_json;
 } SatcastOpen;
@@ -639,10 +710,10 @@ typedef struct SatcastDriver {
      */
     struct SatcastStr toolchain;
     /**
-     * What the driver serves, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback"}], "settings"}`.
+     * What the driver serves, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback", "routes"}], "settings"}`.
      * `schema` is the JSON Schema (2020-12) of a destination's configuration; a text with `"x-secret": true` is masked everywhere.
-     * `codecs` (names as `"h264"`; none = all) and `playback` (it publishes for viewers; default false) may be left out, and so may
-     * `settings`, the schema of what operators write below `[driver.<id>]`. At most 1 MiB, 64 types, 64 KiB for each schema, no
+     * `codecs` (names as `"h264"`; none = all), `playback` (it publishes for viewers; default false) and `routes` (see `SatcastHttp`) may be
+     * left out, and so may `settings`, the schema of what operators write below `[driver.<id>]`. At most 1 MiB, 64 types, 64 KiB for each schema, no
      * references outside a schema.
      */
     struct SatcastStr manifest_json;
@@ -678,7 +749,7 @@ typedef struct SatcastDriver {
      */
     void (*deinit)(void);
     /**
-     * `[control]` At any time, also before `init`. Optional: abilities of the driver by name (`SATCAST_EXT_RECONFIGURE`, `SATCAST_EXT_RECORDINGS`), static
+     * `[control]` At any time, also before `init`. Optional: abilities of the driver by name (`SATCAST_EXT_RECONFIGURE`, `SATCAST_EXT_RECORDINGS`, `SATCAST_EXT_HTTP`), static
      * structs that begin with their size; null when it has none of that name.
      */
     const void *(*get_extension)(struct SatcastStr name);
@@ -966,7 +1037,8 @@ typedef struct SatcastDone {
  * `destinationId`, `sessionId`, `state` (`recording`, `uploading`, `ready`, `failed`), `sizeBytes`, `uploadedBytes`, `durationMs`,
  * `error` and `errorClass` (a text and one of `config`, `auth`, `network`, `remote`, `internal`, `panic`; for failed ones, else null),
  * `url` (or null), `startedAtMs`, `changedAtMs` (grows with every change), `attempt` (retries asked for so far), `attemptOpened` (the
- * store opened the upload of that attempt).
+ * store opened the upload of that attempt), `hasCopy` (there is a copy here, without which no retry can begin; true when left out), `gone`
+ * (its days at the store were over, and the host shows it no longer; false when left out).
  */
 typedef struct SatcastRecordings {
     /**
@@ -1037,6 +1109,124 @@ typedef struct SatcastVault {
                       const struct SatcastTextSink *sink,
                       const struct SatcastErrorSink *error);
 } SatcastVault;
+
+/**
+ * What a viewer asks for. Everything is borrowed for the call.
+ */
+typedef struct SatcastHttpRequest {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * Number of the opening, as in `SatcastOpen`. It may have ended.
+     */
+    uint64_t dest;
+    /**
+     * Names this request in `SatcastHttpHost.respond`. Never 0, never used twice.
+     */
+    uint64_t token;
+    /**
+     * `HTTP_*`.
+     */
+    uint32_t method;
+    /**
+     * `AUDIENCE_*`: who asks.
+     */
+    uint32_t audience;
+    /**
+     * Path below the destination's address, beginning with the route's name: as it was sent, percent signs included; at most 1 KiB.
+     */
+    struct SatcastStr path;
+    /**
+     * What stands behind the question mark, as it was sent, without the viewer's key; at most 1 KiB.
+     */
+    struct SatcastStr query;
+} SatcastHttpRequest;
+
+/**
+ * `SATCAST_EXT_HTTP`: asked for after `init`, for types whose manifest names routes: `"routes": [{"path", "long", "preview"}]`. A route
+ * is one part of a path (a name as those of assets) below the address of a destination's playback, with everything behind it. Keys,
+ * origins, ranges, metering and limits are the host's.
+ */
+typedef struct SatcastHttp {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[control]` Between `open` and `destroy`, any number of times, also after `stopped`. A viewer asks below one of the routes. Returns
+     * at once; the answer is `SatcastHttpHost.respond` with the request's token, during this call or later. One that does not come
+     * within 10 s, or 30 s for a route with `long`, is too late: the viewer was told so. At most 64 requests of a destination wait at a time.
+     */
+    void (*request)(const struct SatcastHttpRequest *request);
+} SatcastHttp;
+
+/**
+ * The answer to a viewer.
+ */
+typedef struct SatcastHttpResponse {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * 200, 204, or from 400 to 599. Ranges of an answer with 200 are cut by the host.
+     */
+    uint32_t status;
+    /**
+     * Seconds a cache may keep it; 0 = not at all.
+     */
+    uint32_t max_age_secs;
+    /**
+     * Media type: printable, at most 128 bytes; may be empty without a body.
+     */
+    struct SatcastStr content_type;
+    /**
+     * Further headers, at most 32 with 8 KiB of text. Not taken: what belongs to the connection, and what the host sets itself (length, type,
+     * ranges, caching, origins, cookies).
+     */
+    const struct SatcastKv *headers;
+    /**
+     * Their number.
+     */
+    size_t header_count;
+    /**
+     * Open file for `SATCAST_BODY_DESCRIPTOR`, else -1.
+     */
+    int32_t descriptor;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
+    /**
+     * The bytes: `BODY_MEMORY` (at most 64 MiB), `BODY_FILE`, `BODY_PARTS` (published pieces) or `SATCAST_BODY_DESCRIPTOR`.
+     */
+    struct SatcastBody body;
+    /**
+     * Path for `BODY_FILE`, names for `BODY_PARTS`, else empty.
+     */
+    struct SatcastStr source;
+} SatcastHttpResponse;
+
+/**
+ * `SATCAST_EXT_HTTP_HOST`: where answers go.
+ */
+typedef struct SatcastHttpHost {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[any]` From the request on, once for each token. The host owns body and descriptor in every case. Returns `SATCAST_OK`;
+     * `SATCAST_ERR_CLOSED` when nobody waits for an answer to `token` (any more); or `SATCAST_ERR` after a report to `error` when the
+     * answer breaks a rule: the viewer is told of a failure then, and the token is used up.
+     */
+    int32_t (*respond)(void *ctx,
+                       uint64_t token,
+                       const struct SatcastHttpResponse *response,
+                       const struct SatcastErrorSink *error);
+} SatcastHttpHost;
 
 #endif  /* SATCAST_DRIVER_H */
 
@@ -1227,4 +1417,29 @@ SATCAST_ASSERT(offsetof(SatcastBody, len) == 16, "SatcastBody.len");
 SATCAST_ASSERT(offsetof(SatcastBody, data) == 24, "SatcastBody.data");
 SATCAST_ASSERT(offsetof(SatcastBody, owner) == 32, "SatcastBody.owner");
 SATCAST_ASSERT(offsetof(SatcastBody, release) == 40, "SatcastBody.release");
+SATCAST_ASSERT(sizeof(SatcastHttp) == 16, "SatcastHttp");
+SATCAST_ASSERT(offsetof(SatcastHttp, size) == 0, "SatcastHttp.size");
+SATCAST_ASSERT(offsetof(SatcastHttp, request) == 8, "SatcastHttp.request");
+SATCAST_ASSERT(sizeof(SatcastHttpRequest) == 64, "SatcastHttpRequest");
+SATCAST_ASSERT(offsetof(SatcastHttpRequest, size) == 0, "SatcastHttpRequest.size");
+SATCAST_ASSERT(offsetof(SatcastHttpRequest, dest) == 8, "SatcastHttpRequest.dest");
+SATCAST_ASSERT(offsetof(SatcastHttpRequest, token) == 16, "SatcastHttpRequest.token");
+SATCAST_ASSERT(offsetof(SatcastHttpRequest, method) == 24, "SatcastHttpRequest.method");
+SATCAST_ASSERT(offsetof(SatcastHttpRequest, audience) == 28, "SatcastHttpRequest.audience");
+SATCAST_ASSERT(offsetof(SatcastHttpRequest, path) == 32, "SatcastHttpRequest.path");
+SATCAST_ASSERT(offsetof(SatcastHttpRequest, query) == 48, "SatcastHttpRequest.query");
+SATCAST_ASSERT(sizeof(SatcastHttpHost) == 16, "SatcastHttpHost");
+SATCAST_ASSERT(offsetof(SatcastHttpHost, size) == 0, "SatcastHttpHost.size");
+SATCAST_ASSERT(offsetof(SatcastHttpHost, respond) == 8, "SatcastHttpHost.respond");
+SATCAST_ASSERT(sizeof(SatcastHttpResponse) == 120, "SatcastHttpResponse");
+SATCAST_ASSERT(offsetof(SatcastHttpResponse, size) == 0, "SatcastHttpResponse.size");
+SATCAST_ASSERT(offsetof(SatcastHttpResponse, status) == 8, "SatcastHttpResponse.status");
+SATCAST_ASSERT(offsetof(SatcastHttpResponse, max_age_secs) == 12, "SatcastHttpResponse.max_age_secs");
+SATCAST_ASSERT(offsetof(SatcastHttpResponse, content_type) == 16, "SatcastHttpResponse.content_type");
+SATCAST_ASSERT(offsetof(SatcastHttpResponse, headers) == 32, "SatcastHttpResponse.headers");
+SATCAST_ASSERT(offsetof(SatcastHttpResponse, header_count) == 40, "SatcastHttpResponse.header_count");
+SATCAST_ASSERT(offsetof(SatcastHttpResponse, descriptor) == 48, "SatcastHttpResponse.descriptor");
+SATCAST_ASSERT(offsetof(SatcastHttpResponse, reserved) == 52, "SatcastHttpResponse.reserved");
+SATCAST_ASSERT(offsetof(SatcastHttpResponse, body) == 56, "SatcastHttpResponse.body");
+SATCAST_ASSERT(offsetof(SatcastHttpResponse, source) == 104, "SatcastHttpResponse.source");
 #endif

@@ -22,6 +22,7 @@
 mod driver;
 mod ext;
 mod host;
+mod http;
 mod media;
 mod recordings;
 
@@ -30,6 +31,7 @@ use std::ffi::c_void;
 pub use driver::*;
 pub use ext::*;
 pub use host::*;
+pub use http::*;
 pub use media::*;
 pub use recordings::*;
 
@@ -38,7 +40,7 @@ pub const MAGIC: u64 = 0x0154_5341_4354_4153;
 /// Drivers of another major version are refused.
 pub const ABI_MAJOR: u32 = 1;
 /// Grows with every appended field or extension; never a reason to refuse.
-pub const ABI_MINOR: u32 = 2;
+pub const ABI_MINOR: u32 = 3;
 /// The one symbol a driver library exports, of type `SatcastDriverEntry`.
 pub const ENTRY_SYMBOL: &str = "satcast_driver_entry";
 

@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)] // This is the boundary.
 
+mod http;
 mod recordings;
 mod request;
 mod run;
@@ -108,6 +109,7 @@ struct Loaded<D> {
     driver: D,
     host: Arc<HostRef>,
     runtime: Runtime,
+    openings: Arc<http::Openings>,
 }
 
 impl<D> Slot<D> {
@@ -175,6 +177,7 @@ unsafe extern "C" fn get_extension<E: Exported>(name: SatcastStr) -> *const c_vo
     match &*unsafe { name.read() } {
         abi::EXT_RECONFIGURE => (&raw const RECONFIGURE).cast(),
         abi::EXT_RECORDINGS => recordings::table::<E>(),
+        abi::EXT_HTTP => http::table::<E>(),
         _ => std::ptr::null(),
     }
 }
@@ -231,7 +234,7 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
         if loaded.is_some() {
             return Err(Error::internal("the driver is initialised already"));
         }
-        *loaded = Some(Arc::new(Loaded { driver, host, runtime }));
+        *loaded = Some(Arc::new(Loaded { driver, host, runtime, openings: Arc::default() }));
         Ok(())
     })
 }
@@ -278,6 +281,7 @@ struct Instance {
     runtime: Handle,
     stopping: watch::Sender<bool>,
     deadline_ms: Arc<AtomicU32>,
+    openings: Arc<http::Openings>,
 }
 
 /// # Safety
@@ -308,7 +312,9 @@ unsafe extern "C" fn open<E: Exported>(
             runtime: loaded.runtime.handle().clone(),
             stopping,
             deadline_ms: deadline_ms.clone(),
+            openings: loaded.openings.clone(),
         };
+        loaded.openings.add(request.dest, &destination);
         // SAFETY: passed on from the caller. What a newer host writes in a way of its own is no reason not to run.
         let about = serde_json::from_str(&unsafe { request.about_json.read() }).unwrap_or_default();
         let ctx = Ctx::new(loaded.host.clone(), request.dest, request.source, about, stop_seen.clone());
@@ -361,7 +367,8 @@ unsafe extern "C" fn stop(instance: *mut c_void, deadline_ms: u32) -> i32 {
 /// As [`SatcastDriver::destroy`]: `instance` came from `open` and is passed here once.
 unsafe extern "C" fn destroy(instance: *mut c_void) {
     // SAFETY: passed on from the caller.
-    drop(unsafe { Box::from_raw(instance.cast::<Instance>()) });
+    let instance = unsafe { Box::from_raw(instance.cast::<Instance>()) };
+    instance.openings.remove(instance.dest);
 }
 
 /// # Safety

@@ -32,6 +32,7 @@
 pub mod abi;
 pub mod driver_state;
 mod error;
+pub mod http;
 pub mod manifest;
 pub mod packet;
 pub mod playback;
@@ -53,6 +54,6 @@ pub mod host;
 pub mod testkit;
 
 pub use error::{Class, Error, MESSAGE_BYTES_MAX};
-pub use manifest::{DestType, SettingsSchema, TypesSetting};
+pub use manifest::{DestType, Route, SettingsSchema, TypesSetting};
 pub use playback::Audience;
 pub use secret::Secret;

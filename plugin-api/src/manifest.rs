@@ -4,6 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::http::ROUTES_MAX;
+use crate::playback::is_asset_name;
+
 /// Largest manifest the host reads, in bytes.
 pub const MANIFEST_BYTES_MAX: usize = 1024 * 1024;
 /// Most destination types one driver may declare.
@@ -70,13 +73,49 @@ pub struct DestType {
     /// It publishes pieces for viewers: its destinations get an address of their own and public keys.
     #[serde(default)]
     pub playback: bool,
+    /// What of viewers' requests it answers itself, below that address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Route>,
+}
+
+/// Requests of viewers that a driver answers itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// First part of the path below a destination's address: a name as those of pieces. What stands behind it is the driver's to read.
+    pub path: String,
+    /// An answer may take [`LONG_ANSWER_SECS`](crate::http::LONG_ANSWER_SECS): a request that waits for what comes next.
+    #[serde(default)]
+    pub long: bool,
+    /// Viewers of the preview may ask, too.
+    #[serde(default)]
+    pub preview: bool,
+}
+
+impl Route {
+    /// A route that viewers with a key may ask, answered soon.
+    pub fn new(path: &str) -> Self {
+        Self { path: path.to_owned(), long: false, preview: false }
+    }
+
+    /// Answers may wait for what comes next.
+    pub fn long(mut self) -> Self {
+        self.long = true;
+        self
+    }
+
+    /// Viewers of the preview may ask, too.
+    pub fn preview(mut self) -> Self {
+        self.preview = true;
+        self
+    }
 }
 
 impl DestType {
     /// The type `name` with the configuration struct `C`.
     pub fn of<C: JsonSchema>(name: &str) -> Self {
         let schema = schemars::schema_for!(C).to_value();
-        Self { name: name.to_string(), title: name.to_string(), schema, codecs: Vec::new(), playback: false }
+        let (name, title) = (name.to_string(), name.to_string());
+        Self { name, title, schema, codecs: Vec::new(), playback: false, routes: Vec::new() }
     }
 
     /// Sets the human name.
@@ -89,6 +128,12 @@ impl DestType {
     pub fn playback(mut self) -> Self {
         self.playback = true;
         self
+    }
+
+    /// Says that it answers requests of viewers below `route`; that is playback, too.
+    pub fn route(mut self, route: Route) -> Self {
+        self.routes.push(route);
+        self.playback()
     }
 
     /// Sets the codecs it can forward.
@@ -119,6 +164,11 @@ pub enum ManifestError {
     /// A name outside [`is_name`], or twice.
     #[error("its manifest has a bad or repeated destination type name {0:?}")]
     TypeName(String),
+    /// Routes that cannot be served.
+    #[error(
+        "the routes of {0} must be at most {ROUTES_MAX}, each another name of a-z A-Z 0-9 . _ -, none of them index.m3u8 or t, and the type must have playback"
+    )]
+    Routes(String),
     /// A schema over [`SCHEMA_BYTES_MAX`].
     #[error("the configuration schema of {0} has more than {SCHEMA_BYTES_MAX} bytes")]
     SchemaTooLarge(String),
@@ -143,6 +193,7 @@ impl Manifest {
         }
         if let Some(made) = &manifest.made {
             check_schema(&made.setting, &made.like.schema)?;
+            check_routes(&made.like)?;
         }
         for (index, kind) in manifest.types.iter().enumerate() {
             let repeated = manifest.types[..index].iter().any(|other| other.name == kind.name);
@@ -150,9 +201,26 @@ impl Manifest {
                 return Err(ManifestError::TypeName(kind.name.chars().take(40).collect()));
             }
             check_schema(&kind.name, &kind.schema)?;
+            check_routes(kind)?;
         }
         Ok(manifest)
     }
+}
+
+/// Names below a destination's address that are the host's.
+const HOST_ROUTES: [&str; 2] = ["index.m3u8", "t"];
+
+fn check_routes(kind: &DestType) -> Result<(), ManifestError> {
+    let is_repeated = |at: usize, path: &str| kind.routes[..at].iter().any(|route| route.path == path);
+    let is_bad = |(at, route): (usize, &Route)| {
+        !is_asset_name(&route.path)
+            || HOST_ROUTES.contains(&route.path.as_str())
+            || is_repeated(at, &route.path)
+    };
+    let is_wrong = kind.routes.len() > ROUTES_MAX
+        || (!kind.routes.is_empty() && !kind.playback)
+        || kind.routes.iter().enumerate().any(is_bad);
+    if is_wrong { Err(ManifestError::Routes(kind.name.clone())) } else { Ok(()) }
 }
 
 fn check_schema(of: &str, schema: &Value) -> Result<(), ManifestError> {
@@ -222,6 +290,21 @@ mod tests {
         };
         assert!(made(json!({})).unwrap().made.is_some());
         assert!(matches!(made(json!({ "$ref": "file:///x" })), Err(ManifestError::RemoteRef(..))));
+        let routed = |routes: Value, playback: bool| {
+            let kind =
+                json!({ "name": "a", "title": "x", "schema": {}, "routes": routes, "playback": playback });
+            with_types(json!([kind]))
+        };
+        let paths =
+            |count: usize| json!((0..count).map(|n| json!({ "path": format!("r{n}") })).collect::<Vec<_>>());
+        assert_eq!(routed(paths(ROUTES_MAX), true).unwrap().types[0].routes[1], Route::new("r1"));
+        let refused = Err(ManifestError::Routes("a".into()));
+        assert_eq!(routed(paths(ROUTES_MAX + 1), true), refused);
+        assert_eq!(routed(paths(1), false), refused);
+        for bad in ["", "a/b", ".a", "t", "index.m3u8", "\u{e4}"] {
+            assert_eq!(routed(json!([{ "path": bad }]), true), refused, "{bad:?}");
+        }
+        assert_eq!(routed(json!([{ "path": "a" }, { "path": "a" }]), true), refused);
         let settings = |schema: Value| {
             let types = json!([kind("a", json!({}))]);
             Manifest::parse(&json!({ "title": "t", "types": types, "settings": schema }).to_string())

@@ -48,6 +48,17 @@ pub struct Recording {
     pub attempt: u32,
     /// The store opened the upload of that attempt.
     pub attempt_opened: bool,
+    /// The driver has a copy here, without which no retry can begin. A driver that does not say has one.
+    #[serde(default = "yes")]
+    pub has_copy: bool,
+    /// It is not in its store any more, as its days there were over: the host shows it no longer. Such a recording stays listed for
+    /// some time, as a report may be lost.
+    #[serde(default)]
+    pub gone: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Where a recording stands.
@@ -131,6 +142,8 @@ pub struct About {
     pub label: String,
     /// Start of the session, in milliseconds since 1970; 0 when the host does not say.
     pub session_started_ms: i64,
+    /// Whose the stream is, the same for all of an account's openings; 0 when the host does not say.
+    pub account_id: i64,
 }
 
 #[cfg(test)]
@@ -154,6 +167,8 @@ mod tests {
             changed_at_ms: 6,
             attempt: 1,
             attempt_opened: true,
+            has_copy: false,
+            gone: true,
         }
     }
 
@@ -164,10 +179,17 @@ mod tests {
             "fileName": "talk/20261122T080000Z-a-1.mp4", "destinationId": 7, "sessionId": "s", "state": "failed",
             "sizeBytes": 3, "uploadedBytes": 2, "durationMs": 1, "error": "the store is down",
             "errorClass": "network", "url": null, "startedAtMs": 5, "changedAtMs": 6, "attempt": 1,
-            "attemptOpened": true
+            "attemptOpened": true, "hasCopy": false, "gone": true
         });
         assert_eq!(json, expected);
-        assert_eq!(serde_json::from_value::<Recording>(json).unwrap(), recording());
+        assert_eq!(serde_json::from_value::<Recording>(json.clone()).unwrap(), recording());
+        // A driver built before these were agreed on.
+        let mut earlier = json;
+        for name in ["hasCopy", "gone"] {
+            earlier.as_object_mut().unwrap().remove(name).unwrap();
+        }
+        let earlier: Recording = serde_json::from_value(earlier).unwrap();
+        assert_eq!(earlier, Recording { has_copy: true, gone: false, ..recording() });
         let about = serde_json::from_str::<About>(r#"{"sessionStartedMs":4,"newer":1}"#).unwrap();
         assert_eq!(about, About { session_started_ms: 4, ..About::default() });
     }

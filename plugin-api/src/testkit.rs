@@ -14,12 +14,14 @@
 //!
 //! What else a host does to a driver: a queue that drops ([`TestDestination::limit_queue`]), a short deadline
 //! ([`TestDestination::stop_within`]), a new configuration ([`TestDestination::reconfigure`]), settings of an operator
-//! ([`Options::settings`]), calls that fail ([`Testkit::fail`]), questions about recordings ([`Testkit::recordings`]).
+//! ([`Options::settings`]), calls that fail ([`Testkit::fail`]), questions about recordings ([`Testkit::recordings`]), requests of viewers
+//! ([`Testkit::get`]).
 //!
 //! Connections go to any address: the outbound guard is the real host's. There are no retries. Time is the machine's: a driver that
 //! waits for minutes takes its times as values, so that its tests can give it short ones. A driver has one slot in a process: start
 //! the kit once in each test binary, or put each kit into a test binary of its own.
 
+mod http;
 mod packets;
 mod queue;
 mod recordings;
@@ -33,6 +35,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+pub use http::Answered;
 pub use packets::{config, media};
 pub use shared::{Recorded, Report};
 
@@ -82,6 +85,8 @@ pub enum HostCall {
     Publish,
     /// [`Ctx::playback`](crate::driver::Ctx::playback).
     Playback,
+    /// The answer to a viewer, who has gone meanwhile.
+    Respond,
     /// [`Host::recording`](crate::driver::Host::recording).
     Recording,
     /// [`Host::seal`](crate::driver::Host::seal).

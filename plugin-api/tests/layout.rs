@@ -62,6 +62,12 @@ fn in_rust() -> String {
         SatcastRecordingsHost { size, report }
         SatcastVault { size, seal, unseal }
         SatcastBody { kind, reserved, offset, len, data, owner, release }
+        SatcastHttp { size, request }
+        SatcastHttpRequest { size, dest, token, method, audience, path, query }
+        SatcastHttpHost { size, respond }
+        SatcastHttpResponse {
+            size, status, max_age_secs, content_type, headers, header_count, descriptor, reserved, body, source
+        }
     }
 }
 

@@ -72,6 +72,8 @@ fn recording(file_name: &str) -> Recording {
         changed_at_ms: 2,
         attempt: 0,
         attempt_opened: false,
+        has_copy: true,
+        gone: false,
     }
 }
 
@@ -145,6 +147,7 @@ fn says_who_an_opening_is_for(kit: &Testkit) {
         stream_key_id: 2,
         label: "Friday \"talk\"".into(),
         session_started_ms: 1_790_000_000_000,
+        account_id: 5,
     };
     let dest = kit.open_for(&about, "keeper", &json!({})).unwrap();
     dest.stop();

@@ -175,7 +175,7 @@ impl Rig {
             Drivers::load(&LoadOptions { config: &config, exe: binary(), images }, &parts)
         });
         let drivers = drivers.await.expect("drivers");
-        assert_eq!(drivers.known_types(), [HOSTILE], "{:?}", drivers.summaries());
+        assert!(drivers.known_types().iter().any(|kind| kind == HOSTILE), "{:?}", drivers.summaries());
         let url = satcast::secret::Redacted::new(format!("sqlite:{}", folder.join("bench.db").display()));
         let vault = Vault::new(&[7; 32]);
         let store =

@@ -45,6 +45,13 @@ impl Publish {
         self
     }
 
+    /// With timestamps that begin `seconds` later than those of the source.
+    #[must_use]
+    pub fn shifted(mut self, seconds: f64) -> Self {
+        self.after.extend(["-output_ts_offset".into(), seconds.to_string()]);
+        self
+    }
+
     /// Starts publishing to `url`.
     ///
     /// # Panics

@@ -18,17 +18,34 @@ impl Options {
     /// When the command line says something else.
     #[must_use]
     pub fn from_arguments(repeats: usize, window_seconds: u64) -> Self {
+        Self::with_names(repeats, window_seconds, &[]).0
+    }
+
+    /// The same, and the names among `known` that the command line gives; all of them when it gives none.
+    ///
+    /// # Panics
+    /// When the command line says something else.
+    #[must_use]
+    pub fn with_names<'a>(repeats: usize, window_seconds: u64, known: &[&'a str]) -> (Self, Vec<&'a str>) {
         let mut options = Self { repeats, window: Duration::from_secs(window_seconds) };
+        let mut names = Vec::new();
         let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
         while let Some(argument) = arguments.next() {
+            if let Some(name) = known.iter().find(|name| **name == argument) {
+                names.push(*name);
+                continue;
+            }
             let value = arguments.next().and_then(|value| value.parse().ok()).filter(|value| *value > 0);
             match (argument.as_str(), value) {
                 ("--repeats", Some(value)) => options.repeats = usize::try_from(value).unwrap_or(repeats),
                 ("--seconds", Some(value)) => options.window = Duration::from_secs(value),
-                _ => panic!("cannot read {argument}; the options are --repeats N and --seconds S"),
+                _ => panic!(
+                    "cannot read {argument}; there are --repeats N, --seconds S and the names {}",
+                    known.join(", ")
+                ),
             }
         }
-        options
+        (options, if names.is_empty() { known.to_vec() } else { names })
     }
 }
 
@@ -67,15 +84,21 @@ impl Pairs {
 /// When there are no values.
 #[must_use]
 pub fn summary(values: &[f64]) -> String {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    format!("{:.3} ({:.3}-{:.3})", median(values), sorted[0], sorted[sorted.len() - 1])
+}
+
+/// The value in the middle; of an even number, half way between the two.
+///
+/// # Panics
+/// When there are no values.
+#[must_use]
+pub fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
-    let median = if values.len().is_multiple_of(2) {
-        (values[middle - 1] + values[middle]) / 2.0
-    } else {
-        values[middle]
-    };
-    format!("{median:.3} ({:.3}-{:.3})", values[0], values[values.len() - 1])
+    if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! RTMP sink of our own that can do what a real one does on a bad day: stall, refuse, die, come back.
 //!
 //! * [`service`], [`api`], [`hosted`] and [`database`]: the service under test; [`postgres`]: a server for its database
-//! * [`encoder`], [`caller`], [`coded`]: who publishes (ffmpeg; single RTMP calls and hostile bytes; other codecs)
+//! * [`encoder`], [`obs`], [`caller`], [`coded`]: who publishes (ffmpeg; as OBS does, message for message; single RTMP calls and
+//!   hostile bytes; other codecs)
 //! * [`nginx`], [`sink`], [`receiver`]: who receives (media; webhooks, verified by the official library)
 //! * [`tls`]: certificate authorities and the certificates they sign
 //! * [`http`], [`playlist`], [`hls`], [`player`]: who watches (every byte counted; strictly read; in a browser)
@@ -14,7 +15,8 @@
 //! * [`clients`]: tools and clients that others made, from the committed API document
 //! * [`scene`], [`author`]: drivers that do their worst beside a stream that must lose nothing; what a driver's author does
 //! * [`source`], [`flv`], [`record`]: the media itself, and how two copies of it are compared
-//! * [`crowd`], [`figures`]: what only the benchmarks need
+//! * [`crowd`], [`load`], [`node_media_server`], [`figures`]: what the benchmarks need (viewers; publishers and servers with
+//!   stamped frames; a peer; repeats and medians)
 //! * [`process`], [`ports`], [`wait`], [`soak`]: children that always end, ports of one's own, bounded waits, rounds
 //!
 //! Waits are for conditions, never for a time to pass, and each has a limit and says what it waited for. A failed
@@ -35,8 +37,11 @@ pub mod hls;
 pub mod hosted;
 pub mod http;
 pub mod lnbits;
+pub mod load;
 pub mod nginx;
+pub mod node_media_server;
 pub mod nwc;
+pub mod obs;
 pub mod player;
 pub mod playlist;
 pub mod ports;

@@ -157,16 +157,27 @@ impl Nginx {
     /// When a recording cannot be read.
     #[must_use]
     pub fn recordings(&self, name: &str) -> Vec<Vec<Record>> {
+        // A file that was only just made has no header yet.
+        self.recorded(name)
+            .iter()
+            .map(|path| flv::parse(&std::fs::read(path).expect("a recording")).unwrap_or_default())
+            .collect()
+    }
+
+    /// Bytes of all recordings of stream `name` so far.
+    #[must_use]
+    pub fn recorded_bytes(&self, name: &str) -> u64 {
+        let files = self.recorded(name);
+        files.iter().filter_map(|path| std::fs::metadata(path).ok()).map(|file| file.len()).sum()
+    }
+
+    fn recorded(&self, name: &str) -> Vec<PathBuf> {
         let entries =
             std::fs::read_dir(self.folder.path().join("records")).expect("the folder of recordings");
         let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
         let prefix = format!("{name}-");
         files.retain(|path| path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(&prefix)));
         files.sort();
-        // A file that was only just made has no header yet.
         files
-            .iter()
-            .map(|path| flv::parse(&std::fs::read(path).expect("a recording")).unwrap_or_default())
-            .collect()
     }
 }

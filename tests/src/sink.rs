@@ -19,8 +19,9 @@ use crate::wait;
 /// Pause between two looks at a socket or a flag.
 const POLL: Duration = Duration::from_millis(20);
 const READ_BLOCK_BYTES: usize = 256 * 1024;
-/// Receive buffer of a sink that stalls: small, so that the sender notices soon.
+/// Receive buffer of a sink that stalls or is slow: small, so that the sender notices soon.
 const STALLED_BUFFER_BYTES: usize = 16 * 1024;
+const SLOW_READS_PER_SECOND: usize = 20;
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
 /// What a sink does with a publisher.
@@ -32,6 +33,8 @@ pub enum Behaviour {
     Discard,
     /// Accepts the publish and then never reads again.
     Stall,
+    /// Reads so many bytes a second and no more.
+    Slow(usize),
     /// Refuses the publish.
     Refuse {
         /// Status code, for instance `NetStream.Publish.BadName`.
@@ -120,7 +123,7 @@ impl Sink {
         self.kill();
         let listener = TcpListener::bind(self.port.address()).expect("the leased port is free");
         listener.set_nonblocking(true).expect("a listener that does not block");
-        if matches!(self.shared.behaviour, Behaviour::Stall) {
+        if matches!(self.shared.behaviour, Behaviour::Stall | Behaviour::Slow(_)) {
             // Sockets inherit it from their listener.
             setsockopt(&listener, sockopt::RcvBuf, &STALLED_BUFFER_BYTES).expect("a small receive buffer");
         }
@@ -267,7 +270,11 @@ fn serve(mut socket: TcpStream, life: &Life, shared: &Shared) {
     // Without it a connection that came in just before the kill would be waited for.
     socket.set_read_timeout(Some(POLL)).expect("a read time-out");
     let mut session = ServerSession::new(ServerConfig::default());
-    let mut block = vec![0; READ_BLOCK_BYTES];
+    let slow = match shared.behaviour {
+        Behaviour::Slow(bytes_per_second) => Some(bytes_per_second / SLOW_READS_PER_SECOND),
+        _ => None,
+    };
+    let mut block = vec![0; slow.unwrap_or(READ_BLOCK_BYTES)];
     let mut publish = 0;
     while !life.over.load(Ordering::SeqCst) {
         let count = match socket.read(&mut block) {
@@ -277,6 +284,9 @@ fn serve(mut socket: TcpStream, life: &Life, shared: &Shared) {
             Err(_) => return,
         };
         shared.bytes.fetch_add(count as u64, Ordering::SeqCst);
+        if slow.is_some() && publish > 0 {
+            std::thread::sleep(Duration::from_secs(1) / SLOW_READS_PER_SECOND as u32);
+        }
         let input = session.input(Bytes::copy_from_slice(&block[..count]));
         let mut refused = false;
         while let Some(event) = session.poll_event() {

@@ -43,6 +43,6 @@ fn poll<T>(what: &str, limit: Duration, pause: Duration, mut probe: impl FnMut()
 
 /// Seconds, shorter to read in a test.
 #[must_use]
-pub fn seconds(count: u64) -> Duration {
+pub const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use loom::sync::{Condvar, Mutex};
@@ -25,16 +25,17 @@ mod locks {
     pub(super) use loom::sync::{Mutex, MutexGuard};
 }
 
-use queue::{LEASED_BYTES_MAX, QUEUE_BYTES_MAX, QUEUE_PACKETS_MAX, QUEUE_SPAN_MS_MAX, Queue};
+use queue::{LEASED_BYTES_MAX, QUEUE_BYTES_MAX, QUEUE_PACKETS_MAX, QUEUE_WAIT_MAX, Queue};
 
 /// Switches between threads that loom forces at most in one order; more find nothing new here and take much longer.
 const SWITCHES_MAX: usize = 3;
+/// When every packet comes: nothing waits too long.
+const NOW: Duration = QUEUE_WAIT_MAX;
 /// Fewest orders that count as all: less means that a model does nothing.
 const ORDERS_MIN: u64 = 20;
 
 /// The models are made for a queue that never drops what they put in.
-const _: () =
-    assert!(LEASED_BYTES_MAX / 2 <= QUEUE_BYTES_MAX && QUEUE_PACKETS_MAX > 3 && QUEUE_SPAN_MS_MAX > 1);
+const _: () = assert!(LEASED_BYTES_MAX / 2 <= QUEUE_BYTES_MAX && QUEUE_PACKETS_MAX > 3);
 
 fn main() {
     check("what is pushed before the end reaches a driver that sleeps", pushed);
@@ -146,7 +147,7 @@ fn pushed() {
     let taking = queue.clone();
     let driver = thread::spawn(move || drive(&taking, true));
     for packet in [config(1), media(2, true), media(3, false)] {
-        wake(queue.push(&packet, true));
+        wake(queue.push(&packet, true, NOW));
     }
     wake(queue.close());
     assert_eq!(driver.join().expect("a driver that ends"), [1, 2, 3]);
@@ -156,12 +157,12 @@ fn two_publishers() {
     let queue = empty();
     let mut configs = group::Configs::default();
     configs.replace(&config(1));
-    wake(queue.begin(&configs, [media(2, true)].iter()));
+    wake(queue.begin(&configs, [media(2, true)].iter(), NOW));
     let taking = queue.clone();
     let driver = thread::spawn(move || drive(&taking, true));
     let pushing = queue.clone();
-    let other = thread::spawn(move || wake(pushing.push(&media(3, false), true)));
-    wake(queue.push(&media(4, false), true));
+    let other = thread::spawn(move || wake(pushing.push(&media(3, false), true, NOW)));
+    wake(queue.push(&media(4, false), true, NOW));
     other.join().expect("a publisher that ends");
     wake(queue.close());
     let mut seen = driver.join().expect("a driver that ends");
@@ -173,13 +174,13 @@ fn held_too_much() {
     let queue = empty();
     let mut held = Vec::new();
     for sequence in [1, 2] {
-        wake(queue.push(&half(sequence), true));
+        wake(queue.push(&half(sequence), true, NOW));
         assert_eq!(queue.recv(1, &mut held, DriverWaker::calling(|| ())), Recv::Ready);
     }
     let (taking, releasing) = (queue.clone(), queue.clone());
     let driver = thread::spawn(move || drive(&taking, false));
     let release = thread::spawn(move || releasing.released(LEASED_BYTES_MAX / 2));
-    wake(queue.push(&half(3), true));
+    wake(queue.push(&half(3), true, NOW));
     release.join().expect("a release that ends");
     // Not before: what is closed wakes a driver anyway.
     wake(queue.close());
@@ -210,7 +211,7 @@ fn waker_ends_once() {
     });
     assert_eq!(queue.recv(1, &mut Vec::new(), waker), Recv::Empty);
     let abandon = thread::spawn(move || abandoning.abandoned());
-    let push = thread::spawn(move || wake(pushing.push(&media(1, true), true)));
+    let push = thread::spawn(move || wake(pushing.push(&media(1, true), true, NOW)));
     wake(queue.close());
     abandon.join().expect("an end");
     push.join().expect("a publisher that ends");

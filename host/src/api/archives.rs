@@ -163,8 +163,9 @@ impl ArchivesApi {
 
     /// Delete a recording
     ///
-    /// Forgets it and deletes the copy kept here; with `remote` the object in the store as well. A recording that is being
-    /// made cannot be deleted. An addition to the specification.
+    /// Forgets it and deletes the copy kept here; with `remote` the object in the store as well, answered when it is gone there: if the
+    /// store cannot be asked, nothing is deleted. Without `remote` an upload that runs is ended at the store afterwards. A recording that
+    /// is being made cannot be deleted. An addition to the specification.
     #[oai(path = "/:id", method = "delete", operation_id = "deleteArchive")]
     async fn delete(
         &self,
@@ -196,7 +197,7 @@ impl ArchivesApi {
     /// Recover a failed upload
     ///
     /// Uploads a recording again whose upload was given up. Each attempt that begins costs the configured fee; the attempt
-    /// goes on after the answer.
+    /// goes on after the answer. What the store turns out to have already costs nothing.
     #[oai(path = "/recover-pay", method = "post", operation_id = "recoverArchive")]
     async fn recover(
         &self,
@@ -212,12 +213,14 @@ impl ArchivesApi {
         if archive.report.state != ArchiveState::Failed || archive.recovering {
             return Err(not_failed(Some(archive.report.state)).into());
         }
+        app.archive.check_copy(&archive).await.map_err(|_| no_copy())?;
         let fee = check_funds(&app, &caller).await?;
         let (book, actor) = (app.archive.clone(), caller.actor(&app));
         App::to_the_end(async move {
             let recovered = book.recover(&actor, &archive, fee).await;
             recovered.map_err(|error| match error {
                 RecoveryError::NotFailed => not_failed(None),
+                RecoveryError::NoCopy => no_copy(),
                 RecoveryError::Insufficient(balance) => too_little(fee, balance),
                 RecoveryError::Driver(error) => ApiError::archive_unavailable(&error),
                 RecoveryError::Store(error) => error.into(),
@@ -237,6 +240,11 @@ fn not_failed(state: Option<ArchiveState>) -> ApiError {
         _ => "The recording is being made or uploaded; wait for its end",
     };
     ApiError::conflict("archive_not_failed", text)
+}
+
+fn no_copy() -> ApiError {
+    let text = "The copy of the recording that was kept here is gone, so it cannot be uploaded again; nothing is charged";
+    ApiError::conflict("archive_no_copy", text)
 }
 
 /// What an attempt costs the account, which can pay for it.

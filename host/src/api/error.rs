@@ -202,6 +202,24 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "piece_unreadable", text)
     }
 
+    /// 500: the driver of a destination failed to answer a viewer.
+    pub fn driver_failed() -> Self {
+        let text = "The driver of this destination failed to answer; try again";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "driver_failed", text)
+    }
+
+    /// 503: too many viewers wait for answers of the driver of a destination.
+    pub fn driver_busy() -> Self {
+        let text = "Too many requests wait for the driver of this destination; try again in a second";
+        Self { retry_after_secs: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "driver_busy", text) }
+    }
+
+    /// 504: the driver of a destination did not answer a viewer in time.
+    pub fn driver_silent() -> Self {
+        let text = "The driver of this destination did not answer in time; try again";
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "driver_silent", text)
+    }
+
     /// 503: not ready to serve.
     pub fn not_ready() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "The service is not ready")

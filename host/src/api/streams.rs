@@ -1,121 +1,29 @@
 //! Stream keys: make, list, read, stop, delete.
 
+mod view;
+
 use std::sync::Arc;
 
 use poem::Result;
 use poem::web::Data;
 use poem_openapi::param::{Path, Query};
 use poem_openapi::payload::{Json, Response};
-use poem_openapi::{Enum, Object, OpenApi, Union};
+use poem_openapi::{Object, OpenApi, Union};
 use serde_json::json;
 
 use super::addresses::{checked_addresses, read_addresses};
 use super::body::{Body, Fields, FromFields, NoBody};
-use super::destinations::{self, Destination, DestinationInput, Done};
-use super::health::StreamHealth;
-use super::null::Null;
+use super::destinations::{self, DestinationInput, Done};
 use super::page::PageRequest;
-use super::playback::StreamPlayback;
-use super::{ApiError, App, Caller, Tag, stream_state};
+use super::{ApiError, App, Caller, Tag};
 use crate::ids::{EndReason, StreamId};
 use crate::secret::new_stream_key;
-use crate::store::{Change, DestinationView, NewStream, Page, StreamLimits, StreamView};
+use crate::store::{Change, NewStream, Page, StreamLimits, StreamView};
+use view::{Limits, Stream, StreamDetail};
+pub(super) use view::{State, Status};
 
 /// Longest label in characters, after trimming.
 pub(super) const LABEL_CHARS_MAX: usize = 128;
-
-/// Whether a session runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
-#[oai(rename_all = "lowercase")]
-pub(super) enum Status {
-    /// No session runs.
-    Idle,
-    /// A session runs.
-    Active,
-}
-
-/// What a stream key is doing, in more detail than `status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
-#[oai(rename_all = "lowercase", rename = "StreamState")]
-pub(super) enum State {
-    /// No session runs.
-    Idle,
-    /// Media comes in.
-    Live,
-    /// The encoder left and may return within the reconnect window.
-    Reconnecting,
-    /// The session is ending.
-    Stopping,
-}
-
-/// Hard limits; a limit that is not set is absent.
-#[derive(Clone, Copy, Debug, Object)]
-#[oai(rename_all = "camelCase", skip_serializing_if_is_none)]
-pub(super) struct Limits {
-    /// Sats one session may cost.
-    max_sats: Option<i64>,
-    /// Minutes one session may last.
-    max_duration_minutes: Option<i64>,
-}
-
-impl From<StreamLimits> for Limits {
-    fn from(limits: StreamLimits) -> Self {
-        Self { max_sats: limits.max_sats, max_duration_minutes: limits.max_duration_minutes }
-    }
-}
-
-/// A stream key in a list.
-#[derive(Clone, Object)]
-#[oai(rename_all = "camelCase")]
-pub(super) struct Stream {
-    /// Stream key identifier.
-    id: i64,
-    /// The key to publish with; secret.
-    stream_key: String,
-    /// Label.
-    label: String,
-    /// Whether a session runs.
-    status: Status,
-    /// What the stream key is doing, in more detail.
-    state: State,
-    /// Why the last session ended; null before the first end.
-    last_end_reason: Null<String>,
-    /// Creation time, Unix milliseconds.
-    created_at: i64,
-}
-
-/// A stream key with its destinations.
-#[derive(Clone, Object)]
-#[oai(rename_all = "camelCase")]
-pub(super) struct StreamDetail {
-    /// Stream key identifier.
-    id: i64,
-    /// The key to publish with; secret.
-    stream_key: String,
-    /// Label.
-    label: String,
-    /// Whether a session runs.
-    status: Status,
-    /// What the stream key is doing, in more detail.
-    state: State,
-    /// Why the last session ended; null before the first end.
-    last_end_reason: Null<String>,
-    /// Creation time, Unix milliseconds.
-    created_at: i64,
-    /// Start of the running session, Unix milliseconds; absent when idle.
-    #[oai(skip_serializing_if_is_none)]
-    started_at: Option<i64>,
-    /// Hard limits.
-    limits: Limits,
-    /// Destinations, newest first.
-    destinations: Vec<Destination>,
-    /// How its self-hosted destinations are played, newest first.
-    playback: Vec<StreamPlayback>,
-    /// How good the stream is; null unless its encoder is there.
-    health: Null<StreamHealth>,
-    /// Networks from which the stream key may be used; empty for all.
-    allowed_addresses: Vec<String>,
-}
 
 /// A stream key to be made.
 #[derive(Clone, Debug, Object)]
@@ -217,7 +125,7 @@ impl StreamsApi {
             app.store.streams_of(caller.account, page.to_store()).await.map_err(ApiError::from)?;
         let address = format!("{}/api/streams", app.config.public_base());
         let link = page.finish(&mut views, &address, |view| view.stream.id.0);
-        let streams = views.into_iter().map(|view| stream(&app, view)).collect();
+        let streams = views.into_iter().map(|view| Stream::of(&app, view)).collect();
         Ok(with_link(Json(streams), link))
     }
 
@@ -279,7 +187,7 @@ impl StreamsApi {
         let view = owned(&app, &caller, id.0).await?;
         let records = app.store.destinations_page(caller.account, view.stream.id, Page::ALL).await;
         let records = records.map_err(ApiError::from)?.ok_or_else(|| ApiError::not_found("stream"))?;
-        Ok(Json(detail(&app, view, &records)))
+        Ok(Json(StreamDetail::of(&app, view, &records)))
     }
 
     /// Stop a stream
@@ -353,38 +261,6 @@ pub(super) fn checked_label(label: &str) -> std::result::Result<String, ApiError
         return Err(ApiError::refused("label_refused", "Field `label` must not hold control characters"));
     }
     Ok(label.to_owned())
-}
-
-fn stream(app: &App, view: StreamView) -> Stream {
-    let (status, state, _) = stream_state(&app.live, view.stream.id);
-    Stream {
-        id: view.stream.id.0,
-        stream_key: view.stream_key.into_inner(),
-        label: view.stream.label,
-        status,
-        state,
-        last_end_reason: view.last_end_reason.map(|reason| reason.as_str().to_owned()).into(),
-        created_at: view.stream.created_at.0,
-    }
-}
-
-fn detail(app: &App, view: StreamView, destinations: &[DestinationView]) -> StreamDetail {
-    let (status, state, started_at) = stream_state(&app.live, view.stream.id);
-    StreamDetail {
-        id: view.stream.id.0,
-        stream_key: view.stream_key.into_inner(),
-        label: view.stream.label,
-        status,
-        state,
-        last_end_reason: view.last_end_reason.map(|reason| reason.as_str().to_owned()).into(),
-        created_at: view.stream.created_at.0,
-        started_at,
-        limits: view.stream.limits.into(),
-        destinations: destinations.iter().map(|record| Destination::of(app, record)).collect(),
-        playback: destinations.iter().filter_map(|record| StreamPlayback::of(app, record)).collect(),
-        health: StreamHealth::of(app, view.stream.id).into(),
-        allowed_addresses: view.stream.allowed.to_texts(),
-    }
 }
 
 /// The payload with a `Link` header when there is a next page.

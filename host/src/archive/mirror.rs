@@ -16,6 +16,8 @@ use crate::store::{ArchiveReport, ArchiveState, AskedRecovery, KnownArchive, Sto
 const LIST_PAUSE: Duration = Duration::from_secs(60);
 /// How often it is looked whether other drivers are loaded.
 const LOOK_PAUSE: Duration = Duration::from_secs(2);
+/// How long a paid retry waits for a word of its driver before it is given back; a store is waited for some seconds.
+pub(super) const ASKED_MAX: Duration = Duration::from_secs(60 * 60);
 /// What is said of a recording that its driver lost.
 pub(super) const LOST: &str = "its driver no longer knows it";
 
@@ -43,6 +45,8 @@ impl Archive {
 
     /// Writes all waiting reports down; true when some are missing.
     pub(crate) async fn write_down(&self) -> bool {
+        // Who waits for this wants to have read what another one took just before.
+        let _one_at_a_time = self.inner.writing.lock().await;
         let told = self.inner.reports.take();
         let mut is_short = told.is_short;
         for (driver, recording) in told.reports {
@@ -54,9 +58,14 @@ impl Archive {
     /// False when the database failed, so that it must be listed again.
     async fn record(&self, driver: &str, recording: Recording) -> bool {
         let file_name = recording.file_name.clone();
-        let report = report(driver, recording);
-        match self.inner.store.record_archive(report, self.inner.clock.now()).await {
-            Ok(_) => true,
+        let is_gone = recording.gone;
+        let (report, now) = (report(driver, recording), self.inner.clock.now());
+        let recorded = match is_gone {
+            true => self.inner.store.archive_gone(report, now).await,
+            false => self.inner.store.record_archive(report, now).await.map(drop),
+        };
+        match recorded {
+            Ok(()) => true,
             Err(error @ StoreError::NotFound(_)) => {
                 tracing::warn!(driver, file_name, %error, "a driver tells of a recording that is nobody's");
                 true
@@ -68,7 +77,7 @@ impl Archive {
         }
     }
 
-    /// Compares what every driver lists with what is written down.
+    /// Compares what every driver lists with what is written down, and ends retries whose driver cannot be asked.
     pub(crate) async fn compare_all(&self) {
         for driver in self.inner.drivers.loaded_ids() {
             let asking = self.asking().clone();
@@ -84,6 +93,26 @@ impl Archive {
                 tracing::error!(driver, %error, "recordings were not compared with what is known of them");
             }
         }
+        if let Err(error) = self.end_unanswered().await {
+            tracing::error!(%error, "retries that nobody answers were not looked for");
+        }
+    }
+
+    /// Gives back what was paid for retries of which no driver has told anything for [`ASKED_MAX`]: it is disabled, or cannot list.
+    async fn end_unanswered(&self) -> Result<(), StoreError> {
+        let (store, now) = (&self.inner.store, self.inner.clock.now());
+        let limit = i64::try_from(ASKED_MAX.as_millis()).unwrap_or(i64::MAX);
+        for asked in store.unanswered_recoveries(UnixMillis(now.0.saturating_sub(limit))).await? {
+            if !self.asking().contains(&asked.archive) {
+                tracing::warn!(
+                    recovery = asked.id,
+                    file_name = asked.file_name,
+                    "nobody answers for a recovery; it is given back"
+                );
+                store.recovery_refused(asked.id, now).await?;
+            }
+        }
+        Ok(())
     }
 
     /// `asking` are recordings whose driver was being asked for a retry when the list was made.
@@ -108,7 +137,10 @@ impl Archive {
         let by_name: HashMap<&str, &KnownArchive> =
             known.iter().map(|known| (known.file_name.as_str(), known)).collect();
         for recording in listed {
-            if by_name.get(recording.file_name.as_str()).is_none_or(|known| is_news(known, &recording)) {
+            let known = by_name.get(recording.file_name.as_str());
+            // What is gone, and not shown, is as it should be.
+            let is_told = known.map_or(!recording.gone, |known| is_news(known, &recording));
+            if is_told {
                 self.record(driver, recording).await;
             }
         }
@@ -139,11 +171,11 @@ impl Archive {
 
 /// Whether the store opened the upload of a retry that was asked for when the driver had counted `before`.
 fn was_opened(before: u32, recording: &Recording) -> bool {
-    recording.attempt > before && (recording.attempt_opened || recording.state == RecordingState::Ready)
+    recording.attempt > before && recording.attempt_opened
 }
 
 fn is_news(known: &KnownArchive, recording: &Recording) -> bool {
-    known.changed_at.0 != recording.changed_at_ms || known.state != state(recording.state)
+    recording.gone || known.changed_at.0 != recording.changed_at_ms || known.state != state(recording.state)
 }
 
 fn state(state: RecordingState) -> ArchiveState {

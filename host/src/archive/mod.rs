@@ -40,6 +40,8 @@ struct Inner {
     clock: Clock,
     /// Recordings whose driver is being asked for a paid retry, or to delete them.
     asking: Mutex<HashSet<i64>>,
+    /// Held while reports are written down.
+    writing: tokio::sync::Mutex<()>,
 }
 
 impl std::fmt::Debug for Archive {
@@ -62,7 +64,8 @@ pub enum DeleteError {
 impl Archive {
     /// An account of what drivers tell through `reports`.
     pub fn new(store: Store, drivers: Drivers, reports: Reports, clock: Clock) -> Self {
-        Self { inner: Arc::new(Inner { store, drivers, reports, clock, asking: Mutex::default() }) }
+        let (asking, writing) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { inner: Arc::new(Inner { store, drivers, reports, clock, asking, writing }) }
     }
 
     /// Has a recording forgotten by its driver, with `remote` its object in the store, too, and shows it no more.

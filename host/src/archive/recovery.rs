@@ -5,7 +5,7 @@ use satcast_plugin_api::recording::RecordingState;
 use super::{Archive, OPEN_LIMIT};
 use crate::drivers::RecordingsError;
 use crate::ids::Msat;
-use crate::store::{Actor, ArchiveRecord, RecoveryBegun, StoreError};
+use crate::store::{Actor, ArchiveRecord, ArchiveState, RecoveryBegun, StoreError};
 
 /// Why an upload was not tried again; nothing is charged then.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +13,9 @@ pub enum RecoveryError {
     /// It has not failed, or is tried again already.
     #[error("the recording has not failed, or is uploaded again already")]
     NotFailed,
+    /// Its driver has no copy of it any more.
+    #[error("the copy of the recording that was kept here is gone, so it cannot be uploaded again")]
+    NoCopy,
     /// The account has only so much.
     #[error("the balance of {0:?} is too little")]
     Insufficient(Msat),
@@ -50,7 +53,7 @@ impl Archive {
         let asked = drivers.retry_recording(driver, file_name, OPEN_LIMIT).await;
         let now = self.inner.clock.now();
         let noted = match &asked {
-            Ok(()) => store.recovery_opened(id, now).await,
+            Ok(()) => self.note_answer(id, archive, attempt).await,
             Err(error) => {
                 tracing::warn!(recovery = id, driver, file_name, %error, "an upload was not opened again");
                 store.recovery_refused(id, now).await.map(drop)
@@ -60,7 +63,35 @@ impl Archive {
             // The next list of the driver's recordings makes up for it.
             tracing::error!(recovery = id, %error, "what became of a recovery was not written down");
         }
+        // Who asks again at once finds it as the driver has it.
+        self.write_down().await;
         Ok(asked?)
+    }
+
+    /// What the store has of a retry that its driver answered well: charged for the upload it opened, and given back where it had the
+    /// whole recording already, so that no upload began.
+    async fn note_answer(&self, id: i64, archive: &ArchiveRecord, attempt: u32) -> Result<(), StoreError> {
+        let (store, now) = (&self.inner.store, self.inner.clock.now());
+        self.write_down().await;
+        let found = store.archive_report(archive.id).await?;
+        let was_there = found.is_some_and(|report| {
+            report.state == ArchiveState::Ready && report.attempt > attempt && !report.attempt_opened
+        });
+        match was_there {
+            true => store.recovery_refused(id, now).await.map(drop),
+            false => store.recovery_opened(id, now).await,
+        }
+    }
+
+    /// Whether a recording could be uploaded again, as far as its driver can be asked: what a charge would be for.
+    ///
+    /// # Errors
+    /// [`RecoveryError::NoCopy`] alone.
+    pub async fn check_copy(&self, archive: &ArchiveRecord) -> Result<(), RecoveryError> {
+        match self.counted(&archive.report.driver, &archive.report.file_name).await {
+            Err(RecoveryError::NoCopy) => Err(RecoveryError::NoCopy),
+            _ => Ok(()),
+        }
     }
 
     /// Retries of a failed recording that its driver has counted.
@@ -70,6 +101,7 @@ impl Archive {
         let unknown = || RecordingsError::Unavailable(super::mirror::LOST.to_owned());
         let recording = found.ok_or_else(unknown)?;
         match recording.state {
+            RecordingState::Failed if !recording.has_copy => Err(RecoveryError::NoCopy),
             RecordingState::Failed => Ok(recording.attempt),
             _ => Err(RecoveryError::NotFailed),
         }

@@ -21,7 +21,7 @@ pub(crate) fn reports() -> Reports {
 }
 
 /// What a driver with the journal offers. Names say what happens: `refused-` and `silent-` are not uploaded again, `stuck-` are
-/// not deleted, `unsigned-` have no address, `unlisted` makes the list fail.
+/// not deleted, `unsigned-` have no address, `there-` turn out to be in their store, `unlisted` makes the list fail.
 pub(crate) struct Kept(pub(crate) Host);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -97,11 +97,14 @@ impl Recordings for Kept {
 
     fn retry(&self, file_name: &str, answer: Answer) {
         if file_name.starts_with("refused-") {
-            change(file_name, |recording| {
+            let told = self.0.recording(&change(file_name, |recording| {
                 recording.attempt += 1;
                 recording.attempt_opened = false;
-            });
-            answer.give(Err(Error::remote("the store said 503")));
+            }));
+            answer.give(told.and(Err(Error::remote("the store said 503"))));
+        } else if file_name.starts_with("there-") {
+            change(file_name, |recording| recording.attempt += 1);
+            answer.give(self.0.recording(&finish(file_name)));
         } else if file_name.starts_with("silent-") {
             lock(&HELD).insert(file_name.to_owned(), answer);
         } else {

@@ -18,7 +18,7 @@ use crate::billing::testing::{Rig as Billed, START};
 use crate::drivers::{Drivers, RecordingParts};
 use crate::ids::{Msat, SessionId, UnixMillis};
 use crate::secret::Vault;
-use crate::store::{Actor, ArchiveRecord, ArchiveState, Page};
+use crate::store::{Actor, ArchiveRecord, ArchiveState, AuditFilter, By, Page};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -98,6 +98,8 @@ impl Rig {
             changed_at_ms: START.0,
             attempt: 0,
             attempt_opened: false,
+            has_copy: true,
+            gone: false,
         };
         put(recording.clone());
         recording
@@ -231,6 +233,37 @@ async fn a_deleted_recording_is_forgotten_by_its_driver_first() {
     let error = rig.archive.delete(&rig.owner(), &stuck, false).await.unwrap_err();
     assert_eq!(error.to_string(), "the store is down");
     assert_eq!(rig.state("stuck-b.mp4").await, ArchiveState::Uploading, "it is shown still");
+}
+
+/// Its days at the store were over: no address that leads nowhere is shown.
+#[tokio::test]
+async fn what_is_not_in_its_store_any_more_is_shown_no_more() {
+    let rig = Rig::new(0).await;
+    for name in ["told.mp4", "listed.mp4", "stays.mp4"] {
+        rig.known(name, RecordingState::Uploading).await;
+        rig.tell(testing::finish(name)).await;
+    }
+    let gone = |recording: &mut Recording| (recording.gone, recording.url) = (true, None);
+    rig.tell(testing::change("told.mp4", gone)).await;
+    testing::change("listed.mp4", gone);
+    for _ in 0..2 {
+        rig.archive.compare_all().await;
+        let shown = rig.billed.store.archives_of(rig.billed.account, Page::ALL).await.unwrap();
+        let names: Vec<_> = shown.iter().map(|archive| archive.report.file_name.as_str()).collect();
+        assert_eq!(names, ["stays.mp4"]);
+    }
+    let filter = AuditFilter { account: Some(rig.billed.account), ..AuditFilter::default() };
+    let entries = rig.billed.store.audit(filter, Page::ALL).await.unwrap();
+    let mut expired: Vec<_> = entries.into_iter().filter(|entry| entry.action == "archive.expired").collect();
+    expired.sort_by_key(|entry| entry.id);
+    let names: Vec<_> = expired.iter().map(|entry| entry.detail["fileName"].as_str()).collect();
+    assert_eq!(names, [Some("told.mp4"), Some("listed.mp4")], "each once");
+    assert!(expired.iter().all(|entry| entry.by == By::Service));
+    // Another driver's word does not remove it.
+    let stays = Recording { gone: true, changed_at_ms: START.0 + 99, ..journal("stays.mp4").unwrap() };
+    reports().put("other", stays);
+    rig.archive.write_down().await;
+    assert_eq!(rig.state("stays.mp4").await, ArchiveState::Ready);
 }
 
 #[tokio::test]

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::{CliError, inspect, maintenance, print};
 use crate::boot;
+use crate::certificates::{Certificates, Section};
 use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir;
 use crate::drivers::State;
 use crate::ids::UnixMillis;
-use crate::ingest::Certificates;
 use crate::secret::Vault;
 use crate::store::{Address, Inspector};
 use crate::wallet::lightning::Fault;
@@ -44,7 +44,10 @@ pub(super) async fn run(loaded: &Loaded) -> Result<(), CliError> {
     ];
     if let Some((address, cert, key)) = config.ingest.rtmps() {
         findings.push(("rtmps listener", listener(address, "[ingest] rtmps_listen", running)));
-        findings.push(("certificate", certificate(cert, key)));
+        findings.push(("certificate", certificate(Section::Ingest, cert, key)));
+    }
+    if let Some((cert, key)) = config.http.https() {
+        findings.push(("https certificate", certificate(Section::Http, cert, key)));
     }
     let mut bad = false;
     for (index, (name, finding)) in findings.iter().enumerate() {
@@ -196,8 +199,8 @@ async fn wallet(config: &Config) -> Finding {
     }
 }
 
-fn certificate(cert: &Path, key: &Path) -> Finding {
-    match Certificates::objection(cert, key, Clock::system().now()) {
+fn certificate(section: Section, cert: &Path, key: &Path) -> Finding {
+    match Certificates::objection(section, cert, key, Clock::system().now()) {
         Ok(None) => Good(format!("{}, with its key", cert.display())),
         Ok(Some(objection)) => Bad(format!("{} {objection}", cert.display())),
         Err(error) => Bad(error.to_string()),

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use super::{CliError, inspect, open_store, print};
 use crate::boot;
+use crate::certificates::{Certificates, Section};
 use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir;
 use crate::drivers::{Drivers, HostParts, LoadOptions, State};
-use crate::ingest::Certificates;
 use crate::outbound::Guard;
 use crate::secret::new_uid;
 
@@ -27,10 +27,12 @@ pub(super) fn check_config(loaded: &Loaded) -> Result<(), CliError> {
     for warning in loaded.config.warnings() {
         let _ = writeln!(text, "warning: {warning}");
     }
-    if let Some((_, cert, key)) = loaded.config.ingest.rtmps() {
-        let objection = Certificates::objection(cert, key, Clock::system().now());
+    let ingest = loaded.config.ingest.rtmps().map(|(_, cert, key)| (Section::Ingest, cert, key));
+    let http = loaded.config.http.https().map(|(cert, key)| (Section::Http, cert, key));
+    for (section, cert, key) in [ingest, http].into_iter().flatten() {
+        let objection = Certificates::objection(section, cert, key, Clock::system().now());
         if let Some(objection) = objection.map_err(|error| CliError::Usage(error.to_string()))? {
-            let _ = writeln!(text, "warning: ingest.tls_cert {} {objection}", cert.display());
+            let _ = writeln!(text, "warning: {section}.tls_cert {} {objection}", cert.display());
         }
     }
     print(&text)

@@ -30,7 +30,7 @@ impl Config {
             ("accessKey", text(archive.access_key.as_ref().map(|key| key.expose()))),
             ("secretKey", text(archive.secret_key.as_ref().map(|key| key.expose()))),
             ("prefix", text(Some(&archive.prefix).filter(|prefix| !prefix.is_empty()))),
-            ("forcePathStyle", archive.force_path_style.then_some(Value::Bool(true))),
+            ("forcePathStyle", (!archive.force_path_style).then_some(Value::Bool(false))),
         ];
         given.into_iter().filter_map(|(key, value)| Some((key, value?)))
     }
@@ -52,14 +52,14 @@ mod tests {
         assert_eq!(read("").driver_settings("archive"), Default::default(), "nothing set is nothing told");
         let config = read(
             "[archive]\nendpoint = \"https://s3.example.com\"\nregion = \"r\"\nbucket = \"b\"\naccess_key = \"a\"\n\
-             secret_key = \"s\"\nprefix = \"p\"\nforce_path_style = true\n\
+             secret_key = \"s\"\nprefix = \"p\"\nforce_path_style = false\n\
              [driver.archive]\nisolation = \"thread\"\nregion = \"own\"\nquota = 5",
         );
         let told = config.driver_settings("archive");
         assert_eq!(
             json!(told.settings),
             json!({"endpoint": "https://s3.example.com/", "region": "own", "bucket": "b", "accessKey": "a",
-                   "secretKey": "s", "prefix": "p", "forcePathStyle": true, "quota": 5})
+                   "secretKey": "s", "prefix": "p", "forcePathStyle": false, "quota": 5})
         );
         assert!(told.isolation.is_some());
         assert!(config.driver_settings("hls").settings.is_empty());

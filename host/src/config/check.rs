@@ -211,6 +211,7 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         "pricing.bandwidth_overage_sats_per_gb = 0, bandwidth will be free",
     );
     let open = !config.http.listen.ip().is_loopback();
+    let https = config.http.https().is_some();
     let local =
         config.public_url.host_str().is_some_and(|host| matches!(host, "127.0.0.1" | "localhost" | "[::1]"));
     warn(
@@ -218,12 +219,12 @@ pub(super) fn warnings(config: &Config) -> Vec<String> {
         "http.listen is open to other machines, but public_url names this one only; set public_url",
     );
     warn(
-        open && config.public_url.scheme() == "http",
-        "public_url is http, so keys travel in clear; put a TLS proxy in front and set public_url to https",
+        open && !https && config.public_url.scheme() == "http",
+        "public_url is http, so keys travel in clear; set http.tls_cert and http.tls_key, or put a TLS proxy in front, and set public_url to https",
     );
     warn(
-        config.http.tls_cert.is_some(),
-        "http.tls_cert is set, but https is not served yet; use a TLS proxy",
+        https && config.public_url.scheme() == "http",
+        "http.tls_cert is set, so https is served, but public_url begins with http; set public_url to the https address",
     );
     warn(
         config.ingest.rtmps_listen.is_none() && config.ingest.tls_cert.is_some(),

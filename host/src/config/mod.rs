@@ -85,7 +85,7 @@ pub struct Http {
     /// Address of the API and of playback.
     #[serde(deserialize_with = "value::address")]
     pub listen: SocketAddr,
-    /// Certificate chain in PEM; together with `tls_key` or not at all.
+    /// Certificate chain in PEM; together with `tls_key` or not at all. With it `listen` speaks https and nothing else.
     pub tls_cert: Option<PathBuf>,
     /// Private key in PEM.
     pub tls_key: Option<PathBuf>,
@@ -278,7 +278,7 @@ pub struct Archive {
     pub secret_key: Option<Redacted<String>>,
     /// Put before every object name.
     pub prefix: String,
-    /// Bucket in the path instead of in the host name.
+    /// Bucket in the path, as most stores want it, instead of in the host name.
     pub force_path_style: bool,
 }
 
@@ -314,6 +314,13 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+impl Http {
+    /// Certificate and key, where https is served.
+    pub fn https(&self) -> Option<(&Path, &Path)> {
+        Some((self.tls_cert.as_deref()?, self.tls_key.as_deref()?))
+    }
 }
 
 impl Ingest {

@@ -125,7 +125,7 @@ fn environment_values_are_read_by_the_type_of_their_key() {
         &[
             ("SATCAST_ARCHIVE__SECRET_KEY", "0123456"),
             ("SATCAST_ARCHIVE__ACCESS_KEY", "1e5"),
-            ("SATCAST_ARCHIVE__FORCE_PATH_STYLE", "1"),
+            ("SATCAST_ARCHIVE__FORCE_PATH_STYLE", "0"),
             ("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "7"),
             ("SATCAST_OUTBOUND__ALLOW", "10.1.2.0/24, NAS.lan"),
             ("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.1\", \"localhost\"]"),
@@ -138,7 +138,7 @@ fn environment_values_are_read_by_the_type_of_their_key() {
     .unwrap();
     assert_eq!(config.archive.secret_key.unwrap().expose(), "0123456");
     assert_eq!(config.archive.access_key.unwrap().expose(), "1e5");
-    assert!(config.archive.force_path_style);
+    assert!(!config.archive.force_path_style);
     assert_eq!(config.ingest.reconnect_window_secs, 7);
     assert_eq!(Config::allow_texts(&config.outbound.allow), ["10.1.2.0/24", "nas.lan"]);
     assert_eq!(Config::allow_texts(&config.webhooks.allow_targets), ["127.0.0.1/32", "localhost"]);

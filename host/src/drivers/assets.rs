@@ -1,8 +1,9 @@
-//! What one opening of a destination publishes for viewers: pieces by name, and where viewers enter.
+//! What one opening of a destination has for viewers: pieces by name, where viewers enter, and where they may ask.
 //!
 //! Written by driver threads, read by every request of a viewer: a look-up is one read lock and one shared pointer.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -14,6 +15,8 @@ use flate2::write::GzEncoder;
 use satcast_plugin_api::host::{Asset, AssetBody, Body, Playback};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use satcast_plugin_api::{Audience, Error};
+
+use super::http::Door;
 
 /// Most pieces of one opening: an hour of segments and its grace time, twice.
 pub(super) const ASSETS_MAX: usize = 8192;
@@ -54,11 +57,30 @@ pub enum PublishedBody {
         /// Given back to the driver when the piece goes.
         keep: Body,
     },
+    /// In an open file that does not get shorter.
+    Open {
+        /// The file.
+        file: Arc<File>,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
     /// In other pieces, one after the other.
     Parts(Vec<String>),
 }
 
 impl Published {
+    /// A piece, or an answer of a driver, which is sent like one.
+    pub(super) fn new(
+        content_type: String,
+        max_age_secs: u32,
+        audience: Audience,
+        body: PublishedBody,
+    ) -> Self {
+        Self { content_type, max_age_secs, audience, body, gzip: OnceLock::new() }
+    }
+
     /// It is a playlist.
     pub fn is_playlist(&self) -> bool {
         self.content_type == PLAYLIST_TYPE
@@ -83,7 +105,20 @@ impl Published {
     fn memory_bytes(&self) -> u64 {
         match &self.body {
             PublishedBody::Memory(bytes) => bytes.len() as u64,
-            PublishedBody::File { .. } | PublishedBody::Parts(_) => 0,
+            PublishedBody::File { .. } | PublishedBody::Open { .. } | PublishedBody::Parts(_) => 0,
+        }
+    }
+}
+
+impl PublishedBody {
+    /// A driver's body, with its file below `folder`.
+    pub(super) fn of(body: AssetBody, folder: &Path) -> Self {
+        match body {
+            AssetBody::Memory(body) => PublishedBody::Memory(Bytes::from_owner(body)),
+            AssetBody::File { path, offset, len, keep } => {
+                PublishedBody::File { path: folder.join(path), offset, len, keep }
+            }
+            AssetBody::Parts(names) => PublishedBody::Parts(names),
         }
     }
 }
@@ -112,6 +147,7 @@ pub struct PlaybackFacts {
 pub struct Assets {
     pieces: RwLock<Pieces>,
     playback: Mutex<Option<Arc<PlaybackFacts>>>,
+    door: Mutex<Option<Arc<Door>>>,
 }
 
 #[derive(Debug, Default)]
@@ -130,19 +166,8 @@ impl Assets {
         if !printable || !(1..=CONTENT_TYPE_BYTES_MAX).contains(&asset.content_type.len()) {
             return Err(Error::internal(format!("asset {} has a malformed media type", asset.name)));
         }
-        let piece = Published {
-            content_type: asset.content_type,
-            max_age_secs: asset.max_age_secs,
-            audience: asset.audience,
-            body: match asset.body {
-                AssetBody::Memory(body) => PublishedBody::Memory(Bytes::from_owner(body)),
-                AssetBody::File { path, offset, len, keep } => {
-                    PublishedBody::File { path: folder.join(path), offset, len, keep }
-                }
-                AssetBody::Parts(names) => PublishedBody::Parts(names),
-            },
-            gzip: OnceLock::new(),
-        };
+        let body = PublishedBody::of(asset.body, folder);
+        let piece = Published::new(asset.content_type, asset.max_age_secs, asset.audience, body);
         let replaced = self.put(asset.name, piece)?;
         // Foreign code runs when the bytes go: not under the lock.
         drop(replaced);
@@ -179,6 +204,15 @@ impl Assets {
     /// The piece of that name.
     pub fn get(&self, name: &str) -> Option<Arc<Published>> {
         self.pieces.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name).cloned()
+    }
+
+    /// Where requests go that the driver answers itself; `None` when it does not, or any more.
+    pub fn door(&self) -> Option<Arc<Door>> {
+        self.door.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_door(&self, door: Option<Door>) {
+        *self.door.lock().unwrap_or_else(PoisonError::into_inner) = door.map(Arc::new);
     }
 
     /// Takes what the driver says at the monotonic time `now`.

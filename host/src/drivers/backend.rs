@@ -1,10 +1,11 @@
 //! Where a driver runs: on threads of this process, or in a process of its own. Nobody above sees a difference.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Driver, Instance, MediaSource, Recordings};
-use satcast_plugin_api::recording::About;
+use satcast_plugin_api::host::{Done, Driver, HttpRequest, Instance, MediaSource, Recordings};
+use satcast_plugin_api::recording::{About, Recording};
 
 use super::process::{Remote, RemoteInstance};
 
@@ -22,6 +23,14 @@ pub(super) enum Held {
     Thread(Box<Instance>),
     /// Of one that runs in a child.
     Process(RemoteInstance),
+}
+
+/// The recordings a driver keeps.
+pub(super) enum Kept<'a> {
+    /// Of one that runs here.
+    Thread(Recordings),
+    /// Of one that runs in a child.
+    Process(&'a Remote),
 }
 
 impl Backend {
@@ -54,11 +63,19 @@ impl Backend {
         }
     }
 
-    /// What it offers for recordings, if it keeps any; one in a child is not asked.
-    pub(super) fn recordings(&self) -> Option<Recordings> {
+    /// What it offers for recordings, if it keeps any.
+    pub(super) fn recordings(&self) -> Option<Kept<'_>> {
         match self {
-            Backend::Thread(driver) => driver.recordings(),
-            Backend::Process(_) => None,
+            Backend::Thread(driver) => driver.recordings().map(Kept::Thread),
+            Backend::Process(remote) => remote.keeps_recordings().then_some(Kept::Process(remote)),
+        }
+    }
+
+    /// Hands a viewer's request over; false when it answers none.
+    pub(super) fn request(&self, request: &HttpRequest) -> bool {
+        match self {
+            Backend::Thread(driver) => driver.http().map(|http| http.request(request)).is_some(),
+            Backend::Process(remote) => remote.request(request),
         }
     }
 
@@ -67,6 +84,42 @@ impl Backend {
         match self {
             Backend::Thread(driver) => driver.shut_down(),
             Backend::Process(remote) => remote.end(),
+        }
+    }
+}
+
+impl Kept<'_> {
+    /// All that it knows.
+    pub(super) fn list(&self) -> Result<Vec<Recording>, Error> {
+        match self {
+            Kept::Thread(recordings) => recordings.list(),
+            Kept::Process(remote) => remote.list_recordings(),
+        }
+    }
+
+    /// Asks for another upload; `done` is called when it is opened, or cannot be.
+    pub(super) fn retry(&self, file_name: &str, done: Done) {
+        match self {
+            Kept::Thread(recordings) => recordings.retry(file_name, done),
+            Kept::Process(remote) => remote.retry_recording(file_name.to_owned(), done),
+        }
+    }
+
+    /// Asks to forget one; `done` is called when that is done.
+    pub(super) fn delete(&self, file_name: &str, remove_object: bool, done: Done) {
+        match self {
+            Kept::Thread(recordings) => recordings.delete(file_name, remove_object, done),
+            Kept::Process(remote) => remote.delete_recording(file_name.to_owned(), remove_object, done),
+        }
+    }
+
+    /// Addresses of recordings; `None` for one that has none.
+    pub(super) fn sign(&self, names: &[String], valid: Duration) -> Result<Vec<Option<String>>, Error> {
+        match self {
+            Kept::Thread(recordings) => {
+                Ok(names.iter().map(|name| recordings.sign(name, valid).ok()).collect())
+            }
+            Kept::Process(remote) => remote.sign_recordings(names, valid),
         }
     }
 }

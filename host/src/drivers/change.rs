@@ -21,7 +21,7 @@ const RETIRED_IMAGES_MAX: usize = 32;
 /// What an operator asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Load it; one that crashed too often is started again.
+    /// Load it; one that crashed or panicked too often is used again.
     Enable,
     /// Use it for nothing new.
     Disable,
@@ -105,7 +105,11 @@ impl Keeper {
         let is_enabled = chosen.enabled.contains(&found.id);
         let current = registry.entry(&found.id).filter(|entry| !anew && entry.is_current(&hash, &settings));
         let outcome = match current.filter(|_| is_enabled) {
-            Some(entry) => Ok(entry.clone()),
+            Some(entry) => {
+                // Its image and its threads are as they were; only what it did is forgotten.
+                entry.forgive();
+                Ok(entry.clone())
+            }
             None => self.make(found, &bytes, &hash, &chosen, &settings, is_enabled, registry),
         };
         Examined { hash: Some(hash), outcome }

@@ -89,6 +89,7 @@ mod tests {
             schema,
             codecs: vec!["h264".into()],
             playback: false,
+            routes: Vec::new(),
         }
     }
 

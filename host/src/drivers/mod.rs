@@ -6,7 +6,7 @@
 //! - [`catalog`], [`change`]: which drivers there are, and how that changes while the service runs.
 //! - [`backend`]: where a driver runs, on threads of this process or in a child ([`process`]).
 //! - [`control`]: the threads that run driver code.
-//! - [`services`]: what a driver can ask of the host.
+//! - [`services`]: what a driver can ask of the host; [`http`]: viewers' requests that it answers itself.
 //! - [`made`]: types that operators make by settings.
 //! - [`schema`]: configurations of destinations.
 //! - [`wishes`]: what platforms ask of streams.
@@ -18,10 +18,12 @@ mod backend;
 mod catalog;
 mod change;
 mod control;
+mod http;
 pub mod loader;
 mod made;
 mod masking;
 mod opening;
+mod panics;
 pub mod probe;
 pub mod process;
 mod recordings;
@@ -44,8 +46,10 @@ use serde_json::Value;
 pub use assets::{Assets, PlaybackFacts, Published, PublishedBody};
 pub use catalog::{LoadOptions, State, Summary};
 pub use change::{Change, ChangeError};
+pub use http::{Answer, Asked, Door, Unanswered};
 pub use loader::LoadError;
 pub use opening::{OpenRequest, Opening};
+pub use panics::{DRIVER_PANICS_MAX, PANIC_WINDOW};
 pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, Observer};
@@ -164,6 +168,7 @@ impl Drivers {
     pub async fn validate(&self, kind: &str, config: &Value) -> Result<(), ValidateError> {
         let entry = self.registry().kind(kind).ok_or(ValidateError::UnknownType)?;
         entry.schema.check(config).map_err(ValidateError::Config)?;
+        entry.driver.services.may_be_used().map_err(|error| ValidateError::Driver(error.message))?;
         let (kind, json) = (kind.to_string(), config.to_string());
         let asked = entry
             .driver

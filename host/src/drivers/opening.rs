@@ -10,6 +10,7 @@ use satcast_plugin_api::recording::About;
 use serde_json::Value;
 
 use super::backend::{Backend, Held};
+use super::http::Door;
 use super::registry::Loaded;
 use super::services::{Counters, LogGate, Observer, Opened};
 use super::{Assets, Drivers, limit};
@@ -44,6 +45,7 @@ pub struct Opening {
     driver: Arc<Loaded>,
     dest: u64,
     instance: Option<Held>,
+    assets: Arc<Assets>,
 }
 
 impl Drivers {
@@ -55,6 +57,7 @@ impl Drivers {
         let entry = self.registry().kind(&request.kind).ok_or_else(|| {
             Error::config(format!("no driver serves type {}; the operator can enable one", request.kind))
         })?;
+        entry.driver.services.may_be_used()?;
         let secrets = entry.schema.secrets(&request.config);
         let dest = self.inner.next_dest.fetch_add(1, Ordering::Relaxed) + 1;
         let driver = entry.driver.clone();
@@ -64,7 +67,7 @@ impl Drivers {
             destination: request.destination,
             observer: request.observer,
             counters: request.counters,
-            assets: request.assets,
+            assets: request.assets.clone(),
             redactor: RwLock::new(redactor.clone()),
             log_gate: LogGate::default(),
         };
@@ -81,12 +84,16 @@ impl Drivers {
         let outcome = driver.control.call(limit(), open, late).await.and_then(|outcome| outcome);
         match outcome {
             Ok(instance) => {
-                let (drivers, kind) = (self.clone(), request.kind);
-                Ok(Opening { drivers, kind, driver, dest, instance: Some(instance) })
+                let (drivers, kind, assets) = (self.clone(), request.kind, request.assets);
+                if !entry.routes.is_empty() {
+                    assets.set_door(Some(Door::new(&driver, dest, entry.routes.clone())));
+                }
+                Ok(Opening { drivers, kind, driver, dest, instance: Some(instance), assets })
             }
             Err(mut error) => {
                 services.remove(dest);
                 error.message = redactor.clean(&error.message);
+                services.note(&error);
                 Err(error)
             }
         }
@@ -143,6 +150,7 @@ impl Opening {
 
 impl Drop for Opening {
     fn drop(&mut self) {
+        self.assets.set_door(None);
         self.driver.services.remove(self.dest);
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Done, Recordings};
+use satcast_plugin_api::host::Done;
 use satcast_plugin_api::recording::Recording;
 use tokio::sync::{Notify, oneshot};
 
-use super::backend::Backend;
+use super::backend::{Backend, Kept};
 use super::registry::{Entry, Loaded};
 use super::{Drivers, limit};
 use crate::secret::Vault;
@@ -62,6 +62,12 @@ impl Reports {
         self.inner.arrived.notify_one();
     }
 
+    /// Something may have been missed: everything is to be listed.
+    pub(super) fn miss(&self) {
+        self.lock().is_short = true;
+        self.inner.arrived.notify_one();
+    }
+
     /// Waits until there may be some.
     pub async fn arrived(&self) {
         self.inner.arrived.notified().await;
@@ -104,7 +110,7 @@ fn no_vault() -> Error {
 /// Why a driver did not do what it was asked for with a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingsError {
-    /// It is not loaded, keeps no recordings where it runs, or gave no answer in time.
+    /// It is not loaded, keeps no recordings, or gave no answer in time.
     #[error("{0}")]
     Unavailable(String),
     /// What it said, without secrets.
@@ -119,7 +125,7 @@ impl Drivers {
         registry.ids().into_iter().filter(|id| registry.entry(id).is_some_and(Entry::is_loaded)).collect()
     }
 
-    /// Every recording that a driver knows; `None` when it keeps none, or runs in a process of its own.
+    /// Every recording that a driver knows; `None` when it keeps none.
     ///
     /// # Errors
     /// It is not loaded, does not answer, or cannot list them.
@@ -175,19 +181,17 @@ impl Drivers {
     ) -> Result<Vec<Option<String>>, RecordingsError> {
         let loaded = self.keeper_of(driver)?;
         let sign = move |backend: &Backend| {
-            let recordings = backend.recordings()?;
-            let sign = |name: &String| recordings.sign(name, valid).ok();
-            Some(file_names.iter().map(sign).collect())
+            backend.recordings().map(|recordings| recordings.sign(&file_names, valid))
         };
         let signed = loaded.control.call(limit(), sign, drop).await.map_err(unavailable)?;
-        signed.ok_or_else(|| keeps_none(driver))
+        signed.ok_or_else(|| keeps_none(driver))?.map_err(|error| refused(&loaded, error))
     }
 
     async fn ask(
         &self,
         driver: &str,
         wait: Duration,
-        request: impl FnOnce(Recordings, Done) + Send + 'static,
+        request: impl FnOnce(&Kept<'_>, Done) + Send + 'static,
     ) -> Result<(), RecordingsError> {
         let loaded = self.keeper_of(driver)?;
         let (answer, answered) = oneshot::channel();
@@ -195,7 +199,7 @@ impl Drivers {
             let Some(recordings) = backend.recordings() else { return false };
             // Nobody waits for an answer that comes too late.
             let done = Box::new(move |outcome| drop(answer.send(outcome)));
-            request(recordings, done);
+            request(&recordings, done);
             true
         };
         if !loaded.control.call(limit(), begin, drop).await.map_err(unavailable)? {
@@ -219,9 +223,7 @@ fn unavailable(error: Error) -> RecordingsError {
 }
 
 fn keeps_none(driver: &str) -> RecordingsError {
-    RecordingsError::Unavailable(format!(
-        "driver {driver} keeps no recordings, or runs in a process of its own; set isolation = \"thread\" for it"
-    ))
+    RecordingsError::Unavailable(format!("driver {driver} keeps no recordings"))
 }
 
 fn refused(loaded: &Loaded, mut error: Error) -> RecordingsError {
@@ -249,6 +251,8 @@ mod tests {
             changed_at_ms: 1,
             attempt: 0,
             attempt_opened: false,
+            has_copy: true,
+            gone: false,
         }
     }
 

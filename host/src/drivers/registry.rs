@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Driver, Services, Table};
 use satcast_plugin_api::manifest::Manifest;
+use satcast_plugin_api::{Error, Route};
 use serde_json::Value;
 
 use super::backend::Backend;
 use super::catalog::{State, Summary};
 use super::control::{Control, Pump};
 use super::loader::LoadError;
-use super::process::{Accept, Remote, Spec};
+use super::process::{Accept, Hooks, Remote, Spec};
 use super::schema::ConfigSchema;
 use super::services::{DriverServices, OperatorSettings};
 use super::wishes::Wishes;
@@ -35,6 +35,8 @@ pub(super) struct Kind {
     pub(super) driver: Arc<Loaded>,
     pub(super) title: String,
     pub(super) playback: bool,
+    /// Viewers' requests that it answers itself.
+    pub(super) routes: Vec<Route>,
     pub(super) schema: ConfigSchema,
     /// What the service behind it asks of streams.
     pub(super) wishes: Option<Arc<Wishes>>,
@@ -149,7 +151,8 @@ impl Entry {
 
     /// It runs, and would be the same if it were loaded again.
     pub(super) fn is_current(&self, hash: &str, settings: &DriverSettings) -> bool {
-        self.hash == hash && self.settings == *settings && self.summary().state == State::Loaded
+        let is_well = self.summary.state == State::Loaded && self.trouble().is_none();
+        is_well && self.hash == hash && self.settings == *settings
     }
 
     /// It serves its types in this process: its image stays mapped for ever.
@@ -178,11 +181,23 @@ impl Entry {
     /// What is shown of it now.
     pub(super) fn summary(&self) -> Summary {
         let mut summary = self.summary.clone();
-        let remote = self.loaded.as_ref().and_then(|loaded| loaded.remote.as_ref());
-        if let Some(trouble) = remote.and_then(|remote| remote.trouble()) {
+        let panicked = self.loaded.as_ref().and_then(|loaded| loaded.services.quarantine());
+        if let Some(trouble) = self.trouble().or(panicked) {
             summary.state = State::Failing(trouble);
         }
         summary
+    }
+
+    /// What is wrong with its process.
+    fn trouble(&self) -> Option<String> {
+        self.loaded.as_ref()?.remote.as_ref()?.trouble()
+    }
+
+    /// Lets it be used again after its panics.
+    pub(super) fn forgive(&self) {
+        if let Some(loaded) = &self.loaded {
+            loaded.services.forgive();
+        }
     }
 }
 
@@ -225,8 +240,11 @@ pub(super) fn start(
         }
         Source::Process(spec) => {
             let level = MAX_LEVEL.load(Ordering::Relaxed);
-            let accept = accepting(&id, settings, &services);
-            let (remote, facts) = Remote::start(spec, asked, pump.clone(), clock.clone(), level, accept)
+            let reports = parts.recordings.reports.clone();
+            // What an earlier child told last, or this one at its start, may not have come.
+            let up = Box::new(move || reports.miss());
+            let hooks = Hooks { accept: accepting(&id, settings, &services), up };
+            let (remote, facts) = Remote::start(spec, asked, pump.clone(), clock.clone(), level, hooks)
                 .map_err(|error| LoadError::Start(services.redactor(Vec::new()).clean(&error.to_string())))?;
             // From here on its process ends with the control thread.
             let backend = Backend::Process(remote.clone());
@@ -239,8 +257,8 @@ pub(super) fn start(
     for kind in made::types(&id, &manifest, settings).map_err(LoadError::Start)? {
         let schema = compile(&kind.name, &kind.schema)?;
         let wishes = Wishes::of(&kind.name, &kind.title, &kind.schema).map(Arc::new);
-        let (driver, title, playback) = (loaded.clone(), kind.title, kind.playback);
-        kinds.insert(kind.name, Arc::new(Kind { driver, title, playback, schema, wishes }));
+        let (driver, title, playback, routes) = (loaded.clone(), kind.title, kind.playback, kind.routes);
+        kinds.insert(kind.name, Arc::new(Kind { driver, title, playback, routes, schema, wishes }));
     }
     Ok(Started { version, loaded, kinds })
 }

@@ -1,7 +1,9 @@
 //! What the host does for one driver: routes its reports to the destination they are about, writes its log lines without
 //! secrets and within limits, makes its connections through the outbound guard, gives it a folder.
 
+mod duty;
 mod log_gate;
+mod on_pump;
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
@@ -10,19 +12,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State;
-use satcast_plugin_api::host::{Asset, Connected, LogLine, Playback, Services};
+use satcast_plugin_api::host::{Asset, Connected, HttpResponse, LogLine, Playback, Services};
 use satcast_plugin_api::recording::Recording;
-use satcast_plugin_api::{Class, Error};
 
 pub(super) use self::log_gate::LogGate;
+use self::on_pump::{OnPump, connect_error};
 use super::assets::Assets;
 use super::control::Pump;
+use super::http::Waiting;
+use super::panics::Panics;
 use super::recordings::{self, RecordingParts};
 use super::redact::{Redactor, Retired};
 use crate::clock::Clock;
 use crate::ids::DestinationId;
-use crate::outbound::{Guard, GuardError};
+use crate::outbound::Guard;
 
 /// Log lines of one destination per second; further ones are counted and left out.
 pub(super) const LOG_LINES_PER_SEC_MAX: u32 = 200;
@@ -34,6 +39,8 @@ pub(super) const ERROR_TEXT_BYTES_MAX: usize = 1024;
 pub(super) const COUNTERS_MAX: usize = 64;
 /// Longest event payload in bytes; longer ones are dropped.
 pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024;
+/// Reports of recordings of one driver per second; what is left out is found by a list.
+pub(super) const REPORTS_PER_SEC_MAX: u32 = 1_000;
 /// Longest a connection attempt may take when the driver names no limit.
 const CONNECT_TIMEOUT_DEFAULT_MS: u64 = 10_000;
 
@@ -105,12 +112,15 @@ pub(super) struct DriverServices {
     runtime: tokio::runtime::Handle,
     clock: Clock,
     log_gate: LogGate,
+    report_gate: LogGate,
     opened: RwLock<HashMap<u64, Arc<Opened>>>,
     retired: Retired,
     /// With what hides the secrets in them.
     settings: RwLock<Arc<(OperatorSettings, Redactor)>>,
     pump: Arc<Pump>,
     recordings: RecordingParts,
+    requests: Waiting,
+    panics: Mutex<Panics>,
 }
 
 impl DriverServices {
@@ -134,11 +144,14 @@ impl DriverServices {
             runtime,
             clock,
             log_gate: LogGate::default(),
+            report_gate: LogGate::default(),
             opened,
             retired: Retired::default(),
             settings,
             pump,
             recordings,
+            requests: Waiting::default(),
+            panics: Mutex::default(),
         }
     }
 
@@ -176,6 +189,7 @@ impl DriverServices {
         if let Some(opened) = removed {
             self.retired.keep(opened.redactor());
         }
+        self.requests.end(dest);
     }
 
     /// `text` without secrets, then cut and made printable: a cut before could leave half a secret. What names no open
@@ -267,7 +281,11 @@ impl Services for DriverServices {
 
     fn stopped(&self, dest: u64, outcome: Result<(), Error>) {
         if let Some(opened) = self.find(dest) {
-            opened.observer.stopped(outcome.map_err(|error| cleaned(&opened.redactor(), error)));
+            let outcome = outcome.map_err(|error| cleaned(&opened.redactor(), error));
+            if let Err(error) = &outcome {
+                self.note(error);
+            }
+            opened.observer.stopped(outcome);
         }
     }
 
@@ -315,7 +333,14 @@ impl Services for DriverServices {
         Ok(())
     }
 
+    fn respond(&self, token: u64, response: Option<HttpResponse>) -> bool {
+        self.requests.answer(token, response)
+    }
+
     fn recording(&self, mut recording: Recording) -> Result<(), Error> {
+        if self.report_gate.admit_of(REPORTS_PER_SEC_MAX, self.clock.monotonic()).is_none() {
+            return Ok(());
+        }
         self.clean_recording(&mut recording);
         self.recordings.reports.put(&self.driver, recording);
         Ok(())
@@ -328,37 +353,6 @@ impl Services for DriverServices {
     fn unseal(&self, sealed: &str) -> Result<String, Error> {
         recordings::unseal(&self.recordings, &self.driver, sealed)
     }
-}
-
-/// The driver's callback, which is foreign code: called, or dropped, on the driver's pump thread. One waits at most for
-/// each connection attempt, which the guard's time limit ends.
-struct OnPump {
-    pump: Arc<Pump>,
-    done: Option<Connected>,
-}
-
-impl OnPump {
-    fn give(mut self, outcome: Result<OwnedFd, Error>) {
-        if let Some(done) = self.done.take() {
-            self.pump.run(move || done(outcome));
-        }
-    }
-}
-
-impl Drop for OnPump {
-    fn drop(&mut self) {
-        if let Some(done) = self.done.take() {
-            self.pump.run(move || drop(done));
-        }
-    }
-}
-
-fn connect_error(error: GuardError) -> Error {
-    let class = match &error {
-        GuardError::Refused(_) => Class::Config,
-        GuardError::Dns { .. } | GuardError::Connect { .. } | GuardError::Timeout { .. } => Class::Network,
-    };
-    Error::new(class, error.to_string())
 }
 
 fn cleaned(redactor: &Redactor, mut error: Error) -> Error {

@@ -1,11 +1,13 @@
-//! The HTTP listener: hyper's HTTP/1.1 around a poem endpoint, on an accept loop of our own.
+//! The HTTP listener: hyper's HTTP/1.1 and HTTP/2 around a poem endpoint, on an accept loop of our own.
 //!
 //! Ours and not poem's server, because that one costs memory per connection and loses vectored writes. Every
 //! connection has a deadline for its request head, which also closes idle ones, and one for taking its answers. There
 //! is a cap on connections, and one on those of a single network, so that no stranger takes every place.
-//! TLS is not built yet: a configured certificate is an error, never silently plain text.
+//! With a certificate the port speaks TLS and nothing else.
 
+mod flow;
 mod linger;
+mod serving;
 mod stall;
 #[cfg(test)]
 mod tests;
@@ -18,24 +20,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::combinators::BoxBody;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use ipnet::IpNet;
-use poem::http::header::EXPECT;
-use poem::http::uri::Scheme;
-use poem::web::{LocalAddr, RemoteAddr};
-use poem::{Addr, Endpoint, IntoResponse as _, Request};
-use socket2::SockRef;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use poem::Endpoint;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use self::linger::Lingering;
-use self::stall::WriteDeadline;
+use self::serving::{Held, Peers, Serving};
+use crate::certificates::{CertificateError, Certificates, Section};
 use crate::config;
 use crate::places::{Full, Network, Place, Places};
 
@@ -63,6 +55,10 @@ pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most header lines of a request.
 pub const HEADERS_MAX: usize = 64;
+/// Requests of one HTTP/2 connection that may run at one time. A player has a handful; a proxy opens more connections.
+pub const STREAMS_MAX: u32 = 100;
+/// Bytes of requests' bodies that an HTTP/2 peer may send before they are read. Bodies here are small.
+pub const RECEIVE_WINDOW_BYTES: u32 = 256 * 1024;
 /// Wait after a failed accept (no file descriptors left, for one) before the next try.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
@@ -77,9 +73,9 @@ pub enum HttpError {
         /// What the system said.
         source: io::Error,
     },
-    /// A certificate is configured.
-    #[error("[http] tls_cert is set, but https is not served yet; put a TLS proxy in front and unset it")]
-    TlsNotBuilt,
+    /// The certificate cannot be used.
+    #[error("{0}")]
+    Certificate(#[from] CertificateError),
 }
 
 /// Limits of a server, each with its default above.
@@ -138,6 +134,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     trusted_proxies: Vec<IpNet>,
+    certificates: Option<Arc<Certificates>>,
     limits: ServerLimits,
 }
 
@@ -145,15 +142,17 @@ impl Server {
     /// Opens the configured listener.
     ///
     /// # Errors
-    /// The address is in use or not ours, or TLS is configured.
+    /// The address is in use or not ours, or the certificate cannot be used.
     pub async fn bind(config: &config::Http, limits: ServerLimits) -> Result<Self, HttpError> {
-        if config.tls_cert.is_some() {
-            return Err(HttpError::TlsNotBuilt);
-        }
+        let certificates = match config.https() {
+            Some((cert, key)) => Some(Arc::new(Certificates::load(Section::Http, cert, key)?)),
+            None => None,
+        };
         let failed = |source| HttpError::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, trusted_proxies: config.trusted_proxies.clone(), limits })
+        let trusted_proxies = config.trusted_proxies.clone();
+        Ok(Self { listener, address, trusted_proxies, certificates, limits })
     }
 
     /// The address listened on, with the port the system chose for port 0.
@@ -181,6 +180,7 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let mut connections = JoinSet::new();
         let mut shutdown = pin!(shutdown);
+        let mut fresh = pin!(keep_fresh(self.certificates.clone()));
         loop {
             let next = async {
                 // The semaphore is never closed, so a slot always comes.
@@ -189,6 +189,7 @@ impl Server {
             };
             tokio::select! {
                 () = &mut shutdown => break,
+                never = &mut fresh => match never {},
                 Some(ended) = connections.join_next() => report(ended),
                 Some((accepted, slot)) = next => match accepted {
                     Ok((socket, peer)) => {
@@ -196,10 +197,15 @@ impl Server {
                             tracing::debug!(%peer, "an http connection above its network's cap was closed");
                             continue;
                         };
-                        let peers = Peers { local: self.address, remote: peer };
-                        let held = Held { _slot: slot, _place: place };
-                        let work = connection(socket, peers, endpoint.clone(), self.limits, stopped.clone(), held);
-                        connections.spawn(work);
+                        let serving = Serving {
+                            endpoint: endpoint.clone(),
+                            peers: Peers { local: self.address, remote: peer },
+                            limits: self.limits,
+                            stopped: stopped.clone(),
+                            tls: self.certificates.as_ref().map(|certificates| certificates.current()),
+                            _held: Held { _slot: slot, _place: place },
+                        };
+                        connections.spawn(serving.run(socket));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept an http connection");
@@ -222,87 +228,18 @@ impl Server {
     }
 }
 
+/// Looks after the certificate, if there is one.
+async fn keep_fresh(certificates: Option<Arc<Certificates>>) -> Infallible {
+    match certificates {
+        Some(certificates) => certificates.keep_fresh().await,
+        None => std::future::pending().await,
+    }
+}
+
 fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
         tracing::error!(%error, "an http connection panicked");
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Peers {
-    local: SocketAddr,
-    remote: SocketAddr,
-}
-
-/// What a connection occupies, free again when it ends.
-struct Held {
-    _slot: OwnedSemaphorePermit,
-    _place: Option<Place>,
-}
-
-async fn connection<E: Endpoint + 'static>(
-    socket: TcpStream,
-    peers: Peers,
-    endpoint: Arc<E>,
-    limits: ServerLimits,
-    mut stopped: watch::Receiver<bool>,
-    _held: Held,
-) {
-    if let Err(error) = socket.set_nodelay(true) {
-        tracing::debug!(%error, "cannot set TCP_NODELAY");
-    }
-    if let Err(error) = SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
-        tracing::debug!(%error, "cannot set TCP_NOTSENT_LOWAT");
-    }
-    let sent = Sent::default();
-    let socket = WriteDeadline::new(socket, &limits, sent.clone());
-    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        let endpoint = endpoint.clone();
-        request.extensions_mut().insert(sent.clone());
-        async move { Ok::<_, Infallible>(answer(&*endpoint, request, peers).await) }
-    });
-    let serving = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_timeout)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .max_headers(HEADERS_MAX)
-        .writev(true)
-        .serve_connection(TokioIo::new(socket), service);
-    let mut serving = pin!(serving);
-    let told = async {
-        // An error says that the server is gone, which is a stop as well.
-        let _ = stopped.wait_for(|stop| *stop).await;
-    };
-    let ended = tokio::select! {
-        ended = &mut serving => ended,
-        () = told => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "an http connection ended early");
-    }
-}
-
-async fn answer<E: Endpoint>(
-    endpoint: &E,
-    request: hyper::Request<Incoming>,
-    peers: Peers,
-) -> hyper::Response<BoxBody<Bytes, io::Error>> {
-    let local = LocalAddr(Addr::SocketAddr(peers.local));
-    let remote = RemoteAddr(Addr::SocketAddr(peers.remote));
-    let has_body = !hyper::body::Body::is_end_stream(request.body());
-    let mut request = Request::from((request, local, remote, Scheme::HTTP));
-    if has_body {
-        let asks_first = request.headers().contains_key(EXPECT);
-        let body = Lingering::new(request.take_body().into(), asks_first);
-        request.set_body(poem::Body::from(BoxBody::new(body)));
-    }
-    match endpoint.call(request).await {
-        Ok(response) => response.into_response().into(),
-        Err(error) => error.into_response().into(),
     }
 }

@@ -1,7 +1,12 @@
 //! The listener over real sockets.
 
+mod secure;
+
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
+
+use bytes::Bytes;
 
 use poem::endpoint::make;
 use poem::{EndpointExt as _, Request, Response, Route};
@@ -42,6 +47,8 @@ async fn start_with(config: &config::Http, limits: ServerLimits) -> Running {
         let peer = request.remote_addr().as_socket_addr().unwrap().ip();
         Ok::<_, poem::Error>(Response::from(peer.to_string()))
     };
+    let scheme =
+        |request: Request| async move { Ok::<_, poem::Error>(Response::from(request.scheme().to_string())) };
     let slow = |_| async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         Ok::<_, poem::Error>(Response::from("slow"))
@@ -55,6 +62,7 @@ async fn start_with(config: &config::Http, limits: ServerLimits) -> Running {
     let routes = Route::new()
         .at("/deaf", poem::post(make(deaf)))
         .at("/", poem::get(make(peer)))
+        .at("/scheme", poem::get(make(scheme)))
         .at("/slow", poem::get(make(slow)))
         .at("/large", poem::get(make(large)))
         .map_to_response();
@@ -220,13 +228,15 @@ async fn requests_beyond_the_grace_time_are_cut() {
 }
 
 #[tokio::test]
-async fn a_taken_address_and_a_certificate_are_errors_with_the_fix() {
+async fn a_taken_address_and_a_missing_certificate_are_errors_with_the_fix() {
     let server = start(ServerLimits::default()).await;
     let taken = config::Http { listen: server.address, ..listen() };
     let error = Server::bind(&taken, ServerLimits::default()).await.unwrap_err().to_string();
     assert!(error.contains(&server.address.to_string()) && error.contains("[http] listen"), "{error}");
-    let tls = config::Http { tls_cert: Some("cert.pem".into()), ..listen() };
-    assert!(matches!(Server::bind(&tls, ServerLimits::default()).await, Err(HttpError::TlsNotBuilt)));
+    let cert = Some("no-such.pem".into());
+    let tls = config::Http { tls_cert: cert.clone(), tls_key: cert, ..listen() };
+    let error = Server::bind(&tls, ServerLimits::default()).await.unwrap_err().to_string();
+    assert!(error.starts_with("cannot read [http] tls_cert no-such.pem"), "{error}");
 }
 
 #[tokio::test]

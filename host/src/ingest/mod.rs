@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::rustls::ServerConfig;
 use tracing::{error, info, warn};
 
+use crate::certificates::{CertificateError, Certificates, Section};
 use crate::clock::Clock;
 use crate::config;
 use crate::ids::UnixMillis;
@@ -25,7 +26,6 @@ use crate::store::Store;
 mod admit;
 mod alarm;
 mod caps;
-mod certificates;
 mod conn;
 mod end;
 mod keys;
@@ -37,7 +37,6 @@ mod tls;
 mod wire;
 
 pub use admit::{Admission, PacketSink, Status};
-pub use certificates::{CERTIFICATE_BYTES_MAX, CERTIFICATE_LOOK_MS, CertificateError, Certificates};
 pub use limits::*;
 
 use caps::{Line, LogLimit};
@@ -70,11 +69,11 @@ impl Settings {
     pub fn of(config: &config::Ingest, now: UnixMillis) -> Result<Self, CertificateError> {
         let settings = Self::new(config.rtmp_listen, config.read_batch_ms);
         let Some((listen, cert, key)) = config.rtmps() else { return Ok(settings) };
-        if let Some(objection) = Certificates::objection(cert, key, now)? {
+        if let Some(objection) = Certificates::objection(Section::Ingest, cert, key, now)? {
             let file = cert.display();
             warn!(%file, "the RTMPS certificate {objection}; encoders that check it will not connect");
         }
-        Ok(settings.with_tls(listen, Certificates::load(cert, key)?))
+        Ok(settings.with_tls(listen, Certificates::load(Section::Ingest, cert, key)?))
     }
 
     /// Listens for RTMPS too: at `listen` as `[ingest] rtmps_listen`, with this certificate.

@@ -97,7 +97,9 @@ impl Destination {
             clock: parts.clock.clone(),
         });
         let orders = parts.usage.orders();
-        let run = Run { destination: destination.clone(), parts, stopping, orders, failures: 0, panics: 0 };
+        let codecs = parts.hub.codecs();
+        let (failures, panics) = (0, 0);
+        let run = Run { destination: destination.clone(), parts, stopping, orders, failures, panics, codecs };
         (destination, tokio::spawn(run.run()))
     }
 

@@ -10,6 +10,8 @@ use satcast_media::packet as wire;
 use satcast_plugin_api::host::{DriverWaker, Packet};
 use satcast_plugin_api::packet::{Codec, Kind};
 
+use tokio::sync::watch;
+
 use super::group::{Configs, Group};
 use super::health::{Figures, Gauge};
 use super::queue::Queue;
@@ -45,7 +47,12 @@ struct State {
     cut: bool,
     sequence: u64,
     outlets: Vec<Outlet>,
+    /// Codecs of video and audio, for who gave up because of one.
+    codecs: watch::Sender<Codecs>,
 }
+
+/// Codecs of video and audio as last configured.
+pub(super) type Codecs = [Option<Codec>; 2];
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Tracks {
@@ -93,7 +100,7 @@ impl Hub {
             let mut state = self.lock();
             for packet in packets {
                 let packet = state.place(packet, self.source, now);
-                state.send(packet, &mut wakeups);
+                state.send(packet, now, &mut wakeups);
             }
         }
         for (waker, driver) in wakeups {
@@ -106,10 +113,15 @@ impl Hub {
         self.lock().gauge.figures(now)
     }
 
-    /// Adds a destination; it starts at once with the kept keyframe group, or at the next keyframe.
-    pub(super) fn attach(&self, queue: Arc<Queue>, waker: Waker) {
+    /// What the encoder sends; changes when a codec does, and not when a track gets its first one.
+    pub(super) fn codecs(&self) -> watch::Receiver<Codecs> {
+        self.lock().codecs.subscribe()
+    }
+
+    /// Adds a destination at the monotonic time `now`; it starts at once with the kept keyframe group, or at the next keyframe.
+    pub(super) fn attach(&self, queue: Arc<Queue>, waker: Waker, now: Duration) {
         let mut state = self.lock();
-        let wakeup = queue.begin(&state.configs, state.group.iter());
+        let wakeup = queue.begin(&state.configs, state.group.iter(), now);
         let outlet = Outlet { queue, waker: waker.clone() };
         state.outlets.push(outlet);
         drop(state);
@@ -152,7 +164,7 @@ impl State {
         }
     }
 
-    fn send(&mut self, mut packet: Packet, wakeups: &mut Wakeups) {
+    fn send(&mut self, mut packet: Packet, now: Duration, wakeups: &mut Wakeups) {
         let is_video = packet.kind == Kind::Video;
         if is_video && self.tracks != Tracks::Video {
             self.tracks = Tracks::Video;
@@ -176,20 +188,21 @@ impl State {
         let packet = Arc::new(packet);
         if packet.config {
             self.configs.replace(&packet);
+            self.note_codec(usize::from(!is_video), packet.codec);
             if is_video {
                 self.group.clear();
             }
-            self.deliver(&packet, wakeups);
+            self.deliver(&packet, now, wakeups);
         } else if self.tracks == Tracks::Unknown {
-            self.hold(&packet, wakeups);
+            self.hold(&packet, now, wakeups);
         } else {
             self.group.push(&packet);
-            self.deliver(&packet, wakeups);
+            self.deliver(&packet, now, wakeups);
         }
     }
 
     /// Keeps sound until it is known whether a picture will come, then sends it.
-    fn hold(&mut self, packet: &Arc<Packet>, wakeups: &mut Wakeups) {
+    fn hold(&mut self, packet: &Arc<Packet>, now: Duration, wakeups: &mut Wakeups) {
         self.held.push(packet.clone());
         self.held_bytes += packet.payload.len();
         let first = self.held.first().map_or(packet.dts_ns, |first| first.dts_ns);
@@ -203,14 +216,20 @@ impl State {
         self.configs.forget(Kind::Video);
         self.held_bytes = 0;
         for packet in std::mem::take(&mut self.held) {
-            self.deliver(&packet, wakeups);
+            self.deliver(&packet, now, wakeups);
         }
     }
 
-    fn deliver(&mut self, packet: &Arc<Packet>, wakeups: &mut Wakeups) {
+    /// A track's first codec is news to nobody who could have failed for it.
+    fn note_codec(&self, track: usize, codec: Codec) {
+        self.codecs
+            .send_if_modified(|codecs| codecs[track].replace(codec).is_some_and(|before| before != codec));
+    }
+
+    fn deliver(&mut self, packet: &Arc<Packet>, now: Duration, wakeups: &mut Wakeups) {
         let has_video = self.tracks != Tracks::AudioOnly;
         for outlet in &self.outlets {
-            if let Some(driver) = outlet.queue.push(packet, has_video) {
+            if let Some(driver) = outlet.queue.push(packet, has_video, now) {
                 wakeups.push((outlet.waker.clone(), driver));
             }
         }
@@ -274,7 +293,7 @@ mod tests {
         fn attach(&self) -> Arc<Queue> {
             let queue = Arc::new(Queue::new(Arc::new(AtomicU64::new(0))));
             let mut state = self.hub.lock();
-            queue.begin(&state.configs, state.group.iter());
+            queue.begin(&state.configs, state.group.iter(), self.now);
             let waker = crate::drivers::Waker::idle();
             state.outlets.push(Outlet { queue: queue.clone(), waker });
             queue

@@ -4,7 +4,7 @@
 //!   group ([`group`]).
 //! - [`queue`]: the bounded queue of one destination.
 //! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
-//! - [`session`]: the task that owns a session's life.
+//! - [`session`]: the task that owns a session's life; [`quiet`]: whose encoder has to be quiet first.
 //! - [`health`]: what the encoder sends, and what of it platforms do not take.
 //! - [`shelf`]: what destinations with playback publish, for as long as viewers may fetch it.
 //!
@@ -21,6 +21,7 @@ mod mailbox;
 mod queue;
 #[cfg(test)]
 mod queue_tests;
+mod quiet;
 mod session;
 mod shelf;
 mod teller;
@@ -46,6 +47,7 @@ use crate::drivers::Drivers;
 use crate::ids::{AccountId, DestinationId, EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{Store, StoreError, StreamLimits, StreamRecord};
 use crate::usage::{Gate, Unmetered};
+use quiet::{Quiet, needs_quiet};
 use session::{Command, Refusal, Session};
 use shelf::Shelves;
 
@@ -245,42 +247,6 @@ impl Live {
         Ok(publisher)
     }
 
-    /// After a stop an encoder that reconnects by itself must not begin a fresh session: it is refused until it has been
-    /// quiet for a while. Every refused try begins the wait anew.
-    async fn refuse_unless_quiet(&self, stream: &StreamRecord) -> Result<(), PublishRefused> {
-        let now = self.inner.clock.monotonic();
-        let known = lock(&self.inner.quiet).get(&stream.id).copied();
-        let quiet = match known {
-            Some(quiet) => Some(quiet),
-            None => self.quiet_from_history(stream.id, now).await,
-        };
-        let Some(quiet) = quiet else { return Ok(()) };
-        if now >= quiet.until {
-            // Kept, so that the history is not asked again.
-            lock(&self.inner.quiet).insert(stream.id, quiet);
-            return Ok(());
-        }
-        let wait = self.inner.settings.refuse_quiet;
-        lock(&self.inner.quiet).insert(stream.id, Quiet { until: now + wait, ..quiet });
-        Err(PublishRefused::new(codes::DENIED, codes::quiet_text(quiet.reason, wait)))
-    }
-
-    /// The same after a restart of the service, from the last session's end.
-    async fn quiet_from_history(&self, stream: StreamId, now: Duration) -> Option<Quiet> {
-        let last = match self.inner.store.last_session(stream).await {
-            Ok(last) => last?,
-            Err(error) => {
-                // The key was read from the same database a moment ago; refusing here would only add to the trouble.
-                tracing::error!(%stream, %error, "last session cannot be read");
-                return None;
-            }
-        };
-        let (ended_at, reason) = (last.ended_at?, last.end_reason?);
-        let passed_ms = self.inner.clock.now().0.saturating_sub(ended_at.0).max(0).unsigned_abs();
-        let left = self.inner.settings.refuse_quiet.saturating_sub(Duration::from_millis(passed_ms));
-        needs_quiet(reason).then_some(Quiet { until: now + left, reason })
-    }
-
     /// Ends the session of a stream and waits for its end; `false` when there is none.
     pub async fn stop(&self, stream: StreamId, reason: EndReason) -> bool {
         let Some(session) = self.find(stream) else { return false };
@@ -365,17 +331,6 @@ impl Inner {
             quiet.remove(&stream);
         }
     }
-}
-
-/// Until when an encoder is refused that was cut off, and why it was.
-#[derive(Clone, Copy, Debug)]
-struct Quiet {
-    until: Duration,
-    reason: EndReason,
-}
-
-fn needs_quiet(reason: EndReason) -> bool {
-    matches!(reason, EndReason::Stopped | EndReason::MaxSats | EndReason::MaxDuration)
 }
 
 #[cfg(test)]

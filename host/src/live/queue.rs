@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Packet, Recv};
 use satcast_plugin_api::packet::Kind;
@@ -11,16 +12,15 @@ use satcast_plugin_api::packet::Kind;
 use super::group::Configs;
 use super::locks::{AtomicUsize, Mutex, MutexGuard};
 
-/// Most packets waiting.
-pub(super) const QUEUE_PACKETS_MAX: usize = 1024;
+/// Most packets waiting: what an encoder catches up at once after a minute without network.
+pub(super) const QUEUE_PACKETS_MAX: usize = 8192;
 /// Most bytes waiting.
 pub(super) const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Longest stretch of media time waiting, in milliseconds.
-pub(super) const QUEUE_SPAN_MS_MAX: i64 = 5_000;
+/// Longest time a packet may wait. Counted in time that passes and not in that of the media: what comes all at once does
+/// not make a destination slow.
+pub(super) const QUEUE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Most bytes a driver may hold at once; it gets no more until it lets go of some.
 pub(super) const LEASED_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-const NANOS_PER_MS: i64 = 1_000_000;
 
 /// The queue of one opening of one destination.
 pub(super) struct Queue {
@@ -31,7 +31,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    packets: VecDeque<Delivery>,
+    packets: VecDeque<Queued>,
     bytes: usize,
     closed: bool,
     waker: Option<DriverWaker>,
@@ -49,11 +49,16 @@ struct State {
     burst: Burst,
 }
 
+struct Queued {
+    delivery: Delivery,
+    /// Monotonic time at which it came.
+    at: Duration,
+}
+
 #[derive(Default, Clone, Copy)]
 struct Burst {
     packets: usize,
     bytes: usize,
-    span_ms: i64,
 }
 
 impl Queue {
@@ -67,42 +72,45 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts in what a destination needs to start at once: `configs`, then the kept `group`, keyframe first.
+    /// Puts in what a destination needs to start at once at the monotonic time `now`: `configs`, then the kept `group`,
+    /// keyframe first.
     pub(super) fn begin<'a>(
         &self,
         configs: &Configs,
         group: impl Iterator<Item = &'a Arc<Packet>>,
+        now: Duration,
     ) -> Option<DriverWaker> {
         let mut state = self.lock();
         for packet in configs.iter() {
             state.configs.replace(packet);
         }
         for packet in group {
-            state.take(packet);
+            state.take(packet, now);
         }
-        state.burst = Burst { packets: state.packets.len(), bytes: state.bytes, span_ms: state.span_ms() };
+        state.burst = Burst { packets: state.packets.len(), bytes: state.bytes };
         state.waker_if_ready()
     }
 
-    /// Puts a packet in. Without video in the session (`has_video` false) nothing waits for a keyframe.
-    pub(super) fn push(&self, packet: &Arc<Packet>, has_video: bool) -> Option<DriverWaker> {
+    /// Puts in a packet that came at the monotonic time `now`. Without video in the session (`has_video` false) nothing
+    /// waits for a keyframe.
+    pub(super) fn push(&self, packet: &Arc<Packet>, has_video: bool, now: Duration) -> Option<DriverWaker> {
         let mut state = self.lock();
         if state.closed {
             return None;
         }
         // Configurations count as well: an encoder may change them without end.
-        if state.is_over(packet) {
+        if state.is_over(packet, now) {
             let lost = state.make_room(has_video);
             self.dropped.fetch_add(lost, Ordering::Relaxed);
         }
         if packet.config {
-            state.take_config(packet);
+            state.take_config(packet, now);
             return state.waker_if_ready();
         }
         if state.waiting && !has_video {
-            state.open();
+            state.open(now);
         }
-        if !state.take(packet) && state.started {
+        if !state.take(packet, now) && state.started {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
         state.waker_if_ready()
@@ -121,58 +129,47 @@ impl State {
         if self.packets.is_empty() { None } else { self.waker.take() }
     }
 
-    fn span_ms(&self) -> i64 {
-        let times =
-            || self.packets.iter().filter(|queued| !queued.packet.config).map(|queued| queued.packet.dts_ns);
-        match (times().next(), times().next_back()) {
-            (Some(first), Some(last)) => last.saturating_sub(first) / NANOS_PER_MS,
-            _ => 0,
-        }
-    }
-
-    fn is_over(&self, packet: &Packet) -> bool {
-        let first = self.packets.iter().find(|queued| !queued.packet.config);
-        let span_ms =
-            first.map_or(0, |first| packet.dts_ns.saturating_sub(first.packet.dts_ns) / NANOS_PER_MS);
+    fn is_over(&self, packet: &Packet, now: Duration) -> bool {
+        let first = self.packets.iter().find(|queued| !queued.delivery.packet.config);
         self.packets.len() >= QUEUE_PACKETS_MAX + self.burst.packets
             || self.bytes + packet.payload.len() > QUEUE_BYTES_MAX + self.burst.bytes
-            || span_ms > QUEUE_SPAN_MS_MAX + self.burst.span_ms
+            || first.is_some_and(|first| now.saturating_sub(first.at) > QUEUE_WAIT_MAX)
     }
 
     /// Configurations are never lost: while media waits for a keyframe they wait with it.
-    fn take_config(&mut self, packet: &Arc<Packet>) {
+    fn take_config(&mut self, packet: &Arc<Packet>, now: Duration) {
         self.configs.replace(packet);
         if !self.waiting {
-            self.enqueue(packet, false);
+            self.enqueue(packet, false, now);
         }
     }
 
     /// Queues a media packet, or leaves it out while waiting for a keyframe.
-    fn take(&mut self, packet: &Arc<Packet>) -> bool {
+    fn take(&mut self, packet: &Arc<Packet>, now: Duration) -> bool {
         if self.waiting {
             if !(packet.keyframe && packet.kind == Kind::Video) {
                 return false;
             }
-            self.open();
+            self.open(now);
         }
         let cut = std::mem::take(&mut self.cut);
-        self.enqueue(packet, cut);
+        self.enqueue(packet, cut, now);
         self.started = true;
         true
     }
 
     /// Ends the waiting: the configurations that hold now go first.
-    fn open(&mut self) {
+    fn open(&mut self, now: Duration) {
         self.waiting = false;
         let configs = self.configs.clone();
         for packet in configs.iter() {
-            self.enqueue(packet, false);
+            self.enqueue(packet, false, now);
         }
     }
 
-    fn enqueue(&mut self, packet: &Arc<Packet>, discontinuity: bool) {
+    fn enqueue(&mut self, packet: &Arc<Packet>, discontinuity: bool, at: Duration) {
         self.bytes += packet.payload.len();
-        self.packets.push_back(Delivery { packet: packet.clone(), discontinuity });
+        self.packets.push_back(Queued { delivery: Delivery { packet: packet.clone(), discontinuity }, at });
     }
 
     /// Drops from the head to the newest queued keyframe; without one, everything. Returns the media packets lost.
@@ -180,7 +177,7 @@ impl State {
         self.burst = Burst::default();
         let keep_from = if has_video { self.newest_keyframe() } else { Some(self.packets.len() / 2) };
         let mut lost = 0;
-        for queued in self.packets.drain(..keep_from.unwrap_or(self.packets.len())) {
+        for Queued { delivery: queued, .. } in self.packets.drain(..keep_from.unwrap_or(self.packets.len())) {
             self.bytes -= queued.packet.payload.len();
             if queued.packet.config {
                 self.head_configs.replace(&queued.packet);
@@ -193,22 +190,25 @@ impl State {
             self.cut = true;
             return lost;
         }
+        let mut at = Duration::ZERO;
         if let Some(first) = self.packets.front_mut() {
-            first.discontinuity = true;
+            first.delivery.discontinuity = true;
+            at = first.at;
         }
         let configs: Vec<Arc<Packet>> = self.head_configs.iter().cloned().collect();
         for packet in configs.into_iter().rev() {
             self.bytes += packet.payload.len();
-            self.packets.push_front(Delivery { packet, discontinuity: false });
+            self.packets.push_front(Queued { delivery: Delivery { packet, discontinuity: false }, at });
         }
         lost
     }
 
     /// Position of the newest queued keyframe, if dropping up to it would drop any media.
     fn newest_keyframe(&self) -> Option<usize> {
-        let is_key = |queued: &Delivery| queued.packet.keyframe && queued.packet.kind == Kind::Video;
+        let is_key =
+            |queued: &Queued| queued.delivery.packet.keyframe && queued.delivery.packet.kind == Kind::Video;
         let at = self.packets.iter().rposition(is_key)?;
-        self.packets.iter().take(at).any(|queued| !queued.packet.config).then_some(at)
+        self.packets.iter().take(at).any(|queued| !queued.delivery.packet.config).then_some(at)
     }
 }
 
@@ -230,7 +230,7 @@ impl MediaSource for Queue {
         let count = state.packets.len().min(max);
         let mut taken_bytes = 0;
         for _ in 0..count {
-            let Some(queued) = state.packets.pop_front() else { break };
+            let Some(Queued { delivery: queued, .. }) = state.packets.pop_front() else { break };
             taken_bytes += queued.packet.payload.len();
             if queued.packet.config {
                 state.head_configs.replace(&queued.packet);
@@ -283,6 +283,9 @@ impl Queue {
         let mut state = self.lock();
         state.bytes = 0;
         let packets: Vec<_> = state.packets.drain(..).collect();
-        packets.iter().map(|d| (d.packet.sequence, d.packet.config, d.discontinuity)).collect()
+        packets
+            .iter()
+            .map(|Queued { delivery: d, .. }| (d.packet.sequence, d.packet.config, d.discontinuity))
+            .collect()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use satcast_plugin_api::host::{MediaSource as _, Packet};
 
@@ -21,7 +22,11 @@ impl Rig {
     }
 
     fn push(&self, packet: &Arc<Packet>) {
-        assert!(self.queue.push(packet, true).is_none(), "nobody waits");
+        self.push_at(packet, Duration::ZERO);
+    }
+
+    fn push_at(&self, packet: &Arc<Packet>, now: Duration) {
+        assert!(self.queue.push(packet, true, now).is_none(), "nobody waits");
     }
 
     fn dropped(&self) -> u64 {
@@ -51,8 +56,8 @@ fn begins_at_a_keyframe_with_the_configurations_first() {
 #[test]
 fn audio_without_video_waits_for_nothing() {
     let rig = Rig::new();
-    rig.queue.push(&audio_config(0, b"a"), false);
-    rig.queue.push(&audio(1, 0), false);
+    rig.queue.push(&audio_config(0, b"a"), false, Duration::ZERO);
+    rig.queue.push(&audio(1, 0), false, Duration::ZERO);
     assert_eq!(rig.drain(), [(0, true, false), (1, false, false)]);
 }
 
@@ -60,12 +65,14 @@ fn audio_without_video_waits_for_nothing() {
 fn overflow_drops_to_the_newest_queued_keyframe_and_repeats_the_configuration() {
     let rig = Rig::new();
     rig.push(&video_config(0, b"v"));
+    let at = Duration::from_millis;
     rig.push(&video(1, 0, true));
-    rig.push(&video(2, 2_000, true));
-    rig.push(&video_config(3, b"changed"));
-    rig.push(&video(4, 4_000, true));
-    rig.push(&video(5, 4_500, false));
-    rig.push(&video(6, QUEUE_SPAN_MS_MAX + 1, false));
+    rig.push_at(&video(2, 2_000, true), at(2_000));
+    rig.push_at(&video_config(3, b"changed"), at(3_000));
+    rig.push_at(&video(4, 4_000, true), at(4_000));
+    rig.push_at(&video(5, 4_500, false), QUEUE_WAIT_MAX);
+    assert_eq!(rig.dropped(), 0);
+    rig.push_at(&video(6, 5_001, false), QUEUE_WAIT_MAX + at(1));
     let seen = rig.drain();
     assert_eq!(seen, [(3, true, false), (4, false, true), (5, false, false), (6, false, false)]);
     assert_eq!(rig.dropped(), 2);
@@ -81,13 +88,26 @@ fn overflow_without_a_queued_keyframe_drops_all_and_waits_for_the_next() {
         rig.push(&video(sequence, 1, false));
     }
     assert_eq!(rig.dropped(), 0);
-    rig.push(&video(5_000, 1, false));
+    rig.push(&video(50_000, 1, false));
     assert_eq!(rig.queue.level(), (0, 0));
-    rig.push(&audio(5_001, 1));
-    rig.push(&video_config(5_002, b"new"));
+    rig.push(&audio(50_001, 1));
+    rig.push(&video_config(50_002, b"new"));
     assert_eq!(rig.dropped(), QUEUE_PACKETS_MAX as u64 + 1);
-    rig.push(&video(5_003, 2, true));
-    assert_eq!(rig.drain(), [(5_002, true, false), (5_003, false, true)]);
+    rig.push(&video(50_003, 2, true));
+    assert_eq!(rig.drain(), [(50_002, true, false), (50_003, false, true)]);
+}
+
+#[test]
+fn a_minute_of_media_that_comes_at_once_is_no_overflow() {
+    let rig = Rig::new();
+    rig.push(&video_config(0, b"v"));
+    for n in 0..60 * 77 {
+        rig.push(&video(n + 1, n as i64 * 13, n % 154 == 0));
+    }
+    assert_eq!((rig.dropped(), rig.queue.level().0), (0, 60 * 77 + 1));
+    // Who does not take it in time is slow all the same.
+    rig.push_at(&video(9_000, 60_000, true), QUEUE_WAIT_MAX + Duration::from_millis(1));
+    assert!(rig.dropped() > 4_000);
 }
 
 #[test]
@@ -105,7 +125,7 @@ fn the_byte_limit_is_one_too() {
 fn audio_alone_loses_its_older_half() {
     let rig = Rig::new();
     for sequence in 0..=QUEUE_PACKETS_MAX as u64 {
-        rig.queue.push(&audio(sequence, 0), false);
+        rig.queue.push(&audio(sequence, 0), false, Duration::ZERO);
     }
     assert_eq!(rig.dropped(), QUEUE_PACKETS_MAX as u64 / 2);
     let seen = rig.drain();
@@ -115,17 +135,18 @@ fn audio_alone_loses_its_older_half() {
 
 #[test]
 fn the_first_group_may_be_longer_than_the_limits() {
+    const GROUP: u64 = 2 * QUEUE_PACKETS_MAX as u64;
     let rig = Rig::new();
     let mut configs = Configs::default();
     configs.replace(&video_config(0, b"v"));
-    let group: Vec<_> = (1..=2_000).map(|n| video(n, n as i64 * 5, n == 1)).collect();
-    rig.queue.begin(&configs, group.iter());
-    rig.push(&video(2_001, 10_005, false));
-    assert_eq!(rig.queue.level().0, 2_002);
+    let group: Vec<_> = (1..=GROUP).map(|n| video(n, n as i64 * 5, n == 1)).collect();
+    rig.queue.begin(&configs, group.iter(), Duration::ZERO);
+    rig.push(&video(GROUP + 1, 10_005, false));
+    assert_eq!(rig.queue.level().0, GROUP as usize + 2);
     assert_eq!(rig.dropped(), 0);
     // The allowance is no permanent one.
     for n in 0..QUEUE_PACKETS_MAX as u64 {
-        rig.push(&video(3_000 + n, 10_010, false));
+        rig.push(&video(2 * GROUP + n, 10_010, false));
     }
     assert!(rig.dropped() > 0);
 }
@@ -151,9 +172,9 @@ fn a_flood_of_configurations_is_bounded_and_the_newest_is_not_lost() {
         rig.push(&video_config(n, RECORDS[n as usize % 2]));
         assert!(rig.queue.level().0 <= QUEUE_PACKETS_MAX);
     }
-    rig.push(&video_config(90_000, b"last"));
-    rig.push(&video(90_001, 1, true));
+    rig.push(&video_config(900_000, b"last"));
+    rig.push(&video(900_001, 1, true));
     let seen = rig.drain();
     let last: Vec<_> = seen.iter().rev().take(2).map(|(sequence, ..)| *sequence).collect();
-    assert_eq!(last, [90_001, 90_000]);
+    assert_eq!(last, [900_001, 900_000]);
 }

@@ -58,7 +58,10 @@ impl Slice {
             PublishedBody::File { offset, len: size, .. } if end <= *size => {
                 Some(Slice::File { piece: piece.clone(), at: offset + from, len, file: None })
             }
-            PublishedBody::File { .. } | PublishedBody::Parts(_) => None,
+            PublishedBody::Open { file, offset, len: size } if end <= *size => {
+                Some(Slice::File { piece: piece.clone(), at: offset + from, len, file: Some(file.clone()) })
+            }
+            PublishedBody::File { .. } | PublishedBody::Open { .. } | PublishedBody::Parts(_) => None,
         }
     }
 
@@ -75,6 +78,9 @@ impl Slice {
     /// The file is gone, shorter than it was, or cannot be read.
     pub(super) async fn open(&mut self) -> io::Result<()> {
         let Slice::File { piece, at, len, file } = self else { return Ok(()) };
+        if file.is_some() {
+            return Ok(());
+        }
         let (path, end) = (path_of(piece)?, *at + *len);
         let opened = match open_cached(path) {
             Some(file) => whole(file, end)?,
@@ -92,7 +98,9 @@ impl Slice {
 fn path_of(piece: &Published) -> io::Result<&Path> {
     match &piece.body {
         PublishedBody::File { path, .. } => Ok(path),
-        PublishedBody::Memory(_) | PublishedBody::Parts(_) => Err(io::Error::other("not a file")),
+        PublishedBody::Memory(_) | PublishedBody::Open { .. } | PublishedBody::Parts(_) => {
+            Err(io::Error::other("not a file"))
+        }
     }
 }
 
@@ -183,9 +191,12 @@ impl PieceBody {
     /// Reads what the kernel has in memory; `None` when a thread was sent for it.
     fn begin_read(&mut self) -> io::Result<Option<Read>> {
         let Some(Slice::File { piece, at, len, file }) = self.slices.front() else { return Err(shorter()) };
-        let (path, at) = (path_of(piece)?, *at);
+        let at = *at;
         let left = usize::try_from(*len).unwrap_or(usize::MAX);
-        let file = file.clone().or_else(|| open_cached(path).map(Arc::new));
+        let file = match file {
+            Some(file) => Some(file.clone()),
+            None => open_cached(path_of(piece)?).map(Arc::new),
+        };
         if let Some(file) = &file {
             let mut bytes = vec![0; left.min(FRAME_BYTES_MAX)];
             if let Ok(count @ 1..) = read_cached(file, &mut bytes, at) {
@@ -193,12 +204,12 @@ impl PieceBody {
                 return Ok(Some((file.clone(), bytes)));
             }
         }
-        let path = path.to_owned();
+        let opening = match file {
+            Some(file) => Ok(file),
+            None => Err(path_of(piece)?.to_owned()),
+        };
         let work = move || {
-            let file = match file {
-                Some(file) => file,
-                None => Arc::new(open_waiting(&path)?),
-            };
+            let file = opening.or_else(|path| open_waiting(&path).map(Arc::new))?;
             let mut bytes = vec![0; left.min(WAITING_READ_BYTES_MAX)];
             let count = file.read_at(&mut bytes, at)?;
             bytes.truncate(count);

@@ -22,7 +22,9 @@ impl Chain {
                 let part = |name: &String| sized(shelf.assets().get(name)?);
                 names.iter().map(part).collect::<Option<_>>()?
             }
-            PublishedBody::Memory(_) | PublishedBody::File { .. } => vec![sized(piece.clone())?],
+            PublishedBody::Memory(_) | PublishedBody::File { .. } | PublishedBody::Open { .. } => {
+                vec![sized(piece.clone())?]
+            }
         };
         let size = parts.iter().map(|(_, size)| size).sum();
         Some(Self { parts, size })
@@ -54,7 +56,7 @@ impl Chain {
 fn sized(piece: Arc<Published>) -> Option<(Arc<Published>, u64)> {
     let size = match &piece.body {
         PublishedBody::Memory(bytes) => bytes.len() as u64,
-        PublishedBody::File { len, .. } => *len,
+        PublishedBody::File { len, .. } | PublishedBody::Open { len, .. } => *len,
         PublishedBody::Parts(_) => return None,
     };
     Some((piece, size))

@@ -14,6 +14,7 @@ mod headers;
 mod meter;
 mod range;
 mod ready;
+mod route;
 mod serve;
 #[cfg(test)]
 mod tests;

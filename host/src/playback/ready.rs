@@ -43,7 +43,7 @@ fn is_there(assets: &Assets, piece: &Published) -> Option<()> {
     match &piece.body {
         PublishedBody::Memory(bytes) => (!bytes.is_empty()).then_some(()),
         // Not looked at: a disk that hangs must not hang who asks. The driver keeps it while it is published.
-        PublishedBody::File { len, .. } => (*len > 0).then_some(()),
+        PublishedBody::File { len, .. } | PublishedBody::Open { len, .. } => (*len > 0).then_some(()),
         PublishedBody::Parts(names) => names.iter().try_for_each(|name| {
             let part = assets.get(name).filter(|part| !matches!(part.body, PublishedBody::Parts(_)))?;
             is_there(assets, &part)

@@ -10,6 +10,7 @@ use poem::http::header::{
 };
 use poem::http::{Method, StatusCode};
 use poem::{Body, Request, Response};
+use satcast_plugin_api::Audience;
 use url::form_urlencoded;
 
 use super::access::{Access, Age, Question};
@@ -25,16 +26,12 @@ use crate::auth::{presented_key, presents_header};
 use crate::drivers::{PlaybackFacts, Published};
 use crate::http::Sent;
 use crate::live::Shelf;
-use crate::places::Network;
-use crate::secret::{KeyKind, Redacted, api_key_kind, key_hash};
+use crate::secret::Redacted;
 
 /// Name of the entry in the address.
 const INDEX: &str = "index.m3u8";
 /// The entry carries a token of the session, so that no cache may keep it long.
 const INDEX_MAX_AGE_SECS: u32 = 1;
-/// Query parameter of a preview token.
-const TOKEN_PARAMETER: &str = "token";
-
 /// An answer other than what was asked for.
 #[derive(Debug)]
 pub(super) struct Refused {
@@ -70,28 +67,44 @@ pub(super) type Answer = Result<(Response, Readers), Refused>;
 /// What an address names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted<'a> {
-    Index { path: &'a str },
-    Piece { path: &'a str, token: &'a str, name: &'a str },
+    Index {
+        path: &'a str,
+    },
+    /// What a driver may answer itself, asked for with the key.
+    Asked {
+        path: &'a str,
+        rest: &'a str,
+    },
+    Piece {
+        path: &'a str,
+        token: &'a str,
+        name: &'a str,
+    },
 }
 
 impl<'a> Wanted<'a> {
     fn parse(path: &'a str) -> Option<Self> {
-        let mut parts = path.strip_prefix(PREFIX)?.split('/');
-        let mut next = || parts.next();
-        match (next()?, next()?, next(), next(), next()) {
-            (path, INDEX, None, ..) => Some(Wanted::Index { path }),
-            (path, "t", Some(token), Some(name), None) => Some(Wanted::Piece { path, token, name }),
-            _ => None,
+        let (path, rest) = path.strip_prefix(PREFIX)?.split_once('/')?;
+        if path.is_empty() || rest.is_empty() {
+            return None;
+        }
+        match rest.split_once('/') {
+            _ if rest == INDEX => Some(Wanted::Index { path }),
+            Some(("t", piece)) => {
+                let (token, name) = piece.split_once('/').filter(|(_, name)| !name.is_empty())?;
+                Some(Wanted::Piece { path, token, name })
+            }
+            _ => Some(Wanted::Asked { path, rest }),
         }
     }
 }
 
 /// A piece, or a text made for this request, with what is to be said about it.
-struct Found {
-    shelf: Arc<Shelf>,
-    keep: Keep,
+pub(super) struct Found {
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) keep: Keep,
     /// Whose bytes are counted; `None` = nobody's.
-    counted: Option<Arc<Access>>,
+    pub(super) counted: Option<Arc<Access>>,
 }
 
 impl Playback {
@@ -108,6 +121,10 @@ impl Playback {
         }
         match wanted {
             Wanted::Piece { path, token, name } => self.piece(request, context, path, token, name).await,
+            Wanted::Asked { path, rest } => {
+                let key = presented_key(request).ok_or_else(|| ApiError::not_found("path"))?;
+                self.asked(request, context, path, &key, rest).await
+            }
             Wanted::Index { path } => match (presented_key(request), preview_token(request)) {
                 (Some(key), _) => self.index(request, context, path, &key).await,
                 (None, Some(token)) => self.preview_index(request, context, path, &token).await,
@@ -124,18 +141,7 @@ impl Playback {
         path: &str,
         key: &Redacted<String>,
     ) -> Answer {
-        let access = match api_key_kind(key.expose()) {
-            Some(KeyKind::Public) => {
-                self.accesses.find(Question::Hash(key_hash(key.expose())), Age::Fresh).await?
-            }
-            Some(KeyKind::Permanent) | None => None,
-        };
-        let Some(access) = access else {
-            context.count(self.invalid_keys.hit(Network::from(context.client), self.clock.monotonic()))?;
-            return Err(ApiError::invalid_public_key().into());
-        };
-        let key = access.key.filter(|_| access.path == path && access.enabled);
-        let key = key.ok_or_else(ApiError::invalid_public_key)?;
+        let (access, key) = self.keyed(context, path, key).await?;
         let readers = readers(request, &access)?;
         let shelf = self.live.shelf(access.destination).ok_or_else(ApiError::offline)?;
         let facts = facts(&shelf)?;
@@ -210,7 +216,11 @@ impl Playback {
             let readers = readers(request, &access)?;
             let piece = shelf.assets().get(name).filter(|piece| piece.audience.is_preview());
             let found = Found { shelf, keep: Keep::Preview, counted: None };
-            return Ok((self.deliver(request, found_piece(piece)?, found).await?, readers));
+            let response = match piece {
+                Some(piece) => self.deliver(request, piece, found).await?,
+                None => self.ask_driver(request, Audience::Preview, name, found).await?,
+            };
+            return Ok((response, readers));
         };
         let shelf = self.live.shelf_of(ticket.destination, &ticket.session, name);
         let shelf = shelf.ok_or_else(ApiError::offline)?;
@@ -221,7 +231,12 @@ impl Playback {
         let allowed = access.filter(|access| access.enabled && access.destination == ticket.destination);
         let access = allowed.ok_or_else(ApiError::invalid_public_key)?;
         let readers = readers(request, &access)?;
-        let piece = found_piece(piece)?;
+        let Some(piece) = piece else {
+            let shelf = self.live.shelf(access.destination).filter(|open| open.session == shelf.session);
+            let shelf = shelf.ok_or_else(|| ApiError::not_found("piece"))?;
+            let found = Found { shelf, keep: Keep::Playlist(0), counted: Some(access) };
+            return Ok((self.ask_driver(request, Audience::Hosted, name, found).await?, readers));
+        };
         let secs = piece.max_age_secs;
         let keep = if is_playlist { Keep::Playlist(secs) } else { Keep::Media(secs) };
         let found = Found { shelf, keep, counted: Some(access) };
@@ -230,7 +245,7 @@ impl Playback {
 
     /// 404 for a file that is gone, as pieces at the far end of the window may be in between; 503, and a line in the log
     /// at most every second, for one that cannot be read.
-    fn unreadable(&self, error: &io::Error, shelf: &Shelf) -> ApiError {
+    pub(super) fn unreadable(&self, error: &io::Error, shelf: &Shelf) -> ApiError {
         if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) {
             return ApiError::not_found("piece");
         }
@@ -242,7 +257,7 @@ impl Playback {
     }
 
     /// A piece as it was published: playlists whole, in gzip when asked for; media whole or the one range asked for.
-    async fn deliver(
+    pub(super) async fn deliver(
         &self,
         request: &Request,
         piece: Arc<Published>,
@@ -286,7 +301,7 @@ impl Playback {
     }
 
     /// The answer with these bytes, counted unless they are nobody's or only asked about.
-    fn response(
+    pub(super) fn response(
         &self,
         request: &Request,
         piece: &Published,
@@ -301,7 +316,9 @@ impl Playback {
         let headers = response.headers_mut();
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.left()));
         headers.insert(CACHE_CONTROL, headers::cache_control(found.keep));
-        if let Ok(content_type) = HeaderValue::from_str(&piece.content_type) {
+        if let Ok(content_type) = HeaderValue::from_str(&piece.content_type)
+            && !content_type.is_empty()
+        {
             headers.insert(CONTENT_TYPE, content_type);
         }
         response.set_body(Body::from(http_body_util::combinators::BoxBody::new(body)));
@@ -315,6 +332,9 @@ fn preflight() -> Response {
     response
 }
 
+/// Query parameter of a preview token.
+const TOKEN_PARAMETER: &str = "token";
+
 fn preview_token(request: &Request) -> Option<String> {
     let mut pairs = form_urlencoded::parse(request.uri().query()?.as_bytes());
     pairs
@@ -327,15 +347,11 @@ fn facts(shelf: &Shelf) -> Result<Arc<PlaybackFacts>, ApiError> {
     shelf.assets().playback().filter(|facts| !facts.ended).ok_or_else(ApiError::offline)
 }
 
-fn readers(request: &Request, access: &Access) -> Result<Readers, ApiError> {
+pub(super) fn readers(request: &Request, access: &Access) -> Result<Readers, ApiError> {
     Readers::of(request.headers(), &access.origins).ok_or_else(|| {
         let text = "Pages of this origin may not play this stream; its owner can add it to allowedOrigins";
         ApiError::forbidden("origin_not_allowed", text)
     })
-}
-
-fn found_piece(piece: Option<Arc<Published>>) -> Result<Arc<Published>, ApiError> {
-    piece.ok_or_else(|| ApiError::not_found("piece"))
 }
 
 #[cfg(test)]
@@ -343,18 +359,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_two_forms_of_addresses_are_known() {
+    fn only_the_three_forms_of_addresses_are_known() {
         assert_eq!(Wanted::parse("/hls/p/index.m3u8"), Some(Wanted::Index { path: "p" }));
         let piece = Wanted::Piece { path: "p", token: "T", name: "a.m4s" };
         assert_eq!(Wanted::parse("/hls/p/t/T/a.m4s"), Some(piece));
+        let deep = Wanted::Piece { path: "p", token: "T", name: "a/b" };
+        assert_eq!(Wanted::parse("/hls/p/t/T/a/b"), Some(deep), "below a route");
+        for rest in ["media.m3u8", "index.m3u8/", "thumb/1.jpg", "t"] {
+            let asked = Some(Wanted::Asked { path: "p", rest });
+            assert_eq!(Wanted::parse(&format!("/hls/p/{rest}")), asked);
+        }
         for other in [
             "/hls/",
             "/hls/p",
             "/hls/p/",
-            "/hls/p/media.m3u8",
-            "/hls/p/index.m3u8/",
             "/hls/p/t/T",
-            "/hls/p/t/T/a/b",
+            "/hls/p/t/T/",
             "/hls//p/index.m3u8",
             "/api/hls/p/index.m3u8",
         ] {

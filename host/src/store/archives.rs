@@ -112,6 +112,14 @@ pub trait Archives: Send + Sync {
     /// # Errors
     /// [`NotFound`](super::StoreError::NotFound) for a destination that has no such session.
     async fn record_archive(&self, report: ArchiveReport, now: UnixMillis) -> Result<i64>;
+    /// A driver tells that a recording is not in its store any more, as its days there were over: it is shown no more, and the log of
+    /// the account says so. What is deleted, or by another driver, stays as it is.
+    ///
+    /// # Errors
+    /// The database failed.
+    async fn archive_gone(&self, report: ArchiveReport, now: UnixMillis) -> Result<()>;
+    /// What was last told of a recording; `None` when it is unknown or deleted.
+    async fn archive_report(&self, id: i64) -> Result<Option<ArchiveReport>>;
     /// Everything known of a driver's recordings, unless deleted.
     async fn known_archives(&self, driver: &str) -> Result<Vec<KnownArchive>>;
     /// A recording that is being made or uploaded has failed because of `error`, which is ours; any other stays as it is.

@@ -56,6 +56,8 @@ pub trait Recoveries: Send + Sync {
     async fn recovery_refused(&self, id: i64, now: UnixMillis) -> Result<bool>;
     /// Retries of a driver's recordings whose answer nobody has written down.
     async fn asked_recoveries(&self, driver: &str) -> Result<Vec<AskedRecovery>>;
+    /// The same of all drivers, for retries that began before a time.
+    async fn unanswered_recoveries(&self, before: UnixMillis) -> Result<Vec<AskedRecovery>>;
 }
 
 /// A failure of this class is ours, and what was paid for it is given back.

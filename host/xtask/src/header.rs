@@ -11,13 +11,14 @@ pub(crate) const HEADER: &str = "plugin-api/include/satcast_driver.h";
 /// Sizes and offsets that may never change, relative to the root; its test says what stands there.
 const LAYOUT: &str = "plugin-api/tests/layout-64.txt";
 /// Where the definitions are.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     "plugin-api/src/abi.rs",
     "plugin-api/src/abi/media.rs",
     "plugin-api/src/abi/driver.rs",
     "plugin-api/src/abi/host.rs",
     "plugin-api/src/abi/ext.rs",
     "plugin-api/src/abi/recordings.rs",
+    "plugin-api/src/abi/http.rs",
 ];
 
 /// What stands before the definitions.

@@ -1,4 +1,5 @@
-//! The players of the playback tests, the clients of the API document and a wallet of the wallet tests: packages of npm, by committed lock files.
+//! The players of the playback tests, the clients of the API document, a wallet of the wallet tests and a server of the
+//! benchmarks: packages of npm, by committed lock files.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -6,7 +7,7 @@ use std::time::SystemTime;
 use crate::{process, workspace};
 
 /// Where the scripts are that need packages.
-const FOLDERS: &[&str] = &["tests/player", "tests/clients", "tests/wallets"];
+const FOLDERS: &[&str] = &["tests/player", "tests/clients", "tests/wallets", "tests/peers"];
 /// npm writes it last of all.
 const INSTALLED: &str = "node_modules/.package-lock.json";
 

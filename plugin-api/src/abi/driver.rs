@@ -21,7 +21,7 @@ pub struct SatcastOpen {
     /// The queue. The driver gives it back once, also when it refuses to open.
     pub media: *mut SatcastMedia,
     /// Since minor version 2, so only where `size` says that it is there. Who the opening is for, as a JSON object: `destinationId`,
-    /// `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`. More may be added, each may be missing.
+    /// `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`, `accountId`. More may be added, each may be missing.
     pub about_json: SatcastStr,
 }
 
@@ -45,10 +45,10 @@ pub struct SatcastDriver {
     pub version: SatcastStr,
     /// Compiler, for error reports.
     pub toolchain: SatcastStr,
-    /// What the driver serves, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback"}], "settings"}`.
+    /// What the driver serves, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback", "routes"}], "settings"}`.
     /// `schema` is the JSON Schema (2020-12) of a destination's configuration; a text with `"x-secret": true` is masked everywhere.
-    /// `codecs` (names as `"h264"`; none = all) and `playback` (it publishes for viewers; default false) may be left out, and so may
-    /// `settings`, the schema of what operators write below `[driver.<id>]`. At most 1 MiB, 64 types, 64 KiB for each schema, no
+    /// `codecs` (names as `"h264"`; none = all), `playback` (it publishes for viewers; default false) and `routes` (see `SatcastHttp`) may be
+    /// left out, and so may `settings`, the schema of what operators write below `[driver.<id>]`. At most 1 MiB, 64 types, 64 KiB for each schema, no
     /// references outside a schema.
     pub manifest_json: SatcastStr,
     /// `[control]` Once, before everything else, within 5 s. The host table lives as long as the process. Returns `SATCAST_OK`, or
@@ -82,7 +82,7 @@ pub struct SatcastDriver {
     pub destroy: Option<unsafe extern "C" fn(instance: *mut c_void)>,
     /// `[control]` The last call. Ends and joins the driver's threads. The library stays mapped.
     pub deinit: Option<unsafe extern "C" fn()>,
-    /// `[control]` At any time, also before `init`. Optional: abilities of the driver by name (`SATCAST_EXT_RECONFIGURE`, `SATCAST_EXT_RECORDINGS`), static
+    /// `[control]` At any time, also before `init`. Optional: abilities of the driver by name (`SATCAST_EXT_RECONFIGURE`, `SATCAST_EXT_RECORDINGS`, `SATCAST_EXT_HTTP`), static
     /// structs that begin with their size; null when it has none of that name.
     pub get_extension: Option<unsafe extern "C" fn(name: SatcastStr) -> *const c_void>,
 }

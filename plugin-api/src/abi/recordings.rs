@@ -29,7 +29,8 @@ pub struct SatcastDone {
 /// `destinationId`, `sessionId`, `state` (`recording`, `uploading`, `ready`, `failed`), `sizeBytes`, `uploadedBytes`, `durationMs`,
 /// `error` and `errorClass` (a text and one of `config`, `auth`, `network`, `remote`, `internal`, `panic`; for failed ones, else null),
 /// `url` (or null), `startedAtMs`, `changedAtMs` (grows with every change), `attempt` (retries asked for so far), `attemptOpened` (the
-/// store opened the upload of that attempt).
+/// store opened the upload of that attempt), `hasCopy` (there is a copy here, without which no retry can begin; true when left out), `gone`
+/// (its days at the store were over, and the host shows it no longer; false when left out).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastRecordings {

@@ -69,35 +69,55 @@ pub struct Playback<'a> {
 /// Frees what `release_owner` gets.
 type Owner = Box<dyn Any + Send + Sync>;
 
+/// A body as the host takes it, which owns it from then on.
+pub(super) struct RawBody {
+    pub(super) body: SatcastBody,
+    /// Path or names.
+    pub(super) source: String,
+}
+
+impl RawBody {
+    pub(super) fn of(body: AssetBody) -> Result<Self, Error> {
+        let (kind, offset, len, source, bytes, owner): (_, _, _, _, _, Owner) = match body {
+            AssetBody::Memory(bytes) => {
+                (abi::BODY_MEMORY, 0, bytes.len() as u64, String::new(), bytes.clone(), Box::new(bytes))
+            }
+            AssetBody::File { path, offset, len, keep } => {
+                let path = path.into_os_string().into_string();
+                let path =
+                    path.map_err(|_| Error::internal("the path of a file for viewers is not UTF-8"))?;
+                (abi::BODY_FILE, offset, len, path, Bytes::new(), keep)
+            }
+            AssetBody::Parts(names) => (abi::BODY_PARTS, 0, 0, names.join("\n"), Bytes::new(), Box::new(())),
+        };
+        let body = SatcastBody {
+            // The bytes stay where they are for as long as `owner` holds its share of them.
+            data: bytes.as_ptr(),
+            owner: Box::into_raw(Box::new(owner)).cast(),
+            release: Some(release_owner),
+            ..Self::outside(kind, offset, len).body
+        };
+        Ok(Self { body, source })
+    }
+
+    /// One whose bytes are neither in memory nor to be given back.
+    pub(super) fn outside(kind: u32, offset: u64, len: u64) -> Self {
+        let (data, owner) = (std::ptr::null(), std::ptr::null_mut());
+        let body = SatcastBody { kind, reserved: 0, offset, len, data, owner, release: None };
+        Self { body, source: String::new() }
+    }
+}
+
 pub(super) fn publish(host: &HostRef, dest: u64, asset: Asset<'_>) -> Result<(), Error> {
     let publish = extension(host)?.publish.ok_or_else(|| missing(abi::EXT_ASSETS))?;
-    let (kind, offset, len, source, bytes, owner): (_, _, _, _, _, Owner) = match asset.body {
-        AssetBody::Memory(bytes) => {
-            (abi::BODY_MEMORY, 0, bytes.len() as u64, String::new(), bytes.clone(), Box::new(bytes))
-        }
-        AssetBody::File { path, offset, len, keep } => {
-            let path = path.into_os_string().into_string();
-            let path = path.map_err(|_| Error::internal("the path of an asset's file is not UTF-8"))?;
-            (abi::BODY_FILE, offset, len, path, Bytes::new(), keep)
-        }
-        AssetBody::Parts(names) => (abi::BODY_PARTS, 0, 0, names.join("\n"), Bytes::new(), Box::new(())),
-    };
+    let RawBody { body, source } = RawBody::of(asset.body)?;
     let raw = abi::SatcastAsset {
         size: size_of::<abi::SatcastAsset>(),
         name: SatcastStr::new(asset.name),
         content_type: SatcastStr::new(asset.content_type),
         max_age_secs: asset.max_age_secs,
         audience: asset.audience.to_abi(),
-        body: SatcastBody {
-            kind,
-            reserved: 0,
-            offset,
-            len,
-            // The bytes stay where they are for as long as `owner` holds its share of them.
-            data: bytes.as_ptr(),
-            owner: Box::into_raw(Box::new(owner)).cast(),
-            release: Some(release_owner),
-        },
+        body,
         source: SatcastStr::new(&source),
     };
     let mut slot = ErrorSlot::new();

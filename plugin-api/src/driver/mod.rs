@@ -54,6 +54,8 @@ mod host;
 #[allow(unsafe_code)] // Calls the host's table.
 pub(crate) mod hostref;
 #[allow(unsafe_code)] // Calls the host's table.
+mod http;
+#[allow(unsafe_code)] // Calls the host's table.
 pub(crate) mod log;
 #[allow(unsafe_code)] // Calls the host's table.
 mod media;
@@ -72,7 +74,10 @@ use serde_json::Value;
 pub use assets::{Asset, AssetBody, Playback};
 pub use ctx::Ctx;
 pub use host::Host;
+pub(crate) use http::respond;
+pub use http::{Method, Request, Response, ResponseBody};
 pub use media::{BATCH_PACKETS_MAX, Media, Packet};
+pub use net::unacknowledged;
 pub use recordings::{Answer, Recordings};
 
 pub use crate::driver_state::State;
@@ -171,6 +176,17 @@ pub trait Destination: Send + Sync + 'static {
         let _ = config;
         Ok(Reconfigured::Reopen)
     }
+
+    /// A viewer asks below one of the type's [`routes`](crate::DestType::route). Runs on the driver's runtime, beside `run` and other
+    /// requests, within [`ANSWER_SECS`](crate::http::ANSWER_SECS), or [`LONG_ANSWER_SECS`](crate::http::LONG_ANSWER_SECS) for a
+    /// long route. The default finds nothing.
+    ///
+    /// # Errors
+    /// The viewer is told of a failure (500), and nothing of the reason, which is logged. So it is after a panic.
+    fn http(self: Arc<Self>, request: Request) -> impl Future<Output = Result<Response, Error>> + Send {
+        let _ = request;
+        async { Ok(Response::not_found()) }
+    }
 }
 
 /// A future in a box.
@@ -186,6 +202,9 @@ pub trait DynDestination: Send + Sync + 'static {
     /// # Errors
     /// As there.
     fn reconfigure_dyn(&self, config: Config<'_>) -> Result<Reconfigured, Error>;
+
+    /// See [`Destination::http`].
+    fn http_dyn(self: Arc<Self>, request: Request) -> BoxFuture<Result<Response, Error>>;
 }
 
 impl<D: Destination> DynDestination for D {
@@ -195,6 +214,10 @@ impl<D: Destination> DynDestination for D {
 
     fn reconfigure_dyn(&self, config: Config<'_>) -> Result<Reconfigured, Error> {
         self.reconfigure(config)
+    }
+
+    fn http_dyn(self: Arc<Self>, request: Request) -> BoxFuture<Result<Response, Error>> {
+        Box::pin(self.http(request))
     }
 }
 

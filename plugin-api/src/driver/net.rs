@@ -1,7 +1,8 @@
 //! Checked connections.
 
 use std::ffi::c_void;
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -53,6 +54,21 @@ fn start(
     // SAFETY: the request lives for the call; the host calls `done` exactly once in every case.
     unsafe { connect(by.ctx(), dest, &raw const request, done) };
     Ok(())
+}
+
+/// Bytes given to a TCP connection that its other side has not acknowledged: on their way, or not even sent (Linux `SIOCOUTQ`,
+/// tcp(7)). What a write was told to have taken says nothing of the other side: the system keeps megabytes for it. Any thread.
+///
+/// # Errors
+/// The system's, for what is no connection.
+pub fn unacknowledged(connection: &impl AsFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the call writes one `int` to the pointer, which lives for it. SIOCOUTQ is the same number as TIOCOUTQ.
+    let outcome = unsafe { libc::ioctl(connection.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if outcome < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or_default())
 }
 
 /// # Safety

@@ -80,6 +80,11 @@ unsafe impl Send for Body {}
 unsafe impl Sync for Body {}
 
 impl Body {
+    /// Takes a body of the driver's over.
+    pub(super) fn own(raw: SatcastBody) -> Self {
+        Self { raw }
+    }
+
     fn is_memory(&self) -> bool {
         let sound = !self.raw.data.is_null() && isize::try_from(self.raw.len).is_ok();
         self.raw.kind == abi::BODY_MEMORY && (sound || self.raw.len == 0)
@@ -126,7 +131,7 @@ impl From<bytes::Bytes> for Body {
 /// `raw` must be the description of a running call; its body passes to us.
 unsafe fn read_asset(raw: abi::SatcastAsset) -> Result<Asset, Error> {
     // Owned from here on, so that it is given back whatever follows.
-    let body = Body { raw: raw.body };
+    let body = Body::own(raw.body);
     // SAFETY: text lives for the call.
     let (name, content_type, source) =
         unsafe { (raw.name.read(), raw.content_type.read(), raw.source.read()) };
@@ -137,26 +142,31 @@ unsafe fn read_asset(raw: abi::SatcastAsset) -> Result<Asset, Error> {
     }
     let audience = Audience::from_abi(raw.audience)
         .ok_or_else(|| Error::internal(format!("asset {name} is for nobody; set its audience")))?;
-    let body = match raw.body.kind {
-        abi::BODY_MEMORY if body.is_memory() => AssetBody::Memory(body),
-        abi::BODY_FILE => {
-            let (offset, len) = (raw.body.offset, raw.body.len);
-            let path = plain_path(&source).filter(|_| offset.checked_add(len).is_some());
-            let path = path.ok_or_else(|| {
-                Error::internal(format!("asset {name} names no file below the driver's data folder"))
-            })?;
-            AssetBody::File { path, offset, len, keep: body }
-        }
-        abi::BODY_PARTS => {
-            let parts = part_names(&source).ok_or_else(|| {
-                Error::internal(format!("asset {name} must be made of 1 to {ASSET_PARTS_MAX} asset names"))
-            })?;
-            AssetBody::Parts(parts)
-        }
-        _ => return Err(Error::internal(format!("asset {name} has no body this host knows"))),
-    };
+    let body = read_body(&name, body, &source)?;
     let (name, content_type) = (name.into_owned(), content_type.into_owned());
     Ok(Asset { name, content_type, max_age_secs: raw.max_age_secs, audience, body })
+}
+
+/// The body of `what`; `source` is its path or its names.
+pub(super) fn read_body(what: &str, body: Body, source: &str) -> Result<AssetBody, Error> {
+    match body.raw.kind {
+        abi::BODY_MEMORY if body.is_memory() => Ok(AssetBody::Memory(body)),
+        abi::BODY_FILE => {
+            let (offset, len) = (body.raw.offset, body.raw.len);
+            let path = plain_path(source).filter(|_| offset.checked_add(len).is_some());
+            let path = path.ok_or_else(|| {
+                Error::internal(format!("asset {what} names no file below the driver's data folder"))
+            })?;
+            Ok(AssetBody::File { path, offset, len, keep: body })
+        }
+        abi::BODY_PARTS => {
+            let parts = part_names(source).ok_or_else(|| {
+                Error::internal(format!("asset {what} must be made of 1 to {ASSET_PARTS_MAX} asset names"))
+            })?;
+            Ok(AssetBody::Parts(parts))
+        }
+        _ => Err(Error::internal(format!("asset {what} has no body this host knows"))),
+    }
 }
 
 /// The path, when it is relative and made of plain names.

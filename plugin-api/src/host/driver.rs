@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use super::http::Http;
 use super::recordings::Recordings;
 use super::services::{Context, host_table, media_handle};
 use super::table::Table;
@@ -103,6 +104,19 @@ impl Driver {
         }
         // SAFETY: at least the known size is there, for as long as the library lives, which is never unloaded.
         Some(Recordings::new(unsafe { raw.read() }))
+    }
+
+    /// What the driver offers for requests of viewers, if it answers any.
+    pub fn http(&self) -> Option<Http> {
+        let get = self.table.raw().get_extension?;
+        // SAFETY: the name lives for the call.
+        let raw = unsafe { get(SatcastStr::new(abi::EXT_HTTP)) }.cast::<abi::SatcastHttp>();
+        // SAFETY: every extension begins with its size.
+        if raw.is_null() || unsafe { (*raw).size } < size_of::<abi::SatcastHttp>() {
+            return None;
+        }
+        // SAFETY: at least the known size is there, for as long as the library lives, which is never unloaded.
+        Some(Http::new(unsafe { raw.read() }))
     }
 
     /// Ends the driver's threads. The last call; the library stays mapped.

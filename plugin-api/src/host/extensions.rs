@@ -1,10 +1,12 @@
-//! The extensions of the host's table: checked connections, the driver's folder and settings, pieces for viewers, recordings.
+//! The extensions of the host's table: checked connections, the driver's folder and settings, pieces for viewers, answers to them,
+//! recordings.
 
 use std::ffi::c_void;
 use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::time::Duration;
 
 use super::assets::{playback, publish, retract};
+use super::http::HTTP_HOST;
 use super::recordings::{RECORDINGS_HOST, VAULT};
 use super::services::{Context, with};
 use super::wait::wait_any;
@@ -38,6 +40,7 @@ pub(super) unsafe extern "C" fn get_extension(_: *mut c_void, name: SatcastStr) 
         abi::EXT_ASSETS => (&raw const ASSETS).cast(),
         abi::EXT_RECORDINGS_HOST => (&raw const RECORDINGS_HOST).cast(),
         abi::EXT_VAULT => (&raw const VAULT).cast(),
+        abi::EXT_HTTP_HOST => (&raw const HTTP_HOST).cast(),
         _ => std::ptr::null(),
     }
 }

@@ -12,6 +12,8 @@ mod assets;
 mod driver;
 #[allow(unsafe_code)] // Functions a driver calls.
 mod extensions;
+#[allow(unsafe_code)] // Calls the driver's table; functions a driver calls.
+mod http;
 #[allow(unsafe_code)] // Hands out reference-counted packets.
 mod lease;
 #[allow(unsafe_code)] // Calls the driver's table; functions a driver calls.
@@ -33,6 +35,7 @@ use bytes::Bytes;
 
 pub use assets::{Asset, AssetBody, Body, Playback};
 pub use driver::{Driver, Instance};
+pub use http::{Http, HttpBody, HttpRequest, HttpResponse};
 pub use recordings::{Done, Recordings, SIGNED_BYTES_MAX};
 pub use services::DriverWaker;
 pub use table::{Table, TableError};
@@ -147,6 +150,11 @@ pub trait Services: Send + Sync + 'static {
     fn retract(&self, dest: u64, name: &str);
     /// Takes what viewers can see.
     fn playback(&self, dest: u64, playback: Playback) -> Result<(), Error>;
+    /// The answer to the request `token`; `None` = it broke a rule, and the viewer is told of a failure. False when nobody waits for it.
+    fn respond(&self, token: u64, response: Option<HttpResponse>) -> bool {
+        let _ = (token, response);
+        false
+    }
     /// A recording of the driver's has changed.
     fn recording(&self, recording: Recording) -> Result<(), Error> {
         let _ = recording;

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use super::{HostCall, lock};
+use super::{Answered, HostCall, lock};
 use crate::Error;
 use crate::driver_state::State;
-use crate::host::{Asset, AssetBody, Connected, LogLine, Playback, Services};
+use crate::host::{Asset, AssetBody, Connected, HttpResponse, LogLine, Playback, Services};
 use crate::recording::Recording;
 
 /// What a destination has reported so far.
@@ -44,18 +44,26 @@ impl Recorded {
     /// # Errors
     /// The file cannot be read, or is shorter than told.
     pub fn bytes(&self) -> std::io::Result<Vec<u8>> {
-        match &self.asset.body {
-            AssetBody::Memory(body) => Ok(body.as_ref().to_vec()),
-            AssetBody::File { path, offset, len, .. } => {
-                let file = std::fs::File::open(self.folder.join(path))?;
-                let size = usize::try_from(*len).map_err(std::io::Error::other)?;
-                let mut bytes = vec![0; size];
-                file.read_exact_at(&mut bytes, *offset)?;
-                Ok(bytes)
-            }
-            AssetBody::Parts(_) => Ok(Vec::new()),
-        }
+        read(&self.asset.body, &self.folder)
     }
+}
+
+/// The bytes of a body.
+pub(super) fn read(body: &AssetBody, folder: &Path) -> std::io::Result<Vec<u8>> {
+    match body {
+        AssetBody::Memory(body) => Ok(body.as_ref().to_vec()),
+        AssetBody::File { path, offset, len, .. } => {
+            read_range(&std::fs::File::open(folder.join(path))?, *offset, *len)
+        }
+        AssetBody::Parts(_) => Ok(Vec::new()),
+    }
+}
+
+/// `len` bytes of a file.
+pub(super) fn read_range(file: &std::fs::File, offset: u64, len: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(len).map_err(std::io::Error::other)?];
+    file.read_exact_at(&mut bytes, offset)?;
+    Ok(bytes)
 }
 
 pub(super) struct Shared {
@@ -65,7 +73,8 @@ pub(super) struct Shared {
     pub(super) logs: Mutex<Vec<LogLine>>,
     pub(super) faults: Mutex<BTreeMap<HostCall, Error>>,
     pub(super) recordings: Mutex<Vec<Recording>>,
-    folder: PathBuf,
+    pub(super) requests: Mutex<BTreeMap<u64, Option<Answered>>>,
+    pub(super) folder: PathBuf,
     settings: String,
 }
 
@@ -78,6 +87,7 @@ impl Shared {
             logs: Mutex::default(),
             faults: Mutex::default(),
             recordings: Mutex::default(),
+            requests: Mutex::default(),
             folder,
             settings,
         }
@@ -159,6 +169,21 @@ impl Services for Shared {
         self.fails(HostCall::Playback)?;
         self.change(dest, |report| report.playback = Some(playback));
         Ok(())
+    }
+
+    fn respond(&self, token: u64, response: Option<HttpResponse>) -> bool {
+        let gone = self.fails(HostCall::Respond).is_err();
+        let answered = Answered::new(response, &self.folder);
+        let mut requests = lock(&self.requests);
+        let is_waited_for = requests.get(&token).is_some_and(Option::is_none) && !gone;
+        if is_waited_for {
+            requests.insert(token, Some(answered));
+        }
+        drop(requests);
+        // Whoever waits looks under this lock.
+        drop(lock(&self.reports));
+        self.changed.notify_all();
+        is_waited_for
     }
 
     fn recording(&self, recording: Recording) -> Result<(), Error> {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::names::prefix_fault;
+use crate::outside::Outside;
 
 /// Region when none is given: what stores that know no regions expect.
 const REGION: &str = "us-east-1";
@@ -129,7 +130,32 @@ impl fmt::Debug for Target {
 impl Target {
     /// The same place, whatever the keys are.
     pub(crate) fn is_same_place(&self, other: &Target) -> bool {
-        (&self.endpoint, &self.bucket, &self.prefix) == (&other.endpoint, &other.bucket, &other.prefix)
+        self.is_same_bucket(other) && self.prefix == other.prefix
+    }
+
+    /// The same bucket, whatever the names in it begin with.
+    pub(crate) fn is_same_bucket(&self, other: &Target) -> bool {
+        (&self.endpoint, &self.bucket) == (&other.endpoint, &other.bucket)
+    }
+
+    /// Encrypted for the journal.
+    ///
+    /// # Errors
+    /// `Internal` when the host cannot.
+    pub(crate) fn sealed(&self, outside: &dyn Outside) -> Result<String, Error> {
+        let text = serde_json::to_string(self)
+            .map_err(|_| Error::internal("the store's configuration cannot be written down"))?;
+        outside.seal(&text)
+    }
+
+    /// What [`Target::sealed`] made.
+    ///
+    /// # Errors
+    /// `Internal` when it cannot be read.
+    pub(crate) fn unsealed(sealed: &str, outside: &dyn Outside) -> Result<Self, Error> {
+        let text = outside.unseal(sealed)?;
+        serde_json::from_str(&text)
+            .map_err(|_| Error::internal("the journal has a store that cannot be read"))
     }
 }
 

@@ -7,10 +7,12 @@ use satcast_plugin_api::Error;
 
 use crate::item::Item;
 use crate::journal::Stage;
+use crate::limits::REMOVE_MAX;
 use crate::state::{Core, is_file};
+use crate::upload::ending;
 use crate::upload::fault::Fault;
 use satcast_plugin_api::driver::Answer;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Longest a signed address is good for (S3's limit): a week.
 const SIGNED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -41,6 +43,7 @@ async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result
             Stage::Recording => Some("it is being recorded"),
             Stage::Uploading => Some("it is being uploaded"),
             Stage::Leaving => Some("it is deleted"),
+            Stage::Gone => Some("its days at the store were over, and it is deleted there"),
         };
         if refused.is_some() {
             return;
@@ -85,28 +88,52 @@ async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<
     }
     cut(item).await;
     let stage = item.data().entry.stage;
-    if stage == Stage::Ready {
-        if remote {
-            let (store, key) = core.store(item)?;
-            store.delete(&key).await.map_err(Error::from)?;
-        }
-        return core.forget(item).await;
+    if remote
+        && stage != Stage::Gone
+        && let Err(error) = remove(core, item, stage).await
+    {
+        // It is as it was, and its upload goes on.
+        core.spawn(item);
+        return Err(error);
     }
     let answer = item.data().answer.take();
     if let Some(answer) = answer {
         answer.give(Err(Error::config(format!("{}: it was deleted meanwhile", item.file_name))));
     }
+    if remote || matches!(stage, Stage::Ready | Stage::Gone) {
+        return core.forget(item).await;
+    }
     core.change(item, |data| {
         data.entry.stage = Stage::Leaving;
         data.entry.is_local = false;
         data.entry.failing_since_ms = None;
-        data.entry.remove_object |= remote && stage == Stage::Uploading;
     })
     .await?;
     core.remove_local(item).await?;
     // The store may be down: what is open there is ended in the background.
     core.spawn(item);
     Ok(())
+}
+
+/// Has the store delete what it has of a recording: who asked hears of it when it is so.
+async fn remove(core: &Arc<Core>, item: &Arc<Item>, stage: Stage) -> Result<(), Error> {
+    let removing = async {
+        if stage != Stage::Ready {
+            return ending::remove(core, item).await;
+        }
+        let (store, key) = core.store(item)?;
+        store.delete(&key).await
+    };
+    let why = match timeout(REMOVE_MAX, removing).await {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(fault)) => fault.error,
+        Err(_) => Error::network(format!("the store did not do it within {} s", REMOVE_MAX.as_secs())),
+    };
+    let text = format!(
+        "what the store has of it could not be deleted, and so nothing was: {}; try again, or delete it without `remote`",
+        why.message
+    );
+    Err(Error::new(why.class, text))
 }
 
 /// Ends the upload where it stands; what it was doing is as after a crash.

@@ -29,9 +29,8 @@ impl Destination {
                 None
             }
             Some(target) => {
-                let text = serde_json::to_string(&target)
-                    .map_err(|_| Error::internal("the store's configuration cannot be written down"))?;
-                Some((target, core.outside.seal(&text)?))
+                let sealed = target.sealed(&*core.outside)?;
+                Some((target, sealed))
             }
         };
         Ok(Destination { core, own, retention_days: config.retention_days })

@@ -89,11 +89,13 @@ impl Data {
             Stage::Uploading => RecordingState::Uploading,
             Stage::Ready => RecordingState::Ready,
             Stage::Failed => RecordingState::Failed,
+            // The host knows by its mark that it is not there any more.
+            Stage::Gone => RecordingState::Ready,
             Stage::Leaving => return None,
         };
         let parts = entry.upload.as_ref().map_or(0, |upload| upload.parts.len());
         let uploaded_bytes = match entry.stage {
-            Stage::Ready => entry.bytes,
+            Stage::Ready | Stage::Gone => entry.bytes,
             _ => parts::bytes_before(parts, entry.bytes),
         };
         Some(Recording {
@@ -111,6 +113,8 @@ impl Data {
             changed_at_ms: entry.changed_at_ms,
             attempt: entry.attempt,
             attempt_opened: entry.attempt_opened,
+            has_copy: entry.is_local,
+            gone: entry.stage == Stage::Gone,
         })
     }
 }

@@ -12,6 +12,7 @@ use satcast_plugin_api::Class;
 use serde::{Deserialize, Serialize};
 
 use crate::names::stem;
+use crate::share::Owner;
 
 /// Largest journal file that is read: one with the ETags of 10,000 parts has less than half of it.
 const ENTRY_BYTES_MAX: u64 = 2 * 1024 * 1024;
@@ -31,6 +32,8 @@ pub(crate) enum Stage {
     Failed,
     /// Deleted; something at the store is still to be ended.
     Leaving,
+    /// Its days at the store were over. Kept for a while, so that the host hears of it.
+    Gone,
 }
 
 /// An upload that the store has opened.
@@ -57,8 +60,14 @@ pub(crate) struct Entry {
     pub(crate) number: u32,
     pub(crate) started_at_ms: i64,
     pub(crate) changed_at_ms: i64,
-    /// The destination's own store, encrypted; `None` = the operator's.
+    /// Whose the stream was; 0 = the host did not say.
+    #[serde(default)]
+    pub(crate) account_id: i64,
+    /// The store, encrypted. `None` = the operator's, as the settings name it.
     pub(crate) sealed: Option<String>,
+    /// It is the operator's: keys of the settings are for it as long as they name the same bucket.
+    #[serde(default)]
+    pub(crate) of_operator: bool,
     pub(crate) retention_days: Option<u32>,
     pub(crate) stage: Stage,
     /// Whole bytes on disk; what a running recording has is only known from its file.
@@ -71,6 +80,9 @@ pub(crate) struct Entry {
     pub(crate) upload: Option<Upload>,
     /// Ids of earlier uploads of the same key that are still to be ended.
     pub(crate) stale: Vec<String>,
+    /// The checksum that the whole object has, once the store was asked to make it. Whether it did may not have been heard.
+    #[serde(default)]
+    pub(crate) sum: Option<String>,
     /// Since when nothing has worked.
     pub(crate) failing_since_ms: Option<i64>,
     pub(crate) error: Option<String>,
@@ -80,7 +92,7 @@ pub(crate) struct Entry {
     pub(crate) attempt_opened: bool,
     /// The local copy is there.
     pub(crate) is_local: bool,
-    /// It is deleted, and an object of it shall go too.
+    /// It is deleted, and an object of it shall go too: of earlier versions, which answered before that was done.
     #[serde(default)]
     pub(crate) remove_object: bool,
 }
@@ -97,7 +109,9 @@ impl Entry {
             number: 0,
             started_at_ms,
             changed_at_ms: started_at_ms,
+            account_id: 0,
             sealed: None,
+            of_operator: false,
             retention_days: None,
             stage: Stage::Recording,
             bytes: 0,
@@ -106,6 +120,7 @@ impl Entry {
             key: None,
             upload: None,
             stale: Vec::new(),
+            sum: None,
             failing_since_ms: None,
             error: None,
             error_class: None,
@@ -116,12 +131,21 @@ impl Entry {
             remove_object: false,
         }
     }
+
+    /// Whose it is.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner::new(self.account_id, self.destination_id)
+    }
 }
+
+/// Kept for a full disk: without a line in the journal no upload goes on, and it is uploads that make room again.
+const RESERVE_BYTES: usize = 1024 * 1024;
 
 /// The folder of the journal.
 #[derive(Debug, Clone)]
 pub(crate) struct Journal {
     folder: PathBuf,
+    reserve: PathBuf,
 }
 
 impl Journal {
@@ -131,7 +155,19 @@ impl Journal {
     /// The folder cannot be made.
     pub(crate) fn open(folder: PathBuf) -> io::Result<Self> {
         private_folder(&folder)?;
-        Ok(Journal { folder })
+        let journal = Journal { reserve: folder.with_extension("reserve"), folder };
+        journal.keep_reserve();
+        Ok(journal)
+    }
+
+    /// Takes the reserve for a full disk, unless it is there.
+    pub(crate) fn keep_reserve(&self) {
+        if !self.reserve.exists()
+            && let Err(error) = write_fresh(&self.reserve, &vec![0; RESERVE_BYTES])
+        {
+            let _ = remove_if_there(&self.reserve);
+            tracing::debug!(%error, "there is no room for a reserve");
+        }
     }
 
     /// Every entry that can be read. One that cannot is put aside and told. For who alone writes here.
@@ -178,10 +214,17 @@ impl Journal {
     pub(crate) fn save(&self, entry: &Entry) -> io::Result<()> {
         let path = self.path(&entry.file_name);
         let fresh = path.with_extension("new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        file.write_all(serde_json::to_string(entry).map_err(io::Error::other)?.as_bytes())?;
-        file.sync_all()?;
-        drop(file);
+        let text = serde_json::to_string(entry).map_err(io::Error::other)?;
+        let mut written = write_fresh(&fresh, text.as_bytes());
+        if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
+            remove_if_there(&self.reserve)?;
+            written = write_fresh(&fresh, text.as_bytes());
+        }
+        if let Err(error) = written {
+            // Half a file is in the way of everything else.
+            let _ = remove_if_there(&fresh);
+            return Err(error);
+        }
         fs::rename(&fresh, &path)?;
         sync_folder(&self.folder)
     }
@@ -198,6 +241,12 @@ impl Journal {
     fn path(&self, file_name: &str) -> PathBuf {
         self.folder.join(format!("{}.json", stem(file_name)))
     }
+}
+
+fn write_fresh(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
 }
 
 fn read(path: &Path) -> io::Result<Entry> {

@@ -1,61 +1,76 @@
 //! What goes by itself: failed local copies that are too old or too many, and recordings whose time at the store is over.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
+use satcast_plugin_api::Error;
 use tokio::time::{sleep, timeout};
 
 use crate::item::Item;
-use crate::journal::Stage;
-use crate::limits::GIVE_UP_ENDING_MAX;
+use crate::journal::{Entry, Stage};
+use crate::limits::{self, GIVE_UP_ENDING_MAX, GONE_LIFE_MIN, GONE_TOLD, RETENTION_AT_ONCE};
+use crate::share::Piles;
 use crate::state::{Core, WeakCore};
 use crate::upload;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-/// Looks now and then, for as long as the driver lives.
-pub(crate) async fn run(core: WeakCore) {
+/// Looks now and then, for as long as the driver lives. Stores that hang hold up no local work.
+pub(crate) fn start(core: WeakCore) {
+    tokio::spawn(run(core.clone(), |core| async move { keep(&core).await }));
+    tokio::spawn(run(core, |core| async move { end_retention(&core).await }));
+}
+
+async fn run<L: Future<Output = ()> + Send>(core: WeakCore, look: impl Fn(Arc<Core>) -> L) {
     loop {
         let Some(strong) = core.upgrade() else { return };
         let pause = strong.limits.keep_every;
-        keep(&strong).await;
-        drop(strong);
+        look(strong).await;
         sleep(pause).await;
     }
 }
 
-/// One look.
+/// One look at what is here.
 pub(crate) async fn keep(core: &Arc<Core>) {
     give_up_copies(core).await;
-    end_retention(core).await;
-    forget_surplus(core).await;
+    forget_old(core).await;
+    core.journal().keep_reserve();
 }
 
-/// Failed copies, the oldest first: those past their time, and those beyond the quota.
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// All recordings with what `facts` takes from them, the smallest facts first.
+fn sorted<F: Ord>(core: &Core, facts: impl Fn(&Entry) -> F) -> Vec<(F, Arc<Item>)> {
+    let with_facts = |item: Arc<Item>| {
+        let facts = facts(&item.data().entry);
+        (facts, item)
+    };
+    let mut all: Vec<(F, Arc<Item>)> = core.all().into_iter().map(with_facts).collect();
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    all
+}
+
+/// Failed copies: those past their time, and beyond the quota the oldest of whoever has most.
 async fn give_up_copies(core: &Arc<Core>) {
-    let mut failed: Vec<(i64, u64, Arc<Item>)> = core
-        .all()
-        .into_iter()
-        .filter_map(|item| {
-            let data = item.data();
-            let is_failed = data.entry.stage == Stage::Failed && data.entry.is_local;
-            let facts = is_failed.then(|| (data.entry.changed_at_ms, data.entry.bytes));
-            drop(data);
-            facts.map(|(at, bytes)| (at, bytes, item))
-        })
-        .collect();
-    failed.sort_by_key(|(at, ..)| *at);
-    let mut bytes: u64 = failed.iter().map(|(_, bytes, _)| bytes).sum();
-    let oldest =
-        core.outside.now_ms() - i64::try_from(core.limits.failed_age.as_millis()).unwrap_or(i64::MAX);
-    for (at, size, item) in failed {
-        let why = match (at <= oldest, bytes > core.limits.failed_quota) {
-            (true, _) => "its time was over (failedDays)",
-            (_, true) => "failed recordings take more room than they may (failedQuotaBytes)",
-            _ => return,
-        };
-        bytes -= size;
-        give_up(core, &item, why).await;
+    let oldest = core.outside.now_ms() - millis(core.limits.failed_age);
+    let is_failed = |entry: &Entry| entry.stage == Stage::Failed && entry.is_local;
+    let mut piles = Piles::default();
+    for ((at, bytes, is_failed), item) in
+        sorted(core, |entry| (entry.changed_at_ms, entry.bytes, is_failed(entry)))
+    {
+        let owner = item.data().entry.owner();
+        match is_failed {
+            true if at <= oldest => give_up(core, &item, "its time was over (failedDays)").await,
+            true => piles.put(owner, bytes, Some(item)),
+            false => {}
+        }
+    }
+    for item in piles.surplus(core.limits.failed_quota) {
+        give_up(core, &item, "failed recordings take more room than they may (failedQuotaBytes)").await;
     }
 }
 
@@ -86,60 +101,77 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
     }
 }
 
-/// Objects whose days are over.
-async fn end_retention(core: &Arc<Core>) {
+/// Objects whose days are over, some destinations beside each other.
+pub(crate) async fn end_retention(core: &Arc<Core>) {
     let now_ms = core.outside.now_ms();
-    // Destinations whose store fails: it would for the next recording too.
-    let mut failing = HashSet::new();
+    let is_over = |entry: &Entry| {
+        let days = entry.retention_days.filter(|_| entry.stage == Stage::Ready);
+        days.is_some_and(|days| entry.started_at_ms + i64::from(days) * DAY_MS <= now_ms)
+    };
+    let mut over: HashMap<i64, Vec<Arc<Item>>> = HashMap::new();
     for item in core.all() {
         let destination_id = item.data().entry.destination_id;
-        let is_over = {
-            let data = item.data();
-            let days = data.entry.retention_days.filter(|_| data.entry.stage == Stage::Ready);
-            days.is_some_and(|days| data.entry.started_at_ms + i64::from(days) * DAY_MS <= now_ms)
-        };
-        if !is_over || failing.contains(&destination_id) {
-            continue;
+        if is_over(&item.data().entry) {
+            over.entry(destination_id).or_default().push(item);
         }
-        let outcome = async {
-            let (store, key) = core.store(&item)?;
-            store.delete(&key).await?;
-            core.forget(&item).await
-        };
-        match outcome.await {
-            Ok(()) => tracing::info!(
-                recording = item.file_name,
-                "a recording was deleted at its store, as its days are over"
-            ),
-            Err(error) => {
-                tracing::warn!(recording = item.file_name, %error, "a recording whose days are over cannot be deleted");
-                failing.insert(destination_id);
+    }
+    let each = stream::iter(over.into_values());
+    each.for_each_concurrent(RETENTION_AT_ONCE, async |items| {
+        for item in items {
+            match end_one(core, &item).await {
+                Ok(()) => tracing::info!(
+                    recording = item.file_name,
+                    "a recording was deleted at its store, as its days are over"
+                ),
+                Err(error) => {
+                    tracing::warn!(recording = item.file_name, %error, "a recording whose days are over cannot be deleted");
+                    // Its store would fail for the next one of the destination too.
+                    return;
+                }
             }
         }
+    })
+    .await;
+}
+
+async fn end_one(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Error> {
+    let (store, key) = core.store(item)?;
+    store.delete(&key).await?;
+    core.change(item, |data| {
+        data.entry.stage = Stage::Gone;
+        data.entry.url = None;
+    })
+    .await
+}
+
+/// Which are forgotten first when there are too many; `None` for what must stay. Those with days to keep come last: once forgotten,
+/// nothing deletes them at their store.
+fn rank(entry: &Entry) -> Option<u8> {
+    match entry.stage {
+        Stage::Gone => Some(0),
+        Stage::Ready if entry.retention_days.is_none() => Some(1),
+        Stage::Failed if !entry.is_local => Some(2),
+        Stage::Ready => Some(3),
+        _ => None,
     }
 }
 
-/// Keeps room in the journal: what the store has is forgotten first, then failed ones without a copy, the oldest first.
-async fn forget_surplus(core: &Arc<Core>) {
-    let all = core.all();
-    // A tenth stays free for recordings that begin before the next look.
-    let surplus = (all.len() + core.limits.known / 10).saturating_sub(core.limits.known);
-    if surplus == 0 {
-        return;
+/// Keeps room in the journal: what the host has heard of long ago goes, and beyond a number of them what is safe.
+async fn forget_old(core: &Arc<Core>) {
+    let told = core.outside.now_ms() - millis(GONE_TOLD);
+    let is_told = core.started.elapsed() >= GONE_LIFE_MIN;
+    let mut old = Vec::new();
+    let mut piles = Piles::default();
+    for ((rank, at), item) in sorted(core, |entry| (rank(entry), entry.changed_at_ms)) {
+        if rank == Some(0) && is_told && at <= told {
+            old.push(item);
+        } else {
+            let owner = item.data().entry.owner();
+            piles.put(owner, 1, rank.map(|_| item));
+        }
     }
-    let mut old: Vec<(bool, i64, Arc<Item>)> = all
-        .into_iter()
-        .filter_map(|item| {
-            let data = item.data();
-            let is_ready = data.entry.stage == Stage::Ready;
-            let goes = is_ready || (data.entry.stage == Stage::Failed && !data.entry.is_local);
-            let facts = goes.then_some((!is_ready, data.entry.changed_at_ms));
-            drop(data);
-            facts.map(|(later, at)| (later, at, item))
-        })
-        .collect();
-    old.sort_by_key(|(later, at, _)| (*later, *at));
-    for (.., item) in old.into_iter().take(surplus) {
+    old.extend(piles.surplus(limits::kept(core.limits.known) as u64));
+    for item in old {
         if let Err(error) = core.forget(&item).await {
             tracing::warn!(recording = item.file_name, %error, "a recording cannot be forgotten");
         }

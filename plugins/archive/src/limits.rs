@@ -7,16 +7,27 @@ use crate::parts;
 use crate::upload::attempts::Pauses;
 use crate::upload::sockets::Times;
 
-/// Requests on their way at one time, over all recordings: a store that hangs must not hold up the others.
-const REQUESTS_AT_ONCE: usize = 16;
-/// Memory of all parts on their way, in MiB: sixteen small ones, or three of the largest.
-const PARTS_MIB: usize = 256;
+/// Requests on their way at one time, over all recordings. One store, and one account, has a quarter of them: whichever hangs must not
+/// hold up the others.
+const REQUESTS_AT_ONCE: u32 = 32;
+/// Memory of all parts on their way, in MiB, shared like the requests: a quarter is eight small parts, and one of the largest goes
+/// alone.
+const PARTS_MIB: u32 = 256;
 /// Parts of one recording on their way at one time.
 pub(crate) const PARTS_OF_ONE: usize = 2;
-/// Recordings in the journal. Those that the store has are forgotten first, the oldest first.
-const KNOWN_MAX: usize = 10_000;
+/// Recordings in the journal. Beyond [`kept`] those that the store has are forgotten, the oldest of whoever has most first.
+const KNOWN_MAX: usize = 16_000;
+/// Files that one destination may begin within a minute. Encoders change their configuration a few times an hour.
+const FILES_PER_MINUTE_MAX: usize = 10;
 /// Longest wait until a store has opened an upload that somebody asked for and pays for. The host waits for 20 s.
 pub(crate) const ASKED_OPEN_MAX: Duration = Duration::from_secs(15);
+/// Longest wait until the store has removed what is asked for to be removed. The host waits for 20 s.
+pub(crate) const REMOVE_MAX: Duration = Duration::from_secs(12);
+/// How long a recording whose days were over is still told of, and the driver's least life by then: the host lists every minute.
+pub(crate) const GONE_TOLD: Duration = Duration::from_secs(7 * 24 * 3600);
+pub(crate) const GONE_LIFE_MIN: Duration = Duration::from_secs(3600);
+/// Stores whose old objects are deleted side by side.
+pub(crate) const RETENTION_AT_ONCE: usize = 8;
 /// Longest time for ending uploads of a recording whose copy is given up.
 pub(crate) const GIVE_UP_ENDING_MAX: Duration = Duration::from_secs(60);
 /// Wait until a journal that cannot be written is tried again.
@@ -57,8 +68,9 @@ pub(crate) struct Limits {
     pub(crate) file_bytes: u64,
     pub(crate) file_ns: i64,
     pub(crate) known: usize,
-    pub(crate) requests_at_once: usize,
-    pub(crate) parts_mib: usize,
+    pub(crate) files_per_minute: usize,
+    pub(crate) requests_at_once: u32,
+    pub(crate) parts_mib: u32,
     /// Media is made durable this often: what a crash of the machine, not of the process, may lose.
     pub(crate) sync_every: Duration,
     /// The host is told how a running recording grows this often.
@@ -80,6 +92,7 @@ impl Limits {
             file_bytes: parts::FILE_BYTES_MAX,
             file_ns: 24 * 3600 * 1_000_000_000,
             known: KNOWN_MAX,
+            files_per_minute: FILES_PER_MINUTE_MAX,
             requests_at_once: REQUESTS_AT_ONCE,
             parts_mib: PARTS_MIB,
             sync_every: Duration::from_secs(2),
@@ -87,4 +100,10 @@ impl Limits {
             keep_every: Duration::from_secs(60),
         }
     }
+}
+
+/// Of so many recordings that may be in the journal, how many are kept before old ones are forgotten: less than one account may have
+/// by itself, so that old ones never keep a new one out.
+pub(crate) fn kept(known: usize) -> usize {
+    known.saturating_mul(5) / 8
 }

@@ -1,6 +1,9 @@
 //! What the driver needs of its host, apart from media: a small trait, so that everything else is tested without one.
 
 use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -25,6 +28,11 @@ pub(crate) trait Outside: fmt::Debug + Send + Sync + 'static {
 
     /// Milliseconds since 1970.
     fn now_ms(&self) -> i64;
+
+    /// Writes all of `bytes` into a file of the local disk, which is not the host's: a test has one that is full.
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
 }
 
 /// The host itself.

@@ -1,8 +1,7 @@
 //! Records one opening of a destination: packets in, spooled files out. It knows no store.
 
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,11 +13,12 @@ use tokio::time::Instant;
 use crate::config::Target;
 use crate::cut::{Cutter, Piece};
 use crate::item::Item;
-use crate::journal::{Entry, Stage, remove_if_there, sync_folder};
-use crate::limits::{FULL_RETRY, TRACK_REFUSALS_TOLD_MAX};
-use crate::names;
+use crate::journal::{Stage, remove_if_there, sync_folder};
+use crate::limits::TRACK_REFUSALS_TOLD_MAX;
 use crate::parts;
-use crate::state::{Core, blocking, free_bytes};
+use crate::room::{check_disk, no_room};
+use crate::share::Owner;
+use crate::state::{Core, blocking};
 use satcast_plugin_api::driver::About;
 
 /// For whom is recorded, and where it goes.
@@ -101,7 +101,7 @@ impl Recorder {
                 Piece::Begin(init) => {
                     self.close().await;
                     let length = init.len() as u64;
-                    self.open = Some(Open::begin(&self.core, &self.order, init).await?);
+                    self.open = Some(self.begin(init).await?);
                     self.spooled += length;
                 }
                 Piece::Fragment { bytes, end_ns } => {
@@ -125,6 +125,13 @@ impl Recorder {
         Ok(())
     }
 
+    /// Begins a file in a task of its own: who waits for it may be dropped at any moment, and the file is closed then.
+    async fn begin(&self, init: Bytes) -> Result<Open, Error> {
+        let (core, order) = (self.core.clone(), self.order.clone());
+        let begun = tokio::spawn(async move { Open::begin(&core, &order, init).await });
+        begun.await.map_err(|_| Error::internal("the beginning of a recording was cut off"))?
+    }
+
     async fn close(&mut self) {
         if let Some(open) = self.open.take() {
             open.close(&self.core).await;
@@ -136,6 +143,7 @@ impl Recorder {
 #[derive(Debug)]
 struct Open {
     item: Arc<Item>,
+    owner: Owner,
     file: Arc<File>,
     bytes: u64,
     duration_ms: u64,
@@ -147,7 +155,8 @@ struct Open {
 impl Open {
     /// A new file with its journal, and the task that uploads it.
     async fn begin(core: &Arc<Core>, order: &Order, init: Bytes) -> Result<Self, Error> {
-        check_quota(core, init.len() as u64)?;
+        let owner = Owner::new(order.about.account_id, order.about.destination_id);
+        core.reserve(owner, init.len() as u64)?;
         let item = core.enter(order)?;
         let (task_core, entry) = (core.clone(), item.entry());
         let path = core.path(&item.file_name);
@@ -157,7 +166,7 @@ impl Open {
             task_core.journal().save(&entry)?;
             let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
             let written = file.and_then(|file| {
-                file.write_all_at(&init, 0)?;
+                task_core.outside.write_at(&file, &init, 0)?;
                 sync_folder(task_core.spool())?;
                 Ok((file, init.len() as u64))
             });
@@ -173,6 +182,7 @@ impl Open {
                 let synced = Instant::now();
                 Ok(Open {
                     item,
+                    owner,
                     file: Arc::new(file),
                     bytes,
                     duration_ms: 0,
@@ -195,11 +205,11 @@ impl Open {
                 "a recording without keyframes grew too large for a store; another file begins",
             ));
         }
-        check_quota(core, bytes.len() as u64)?;
+        core.reserve(self.owner, bytes.len() as u64)?;
         let (task_core, file) = (core.clone(), self.file.clone());
         let written = blocking(move || {
             check_disk(&task_core, bytes.len() as u64)?;
-            file.write_all_at(&bytes, at)
+            task_core.outside.write_at(&file, &bytes, at)
         });
         written.await.map_err(|error| no_room(&error.message))?;
         self.bytes = end;
@@ -266,68 +276,4 @@ impl Drop for Open {
         self.item.data().is_live = false;
         self.item.changed.notify_one();
     }
-}
-
-impl Core {
-    /// A new recording in the list, under a name nobody had.
-    fn enter(&self, order: &Order) -> Result<Arc<Item>, Error> {
-        let about = &order.about;
-        let now_ms = self.outside.now_ms();
-        let mut items = self.items();
-        if items.len() >= self.limits.known {
-            return Err(no_room(
-                "there are too many recordings; delete some that have failed or are not needed",
-            ));
-        }
-        let of_session = items.values().filter_map(|item| {
-            let data = item.data();
-            (data.entry.session_id == about.session_id).then_some(data.entry.number)
-        });
-        let mut number = of_session.max().unwrap_or(0).saturating_add(1);
-        let mut name = names::file_name(&about.label, now_ms, &about.session_id, number);
-        // Sessions whose ids differ only in letters that names do not have.
-        while items.contains_key(&name) || self.path(&name).exists() {
-            number = number.saturating_add(1);
-            name = names::file_name(&about.label, now_ms, &about.session_id, number);
-        }
-        let mut entry = Entry::new(name.clone(), now_ms);
-        entry.destination_id = about.destination_id;
-        entry.session_id.clone_from(&about.session_id);
-        entry.label.clone_from(&about.label);
-        entry.number = number;
-        entry.retention_days = order.retention_days;
-        entry.sealed = order.own.as_ref().map(|(_, sealed)| sealed.clone());
-        let target = order.own.as_ref().map(|(target, _)| target.clone());
-        let item = Arc::new(Item::new(entry, target, true));
-        items.insert(name, item.clone());
-        Ok(item)
-    }
-}
-
-/// Fails when recordings may not take `more` bytes.
-fn check_quota(core: &Core, more: u64) -> Result<(), Error> {
-    if !core.reserve(more) {
-        return Err(no_room(
-            "recordings that wait for their store take all the room they may (spoolQuotaBytes)",
-        ));
-    }
-    Ok(())
-}
-
-/// Fails when the disk has not `more` bytes and what must stay free.
-fn check_disk(core: &Core, more: u64) -> io::Result<()> {
-    if free_bytes(core.spool())? < core.limits.free_min.saturating_add(more) {
-        return Err(io::Error::new(
-            io::ErrorKind::StorageFull,
-            "less is free than must stay free (freeBytesMin)",
-        ));
-    }
-    Ok(())
-}
-
-fn no_room(why: &str) -> Error {
-    let text = format!(
-        "recording stopped: {why}. What was recorded will be uploaded; recording begins anew when there is room"
-    );
-    Error::internal(text).retry_after(FULL_RETRY)
 }

@@ -5,26 +5,23 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use satcast_plugin_api::{Class, Error};
-use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use crate::config::{Settings, Target, no_operator_store};
+use crate::config::Settings;
 use crate::item::{Data, Item};
 use crate::journal::{Entry, Journal, Stage, private_folder, remove_if_there};
 use crate::limits::Limits;
-use crate::names::{self, stem};
+use crate::names::stem;
 use crate::outside::Outside;
+use crate::places::Operator;
+use crate::room::Room;
 use crate::upload::sockets::Sockets;
-use crate::upload::store::Store;
+use crate::upload::turns::Turns;
 use crate::{keeper, tenure, upload};
 use satcast_plugin_api::driver::Recording;
-
-/// How old a count of local copies may be.
-const COUNT_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// The driver without its contract.
 #[derive(Debug)]
@@ -32,16 +29,16 @@ pub(crate) struct Core {
     pub(crate) outside: Arc<dyn Outside>,
     pub(crate) limits: Limits,
     /// One for each request to a store.
-    pub(crate) requests: Semaphore,
+    pub(crate) requests: Turns,
     /// One for each MiB of parts in memory.
-    pub(crate) memory: Semaphore,
-    operator: Option<Target>,
+    pub(crate) memory: Turns,
+    pub(crate) operator: Operator,
+    pub(crate) room: Room,
+    pub(crate) sockets: Arc<Sockets>,
+    pub(crate) started: Instant,
     journal: Journal,
     spool: PathBuf,
-    /// Bytes of all local copies, and when they were counted.
-    spooled: Mutex<(Option<Instant>, u64)>,
     items: Mutex<BTreeMap<String, Arc<Item>>>,
-    sockets: Arc<Sockets>,
     /// The folder's lock; `None` while an earlier instance has it.
     tenure: Mutex<Option<File>>,
 }
@@ -68,12 +65,13 @@ impl Core {
         let entries = if is_first { journal.load().map_err(failed)? } else { Vec::new() };
         let core = Arc::new(Core {
             tenure: Mutex::new(tenure),
-            operator: settings.target()?,
-            requests: Semaphore::new(limits.requests_at_once),
-            memory: Semaphore::new(limits.parts_mib),
+            operator: Operator::new(settings, &*outside)?,
+            requests: Turns::new(limits.requests_at_once),
+            memory: Turns::new(limits.parts_mib),
+            room: Room::default(),
             sockets: Arc::new(Sockets::new(outside.clone(), limits.times)),
+            started: Instant::now(),
             items: Mutex::default(),
-            spooled: Mutex::default(),
             outside,
             limits,
             journal,
@@ -85,9 +83,9 @@ impl Core {
         }
         tracing::info!(recordings = core.items().len(), unfinished, "the journal of recordings was read");
         match is_first {
-            true => tokio::spawn(keeper::run(Arc::downgrade(&core))),
-            false => tokio::spawn(tenure::succeed(Arc::downgrade(&core), data.to_path_buf())),
-        };
+            true => keeper::start(Arc::downgrade(&core)),
+            false => drop(tokio::spawn(tenure::succeed(Arc::downgrade(&core), data.to_path_buf()))),
+        }
         Ok(core)
     }
 
@@ -142,9 +140,9 @@ impl Core {
                     tracing::warn!(recording = entry.file_name, %error, "the journal of a recording cannot be written");
                 }
             }
-            Stage::Recording | Stage::Uploading | Stage::Leaving => {}
+            Stage::Recording | Stage::Uploading | Stage::Leaving | Stage::Gone => {}
         }
-        let is_unfinished = !matches!(entry.stage, Stage::Ready | Stage::Failed);
+        let is_unfinished = !matches!(entry.stage, Stage::Ready | Stage::Failed | Stage::Gone);
         let item = Arc::new(Item::new(entry, None, false));
         self.items().insert(item.file_name.clone(), item.clone());
         if is_unfinished {
@@ -209,73 +207,6 @@ impl Core {
         &self.journal
     }
 
-    /// Takes `more` bytes of what local copies may have; false when that is too much. Counted anew now and then, as going through
-    /// all recordings for every fragment would cost more than writing it.
-    pub(crate) fn reserve(&self, more: u64) -> bool {
-        let mut spooled = self.spooled.lock().unwrap_or_else(PoisonError::into_inner);
-        if spooled.0.is_none_or(|at| at.elapsed() >= COUNT_AGE_MAX) {
-            *spooled = (Some(Instant::now()), self.all().iter().map(|item| item.data().local_bytes()).sum());
-        }
-        let fits = spooled.1.saturating_add(more) <= self.limits.spool_quota;
-        spooled.1 += if fits { more } else { 0 };
-        fits
-    }
-
-    /// The operator's store.
-    ///
-    /// # Errors
-    /// `Config` when there is none.
-    pub(crate) fn operator(&self) -> Result<&Target, Error> {
-        self.operator.as_ref().ok_or_else(no_operator_store)
-    }
-
-    /// The store of a recording, and its key there.
-    ///
-    /// # Errors
-    /// `Config` or `Internal` when there is none any more, or it cannot be decrypted.
-    pub(crate) fn store(&self, item: &Item) -> Result<(Store, String), Error> {
-        let (target, sealed, key) = {
-            let data = item.data();
-            (data.target.clone(), data.entry.sealed.clone(), data.entry.key.clone())
-        };
-        let target = match (target, sealed) {
-            (Some(target), Some(_)) => target,
-            (_, None) => self.operator()?.clone(),
-            (None, Some(sealed)) => {
-                let text = self.outside.unseal(&sealed)?;
-                let target: Target = serde_json::from_str(&text)
-                    .map_err(|_| Error::internal("the journal has a store that cannot be read"))?;
-                item.data().target = Some(target.clone());
-                target
-            }
-        };
-        let key = key.unwrap_or_else(|| names::key(&target.prefix, &item.file_name));
-        Ok((Store::new(target, self.sockets.clone()), key))
-    }
-
-    /// New keys of a destination are for its earlier recordings in the same place too: the old ones may be why they fail.
-    pub(crate) async fn renew(self: &Arc<Self>, destination_id: i64, target: &Target, sealed: &str) {
-        for item in self.all() {
-            let is_its = {
-                let data = item.data();
-                data.entry.destination_id == destination_id && data.entry.sealed.is_some()
-            };
-            let is_old = |data: &Data| {
-                data.target.as_ref().is_some_and(|old| old.is_same_place(target) && old != target)
-            };
-            if !is_its || self.store(&item).is_err() || !is_old(&item.data()) {
-                continue;
-            }
-            let changed = self.change(&item, |data| {
-                data.target = Some(target.clone());
-                data.entry.sealed = Some(sealed.to_owned());
-            });
-            if let Err(error) = changed.await {
-                tracing::warn!(recording = item.file_name, %error, "the new keys of a recording cannot be kept");
-            }
-        }
-    }
-
     /// Changes a recording, makes that durable, and tells the host.
     ///
     /// # Errors
@@ -320,7 +251,11 @@ impl Core {
         }
     }
 
-    async fn save(self: &Arc<Self>, item: &Arc<Item>) -> Result<(), Error> {
+    /// Makes what is known of a recording durable.
+    ///
+    /// # Errors
+    /// `Internal` when the journal cannot be written.
+    pub(crate) async fn save(self: &Arc<Self>, item: &Arc<Item>) -> Result<(), Error> {
         let (core, item) = (self.clone(), item.clone());
         blocking(move || {
             let _one_at_a_time = item.saving.lock().unwrap_or_else(PoisonError::into_inner);

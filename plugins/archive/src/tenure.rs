@@ -46,7 +46,7 @@ pub(crate) async fn succeed(core: WeakCore, folder: PathBuf) {
                 Ok(taken) => {
                     tracing::info!(taken, "the recordings of the earlier instance are taken up");
                     let core = std::sync::Arc::downgrade(&core);
-                    return keeper::run(core).await;
+                    return keeper::start(core);
                 }
                 Err(error) => {
                     tracing::error!(%error, "the journal of recordings cannot be read; tried again")

@@ -155,10 +155,13 @@ impl<'a> Link<'a> {
         self.question.clone()
     }
 
-    /// Output position the socket has taken.
-    pub(crate) fn taken(&mut self) -> u64 {
+    /// Output position the server has acknowledged, and whether nothing is on its way to it.
+    pub(crate) fn acknowledged(&mut self) -> Result<(u64, bool), Error> {
+        let waiting = self.writer.unacknowledged().map_err(|error| refusal::io(self.target, &error))?;
         let output = self.session.output();
-        output.total_bytes() - output.len_bytes() as u64
+        // With TLS what is on its way is longer than what it says, so that this is rather too little.
+        let taken = output.total_bytes() - output.len_bytes() as u64;
+        Ok((taken.saturating_sub(waiting), waiting == 0 && output.is_empty()))
     }
 
     /// Closes our side and reads until the server has closed its own: a socket closed with unread input would reset the

@@ -1,5 +1,6 @@
-//! User and password towards servers that ask for them the way Adobe's did (`authmod=adobe`): they refuse `connect` with a question
-//! in the description, and take it when the app of a new connection holds the answer. The password itself is never sent.
+//! User and password towards servers that ask for them the way Adobe's did (`authmod=adobe`), or Limelight's (`authmod=llnw`, the
+//! digest of RFC 2617): they refuse `connect` with a question in the description, and take it when the app of a new connection holds
+//! the answer. The password itself is never sent.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -9,8 +10,13 @@ use md5::{Digest as _, Md5};
 
 /// Connections that one login takes at most: the question which kind, the question itself, the answer.
 pub(crate) const ROUNDS_MAX: usize = 3;
-/// The one kind of question that is understood.
-const KIND: &str = "authmod=adobe";
+/// What Limelight's digest is made over besides user, password and app.
+const REALM: &str = "live";
+const METHOD: &str = "publish";
+/// The instance of an app that names none.
+const INSTANCE_DEFAULT: &str = "_definst_";
+/// How often a nonce of the server was used: each is, once.
+const NONCE_COUNT: &str = "00000001";
 
 /// A user and a password, as the server knows them.
 pub(crate) struct Login {
@@ -18,57 +24,103 @@ pub(crate) struct Login {
     pub(crate) password: String,
 }
 
+/// Whose way of asking it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Adobe,
+    Limelight,
+}
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Adobe, Self::Limelight];
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Adobe => "authmod=adobe",
+            Self::Limelight => "authmod=llnw",
+        }
+    }
+
+    /// The kind that the description of a refusal names.
+    pub(crate) fn find(description: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| description.contains(kind.words()))
+    }
+}
+
 /// What a server's refusal asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question {
     /// Who it is.
-    Who,
-    /// Proof of the password.
+    Who(Kind),
+    /// Proof of the password to one that asks as Adobe's servers do.
     Proof {
         salt: String,
         /// `opaque`, or `challenge` of servers without it.
         challenge: String,
         opaque: String,
     },
+    /// The same to one of Limelight.
+    Digest { nonce: String },
 }
 
 impl Question {
     /// The question in the description of a refusal; `None`: it asks for nothing, or has had the answer and refuses it.
     pub(crate) fn find(description: &str) -> Option<Self> {
-        if !description.contains(KIND) || description.contains("authfailed") {
+        let kind = Kind::find(description)?;
+        if description.contains("authfailed") || description.contains("nosuchuser") {
             return None;
         }
         if !description.contains("reason=needauth") {
-            return description.contains("need auth").then_some(Question::Who);
+            return description.contains("need auth").then_some(Question::Who(kind));
         }
         let value = |name: &str| {
             let parts = description.split(['?', '&', ' ']);
             let found = parts.filter_map(|part| part.split_once('=')).find(|(known, _)| *known == name);
             found.map(|(_, value)| value.to_owned()).unwrap_or_default()
         };
-        Some(Question::Proof { salt: value("salt"), challenge: value("challenge"), opaque: value("opaque") })
+        Some(match kind {
+            Kind::Adobe => Question::Proof {
+                salt: value("salt"),
+                challenge: value("challenge"),
+                opaque: value("opaque"),
+            },
+            Kind::Limelight => Question::Digest { nonce: value("nonce") },
+        })
     }
 
-    /// What the app of the next connection ends with.
-    pub(crate) fn answer(&self, login: &Login) -> String {
+    /// What the app of the next connection ends with; `app` is that of the connection.
+    pub(crate) fn answer(&self, login: &Login, app: &str) -> String {
         // Differs every time; nothing depends on its being hard to guess.
         let nonce = RandomState::new().hash_one(&login.user) as u32;
-        self.answer_with(login, &format!("{nonce:08x}"))
+        self.answer_with(login, app, &format!("{nonce:08x}"))
     }
 
-    fn answer_with(&self, login: &Login, nonce: &str) -> String {
+    fn answer_with(&self, login: &Login, app: &str, own: &str) -> String {
         let Login { user, password } = login;
         match self {
-            Question::Who => format!("{KIND}&user={user}"),
+            Question::Who(kind) => format!("{}&user={user}", kind.words()),
             Question::Proof { salt, challenge, opaque } => {
                 let secret = digest(&[user, salt, password]);
                 let asked = if opaque.is_empty() { challenge } else { opaque };
-                let response = digest(&[&secret, asked, nonce]);
+                let response = digest(&[&secret, asked, own]);
                 let opaque = if opaque.is_empty() { String::new() } else { format!("&opaque={opaque}") };
-                format!("{KIND}&user={user}&challenge={nonce}&response={response}{opaque}")
+                let kind = Kind::Adobe.words();
+                format!("{kind}&user={user}&challenge={own}&response={response}{opaque}")
+            }
+            Question::Digest { nonce } => {
+                let instance = if app.contains('/') { String::new() } else { format!("/{INSTANCE_DEFAULT}") };
+                let secret = hexadecimal(&format!("{user}:{REALM}:{password}"));
+                let place = hexadecimal(&format!("{METHOD}:/{app}{instance}"));
+                let response = hexadecimal(&format!("{secret}:{nonce}:{NONCE_COUNT}:{own}:auth:{place}"));
+                let kind = Kind::Limelight.words();
+                format!("{kind}&user={user}&nonce={nonce}&cnonce={own}&nc={NONCE_COUNT}&response={response}")
             }
         }
     }
+}
+
+fn hexadecimal(text: &str) -> String {
+    Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn digest(parts: &[&str]) -> String {
@@ -88,16 +140,21 @@ mod tests {
     #[test]
     fn questions_are_told_from_refusals() {
         let who = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=adobe ] : ";
-        assert_eq!(Question::find(who), Some(Question::Who));
+        assert_eq!(Question::find(who), Some(Question::Who(Kind::Adobe)));
         let proof = "[ AccessManager.Reject ] : [ authmod=adobe ] : \
                      ?reason=needauth&user=bob&salt=c2FsdA==&challenge=Y2g=&opaque=b3A=";
         let (salt, challenge, opaque) = ("c2FsdA==".into(), "Y2g=".into(), "b3A=".into());
         assert_eq!(Question::find(proof), Some(Question::Proof { salt, challenge, opaque }));
+        let who = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=llnw ] : ";
+        assert_eq!(Question::find(who), Some(Question::Who(Kind::Limelight)));
+        let digest = "[ AccessManager.Reject ] : [ authmod=llnw ] : ?reason=needauth&user=bob&nonce=bm9uY2U=";
+        assert_eq!(Question::find(digest), Some(Question::Digest { nonce: "bm9uY2U=".into() }));
         for text in [
             "",
             "no such stream",
             "[ AccessManager.Reject ] : [ authmod=adobe ] : ?reason=authfailed&opaque=x",
-            "[ code=403 need auth; authmod=llnw ]",
+            "[ AccessManager.Reject ] : [ authmod=llnw ] : ?reason=nosuchuser",
+            "[ code=403 need auth; authmod=other ]",
         ] {
             assert_eq!(Question::find(text), None, "{text}");
         }
@@ -110,17 +167,30 @@ mod tests {
             challenge: challenge.into(),
             opaque: opaque.into(),
         };
-        assert_eq!(Question::Who.answer_with(&bob(), "n"), "authmod=adobe&user=bob");
+        assert_eq!(Question::Who(Kind::Adobe).answer_with(&bob(), "live", "n"), "authmod=adobe&user=bob");
         // md5("bobsalthunter2"), then md5(that in base64, the question, the nonce), made with another tool.
         assert_eq!(
-            proof("ch", "").answer_with(&bob(), "00000001"),
+            proof("ch", "").answer_with(&bob(), "live", "00000001"),
             "authmod=adobe&user=bob&challenge=00000001&response=iEfzW7p6dInn9Tw1SD8jPg=="
         );
         assert_eq!(
-            proof("ch", "op").answer_with(&bob(), "00000001"),
+            proof("ch", "op").answer_with(&bob(), "live", "00000001"),
             "authmod=adobe&user=bob&challenge=00000001&response=r/j7r+tJtjy7YndVXmGoTA==&opaque=op"
         );
-        let drawn = proof("ch", "op").answer(&bob());
+        let drawn = proof("ch", "op").answer(&bob(), "live");
         assert!(drawn.len() > 60 && !drawn.contains("hunter2"), "{drawn}");
+    }
+
+    #[test]
+    fn the_digest_is_the_one_that_another_encoder_computes() {
+        let question = Question::Digest { nonce: "bm9uY2U=".into() };
+        for (app, own, response) in [
+            ("live", "bccd35b3", "7a255b6d33c3ffb31f830ae8ea892b8c"),
+            ("live/inst", "75e5db71", "2cebabe3e0662504913a8484e3ca38a2"),
+        ] {
+            let expected =
+                format!("authmod=llnw&user=bob&nonce=bm9uY2U=&cnonce={own}&nc=00000001&response={response}");
+            assert_eq!(question.answer_with(&bob(), app, own), expected);
+        }
     }
 }

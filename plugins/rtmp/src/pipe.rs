@@ -1,13 +1,21 @@
 //! The two directions of a connection, with or without TLS.
 
 use std::io::{self, IoSlice};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
+use satcast_plugin_api::driver::unacknowledged;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::client::TlsStream;
+
+/// Bytes that may wait unsent in the system. Few: what a server does not take stays with the host, which drops to a keyframe
+/// and says so. Enough for a burst of a usual stream.
+const UNSENT_BYTES_MAX: u32 = 64 * 1024;
 
 /// What a server sends.
 pub(crate) enum Reader {
@@ -26,7 +34,15 @@ pub(crate) struct Writer {
 
 enum Half {
     Plain(OwnedWriteHalf),
-    Tls(WriteHalf<TlsStream<TcpStream>>),
+    /// With a descriptor of its own, as the stream is behind the lock of its halves.
+    Tls(WriteHalf<TlsStream<TcpStream>>, OwnedFd),
+}
+
+/// Keeps the system from taking more than it sends.
+pub(crate) fn limit_unsent(stream: &TcpStream) {
+    if let Err(error) = SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
+        tracing::debug!(%error, "cannot set TCP_NOTSENT_LOWAT");
+    }
 }
 
 /// Both directions of a connection without TLS.
@@ -36,9 +52,13 @@ pub(crate) fn plain(stream: TcpStream) -> (Reader, Writer) {
 }
 
 /// Both directions of an encrypted connection.
-pub(crate) fn tls(stream: TlsStream<TcpStream>) -> (Reader, Writer) {
+///
+/// # Errors
+/// The process has no descriptor left.
+pub(crate) fn tls(stream: TlsStream<TcpStream>) -> io::Result<(Reader, Writer)> {
+    let socket = stream.get_ref().0.as_fd().try_clone_to_owned()?;
     let (reader, writer) = tokio::io::split(stream);
-    (Reader::Tls(reader), Writer { half: Half::Tls(writer), unflushed: 0 })
+    Ok((Reader::Tls(reader), Writer { half: Half::Tls(writer, socket), unflushed: 0 }))
 }
 
 impl AsyncRead for Reader {
@@ -64,7 +84,7 @@ impl Writer {
     ) -> Poll<io::Result<usize>> {
         match &mut self.half {
             Half::Plain(writer) => Pin::new(writer).poll_write_vectored(cx, slices),
-            Half::Tls(writer) => {
+            Half::Tls(writer, _) => {
                 if self.unflushed == 0 {
                     self.unflushed = ready!(Pin::new(&mut *writer).poll_write_vectored(cx, slices))?;
                 }
@@ -78,7 +98,27 @@ impl Writer {
     pub(crate) async fn shutdown(&mut self) -> io::Result<()> {
         match &mut self.half {
             Half::Plain(writer) => writer.shutdown().await,
-            Half::Tls(writer) => writer.shutdown().await,
+            Half::Tls(writer, _) => writer.shutdown().await,
+        }
+    }
+
+    /// Bytes that the server has not acknowledged; in TLS as they are on the wire.
+    pub(crate) fn unacknowledged(&self) -> io::Result<u64> {
+        match &self.half {
+            Half::Plain(writer) => unacknowledged(writer.as_ref()),
+            Half::Tls(_, socket) => unacknowledged(socket),
+        }
+    }
+
+    /// Makes the end of this connection a reset: what the system still holds for the server is thrown away, and the server
+    /// knows at once that nothing more comes.
+    pub(crate) fn abort(&self) {
+        let set = match &self.half {
+            Half::Plain(writer) => SockRef::from(writer.as_ref()).set_linger(Some(Duration::ZERO)),
+            Half::Tls(_, socket) => SockRef::from(socket).set_linger(Some(Duration::ZERO)),
+        };
+        if let Err(error) = set {
+            tracing::debug!(%error, "cannot make the end of a connection a reset");
         }
     }
 }

@@ -1,6 +1,5 @@
 //! One push: connect, publish, forward until the end, all in the one task of `run`.
 
-use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,15 +59,19 @@ impl Push {
     /// Connects and publishes at the first target that can be reached.
     async fn establish(&self, ctx: &Ctx) -> Result<Link<'_>, Error> {
         let mut first = match self.establish_at(&self.target, ctx).await {
-            Err(error) if is_elsewhere_better(&error) && !self.backups.is_empty() => error,
-            outcome => return outcome,
+            Err(failure) if failure.is_elsewhere_better && !self.backups.is_empty() => failure.error,
+            outcome => return outcome.map_err(|failure| failure.error),
         };
         for target in &self.backups {
             tracing::warn!(%target, reason = %first, "trying the backup");
             match self.establish_at(target, ctx).await {
                 Ok(link) => return Ok(link),
-                Err(error) if is_elsewhere_better(&error) => {}
-                Err(error) => return Err(error),
+                // An address that may not be connected to is no reason to give up one that only fails now.
+                Err(Failure { error, is_elsewhere_better: true }) if first.class == Class::Config => {
+                    first = error
+                }
+                Err(failure) if failure.is_elsewhere_better => {}
+                Err(failure) => return Err(failure.error),
             }
         }
         first.message.push_str("; its backup cannot be reached either");
@@ -76,31 +79,40 @@ impl Push {
     }
 
     /// Connects and publishes, within `timing.setup`; once more where the server asks who it is.
-    async fn establish_at<'a>(&self, target: &'a Target, ctx: &Ctx) -> Result<Link<'a>, Error> {
+    async fn establish_at<'a>(&self, target: &'a Target, ctx: &Ctx) -> Result<Link<'a>, Failure> {
         let deadline = Instant::now() + self.timing.setup;
         let login = target.login();
         let mut answer = None;
         for _ in 0..login::ROUNDS_MAX {
-            let stream = ctx.connect(target.host(), target.port(), self.timing.setup).await?;
+            let connected = ctx.connect(target.host(), target.port(), self.timing.setup).await;
+            // Also where the guard refuses it: a server of a published list may be one that is not to be connected to.
+            let stream = connected.map_err(|error| Failure { error, is_elsewhere_better: true })?;
+            pipe::limit_unsent(&stream);
             let halves = if target.is_tls() {
-                pipe::tls(tls::connect(target, stream, &self.trust, deadline).await?)
+                let stream = tls::connect(target, stream, &self.trust, deadline).await?;
+                pipe::tls(stream).map_err(|error| refusal::io(target, &error))?
             } else {
                 pipe::plain(stream)
             };
             let mut link = Link::new(target, halves, ctx, answer.as_deref());
             match (timeout_at(deadline, link.publish()).await, link.question(), &login) {
                 (Ok(Ok(())), ..) => return Ok(link),
-                (Ok(Err(_)), Some(question), Some(login)) => answer = Some(question.answer(login)),
-                (Ok(Err(error)), ..) => return Err(error),
+                (Ok(Err(_)), Some(question), Some(login)) => {
+                    answer = Some(question.answer(login, target.app()))
+                }
+                (Ok(Err(error)), ..) => return Err(error.into()),
                 (Err(_), ..) => {
-                    return Err(Error::network(format!(
+                    let error = Error::network(format!(
                         "{target} did not accept the stream within {:?}; check that it is an RTMP server",
                         self.timing.setup
-                    )));
+                    ));
+                    return Err(error.into());
                 }
             }
         }
-        Err(Error::auth(format!("{target} asks for the login again and again; check the login in the url")))
+        let error =
+            Error::auth(format!("{target} asks for the login again and again; check the login in the url"));
+        Err(error.into())
     }
 }
 
@@ -112,7 +124,8 @@ impl Destination for Push {
             link = self.establish(&ctx) => link?,
         };
         tracing::debug!(target = %link.target, "publishing");
-        let watch = Watch::new(self.timing, Instant::now());
+        let (accepted, target) = (Instant::now(), link.target);
+        let watch = Watch::new(self.timing, accepted);
         let forward = Forward {
             link,
             watch,
@@ -122,7 +135,7 @@ impl Destination for Push {
             media,
             open: true,
         };
-        forward.run().await
+        forward.run().await.map_err(|error| refusal::soon(target, error, accepted.elapsed()))
     }
 }
 
@@ -152,11 +165,14 @@ impl Forward<'_> {
         let mut timer = pin!(sleep_until(self.watch.next(Instant::now())));
         while self.open || !self.link.session.output().is_empty() {
             self.prepare()?;
+            if self.watch.is_look_due(Instant::now()) {
+                timer.as_mut().reset(self.check()?);
+            }
             let idle = self.link.session.output().is_empty();
             tokio::select! {
                 biased;
                 written = write_some(&mut self.link.writer, self.link.session.output()), if !idle => {
-                    self.wrote(written).await?;
+                    self.link.wrote(written).await?;
                     if self.link.session.output().is_empty() {
                         let counts = self.feed.take_counts();
                         add(sent, counts.sent);
@@ -193,20 +209,10 @@ impl Forward<'_> {
         if !self.feed.is_empty()
             && let Some(end) = self.feed.fill(&mut self.link.session).map_err(broken)?
         {
-            self.watch.queued_media(end);
+            self.watch.queued_media(Instant::now(), end);
         }
         if self.watch.starts_waiting() && !self.link.session.output().is_empty() {
             self.watch.waiting(Instant::now());
-        }
-        Ok(())
-    }
-
-    async fn wrote(&mut self, written: io::Result<usize>) -> Result<(), Error> {
-        self.link.wrote(written).await?;
-        let taken = self.link.taken();
-        let more = !self.link.session.output().is_empty() || !self.feed.is_empty();
-        if self.watch.taken(Instant::now(), taken, more) {
-            self.ctx.state(State::Live);
         }
         Ok(())
     }
@@ -219,23 +225,30 @@ impl Forward<'_> {
         self.feed.take(batch).map_err(|error| Error::config(error.to_string()))
     }
 
-    /// Looks at the clock; returns when to look again.
+    /// Looks at what the server has acknowledged, and at the clock; returns when to look again.
     fn check(&mut self) -> Result<Instant, Error> {
-        let (now, taken) = (Instant::now(), self.link.taken());
+        let now = Instant::now();
+        let (position, all) = self.link.acknowledged()?;
+        if self.watch.acknowledged(now, position, all && self.feed.is_empty()) {
+            self.ctx.state(State::Live);
+        }
         let target = self.link.target;
-        match self.watch.due(now, taken) {
+        match self.watch.due(now) {
             Due::Nothing => {}
             Due::Stalled => {
                 self.ctx.waiting(&Error::network(format!("{target} takes no data at the moment")));
             }
             Due::NoMedia => self.ctx.waiting(&Error::network("no media from the encoder")),
             Due::DoesNotRead => {
+                // A server that only pretends would else keep the stream's name with what is still on its way.
+                self.link.writer.abort();
                 return Err(Error::network(format!(
                     "{target} does not read: it has taken no data for too long"
                 )));
             }
             Due::StopOverdue => {
                 let left = self.link.session.output().len_bytes();
+                self.link.writer.abort();
                 return Err(Error::network(format!("{target} did not take the last {left} bytes in time")));
             }
         }
@@ -243,10 +256,19 @@ impl Forward<'_> {
     }
 }
 
-/// The server cannot be reached, or not now: another one may be.
-fn is_elsewhere_better(error: &Error) -> bool {
-    let is_taken = error.retry_after == Some(refusal::NAME_TAKEN_RETRY_FLOOR);
-    matches!(error.class, Class::Network | Class::Remote) && !is_taken
+/// Why a target did not take the stream.
+struct Failure {
+    error: Error,
+    /// The server cannot be reached, or not now: another one may be.
+    is_elsewhere_better: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let is_taken = error.retry_after == Some(refusal::NAME_TAKEN_RETRY_FLOOR);
+        let is_elsewhere_better = matches!(error.class, Class::Network | Class::Remote) && !is_taken;
+        Failure { error, is_elsewhere_better }
+    }
 }
 
 /// The session refuses our own packets.

@@ -3,8 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use satcast_plugin_api::Error;
+use satcast_plugin_api::{Class, Error};
 
+use crate::login::Kind;
 use crate::redact::redact;
 use crate::target::Target;
 
@@ -14,6 +15,9 @@ pub(crate) const REFUSED_RETRY_FLOOR: Duration = Duration::from_secs(60);
 /// Floor before the next try after the server said that the stream's name is in use. Most often it is our own connection
 /// from before a break that the server has not given up yet.
 pub(crate) const NAME_TAKEN_RETRY_FLOOR: Duration = Duration::from_secs(10);
+
+/// A server that closes the connection so soon after it has accepted the stream has judged the key only then.
+pub(crate) const SECOND_THOUGHT_MAX: Duration = Duration::from_secs(2);
 
 /// Status code of a name that is in use; some servers say it of a wrong key, too.
 const BAD_NAME: &str = "NetStream.Publish.BadName";
@@ -27,7 +31,7 @@ pub(crate) fn refused(target: &Target, code: &str, description: &str) -> Error {
     if PASSING.iter().any(|ending| code.ends_with(ending)) {
         return Error::remote(format!("{target} could not take the stream: {said}"));
     }
-    let hint = match (target.has_login(), description.contains("authmod=adobe")) {
+    let hint = match (target.has_login(), Kind::find(description).is_some()) {
         (true, _) => "check url, key and login",
         (false, true) => "it asks for a login; give rtmp://user:password@host/app",
         (false, false) => "check url and key",
@@ -66,6 +70,18 @@ pub(crate) fn closed(target: &Target) -> Error {
     Error::remote(format!("{target} closed the connection"))
 }
 
+/// The same error, said to be a refusal where the server closed so soon `after` it had accepted the stream. It may as well
+/// have been a restart, so that the floor is the lower one.
+pub(crate) fn soon(target: &Target, mut error: Error, after: Duration) -> Error {
+    if after < SECOND_THOUGHT_MAX && error.class == Class::Remote && error.message == closed(target).message {
+        error.message.push_str(
+            " right after it had accepted the stream, as servers do that refuse a key; check url and key",
+        );
+        return error.retry_after(NAME_TAKEN_RETRY_FLOOR);
+    }
+    error
+}
+
 /// Code and description without secrets. The session has bounded both and taken control characters out.
 fn said(target: &Target, code: &str, description: &str) -> String {
     let said = match (code, description) {
@@ -79,8 +95,6 @@ fn said(target: &Target, code: &str, description: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use satcast_plugin_api::Class;
-
     use super::*;
 
     fn target() -> Target {
@@ -103,6 +117,17 @@ mod tests {
             let error = refused(&target(), code, "");
             assert_eq!((error.class, error.retry_after), (class, floor), "{code}");
         }
+    }
+
+    #[test]
+    fn a_server_that_closes_right_after_accepting_has_refused() {
+        let soon = |after| soon(&target(), closed(&target()), after);
+        let refused = soon(SECOND_THOUGHT_MAX - Duration::from_millis(1));
+        assert!(refused.message.ends_with("refuse a key; check url and key"), "{refused}");
+        assert_eq!(refused.retry_after, Some(NAME_TAKEN_RETRY_FLOOR));
+        assert_eq!(soon(SECOND_THOUGHT_MAX).retry_after, None, "later it is a break like another");
+        let other = super::soon(&target(), Error::remote("something else"), Duration::ZERO);
+        assert_eq!((other.message.as_str(), other.retry_after), ("something else", None));
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::time::Duration;
 pub struct Timing {
     /// Connecting, handshake, connect and publish together.
     pub setup: Duration,
-    /// Bytes wait and the server takes none: the destination counts as not live.
+    /// Bytes wait and the server acknowledges none: the destination counts as not live.
     pub stalled: Duration,
-    /// Bytes wait and the server takes none: the connection is given up. Above `stalled`.
+    /// Bytes wait and the server acknowledges none: the connection is given up. Above `stalled`.
     pub unread_max: Duration,
     /// No media comes: the destination counts as not live; the connection stays.
     pub media_silent: Duration,

@@ -1,17 +1,25 @@
 //! When silence is a failure. No clock in here: every function is told the time.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use crate::timing::Timing;
+
+/// Time between looks while the first media is on its way.
+const LOOK_SOON: Duration = Duration::from_millis(50);
+
+/// Looks in the time after which a server counts as stalled.
+const LOOKS: u32 = 10;
 
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Nothing.
     Nothing,
-    /// The server takes no bytes; told once per silence.
+    /// The server acknowledges no bytes; told once per silence.
     Stalled,
-    /// The server has taken no bytes for too long.
+    /// The server has acknowledged no bytes for too long.
     DoesNotRead,
     /// No media comes; told once per silence.
     NoMedia,
@@ -27,17 +35,23 @@ enum Told {
     NoMedia,
 }
 
-/// Watches one connection: bytes that wait, media that comes, and whether the destination is live.
+/// Watches one connection: bytes that are on their way, media that comes, and whether the destination is live.
+///
+/// What counts is what the server's side has acknowledged. That the system takes bytes says nothing: it has room for minutes
+/// of a thin stream.
 #[derive(Debug)]
 pub(crate) struct Watch {
     timing: Timing,
-    /// Since when bytes wait without any being taken.
+    /// Since when bytes are on their way without any being acknowledged, as far as was looked.
     waiting_since: Option<Instant>,
+    /// Output position the server has acknowledged.
+    acknowledged: u64,
+    look_at: Instant,
     media_at: Instant,
     stop_by: Option<Instant>,
     told: Told,
     live: bool,
-    /// Output position the server must have taken to be live.
+    /// Output position the server must have acknowledged to be live.
     live_from: Option<u64>,
 }
 
@@ -46,6 +60,8 @@ impl Watch {
         Watch {
             timing,
             waiting_since: None,
+            acknowledged: 0,
+            look_at: now,
             media_at: now,
             stop_by: None,
             told: Told::Nothing,
@@ -63,29 +79,46 @@ impl Watch {
     }
 
     /// A media packet was queued that ends at output position `end`.
-    pub(crate) fn queued_media(&mut self, end: u64) {
+    pub(crate) fn queued_media(&mut self, now: Instant, end: u64) {
         if !self.live && self.live_from.is_none() {
             self.live_from = Some(end);
+            self.look_at = self.look_at.min(now + LOOK_SOON);
         }
     }
 
-    /// Bytes wait to be written.
+    /// Bytes are to be written.
     pub(crate) fn waiting(&mut self, now: Instant) {
-        self.waiting_since.get_or_insert(now);
+        if self.waiting_since.is_none() {
+            self.waiting_since = Some(now);
+            self.look_at = self.look_at.min(now + self.look());
+        }
     }
 
-    /// Bytes wait, and `now` must be noted by [`Self::waiting`].
+    /// Bytes are to be written, and `now` must be noted by [`Self::waiting`].
     pub(crate) fn starts_waiting(&self) -> bool {
         self.waiting_since.is_none()
     }
 
-    /// The server took bytes up to output position `taken`; `more` wait. True when the destination is live from now on.
-    pub(crate) fn taken(&mut self, now: Instant, taken: u64, more: bool) -> bool {
-        self.waiting_since = more.then_some(now);
-        if self.told == Told::Stalled {
-            self.told = Told::Nothing;
+    /// It is time for [`Self::acknowledged`] and [`Self::due`]. A stream that flows is looked at between its writes, without
+    /// a wake-up of its own.
+    pub(crate) fn is_look_due(&self, now: Instant) -> bool {
+        now >= self.look_at
+    }
+
+    /// The server has acknowledged bytes up to output position `position`, perhaps the same as before; `all`: nothing is on
+    /// its way. True when the destination is live from now on.
+    pub(crate) fn acknowledged(&mut self, now: Instant, position: u64, all: bool) -> bool {
+        if position > self.acknowledged {
+            self.acknowledged = position;
+            self.waiting_since = Some(now);
+            if self.told == Told::Stalled {
+                self.told = Told::Nothing;
+            }
         }
-        let becomes_live = !self.live && self.live_from.is_some_and(|from| taken >= from);
+        if all {
+            self.waiting_since = None;
+        }
+        let becomes_live = !self.live && self.live_from.is_some_and(|from| position >= from);
         if becomes_live {
             self.live = true;
             self.live_from = None;
@@ -98,8 +131,14 @@ impl Watch {
         *self.stop_by.get_or_insert(now + self.timing.flush)
     }
 
-    /// What is due now. `taken` is the output position the server has taken.
-    pub(crate) fn due(&mut self, now: Instant, taken: u64) -> Due {
+    /// What is due now.
+    pub(crate) fn due(&mut self, now: Instant) -> Due {
+        let due = self.due_at(now);
+        self.look_at = now + self.look();
+        due
+    }
+
+    fn due_at(&mut self, now: Instant) -> Due {
         if self.stop_by.is_some_and(|by| now >= by) {
             return Due::StopOverdue;
         }
@@ -109,9 +148,9 @@ impl Watch {
             }
             if self.told != Told::Stalled && now >= since + self.timing.stalled {
                 self.told = Told::Stalled;
-                // The next byte the server takes shows that it is back.
+                // The next byte the server acknowledges shows that it is back.
                 if self.live {
-                    self.live_from = Some(taken + 1);
+                    self.live_from = Some(self.acknowledged + 1);
                 }
                 self.live = false;
                 return Due::Stalled;
@@ -125,23 +164,33 @@ impl Watch {
         Due::Nothing
     }
 
-    /// When to ask [`Self::due`] again. A deadline that begins after this call is never earlier than the answer.
+    /// Time until the next look.
+    fn look(&self) -> Duration {
+        let look = self.timing.stalled / LOOKS;
+        if !self.live && self.live_from.is_some() && self.told != Told::Stalled {
+            look.min(LOOK_SOON)
+        } else {
+            look
+        }
+    }
+
+    /// When to ask at the latest, also where nothing is written meanwhile.
     pub(crate) fn next(&self, now: Instant) -> Instant {
-        let latest = now + self.timing.stalled.min(self.timing.media_silent);
-        let silence = match (self.waiting_since, self.told) {
-            (Some(since), Told::Stalled) => since + self.timing.unread_max,
-            (Some(since), _) => since + self.timing.stalled,
-            (None, Told::Nothing) => self.media_at + self.timing.media_silent,
-            (None, _) => latest,
+        let silence = match self.waiting_since {
+            // One look more, so that a stream that flows looks between its writes.
+            Some(since) if since == now && self.live => now + self.look() * 2,
+            Some(_) => now + self.look(),
+            None if self.told == Told::Nothing => self.media_at + self.timing.media_silent,
+            None => now + self.timing.media_silent,
         };
+        // Bytes may begin to wait right after this.
+        let latest = now + self.look() * 2;
         silence.min(latest).min(self.stop_by.unwrap_or(latest))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn watch() -> (Watch, impl Fn(u64) -> Instant) {
@@ -150,64 +199,81 @@ mod tests {
     }
 
     #[test]
-    fn live_only_when_media_was_taken() {
+    fn live_only_when_media_was_acknowledged() {
         let (mut watch, at) = watch();
         watch.waiting(at(0));
-        assert!(!watch.taken(at(0), 3000, true), "the handshake is no media");
-        watch.queued_media(5000);
-        watch.queued_media(9000);
-        assert!(!watch.taken(at(1), 4999, true));
-        assert!(watch.taken(at(1), 5000, true));
-        assert!(!watch.taken(at(1), 9000, false), "told once");
+        assert!(!watch.acknowledged(at(0), 3000, false), "the handshake is no media");
+        watch.queued_media(at(0), 5000);
+        watch.queued_media(at(0), 9000);
+        assert!(!watch.acknowledged(at(1), 4999, false));
+        assert!(watch.acknowledged(at(1), 5000, false));
+        assert!(!watch.acknowledged(at(1), 9000, true), "told once");
     }
 
     #[test]
-    fn a_server_that_takes_nothing_is_stalled_then_given_up() {
+    fn a_server_that_acknowledges_nothing_is_stalled_then_given_up() {
         let (mut watch, at) = watch();
-        watch.queued_media(10);
+        watch.queued_media(at(0), 10);
         watch.waiting(at(0));
-        assert!(watch.taken(at(1), 20, true));
-        assert_eq!((watch.due(at(5), 20), watch.next(at(5))), (Due::Nothing, at(6)));
-        assert_eq!(watch.due(at(6), 20), Due::Stalled);
-        assert_eq!(watch.due(at(7), 20), Due::Nothing, "told once");
-        assert_eq!(watch.next(at(7)), at(12), "never further than the shortest limit");
-        assert_eq!(watch.next(at(15)), at(16));
-        assert_eq!(watch.due(at(16), 20), Due::DoesNotRead);
+        assert!(watch.acknowledged(at(1), 20, false));
+        assert!(!watch.acknowledged(at(5), 20, false), "the system took more, the server did not");
+        assert_eq!(watch.due(at(5)), Due::Nothing);
+        assert_eq!(watch.due(at(6)), Due::Stalled);
+        assert_eq!(watch.due(at(7)), Due::Nothing, "told once");
+        assert_eq!(watch.due(at(15)), Due::Nothing);
+        assert_eq!(watch.due(at(16)), Due::DoesNotRead);
     }
 
     #[test]
-    fn a_stalled_server_that_takes_one_byte_is_live_again() {
+    fn a_stalled_server_that_acknowledges_one_byte_is_live_again() {
         let (mut watch, at) = watch();
-        watch.queued_media(10);
+        watch.queued_media(at(0), 10);
         watch.waiting(at(0));
-        assert!(watch.taken(at(0), 10, true));
-        assert_eq!(watch.due(at(5), 10), Due::Stalled);
-        assert!(watch.taken(at(14), 11, true));
-        assert_eq!(watch.due(at(18), 11), Due::Nothing);
-        assert_eq!(watch.due(at(19), 11), Due::Stalled, "told again for a new silence");
+        assert!(watch.acknowledged(at(0), 10, false));
+        assert_eq!(watch.due(at(5)), Due::Stalled);
+        assert!(watch.acknowledged(at(14), 11, false));
+        assert_eq!(watch.due(at(18)), Due::Nothing);
+        assert_eq!(watch.due(at(19)), Due::Stalled, "told again for a new silence");
     }
 
     #[test]
     fn no_media_is_told_once_and_media_brings_live_back() {
         let (mut watch, at) = watch();
-        watch.queued_media(10);
+        watch.queued_media(at(0), 10);
         watch.waiting(at(0));
-        assert!(watch.taken(at(0), 10, false));
-        assert_eq!((watch.due(at(4), 10), watch.next(at(4))), (Due::Nothing, at(5)));
-        assert_eq!(watch.due(at(5), 10), Due::NoMedia);
-        assert_eq!((watch.due(at(60), 10), watch.next(at(60))), (Due::Nothing, at(65)));
+        assert!(watch.acknowledged(at(0), 10, true));
+        assert_eq!(watch.due(at(4)), Due::Nothing);
+        assert_eq!(watch.due(at(5)), Due::NoMedia);
+        assert_eq!(watch.due(at(60)), Due::Nothing);
         watch.media(at(61));
-        watch.queued_media(30);
+        watch.queued_media(at(61), 30);
         watch.waiting(at(61));
-        assert!(watch.taken(at(61), 30, false));
-        assert_eq!(watch.due(at(66), 30), Due::NoMedia);
+        assert!(watch.acknowledged(at(61), 30, true));
+        assert_eq!(watch.due(at(66)), Due::NoMedia);
+    }
+
+    #[test]
+    fn looks_come_soon_before_it_is_live_and_rest_while_media_flows() {
+        let (mut watch, at) = watch();
+        watch.waiting(at(0));
+        watch.queued_media(at(0), 10);
+        assert_eq!(watch.due(at(0)), Due::Nothing);
+        assert!(!watch.is_look_due(at(0)) && watch.is_look_due(at(0) + LOOK_SOON));
+        assert!(watch.acknowledged(at(1), 10, false));
+        assert_eq!(watch.due(at(1)), Due::Nothing);
+        let look = Timing::default().stalled / LOOKS;
+        assert!(watch.is_look_due(at(1) + look));
+        assert_eq!(watch.next(at(1)), at(1) + look * 2, "a write comes before the timer");
+        assert!(!watch.acknowledged(at(2), 10, false));
+        assert_eq!(watch.next(at(2)), at(2) + look, "nothing came back: the timer looks");
     }
 
     #[test]
     fn the_end_has_a_deadline() {
         let (mut watch, at) = watch();
         assert_eq!((watch.stop(at(2)), watch.stop(at(9))), (at(3), at(3)));
-        assert_eq!((watch.due(at(2), 0), watch.next(at(2))), (Due::Nothing, at(3)));
-        assert_eq!(watch.due(at(3), 0), Due::StopOverdue);
+        assert_eq!(watch.due(at(2)), Due::Nothing);
+        assert!(watch.next(at(2)) <= at(3));
+        assert_eq!(watch.due(at(3)), Due::StopOverdue);
     }
 }

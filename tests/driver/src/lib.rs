@@ -8,9 +8,10 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use satcast_plugin_api::driver::{
-    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, State,
+    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Request, Response,
+    ResponseBody, State,
 };
-use satcast_plugin_api::{DestType, Error, Secret, SettingsSchema, export_driver};
+use satcast_plugin_api::{DestType, Error, Route, Secret, SettingsSchema, export_driver};
 
 /// Longer than any limit of the host.
 const FOR_EVER: Duration = Duration::from_secs(3600);
@@ -127,7 +128,8 @@ impl Driver for Panics {
     const INFO: DriverInfo = DriverInfo { id: "panic", version: "0.1.0", title: "Panics on request" };
 
     fn types() -> Vec<DestType> {
-        vec![DestType::of::<Settings>("panic").title("Panics on request")]
+        let answers = DestType::of::<Settings>("answers").title("Answers viewers").route(Route::new("ask"));
+        vec![DestType::of::<Settings>("panic").title("Panics on request"), answers]
     }
 
     fn settings() -> Option<SettingsSchema> {
@@ -197,6 +199,33 @@ impl Destination for Output {
         }
         Ok(())
     }
+
+    async fn http(self: Arc<Self>, request: Request) -> Result<Response, Error> {
+        let internal = |error: std::io::Error| Error::internal(error.to_string());
+        match request.path.as_str() {
+            "ask/memory" => {
+                Ok(Response::bytes("text/plain", format!("{} {}", std::process::id(), request.query)))
+            }
+            "ask/file" => {
+                let mut file = nameless().map_err(internal)?;
+                std::io::Write::write_all(&mut file, b"0123456789").map_err(internal)?;
+                let body = ResponseBody::Descriptor { file: file.into(), offset: 1, len: 8 };
+                Ok(Response::of("text/plain", body))
+            }
+            "ask/split" => Ok(Response::bytes("text/plain", "x").header("a", "b\r\nSet-Cookie: c")),
+            "ask/panic" => panic!("asked to panic with {}", self.0.token.expose()),
+            "ask/abort" => std::process::abort(),
+            _ => Ok(Response::not_found()),
+        }
+    }
+}
+
+/// An open file without a name.
+fn nameless() -> std::io::Result<std::fs::File> {
+    let path = std::env::temp_dir().join(format!("satcast-test-driver-{}", std::process::id()));
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
 }
 
 export_driver!(Panics);

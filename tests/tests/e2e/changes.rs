@@ -34,7 +34,7 @@ fn operators_change_drivers_and_what_runs_goes_on() {
     add_test_driver(folder.path());
     let enabled = change(&operator, "panic", "enable").ok();
     assert_eq!((&enabled["state"], &enabled["isolation"]), (&json!("loaded"), &json!("process")));
-    assert_eq!(types(&api), ["panic", "rtmp"], "the served document knows it");
+    assert_eq!(types(&api), ["answers", "panic", "rtmp"], "the served document knows it");
     assert!(api.get("/docs").text.contains("DestinationConfigPanic"));
     let path = format!("/api/streams/{}/destinations", stream.id);
     let config = json!({ "type": "panic", "config": { "place": "nowhere", "token": "abcdef" } });
@@ -86,7 +86,7 @@ fn a_reload_takes_the_drivers_of_the_configuration() {
     write("[\"rtmp\", \"hls\", \"panic\"]", "[driver.rtmp]\nisolation = \"process\"\n");
     reload();
     wait::until("the types of three drivers", seconds(20), || match types(&api) {
-        types if types == ["panic", "rtmp", "self-hosted"] => Ok(()),
+        types if types == ["answers", "panic", "rtmp", "self-hosted"] => Ok(()),
         types => Err(format!("{types:?}")),
     });
     wait::until("rtmp in a process", seconds(10), || {
@@ -109,11 +109,11 @@ fn a_reload_takes_the_drivers_of_the_configuration() {
     });
 }
 
-fn change(api: &Api, driver: &str, action: &str) -> satcast_tests::api::Answer {
+pub(crate) fn change(api: &Api, driver: &str, action: &str) -> satcast_tests::api::Answer {
     api.post("/api/drivers", &json!({ "driver": driver, "action": action }))
 }
 
-fn operator(service: &Service) -> Api {
+pub(crate) fn operator(service: &Service) -> Api {
     service.run(&["account", "create", "operator", "--operator"]);
     let key = service.run(&["key", "create", "--account", "operator", "--type", "permanent"]);
     service.api().with_key(Some(key.trim()))

@@ -63,6 +63,10 @@
 //!   `in_a_process_of_its_own_it_is_the_same`, `lines_without_a_destination_lose_the_secrets_of_all`
 //! - a piece outside its folder, of nothing, or given back once: `a_drivers_life`, `releasing_a_piece_may_call_back`,
 //!   `only_sealed_memory_within_the_limit_is_read`, `paths_stay_below_the_folder`
+//! - a viewer's request answered twice, never, with a bad file, a range past its end or lines in a header:
+//!   `a_driver_answers_viewers_from_memory_files_and_pieces_and_nothing_breaks_out`, `only_regular_files_with_those_bytes_are_sent`,
+//!   `an_answer_is_taken_once_and_by_who_waits`, `so_many_wait_and_no_more`, `a_driver_on_threads_answers_viewers`,
+//!   `a_driver_in_a_process_answers_viewers_and_dies_alone`
 //! - an answer that is never given or given twice: `an_answer_is_given_once_wherever_it_goes`
 //!
 //! # Process

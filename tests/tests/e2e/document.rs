@@ -79,7 +79,7 @@ fn the_served_document_has_the_types_of_the_loaded_drivers() {
         .start();
     let api = service.api();
     let served = api.get("/openapi.json").ok();
-    assert_eq!(types(&served), ["panic", "rtmp"]);
+    assert_eq!(types(&served), ["answers", "panic", "rtmp"]);
     let config = &served["components"]["schemas"]["DestinationConfigPanic"];
     assert_eq!(config["properties"]["token"]["format"], "password", "{config}");
     assert_eq!(config["properties"]["token"]["writeOnly"], true, "{config}");

@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
+use satcast_tests::api::{Api, Stream};
 use satcast_tests::encoder::Publish;
 use satcast_tests::scene::Scene;
-use satcast_tests::service::{Setup, binary};
+use satcast_tests::service::{Service, Setup, binary};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
 use satcast_tests::wait::seconds;
+
+use super::changes::{change, operator};
 
 #[test]
 fn a_driver_that_is_not_enabled_is_listed_and_not_used() {
@@ -72,19 +75,55 @@ fn panics_harm_only_their_destination(isolation: &str) {
     };
     let refused = add("validate");
     assert!(refused.status >= 400 && !refused.body.to_string().contains(token), "{}", refused.body);
-    let ids = ["open", "run", "nowhere"].map(|place| add(place).ok()["id"].as_i64().expect("an id"));
-
+    let id = |place: &str| add(place).ok()["id"].as_i64().expect("an id");
+    let operator = operator(&service);
+    let healthy = id("nowhere");
     let _encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
-    api.wait_for_destination(&stream, ids[2], "live", seconds(20));
-    for id in &ids[..2] {
-        let failed = api.wait_for_destination(&stream, *id, "failed", seconds(20));
+    api.wait_for_destination(&stream, healthy, "live", seconds(20));
+    for place in ["open", "run"] {
+        let failed = api.wait_for_destination(&stream, id(place), "failed", seconds(20));
         let error = failed["error"].as_str().expect("a reason");
         assert!(error.contains("panicked") && !error.contains(token), "{failed}");
+        // Two panics; a third would be one too many for the driver.
+        assert_eq!(change(&operator, "panic", "enable").ok()["state"], "loaded");
     }
     sink.wait_for_media(120, seconds(20));
+    panics_too_often(&service, &operator, &stream, healthy, id);
     service.assert_running();
     service.wait_for_log("where it panicked", seconds(5), |line| line.contains("tests/driver/src/lib.rs:"));
     service.assert_not_logged(&[("the driver's token", token)]);
+}
+
+/// Three panics: nothing new goes to the driver, what runs goes on, until an operator enables it again.
+fn panics_too_often(
+    service: &Service,
+    operator: &Api,
+    stream: &Stream,
+    healthy: i64,
+    add: impl Fn(&str) -> i64,
+) {
+    let api = service.api();
+    let last = [add("run"), add("run")];
+    let line = service.wait_for_log("the quarantine", seconds(20), |line| {
+        line.contains("ERROR") && line.contains("panicked 3 times") && line.contains("driver panic ")
+    });
+    assert!(!line.contains("very-secret-token"), "{line}");
+    let list = operator.get("/api/drivers").ok();
+    let shown = list.as_array().into_iter().flatten().find(|driver| driver["id"] == "panic").cloned();
+    let shown = shown.expect("the driver is listed");
+    let error = shown["error"].as_str().unwrap_or_default();
+    assert!(shown["state"] == "failing" && error.contains("an operator enables it again"), "{shown}");
+    let body = serde_json::json!({ "type": "panic", "config": { "place": "nowhere", "token": "abcdef" } });
+    let path = format!("/api/streams/{}/destinations", stream.id);
+    api.post(&path, &body).assert_error(503, Some("driver_unavailable"));
+    assert_eq!(api.destination(stream, healthy)["state"], "live", "what runs goes on");
+
+    assert_eq!(change(operator, "panic", "enable").ok()["state"], "loaded");
+    let id = api.post(&path, &body).ok()["id"].as_i64().expect("an id");
+    let _ = api.wait_for_destination(stream, id, "live", seconds(20));
+    for id in last {
+        assert_ne!(api.destination(stream, id)["state"], "live");
+    }
 }
 
 fn built_drivers() -> PathBuf {

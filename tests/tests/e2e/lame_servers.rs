@@ -1,12 +1,17 @@
 //! A server that dies, one that stalls, one that refuses: each harms only itself, and comes back by itself.
 
+use std::time::Duration;
+
 use satcast_tests::encoder::Publish;
 use satcast_tests::record::{assert_complete, assert_run_from_keyframe};
 use satcast_tests::service::Setup;
 use satcast_tests::sink::{Behaviour, Sink};
 use satcast_tests::source::{SOURCE_SECONDS, Source};
 use satcast_tests::wait::{self, seconds};
+use serde_json::Value;
 
+/// Longest until a server that takes nothing is shown as such: five seconds, a look, and the first media before them.
+const STALLED_WAIT_MAX: Duration = Duration::from_secs(12);
 /// Far above what one stream needs, far below what an unbounded queue would take.
 const RESIDENT_KIB_MAX: u64 = 256 * 1024;
 
@@ -27,7 +32,12 @@ fn a_dead_and_a_stalled_server_harm_nobody_else() {
     dying.wait_for_media(200, seconds(20));
     api.wait_for_destination(&stream, to_dying, "live", seconds(20));
 
-    api.wait_for_destination(&stream, to_stalling, "live", seconds(20));
+    let shown = wait::until_api("the stalled server to be shown", STALLED_WAIT_MAX, || {
+        let shown = api.destination(&stream, to_stalling);
+        let is_shown = shown["state"] != "live" && shown["error"].is_string();
+        if is_shown { Ok(shown) } else { Err(shown.to_string()) }
+    });
+    assert!(shown["error"].as_str().is_some_and(|error| error.contains("takes no data")), "{shown}");
 
     dying.kill();
     let retrying = api.wait_for_destination(&stream, to_dying, "retrying", seconds(20));
@@ -57,6 +67,53 @@ fn a_dead_and_a_stalled_server_harm_nobody_else() {
     let resident = service.process().resident_kib();
     assert!(resident < RESIDENT_KIB_MAX, "the service holds {resident} KiB");
     service.assert_not_logged(&[("the key of a destination", "dying-secret-key")]);
+}
+
+#[test]
+fn a_slow_server_loses_packets_alone() {
+    let source = Source::shared();
+    let healthy = Sink::recording();
+    // 100 kbit/s, far below the stream.
+    let slow = Sink::start(Behaviour::Slow(12_500));
+    let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2").start();
+    let api = service.api();
+    let stream = api.create_stream("slow");
+    let to_healthy = api.add_destination(&stream, &healthy.url(), "healthy");
+    let to_slow = api.add_destination(&stream, &slow.url(), "slow");
+
+    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    api.wait_for_destination(&stream, to_slow, "live", seconds(20));
+    wait::until_api("what is too much to be dropped", seconds(SOURCE_SECONDS), || {
+        let shown = api.destination(&stream, to_slow);
+        if shown["droppedPackets"].as_i64() > Some(0) { Ok(()) } else { Err(shown.to_string()) }
+    });
+    let shown = api.destination(&stream, to_slow);
+    assert_eq!((&shown["state"], &shown["error"]), (&"live".into(), &Value::Null), "it does read: {shown}");
+    assert_eq!(api.destination(&stream, to_healthy)["droppedPackets"], 0);
+
+    encoder.finish(seconds(2 * SOURCE_SECONDS));
+    api.wait_for_stream(&stream, "idle", seconds(30));
+    healthy.wait_until_left(seconds(20));
+    assert_complete("the healthy server", source.records(), &healthy.records());
+    // What was given up is not sent after the end.
+    slow.wait_until_left(seconds(5));
+}
+
+#[test]
+fn an_encoder_that_catches_up_costs_nobody_a_packet() {
+    let source = Source::shared();
+    let sink = Sink::recording();
+    let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2").start();
+    let api = service.api();
+    let stream = api.create_stream("caught up");
+    let id = api.add_destination(&stream, &sink.url(), "copy");
+    // All of its media as fast as the connection takes it.
+    let mut encoder = Publish::of(&source).faster(1000).to(&service.ingest_url(&stream.key));
+    encoder.finish(seconds(SOURCE_SECONDS));
+    api.wait_for_stream(&stream, "idle", seconds(30));
+    sink.wait_until_left(seconds(20));
+    assert_complete("the server", source.records(), &sink.records());
+    assert_eq!(api.destination(&stream, id)["droppedPackets"], 0);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! End-to-end tests of the built service, one module for each promise.
 
+mod answers;
 mod api;
 mod archive;
+mod archive_isolated;
 mod attacks;
 mod authors;
 mod billing;
@@ -24,8 +26,11 @@ mod isolation;
 mod judges;
 mod killed;
 mod lame_servers;
+mod long_times;
 mod metering;
+mod multitrack;
 mod native;
+mod obs;
 mod odd_streams;
 mod operator;
 mod past;

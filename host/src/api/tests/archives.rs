@@ -43,6 +43,8 @@ async fn recording(rig: &Rig, name: &str, state: RecordingState) -> Recording {
         changed_at_ms: now.0,
         attempt: 0,
         attempt_opened: false,
+        has_copy: true,
+        gone: false,
     };
     put(recording.clone());
     recording
@@ -122,8 +124,8 @@ async fn a_recovery_is_charged_and_one_that_runs_is_in_the_way_of_another() {
     record(&rig, "a.mp4", RecordingState::Failed).await;
     let wanted = json!({"fileName": "a.mp4"});
     assert_eq!(rig.post(RECOVER, &wanted).await.ok()["success"], true);
-    // Neither the mirror, which knows of no upload yet, nor the balance is asked before what runs.
-    assert_eq!(rig.get("/api/archives").await.ok()[0]["state"], "failed");
+    // What its driver told by then is shown, and what runs is in the way before the balance is asked.
+    assert_eq!(rig.get("/api/archives").await.ok()[0]["state"], "uploading");
     rig.post(RECOVER, &wanted).await.error(409, "archive_not_failed");
     let lines = rig.get("/api/wallet/ledger").await.ok();
     assert_eq!((&lines[0]["kind"], &lines[0]["amountMsat"]), (&json!("recovery"), &json!(-360_000)));
@@ -131,6 +133,17 @@ async fn a_recovery_is_charged_and_one_that_runs_is_in_the_way_of_another() {
     let lines = rig.get("/api/wallet/ledger").await.ok();
     assert_eq!((&lines[0]["kind"], &lines[0]["amountMsat"]), (&json!("refund"), &json!(360_000)));
     assert_eq!(rig.get("/api/wallet/balance").await.ok()["balance"], 400);
+}
+
+#[tokio::test]
+async fn without_a_copy_a_recovery_is_refused_before_money_is_asked_for() {
+    let rig = Rig::new().await;
+    let gone = recording(&rig, "a.mp4", RecordingState::Failed).await;
+    tell(&rig, gone).await;
+    testing::change("a.mp4", |recording| recording.has_copy = false);
+    let text = rig.post(RECOVER, &json!({"fileName": "a.mp4"})).await.error(409, "archive_no_copy");
+    assert!(text.contains("nothing is charged"), "{text}");
+    assert_eq!(rig.get("/api/wallet/ledger").await.ok(), json!([]));
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::mirror::ASKED_MAX;
 use super::*;
 use crate::drivers::RecordingsError;
 use crate::store::RecoveryBegun;
@@ -68,6 +69,70 @@ async fn a_retry_that_does_not_begin_is_given_back() {
     rig.billed.store.recovery_opened(next, rig.billed.clock.now()).await.unwrap();
     rig.tell(late).await;
     assert!(rig.record("refused-a.mp4").await.recovering);
+}
+
+/// What the driver told of the first try stands there when that is answered, so that nobody is told to wait.
+#[tokio::test]
+async fn another_try_may_follow_at_once() {
+    let rig = Rig::new(400).await;
+    let failed = rig.known("refused-a.mp4", RecordingState::Failed).await;
+    for tries in 1..=3 {
+        rig.recover(&failed).await.unwrap_err();
+        let known = rig.record("refused-a.mp4").await;
+        assert_eq!((known.report.state, known.report.attempt), (ArchiveState::Failed, tries));
+        assert!(!known.recovering);
+    }
+}
+
+#[tokio::test]
+async fn what_the_store_has_already_costs_nothing() {
+    let rig = Rig::new(400).await;
+    let failed = rig.known("there-a.mp4", RecordingState::Failed).await;
+    rig.recover(&failed).await.unwrap();
+    assert_eq!(rig.state("there-a.mp4").await, ArchiveState::Ready);
+    assert!(!rig.record("there-a.mp4").await.recovering);
+    rig.has_posted(&[TAKEN, GIVEN]).await;
+    // The same when the answer was not written down.
+    let failed = rig.known("b.mp4", RecordingState::Failed).await;
+    let begun = rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, FEE).await.unwrap();
+    assert!(matches!(begun, RecoveryBegun::Begun(_)));
+    testing::change("b.mp4", |recording| recording.attempt = 1);
+    testing::finish("b.mp4");
+    rig.archive.compare_all().await;
+    rig.has_posted(&[TAKEN, GIVEN, TAKEN, GIVEN]).await;
+}
+
+#[tokio::test]
+async fn without_a_copy_nothing_is_charged_and_nobody_is_asked() {
+    let rig = Rig::new(1_000).await;
+    let failed = rig.known("a.mp4", RecordingState::Failed).await;
+    testing::change("a.mp4", |recording| recording.has_copy = false);
+    assert!(matches!(rig.archive.check_copy(&failed).await, Err(RecoveryError::NoCopy)));
+    let refused = rig.recover(&failed).await.unwrap_err();
+    assert!(matches!(refused, RecoveryError::NoCopy), "{refused:?}");
+    assert_eq!(journal("a.mp4").unwrap().attempt, 0);
+    rig.has_posted(&[]).await;
+}
+
+#[tokio::test]
+async fn a_retry_whose_driver_is_not_there_is_given_back_after_an_hour() {
+    let rig = Rig::new(1_000).await;
+    let failed = rig.recording("a.mp4", RecordingState::Failed);
+    testing::lose("a.mp4");
+    reports().put("disabled", failed);
+    rig.archive.write_down().await;
+    let failed = rig.record("a.mp4").await;
+    let begun = rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, FEE).await.unwrap();
+    assert!(matches!(begun, RecoveryBegun::Begun(_)));
+    rig.billed.clock.advance(ASKED_MAX);
+    rig.archive.compare_all().await;
+    rig.has_posted(&[TAKEN]).await;
+    rig.billed.clock.advance(Duration::from_millis(1));
+    for _ in 0..2 {
+        rig.archive.compare_all().await;
+        rig.has_posted(&[TAKEN, GIVEN]).await;
+    }
+    assert!(!rig.record("a.mp4").await.recovering);
 }
 
 #[tokio::test]

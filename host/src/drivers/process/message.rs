@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{LogLine, Playback};
-use satcast_plugin_api::recording::About;
+use satcast_plugin_api::recording::{About, Recording};
 use satcast_plugin_api::{Audience, Class, Error};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,7 +16,7 @@ use super::notes::{Batch, Demand, FORM_DEMAND, FORM_MEDIA};
 use crate::config::ProcessLimits;
 
 /// Version of these messages: both sides are one binary, unless it was replaced while it ran.
-pub(super) const PROTOCOL: u32 = 2;
+pub(super) const PROTOCOL: u32 = 3;
 
 const FORM_TEXT: u8 = 1;
 
@@ -84,6 +86,37 @@ pub(super) enum ToChild {
         call: u64,
         dest: u64,
     },
+    /// Every recording; the answer comes with a JSON list beside it.
+    Recordings {
+        call: u64,
+    },
+    /// Addresses of recordings, whose names come beside it as a JSON list; so do the addresses.
+    Sign {
+        call: u64,
+        valid_secs: u64,
+    },
+    /// Another upload of a recording. Answered when it was asked for; what became of it is told by [`ToHost::Done`].
+    Retry {
+        call: u64,
+        request: u64,
+        file_name: String,
+    },
+    /// A recording is to be forgotten. Answered and told as [`ToChild::Retry`].
+    Delete {
+        call: u64,
+        request: u64,
+        file_name: String,
+        remote: bool,
+    },
+    /// A viewer asks; answered by [`ToHost::Respond`], if at all.
+    Request {
+        dest: u64,
+        token: u64,
+        is_head: bool,
+        is_preview: bool,
+        path: String,
+        query: String,
+    },
     /// The queue is closed and was handed over.
     MediaEnd {
         dest: u64,
@@ -117,7 +150,9 @@ pub(super) enum ToHost {
         version: String,
     },
     /// It is started.
-    Ready,
+    Ready {
+        keeps_recordings: bool,
+    },
     /// It cannot be loaded or started.
     Refused {
         reason: String,
@@ -175,6 +210,27 @@ pub(super) enum ToHost {
         dest: u64,
         told: Told,
     },
+    /// Answers [`ToChild::Request`]; `None` = the driver's answer broke a rule. Bytes in memory, or the file, come beside it.
+    Respond {
+        token: u64,
+        response: Option<Responded>,
+    },
+    /// A recording has changed.
+    Recording(Recording),
+    /// What became of a request about a recording.
+    Done {
+        request: u64,
+        failure: Option<Failure>,
+    },
+    /// Answered by the sealed text, or by the text that was sealed, as [`coded`].
+    Seal {
+        call: u64,
+        text: String,
+    },
+    Unseal {
+        call: u64,
+        sealed: String,
+    },
     Pong,
 }
 
@@ -217,6 +273,25 @@ pub(super) enum PieceBytes {
     Parts(Vec<String>),
 }
 
+/// An answer to a viewer on its way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Responded {
+    pub(super) status: u16,
+    pub(super) content_type: String,
+    pub(super) max_age_secs: u32,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) bytes: RespondedBytes,
+}
+
+/// Where the bytes of an answer are.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum RespondedBytes {
+    /// As those of a piece.
+    Piece(PieceBytes),
+    /// In the file beside the message.
+    Descriptor { offset: u64, len: u64 },
+}
+
 impl Piece {
     pub(super) fn audience(&self) -> Option<Audience> {
         match (self.hosted, self.preview) {
@@ -252,6 +327,17 @@ impl From<Told> for Playback {
         let Told { entry, preview, first_ms, window_ms, window_max_ms, fresh_ms, ended } = told;
         Self { entry, preview, first_ms, window_ms, window_max_ms, fresh_ms, ended }
     }
+}
+
+/// Text in a form whose length on the way is known, whatever is in it.
+pub(super) fn coded(text: &str) -> String {
+    STANDARD.encode(text)
+}
+
+/// What was given to [`coded`].
+pub(super) fn decoded(coded: &str) -> Result<String, Error> {
+    let text = STANDARD.decode(coded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    text.ok_or_else(|| Error::internal("a text came in a form that nobody sends"))
 }
 
 /// The number of a state on its way.

@@ -8,10 +8,12 @@
 //! ```
 //!
 //! - [`remote`]: starts the child, restarts it after a crash, gives it up after too many ([`restart`]).
-//! - [`session`]: one child: calls into it, its media; [`requests`]: what it asks for.
+//! - [`session`]: one child: calls into it, its media; [`requests`]: what it asks for; [`recordings`], [`http`]: what it is
+//!   asked about them, and by viewers.
 //! - [`child`]: the other side. It is a small host itself: it loads the library with the same code, and its services ask
 //!   over the socket.
-//! - [`channel`], [`message`], [`notes`]: one packet socket, one bounded message in each packet, descriptors beside it.
+//! - [`channel`], [`message`], [`notes`]: one packet socket, one bounded message in each packet, descriptors beside it; [`handed`]:
+//!   bytes that are too many for a message.
 //! - [`memory`], [`slots`]: payloads, one copy for all destinations of a driver.
 //!
 //! # What the host relies on
@@ -30,10 +32,13 @@
 
 mod channel;
 pub mod child;
+mod handed;
+mod http;
 #[allow(unsafe_code)] // Maps shared memory.
 mod memory;
 mod message;
 mod notes;
+mod recordings;
 mod remote;
 mod requests;
 mod restart;
@@ -41,7 +46,7 @@ mod session;
 mod slots;
 mod spawn;
 
-pub(super) use remote::{Accept, Facts, Remote, Spec};
+pub(super) use remote::{Accept, Facts, Hooks, Remote, Spec};
 pub(super) use session::RemoteInstance;
 
 /// Name of the hidden subcommand the child runs.

@@ -1,6 +1,7 @@
 //! A driver in a child process, across all the children it has in its life.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -58,7 +59,7 @@ struct Parts {
     pump: Arc<Pump>,
     clock: Clock,
     max_level: u32,
-    accept: Accept,
+    hooks: Hooks,
 }
 
 /// The driver.
@@ -66,6 +67,8 @@ pub(in crate::drivers) struct Remote {
     parts: Parts,
     state: Mutex<State>,
     changed: Condvar,
+    /// As its last child said.
+    keeps_recordings: AtomicBool,
 }
 
 enum State {
@@ -86,6 +89,13 @@ enum State {
 /// Looks at what a library says of itself, before it is started.
 pub(in crate::drivers) type Accept = Box<dyn Fn(&Facts) -> Result<(), String> + Send + Sync>;
 
+/// Who is asked and told on the way of each child.
+pub(in crate::drivers) struct Hooks {
+    pub(in crate::drivers) accept: Accept,
+    /// It is up.
+    pub(in crate::drivers) up: Box<dyn Fn() + Send + Sync>,
+}
+
 type First = SyncSender<Result<Facts, LoadError>>;
 
 impl Remote {
@@ -96,11 +106,12 @@ impl Remote {
         pump: Arc<Pump>,
         clock: Clock,
         max_level: u32,
-        accept: Accept,
+        hooks: Hooks,
     ) -> Result<(Arc<Self>, Facts), LoadError> {
         let id = spec.id.clone();
-        let parts = Parts { spec, services, pump, clock, max_level, accept };
-        let remote = Arc::new(Self { parts, state: Mutex::new(State::Starting), changed: Condvar::new() });
+        let parts = Parts { spec, services, pump, clock, max_level, hooks };
+        let (state, keeps_recordings) = (Mutex::new(State::Starting), AtomicBool::new(false));
+        let remote = Arc::new(Self { parts, state, changed: Condvar::new(), keeps_recordings });
         let (first, outcome) = sync_channel(1);
         let supervised = remote.clone();
         // Children die with the thread that started them: this one lives as long as the driver.
@@ -114,7 +125,7 @@ impl Remote {
         }
     }
 
-    fn session(&self) -> Result<Arc<Session>, Error> {
+    pub(super) fn session(&self) -> Result<Arc<Session>, Error> {
         let id = &self.parts.spec.id;
         match &*self.lock() {
             State::Up(session) => Ok(session.clone()),
@@ -138,6 +149,11 @@ impl Remote {
             State::Down { why, .. } => Some(format!("{why}; it is being started again")),
             State::Quarantined { why } => Some(quarantined(&self.parts.spec.id, why)),
         }
+    }
+
+    /// It offers recordings, whether it runs now or not.
+    pub(in crate::drivers) fn keeps_recordings(&self) -> bool {
+        self.keeps_recordings.load(Ordering::Acquire)
     }
 
     /// Asks about a configuration.
@@ -263,13 +279,14 @@ impl Remote {
                     match session.handle(&buffer[..len], descriptors) {
                         Ok(None) => {}
                         Ok(Some(Begun::Loaded(facts))) if said.is_none() && !is_ready => {
-                            if let Err(reason) = (self.parts.accept)(&facts) {
+                            if let Err(reason) = (self.parts.hooks.accept)(&facts) {
                                 return Some(reason);
                             }
                             said = Some(facts);
                         }
-                        Ok(Some(Begun::Ready)) if said.is_some() => {
+                        Ok(Some(Begun::Ready { keeps_recordings })) if said.is_some() => {
                             is_ready = true;
+                            self.keeps_recordings.store(keeps_recordings, Ordering::Release);
                             said.take().into_iter().for_each(|facts| self.is_up(session, facts, first));
                         }
                         Ok(Some(Begun::Refused(reason))) if !is_ready => return Some(reason),
@@ -310,6 +327,7 @@ impl Remote {
         let version = facts.version.clone();
         if self.enter(State::Up(session.clone())) {
             tracing::info!(driver = id, version, "driver runs in a process of its own");
+            (self.parts.hooks.up)();
         } else {
             session.tell(&ToChild::End);
         }

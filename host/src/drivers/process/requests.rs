@@ -1,7 +1,5 @@
 //! What a child asks for and reports. Everything in it is checked as if it came from the network.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::{Component, PathBuf};
 use std::sync::Arc;
@@ -10,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::fs::SealFlags;
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Asset, AssetBody};
@@ -18,7 +15,8 @@ use satcast_plugin_api::manifest::{MANIFEST_BYTES_MAX, Manifest};
 use satcast_plugin_api::playback::{ASSET_PARTS_MAX, is_asset_name};
 
 use super::Facts;
-use super::message::{Failure, Message, Piece, PieceBytes, ToChild, ToHost, Told, read};
+use super::handed::sealed;
+use super::message::{Failure, Message, Piece, PieceBytes, ToChild, ToHost, Told, coded, decoded, read};
 use super::notes::Demand;
 use super::session::Session;
 
@@ -32,7 +30,7 @@ const PATH_BYTES_MAX: usize = 1024;
 /// What a child says of its start.
 pub(super) enum Begun {
     Loaded(Facts),
-    Ready,
+    Ready { keeps_recordings: bool },
     Refused(String),
 }
 
@@ -73,9 +71,9 @@ impl Session {
     ) -> Result<Option<Begun>, &'static str> {
         match message {
             ToHost::Loaded { id, version } => return loaded(id, version, descriptors).map(Some),
-            ToHost::Ready => return Ok(Some(Begun::Ready)),
+            ToHost::Ready { keeps_recordings } => return Ok(Some(Begun::Ready { keeps_recordings })),
             ToHost::Refused { reason } => return Ok(Some(Begun::Refused(reason))),
-            ToHost::Answer { call, outcome } => self.answered(call, outcome),
+            ToHost::Answer { call, outcome } => self.answered(call, outcome, descriptors),
             ToHost::Log(line) => self.services.log(line.into()),
             ToHost::DataDir { call } => {
                 let outcome = self.data_dir();
@@ -94,6 +92,23 @@ impl Session {
             }
             ToHost::Connect { call, dest, host, port, timeout_ms } => {
                 self.connect(call, dest, host, port, Duration::from_millis(timeout_ms));
+            }
+            ToHost::Respond { token, response } => self.respond(token, response, descriptors),
+            ToHost::Recording(recording) => self.recording(recording)?,
+            ToHost::Done { request, failure } => self.done(request, failure),
+            ToHost::Seal { call, text } => {
+                let outcome = decoded(&text).and_then(|text| self.services.seal(&text));
+                self.tell(&ToChild::Answer {
+                    call,
+                    outcome: outcome.map(|it| coded(&it)).map_err(Failure::from),
+                });
+            }
+            ToHost::Unseal { call, sealed } => {
+                let outcome = decoded(&sealed).and_then(|sealed| self.services.unseal(&sealed));
+                self.tell(&ToChild::Answer {
+                    call,
+                    outcome: outcome.map(|it| coded(&it)).map_err(Failure::from),
+                });
             }
             ToHost::Pong => {}
             report => self.report(report),
@@ -154,7 +169,18 @@ impl Session {
             return Err(Error::internal("an asset has a malformed name"));
         }
         let audience = piece.audience().ok_or_else(|| Error::internal("an asset is for nobody"))?;
-        let body = match piece.bytes {
+        let body = self.piece_body(piece.bytes, descriptors)?;
+        let (name, content_type, max_age_secs) = (piece.name, piece.content_type, piece.max_age_secs);
+        self.services.publish(dest, Asset { name, content_type, max_age_secs, audience, body })
+    }
+
+    /// Where the bytes of a piece are, checked.
+    pub(super) fn piece_body(
+        self: &Arc<Self>,
+        bytes: PieceBytes,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<AssetBody, Error> {
+        Ok(match bytes {
             PieceBytes::Memory => AssetBody::Memory(sealed(descriptors, PIECE_BYTES_MAX)?.into()),
             PieceBytes::File { path, offset, len, body } => {
                 // Given back whatever follows.
@@ -171,9 +197,7 @@ impl Session {
                 }
                 AssetBody::Parts(names)
             }
-        };
-        let (name, content_type, max_age_secs) = (piece.name, piece.content_type, piece.max_age_secs);
-        self.services.publish(dest, Asset { name, content_type, max_age_secs, audience, body })
+        })
     }
 
     fn playback(&self, dest: u64, told: Told) -> Result<(), Error> {
@@ -195,41 +219,6 @@ fn loaded(id: String, version: String, descriptors: Vec<OwnedFd>) -> Result<Begu
             Ok(Begun::Loaded(Facts { id, version, manifest }))
         }
         Err(error) => Ok(Begun::Refused(error.to_string())),
-    }
-}
-
-/// The bytes in the one descriptor, which must be memory that nobody can change any more: no pipe to wait for, no file, no
-/// folder, no device.
-pub(super) fn sealed(descriptors: Vec<OwnedFd>, bytes_max: u64) -> Result<Bytes, Error> {
-    let wanted = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
-    let refused = |why: &str| Error::internal(format!("the driver handed over {why}"));
-    let descriptor = descriptors.into_iter().next().ok_or_else(|| refused("no memory"))?;
-    match rustix::fs::fcntl_get_seals(&descriptor) {
-        Ok(seals) if seals.contains(wanted) => {}
-        _ => return Err(refused("something that is no sealed memory")),
-    }
-    let file = File::from(descriptor);
-    let len = file.metadata().map_err(|_| refused("unreadable memory"))?.len();
-    if len > bytes_max {
-        return Err(refused(&format!("more than {bytes_max} bytes")));
-    }
-    let mut bytes = Vec::with_capacity(len as usize);
-    // From the beginning, wherever its own position is.
-    let mut reader = At { file: &file, offset: 0 };
-    reader.read_to_end(&mut bytes).map_err(|_| refused("unreadable memory"))?;
-    Ok(bytes.into())
-}
-
-struct At<'a> {
-    file: &'a File,
-    offset: u64,
-}
-
-impl std::io::Read for At<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let count = std::os::unix::fs::FileExt::read_at(self.file, buffer, self.offset)?;
-        self.offset += count as u64;
-        Ok(count)
     }
 }
 
@@ -265,37 +254,7 @@ impl Drop for Kept {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
-    use rustix::fs::MemfdFlags;
-
     use super::*;
-
-    fn memory(bytes: &[u8], seals: SealFlags) -> OwnedFd {
-        let descriptor = rustix::fs::memfd_create("t", MemfdFlags::ALLOW_SEALING).unwrap();
-        let mut file = File::from(descriptor);
-        file.write_all(bytes).unwrap();
-        rustix::fs::fcntl_add_seals(&file, seals).unwrap();
-        file.into()
-    }
-
-    #[test]
-    fn only_sealed_memory_within_the_limit_is_read() {
-        let all = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
-        assert_eq!(sealed(vec![memory(b"bytes", all)], 5).unwrap(), "bytes");
-        assert_eq!(sealed(vec![memory(b"", all)], 5).unwrap(), "");
-        assert!(sealed(vec![memory(b"bytes!", all)], 5).unwrap_err().message.contains("more than 5"));
-        assert!(sealed(Vec::new(), 5).is_err());
-        for lacking in [SealFlags::WRITE, SealFlags::SHRINK, SealFlags::GROW] {
-            assert!(sealed(vec![memory(b"x", all.difference(lacking))], 5).is_err());
-        }
-        let folder = File::open("/").unwrap();
-        let (pipe, _writer) = std::io::pipe().unwrap();
-        let file = tempfile::tempfile().unwrap();
-        for other in [folder.into(), pipe.into(), file.into()] {
-            assert!(sealed(vec![other], 5).unwrap_err().message.contains("no sealed memory"));
-        }
-    }
 
     #[test]
     fn paths_stay_below_the_folder() {

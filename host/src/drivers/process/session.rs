@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv, Services};
+use satcast_plugin_api::host::{Delivery, Done, DriverWaker, MediaSource, Recv, Services};
 use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Class, Error};
 
@@ -31,13 +31,15 @@ pub(super) struct Session {
     pub(super) channel: Channel,
     pub(super) services: Arc<dyn Services>,
     pub(super) pump: Arc<Pump>,
-    calls: Mutex<HashMap<u64, SyncSender<Result<bool, Failure>>>>,
-    next_call: AtomicU64,
+    calls: Mutex<HashMap<u64, SyncSender<Result<Reply, Failure>>>>,
+    pub(super) next_number: AtomicU64,
+    /// Requests about recordings that have no outcome yet.
+    pub(super) requests: Mutex<HashMap<u64, Done>>,
     dests: Mutex<HashMap<u64, Arc<Feed>>>,
     media: Mutex<Shared>,
     /// Why the host ended it.
     ended: Mutex<Option<String>>,
-    is_over: AtomicBool,
+    pub(super) is_over: AtomicBool,
     /// Connections it waits for.
     pub(super) connecting: AtomicU32,
 }
@@ -47,6 +49,14 @@ struct Shared {
     slots: Slots,
     /// Destinations whose packets found no room.
     starved: Vec<u64>,
+}
+
+/// What a child answers a call.
+#[derive(Default)]
+pub(super) struct Reply {
+    pub(super) is_taken: bool,
+    /// What came beside the answer.
+    pub(super) descriptors: Vec<OwnedFd>,
 }
 
 /// The media of one destination.
@@ -88,7 +98,8 @@ impl Session {
             services: services.clone(),
             pump: pump.clone(),
             calls: Mutex::default(),
-            next_call: AtomicU64::new(0),
+            next_number: AtomicU64::new(0),
+            requests: Mutex::default(),
             dests: Mutex::default(),
             media: Mutex::new(media),
             ended: Mutex::default(),
@@ -120,6 +131,10 @@ impl Session {
         self.send(&message::text(message), Some(descriptor));
     }
 
+    pub(super) fn number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     fn send(&self, bytes: &[u8], descriptor: Option<&OwnedFd>) {
         let descriptors: Vec<_> = descriptor.map(|descriptor| descriptor.as_fd()).into_iter().collect();
         match self.channel.send(bytes, &descriptors) {
@@ -132,14 +147,23 @@ impl Session {
 
     /// Calls the child and waits for its answer; one that does not come in time ends it.
     fn call(&self, message: impl FnOnce(u64) -> ToChild) -> Result<bool, Error> {
-        let number = self.next_call.fetch_add(1, Ordering::Relaxed) + 1;
+        self.call_with(message, None).map(|reply| reply.is_taken)
+    }
+
+    /// As [`Session::call`], with a descriptor beside the message.
+    pub(super) fn call_with(
+        &self,
+        message: impl FnOnce(u64) -> ToChild,
+        descriptor: Option<&OwnedFd>,
+    ) -> Result<Reply, Error> {
+        let number = self.number();
         let (answer, outcome) = sync_channel(1);
         lock(&self.calls).insert(number, answer);
         if self.is_over.load(Ordering::Acquire) {
             lock(&self.calls).remove(&number);
-            return Err(Error::internal(format!("the process of driver {} has ended", self.id)));
+            return Err(self.has_ended());
         }
-        self.tell(&message(number));
+        self.send(&message::text(&message(number)), descriptor);
         let outcome = outcome.recv_timeout(Duration::from_millis(CALL_MS));
         lock(&self.calls).remove(&number);
         match outcome {
@@ -152,16 +176,20 @@ impl Session {
         }
     }
 
+    pub(super) fn has_ended(&self) -> Error {
+        Error::internal(format!("the process of driver {} has ended", self.id))
+    }
+
     // A call that ends the process is a fault of what was asked for: as with a panic, it is not asked for again and again.
     fn gone(&self) -> Error {
         Error::new(Class::Panic, format!("the process of driver {} ended while it was called", self.id))
     }
 
     /// Hands the answer of a call over.
-    pub(super) fn answered(&self, call: u64, outcome: Result<bool, Failure>) {
+    pub(super) fn answered(&self, call: u64, outcome: Result<bool, Failure>, descriptors: Vec<OwnedFd>) {
         if let Some(answer) = lock(&self.calls).remove(&call) {
             // The caller may have given up meanwhile.
-            let _ = answer.try_send(outcome);
+            let _ = answer.try_send(outcome.map(|is_taken| Reply { is_taken, descriptors }));
         }
     }
 
@@ -291,6 +319,8 @@ impl Session {
     pub(super) fn bury(&self, error: &Error) {
         self.is_over.store(true, Ordering::Release);
         lock(&self.calls).clear();
+        let requests: Vec<Done> = lock(&self.requests).drain().map(|(_, done)| done).collect();
+        requests.into_iter().for_each(|done| done(Err(error.clone())));
         let leases = lock(&self.media).slots.clear();
         for lease in leases {
             lease.source.released(lease.bytes);
@@ -326,6 +356,6 @@ impl RemoteInstance {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,7 @@
 //! Limits, redaction and threads of what a driver asks for.
 
+use satcast_plugin_api::Class;
+
 use super::*;
 
 #[test]
@@ -147,4 +149,34 @@ async fn a_flood_of_events_is_cut() {
     services.clock.advance(Duration::from_secs(1));
     services.event(1, "e", "{}");
     assert_eq!(observer.events.load(Ordering::Relaxed), u64::from(LOG_LINES_PER_SEC_MAX) + 1);
+}
+
+#[tokio::test]
+async fn a_flood_of_reports_is_cut_and_a_list_is_left_to_find_the_rest() {
+    let services = services();
+    let recording = Recording {
+        file_name: "a.mp4".into(),
+        destination_id: 1,
+        session_id: "s".into(),
+        state: satcast_plugin_api::recording::RecordingState::Recording,
+        size_bytes: 1,
+        uploaded_bytes: 0,
+        duration_ms: 1,
+        error: None,
+        error_class: None,
+        url: None,
+        started_at_ms: 1,
+        changed_at_ms: 1,
+        attempt: 0,
+        attempt_opened: false,
+    };
+    let gate = &services.report_gate;
+    let now = Duration::from_secs(u64::MAX / 2);
+    for _ in 0..REPORTS_PER_SEC_MAX {
+        assert!(gate.admit_of(REPORTS_PER_SEC_MAX, now).is_some());
+    }
+    assert!(gate.admit_of(REPORTS_PER_SEC_MAX, now).is_none());
+    services.recording(recording.clone()).unwrap();
+    let told = services.recordings.reports.take();
+    assert_eq!(told.reports, [("t".to_owned(), recording)], "another second");
 }

@@ -7,6 +7,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig as TlsConfig, RootCertStore, crypto::ring};
 
 use super::*;
+use crate::certificates;
 
 const NAME: &str = "live.example";
 
@@ -18,7 +19,7 @@ pub(super) fn certificates(folder: &TempDir) -> Certificates {
     std::fs::write(folder.path().join("cert.der"), certificate.der()).unwrap();
     std::fs::write(&cert, certificates::pem("CERTIFICATE", certificate.der())).unwrap();
     std::fs::write(&secret, certificates::pem("PRIVATE KEY", &key.serialize_der())).unwrap();
-    Certificates::load(&cert, &secret).unwrap()
+    Certificates::load(Section::Ingest, &cert, &secret).unwrap()
 }
 
 /// What a client says that believes in the service's certificate, or in none.

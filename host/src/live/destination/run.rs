@@ -13,6 +13,7 @@ use super::{CHANGES_MAX, Change, Destination, Parts, STOP_DEADLINE, lock};
 use crate::drivers::{OpenRequest, Opening};
 use crate::ids::{DestinationId, UnixMillis};
 use crate::live::backoff::{self, Next};
+use crate::live::hub::Codecs;
 use crate::live::mailbox::Mailbox;
 use crate::live::queue::Queue;
 use crate::live::shelf::Shelf;
@@ -23,8 +24,19 @@ use crate::usage::{Held, Orders};
 /// What is waited beyond the deadline for a driver that does not answer.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
+/// Wait after a change of codec before a destination that gave up is tried again: both tracks may change, and an encoder that
+/// changes them without end must not have connections opened at that rate.
+pub(in crate::live) const CODEC_CHANGE_WAIT: Duration = Duration::from_secs(2);
+
 /// Least time between two log lines about a state its driver reports.
 const STATE_LOG_PAUSE: Duration = Duration::from_secs(1);
+
+/// Waits until the encoder sends another codec than when the try began: what cannot take one may take another.
+async fn another_codec(codecs: &mut watch::Receiver<Codecs>) {
+    if codecs.changed().await.is_ok() {
+        tokio::time::sleep(CODEC_CHANGE_WAIT).await;
+    }
+}
 
 pub(super) struct Run {
     pub(super) destination: Arc<Destination>,
@@ -33,6 +45,8 @@ pub(super) struct Run {
     pub(super) orders: watch::Receiver<Orders>,
     pub(super) failures: u32,
     pub(super) panics: u32,
+    /// What the encoder sends, as this try began.
+    pub(super) codecs: watch::Receiver<Codecs>,
 }
 
 impl Run {
@@ -91,7 +105,9 @@ impl Run {
         self.show(DestState::Connecting, None);
         let queue = Arc::new(Queue::new(self.destination.dropped.clone()));
         let mailbox = Arc::new(Mailbox::default());
-        self.parts.hub.attach(queue.clone(), waker.clone());
+        let now = self.parts.clock.monotonic();
+        self.codecs = self.parts.hub.codecs();
+        self.parts.hub.attach(queue.clone(), waker.clone(), now);
         let shelf = self.begin_shelf();
         let request = OpenRequest {
             kind: record.kind.clone(),
@@ -123,6 +139,7 @@ impl Run {
             stream_key_id: self.destination.record().stream_id.0,
             label: self.parts.label.clone(),
             session_started_ms: self.parts.started_at.0,
+            account_id: self.parts.account.0,
         }
     }
 
@@ -253,10 +270,14 @@ impl Run {
                 }
             }
             Next::GiveUp => {
-                tracing::warn!(%session, %destination, error = %error.message, "destination failed, not tried again until it is changed");
+                tracing::warn!(%session, %destination, error = %error.message, "destination failed, not tried again until it or a codec is changed");
+                let may_be_the_codec = error.class == Class::Config;
                 self.show(DestState::Failed, Some(error.message));
-                // As above: the sender outlives this.
-                let _ = self.stopping.wait_for(|stop| *stop).await;
+                // As above: the senders outlive this.
+                tokio::select! {
+                    () = another_codec(&mut self.codecs), if may_be_the_codec => {}
+                    _ = self.stopping.wait_for(|stop| *stop) => {}
+                }
             }
         }
     }

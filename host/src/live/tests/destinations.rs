@@ -24,6 +24,20 @@ async fn failures_show_what_happened_and_what_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_gave_up_is_tried_again_when_the_codec_is_another() {
+    let rig = Rig::new(&["config"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let failed = rig.until_state(0, DestState::Failed).await;
+    assert_eq!(failed.attempt, 1, "a first codec is no other one");
+    publisher.push(&mut group());
+    publisher.push(&mut vec![Packet { codec: Codec::Hevc, ..config() }]);
+    let seen = || rig.live.destination(rig.stream.id, rig.destinations[0]).filter(|seen| seen.attempt == 2);
+    let again = rig.until("another try", seen).await;
+    assert_eq!(again.error.as_deref(), Some("this can never work"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn destinations_come_and_go_while_live() {
     let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();

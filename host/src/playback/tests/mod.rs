@@ -7,6 +7,7 @@ mod metering;
 mod pieces;
 mod preview;
 mod ready;
+mod routes;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -8,7 +8,7 @@ use super::lock::Lock;
 use super::{SqlStore, audit, commit, db, events, recoveries};
 use crate::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, SessionId, UnixMillis};
 use crate::store::{
-    Actor, ArchiveRecord, ArchiveReport, ArchiveState, Archives, Change, KnownArchive, Page, Result,
+    Actor, ArchiveRecord, ArchiveReport, ArchiveState, Archives, By, Change, KnownArchive, Page, Result,
     StoreError,
 };
 
@@ -27,6 +27,9 @@ const KNOWN: &str = "SELECT id, file_name, state, changed_ms FROM archives
     WHERE driver = $1 AND deleted_ms IS NULL ORDER BY id";
 const LOSE: &str = "UPDATE archives SET state = 'failed', error = $2, error_class = 'internal'
     WHERE id = $1 AND state IN ('recording', 'uploading') AND deleted_ms IS NULL RETURNING account_id";
+const GONE: &str =
+    "UPDATE archives SET deleted_ms = $4 WHERE driver = $1 AND destination_id = $2 AND file_name = $3
+    AND deleted_ms IS NULL RETURNING id, account_id";
 const DELETE: &str =
     "UPDATE archives SET deleted_ms = $3 WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL
     RETURNING file_name";
@@ -48,7 +51,7 @@ const SELECT_PAGE: &str =
 const SELECT_OWN: &str = select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.id = $2");
 const SELECT_BY_NAME: &str =
     select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.file_name = $2");
-const SELECT_BY_ID: &str = select_archives!("a.id = $1");
+const SELECT_BY_ID: &str = select_archives!("a.id = $1 AND a.deleted_ms IS NULL");
 
 /// What was known of a recording before a report.
 struct Before {
@@ -123,6 +126,30 @@ impl Archives for SqlStore {
         let turn = turns.then_some((id, &report, report.changed_at));
         self.commit_turn(tx, AccountId(account), turn, now).await?;
         Ok(id)
+    }
+
+    async fn archive_gone(&self, report: ArchiveReport, now: UnixMillis) -> Result<()> {
+        let mut tx = self.begin_holding(Lock::Destination(report.destination_id)).await?;
+        let gone = engine::query_as(GONE)
+            .bind(&report.driver)
+            .bind(report.destination_id.0)
+            .bind(&report.file_name)
+            .bind(now.0);
+        let gone: Option<(i64, i64)> =
+            gone.fetch_optional(&mut tx).await.map_err(db("note that a recording is gone"))?;
+        let Some((id, account)) = gone else { return Ok(()) };
+        recoveries::end(&mut tx, id, now).await?;
+        let actor = Actor { account: AccountId(account), by: By::Service, address: None, now };
+        let detail = json!({"fileName": report.file_name});
+        let noted =
+            audit::record(&mut tx, &actor, Change::new("archive.expired", "archive", id, detail)).await?;
+        self.commit_noted(tx, noted).await
+    }
+
+    async fn archive_report(&self, id: i64) -> Result<Option<ArchiveReport>> {
+        let row = engine::query(SELECT_BY_ID).bind(id).fetch_optional(&self.readers).await;
+        let record = row.map_err(db("read a recording"))?.as_ref().map(record).transpose()?;
+        Ok(record.map(|record| record.report))
     }
 
     async fn known_archives(&self, driver: &str) -> Result<Vec<KnownArchive>> {

@@ -38,6 +38,8 @@ const END: &str = "UPDATE archive_recoveries SET state = 'ended', changed_ms = $
     WHERE archive_id = $1 AND state = 'opened'";
 const ASKED: &str = "SELECT r.id, r.archive_id, a.file_name, r.driver_attempt FROM archive_recoveries r
     JOIN archives a ON a.id = r.archive_id WHERE a.driver = $1 AND r.state = 'asked' ORDER BY r.id";
+const UNANSWERED: &str = "SELECT r.id, r.archive_id, a.file_name, r.driver_attempt FROM archive_recoveries r
+    JOIN archives a ON a.id = r.archive_id WHERE r.created_ms < $1 AND r.state = 'asked' ORDER BY r.id";
 
 /// The name of a retry's charge.
 macro_rules! name {
@@ -156,15 +158,23 @@ impl Recoveries for SqlStore {
 
     async fn asked_recoveries(&self, driver: &str) -> Result<Vec<AskedRecovery>> {
         let rows = engine::query_as(ASKED).bind(driver).fetch_all(&self.readers).await;
-        let rows: Vec<(i64, i64, String, i64)> = rows.map_err(db("look for recoveries"))?;
-        let asked = rows.into_iter().map(|(id, archive, file_name, before)| AskedRecovery {
-            id,
-            archive,
-            file_name,
-            driver_attempt: u32::try_from(before).unwrap_or(u32::MAX),
-        });
-        Ok(asked.collect())
+        Ok(asked(rows.map_err(db("look for recoveries"))?))
     }
+
+    async fn unanswered_recoveries(&self, before: UnixMillis) -> Result<Vec<AskedRecovery>> {
+        let rows = engine::query_as(UNANSWERED).bind(before.0).fetch_all(&self.readers).await;
+        Ok(asked(rows.map_err(db("look for recoveries"))?))
+    }
+}
+
+fn asked(rows: Vec<(i64, i64, String, i64)>) -> Vec<AskedRecovery> {
+    let asked = rows.into_iter().map(|(id, archive, file_name, before)| AskedRecovery {
+        id,
+        archive,
+        file_name,
+        driver_attempt: u32::try_from(before).unwrap_or(u32::MAX),
+    });
+    asked.collect()
 }
 
 async fn give_back(tx: &mut Tx, archive: i64, attempt: i64, charged: i64, now: UnixMillis) -> Result<()> {

@@ -1,5 +1,6 @@
 //! `cargo xtask check`: what a reader would object to, found by a machine.
 
+mod examples;
 mod imports;
 mod sizes;
 mod source;
@@ -11,11 +12,12 @@ type Check = fn() -> Result<(), String>;
 
 /// Runs every check, also after a failed one, and lists what failed.
 pub(crate) fn run() -> Result<(), String> {
-    let checks: [(&str, Check); 7] = [
+    let checks: [(&str, Check); 8] = [
         ("formatting", formatting),
         ("lints", lints),
         ("import rules", imports::check),
         ("file sizes", sizes::check),
+        ("examples in documentation", examples::check),
         ("C header", header::check),
         ("documentation of the driver contract", documentation),
         ("exported symbols", exported_symbols),

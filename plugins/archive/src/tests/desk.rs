@@ -130,6 +130,75 @@ fn an_upload_that_is_deleted_is_ended_at_the_store() {
     assert!(kit.server.objects().is_empty());
 }
 
+/// Who asks for the object to go hears of it when it is gone; where the store cannot be asked, nothing is.
+#[test]
+fn an_upload_is_deleted_with_its_object_or_not_at_all() {
+    let kit = Kit::new();
+    kit.server.script(|_, ask| if ask == Ask::Complete { Act::Hang } else { Act::Pass });
+    kit.record("s1", stream());
+    assert!(until(|| kit.server.asked().contains(&Ask::Complete)));
+    let name = kit.only().file_name;
+    kit.server.script(|_, _| Act::Cut(0));
+    let refused = kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap_err();
+    assert!(refused.message.contains("nothing was") && refused.class == Class::Network, "{refused:?}");
+    assert_eq!((kit.only().state, kit.files("spool").len()), (RecordingState::Uploading, 1));
+    // The store goes slowly: the answer waits for it.
+    kit.server.script(|_, ask| match ask {
+        Ask::Complete => Act::Hang,
+        _ => Act::Slow(100),
+    });
+    kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap();
+    assert!(kit.server.leftovers().is_empty() && kit.server.objects().is_empty());
+    assert!(kit.told().is_empty() && kit.files("journal").is_empty() && kit.files("spool").is_empty());
+}
+
+#[test]
+fn what_others_put_under_its_name_is_not_deleted_with_it() {
+    let kit = Kit::new();
+    // An upload was opened, so that something of it may be there.
+    kit.server.script(|_, ask| if matches!(ask, Ask::Part(_)) { Act::Answer(500) } else { Act::Pass });
+    kit.record("s1", stream());
+    kit.until_failing();
+    kit.host.ahead_ms.store(25 * 3600 * 1000, Ordering::SeqCst);
+    kit.until_all(RecordingState::Failed);
+    let name = kit.only().file_name;
+    kit.server.script(|_, _| Act::Pass);
+    kit.server.place(&format!("pre/fix/{name}"), b"somebody else's");
+    let taken = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
+    assert!(taken.message.contains("is not overwritten"), "{taken}");
+    kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap();
+    assert_eq!(kit.server.objects().len(), 1);
+    assert!(kit.told().is_empty() && kit.files("journal").is_empty());
+}
+
+/// The store made the object, and nobody heard of it for a day.
+#[test]
+fn an_object_whose_confirmation_was_lost_is_found_again() {
+    let kit = Kit::new();
+    let is_made = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let seen = is_made.clone();
+    kit.server.script(move |_, ask| match ask {
+        _ if seen.load(Ordering::SeqCst) => Act::Cut(0),
+        Ask::Complete => {
+            seen.store(true, Ordering::SeqCst);
+            Act::LoseAnswer
+        }
+        _ => Act::Pass,
+    });
+    kit.record("s1", stream());
+    assert!(until(|| kit.server.objects().len() == 1));
+    kit.until_failing();
+    kit.host.ahead_ms.store(25 * 3600 * 1000, Ordering::SeqCst);
+    kit.until_all(RecordingState::Failed);
+    kit.server.script(|_, _| Act::Pass);
+    let name = kit.only().file_name;
+    kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap();
+    let found = kit.only();
+    assert_eq!((found.state, found.attempt, found.attempt_opened), (RecordingState::Ready, 1, false));
+    assert!(!kit.server.asked().contains(&Ask::Open), "{:?}", kit.server.asked());
+    kit.assert_whole(&media::files(stream())[0]);
+}
+
 /// The store made the object, and its answer was on the way when it was deleted.
 #[test]
 fn an_object_that_was_just_made_is_deleted_too() {

@@ -234,6 +234,25 @@ fn an_object_of_the_same_name_is_never_overwritten() {
     kit.assert_whole(&expected[0]);
 }
 
+/// An object of the same size is not ours for that: the copy here stays.
+#[test]
+fn an_object_of_somebody_else_is_never_taken_for_ours() {
+    let kit = Kit::new();
+    kit.server.script(|_, ask| if ask == Ask::Complete { Act::Slow(300) } else { Act::Pass });
+    kit.record("s1", stream());
+    assert!(until(|| kit.server.asked().contains(&Ask::Complete)));
+    let recording = kit.only();
+    let other = vec![b'x'; usize::try_from(recording.size_bytes).unwrap()];
+    kit.server.place(&format!("pre/fix/{}", recording.file_name), &other);
+    kit.until_all(RecordingState::Failed);
+    assert_eq!(kit.files("spool").len(), 1);
+    // Nor is it when it is looked for anew.
+    let name = recording.file_name;
+    let refused = kit.answer(|core, answer| crate::desk::retry(core, &name, answer)).unwrap_err();
+    assert!(refused.message.contains("is not overwritten"), "{refused}");
+    assert!(kit.server.objects()[0].1 == other);
+}
+
 /// It comes between the look and the end.
 #[test]
 fn an_object_that_comes_meanwhile_is_not_overwritten_either() {

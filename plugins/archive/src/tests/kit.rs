@@ -1,5 +1,8 @@
 //! A driver that can be killed, and a host that writes down what it is told.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,11 +25,16 @@ use crate::upload::attempts::Pauses;
 use crate::upload::sockets::Times;
 use satcast_plugin_api::driver::{About, Answer, Recording, RecordingState};
 
+/// Whose streams are recorded.
+pub(crate) const ACCOUNT: i64 = 3;
+
 /// The host.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     /// Nothing can be reached.
     pub(crate) is_down: AtomicBool,
+    /// The local disk is full.
+    pub(crate) is_full: AtomicBool,
     /// Milliseconds that the clock is ahead.
     pub(crate) ahead_ms: AtomicI64,
     pub(crate) reports: Mutex<Vec<Recording>>,
@@ -58,6 +66,14 @@ impl Outside for Host {
     fn now_ms(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         since.as_millis() as i64 + self.ahead_ms.load(Ordering::SeqCst)
+    }
+
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if self.is_full.load(Ordering::SeqCst) {
+            file.write_all_at(&bytes[..bytes.len() / 2], offset)?;
+            return Err(io::Error::from_raw_os_error(nix::errno::Errno::ENOSPC as i32));
+        }
+        file.write_all_at(bytes, offset)
     }
 }
 
@@ -100,6 +116,7 @@ pub(crate) fn limits() -> Limits {
         free_min: 0,
         tell_every: ms(0),
         keep_every: ms(20),
+        files_per_minute: 1000,
         ..Limits::new(&Settings::default())
     }
 }
@@ -188,8 +205,16 @@ impl Kit {
             stream_key_id: 1,
             label: "My stream".into(),
             session_started_ms: 0,
+            account_id: ACCOUNT,
         };
         Order { about, own: None, retention_days: None }
+    }
+
+    /// The same for somebody else.
+    pub(crate) fn order_of(&self, account_id: i64, session: &str) -> Order {
+        let mut order = self.order(session);
+        (order.about.account_id, order.about.destination_id) = (account_id, 100 + account_id);
+        order
     }
 
     pub(crate) fn recorder(&self, order: Order) -> Recorder {
@@ -212,8 +237,18 @@ impl Kit {
         });
     }
 
+    /// What is told, but for what is gone.
     pub(crate) fn recordings(&self) -> Vec<Recording> {
+        self.told().into_iter().filter(|recording| !recording.gone).collect()
+    }
+
+    pub(crate) fn told(&self) -> Vec<Recording> {
         self.core().recordings().unwrap()
+    }
+
+    /// Recordings of a session.
+    pub(crate) fn of(&self, session: &str) -> Vec<Recording> {
+        self.recordings().into_iter().filter(|recording| recording.session_id == session).collect()
     }
 
     /// The only recording.

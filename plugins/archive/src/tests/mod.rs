@@ -3,6 +3,8 @@
 mod desk;
 mod encoded;
 mod failures;
+mod fair;
+mod full;
 mod killed;
 mod kit;
 pub(crate) mod media;

@@ -108,6 +108,99 @@ fn a_recorder_that_is_dropped_where_it_stands_is_closed_as_after_a_crash() {
     assert!(kit.only().duration_ms >= 11_000);
 }
 
+/// The session is cut in the middle of a file's first write.
+#[test]
+fn a_recorder_that_is_dropped_at_its_first_file_leaves_no_ghost() {
+    let kit = Kit::new();
+    for polls in 1..8 {
+        let mut recorder = kit.recorder(kit.order(&format!("s{polls}")));
+        kit.run(async {
+            for packet in pictures_of(AVC, 0, 60, 50, 1000) {
+                recorder.push(packet);
+            }
+            let mut writing = Box::pin(recorder.write());
+            for _ in 0..polls {
+                if futures_util::poll!(&mut writing).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        drop(recorder);
+    }
+    let is_settled = || kit.recordings().iter().all(|recording| recording.state == RecordingState::Ready);
+    assert!(until(is_settled), "{:?}", kit.recordings());
+    let left = || (kit.files("spool").len(), kit.server.objects().len() == kit.recordings().len());
+    assert!(until(|| left() == (0, true)), "{:?} {:?}", left(), kit.recordings());
+}
+
+/// A day of failures is a day, however often the service begins anew.
+#[test]
+fn the_time_of_failing_goes_on_over_starts() {
+    let mut kit = Kit::new();
+    kit.host.is_down.store(true, Ordering::SeqCst);
+    // Shorter than a part: nothing is tried, and so nothing fails, before its end is in the journal.
+    kit.record("s1", pictures_of(AVC, 0, 100, 50, 1000));
+    for hours in [0, 13, 26] {
+        kit.host.ahead_ms.store(hours * 3600 * 1000, Ordering::SeqCst);
+        kit.until_failing();
+        // The count is in the journal by now.
+        let noted =
+            |text: String| text.contains("\"failingSinceMs\":") && !text.contains("\"failingSinceMs\":null");
+        let journal = kit.folder.path().join("journal");
+        let name = kit.files("journal").remove(0);
+        assert!(hours == 26 || until(|| std::fs::read_to_string(journal.join(&name)).is_ok_and(noted)));
+        kit.kill();
+        kit.load();
+    }
+    kit.until_all(RecordingState::Failed);
+}
+
+/// The settings name another store one day: what is on its way goes where it began, and what is there is looked for there.
+#[test]
+fn recordings_stay_with_the_store_they_began_with() {
+    let mut kit = Kit::new();
+    kit.server.add_bucket("another");
+    kit.record("ready", stream());
+    kit.until_all(RecordingState::Ready);
+    kit.host.is_down.store(true, Ordering::SeqCst);
+    kit.record("waits", stream());
+    kit.until_failing();
+    kit.kill();
+    (kit.settings.bucket, kit.settings.prefix) = (Some("another".into()), None);
+    kit.load();
+    kit.host.is_down.store(false, Ordering::SeqCst);
+    kit.until_all(RecordingState::Ready);
+    assert_eq!(kit.server.objects().len(), 2, "both in the bucket of the beginning");
+    kit.record("new", stream());
+    kit.until_all(RecordingState::Ready);
+    assert_eq!((kit.server.objects().len(), kit.server.objects_in("another").len()), (2, 1));
+    let ready = kit.of("ready").remove(0);
+    let url = desk::sign(kit.core(), &ready.file_name, std::time::Duration::from_secs(60)).unwrap();
+    assert!(url.contains("/recordings/pre/fix/"), "{url}");
+    kit.answer(|core, answer| desk::delete(core, &ready.file_name, true, answer)).unwrap();
+    assert_eq!(kit.server.objects().len(), 1);
+    assert!(super::kit::is_nowhere(kit.folder.path(), super::server::SECRET_KEY));
+}
+
+/// New keys for the same bucket are for what began with the old ones.
+#[test]
+fn new_keys_of_the_operators_store_hold_for_what_began_before() {
+    let mut kit = Kit::new();
+    kit.kill();
+    kit.settings.secret_key = Some(satcast_plugin_api::Secret::new("not-the-secret".into()));
+    kit.load();
+    kit.record("s1", stream());
+    kit.until_failing();
+    kit.kill();
+    kit.settings.secret_key = Some(satcast_plugin_api::Secret::new(super::server::SECRET_KEY.into()));
+    kit.settings.prefix = Some("other".into());
+    kit.load();
+    kit.until_all(RecordingState::Ready);
+    kit.assert_whole(&media::files(stream())[0]);
+    assert!(kit.server.objects()[0].0.starts_with("pre/fix/"), "the name is as it was");
+}
+
 #[test]
 fn a_file_that_is_gone_fails_and_says_so() {
     let mut kit = Kit::new();

@@ -143,9 +143,19 @@ impl Server {
         self.shared.asked.lock().unwrap().clone()
     }
 
+    /// Makes another bucket.
+    pub(crate) fn add_bucket(&self, name: &str) {
+        std::fs::create_dir(self.root.path().join(name)).unwrap();
+    }
+
     /// Objects: key and bytes, in the order of their keys.
     pub(crate) fn objects(&self) -> Vec<(String, Vec<u8>)> {
-        let bucket = self.root.path().join(BUCKET);
+        self.objects_in(BUCKET)
+    }
+
+    /// The same of another bucket.
+    pub(crate) fn objects_in(&self, name: &str) -> Vec<(String, Vec<u8>)> {
+        let bucket = self.root.path().join(name);
         let (mut folders, mut found) = (vec![bucket.clone()], Vec::new());
         while let Some(folder) = folders.pop() {
             // What goes while it is looked for is not there.

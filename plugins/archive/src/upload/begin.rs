@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use satcast_plugin_api::Class;
 
+use super::complete;
 use super::ending::{end_unknown, tidy};
 use super::fault::{Fault, Kind};
 use super::remember_stale;
@@ -61,6 +62,15 @@ pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault
     let (store, key) = core.store(item)?;
     match store.find(&key).await {
         Ok(None) => {}
+        // An earlier attempt made it, and its end was not heard of.
+        Ok(Some(found)) if complete::is_ours(item, &found) => {
+            complete::done(core, item, &store, &key).await?;
+            let answer = item.data().answer.take();
+            if let Some(answer) = answer {
+                answer.give(Ok(()));
+            }
+            return Ok(());
+        }
         Ok(Some(_)) => return Err(taken(&key)),
         // Who may write may not be allowed to look: the store says so again, or not, when the upload is opened.
         Err(fault) if fault.kind == Kind::Refused => {}

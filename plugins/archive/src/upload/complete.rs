@@ -8,7 +8,7 @@ use super::begin::taken;
 use super::ending::tidy;
 use super::fault::{Fault, Kind};
 use super::restart::{restart, unknown_upload};
-use super::store::{Found, Store, bare};
+use super::store::{Found, Store, bare, header_text};
 use super::sums::{composite, is_composite};
 use crate::item::{Data, Item};
 use crate::journal::Stage;
@@ -30,6 +30,10 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
             found.etag.as_ref().is_some_and(|etag| is_composite(etag, count) && sum.as_ref() != Some(etag));
         found.bytes == bytes && !(other && sum.is_some())
     };
+    if item.data().entry.sum != sum {
+        // Before it is asked for: should the answer be lost, the object is known by it, however much later.
+        core.change(item, |data| data.entry.sum.clone_from(&sum)).await?;
+    }
     match store.complete(&key, &upload.id, upload.parts.clone()).await {
         Ok(etag) => {
             let is_proved = etag.is_some() && etag == sum;
@@ -52,7 +56,7 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
         Err(fault) if fault.kind == Kind::Network => Err(fault),
         Err(fault) => match store.find(&key).await {
             // It was done, and we did not hear of it.
-            Ok(Some(found)) if fits(&found) => done(core, item, &store, &key).await,
+            Ok(Some(found)) if is_ours(item, &found) => done(core, item, &store, &key).await,
             Ok(Some(_)) => Err(taken(&key)),
             Ok(None) if matches!(fault.kind, Kind::Missing | Kind::Other) => {
                 restart(core, item, fault, None).await
@@ -62,8 +66,21 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
     }
 }
 
+/// Whether an object that stands there is the whole recording, and no other's of the same name. Its checksum tells where the store
+/// gives one; else the session that is written on it.
+pub(super) fn is_ours(item: &Item, found: &Found) -> bool {
+    let data = item.data();
+    let entry = &data.entry;
+    let is_it = match &entry.sum {
+        Some(sum) => found.etag.as_ref() == Some(sum),
+        None => found.session.is_some() && found.session == Some(header_text(&entry.session_id)),
+    };
+    // What is still recorded is no object yet.
+    entry.stage == Stage::Uploading && found.bytes == entry.bytes && is_it
+}
+
 /// The store has it: that is noted, then the local copy goes.
-async fn done(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key: &str) -> Result<(), Fault> {
+pub(super) async fn done(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key: &str) -> Result<(), Fault> {
     tidy(core, item, store).await;
     let ready = |data: &mut Data| {
         data.entry.stage = Stage::Ready;

@@ -4,18 +4,36 @@ use std::sync::Arc;
 
 use super::fault::{Fault, Kind};
 use super::remember_stale;
-use super::store::Store;
+use super::store::{Store, header_text};
 use crate::item::Item;
 use crate::state::Core;
 
-/// Ends what a deleted recording left at the store, its object too if that was asked for: an upload may have become one just then.
+/// Ends what a deleted recording left at the store.
 pub(super) async fn leave(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
+    let with_object = item.data().entry.remove_object;
+    if with_object { remove(core, item).await } else { end_uploads(core, item).await }
+}
+
+/// Ends what is open at the store, and deletes what an upload became just then, or once without our hearing of it. What others
+/// put there under its name stays.
+pub(crate) async fn remove(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     end_uploads(core, item).await?;
-    if item.data().entry.remove_object {
-        let (store, key) = core.store(item)?;
-        store.delete(&key).await?;
+    if item.data().entry.key.is_none() {
+        return Ok(());
     }
-    Ok(())
+    let (store, key) = core.store(item)?;
+    let session = header_text(&item.data().entry.session_id);
+    match store.find(&key).await? {
+        Some(found) if found.session.as_ref() == Some(&session) => store.delete(&key).await,
+        Some(_) => {
+            tracing::warn!(
+                recording = item.file_name,
+                "the store has another object of this name; it is not deleted"
+            );
+            Ok(())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Ends what is open at the store.

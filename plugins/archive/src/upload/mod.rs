@@ -6,7 +6,7 @@
 pub(crate) mod attempts;
 mod begin;
 mod complete;
-mod ending;
+pub(crate) mod ending;
 pub(crate) mod fault;
 mod restart;
 mod send;
@@ -14,16 +14,17 @@ pub(crate) mod sockets;
 pub(crate) mod store;
 mod sums;
 pub(crate) mod tls;
+pub(crate) mod turns;
 mod wire;
 
 use std::sync::Arc;
 
 use satcast_plugin_api::Error;
-use tokio::sync::SemaphorePermit;
 use tokio::time::{sleep, timeout};
 
 use self::attempts::{Attempts, Next};
 use self::fault::{Fault, Kind};
+use self::turns::Turn;
 use crate::item::{Data, Item};
 use crate::journal::Stage;
 use crate::limits::{ASKED_OPEN_MAX, ERROR_CHARS_MAX, PARTS_OF_ONE, STALE_MAX};
@@ -56,7 +57,7 @@ pub(crate) fn step(data: &Data) -> Step {
     let entry = &data.entry;
     let is_closed = match entry.stage {
         Stage::Leaving => return Step::Leave,
-        Stage::Ready | Stage::Failed => return Step::Done,
+        Stage::Ready | Stage::Failed | Stage::Gone => return Step::Done,
         Stage::Recording if !data.is_live => return Step::Repair,
         Stage::Recording => false,
         Stage::Uploading => true,
@@ -91,7 +92,7 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
         match next {
             Step::Wait => item.changed.notified().await,
             Step::Repair => {
-                let _permit = permit(core).await?;
+                let _turn = turn(core, item).await?;
                 begin::repair(core, item).await?;
             }
             Step::Forget => {
@@ -105,11 +106,11 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
                 attempts.progressed();
             }
             Step::Complete => {
-                let _permit = permit(core).await?;
+                let _turn = turn(core, item).await?;
                 complete::complete(core, item).await?;
             }
             Step::Leave => {
-                let _permit = permit(core).await?;
+                let _turn = turn(core, item).await?;
                 ending::leave(core, item).await?;
                 core.forget(item).await?;
                 return Ok(());
@@ -123,7 +124,7 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
 /// is opened later is ended.
 async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     let opening = async {
-        let _permit = permit(core).await?;
+        let _turn = turn(core, item).await?;
         begin::open(core, item).await
     };
     if item.data().answer.is_none() {
@@ -134,8 +135,9 @@ async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     timeout(ASKED_OPEN_MAX, opening).await.unwrap_or_else(|elapsed| Err(late(elapsed)))
 }
 
-async fn permit(core: &Core) -> Result<SemaphorePermit<'_>, Fault> {
-    core.requests.acquire().await.map_err(|_| Fault::internal("the driver ends"))
+/// Waits for the recording's turn at its store.
+async fn turn(core: &Core, item: &Item) -> Result<Turn, Fault> {
+    core.requests.take(&core.client(item), 1).await
 }
 
 /// After a failure: waits for the next try. False when there is none.
@@ -148,12 +150,17 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
         return false;
     }
     let now_ms = core.outside.now_ms();
-    let (failing_ms, stage) = {
+    let (failing_ms, stage, is_first) = {
         let mut data = item.data();
+        let is_first = data.entry.failing_since_ms.is_none();
         let since = *data.entry.failing_since_ms.get_or_insert(now_ms);
         let closed = data.entry.closed_at_ms.filter(|_| data.entry.stage != Stage::Recording);
-        (closed.map(|closed| now_ms - since.max(closed)), data.entry.stage)
+        (closed.map(|closed| now_ms - since.max(closed)), data.entry.stage, is_first)
     };
+    // The next process goes on counting from here.
+    if is_first && let Err(error) = core.save(item).await {
+        tracing::warn!(recording = item.file_name, %error, "the journal of a recording cannot be written");
+    }
     let next = attempts.failed(fault.error.class, failing_ms, rand::random(), &core.limits.pauses);
     match next {
         // Nothing is given up while it is recorded.
@@ -264,6 +271,7 @@ mod tests {
             (Stage::Ready, false, 1, None, Step::Done),
             (Stage::Failed, false, 1, None, Step::Done),
             (Stage::Leaving, false, 1, Some(1), Step::Leave),
+            (Stage::Gone, false, 1, None, Step::Done),
         ];
         for (stage, is_live, bytes, parts, expected) in table {
             assert_eq!(decide(stage, is_live, bytes, parts), expected, "{stage:?} {bytes} {parts:?}");

@@ -10,10 +10,10 @@ use futures_util::future::join_all;
 use satcast_plugin_api::{Class, Error};
 
 use super::fault::{Fault, Kind};
-use super::permit;
 use super::restart::unknown_upload;
 use super::store::{Store, bare};
 use super::sums::{is_md5, md5_hex};
+use super::turns::Client;
 use crate::item::Item;
 use crate::journal::Upload;
 use crate::limits::ETAG_BYTES_MAX;
@@ -35,7 +35,9 @@ pub(super) async fn send(core: &Arc<Core>, item: &Arc<Item>, parts: Vec<Part>) -
         Ok(Arc::new(file))
     });
     let file = file.await.map_err(lost)?;
-    let one = |part: Part| send_one(core, &store, &key, &upload, file.clone(), part);
+    let client = core.client(item);
+    let to = To { client: &client, store: &store, key: &key, upload: &upload };
+    let one = |part: Part| send_one(core, to, file.clone(), part);
     let outcomes = join_all(parts.into_iter().map(one)).await;
     let mut fault = None;
     let mut arrived = Vec::new();
@@ -66,19 +68,26 @@ pub(super) async fn send(core: &Arc<Core>, item: &Arc<Item>, parts: Vec<Part>) -
     }
 }
 
+/// Where parts go.
+#[derive(Clone, Copy)]
+struct To<'a> {
+    client: &'a Client,
+    store: &'a Store,
+    key: &'a str,
+    upload: &'a Upload,
+}
+
 /// The ETag of the part, and whether it is its MD5.
 async fn send_one(
     core: &Arc<Core>,
-    store: &Store,
-    key: &str,
-    upload: &Upload,
+    to: To<'_>,
     file: Arc<File>,
     part: Part,
 ) -> Result<(String, bool), Fault> {
+    let To { client, store, key, upload } = to;
     let mib = u32::try_from(part.bytes.div_ceil(1024 * 1024)).unwrap_or(u32::MAX);
-    let closed = |_| Fault::internal("the driver ends");
-    let _memory = core.memory.acquire_many(mib).await.map_err(closed)?;
-    let _permit = permit(core).await?;
+    let _memory = core.memory.take(client, mib).await?;
+    let _turn = core.requests.take(client, 1).await?;
     let read = blocking(move || {
         let pieces = read_part(&file, part)?;
         let sum = md5_hex(pieces.iter().map(Bytes::as_ref));

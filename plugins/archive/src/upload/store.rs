@@ -16,8 +16,8 @@ use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path;
 use object_store::signer::Signer as _;
 use object_store::{
-    Attribute, Attributes, ClientOptions, ObjectStore as _, ObjectStoreExt as _, PutMultipartOptions,
-    PutPayload, RetryConfig,
+    Attribute, Attributes, ClientOptions, GetOptions, ObjectStore as _, PutMultipartOptions, PutPayload,
+    RetryConfig,
 };
 
 use url::Url;
@@ -28,6 +28,8 @@ use super::wire::{Client, Wire};
 use crate::config::Target;
 use crate::limits::TOKEN_BYTES_MAX;
 
+/// What the session is called among the words that stand on an object.
+const SESSION: &str = "session";
 /// Open uploads of one key that are looked at.
 const UPLOADS_MAX: usize = 100;
 
@@ -37,6 +39,8 @@ pub(crate) struct Found {
     pub(crate) bytes: u64,
     /// Without quotation marks.
     pub(crate) etag: Option<String>,
+    /// The session that is written on it.
+    pub(crate) session: Option<String>,
 }
 
 /// What is written on the object.
@@ -68,10 +72,13 @@ impl Store {
     /// The object `key`, if there is one.
     pub(crate) async fn find(&self, key: &str) -> Result<Option<Found>, Fault> {
         let client = self.client()?;
-        match client.run(client.s3.head(&path(key)?)).await {
-            Ok(meta) => {
-                let etag = meta.e_tag.map(|etag| bare(&etag).to_owned());
-                Ok(Some(Found { bytes: meta.size, etag }))
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        match client.run(client.s3.get_opts(&path(key)?, options)).await {
+            Ok(found) => {
+                let session = found.attributes.get(&Attribute::Metadata(SESSION.into()));
+                let session = session.map(|session| session.to_string());
+                let etag = found.meta.e_tag.map(|etag| bare(&etag).to_owned());
+                Ok(Some(Found { bytes: found.meta.size, etag, session }))
             }
             Err(fault) if fault.kind == Kind::Missing => Ok(None),
             Err(fault) => Err(fault),
@@ -84,7 +91,7 @@ impl Store {
         let mut attributes = Attributes::new();
         attributes.insert(Attribute::ContentType, "video/mp4".into());
         for (name, value) in
-            [("title", &labels.title), ("session", &labels.session), ("start", &labels.started)]
+            [("title", &labels.title), (SESSION, &labels.session), ("start", &labels.started)]
         {
             attributes.insert(Attribute::Metadata(name.into()), header_text(value).into());
         }
@@ -268,7 +275,7 @@ pub(crate) fn bare(etag: &str) -> &str {
 }
 
 /// What of a text may stand in a header.
-fn header_text(text: &str) -> String {
+pub(crate) fn header_text(text: &str) -> String {
     let visible = |letter: char| if letter == ' ' || letter.is_ascii_graphic() { letter } else { '?' };
     text.chars().map(visible).take(256).collect::<String>().trim().to_owned()
 }

@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use satcast_plugin_api::driver::{
-    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Reconfigured, State,
+    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Reconfigured, Request,
+    Response, State,
 };
-use satcast_plugin_api::{DestType, Error, SettingsSchema};
+use satcast_plugin_api::{DestType, Error, Route, SettingsSchema};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -69,7 +70,7 @@ impl Driver for Recorder {
             DestType::of::<Target>("recording")
                 .title("Recording in a file")
                 .codecs(&["h264", "aac"])
-                .playback(),
+                .route(Route::new("info.json")),
         ]
     }
 
@@ -123,6 +124,16 @@ impl Destination for Session {
         }
         self.target.send_replace(target);
         Ok(Reconfigured::Taken)
+    }
+
+    /// Viewers of a listed recording may ask for facts about it.
+    async fn http(self: Arc<Self>, _: Request) -> Result<Response, Error> {
+        let target = self.target.borrow().clone();
+        if !target.listed {
+            return Ok(Response::not_found());
+        }
+        let info = json!({ "name": target.name, "bytesMax": self.bytes_max });
+        Ok(Response::bytes("application/json", info.to_string()))
     }
 }
 

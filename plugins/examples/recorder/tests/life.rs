@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use satcast_example_recorder::Recorder;
-use satcast_plugin_api::driver::State;
+use satcast_plugin_api::driver::{Method, Request, State};
 use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{self, HostCall, Options, TestDestination, Testkit};
-use satcast_plugin_api::{Class, Error, driver_entry};
+use satcast_plugin_api::{Audience, Class, Error, driver_entry};
 use serde_json::json;
 
 driver_entry!(entry, Recorder);
@@ -62,10 +62,19 @@ fn takes_and_refuses_changes(kit: &Testkit) {
     let dest = kit.open("recording", &json!({ "name": "changed" })).expect("an opening");
     feed(&dest, 1);
     assert!(kit.wait_until(&dest, |report| report.assets.contains_key("recording.flv")));
+    let info = Request {
+        method: Method::Get,
+        path: "info.json".into(),
+        query: String::new(),
+        audience: Audience::Hosted,
+    };
+    let answer = kit.get(&dest, &info).expect("an answer");
+    assert_eq!(answer.body.expect("a body"), br#"{"bytesMax":1048576,"name":"changed"}"#);
     assert!(!dest.reconfigure(&json!({ "name": "other" })).expect("an answer"), "another file");
     assert!(dest.reconfigure(&json!({ "name": "changed", "listed": false })).expect("an answer"));
     feed(&dest, 1);
     assert!(kit.wait_until(&dest, |report| report.assets.is_empty()), "viewers see it no more");
+    assert_eq!(kit.get(&dest, &info).expect("an answer").status, 404);
     dest.stop();
     dest.wait_for_end().expect("a clean end");
 }

@@ -19,6 +19,9 @@ use crate::server::{assert_not_logged, push_all, stream};
 const WHO: &str = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=adobe ] : ";
 const PROOF: &str = "[ AccessManager.Reject ] : [ authmod=adobe ] : \
                      ?reason=needauth&user=bob&salt=c2FsdA==&challenge=Y2g=&opaque=b3A=";
+const LIMELIGHT_WHO: &str = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=llnw ] : ";
+const LIMELIGHT_DIGEST: &str =
+    "[ AccessManager.Reject ] : [ authmod=llnw ] : ?reason=needauth&user=bob&nonce=bm9uY2U=";
 const FAILED: &str = "[ AccessManager.Reject ] : [ authmod=adobe ] : ?reason=authfailed&opaque=b3A=";
 
 /// Answers the first connections with a refusal each, then accepts. Gives everything each of them sent.
@@ -102,12 +105,31 @@ fn a_login_is_proved_and_never_sent() {
 }
 
 #[test]
+fn a_login_is_proved_to_limelight_too() {
+    let kit = kit!(Rtmp);
+    let (port, server) = asking(&[LIMELIGHT_WHO, LIMELIGHT_DIGEST], true);
+    let url = format!("rtmp://bob:hunter2%21@127.0.0.1:{port}/live");
+    let dest = kit.open("rtmp", &json!({ "url": url, "key": "k-0123456789" })).unwrap();
+    push_all(&dest, &stream(0, 10));
+    assert!(dest.wait_for_state(State::Live));
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    let seen = server.join().unwrap();
+    assert_eq!(seen.len(), 3);
+    assert!(holds(&seen[1], "live?authmod=llnw&user=bob") && !holds(&seen[1], "response="));
+    assert!(holds(&seen[2], "&nonce=bm9uY2U=&cnonce=") && holds(&seen[2], "&nc=00000001&response="));
+    assert!(seen.iter().all(|sent| !holds(sent, "hunter2")));
+    assert_not_logged("hunter2");
+}
+
+#[test]
 fn a_wrong_login_and_a_missing_one_are_told() {
     let kit = kit!(Rtmp);
     for (login, refusals, words) in [
         ("bob:hunter2@", &[WHO, PROOF, FAILED] as &[&str], "check url, key and login"),
         ("bob:hunter2@", &[WHO, PROOF, PROOF], "asks for the login again and again"),
         ("", &[WHO], "it asks for a login"),
+        ("", &[LIMELIGHT_WHO], "it asks for a login"),
     ] {
         let (port, server) = asking(refusals, false);
         let url = format!("rtmp://{login}127.0.0.1:{port}/live");

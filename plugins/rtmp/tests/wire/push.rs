@@ -122,6 +122,29 @@ fn a_message_of_many_segments_arrives_whole() {
 }
 
 #[test]
+fn a_connection_of_seven_weeks_crosses_both_borders_of_the_time_without_a_jump() {
+    let kit = kit!(Rtmp);
+    let server = Server::healthy();
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live/k") })).unwrap();
+    // Extended timestamps begin at 2^24 - 1 ms, and the field wraps at 2^32 ms. A step of more than 2^31 ms would be one back.
+    let (extended, wrap) = (1_i64 << 24, 1_i64 << 32);
+    let round = |border: i64| (-3..4).map(move |step| border + 20 * step);
+    let times: Vec<i64> =
+        [0].into_iter().chain(round(extended)).chain([1 << 31]).chain(round(wrap)).collect();
+    let unit = |(index, ms): (usize, &i64)| {
+        let codec = if index % 3 == 2 { Codec::Aac } else { Codec::H264 };
+        // Of several chunks, which repeat an extended time.
+        testkit::media(codec, index as u64, *ms, index == 0, Bytes::from(vec![0x33; 150_000]))
+    };
+    let sent: Vec<_> = times.iter().enumerate().map(unit).collect();
+    push_all(&dest, &sent);
+    assert!(dest.wait_for_state(State::Live));
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    assert_same(&server.finish(), &sent);
+}
+
+#[test]
 fn other_tracks_are_skipped_and_counted() {
     let kit = kit!(Rtmp);
     let server = Server::healthy();

@@ -1,15 +1,12 @@
 //! The child's end of everything: what it sends, and what waits for the host's answer.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::Write as _;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{MemfdFlags, SealFlags};
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Body, Connected};
 
@@ -42,6 +39,8 @@ pub(super) struct Link {
     bodies: Mutex<HashMap<u64, Body>>,
     counters: Mutex<HashMap<u64, HashMap<String, Counter>>>,
     released: Mutex<(Vec<u64>, u64)>,
+    /// Requests of viewers that have no answer yet.
+    requests: Mutex<HashSet<u64>>,
     next_number: AtomicU64,
 }
 
@@ -57,6 +56,7 @@ impl Link {
             bodies: Mutex::default(),
             counters: Mutex::default(),
             released: Mutex::default(),
+            requests: Mutex::default(),
             next_number: AtomicU64::new(0),
         }))
     }
@@ -129,6 +129,16 @@ impl Link {
         if let Some(kept) = lock(&self.bodies).remove(&body) {
             self.pump.run(move || drop(kept));
         }
+    }
+
+    /// A viewer asks.
+    pub(super) fn asked(&self, token: u64) {
+        lock(&self.requests).insert(token);
+    }
+
+    /// It is answered; false when it was before, or was never asked.
+    pub(super) fn is_first_answer(&self, token: u64) -> bool {
+        lock(&self.requests).remove(&token)
     }
 
     pub(super) fn add_queue(&self, dest: u64, queue: &Arc<RemoteQueue>) {
@@ -220,19 +230,6 @@ impl Link {
         grown.iter().for_each(|message| self.send(message));
         self.demand(Demand::default());
     }
-}
-
-/// Memory with `bytes` in it that nobody can change any more.
-pub(super) fn sealed_memory(bytes: &[u8]) -> Result<OwnedFd, Error> {
-    let make = || -> std::io::Result<OwnedFd> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let mut file = File::from(rustix::fs::memfd_create("satcast-piece", flags)?);
-        file.write_all(bytes)?;
-        let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        rustix::fs::fcntl_add_seals(&file, seals)?;
-        Ok(file.into())
-    };
-    make().map_err(|error| Error::internal(format!("cannot hand bytes over to the host: {error}")))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -5,6 +5,7 @@
 
 mod link;
 mod media;
+mod recordings;
 mod services;
 
 use std::collections::HashMap;
@@ -17,14 +18,17 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, Signal};
-use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Driver, Instance};
+use satcast_plugin_api::host::{Driver, HttpRequest, Instance};
+use satcast_plugin_api::http::Method;
 use satcast_plugin_api::recording::About;
+use satcast_plugin_api::{Audience, Error};
 
 use self::link::Link;
 use self::media::RemoteQueue;
+use self::recordings::Asked;
 use self::services::Proxy;
 use super::channel::{Channel, ChannelError, MESSAGE_BYTES_MAX};
+use super::handed::sealed_memory;
 use super::memory::SharedView;
 use super::message::{self, Failure, Message, PROTOCOL, ToChild, ToHost};
 use crate::config::ProcessLimits;
@@ -40,11 +44,37 @@ const BYTES_PER_MB: u64 = 1024 * 1024;
 
 /// What the library is called for.
 enum Job {
-    Validate { call: u64, kind: String, config: String },
-    Open { call: u64, dest: u64, source: u64, kind: String, config: String, about: About },
-    Reconfigure { call: u64, dest: u64, config: String },
-    Stop { call: u64, dest: u64, deadline_ms: u32 },
-    Destroy { call: u64, dest: u64 },
+    Validate {
+        call: u64,
+        kind: String,
+        config: String,
+    },
+    Open {
+        call: u64,
+        dest: u64,
+        source: u64,
+        kind: String,
+        config: String,
+        about: About,
+    },
+    Reconfigure {
+        call: u64,
+        dest: u64,
+        config: String,
+    },
+    Stop {
+        call: u64,
+        dest: u64,
+        deadline_ms: u32,
+    },
+    Destroy {
+        call: u64,
+        dest: u64,
+    },
+    /// About recordings.
+    Recordings(Asked),
+    /// Of a viewer.
+    Request(HttpRequest),
     End,
 }
 
@@ -172,6 +202,22 @@ fn dispatch(link: &Arc<Link>, jobs: &Sender<Job>, message: ToChild, descriptors:
         ToChild::Reconfigure { call, dest, config } => Job::Reconfigure { call, dest, config },
         ToChild::Stop { call, dest, deadline_ms } => Job::Stop { call, dest, deadline_ms },
         ToChild::Destroy { call, dest } => Job::Destroy { call, dest },
+        ToChild::Request { dest, token, is_head, is_preview, path, query } => {
+            link.asked(token);
+            let method = if is_head { Method::Head } else { Method::Get };
+            let audience = if is_preview { Audience::Preview } else { Audience::Hosted };
+            Job::Request(HttpRequest { dest, token, method, audience, path, query })
+        }
+        ToChild::Recordings { call } => Job::Recordings(Asked::List { call }),
+        ToChild::Sign { call, valid_secs } => {
+            Job::Recordings(Asked::Sign { call, valid: Duration::from_secs(valid_secs), names: descriptors })
+        }
+        ToChild::Retry { call, request, file_name } => {
+            Job::Recordings(Asked::Retry { call, request, file_name })
+        }
+        ToChild::Delete { call, request, file_name, remote } => {
+            Job::Recordings(Asked::Delete { call, request, file_name, remote })
+        }
         ToChild::End => Job::End,
         ToChild::MediaEnd { dest } => return link.end_media(dest),
         ToChild::Connected { call, failure } => {
@@ -229,6 +275,20 @@ fn control_thread(link: &Arc<Link>, image: &str, jobs: &Receiver<Job>) {
                 link.forget(dest);
                 (call, Ok(true))
             }
+            Job::Request(request) => {
+                match driver.http() {
+                    Some(http) => http.request(&request),
+                    None if link.is_first_answer(request.token) => {
+                        link.send(&ToHost::Respond { token: request.token, response: None });
+                    }
+                    None => {}
+                }
+                continue;
+            }
+            Job::Recordings(asked) => {
+                asked.answer(link, &driver);
+                continue;
+            }
             Job::End => {
                 driver.shut_down();
                 std::process::exit(0);
@@ -244,9 +304,9 @@ fn load(link: &Arc<Link>, image: &str) -> Result<Driver, String> {
     let manifest = serde_json::to_vec(table.manifest()).map_err(|error| error.to_string())?;
     let services = Arc::new(Proxy::new(link.clone()));
     let in_words = |error: Error| error.message;
-    let manifest = link::sealed_memory(&manifest).map_err(in_words)?;
+    let manifest = sealed_memory(&manifest).map_err(in_words)?;
     link.send_with(&ToHost::Loaded { id, version }, &manifest);
     let driver = Driver::start(table, services, &MAX_LEVEL, 0).map_err(in_words)?;
-    link.send(&ToHost::Ready);
+    link.send(&ToHost::Ready { keeps_recordings: driver.recordings().is_some() });
     Ok(driver)
 }

@@ -1,5 +1,6 @@
 //! What the library asks for, passed on to the host.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -7,17 +8,25 @@ use std::time::Duration;
 
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State;
-use satcast_plugin_api::host::{Asset, AssetBody, Connected, LogLine, Playback, Services};
-use satcast_plugin_api::recording::Recording;
+use satcast_plugin_api::host::{
+    Asset, AssetBody, Connected, HttpBody, HttpResponse, LogLine, Playback, Services,
+};
+use satcast_plugin_api::recording::{Recording, SEAL_BYTES_MAX};
 
 use super::super::channel::MESSAGE_BYTES_MAX;
-use super::super::message::{Line, Piece, PieceBytes, ToHost, state_number};
-use super::link::{Link, sealed_memory};
+use super::super::handed::sealed_memory;
+use super::super::message::{
+    Line, Piece, PieceBytes, Responded, RespondedBytes, ToHost, coded, decoded, state_number,
+};
+use super::link::Link;
 use crate::drivers::services::EVENT_BYTES_MAX;
 
 /// Bytes of all texts of a log line together: in the form on the way each can take six. Fields beyond are left out whole,
 /// because half a secret would not be found.
 const LINE_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 8;
+
+/// Longest sealed text in bytes: the longest text, encrypted, in the form of printable characters.
+const SEALED_BYTES_MAX: usize = SEAL_BYTES_MAX / 2 * 3;
 
 /// The library's services.
 pub(super) struct Proxy {
@@ -27,6 +36,36 @@ pub(super) struct Proxy {
 impl Proxy {
     pub(super) fn new(link: Arc<Link>) -> Self {
         Self { link }
+    }
+
+    /// A body on its way, and the memory beside it.
+    fn piece_bytes(&self, body: AssetBody) -> Result<(PieceBytes, Option<OwnedFd>), Error> {
+        Ok(match body {
+            AssetBody::Memory(body) => (PieceBytes::Memory, Some(sealed_memory(body.as_ref())?)),
+            AssetBody::File { path, offset, len, keep } => {
+                let path = path.into_os_string().into_string();
+                let path = path.map_err(|_| Error::internal("a file for viewers has no UTF-8 name"))?;
+                let body = self.link.number();
+                self.link.keep(body, keep);
+                (PieceBytes::File { path, offset, len, body }, None)
+            }
+            AssetBody::Parts(names) => (PieceBytes::Parts(names), None),
+        })
+    }
+
+    /// An answer on its way, and what is beside it.
+    fn responded(&self, response: HttpResponse) -> Result<(Responded, Option<OwnedFd>), Error> {
+        let HttpResponse { status, content_type, max_age_secs, headers, body } = response;
+        let (bytes, beside) = match body {
+            HttpBody::Asset(body) => {
+                let (bytes, memory) = self.piece_bytes(body)?;
+                (RespondedBytes::Piece(bytes), memory)
+            }
+            HttpBody::Descriptor { file, offset, len } => {
+                (RespondedBytes::Descriptor { offset, len }, Some(file))
+            }
+        };
+        Ok((Responded { status, content_type, max_age_secs, headers, bytes }, beside))
     }
 }
 
@@ -84,21 +123,7 @@ impl Services for Proxy {
     }
 
     fn publish(&self, dest: u64, asset: Asset) -> Result<(), Error> {
-        let mut memory = None;
-        let bytes = match asset.body {
-            AssetBody::Memory(body) => {
-                memory = Some(sealed_memory(body.as_ref())?);
-                PieceBytes::Memory
-            }
-            AssetBody::File { path, offset, len, keep } => {
-                let path = path.into_os_string().into_string();
-                let path = path.map_err(|_| Error::internal("an asset's file has no UTF-8 name"))?;
-                let body = self.link.number();
-                self.link.keep(body, keep);
-                PieceBytes::File { path, offset, len, body }
-            }
-            AssetBody::Parts(names) => PieceBytes::Parts(names),
-        };
+        let (bytes, memory) = self.piece_bytes(asset.body)?;
         let piece = Piece {
             name: asset.name,
             content_type: asset.content_type,
@@ -118,22 +143,36 @@ impl Services for Proxy {
     fn playback(&self, dest: u64, playback: Playback) -> Result<(), Error> {
         self.link.ask(|call| ToHost::Playback { call, dest, told: playback.into() }, None).map(drop)
     }
-    // What outlives its sessions would have to outlive this process, too: the host does not ask it for recordings.
-    fn recording(&self, _: Recording) -> Result<(), Error> {
-        Err(not_here("recordings are"))
+
+    fn respond(&self, token: u64, response: Option<HttpResponse>) -> bool {
+        if !self.link.is_first_answer(token) {
+            return false;
+        }
+        let sent = response.map(|response| self.responded(response)).and_then(Result::ok).unzip();
+        let message = ToHost::Respond { token, response: sent.0 };
+        match sent.1.flatten() {
+            Some(beside) => self.link.send_with(&message, &beside),
+            None => self.link.send(&message),
+        }
+        true
     }
 
-    fn seal(&self, _: &str) -> Result<String, Error> {
-        Err(not_here("sealing is"))
+    fn recording(&self, recording: Recording) -> Result<(), Error> {
+        // No answer is waited for: what the host does not take it finds by a list.
+        self.link.send(&ToHost::Recording(recording));
+        Ok(())
     }
 
-    fn unseal(&self, _: &str) -> Result<String, Error> {
-        Err(not_here("unsealing is"))
+    fn seal(&self, text: &str) -> Result<String, Error> {
+        let text = coded(text);
+        self.link.ask(|call| ToHost::Seal { call, text }, None).and_then(|sealed| decoded(&sealed))
     }
-}
 
-fn not_here(what: &str) -> Error {
-    Error::internal(format!(
-        "{what} not offered to a driver in a process of its own; set isolation = \"thread\" for it"
-    ))
+    fn unseal(&self, sealed: &str) -> Result<String, Error> {
+        if sealed.len() > SEALED_BYTES_MAX {
+            return Err(Error::internal("this was not sealed by the service"));
+        }
+        let sealed = coded(sealed);
+        self.link.ask(|call| ToHost::Unseal { call, sealed }, None).and_then(|text| decoded(&text))
+    }
 }

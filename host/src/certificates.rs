@@ -1,6 +1,7 @@
-//! The certificate encoders are shown: read from its files, and read again when they change.
+//! The certificates that encoders and viewers are shown: read from their files, and read again when they change.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,16 +21,49 @@ use crate::ids::UnixMillis;
 /// Time between two looks at the files.
 pub const CERTIFICATE_LOOK_MS: u64 = 5_000;
 /// Looks at a pair that cannot be used until it is told again: an hour.
-pub(super) const CERTIFICATE_TOLD_LOOKS: u32 = 720;
+const CERTIFICATE_TOLD_LOOKS: u32 = 720;
+/// Name of HTTP/2 inside TLS (RFC 9113 section 3.2).
+pub(crate) const HTTP_2: &[u8] = b"h2";
+const HTTP_1: &[u8] = b"http/1.1";
 /// Largest file of a certificate or key.
 pub const CERTIFICATE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Whose certificate it is, named as the section of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// The API and playback, by HTTP/2 or HTTP/1.1 as the client wishes.
+    Http,
+    /// Encoders, by RTMPS.
+    Ingest,
+}
+
+impl Section {
+    /// What may be spoken inside TLS (RFC 7301), best first.
+    fn protocols(self) -> Vec<Vec<u8>> {
+        match self {
+            Section::Http => vec![HTTP_2.to_vec(), HTTP_1.to_vec()],
+            Section::Ingest => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Section::Http => "http",
+            Section::Ingest => "ingest",
+        })
+    }
+}
 
 /// Why the files cannot be used. Holds nothing of what is in them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     /// A file cannot be read.
-    #[error("cannot read [ingest] {setting} {}: {reason}; correct the path or the file's rights", .file.display())]
+    #[error("cannot read [{section}] {setting} {}: {reason}; correct the path or the file's rights", .file.display())]
     Unreadable {
+        /// Whose certificate it is.
+        section: Section,
         /// `tls_cert` or `tls_key`.
         setting: &'static str,
         /// The file.
@@ -38,8 +72,10 @@ pub enum CertificateError {
         reason: String,
     },
     /// It holds nothing of the kind.
-    #[error("[ingest] {setting} {} holds no {wanted}; name the right file", .file.display())]
+    #[error("[{section}] {setting} {} holds no {wanted}; name the right file", .file.display())]
     Empty {
+        /// Whose certificate it is.
+        section: Section,
         /// `tls_cert` or `tls_key`.
         setting: &'static str,
         /// The file.
@@ -48,16 +84,20 @@ pub enum CertificateError {
         wanted: &'static str,
     },
     /// The key is another certificate's.
-    #[error("[ingest] tls_key {} does not belong to the certificate in tls_cert {}; use the two that were made together", .key.display(), .cert.display())]
+    #[error("[{section}] tls_key {} does not belong to the certificate in tls_cert {}; use the two that were made together", .key.display(), .cert.display())]
     Mismatch {
+        /// Whose certificate it is.
+        section: Section,
         /// The certificate's file.
         cert: PathBuf,
         /// The key's file.
         key: PathBuf,
     },
     /// TLS cannot use them.
-    #[error("[ingest] tls_cert {} cannot be used: {reason}", .file.display())]
+    #[error("[{section}] tls_cert {} cannot be used: {reason}", .file.display())]
     Unusable {
+        /// Whose certificate it is.
+        section: Section,
         /// The certificate's file.
         file: PathBuf,
         /// The TLS library's words.
@@ -68,6 +108,7 @@ pub enum CertificateError {
 /// The certificate in use, with the files it came from.
 #[derive(Debug)]
 pub struct Certificates {
+    section: Section,
     cert: PathBuf,
     key: PathBuf,
     current: RwLock<Current>,
@@ -111,10 +152,10 @@ impl Certificates {
     ///
     /// # Errors
     /// Names the file and what is wrong with it.
-    pub fn load(cert: &Path, key: &Path) -> Result<Self, CertificateError> {
-        let files = Files::read(cert, key)?;
+    pub fn load(section: Section, cert: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let files = Files::read(section, cert, key)?;
         let current = RwLock::new(Current { config: files.config()?, digest: files.digest() });
-        Ok(Self { cert: cert.to_owned(), key: key.to_owned(), current })
+        Ok(Self { section, cert: cert.to_owned(), key: key.to_owned(), current })
     }
 
     /// What is wrong with the certificate's time at `now`, if anything.
@@ -122,22 +163,23 @@ impl Certificates {
     /// # Errors
     /// As [`Certificates::load`].
     pub fn objection(
+        section: Section,
         cert: &Path,
         key: &Path,
         now: UnixMillis,
     ) -> Result<Option<&'static str>, CertificateError> {
-        let files = Files::read(cert, key)?;
+        let files = Files::read(section, cert, key)?;
         files.config()?;
         Ok(files.objection(now))
     }
 
     /// What a connection that begins now is to use.
-    pub(super) fn current(&self) -> Arc<ServerConfig> {
+    pub(crate) fn current(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config)
     }
 
     /// Looks at the files again and again. A pair that cannot be used leaves the one in use where it is.
-    pub(super) async fn keep_fresh(self: Arc<Self>) -> Infallible {
+    pub(crate) async fn keep_fresh(self: Arc<Self>) -> Infallible {
         let mut telling = Telling::default();
         loop {
             sleep(Duration::from_millis(CERTIFICATE_LOOK_MS)).await;
@@ -148,11 +190,11 @@ impl Certificates {
                 Ok(Look::Same) => telling = Telling::default(),
                 Ok(Look::Renewed) => {
                     telling = Telling::default();
-                    info!("the RTMPS certificate was renewed; connections from now on get the new one");
+                    info!(section = %self.section, "the certificate was renewed; connections from now on get the new one");
                 }
                 Err(error) => {
                     if telling.tells(&error) {
-                        warn!("the RTMPS certificate stays as it was: {error}");
+                        warn!("the certificate in use stays as it was: {error}");
                     }
                 }
             }
@@ -160,7 +202,7 @@ impl Certificates {
     }
 
     fn look(&self) -> Result<Look, CertificateError> {
-        let files = Files::read(&self.cert, &self.key)?;
+        let files = Files::read(self.section, &self.cert, &self.key)?;
         let digest = files.digest();
         if self.current.read().unwrap_or_else(PoisonError::into_inner).digest == digest {
             return Ok(Look::Same);
@@ -173,13 +215,15 @@ impl Certificates {
 
 /// The two files as they were read. Not `Debug`: one holds a secret.
 struct Files<'a> {
+    section: Section,
     cert: (&'a Path, Vec<u8>),
     key: (&'a Path, Vec<u8>),
 }
 
 impl<'a> Files<'a> {
-    fn read(cert: &'a Path, key: &'a Path) -> Result<Self, CertificateError> {
-        Ok(Self { cert: (cert, read("tls_cert", cert)?), key: (key, read("tls_key", key)?) })
+    fn read(section: Section, cert: &'a Path, key: &'a Path) -> Result<Self, CertificateError> {
+        let read = |setting, file| Ok((file, read(section, setting, file)?));
+        Ok(Self { section, cert: read("tls_cert", cert)?, key: read("tls_key", key)? })
     }
 
     fn digest(&self) -> [u8; 32] {
@@ -196,8 +240,13 @@ impl<'a> Files<'a> {
     }
 
     fn config(&self) -> Result<Arc<ServerConfig>, CertificateError> {
-        let empty =
-            |setting, file: &Path, wanted| CertificateError::Empty { setting, file: file.to_owned(), wanted };
+        let section = self.section;
+        let empty = |setting, file: &Path, wanted| CertificateError::Empty {
+            section,
+            setting,
+            file: file.to_owned(),
+            wanted,
+        };
         let chain = self.chain();
         if chain.is_empty() {
             return Err(empty("tls_cert", self.cert.0, "certificate in PEM"));
@@ -208,12 +257,20 @@ impl<'a> Files<'a> {
         let config = builder
             .with_safe_default_protocol_versions()
             .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
-        config.map(Arc::new).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => {
-                CertificateError::Mismatch { cert: self.cert.0.to_owned(), key: self.key.0.to_owned() }
-            }
-            error => CertificateError::Unusable { file: self.cert.0.to_owned(), reason: error.to_string() },
-        })
+        let mut config = config.map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => CertificateError::Mismatch {
+                section,
+                cert: self.cert.0.to_owned(),
+                key: self.key.0.to_owned(),
+            },
+            error => CertificateError::Unusable {
+                section,
+                file: self.cert.0.to_owned(),
+                reason: error.to_string(),
+            },
+        })?;
+        config.alpn_protocols = section.protocols();
+        Ok(Arc::new(config))
     }
 
     /// A verifier that trusts the certificate itself finds nothing else in it than its time.
@@ -238,8 +295,9 @@ impl<'a> Files<'a> {
     }
 }
 
-fn read(setting: &'static str, file: &Path) -> Result<Vec<u8>, CertificateError> {
-    let unreadable = |reason: String| CertificateError::Unreadable { setting, file: file.to_owned(), reason };
+fn read(section: Section, setting: &'static str, file: &Path) -> Result<Vec<u8>, CertificateError> {
+    let unreadable =
+        |reason: String| CertificateError::Unreadable { section, setting, file: file.to_owned(), reason };
     let size = std::fs::metadata(file).map_err(|error: io::Error| unreadable(error.to_string()))?.len();
     if size > CERTIFICATE_BYTES_MAX {
         return Err(unreadable("it is larger than 1 MiB".to_owned()));
@@ -248,6 +306,6 @@ fn read(setting: &'static str, file: &Path) -> Result<Vec<u8>, CertificateError>
 }
 
 #[cfg(test)]
-pub(super) use tests::pem;
+pub(crate) use tests::pem;
 #[cfg(test)]
 mod tests;

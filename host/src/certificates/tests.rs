@@ -35,7 +35,7 @@ impl Pair {
     }
 
     fn load(&self) -> Result<Certificates, CertificateError> {
-        Certificates::load(&self.path("cert.pem"), &self.path("key.pem"))
+        Certificates::load(Section::Ingest, &self.path("cert.pem"), &self.path("key.pem"))
     }
 
     fn refused(&self) -> String {
@@ -43,11 +43,11 @@ impl Pair {
     }
 
     fn objection(&self) -> Option<&'static str> {
-        Certificates::objection(&self.path("cert.pem"), &self.path("key.pem"), NOW).unwrap()
+        Certificates::objection(Section::Ingest, &self.path("cert.pem"), &self.path("key.pem"), NOW).unwrap()
     }
 }
 
-pub(in crate::ingest) fn pem(kind: &str, der: &[u8]) -> String {
+pub(crate) fn pem(kind: &str, der: &[u8]) -> String {
     use base64::Engine as _;
     let text = base64::engine::general_purpose::STANDARD.encode(der);
     let lines: Vec<&str> =
@@ -116,7 +116,11 @@ fn a_renewed_pair_is_taken_and_a_broken_one_is_not() {
 
 #[test]
 fn a_pair_that_stays_wrong_is_told_again_and_again() {
-    let fault = |reason: &str| CertificateError::Unusable { file: "cert.pem".into(), reason: reason.into() };
+    let fault = |reason: &str| CertificateError::Unusable {
+        section: Section::Ingest,
+        file: "cert.pem".into(),
+        reason: reason.into(),
+    };
     let mut telling = Telling::default();
     let told: Vec<u32> =
         (1..=2 * CERTIFICATE_TOLD_LOOKS + 2).filter(|_| telling.tells(&fault("a"))).collect();

@@ -1,0 +1,139 @@
+//! What is shown of a stream key.
+
+use poem_openapi::{Enum, Object};
+
+use crate::api::destinations::Destination;
+use crate::api::health::StreamHealth;
+use crate::api::null::Null;
+use crate::api::playback::StreamPlayback;
+use crate::api::{App, stream_state};
+use crate::store::{DestinationView, StreamLimits, StreamView};
+
+/// Whether a session runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename_all = "lowercase")]
+pub(in crate::api) enum Status {
+    /// No session runs.
+    Idle,
+    /// A session runs.
+    Active,
+}
+
+/// What a stream key is doing, in more detail than `status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
+#[oai(rename_all = "lowercase", rename = "StreamState")]
+pub(in crate::api) enum State {
+    /// No session runs.
+    Idle,
+    /// Media comes in.
+    Live,
+    /// The encoder left and may return within the reconnect window.
+    Reconnecting,
+    /// The session is ending.
+    Stopping,
+}
+
+/// Hard limits; a limit that is not set is absent.
+#[derive(Clone, Copy, Debug, Object)]
+#[oai(rename_all = "camelCase", skip_serializing_if_is_none)]
+pub(in crate::api) struct Limits {
+    /// Sats one session may cost.
+    max_sats: Option<i64>,
+    /// Minutes one session may last.
+    max_duration_minutes: Option<i64>,
+}
+
+impl From<StreamLimits> for Limits {
+    fn from(limits: StreamLimits) -> Self {
+        Self { max_sats: limits.max_sats, max_duration_minutes: limits.max_duration_minutes }
+    }
+}
+
+/// A stream key in a list.
+#[derive(Clone, Object)]
+#[oai(rename_all = "camelCase")]
+pub(in crate::api) struct Stream {
+    /// Stream key identifier.
+    id: i64,
+    /// The key to publish with; secret.
+    stream_key: String,
+    /// Label.
+    label: String,
+    /// Whether a session runs.
+    status: Status,
+    /// What the stream key is doing, in more detail.
+    state: State,
+    /// Why the last session ended; null before the first end.
+    last_end_reason: Null<String>,
+    /// Creation time, Unix milliseconds.
+    created_at: i64,
+}
+
+impl Stream {
+    pub(super) fn of(app: &App, view: StreamView) -> Self {
+        let (status, state, _) = stream_state(&app.live, view.stream.id);
+        Self {
+            id: view.stream.id.0,
+            stream_key: view.stream_key.into_inner(),
+            label: view.stream.label,
+            status,
+            state,
+            last_end_reason: view.last_end_reason.map(|reason| reason.as_str().to_owned()).into(),
+            created_at: view.stream.created_at.0,
+        }
+    }
+}
+
+/// A stream key with its destinations.
+#[derive(Clone, Object)]
+#[oai(rename_all = "camelCase")]
+pub(in crate::api) struct StreamDetail {
+    /// Stream key identifier.
+    id: i64,
+    /// The key to publish with; secret.
+    stream_key: String,
+    /// Label.
+    label: String,
+    /// Whether a session runs.
+    status: Status,
+    /// What the stream key is doing, in more detail.
+    state: State,
+    /// Why the last session ended; null before the first end.
+    last_end_reason: Null<String>,
+    /// Creation time, Unix milliseconds.
+    created_at: i64,
+    /// Start of the running session, Unix milliseconds; absent when idle.
+    #[oai(skip_serializing_if_is_none)]
+    started_at: Option<i64>,
+    /// Hard limits.
+    limits: Limits,
+    /// Destinations, newest first.
+    destinations: Vec<Destination>,
+    /// How its self-hosted destinations are played, newest first.
+    playback: Vec<StreamPlayback>,
+    /// How good the stream is; null unless its encoder is there.
+    health: Null<StreamHealth>,
+    /// Networks from which the stream key may be used; empty for all.
+    allowed_addresses: Vec<String>,
+}
+
+impl StreamDetail {
+    pub(super) fn of(app: &App, view: StreamView, destinations: &[DestinationView]) -> Self {
+        let (status, state, started_at) = stream_state(&app.live, view.stream.id);
+        Self {
+            id: view.stream.id.0,
+            stream_key: view.stream_key.into_inner(),
+            label: view.stream.label,
+            status,
+            state,
+            last_end_reason: view.last_end_reason.map(|reason| reason.as_str().to_owned()).into(),
+            created_at: view.stream.created_at.0,
+            started_at,
+            limits: view.stream.limits.into(),
+            destinations: destinations.iter().map(|record| Destination::of(app, record)).collect(),
+            playback: destinations.iter().filter_map(|record| StreamPlayback::of(app, record)).collect(),
+            health: StreamHealth::of(app, view.stream.id).into(),
+            allowed_addresses: view.stream.allowed.to_texts(),
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Requests of viewers that a driver answers itself: one door for each opening of a destination.
+//!
+//! A request waits here, not in the driver: what is not answered in time, twice, or by nobody costs the viewer an error and nothing else.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use rustix::fs::{FileType, OFlags};
+use satcast_plugin_api::host::{HttpBody, HttpRequest, HttpResponse};
+use satcast_plugin_api::http::{
+    ANSWER_SECS, IN_FLIGHT_MAX, LONG_ANSWER_SECS, Method, REQUEST_TEXT_BYTES_MAX,
+};
+use satcast_plugin_api::{Audience, Route};
+use tokio::sync::oneshot;
+
+use super::assets::{Published, PublishedBody};
+use super::registry::Loaded;
+
+/// What a viewer asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// How.
+    pub method: Method,
+    /// Who.
+    pub audience: Audience,
+    /// Below the destination's address, beginning with a route's name.
+    pub path: String,
+    /// Without the viewer's key.
+    pub query: String,
+}
+
+/// A driver's answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// 200, 204, or 400 to 599.
+    pub status: u16,
+    /// Further headers, checked.
+    pub headers: Vec<(String, String)>,
+    /// Media type, caching and bytes.
+    pub piece: Arc<Published>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// There is no such route, or the opening has ended.
+    #[error("nobody answers this")]
+    NoRoute,
+    /// Path or query are too long.
+    #[error("the path or the query has over {REQUEST_TEXT_BYTES_MAX} bytes")]
+    TooLong,
+    /// So many requests wait already.
+    #[error("over {IN_FLIGHT_MAX} requests wait for the driver")]
+    Busy,
+    /// Not in time.
+    #[error("the driver did not answer in time")]
+    TimedOut,
+    /// What the driver answered breaks a rule, or it ended.
+    #[error("the driver failed to answer")]
+    Failed,
+}
+
+/// Requests of one driver that wait for their answers.
+#[derive(Default)]
+pub(super) struct Waiting {
+    by_token: Mutex<HashMap<u64, Waits>>,
+    next_token: AtomicU64,
+}
+
+struct Waits {
+    dest: u64,
+    answer: oneshot::Sender<Option<HttpResponse>>,
+}
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waits>> {
+        self.by_token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, dest: u64) -> (u64, oneshot::Receiver<Option<HttpResponse>>) {
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed) + 1;
+        let (answer, answered) = oneshot::channel();
+        self.lock().insert(token, Waits { dest, answer });
+        (token, answered)
+    }
+
+    fn is_waiting(&self, token: u64) -> bool {
+        self.lock().contains_key(&token)
+    }
+
+    fn forget(&self, token: u64) {
+        self.lock().remove(&token);
+    }
+
+    /// Hands an answer over, `None` for one that breaks a rule; false when nobody waits for it.
+    pub(super) fn answer(&self, token: u64, response: Option<HttpResponse>) -> bool {
+        let Some(waits) = self.lock().remove(&token) else { return false };
+        // Dropped outside the lock when the viewer has gone: that runs driver code.
+        waits.answer.send(response).is_ok()
+    }
+
+    /// The opening has ended: whoever waits for it is told.
+    pub(super) fn end(&self, dest: u64) {
+        self.lock().retain(|_, waits| waits.dest != dest);
+    }
+}
+
+/// Where requests to one opening go.
+pub struct Door {
+    driver: Weak<Loaded>,
+    dest: u64,
+    routes: Vec<Route>,
+    in_flight: AtomicUsize,
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door").field("dest", &self.dest).finish_non_exhaustive()
+    }
+}
+
+impl Door {
+    /// For the opening `dest`. It does not keep the driver.
+    pub(super) fn new(driver: &Arc<Loaded>, dest: u64, routes: Vec<Route>) -> Self {
+        Self { driver: Arc::downgrade(driver), dest, routes, in_flight: AtomicUsize::new(0) }
+    }
+
+    /// The route that `asked` goes to.
+    fn route(&self, asked: &Asked) -> Option<&Route> {
+        let name = asked.path.split('/').next()?;
+        let is_open = |route: &&Route| route.preview || asked.audience.is_hosted();
+        self.routes.iter().find(|route| route.path == name).filter(is_open)
+    }
+
+    /// Asks the driver.
+    ///
+    /// # Errors
+    /// There is no answer, and why.
+    pub async fn ask(&self, asked: Asked) -> Result<Answer, Unanswered> {
+        let route = self.route(&asked).ok_or(Unanswered::NoRoute)?;
+        if asked.path.len().max(asked.query.len()) > REQUEST_TEXT_BYTES_MAX {
+            return Err(Unanswered::TooLong);
+        }
+        let limit = Duration::from_secs(if route.long { LONG_ANSWER_SECS } else { ANSWER_SECS });
+        let _turn = Turn::take(&self.in_flight).ok_or(Unanswered::Busy)?;
+        let driver = self.driver.upgrade().ok_or(Unanswered::NoRoute)?;
+        let services = driver.services.clone();
+        let (token, answered) = services.requests().begin(self.dest);
+        // Whoever goes earlier, a viewer too, is not waited for any more.
+        let _waits = Forget { services: &services, token };
+        let Asked { method, audience, path, query } = asked;
+        let request = HttpRequest { dest: self.dest, token, method, audience, path, query };
+        let begin = {
+            let services = services.clone();
+            move |backend: &super::backend::Backend| {
+                if services.requests().is_waiting(token) && !backend.request(&request) {
+                    services.requests().answer(token, None);
+                }
+            }
+        };
+        driver.control.post(begin).map_err(|_| Unanswered::Busy)?;
+        drop(driver);
+        match tokio::time::timeout(limit, answered).await {
+            Err(_) => Err(Unanswered::TimedOut),
+            Ok(Err(_)) => Err(Unanswered::NoRoute),
+            Ok(Ok(None)) => Err(Unanswered::Failed),
+            Ok(Ok(Some(response))) => services.accept(response),
+        }
+    }
+}
+
+/// One of the requests that may wait.
+struct Turn<'a>(&'a AtomicUsize);
+
+impl<'a> Turn<'a> {
+    fn take(in_flight: &'a AtomicUsize) -> Option<Self> {
+        // Made only where it counts: its drop counts down.
+        let taken = in_flight.fetch_add(1, Ordering::AcqRel) < IN_FLIGHT_MAX;
+        if !taken {
+            in_flight.fetch_sub(1, Ordering::AcqRel);
+        }
+        taken.then(|| Self(in_flight))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+struct Forget<'a> {
+    services: &'a super::services::DriverServices,
+    token: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.services.requests().forget(self.token);
+    }
+}
+
+/// An answer as it may be sent, with files below `folder`.
+pub(super) fn accepted(response: HttpResponse, folder: &Path) -> Result<Answer, String> {
+    response.check().map_err(|error| error.message)?;
+    let HttpResponse { status, content_type, max_age_secs, headers, body } = response;
+    let body = match body {
+        HttpBody::Asset(body) => PublishedBody::of(body, folder),
+        HttpBody::Descriptor { file, offset, len } => {
+            let file = readable(file.into(), offset.saturating_add(len))?;
+            PublishedBody::Open { file: Arc::new(file), offset, len }
+        }
+    };
+    let piece = Published::new(content_type, max_age_secs, Audience::Both, body);
+    Ok(Answer { status, headers, piece: Arc::new(piece) })
+}
+
+/// The file, if it is one that can be read without waiting for anybody, and has so many bytes.
+fn readable(file: File, end: u64) -> Result<File, String> {
+    let stat = rustix::fs::fstat(&file).map_err(|error| format!("its file cannot be looked at: {error}"))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err("its descriptor is no regular file".into());
+    }
+    let flags = rustix::fs::fcntl_getfl(file.as_fd()).map_err(|error| error.to_string())?;
+    if flags.intersects(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::WRONLY {
+        return Err("its file is not open for reading".into());
+    }
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    if size < end {
+        return Err(format!("its file has {size} bytes, and it wants to send up to {end}"));
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+
+    use super::*;
+
+    fn response(file: impl Into<std::os::fd::OwnedFd>, offset: u64, len: u64) -> HttpResponse {
+        HttpResponse {
+            status: 200,
+            content_type: "text/plain".into(),
+            max_age_secs: 0,
+            headers: Vec::new(),
+            body: HttpBody::Descriptor { file: file.into(), offset, len },
+        }
+    }
+
+    fn refused(response: HttpResponse) -> String {
+        accepted(response, Path::new("/data")).unwrap_err()
+    }
+
+    #[test]
+    fn only_regular_files_with_those_bytes_are_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        std::fs::write(&path, "0123456789").unwrap();
+        let file = || File::open(&path).unwrap();
+        assert!(accepted(response(file(), 3, 7), Path::new("/data")).is_ok());
+        assert!(refused(response(file(), 3, 8)).contains("has 10 bytes"));
+        assert!(refused(response(file(), u64::MAX, 1)).contains("behind the end"));
+        assert!(refused(response(File::open(folder.path()).unwrap(), 0, 0)).contains("regular"));
+        assert!(refused(response(File::open("/dev/zero").unwrap(), 0, 1)).contains("regular"));
+        assert!(refused(response(std::io::pipe().unwrap().0, 0, 1)).contains("regular"));
+        let write_only = OpenOptions::new().write(true).open(&path).unwrap();
+        assert!(refused(response(write_only, 0, 1)).contains("for reading"));
+    }
+
+    #[test]
+    fn an_answer_is_taken_once_and_by_who_waits() {
+        let waiting = Waiting::default();
+        let (first, mut answered) = waiting.begin(7);
+        let (second, mut other) = waiting.begin(8);
+        assert!(!waiting.answer(second + 1, None), "nobody's");
+        let file = tempfile::tempfile().unwrap();
+        assert!(waiting.answer(first, Some(response(file, 0, 0))));
+        assert!(!waiting.answer(first, None), "twice");
+        assert!(answered.try_recv().unwrap().is_some());
+        waiting.end(8);
+        assert!(!waiting.answer(second, None), "after the end");
+        assert!(other.try_recv().is_err());
+        let (third, gone) = waiting.begin(9);
+        drop(gone);
+        assert!(!waiting.answer(third, None), "the viewer has gone");
+        assert!(waiting.lock().is_empty());
+    }
+
+    #[test]
+    fn so_many_wait_and_no_more() {
+        let in_flight = AtomicUsize::new(0);
+        let turns: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| Turn::take(&in_flight).unwrap()).collect();
+        assert!(Turn::take(&in_flight).is_none());
+        drop(turns);
+        assert_eq!(in_flight.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_route_is_the_first_part_of_a_path() {
+        let routes = vec![Route::new("thumb"), Route::new("open").preview()];
+        let door = Door { driver: Weak::new(), dest: 1, routes, in_flight: AtomicUsize::new(0) };
+        let asked = |path: &str, audience| {
+            let asked = Asked { method: Method::Get, audience, path: path.into(), query: String::new() };
+            door.route(&asked).map(|route| route.path.clone())
+        };
+        assert_eq!(asked("thumb/1.jpg", Audience::Hosted).as_deref(), Some("thumb"));
+        assert_eq!(asked("open", Audience::Preview).as_deref(), Some("open"));
+        for nobody in ["", "thumbs", "/thumb", "x/thumb"] {
+            assert_eq!(asked(nobody, Audience::Hosted), None, "{nobody}");
+        }
+        assert_eq!(asked("thumb", Audience::Preview), None);
+    }
+}

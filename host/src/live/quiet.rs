@@ -1,0 +1,56 @@
+//! After a stop an encoder is refused until it has been quiet for a while.
+
+use std::time::Duration;
+
+use super::{Live, PublishRefused, codes, lock};
+use crate::ids::{EndReason, StreamId};
+use crate::store::StreamRecord;
+
+/// Until when an encoder is refused that was cut off, and why it was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quiet {
+    pub(super) until: Duration,
+    pub(super) reason: EndReason,
+}
+
+pub(super) fn needs_quiet(reason: EndReason) -> bool {
+    matches!(reason, EndReason::Stopped | EndReason::MaxSats | EndReason::MaxDuration)
+}
+
+impl Live {
+    /// After a stop an encoder that reconnects by itself must not begin a fresh session: it is refused until it has been
+    /// quiet for a while. Every refused try begins the wait anew.
+    pub(super) async fn refuse_unless_quiet(&self, stream: &StreamRecord) -> Result<(), PublishRefused> {
+        let now = self.inner.clock.monotonic();
+        let known = lock(&self.inner.quiet).get(&stream.id).copied();
+        let quiet = match known {
+            Some(quiet) => Some(quiet),
+            None => self.quiet_from_history(stream.id, now).await,
+        };
+        let Some(quiet) = quiet else { return Ok(()) };
+        if now >= quiet.until {
+            // Kept, so that the history is not asked again.
+            lock(&self.inner.quiet).insert(stream.id, quiet);
+            return Ok(());
+        }
+        let wait = self.inner.settings.refuse_quiet;
+        lock(&self.inner.quiet).insert(stream.id, Quiet { until: now + wait, ..quiet });
+        Err(PublishRefused::new(codes::DENIED, codes::quiet_text(quiet.reason, wait)))
+    }
+
+    /// The same after a restart of the service, from the last session's end.
+    async fn quiet_from_history(&self, stream: StreamId, now: Duration) -> Option<Quiet> {
+        let last = match self.inner.store.last_session(stream).await {
+            Ok(last) => last?,
+            Err(error) => {
+                // The key was read from the same database a moment ago; refusing here would only add to the trouble.
+                tracing::error!(%stream, %error, "last session cannot be read");
+                return None;
+            }
+        };
+        let (ended_at, reason) = (last.ended_at?, last.end_reason?);
+        let passed_ms = self.inner.clock.now().0.saturating_sub(ended_at.0).max(0).unsigned_abs();
+        let left = self.inner.settings.refuse_quiet.saturating_sub(Duration::from_millis(passed_ms));
+        needs_quiet(reason).then_some(Quiet { until: now + left, reason })
+    }
+}

@@ -1,0 +1,166 @@
+//! Requests that a destination's driver answers itself. What is asked and what is answered goes through the same checks, counts and
+//! headers as published pieces.
+
+use std::sync::Arc;
+
+use poem::http::header::{CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue};
+use poem::http::{Method, StatusCode};
+use poem::{Request, Response};
+use satcast_plugin_api::Audience;
+use satcast_plugin_api::http::Method as HttpMethod;
+use url::form_urlencoded;
+
+use super::Playback;
+use super::access::{Access, Age, Question};
+use super::chain::Chain;
+use super::headers::Keep;
+use super::serve::{Answer, Found, Refused, readers};
+use crate::api::{ApiError, RequestContext};
+use crate::auth::presents_header;
+use crate::drivers::{Answer as Answered, Asked, Unanswered};
+use crate::ids::KeyId;
+use crate::places::Network;
+use crate::secret::{KeyKind, Redacted, api_key_kind, key_hash};
+
+/// Parameters of the address that are the host's.
+const HOST_PARAMETERS: [&str; 3] = ["apiKey", "key", "token"];
+/// What a driver answers comes from the service's own address: no page of it may act there.
+const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");
+
+impl Playback {
+    /// Asked for with the key, below the destination's address.
+    pub(super) async fn asked(
+        &self,
+        request: &Request,
+        context: &RequestContext,
+        path: &str,
+        key: &Redacted<String>,
+        rest: &str,
+    ) -> Answer {
+        let (access, _) = self.keyed(context, path, key).await?;
+        let readers = readers(request, &access)?;
+        let shelf = self.live.shelf(access.destination).ok_or_else(ApiError::offline)?;
+        // A key in a header is not in the address, by which caches know an answer.
+        let keep = if presents_header(request) { Keep::Preview } else { Keep::Playlist(0) };
+        let found = Found { shelf, keep, counted: Some(access) };
+        Ok((self.ask_driver(request, Audience::Hosted, rest, found).await?, readers))
+    }
+
+    /// What the owner of a key may watch, when it is this playback.
+    pub(super) async fn keyed(
+        &self,
+        context: &RequestContext,
+        path: &str,
+        key: &Redacted<String>,
+    ) -> Result<(Arc<Access>, KeyId), ApiError> {
+        let access = match api_key_kind(key.expose()) {
+            Some(KeyKind::Public) => {
+                self.accesses.find(Question::Hash(key_hash(key.expose())), Age::Fresh).await?
+            }
+            Some(KeyKind::Permanent) | None => None,
+        };
+        let Some(access) = access else {
+            context.count(self.invalid_keys.hit(Network::from(context.client), self.clock.monotonic()))?;
+            return Err(ApiError::invalid_public_key());
+        };
+        let key = access.key.filter(|_| access.path == path && access.enabled);
+        let key = key.ok_or_else(ApiError::invalid_public_key)?;
+        Ok((access, key))
+    }
+
+    /// Asks the driver of an opening.
+    pub(super) async fn ask_driver(
+        &self,
+        request: &Request,
+        audience: Audience,
+        path: &str,
+        found: Found,
+    ) -> Result<Response, Refused> {
+        let door = found.shelf.assets().door().ok_or_else(|| ApiError::not_found("piece"))?;
+        let method = if *request.method() == Method::HEAD { HttpMethod::Head } else { HttpMethod::Get };
+        let query = query_of(request.uri().query().unwrap_or_default());
+        let asked = Asked { method, audience, path: path.to_owned(), query };
+        let answer = door.ask(asked).await.map_err(refused)?;
+        self.answered(request, answer, found).await
+    }
+
+    async fn answered(
+        &self,
+        request: &Request,
+        answer: Answered,
+        mut found: Found,
+    ) -> Result<Response, Refused> {
+        let Answered { status, headers, piece } = answer;
+        if found.keep != Keep::Preview {
+            found.keep = Keep::Playlist(piece.max_age_secs);
+        }
+        let mut response = if status == 200 {
+            self.deliver(request, piece, found).await?
+        } else {
+            let chain = Chain::of(&found.shelf, &piece).ok_or_else(ApiError::driver_failed)?;
+            match (status, chain.size) {
+                (404, 0) => return Err(ApiError::not_found("piece").into()),
+                (500.., 0) => return Err(ApiError::driver_failed().into()),
+                _ => {}
+            }
+            // Failures cost nobody anything.
+            found.counted = None;
+            let cut = chain.cut(0, chain.size).await;
+            let slices = cut.map_err(|error| self.unreadable(&error, &found.shelf))?;
+            let mut response = self.response(request, &piece, &found, slices);
+            response.set_status(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));
+            if status == 204 {
+                response.headers_mut().remove(CONTENT_LENGTH);
+            }
+            response
+        };
+        let all = response.headers_mut();
+        for (name, value) in headers {
+            // Both were checked when they came.
+            if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+                all.append(name, value);
+            }
+        }
+        all.insert(CONTENT_SECURITY_POLICY, POLICY);
+        Ok(response)
+    }
+}
+
+fn refused(why: Unanswered) -> ApiError {
+    match why {
+        Unanswered::NoRoute => ApiError::not_found("piece"),
+        Unanswered::TooLong => ApiError::malformed("request_too_long", why.to_string()),
+        Unanswered::Busy => ApiError::driver_busy(),
+        Unanswered::TimedOut => ApiError::driver_silent(),
+        Unanswered::Failed => ApiError::driver_failed(),
+    }
+}
+
+/// The query without what is the host's, keys above all.
+fn query_of(query: &str) -> String {
+    let is_hosts = |pair: &&str| {
+        let name = form_urlencoded::parse(pair.as_bytes()).next();
+        name.is_none_or(|(name, _)| HOST_PARAMETERS.contains(&name.as_ref()))
+    };
+    query.split('&').filter(|pair| !is_hosts(pair)).collect::<Vec<_>>().join("&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_do_not_reach_the_driver_however_they_are_written() {
+        for (query, left) in [
+            ("", ""),
+            ("a=1&apiKey=pk_x&b=%20", "a=1&b=%20"),
+            ("key=x", ""),
+            ("token=T&token=U&c", "c"),
+            ("%61piKey=pk_x&d=apiKey", "d=apiKey"),
+            ("api%4Bey=pk_x", ""),
+            ("&&e=1&", "e=1"),
+        ] {
+            assert_eq!(query_of(query), left, "{query}");
+        }
+    }
+}

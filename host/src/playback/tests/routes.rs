@@ -1,0 +1,241 @@
+//! What a driver answers itself: through the same keys, ranges, counts and headers as pieces, and never longer than it may take.
+
+use std::fs::File;
+use std::sync::{OnceLock, Weak};
+
+use satcast_plugin_api::driver::{
+    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Request, Response,
+    ResponseBody, State,
+};
+use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
+use satcast_plugin_api::http::{ANSWER_SECS, IN_FLIGHT_MAX, LONG_ANSWER_SECS, Method as HttpMethod};
+use satcast_plugin_api::recording::About;
+use satcast_plugin_api::{DestType, Error, Route, driver_entry};
+
+use super::*;
+use crate::drivers::{Asked, Drivers, Observer, OpenRequest, Opening, Unanswered};
+
+const TEXT: &str = "0123456789";
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Empty {}
+
+struct Asking;
+struct Out;
+
+impl Driver for Asking {
+    const INFO: DriverInfo = DriverInfo { id: "asked", version: "1.0.0", title: "Answers viewers" };
+
+    fn types() -> Vec<DestType> {
+        let kind = DestType::of::<Empty>("asked").route(Route::new("x")).route(Route::new("next").long());
+        vec![kind.route(Route::new("open").preview())]
+    }
+
+    fn load(_: &Host) -> Result<Self, Error> {
+        Ok(Asking)
+    }
+
+    fn open(&self, _: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        Ok(Arc::new(Out))
+    }
+}
+
+impl Destination for Out {
+    async fn run(self: Arc<Self>, ctx: Ctx, _: Media) -> Result<(), Error> {
+        ctx.stopping().await;
+        Ok(())
+    }
+
+    async fn http(self: Arc<Self>, request: Request) -> Result<Response, Error> {
+        let text = |body| Ok(Response::of("text/html", body));
+        match request.path.split_once('/').map_or(request.path.as_str(), |(_, rest)| rest) {
+            "text" => Ok(Response::bytes("text/html", TEXT).max_age(9).header("ETag", "\"e\"")),
+            "echo" => Ok(Response::bytes("text/plain", format!("{:?} {}", request.audience, request.query))),
+            "deep/er" => Ok(Response::bytes("text/plain", request.path)),
+            "file" => {
+                let mut file = tempfile::tempfile().map_err(|error| Error::internal(error.to_string()))?;
+                std::io::Write::write_all(&mut file, TEXT.as_bytes()).unwrap();
+                text(ResponseBody::Descriptor { file: file.into(), offset: 2, len: 6 })
+            }
+            "folder" => {
+                text(ResponseBody::Descriptor { file: File::open("/").unwrap().into(), offset: 0, len: 1 })
+            }
+            "pieces" => text(ResponseBody::Pieces(vec!["1.m4s".into(), "2.m4s".into()])),
+            "gone" => text(ResponseBody::Pieces(vec!["nobody.m4s".into()])),
+            "teapot" => Ok(Response { status: 418, ..Response::bytes("text/plain", "short and stout") }),
+            "nothing" => Ok(Response::empty(204)),
+            "none" => Ok(Response::not_found()),
+            "cookie" => Ok(Response::bytes("text/plain", "x").header("Set-Cookie", "session=stolen")),
+            "panic" => panic!("asked to"),
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+driver_entry!(asked_entry, Asking);
+
+fn drivers() -> Drivers {
+    static DRIVERS: OnceLock<Drivers> = OnceLock::new();
+    DRIVERS.get_or_init(|| testing::start(asked_entry)).clone()
+}
+
+/// A queue that nothing comes from.
+struct Nothing;
+
+impl MediaSource for Nothing {
+    fn recv(&self, _: usize, _: &mut Vec<Delivery>, _: DriverWaker) -> Recv {
+        Recv::Empty
+    }
+    fn released(&self, _: usize) {}
+    fn abandoned(&self) {}
+}
+
+struct Deaf;
+
+impl Observer for Deaf {
+    fn state(&self, _: State, _: Option<Error>) {}
+    fn stopped(&self, _: Result<(), Error>) {}
+    fn event(&self, _: &str, _: Value) {}
+}
+
+/// Opens the destination whose pieces stand on `shelf`.
+async fn open(shelf: &Shelf) -> Opening {
+    let request = OpenRequest {
+        kind: "asked".into(),
+        config: json!({}),
+        destination: shelf.destination,
+        about: About::default(),
+        source: 1,
+        media: Arc::new(Nothing),
+        observer: Arc::new(Deaf),
+        counters: Arc::default(),
+        assets: shelf.assets().clone(),
+    };
+    drivers().open(request).await.unwrap()
+}
+
+impl Rig {
+    /// Below the destination's address, asked for with the key.
+    fn asked(&self, rest: &str) -> String {
+        format!("/hls/{}/{rest}?a=1&apiKey={}", self.path, self.key)
+    }
+}
+
+#[tokio::test]
+async fn a_driver_answers_and_the_host_does_keys_ranges_and_headers() {
+    let rig = Rig::new().await;
+    let opening = open(&rig.shelf).await;
+    for target in [rig.asked("x/text"), rig.piece("x/text").await] {
+        let whole = rig.get(&target).await;
+        assert_eq!(whole.ok(), TEXT.as_bytes());
+        assert_eq!((whole.header("content-type"), whole.header("etag")), ("text/html", "\"e\""));
+        assert_eq!((whole.header("cache-control"), whole.header("accept-ranges")), ("max-age=9", "bytes"));
+        assert_eq!(whole.header("content-security-policy"), "default-src 'none'; sandbox");
+        assert_eq!(whole.header("access-control-allow-origin"), "*");
+        let part = rig.ask("GET", &target, &[("Range", "bytes=3-5")]).await;
+        assert_eq!((part.status, part.text()), (206, "345"));
+        assert_eq!(part.header("content-range"), "bytes 3-5/10");
+        rig.ask("GET", &target, &[("Range", "bytes=10-")]).await.error(416, "range_not_satisfiable");
+        let head = rig.ask("HEAD", &target, &[]).await;
+        assert_eq!((head.status, head.header("content-length"), head.body.len()), (200, "10", 0));
+    }
+    let by_header = format!("/hls/{}/x/text", rig.path);
+    let own = rig.ask("GET", &by_header, &[("X-API-Key", &rig.key)]).await;
+    assert_eq!((own.status, own.header("cache-control")), (200, "private, no-store"), "no cache keeps it");
+    assert_eq!(rig.get(&rig.asked("x/file")).await.ok(), b"234567");
+    let pieces = [noise(100_001), noise(100_002)].concat();
+    assert_eq!(rig.get(&rig.asked("x/pieces")).await.ok(), pieces);
+    assert_eq!(rig.get(&rig.asked("x/echo")).await.text(), "Hosted a=1", "no key");
+    assert_eq!(rig.get(&rig.piece("x/deep/er").await).await.text(), "x/deep/er");
+    let nothing = rig.get(&rig.asked("x/nothing")).await;
+    assert_eq!((nothing.status, nothing.body.len(), nothing.header("content-type")), (204, 0, ""));
+    let teapot = rig.get(&rig.asked("x/teapot")).await;
+    assert_eq!((teapot.status, teapot.text()), (418, "short and stout"));
+    for (rest, status, code) in [
+        ("x/none", 404, "not_found"),
+        ("x/gone", 404, "not_found"),
+        ("unknown", 404, "not_found"),
+        ("xx/text", 404, "not_found"),
+        ("x/cookie", 500, "driver_failed"),
+        ("x/folder", 500, "driver_failed"),
+        ("x/panic", 500, "driver_failed"),
+    ] {
+        rig.get(&rig.asked(rest)).await.error(status, code);
+    }
+    rig.get(&format!("{}&{}", rig.asked("x/text"), "b".repeat(1024))).await.error(400, "request_too_long");
+    let wrong = format!("/hls/{}/x/text?apiKey=pk_wrong", rig.path);
+    rig.get(&wrong).await.error(401, "invalid_key");
+    rig.get(&format!("/hls/{}/x/text", rig.path)).await.error(404, "not_found");
+    drop(opening);
+    rig.get(&rig.asked("x/text")).await.error(404, "not_found");
+}
+
+#[tokio::test]
+async fn answers_are_counted_and_failures_are_not() {
+    let rig = Rig::new().await;
+    let _opening = open(&rig.shelf).await;
+    rig.get(&rig.asked("x/text")).await.ok();
+    rig.ask("GET", &rig.asked("x/text"), &[("Range", "bytes=0-3")]).await;
+    rig.ask("HEAD", &rig.asked("x/text"), &[]).await;
+    rig.get(&rig.asked("x/teapot")).await;
+    rig.get(&rig.asked("x/panic")).await;
+    assert_eq!(rig.used().await, 14);
+}
+
+#[tokio::test]
+async fn viewers_of_the_preview_ask_only_where_the_route_lets_them() {
+    let rig = Rig::new().await;
+    let _opening = open(&rig.shelf).await;
+    let open = rig.get(&rig.preview_piece("open/echo")).await;
+    assert_eq!((open.status, open.text()), (200, "Preview "));
+    assert_eq!(open.header("cache-control"), "private, no-store");
+    rig.get(&rig.preview_piece("x/text")).await.error(404, "not_found");
+    assert_eq!(rig.used().await, 0);
+}
+
+fn asked(path: &str) -> Asked {
+    let (method, audience) = (HttpMethod::Get, Audience::Hosted);
+    Asked { method, audience, path: path.into(), query: String::new() }
+}
+
+#[tokio::test]
+async fn a_driver_that_does_not_answer_is_not_waited_for() {
+    let shelf = Rig::new().await.shelf.clone();
+    let opening = open(&shelf).await;
+    let door = shelf.assets().door().unwrap();
+    tokio::time::pause();
+    for (path, secs) in [("x/never", ANSWER_SECS), ("next/never", LONG_ANSWER_SECS)] {
+        let began = tokio::time::Instant::now();
+        assert_eq!(door.ask(asked(path)).await.unwrap_err(), Unanswered::TimedOut);
+        let took = began.elapsed().as_secs();
+        assert!((secs..=secs + 1).contains(&took), "{path}: {took} s");
+    }
+    let many: Vec<_> = (0..IN_FLIGHT_MAX)
+        .map(|_| {
+            let door = door.clone();
+            tokio::spawn(async move { door.ask(asked("next/never")).await.unwrap_err() })
+        })
+        .collect();
+    // A scheduler may come to itself before it has come to all of them.
+    for _ in 0..IN_FLIGHT_MAX {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(door.ask(asked("x/text")).await.unwrap_err(), Unanswered::Busy);
+    for one in many {
+        assert_eq!(one.await.unwrap(), Unanswered::TimedOut);
+    }
+    tokio::time::resume();
+    assert_eq!(door.ask(asked("x/text")).await.unwrap().status, 200, "there is room again");
+    // The end of the opening ends the waiting.
+    let waiting = {
+        let door = door.clone();
+        tokio::spawn(async move { door.ask(asked("next/never")).await })
+    };
+    tokio::task::yield_now().await;
+    let gone: Weak<_> = Arc::downgrade(&door);
+    drop(opening);
+    assert_eq!(waiting.await.unwrap().unwrap_err(), Unanswered::NoRoute);
+    assert!(shelf.assets().door().is_none());
+    drop(door);
+    assert!(gone.upgrade().is_none());
+}

@@ -1,0 +1,183 @@
+//! Requests of viewers that a driver answers itself, in the words of both sides: what may be asked, and what may be answered.
+
+use crate::Error;
+
+/// Most routes of one destination type.
+pub const ROUTES_MAX: usize = 16;
+/// Longest path and longest query of a request, in bytes each.
+pub const REQUEST_TEXT_BYTES_MAX: usize = 1024;
+/// Requests of one destination that may wait for their answers.
+pub const IN_FLIGHT_MAX: usize = 64;
+/// How long a driver may take over an answer, in seconds.
+pub const ANSWER_SECS: u64 = 10;
+/// The same for a route that was declared as a long one.
+pub const LONG_ANSWER_SECS: u64 = 30;
+/// Most headers of an answer.
+pub const HEADERS_MAX: usize = 32;
+/// Most bytes of all headers of an answer.
+pub const HEADER_BYTES_MAX: usize = 8 * 1024;
+/// Longest media type in bytes.
+pub const CONTENT_TYPE_BYTES_MAX: usize = 128;
+/// Largest body in memory, in bytes.
+pub const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// How a viewer asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// For head and body.
+    Get,
+    /// For the head only. The answer may have a body: the host leaves it out.
+    Head,
+}
+
+impl Method {
+    /// The number of the C table.
+    pub fn to_abi(self) -> u32 {
+        match self {
+            Method::Get => crate::abi::HTTP_GET,
+            Method::Head => crate::abi::HTTP_HEAD,
+        }
+    }
+
+    /// What a number of the C table means; what a newer host sends is a `GET`.
+    pub fn from_abi(number: u32) -> Self {
+        if number == crate::abi::HTTP_HEAD { Method::Head } else { Method::Get }
+    }
+}
+
+/// Headers that belong to the connection (RFC 9110, section 7.6.1), or that the host sets or keeps for itself.
+const HOST_HEADERS: [&str; 26] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "accept-ranges",
+    "age",
+    "alt-svc",
+    "cache-control",
+    "clear-site-data",
+    "content-length",
+    "content-range",
+    "content-security-policy",
+    "content-type",
+    "date",
+    "location",
+    "server",
+    "service-worker-allowed",
+    "set-cookie",
+    "strict-transport-security",
+    "vary",
+    "x-content-type-options",
+];
+/// Beginnings of names that are the host's, too.
+const HOST_PREFIXES: [&str; 4] = ["access-control-", "cross-origin-", "sec-", "x-request-"];
+
+/// Whether head and length of an answer keep the rules.
+///
+/// # Errors
+/// `Internal`, naming the rule.
+pub fn check_head(
+    status: u16,
+    content_type: &str,
+    headers: &[(String, String)],
+    has_body: bool,
+) -> Result<(), Error> {
+    if !matches!(status, 200 | 204 | 400..=599) {
+        return Err(Error::internal(format!(
+            "an answer has status {status}; 200, 204 and 400 to 599 are taken"
+        )));
+    }
+    if status == 204 && has_body {
+        return Err(Error::internal("an answer with status 204 has a body"));
+    }
+    let printable = |text: &str| text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let needed = usize::from(has_body);
+    if !printable(content_type) || !(needed..=CONTENT_TYPE_BYTES_MAX).contains(&content_type.len()) {
+        return Err(Error::internal("an answer has a malformed media type"));
+    }
+    let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if headers.len() > HEADERS_MAX || bytes > HEADER_BYTES_MAX {
+        return Err(Error::internal(format!(
+            "an answer has over {HEADERS_MAX} headers or over {HEADER_BYTES_MAX} bytes of them"
+        )));
+    }
+    for (name, value) in headers {
+        check_header(name, value, printable(value))?;
+    }
+    Ok(())
+}
+
+fn check_header(name: &str, value: &str, is_printable: bool) -> Result<(), Error> {
+    let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token_byte) {
+        return Err(Error::internal("an answer has a header whose name is malformed"));
+    }
+    if !is_printable || value.trim() != value {
+        return Err(Error::internal(format!("header {name} of an answer has a malformed value")));
+    }
+    let name = name.to_ascii_lowercase();
+    if HOST_HEADERS.contains(&name.as_str()) || HOST_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+        return Err(Error::internal(format!("header {name} of an answer is not the driver's to set")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(headers: &[(&str, &str)]) -> Result<(), Error> {
+        let headers: Vec<_> = headers.iter().map(|(n, v)| ((*n).to_string(), (*v).to_string())).collect();
+        check_head(200, "text/plain", &headers, true)
+    }
+
+    #[test]
+    fn statuses_and_types_that_make_sense_pass() {
+        for status in [200, 400, 404, 500, 599] {
+            assert!(check_head(status, "text/plain", &[], true).is_ok(), "{status}");
+        }
+        assert!(check_head(204, "", &[], false).is_ok() && check_head(404, "", &[], false).is_ok());
+        for status in [0, 100, 101, 206, 301, 304, 399, 600] {
+            assert!(check_head(status, "text/plain", &[], true).is_err(), "{status}");
+        }
+        assert!(check_head(204, "text/plain", &[], true).is_err());
+        for bad in ["", "a\r\nb", "\u{e4}", &"t".repeat(CONTENT_TYPE_BYTES_MAX + 1)] {
+            assert!(check_head(200, bad, &[], true).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn headers_cannot_end_the_head_or_change_what_is_the_hosts() {
+        assert!(with(&[("ETag", "\"a\""), ("X-Frames", "7"), ("content-encoding", "br")]).is_ok());
+        for (name, value) in [
+            ("", "x"),
+            ("A B", "x"),
+            ("a:b", "x"),
+            ("x\r\ny", "x"),
+            ("x", "a\r\nSet-Cookie: b"),
+            ("x", "a\nb"),
+            ("x", "a\0b"),
+            ("x", " a"),
+            ("x", "\u{e4}"),
+            ("Connection", "close"),
+            ("transfer-encoding", "chunked"),
+            ("Content-Length", "5"),
+            ("Set-Cookie", "session=1"),
+            ("Location", "https://example.org"),
+            ("Access-Control-Allow-Origin", "*"),
+            ("Cross-Origin-Opener-Policy", "unsafe-none"),
+            ("X-Request-Id", "a"),
+        ] {
+            assert!(with(&[(name, value)]).is_err(), "{name:?}: {value:?}");
+        }
+        let most = vec![("x", "y"); HEADERS_MAX];
+        assert!(with(&most).is_ok() && with(&[&most[..], &[("x", "y")]].concat()).is_err());
+        let longest = "v".repeat(HEADER_BYTES_MAX - 1);
+        assert!(with(&[("x", &longest)]).is_ok() && with(&[("xy", &longest)]).is_err());
+    }
+}

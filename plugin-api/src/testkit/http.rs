@@ -1,0 +1,73 @@
+//! Requests of viewers.
+
+use std::path::Path;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::shared::{read, read_range};
+use super::{TestDestination, Testkit, WAIT_MAX, lock};
+use crate::Error;
+use crate::driver::Request;
+use crate::host::{AssetBody, HttpBody, HttpRequest, HttpResponse};
+
+/// What a viewer was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// 500 also for an answer that breaks a rule.
+    pub status: u16,
+    /// Media type.
+    pub content_type: String,
+    /// Seconds a cache may keep it.
+    pub max_age_secs: u32,
+    /// Further headers.
+    pub headers: Vec<(String, String)>,
+    /// The body, from wherever it was; why it cannot be read.
+    pub body: Result<Vec<u8>, String>,
+    /// Names of the published pieces it consists of.
+    pub pieces: Vec<String>,
+}
+
+impl Answered {
+    pub(super) fn new(response: Option<HttpResponse>, folder: &Path) -> Self {
+        let Some(response) = response else {
+            let (content_type, headers, body) = (String::new(), Vec::new(), Ok(Vec::new()));
+            return Self { status: 500, content_type, max_age_secs: 0, headers, body, pieces: Vec::new() };
+        };
+        let HttpResponse { status, content_type, max_age_secs, headers, body } = response;
+        let (body, pieces) = match body {
+            HttpBody::Asset(AssetBody::Parts(names)) => (Ok(Vec::new()), names),
+            HttpBody::Asset(body) => (read(&body, folder), Vec::new()),
+            HttpBody::Descriptor { file, offset, len } => (read_range(&file.into(), offset, len), Vec::new()),
+        };
+        let body = body.map_err(|error| error.to_string());
+        Self { status, content_type, max_age_secs, headers, body, pieces }
+    }
+}
+
+impl Testkit {
+    /// Asks as a viewer does, and waits for the answer.
+    ///
+    /// # Errors
+    /// The driver answers no requests, or not this one within [`WAIT_MAX`].
+    pub fn get(&self, destination: &TestDestination, request: &Request) -> Result<Answered, Error> {
+        let http = self.driver.http().ok_or_else(|| Error::internal("the driver answers no requests"))?;
+        let token = self.next_dest.fetch_add(1, Ordering::Relaxed);
+        lock(&self.shared.requests).insert(token, None);
+        let Request { method, path, query, audience } = request.clone();
+        http.request(&HttpRequest { dest: destination.dest, token, method, audience, path, query });
+        let end = Instant::now() + WAIT_MAX;
+        // The condition goes with the reports' lock: looked at under it.
+        let mut reports = lock(&self.shared.reports);
+        loop {
+            if let Some(answered) = lock(&self.shared.requests).get(&token).cloned().flatten() {
+                return Ok(answered);
+            }
+            let left = end
+                .checked_duration_since(Instant::now())
+                .ok_or_else(|| Error::internal("the driver did not answer"))?;
+            reports =
+                self.shared.changed.wait_timeout(reports, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

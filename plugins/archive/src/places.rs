@@ -1,0 +1,145 @@
+//! Where recordings go: stores of destinations, and the operator's, which may be another one tomorrow.
+//!
+//! The journal keeps the store of each recording, encrypted with its keys, the operator's too: an upload ends where it began, and an
+//! object is looked for where it lies, whatever the settings say by then. New keys for the same place replace the old ones.
+
+use std::sync::Arc;
+
+use satcast_plugin_api::Error;
+
+use crate::config::{Settings, Target, no_operator_store};
+use crate::item::{Data, Item};
+use crate::names;
+use crate::outside::Outside;
+use crate::state::Core;
+use crate::upload::store::Store;
+use crate::upload::turns::Client;
+
+/// The operator's store as the settings name it now.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    target: Option<Target>,
+    sealed: Option<String>,
+}
+
+impl Operator {
+    /// # Errors
+    /// `Config` for a bad store in the settings.
+    pub(crate) fn new(settings: &Settings, outside: &dyn Outside) -> Result<Self, Error> {
+        let target = settings.target()?;
+        let sealed = target.as_ref().map(|target| target.sealed(outside)).transpose();
+        let sealed = sealed.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the operator's store is not kept with recordings: those of today are looked for in that of tomorrow");
+            None
+        });
+        Ok(Operator { target, sealed })
+    }
+}
+
+impl Core {
+    /// The operator's store.
+    ///
+    /// # Errors
+    /// `Config` when there is none.
+    pub(crate) fn operator(&self) -> Result<&Target, Error> {
+        self.operator.target.as_ref().ok_or_else(no_operator_store)
+    }
+
+    /// The same as a journal keeps it.
+    pub(crate) fn operator_sealed(&self) -> Option<String> {
+        self.operator.sealed.clone()
+    }
+
+    /// The store of a recording, and its key there.
+    ///
+    /// # Errors
+    /// `Config` or `Internal` when there is none any more, or it cannot be decrypted.
+    pub(crate) fn store(&self, item: &Item) -> Result<(Store, String), Error> {
+        let (target, key) = self.place(item)?;
+        Ok((Store::new(target, self.sockets.clone()), key))
+    }
+
+    /// Who asks for a turn when something of this recording is done.
+    pub(crate) fn client(&self, item: &Item) -> Client {
+        let owner = item.data().entry.owner();
+        match self.place(item) {
+            Ok((target, _)) => Client {
+                owner,
+                is_operators: self
+                    .operator
+                    .target
+                    .as_ref()
+                    .is_some_and(|present| present.is_same_bucket(&target)),
+                store: format!("{}/{}", target.endpoint, target.bucket),
+            },
+            Err(_) => Client { owner, store: String::new(), is_operators: false },
+        }
+    }
+
+    fn place(&self, item: &Item) -> Result<(Target, String), Error> {
+        let (known, sealed, of_operator, key, url) = {
+            let data = item.data();
+            let entry = &data.entry;
+            (
+                data.target.clone(),
+                entry.sealed.clone(),
+                entry.of_operator,
+                entry.key.clone(),
+                entry.url.clone(),
+            )
+        };
+        let target = match (known, sealed) {
+            (Some(target), Some(_)) => target,
+            (None, Some(sealed)) => {
+                let target = Target::unsealed(&sealed, &*self.outside)?;
+                item.data().target = Some(target.clone());
+                target
+            }
+            // Of a time when the journal did not keep it.
+            (_, None) => {
+                let present = self.operator()?;
+                let elsewhere = |url: &String| !url.starts_with(&format!("s3://{}/", present.bucket));
+                if url.as_ref().is_some_and(elsewhere) {
+                    return Err(Error::config(format!(
+                        "the recording lies in another bucket than [archive] names now ({}); ask the operator",
+                        present.bucket
+                    )));
+                }
+                present.clone()
+            }
+        };
+        let target = match &self.operator.target {
+            // The settings may have new keys, or mend the region: only the place is the recording's own.
+            Some(present) if of_operator && present.is_same_bucket(&target) => {
+                Target { prefix: target.prefix, ..present.clone() }
+            }
+            _ => target,
+        };
+        let key = key.unwrap_or_else(|| names::key(&target.prefix, &item.file_name));
+        Ok((target, key))
+    }
+
+    /// New keys of a destination are for its earlier recordings in the same place too: the old ones may be why they fail.
+    pub(crate) async fn renew(self: &Arc<Self>, destination_id: i64, target: &Target, sealed: &str) {
+        for item in self.all() {
+            let is_its = {
+                let data = item.data();
+                let is_own = data.entry.sealed.is_some() && !data.entry.of_operator;
+                is_own && data.entry.destination_id == destination_id
+            };
+            let is_old = |data: &Data| {
+                data.target.as_ref().is_some_and(|old| old.is_same_place(target) && old != target)
+            };
+            if !is_its || self.store(&item).is_err() || !is_old(&item.data()) {
+                continue;
+            }
+            let changed = self.change(&item, |data| {
+                data.target = Some(target.clone());
+                data.entry.sealed = Some(sealed.to_owned());
+            });
+            if let Err(error) = changed.await {
+                tracing::warn!(recording = item.file_name, %error, "the new keys of a recording cannot be kept");
+            }
+        }
+    }
+}

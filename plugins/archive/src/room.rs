@@ -1,0 +1,160 @@
+//! Room for recordings: on the local disk, in the journal, and how often files may begin. Each is shared by all accounts.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use satcast_plugin_api::Error;
+use tokio::time::Instant;
+
+use crate::item::Item;
+use crate::journal::Entry;
+use crate::limits::FULL_RETRY;
+use crate::names;
+use crate::recorder::Order;
+use crate::share::{Owner, admits};
+use crate::state::{Core, free_bytes};
+
+/// How old a count of local copies may be.
+const COUNT_AGE_MAX: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What is taken of it.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    spooled: Mutex<Spooled>,
+    /// When each destination's files of the last minute began.
+    begun: Mutex<HashMap<i64, VecDeque<Instant>>>,
+}
+
+/// Bytes of local copies, and when they were counted.
+#[derive(Debug, Default)]
+struct Spooled {
+    counted: Option<Instant>,
+    all: u64,
+    own: HashMap<Owner, u64>,
+}
+
+impl Core {
+    /// Takes `more` bytes of what local copies may have. Counted anew now and then, as going through all recordings for every
+    /// fragment would cost more than writing it.
+    ///
+    /// # Errors
+    /// `Internal` when that is too much.
+    pub(crate) fn reserve(&self, owner: Owner, more: u64) -> Result<(), Error> {
+        let mut spooled = self.room.spooled.lock().unwrap_or_else(PoisonError::into_inner);
+        if spooled.counted.is_none_or(|at| at.elapsed() >= COUNT_AGE_MAX) {
+            *spooled = Spooled { counted: Some(Instant::now()), ..Spooled::default() };
+            for item in self.all() {
+                let data = item.data();
+                let (owner, bytes) = (data.entry.owner(), data.local_bytes());
+                spooled.all += bytes;
+                *spooled.own.entry(owner).or_default() += bytes;
+            }
+        }
+        let own = spooled.own.get(&owner).copied().unwrap_or_default();
+        if !admits(self.limits.spool_quota, spooled.all, own, more) {
+            return Err(no_room(
+                "recordings that wait for their store take all the room they may (spoolQuotaBytes), of which one account has three \
+                 quarters at most",
+            ));
+        }
+        spooled.all += more;
+        *spooled.own.entry(owner).or_default() += more;
+        Ok(())
+    }
+
+    /// A new recording in the list, under a name nobody had.
+    ///
+    /// # Errors
+    /// `Internal`: there is no room for another one; `Remote`: the encoder made too many of late.
+    pub(crate) fn enter(&self, order: &Order) -> Result<Arc<Item>, Error> {
+        let about = &order.about;
+        let owner = Owner::new(about.account_id, about.destination_id);
+        let now_ms = self.outside.now_ms();
+        let mut items = self.items();
+        let (mut own, mut number) = (0, 0);
+        for item in items.values() {
+            let data = item.data();
+            own += u64::from(data.entry.owner() == owner);
+            if data.entry.session_id == about.session_id {
+                number = number.max(data.entry.number);
+            }
+        }
+        if !admits(self.limits.known as u64, items.len() as u64, own, 1) {
+            return Err(no_room(
+                "there are too many recordings; delete some that have failed or are not needed",
+            ));
+        }
+        self.begins(about.destination_id)?;
+        number = number.saturating_add(1);
+        let mut name = names::file_name(&about.label, now_ms, &about.session_id, number);
+        // Sessions whose ids differ only in letters that names do not have.
+        while items.contains_key(&name) || self.path(&name).exists() {
+            number = number.saturating_add(1);
+            name = names::file_name(&about.label, now_ms, &about.session_id, number);
+        }
+        let mut entry = Entry::new(name.clone(), now_ms);
+        entry.destination_id = about.destination_id;
+        entry.account_id = about.account_id;
+        entry.session_id.clone_from(&about.session_id);
+        entry.label.clone_from(&about.label);
+        entry.number = number;
+        entry.retention_days = order.retention_days;
+        entry.of_operator = order.own.is_none();
+        entry.sealed = match &order.own {
+            Some((_, sealed)) => Some(sealed.clone()),
+            None => self.operator_sealed(),
+        };
+        let target = order.own.as_ref().map(|(target, _)| target.clone());
+        let item = Arc::new(Item::new(entry, target, true));
+        items.insert(name, item.clone());
+        Ok(item)
+    }
+
+    /// Counts a file of a destination that begins now. An encoder that changes its configuration all the time makes one each time.
+    fn begins(&self, destination_id: i64) -> Result<(), Error> {
+        let now = Instant::now();
+        let most = self.limits.files_per_minute;
+        let mut begun = self.room.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        begun.retain(|_, times| {
+            times.retain(|at| now.duration_since(*at) < MINUTE);
+            !times.is_empty()
+        });
+        let times = begun.entry(destination_id).or_default();
+        if let Some(oldest) = times.front().filter(|_| times.len() >= most) {
+            let left = MINUTE.saturating_sub(now.duration_since(*oldest)).max(Duration::from_secs(1));
+            return Err(Error::remote(format!(
+                "recording stopped: the encoder changed its configuration so often that {most} files began within a minute; check it. \
+                 What was recorded will be uploaded, and recording begins anew in {} s",
+                left.as_secs()
+            ))
+            .retry_after(left));
+        }
+        times.push_back(now);
+        Ok(())
+    }
+}
+
+/// Fails when the disk has not `more` bytes and what must stay free.
+///
+/// # Errors
+/// `StorageFull`, or the system cannot tell.
+pub(crate) fn check_disk(core: &Core, more: u64) -> io::Result<()> {
+    if free_bytes(core.spool())? < core.limits.free_min.saturating_add(more) {
+        return Err(io::Error::new(
+            io::ErrorKind::StorageFull,
+            "less is free than must stay free (freeBytesMin)",
+        ));
+    }
+    Ok(())
+}
+
+/// Recording stops because of `why`, and begins anew later.
+pub(crate) fn no_room(why: &str) -> Error {
+    let text = format!(
+        "recording stopped: {why}. What was recorded will be uploaded; recording begins anew when there is room"
+    );
+    Error::internal(text).retry_after(FULL_RETRY)
+}

@@ -1,0 +1,133 @@
+//! A disk without room: recording stops and says so, what was recorded goes up, and then there is room again.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use satcast_plugin_api::Secret;
+use satcast_plugin_api::driver::{About, RecordingState};
+
+use super::kit::{Host, Kit, limits, until};
+use super::media::{self, AVC, pictures_of};
+use super::server::{ACCESS_KEY, BUCKET, SECRET_KEY};
+use crate::config::Settings;
+use crate::recorder::{Order, Recorder};
+use crate::state::Core;
+
+const FOLDER: &str = "SATCAST_TEST_FULL_FOLDER";
+const STORE: &str = "SATCAST_TEST_FULL_STORE";
+/// Size of the small disk; the driver takes one MiB of it at once.
+const DISK_MIB: u32 = 12;
+
+fn stream() -> Vec<satcast_media::Packet> {
+    pictures_of(AVC, 0, 500, 50, 40_000)
+}
+
+/// Records until the disk says that it is full; returns what the owner is told.
+async fn until_full(recorder: &mut Recorder, before: impl Fn(usize)) -> String {
+    for (at, packet) in stream().into_iter().enumerate() {
+        before(at);
+        recorder.push(packet);
+        if let Err(error) = recorder.write().await {
+            assert!(error.retry_after.is_some());
+            return error.message;
+        }
+    }
+    panic!("never full");
+}
+
+#[test]
+fn a_write_that_finds_the_disk_full_ends_the_file_and_keeps_what_is_whole() {
+    let kit = Kit::new();
+    let mut recorder = kit.recorder(kit.order("s1"));
+    let full_at = |at| kit.host.is_full.store(at >= 200, Ordering::SeqCst);
+    let why = kit.run(until_full(&mut recorder, full_at));
+    assert!(why.starts_with("recording stopped: ") && why.contains("No space left"), "{why}");
+    kit.until_all(RecordingState::Ready);
+    let whole = media::files(stream()).remove(0);
+    let objects = kit.server.objects();
+    assert!(whole.starts_with(&objects[0].1) && objects[0].1.len() > 4_000_000, "{}", objects[0].1.len());
+    assert!(kit.only().duration_ms >= 4500, "{:?}", kit.only());
+    // There is room again: the same opening goes on in another file.
+    kit.host.is_full.store(false, Ordering::SeqCst);
+    kit.run(async {
+        for packet in pictures_of(AVC, 20_000, 100, 50, 1000) {
+            recorder.push(packet);
+            recorder.write().await.unwrap();
+        }
+        recorder.finish().await.unwrap();
+    });
+    kit.until_all(RecordingState::Ready);
+    assert_eq!(kit.server.objects().len(), 2);
+    // A disk that is full before the first byte leaves nothing behind.
+    kit.host.is_full.store(true, Ordering::SeqCst);
+    let mut recorder = kit.recorder(kit.order("s2"));
+    let why = kit.run(until_full(&mut recorder, |_| {}));
+    assert!(why.contains("No space left"), "{why}");
+    assert!(kit.of("s2").is_empty() && kit.files("spool").is_empty());
+}
+
+/// What the process on the small disk does.
+#[test]
+fn child() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let settings = Settings {
+        endpoint: Some(std::env::var(STORE).unwrap()),
+        bucket: Some(BUCKET.into()),
+        access_key: Some(ACCESS_KEY.into()),
+        secret_key: Some(Secret::new(SECRET_KEY.into())),
+        ..Settings::default()
+    };
+    let host = Arc::new(Host::default());
+    host.is_down.store(true, Ordering::SeqCst);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let core = Core::start(folder.as_ref(), &settings, limits(), host.clone()).unwrap();
+        let about = About { session_id: "full".into(), ..About::default() };
+        let mut recorder = Recorder::new(core.clone(), Order { about, own: None, retention_days: None });
+        // Somebody else takes all that is left: not even a line of the journal has room.
+        let take_all = |at| {
+            if at == 150 {
+                let last = std::fs::write(std::path::Path::new(&folder).join("last"), vec![1; 16 << 20]);
+                println!("kind {:?}", last.unwrap_err().kind());
+            }
+        };
+        println!("told {}", until_full(&mut recorder, take_all).await);
+        host.is_down.store(false, Ordering::SeqCst);
+        let is_ready = || core.recordings().unwrap().iter().all(|one| one.state == RecordingState::Ready);
+        println!("ready {}", until(is_ready));
+        // The copy goes when the journal has that, and for no earlier word.
+        let spool = std::path::Path::new(&folder).join("spool");
+        println!("left {}", !until(|| std::fs::read_dir(&spool).unwrap().next().is_none()));
+        println!("length {}", core.recordings().unwrap()[0].duration_ms);
+    });
+}
+
+/// On a real file system of a few MiB, where the machine lets us have one.
+#[test]
+fn a_disk_that_is_really_full_is_emptied_by_the_upload() {
+    let kit = Kit::new();
+    let small = tempfile::tempdir().unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size={DISK_MIB}m tmpfs \"$1\" && exec \"$2\" --exact tests::full::child --nocapture"
+    );
+    let probe =
+        Command::new("unshare").args(["-Urm", "mount", "-t", "tmpfs", "tmpfs"]).arg(small.path()).output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        println!("this machine gives nobody a file system of his own; the injected failure above must do");
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["-Urm", "sh", "-c", &script, "sh"]).arg(small.path()).arg(std::env::current_exe().unwrap());
+    command.env(FOLDER, small.path()).env(STORE, format!("http://{}", kit.server.address));
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("told recording stopped: the local disk failed: "), "{said}");
+    assert!(said.contains("kind StorageFull") && said.contains("ready true"), "{said}");
+    assert!(said.contains("left false"), "the copy went: {said}");
+    let objects = kit.server.objects();
+    let whole = media::files(stream()).remove(0);
+    assert!(objects.len() == 1 && whole.starts_with(&objects[0].1), "{said}");
+    assert!(objects[0].1.len() > 4_000_000, "{}", objects[0].1.len());
+}

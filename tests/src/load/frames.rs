@@ -1,0 +1,195 @@
+//! What the load sends: frames like those of a 720p30 encoder at 3 Mbit/s, each with a stamp.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use satcast_media::packet::NANOS_PER_MILLI;
+use satcast_media::{Codec, Packet, Role, TrackKind};
+
+/// Pictures a second.
+pub const PICTURES_PER_SECOND: u64 = 30;
+/// Pictures from one keyframe to the next: two seconds.
+pub const PICTURES_PER_GROUP: u64 = 60;
+/// Samples of one frame of sound, and in a second.
+const SOUND: (u64, u64) = (1024, 48_000);
+/// Payload of a keyframe, of another picture and of a frame of sound: 2.9 Mbit/s and 128 kbit/s.
+const SIZES: [usize; 3] = [60_000, 11_350, 341];
+/// Where the stamp stands in a payload: behind the length and the first bytes of a picture.
+const STAMP_AT: usize = 8;
+const STAMP_MAGIC: [u8; 4] = *b"St4m";
+const STAMP_BYTES: usize = 20;
+
+/// Configuration of H.264 at 1280 x 720, as x264 writes it.
+const VIDEO_CONFIG: &[u8] = &[
+    0x01, 0x42, 0xc0, 0x1f, 0xff, 0xe1, 0x00, 0x17, 0x67, 0x42, 0xc0, 0x1f, 0xda, 0x01, 0x40, 0x16, 0xec,
+    0x04, 0x40, 0x00, 0x00, 0x03, 0x00, 0x40, 0x00, 0x00, 0x0f, 0x03, 0xc6, 0x0c, 0xa8, 0x01, 0x00, 0x04,
+    0x68, 0xce, 0x3c, 0x80,
+];
+/// AAC-LC of 48 kHz in two channels.
+const AUDIO_CONFIG: &[u8] = &[0x11, 0x90];
+
+/// What a frame says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Which stream it was sent on.
+    pub stream: u32,
+    /// Its number among those of its track, from 0 on.
+    pub number: u32,
+    /// When it was sent, since the beginning of the clock that both sides share.
+    pub sent: Duration,
+}
+
+impl Stamp {
+    fn write(self, payload: &mut [u8]) {
+        let place = &mut payload[STAMP_AT..STAMP_AT + STAMP_BYTES];
+        place[..4].copy_from_slice(&STAMP_MAGIC);
+        place[4..8].copy_from_slice(&self.stream.to_be_bytes());
+        place[8..12].copy_from_slice(&self.number.to_be_bytes());
+        let micros = u64::try_from(self.sent.as_micros()).unwrap_or(u64::MAX);
+        place[12..].copy_from_slice(&micros.to_be_bytes());
+    }
+
+    /// The stamp in a payload; `None` when it has none.
+    #[must_use]
+    pub fn read(payload: &[u8]) -> Option<Self> {
+        let place = payload.get(STAMP_AT..STAMP_AT + STAMP_BYTES)?;
+        let word = |at: usize| place[at..].first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+        let micros = place[12..].first_chunk().map(|bytes| u64::from_be_bytes(*bytes))?;
+        place.starts_with(&STAMP_MAGIC).then_some(())?;
+        Some(Self { stream: word(4)?, number: word(8)?, sent: Duration::from_micros(micros) })
+    }
+}
+
+/// A frame that is due: the number of a picture or of a frame of sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// Picture.
+    Video(u64),
+    /// Sound.
+    Audio(u64),
+}
+
+impl Frame {
+    /// When it is due after the beginning of its stream.
+    #[must_use]
+    pub fn due(self) -> Duration {
+        match self {
+            Self::Video(number) => Duration::from_micros(number * 1_000_000 / PICTURES_PER_SECOND),
+            Self::Audio(number) => Duration::from_micros(number * SOUND.0 * 1_000_000 / SOUND.1),
+        }
+    }
+
+    /// Whether a player can begin with it.
+    #[must_use]
+    pub fn is_key(self) -> bool {
+        matches!(self, Self::Video(number) if number.is_multiple_of(PICTURES_PER_GROUP))
+    }
+
+    /// The same frame as a packet whose time begins at `begin_ms` (RTMP time, so what matters is its low 32 bits).
+    #[must_use]
+    pub fn packet(self, stream: u32, begin_ms: i64, sent: Duration) -> Packet {
+        let (codec, number, size, first) = match self {
+            Self::Video(number) if self.is_key() => (Codec::H264, number, SIZES[0], 0x65),
+            Self::Video(number) => (Codec::H264, number, SIZES[1], 0x41),
+            Self::Audio(number) => (Codec::Aac, number, SIZES[2], 0x21),
+        };
+        let mut payload = vec![0x5a; size];
+        if codec == Codec::H264 {
+            // One NAL unit with its length.
+            payload[..4].copy_from_slice(&u32::try_from(size - 4).unwrap_or_default().to_be_bytes());
+            payload[4] = first;
+        } else {
+            payload[0] = first;
+        }
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        Stamp { stream, number, sent }.write(&mut payload);
+        let ms = begin_ms.saturating_add(i64::try_from(self.due().as_millis()).unwrap_or(i64::MAX));
+        let dts_ns = ms.saturating_mul(NANOS_PER_MILLI);
+        Packet {
+            kind: codec.kind(),
+            codec,
+            role: Role::Data,
+            keyframe: self.is_key(),
+            dts_ns,
+            pts_ns: dts_ns,
+            payload: Bytes::from(payload),
+        }
+    }
+}
+
+/// The configuration of both tracks, at the time `begin_ms`.
+#[must_use]
+pub fn configuration(begin_ms: i64) -> [Packet; 2] {
+    let dts_ns = begin_ms.saturating_mul(NANOS_PER_MILLI);
+    [(TrackKind::Video, Codec::H264, VIDEO_CONFIG), (TrackKind::Audio, Codec::Aac, AUDIO_CONFIG)].map(
+        |(kind, codec, record)| Packet {
+            kind,
+            codec,
+            role: Role::Config,
+            keyframe: false,
+            dts_ns,
+            pts_ns: dts_ns,
+            payload: Bytes::from_static(record),
+        },
+    )
+}
+
+/// The frames of one stream in the order in which they are due.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rhythm {
+    video: u64,
+    audio: u64,
+}
+
+impl Rhythm {
+    /// The frame that is due next, which stays the same until it is taken.
+    #[must_use]
+    pub fn next(&self) -> Frame {
+        let (video, audio) = (Frame::Video(self.video), Frame::Audio(self.audio));
+        if video.due() <= audio.due() { video } else { audio }
+    }
+
+    /// Takes it.
+    pub fn take(&mut self) -> Frame {
+        let frame = self.next();
+        match frame {
+            Frame::Video(_) => self.video += 1,
+            Frame::Audio(_) => self.audio += 1,
+        }
+        frame
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_is_77_frames_and_three_megabits() {
+        let mut rhythm = Rhythm::default();
+        let (mut frames, mut bytes, mut keys) = (0, 0, 0);
+        while rhythm.next().due() < Duration::from_secs(10) {
+            let frame = rhythm.take();
+            frames += 1;
+            keys += usize::from(frame.is_key());
+            bytes += frame.packet(0, 0, Duration::ZERO).payload.len();
+        }
+        assert_eq!((frames, keys), (300 + 469, 5));
+        let megabits = bytes as f64 * 8.0 / 1e6 / 10.0;
+        assert!((3.0..3.1).contains(&megabits), "{megabits} Mbit/s");
+    }
+
+    #[test]
+    fn a_stamp_is_read_as_it_was_written() {
+        let sent = Duration::from_micros(1_234_567_890);
+        for frame in [Frame::Video(0), Frame::Video(7), Frame::Audio(9)] {
+            let packet = frame.packet(3, 0, sent);
+            let number = if let Frame::Video(number) | Frame::Audio(number) = frame { number } else { 0 };
+            let stamp = Stamp { stream: 3, number: u32::try_from(number).unwrap(), sent };
+            assert_eq!(Stamp::read(&packet.payload), Some(stamp));
+            assert_eq!(packet.keyframe, frame == Frame::Video(0));
+        }
+        assert_eq!(Stamp::read(&[0; 100]), None);
+        assert_eq!(Stamp::read(&STAMP_MAGIC), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! Recordings of the archive driver in a process of its own: as on threads of the service, and whole after that process was killed.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use satcast_tests::encoder::Publish;
+use satcast_tests::receiver::Receiver;
+use satcast_tests::s3::{SECRET_KEY, Store};
+use satcast_tests::scene::children;
+use satcast_tests::service::{Service, Setup};
+use satcast_tests::source::{Recipe, Source};
+use satcast_tests::wait::{seconds, until, until_api};
+use serde_json::{Value, json};
+
+use super::archive::{archived, archives, assert_whole, contents, end, key_of, seconds_of, wait_for};
+
+/// What is recorded before the kill, in seconds; the service loses less than this of it: a fragment, and what waits for it.
+const RECORDED_SECONDS: f64 = 4.0;
+const LOST_SECONDS_MAX: f64 = 2.5;
+
+fn service() -> Service {
+    let setup = Setup::default()
+        .set("SATCAST_DRIVER__ARCHIVE__ISOLATION", "process")
+        .set("SATCAST_BILLING__INITIAL_CREDIT_SATS", "1000")
+        .set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]");
+    let service = setup.start();
+    assert_eq!(children(&service).len(), 1, "the archive driver, and no other");
+    service
+}
+
+/// Kills the driver's process, and waits for the next one.
+fn kill_child(service: &Service) {
+    let before = children(service);
+    let [child] = before[..] else { panic!("one child, not {before:?}") };
+    kill(Pid::from_raw(child), Signal::SIGKILL).expect("SIGKILL to the driver's process");
+    until("another process", seconds(20), || match children(service) {
+        after if after.len() == 1 && after != before => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+}
+
+#[test]
+fn an_isolated_archive_records_uploads_lists_signs_deletes_and_tells() {
+    let (source, store, receiver) = (Source::of(Recipe::SMALL), Store::start(), Receiver::start(None));
+    let service = service();
+    let api = service.api();
+    let events = json!({ "url": receiver.url(), "events": ["recording.ready"] });
+    let _ = api.post("/api/webhooks", &events).ok();
+    let (stream, destination) = archived(&api, "isolated", &store);
+    let mut encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&stream.key));
+    let _ = api.wait_for_destination(&stream, destination, "live", seconds(20));
+    let running = wait_for(&api, "recording", seconds(10));
+    api.delete(&format!("/api/archives/{}", running["id"])).assert_error(409, None);
+    encoder.finish(seconds(60));
+    end(&api, &stream);
+    let ready = wait_for(&api, "ready", seconds(60));
+    let key = key_of(&ready);
+    assert_eq!(store.keys(), std::slice::from_ref(&key), "once");
+    assert_whole(&source, &store.file(&key));
+    let size = std::fs::metadata(store.file(&key)).expect("the object").len();
+    let told = receiver.wait_for(1, seconds(20))[0].json();
+    assert_eq!((&told["data"]["fileName"], &told["data"]["sizeBytes"]), (&ready["fileName"], &json!(size)));
+
+    let signed = api.get("/api/archives?sign=true").ok()[0]["url"].as_str().expect("an address").to_owned();
+    let fetched = reqwest::blocking::get(&signed).expect("an answer");
+    assert!(fetched.status().is_success(), "{}", fetched.status());
+    assert_eq!(fetched.bytes().expect("the object").len() as u64, size);
+    let _ = api.delete(&format!("/api/archives/{}?remote=true", ready["id"])).ok();
+    assert_eq!((store.keys().len(), archives(&api).len()), (0, 0));
+    service.assert_not_logged(&[("the key of the store", SECRET_KEY)]);
+}
+
+#[test]
+fn an_isolated_archive_uploads_a_failed_recording_again_for_its_fee() {
+    let (source, store) = (Source::of(Recipe::SMALL), Store::start());
+    let service = service();
+    let api = service.api();
+    let (stream, _) = archived(&api, "taken", &store);
+    let mut encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&stream.key));
+    let running = wait_for(&api, "recording", seconds(20));
+    // Somebody else's object has its name: nothing is overwritten.
+    let file = store.file(&key_of(&running));
+    std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder in the bucket");
+    std::fs::write(&file, "somebody else's").expect("an object");
+    encoder.finish(seconds(60));
+    end(&api, &stream);
+    let failed = wait_for(&api, "failed", seconds(60));
+    let balance = || api.get("/api/wallet/balance").ok()["balance"].as_i64().expect("a balance");
+    let recover = || api.post("/api/archives/recover-pay", &json!({ "fileName": failed["fileName"] }));
+    let before = balance();
+    recover().assert_error(502, None);
+    assert_eq!(balance(), before, "what the store did not open costs nothing");
+    std::fs::remove_file(&file).expect("the other object goes");
+    let answer = until("a recovery that is opened", seconds(20), || {
+        let answer = recover();
+        // What the driver said of the attempt before may not be written down yet.
+        if answer.status == 200 { Ok(answer.body) } else { Err(answer.body.to_string()) }
+    });
+    assert_eq!(answer["success"], true, "{answer}");
+    let ready = wait_for(&api, "ready", seconds(60));
+    assert_eq!(balance(), before - 360);
+    assert!(service.run(&["ledger", "check"]).contains("ledger ok"));
+    assert_whole(&source, &store.file(&key_of(&ready)));
+}
+
+#[test]
+fn a_process_killed_while_it_records_and_uploads_ends_with_whole_recordings() {
+    let (source, store) = (Source::shared(), Store::start());
+    let mut service = service();
+    let api = service.api();
+    let (stream, destination) = archived(&api, "killed", &store);
+    let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
+    let _ = api.wait_for_destination(&stream, destination, "live", seconds(20));
+    let is_long = |recording: &Value| seconds_of(recording) >= RECORDED_SECONDS;
+    until_api("some seconds of a recording", seconds(40), || match archives(&api).as_slice() {
+        [one] if is_long(one) => Ok(()),
+        others => Err(json!(others).to_string()),
+    });
+    kill_child(&service);
+    service.wait_for_log("its end", seconds(10), |line| {
+        line.contains("the process of driver archive") && line.contains("killed")
+    });
+    // The same stream goes on into another file, and the first one is brought to the store beside it.
+    let _ = api.wait_for_destination(&stream, destination, "live", seconds(30));
+    until_api("the second recording, beside the first in the store", seconds(60), || {
+        let all = archives(&api);
+        let states: Vec<&str> = all.iter().filter_map(|one| one["state"].as_str()).collect();
+        let is_so = states == ["recording", "ready"] && is_long(&all[0]);
+        if is_so { Ok(()) } else { Err(json!(all).to_string()) }
+    });
+    // The store is away when the stream ends; the process dies with the upload before it.
+    store.vanish();
+    encoder.cut();
+    end(&api, &stream);
+    until_api("an upload that cannot go on", seconds(20), || match archives(&api).as_slice() {
+        [second, _] if second["state"] == "uploading" => Ok(()),
+        others => Err(json!(others).to_string()),
+    });
+    kill_child(&service);
+    store.recover();
+    until_api("recordings that are all in the store", seconds(90), || {
+        let all = archives(&api);
+        let is_whole = all.len() == 2 && all.iter().all(|one| one["state"] == "ready");
+        if is_whole { Ok(()) } else { Err(json!(all).to_string()) }
+    });
+    let all = archives(&api);
+    let mut keys: Vec<String> = all.iter().map(key_of).collect();
+    keys.sort();
+    assert_eq!(store.keys(), keys, "each once");
+    for one in &all {
+        assert!(!contents(&store.file(&key_of(one))).is_empty(), "{one}");
+        assert!(seconds_of(one) > RECORDED_SECONDS - LOST_SECONDS_MAX, "{one}");
+        assert_eq!(one["destinationId"], json!(destination));
+    }
+    service.assert_running();
+}
