@@ -13,6 +13,7 @@
 //! * [`probe`], [`boxes`]: ffprobe, ffmpeg and the file format itself as judges of what was watched
 //! * [`lnbits`], [`nwc`]: wallets that others wrote; [`s3`]: a store of objects
 //! * [`clients`]: tools and clients that others made, from the committed API document
+//! * [`scene`], [`author`]: drivers that do their worst beside a stream that must lose nothing; what a driver's author does
 //! * [`source`], [`flv`], [`record`]: the media itself, and how two copies of it are compared
 //! * [`crowd`], [`load`], [`node_media_server`], [`figures`]: what the benchmarks need (viewers; publishers and servers with
 //!   stamped frames; a peer; repeats and medians)
@@ -50,6 +51,7 @@ pub mod process;
 pub mod receiver;
 pub mod record;
 pub mod s3;
+pub mod scene;
 pub mod service;
 pub mod sink;
 pub mod soak;

@@ -25,6 +25,8 @@ pub(super) const KNOWN_EXTENSION: &str = "known";
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 /// Exit code of a child that refused the library in order.
 const EXIT_REFUSED: u8 = 3;
+/// Exit code of a child that found the library good. Not 0: a library that ends its process as if all were well is none.
+const EXIT_GOOD: u8 = 33;
 
 /// Body of the child: opens the library, checks its table, says on standard error why not.
 #[allow(unsafe_code)] // Sets limits of this process.
@@ -37,7 +39,7 @@ pub fn child(path: &Path) -> ExitCode {
         libc::setrlimit(libc::RLIMIT_CPU, &raw const cpu);
     }
     match loader::open(path) {
-        Ok(_) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(EXIT_GOOD),
         Err(error) => {
             eprintln!("{error}");
             ExitCode::from(EXIT_REFUSED)
@@ -115,7 +117,7 @@ fn look(exe: &Path, path: &Path) -> Result<Verdict, LoadError> {
         let _ = child.wait();
         return Ok(Verdict::Dangerous(format!("did not load within {PROBE_TIMEOUT_MS} ms")));
     };
-    if status.success() {
+    if status.code() == Some(i32::from(EXIT_GOOD)) {
         return Ok(Verdict::Good);
     }
     let mut text = Vec::new();
@@ -165,7 +167,7 @@ mod tests {
         };
         let count = || fs::read_to_string(&runs).unwrap_or_default().lines().count();
         let image = |name: &str| folder.path().join(format!("{name}.so"));
-        let (good, bad) = (script("good", "exit 0"), script("bad", "kill -ABRT $$"));
+        let (good, bad) = (script("good", "exit 33"), script("bad", "kill -ABRT $$"));
         let refuses = script("refuses", "echo no driver >&2; exit 3");
         for _ in 0..2 {
             probe(&good, &image("aa")).unwrap();
@@ -182,5 +184,7 @@ mod tests {
         probe(&good, &image("bb")).unwrap();
         probe(&good, &image("aa")).unwrap();
         assert_eq!(count(), 6, "removed, and of another release");
+        let error = probe(&script("ends", "exit 0"), &image("dd")).unwrap_err().to_string();
+        assert!(error.contains("ends the process") && error.contains("exit code 0"), "{error}");
     }
 }

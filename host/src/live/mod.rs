@@ -16,8 +16,11 @@ mod destination;
 mod group;
 mod health;
 mod hub;
+mod locks;
 mod mailbox;
 mod queue;
+#[cfg(test)]
+mod queue_tests;
 mod quiet;
 mod session;
 mod shelf;

@@ -2,14 +2,15 @@
 //! loses packets up to the next keyframe, alone.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Packet, Recv};
 use satcast_plugin_api::packet::Kind;
 
 use super::group::Configs;
+use super::locks::{AtomicUsize, Mutex, MutexGuard};
 
 /// Most packets waiting: what an encoder catches up at once after a minute without network.
 pub(super) const QUEUE_PACKETS_MAX: usize = 8192;
@@ -276,7 +277,15 @@ impl Queue {
         let state = self.lock();
         (state.packets.len(), state.bytes)
     }
-}
 
-#[cfg(test)]
-mod tests;
+    /// Takes everything that waits as `(sequence, config, discontinuity)`.
+    pub(crate) fn drain(&self) -> Vec<(u64, bool, bool)> {
+        let mut state = self.lock();
+        state.bytes = 0;
+        let packets: Vec<_> = state.packets.drain(..).collect();
+        packets
+            .iter()
+            .map(|Queued { delivery: d, .. }| (d.packet.sequence, d.packet.config, d.discontinuity))
+            .collect()
+    }
+}

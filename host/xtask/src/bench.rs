@@ -5,12 +5,12 @@ use std::path::Path;
 use crate::{build, npm, process, setup, workspace};
 
 /// Benchmarks of whole servers.
-const SERVERS: [&str; 4] = ["relay", "playback", "api", "webhooks"];
+const SERVERS: [&str; 5] = ["relay", "playback", "api", "webhooks", "boundary"];
 
 /// The benchmark of the database, which needs a server beside it.
 const MONEY: &str = "money";
 
-/// `money` measures the store on both its engines. `relay`, `playback`, `api` and `webhooks` measure whole servers, `parts` the chunk reader, the writer and their like.
+/// `money` measures the store on both its engines. `relay`, `playback`, `api` and `webhooks` measure whole servers, `boundary` a host with many streams and one driver, `parts` the chunk reader, the writer and their like.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
     match args.split_first().map(|(which, rest)| (which.as_str(), rest)) {
         None => SERVERS

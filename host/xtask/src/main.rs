@@ -7,6 +7,7 @@ mod bench;
 mod build;
 mod check;
 mod header;
+mod instruments;
 mod npm;
 mod openapi;
 mod process;
@@ -29,7 +30,7 @@ cargo xtask <command>
   header [--check]           write plugin-api/include/satcast_driver.h from the C table, or compare it
   openapi [--check]          write openapi/openapi.json from the built binary, or compare it
   bench [NAME] [ARGS]        relay, playback: CPU beside nginx; money: the database; parts: micro-benchmarks; all when left out
-  soak [MINUTES]             long tests: fuzzing (MINUTES for each target, default 5), mutations, kill -9 by the hundred
+  soak [MINUTES]             long tests: fuzzing (MINUTES for each target, default 5), mutations, kill -9 by the hundred, sanitizers
 ";
 
 fn main() -> ExitCode {

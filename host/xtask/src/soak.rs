@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{build, npm, process, python, setup, workspace};
+use crate::{build, instruments, npm, process, python, setup, workspace};
 
 /// Minutes for each fuzz target when none are named.
 const FUZZ_MINUTES: u64 = 5;
@@ -31,6 +31,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let binary = build::run(build::Profile::Debug)?;
     rounds(&["--workspace", "--exclude", "satcast-tests"], MUTATION_FACTOR, &binary)?;
     rounds(&["--package", "satcast-tests"], CRASHES, &binary)?;
+    instruments::run()?;
     fuzz(minutes * 60)
 }
 

@@ -27,6 +27,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let binary = binary.ok_or("the build gave no binary")?;
 
     report.step("drivers outside the workspace", outside)?;
+    if filter.is_none() {
+        report.note("the queue in every order of its threads", models);
+    }
 
     let nextest = process::available("cargo-nextest", "--version");
     // All of these run even when one fails, so that one run shows everything that is wrong.
@@ -63,6 +66,13 @@ fn outside() -> Result<(), String> {
     };
     cargo(&["build", "--lib"])?;
     cargo(&["test"])
+}
+
+/// Outside the workspace, because the checker would change what the service is built with.
+fn models() -> Result<(), String> {
+    let mut cargo = process::cargo();
+    cargo.args(["run", "--quiet", "--locked", "--manifest-path", "host/model/Cargo.toml"]);
+    process::run(cargo.env("CARGO_TARGET_DIR", workspace::target_dir().join("model")))
 }
 
 /// Runs the unit tests that have a database once more, beside a server that ends with them.

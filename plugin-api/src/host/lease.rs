@@ -12,8 +12,8 @@ use crate::packet::Kind;
 struct Lease {
     head: SatcastPacket,
     references: AtomicU32,
-    packet: Arc<Packet>,
-    source: Arc<dyn MediaSource>,
+    /// Taken by the last release.
+    held: Option<(Arc<Packet>, Arc<dyn MediaSource>)>,
 }
 
 static VT: SatcastPacketVt = SatcastPacketVt { size: size_of::<SatcastPacketVt>(), retain, release };
@@ -46,7 +46,7 @@ pub(super) fn lend(delivery: Delivery, source: &Arc<dyn MediaSource>) -> *const 
         len: packet.payload.len(),
         vt: &raw const VT,
     };
-    let lease = Lease { head, references: AtomicU32::new(1), packet, source: source.clone() };
+    let lease = Lease { head, references: AtomicU32::new(1), held: Some((packet, source.clone())) };
     Box::into_raw(Box::new(lease)).cast_const().cast()
 }
 
@@ -62,12 +62,73 @@ unsafe extern "C" fn retain(packet: *const SatcastPacket) {
 unsafe extern "C" fn release(packet: *const SatcastPacket) {
     let lease = packet.cast_mut().cast::<Lease>();
     // SAFETY: see above.
-    if unsafe { &*lease }.references.fetch_sub(1, Ordering::Release) != 1 {
+    let references = unsafe { &(*lease).references };
+    let before = references.fetch_sub(1, Ordering::Release);
+    #[cfg(debug_assertions)]
+    if before == 0 {
+        references.store(0, Ordering::Relaxed);
+        graves::released_twice();
+        return;
+    }
+    if before != 1 {
         return;
     }
     // Everything other threads did with the packet happens before it is freed.
     fence(Ordering::Acquire);
-    // SAFETY: this was the last reference, and the lease came from a box.
-    let lease = unsafe { Box::from_raw(lease) };
-    lease.source.released(lease.packet.payload.len());
+    // SAFETY: this was the last reference; the header comes from a box, and nobody else looks at it.
+    let held = unsafe {
+        let held = (*lease).held.take();
+        #[cfg(debug_assertions)]
+        graves::bury(lease);
+        #[cfg(not(debug_assertions))]
+        drop(Box::from_raw(lease));
+        held
+    };
+    if let Some((packet, source)) = held {
+        source.released(packet.payload.len());
+    }
+}
+
+/// Headers that a debug build keeps for a while after their last release, so that a driver that releases once too often is found out
+/// and does no harm.
+#[cfg(debug_assertions)]
+mod graves {
+    use std::collections::VecDeque;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{Mutex, PoisonError};
+
+    use super::Lease;
+
+    /// How many are kept.
+    const KEPT_MAX: usize = 256;
+
+    struct Grave(*mut Lease);
+
+    // SAFETY: nothing but the reference count is touched, which is atomic, until one thread frees it.
+    unsafe impl Send for Grave {}
+
+    static GRAVES: Mutex<VecDeque<Grave>> = Mutex::new(VecDeque::new());
+    static TWICE: AtomicU64 = AtomicU64::new(0);
+
+    /// Frees the header of [`KEPT_MAX`] releases ago instead of `lease`.
+    ///
+    /// # Safety
+    /// `lease` must come from a box that nobody has a reference to any more.
+    pub(super) unsafe fn bury(lease: *mut Lease) {
+        let mut graves = GRAVES.lock().unwrap_or_else(PoisonError::into_inner);
+        graves.push_back(Grave(lease));
+        let oldest = if graves.len() > KEPT_MAX { graves.pop_front() } else { None };
+        drop(graves);
+        if let Some(Grave(oldest)) = oldest {
+            // SAFETY: it was buried as one that nobody has a reference to.
+            drop(unsafe { Box::from_raw(oldest) });
+        }
+    }
+
+    pub(super) fn released_twice() {
+        if TWICE.fetch_add(1, Ordering::Relaxed) == 0 {
+            // Nobody here knows which driver it was, or has a log.
+            eprintln!("satcast: a driver released a packet twice, which only a debug build survives");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use satcast_plugin_api::driver::{
     Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Request, Response,
     ResponseBody, State,
 };
-use satcast_plugin_api::{DestType, Error, Route, Secret, export_driver};
+use satcast_plugin_api::{DestType, Error, Route, Secret, SettingsSchema, export_driver};
 
 /// Longer than any limit of the host.
 const FOR_EVER: Duration = Duration::from_secs(3600);
@@ -94,6 +94,14 @@ impl Settings {
     }
 }
 
+/// What operators can set.
+#[derive(Clone, Default, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct Options {
+    /// Where the driver itself fails: `load` or `unload`.
+    fail: String,
+}
+
 struct PanicsAgain;
 
 impl Drop for PanicsAgain {
@@ -108,7 +116,13 @@ fn overflow(depth: u64) -> u64 {
     overflow(depth + 1) + frame[0]
 }
 
-struct Panics;
+struct Panics(Options);
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        assert!(self.0.fail != "unload", "asked to panic at its end");
+    }
+}
 
 impl Driver for Panics {
     const INFO: DriverInfo = DriverInfo { id: "panic", version: "0.1.0", title: "Panics on request" };
@@ -118,8 +132,14 @@ impl Driver for Panics {
         vec![DestType::of::<Settings>("panic").title("Panics on request"), answers]
     }
 
-    fn load(_: &Host) -> Result<Self, Error> {
-        Ok(Panics)
+    fn settings() -> Option<SettingsSchema> {
+        Some(SettingsSchema::of::<Options>())
+    }
+
+    fn load(host: &Host) -> Result<Self, Error> {
+        let options: Options = host.settings()?;
+        assert!(options.fail != "load", "asked to panic at its start");
+        Ok(Panics(options))
     }
 
     fn validate(&self, config: Config<'_>) -> Result<(), Error> {
@@ -152,6 +172,18 @@ impl Destination for Output {
                 }
             }
             "flood" => self.0.flood(&ctx),
+            "crawl" => {
+                // One packet in a second, whatever comes.
+                let mut batch = Vec::new();
+                while media.recv_batch(&mut batch).await {
+                    for packet in batch.drain(..) {
+                        ctx.bytes_sent(packet.payload().len() as u64);
+                        ctx.state(State::Live);
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                    }
+                }
+                return Ok(());
+            }
             _ => {}
         }
         let mut batch = Vec::new();

@@ -3,12 +3,11 @@
 use satcast_tests::api::{Answer, Api};
 use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::Hosted;
+use satcast_tests::scene::children;
 use satcast_tests::service::{Service, Setup, binary};
 use satcast_tests::source::Source;
 use satcast_tests::wait::{seconds, until, until_api};
 use serde_json::json;
-
-use super::isolation::children;
 
 /// Asks below the address of the destination, without a key of the account.
 fn get(service: &Service, path: &str) -> (u16, String) {

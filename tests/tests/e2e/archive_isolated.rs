@@ -5,13 +5,13 @@ use nix::unistd::Pid;
 use satcast_tests::encoder::Publish;
 use satcast_tests::receiver::Receiver;
 use satcast_tests::s3::{SECRET_KEY, Store};
+use satcast_tests::scene::children;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{seconds, until, until_api};
 use serde_json::{Value, json};
 
 use super::archive::{archived, archives, assert_whole, contents, end, key_of, seconds_of, wait_for};
-use super::isolation::children;
 
 /// What is recorded before the kill, in seconds; the service loses less than this of it: a fragment, and what waits for it.
 const RECORDED_SECONDS: f64 = 4.0;

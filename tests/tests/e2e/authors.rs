@@ -18,11 +18,22 @@ use serde_json::json;
 
 /// Seconds that are streamed through a driver.
 const STREAMED_SECS: u64 = 6;
+/// Where drivers run.
+const ISOLATIONS: [&str; 2] = ["thread", "process"];
 /// Oldest `1.x` the driver contract compiles with.
 const RUST_MINOR_MIN: u32 = 95;
 
 #[test]
 fn the_examples_carry_a_stream() {
+    examples_carry("thread");
+}
+
+#[test]
+fn the_examples_carry_a_stream_in_processes() {
+    examples_carry("process");
+}
+
+fn examples_carry(isolation: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let c = copied(&root().join("plugins/examples/tcp-flv-c"), folder.path());
     let header = root().join("plugin-api/include");
@@ -31,7 +42,7 @@ fn the_examples_carry_a_stream() {
     let (flv, recorder) = (c.join("tcp-flv.so"), recorder(None));
     let setup = Setup::default().set("SATCAST_DRIVER__RECORDER__FILE_MIB_MAX", "512");
     let (_drivers, mut service) =
-        service(&[("tcp-flv", &flv, "thread"), ("recorder", &recorder, "thread")], setup);
+        service(&[("tcp-flv", &flv, isolation), ("recorder", &recorder, isolation)], setup);
     let (api, source) = (service.api(), Source::shared());
     let stream = api.create_stream("examples");
     let receiver = Receiver::start(folder.path().join("got.flv"), seconds(60));
@@ -101,18 +112,26 @@ fn a_new_driver_in_c_builds_passes_its_test_and_carries_a_stream() {
             .output()
             .expect("a start");
         assert!(!again.status.success(), "a folder that is there stays as it is");
-        carries(&id, &made.join(format!("{id}.so")));
+        for isolation in ISOLATIONS {
+            carries(&id, &made.join(format!("{id}.so")), isolation);
+        }
     }
 }
 
 #[test]
 fn a_driver_of_another_rust_compiler_carries_a_stream() {
     let Some(compiler) = other_rustc() else {
-        println!("skipped: there is no other Rust compiler (Debian's rustc-web is one)");
+        println!(
+            "skipped: there is no other Rust compiler (Debian's rustc-web is one, a toolchain of rustup another)"
+        );
         return;
     };
     let library = recorder(Some(&compiler));
-    let (_drivers, mut service) = service(&[("recorder", &library, "thread")], Setup::default());
+    ISOLATIONS.iter().for_each(|isolation| recorder_carries(&library, isolation));
+}
+
+fn recorder_carries(library: &Path, isolation: &str) {
+    let (_drivers, mut service) = service(&[("recorder", library, isolation)], Setup::default());
     let (api, source) = (service.api(), Source::shared());
     let stream = api.create_stream("other compiler");
     let id = add(&api, &stream, "recording", &json!({ "name": "other" }));
@@ -181,9 +200,9 @@ fn guide() -> String {
 
 /// Streams through a driver that sends FLV to a TCP address.
 #[track_caller]
-fn carries(id: &str, library: &Path) {
+fn carries(id: &str, library: &Path, isolation: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let (_drivers, mut service) = service(&[(id, library, "thread")], Setup::default());
+    let (_drivers, mut service) = service(&[(id, library, isolation)], Setup::default());
     let (api, source) = (service.api(), Source::shared());
     let receiver = Receiver::start(folder.path().join("got.flv"), seconds(60));
     let stream = api.create_stream(id);
@@ -222,16 +241,30 @@ fn copied(from: &Path, into: &Path) -> PathBuf {
     to
 }
 
-/// A Rust compiler of the system that is new enough and not the one of this build.
+/// A Rust compiler that is new enough and not the one of this build: the system's, or one of rustup's other toolchains.
 fn other_rustc() -> Option<PathBuf> {
-    let version = |compiler: &str| {
-        let output = Command::new(compiler).arg("--version").output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
-        text.split(' ').nth(1).map(str::to_owned)
+    let ours = version(Path::new("rustc"))?;
+    let home = std::env::var_os("RUSTUP_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".rustup")));
+    let toolchains = home.and_then(|home| std::fs::read_dir(home.join("toolchains")).ok());
+    let mut compilers: Vec<PathBuf> = toolchains
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin/rustc")))
+        .collect();
+    compilers.sort();
+    compilers.insert(0, PathBuf::from("/usr/bin/rustc"));
+    let fits = |compiler: &PathBuf| {
+        let other = version(compiler).filter(|other| *other != ours)?;
+        let minor: u32 = other.split('.').nth(1)?.parse().ok()?;
+        (minor >= RUST_MINOR_MIN).then(|| println!("built by {other}, the service by {ours}"))
     };
-    let (other, ours) = (version("/usr/bin/rustc")?, version("rustc")?);
-    let minor: u32 = other.split('.').nth(1)?.parse().ok()?;
-    (minor >= RUST_MINOR_MIN && other != ours).then(|| PathBuf::from("/usr/bin/rustc"))
+    compilers.into_iter().find(|compiler| fits(compiler).is_some())
+}
+
+fn version(compiler: &Path) -> Option<String> {
+    let output = Command::new(compiler).arg("--version").output().ok()?;
+    String::from_utf8(output.stdout).ok()?.split(' ').nth(1).map(str::to_owned)
 }
 
 /// Names of the dynamic symbols that a file defines.

@@ -1,75 +1,16 @@
-//! The drivers folder: what is no driver is refused with a reason, and the service and the good ones run on.
+//! Drivers that panic harm their own destination; one that is not enabled is not used.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use satcast_tests::api::{Api, Stream};
 use satcast_tests::encoder::Publish;
+use satcast_tests::scene::Scene;
 use satcast_tests::service::{Service, Setup, binary};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
 use satcast_tests::wait::seconds;
 
 use super::changes::{change, operator};
-
-/// A library without the symbol.
-const NO_ENTRY: &str = "int something_else(void) { return 0; }\n";
-/// A driver table of a version that does not exist yet; nothing behind its head may be read.
-const WRONG_VERSION: &str = "\
-#include <stddef.h>
-#include <stdint.h>
-static const struct { char magic[8]; uint32_t major, minor; size_t size; } table =
-    { {'S', 'A', 'T', 'C', 'A', 'S', 'T', 1}, 999, 0, sizeof table };
-const void *satcast_driver_entry(uint32_t host_major) { (void)host_major; return &table; }
-";
-/// A library that ends every process that loads it.
-const ABORTS: &str = "\
-#include <stdlib.h>
-__attribute__((constructor)) static void loaded(void) { abort(); }
-";
-/// A library that gives no table.
-const NO_TABLE: &str = "\
-#include <stdint.h>
-const void *satcast_driver_entry(uint32_t host_major) { (void)host_major; return 0; }
-";
-
-#[test]
-fn files_that_are_no_drivers_are_refused_and_named() {
-    let folder = tempfile::tempdir().expect("a folder for drivers");
-    let drivers = folder.path();
-    std::fs::copy(built_drivers().join("rtmp.so"), drivers.join("rtmp.so")).expect("the built rtmp driver");
-    std::fs::copy(built_drivers().join("manifest.json"), drivers.join("manifest.json"))
-        .expect("the manifest");
-    std::fs::write(drivers.join("text.so"), "this is no library\n").expect("a text file");
-    compile(NO_ENTRY, &drivers.join("noentry.so"));
-    compile(WRONG_VERSION, &drivers.join("future.so"));
-    compile(NO_TABLE, &drivers.join("notable.so"));
-    compile(ABORTS, &drivers.join("aborts.so"));
-    let whole = std::fs::read(drivers.join("rtmp.so")).expect("the built rtmp driver");
-    std::fs::write(drivers.join("cut.so"), &whole[..whole.len() / 2]).expect("half a driver");
-    let enabled = "[\"rtmp\",\"text\",\"noentry\",\"future\",\"notable\",\"aborts\",\"cut\",\"absent\"]";
-    let mut service = Setup::default()
-        .set("SATCAST_DRIVERS__DIR", drivers.to_str().expect("a path in UTF-8"))
-        .set("SATCAST_DRIVERS__ENABLED", enabled)
-        .start();
-
-    refused(&service, "text.so", &[]);
-    refused(&service, "noentry.so", &["satcast_driver_entry"]);
-    refused(&service, "future.so", &["999"]);
-    refused(&service, "notable.so", &[]);
-    refused(&service, "aborts.so", &["signal"]);
-    refused(&service, "cut.so", &[]);
-    refused(&service, "absent", &[]);
-    assert!(service.run(&["drivers"]).contains("rtmp"));
-
-    let (source, sink) = (Source::shared(), Sink::recording());
-    let api = service.api();
-    let stream = api.create_stream("drivers");
-    api.add_destination(&stream, &sink.url(), "copy");
-    let _encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
-    sink.wait_for_media(60, seconds(20));
-    service.assert_running();
-}
 
 #[test]
 fn a_driver_that_is_not_enabled_is_listed_and_not_used() {
@@ -89,6 +30,25 @@ fn a_driver_that_panics_harms_only_its_destination_and_tells_no_secret() {
 #[test]
 fn in_a_process_of_its_own_it_is_the_same() {
     panics_harm_only_their_destination("process");
+}
+
+#[test]
+fn a_driver_that_panics_at_its_start_is_refused_and_one_at_its_end_has_ended() {
+    for isolation in ["thread", "process"] {
+        for (fail, state) in [("load", "refused"), ("unload", "loaded")] {
+            let setup = Setup::default().set("SATCAST_DRIVER__PANIC__FAIL", fail);
+            let mut scene = Scene::hostile(isolation, setup);
+            let listed = scene.service.run(&["drivers"]);
+            let line = listed.lines().find(|line| line.contains("panic")).unwrap_or_default();
+            assert!(line.contains(state), "{isolation}, {fail}: {listed}\n{}", scene.service.log());
+            if fail == "load" {
+                scene.service.wait_for_log("the reason", seconds(5), |line| {
+                    line.contains("ERROR") && line.contains("asked to panic at its start")
+                });
+            }
+            assert!(scene.service.stop().success(), "{isolation}, {fail}");
+        }
+    }
 }
 
 fn panics_harm_only_their_destination(isolation: &str) {
@@ -166,25 +126,6 @@ fn panics_too_often(
     }
 }
 
-/// One line of the log names the file, says that something is wrong, and holds every one of `words`.
-fn refused(service: &Service, file: &str, words: &[&str]) {
-    let line = service.wait_for_log(&format!("the refusal of {file}"), seconds(5), |line| {
-        line.contains(file) && (line.contains("WARN") || line.contains("ERROR"))
-    });
-    for word in words {
-        assert!(line.contains(word), "\"{word}\" is not in: {line}");
-    }
-}
-
 fn built_drivers() -> PathBuf {
     binary().parent().expect("the folder of the binary").join("drivers")
-}
-
-fn compile(source: &str, library: &Path) {
-    let file = library.with_extension("c");
-    std::fs::write(&file, source).expect("a C file");
-    let output = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(library).arg(&file).output();
-    let output = output.expect("a C compiler (cargo xtask setup installs it)");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    std::fs::remove_file(file).expect("the C file can go");
 }

@@ -2,46 +2,25 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-typedef struct { const char *ptr; size_t len; } Str;
-typedef struct { void *data; void (*put)(void *, const void *); } Sink;
-typedef struct Packet Packet;
-typedef struct { size_t size; void (*retain)(const Packet *); void (*release)(const Packet *); } Counting;
-struct Packet {
-    uint32_t size, flags, kind, codec, track, reserved;
-    uint64_t source, sequence;
-    int64_t dts_ns, pts_ns;
-    const uint8_t *data;
-    size_t len;
-    const Counting *vt;
-};
-typedef struct { void *data; void (*wake)(void *); void (*drop)(void *); } Waker;
-typedef struct { size_t size; uint64_t dest, source; Str type, config; void *media; } Open;
-typedef struct {
-    size_t size;
-    uint32_t abi_minor, flags;
-    const uint32_t *max_level;
-    void *ctx;
-    void (*log)(void *, uint64_t, uint32_t, Str, Str, const void *, size_t);
-    void (*state)(void *, uint64_t, uint32_t, const void *);
-    void (*event)(void *, uint64_t, Str, Str);
-    int32_t (*metric)(void *, uint64_t, const void *, const uint64_t **);
-    ptrdiff_t (*media_recv)(void *, void *, const Packet **, size_t, const Waker *);
-    void (*media_release)(void *, void *);
-    void (*stopped)(void *, uint64_t, const void *);
-    const void *(*get_extension)(void *, Str);
-} Host;
+#include "satcast_driver.h"
 
-static const Host *host;
-typedef struct { uint64_t dest; void *media; } Destination;
+static const SatcastHost *host;
+typedef struct { uint64_t dest; SatcastMedia *media; } Destination;
 
 static int is(const char *place) { return strcmp(PLACE, place) == 0; }
+static SatcastStr str(const char *text) { return (SatcastStr){ (const uint8_t *)text, strlen(text) }; }
+
+#ifdef THROWS
+/* Of a file in C++. */
+void throw_it(void);
+#else
+static void throw_it(void) {}
+#endif
 
 static void tell_host(const void *message, size_t len) {
     for (int fd = 3; fd < 64; fd++) {
@@ -57,7 +36,32 @@ static void tell_host(const void *message, size_t len) {
 
 #define TELL(text) tell_host(text, sizeof text - 1)
 
-static void attack(const Packet *packet) {
+/* Everything a host can be told of a destination, with texts that are none. */
+static void nonsense(uint64_t dest) {
+    SatcastStr broken = { (const uint8_t *)"\xff\xfe\x00\x1b[31m", 8 };
+    SatcastStr nothing = { NULL, 99 };
+    SatcastKv fields[2] = { { broken, nothing }, { nothing, broken } };
+    host->log(host->ctx, dest, 77, broken, nothing, fields, 2);
+    host->log(host->ctx, dest, 3, nothing, broken, NULL, 99);
+    host->event(host->ctx, dest, broken, str("{\"half\":"));
+    host->event(host->ctx, dest, nothing, nothing);
+    SatcastError cut = { 4, 99, 0, 0, nothing }, odd = { sizeof odd, 99, 1, 7, broken };
+    host->state(host->ctx, dest, 99, &cut);
+    host->state(host->ctx, dest, 1, &odd);
+    uint64_t *slot = NULL;
+    SatcastMetricDesc small = { 4, 0, nothing }, unnamed = { sizeof unnamed, 9, broken };
+    if (host->metric(host->ctx, dest, NULL, &slot) == SATCAST_OK) abort();
+    if (host->metric(host->ctx, dest, &small, &slot) == SATCAST_OK) abort();
+    if (host->metric(host->ctx, dest, &unnamed, NULL) == SATCAST_OK) abort();
+    host->metric(host->ctx, dest, &unnamed, &slot);
+    if (host->get_extension(host->ctx, broken) || host->get_extension(host->ctx, nothing)) abort();
+    const SatcastAssets *assets = host->get_extension(host->ctx, str(SATCAST_EXT_ASSETS));
+    SatcastAsset none = { .size = sizeof none, .name = broken };
+    if (assets->publish(host->ctx, dest, &none, NULL) == SATCAST_OK) abort();
+    assets->retract(host->ctx, dest, broken);
+}
+
+static void attack(const SatcastPacket *packet) {
     if (is("fault")) *(volatile int *)8 = 1;
     if (is("write")) *(volatile uint8_t *)packet->data = 1;
     if (is("garbage")) TELL("\x09garbage");
@@ -84,59 +88,82 @@ static void attack(const Packet *packet) {
     }
 }
 
+/* A waker that takes the thread that wakes it. */
+static void block(void *data) { (void)data; for (;;) pause(); }
+static void forget(void *data) { (void)data; }
+
+static void take(Destination *it, const SatcastPacket *packet) {
+    static const SatcastPacket *kept[64];
+    attack(packet);
+    if (is("hoarder")) return;
+    if (is("keeper")) {
+        /* Some of it for ever, also after the end. */
+        const SatcastPacket **place = &kept[packet->sequence % 64];
+        if (*place) (*place)->vt->release(*place);
+        *place = packet;
+        return;
+    }
+    packet->vt->release(packet);
+    if (is("double")) packet->vt->release(packet);
+    if (is("nonsense")) nonsense(it->dest);
+    if (is("early")) host->stopped(host->ctx, it->dest, NULL);
+    if (is("slow")) sleep(1);
+}
+
 static void *run(void *raw) {
     Destination *it = raw;
-    static const Packet *kept[64];
+    int is_told = 0;
     for (;;) {
-        Waker waker = {0};
-        const Packet *packets[16];
-        ptrdiff_t count = host->media_recv(host->ctx, it->media, packets, 16, &waker);
+        SatcastWaker waker = {0};
+        if (is("waker")) waker = (SatcastWaker){ it, block, forget };
+        const SatcastPacket *packets[16];
+        ptrdiff_t count = host->media_recv(host->ctx, it->media, packets, is("slow") ? 1 : 16, &waker);
         if (count < 0) break;
         if (count == 0) { usleep(10000); continue; }
+        if (!is_told++) host->log(host->ctx, it->dest, 3, str(PLACE), str("the attack begins"), NULL, 0);
         host->state(host->ctx, it->dest, 2, NULL);
-        for (ptrdiff_t n = 0; n < count; n++) {
-            attack(packets[n]);
-            if (is("keeper")) {
-                /* Some of it for ever, also after the end. */
-                const Packet **place = &kept[packets[n]->sequence % 64];
-                if (*place) (*place)->vt->release(*place);
-                *place = packets[n];
-            } else {
-                packets[n]->vt->release(packets[n]);
-            }
-        }
+        for (ptrdiff_t n = 0; n < count; n++) take(it, packets[n]);
     }
+    /* It never says that it has ended, and gives nothing back. */
+    if (is("never")) for (;;) pause();
     host->media_release(host->ctx, it->media);
     host->stopped(host->ctx, it->dest, NULL);
-    if (is("late")) host->stopped(host->ctx, it->dest, NULL);
-    if (is("late")) host->state(host->ctx, it->dest + 1000, 2, NULL);
+    if (is("late")) {
+        sleep(1);
+        host->stopped(host->ctx, it->dest, NULL);
+        nonsense(it->dest);
+        nonsense(it->dest + 1000);
+    }
     return NULL;
 }
 
-static int32_t init(const Host *table, const Sink *errors) {
+static int32_t init(const SatcastHost *table, const SatcastErrorSink *errors) {
     (void)errors;
     host = table;
-    return 0;
+    return SATCAST_OK;
 }
 
-static int32_t open_it(const Open *request, void **instance, const Sink *errors) {
+static int32_t open_it(const SatcastOpen *request, void **instance, const SatcastErrorSink *errors) {
     (void)errors;
+    if (is("throw")) throw_it();
+    if (is("hangopen")) for (;;) pause();
     Destination *it = malloc(sizeof *it);
     it->dest = request->dest;
     it->media = request->media;
     *instance = it;
     pthread_t thread;
-    return pthread_create(&thread, NULL, run, it) || pthread_detach(thread) ? -1 : 0;
+    return pthread_create(&thread, NULL, run, it) || pthread_detach(thread) ? SATCAST_ERR : SATCAST_OK;
 }
 
 static int32_t stop(void *instance, uint32_t deadline_ms) {
     (void)instance, (void)deadline_ms;
-    return 0;
+    if (is("hangstop")) for (;;) pause();
+    return SATCAST_OK;
 }
 
 static void destroy(void *instance) {
-    if (is("stuck")) for (;;) pause();
     (void)instance;
+    if (is("stuck")) for (;;) pause();
 }
 
 static void deinit(void) {
@@ -144,23 +171,12 @@ static void deinit(void) {
 }
 
 #define MANIFEST "{\"title\":\"" PLACE "\",\"types\":[{\"name\":\"" PLACE "\",\"title\":\"" PLACE "\",\"schema\":{\"type\":\"object\"}}]}"
-#define STR(text) { text, sizeof text - 1 }
+#define STR(text) { (const uint8_t *)text, sizeof text - 1 }
 
-static const struct {
-    char magic[8];
-    uint32_t abi_major, abi_minor;
-    size_t size;
-    uint64_t flags;
-    Str id, version, toolchain, manifest;
-    int32_t (*init)(const Host *, const Sink *);
-    void *validate;
-    int32_t (*open)(const Open *, void **, const Sink *);
-    int32_t (*stop)(void *, uint32_t);
-    void (*destroy)(void *);
-    void (*deinit)(void);
-    void *get_extension;
-} table = { { 'S', 'A', 'T', 'C', 'A', 'S', 'T', 1 }, 1, 0, sizeof table, 0,
-            STR(PLACE), STR("1.0.0"), STR("cc"), STR(MANIFEST),
-            init, NULL, open_it, stop, destroy, deinit, NULL };
+static const SatcastDriver table = {
+    SATCAST_MAGIC, SATCAST_ABI_MAJOR, SATCAST_ABI_MINOR, sizeof table, SATCAST_FLAG_PANIC_UNWIND,
+    STR(PLACE), STR("1.0.0"), STR("cc"), STR(MANIFEST),
+    init, NULL, open_it, stop, destroy, deinit, NULL
+};
 
-const void *satcast_driver_entry(uint32_t host_major) { return host_major == 1 ? &table : NULL; }
+const SatcastDriver *satcast_driver_entry(uint32_t host_major) { return host_major == SATCAST_ABI_MAJOR ? &table : NULL; }

@@ -1,22 +1,18 @@
 //! `isolation = "process"`: nobody sees a difference while all is well, and what ends the child ends nothing else.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use satcast_tests::api::{Api, Stream};
-use satcast_tests::encoder::{Encoder, Publish};
+use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::{Hosted, window_files};
 use satcast_tests::probe::records;
 use satcast_tests::record::{CARRIED_MILLIS, assert_carried, assert_complete};
-use satcast_tests::service::{Service, Setup, binary};
+use satcast_tests::scene::{Scene, children, configuration, wait_until_gone};
+use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
 use satcast_tests::source::{SOURCE_SECONDS, Source};
 use satcast_tests::wait::{self, seconds};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 /// The driver is killed after this silence; see `SILENCE_MS` of the host.
 const SILENCE_LIMIT: Duration = Duration::from_secs(25);
@@ -78,7 +74,7 @@ fn a_panic_in_a_panic_ends_the_child_and_nothing_else() {
 
 /// Each crashes the driver once; then all of its destinations come back.
 fn ends_nothing_else<const N: usize>(crashes: [(&str, &str); N]) {
-    let mut scene = Scene::new(Setup::default());
+    let mut scene = Scene::hostile("process", Setup::default());
     let bystander = scene.add("nowhere");
     let mut encoder = scene.publish();
     for (place, words) in crashes {
@@ -96,7 +92,7 @@ fn ends_nothing_else<const N: usize>(crashes: [(&str, &str); N]) {
 
 #[test]
 fn a_driver_that_crashes_again_and_again_is_left_alone() {
-    let mut scene = Scene::new(Setup::default());
+    let mut scene = Scene::hostile("process", Setup::default());
     // Several, so that one of them soon comes after each restart.
     let ids: Vec<i64> = (0..6).map(|_| scene.add("abort")).collect();
     let mut encoder = scene.publish();
@@ -112,7 +108,7 @@ fn a_driver_that_crashes_again_and_again_is_left_alone() {
 
 #[test]
 fn a_child_that_does_not_return_or_live_is_replaced() {
-    let mut scene = Scene::new(Setup::default());
+    let mut scene = Scene::hostile("process", Setup::default());
     let before = children(&scene.service);
     let path = format!("/api/streams/{}/destinations", scene.stream.id);
     let refused = scene.api.post(&path, &destination("hang-validate"));
@@ -137,7 +133,16 @@ fn a_child_that_does_not_return_or_live_is_replaced() {
 
 #[test]
 fn what_floods_leaks_or_never_reads_hurts_itself_alone() {
-    let mut scene = Scene::new(Setup::default());
+    hurts_itself_alone("process");
+}
+
+#[test]
+fn on_threads_of_the_service_as_well() {
+    hurts_itself_alone("thread");
+}
+
+fn hurts_itself_alone(isolation: &str) {
+    let mut scene = Scene::hostile(isolation, Setup::default());
     let ids = ["flood", "leak", "never-read", "ignore-stop", "nowhere"].map(|place| scene.add(place));
     let mut encoder = scene.publish();
     for id in ids {
@@ -151,76 +156,10 @@ fn what_floods_leaks_or_never_reads_hurts_itself_alone() {
     assert!((1..=1200).contains(&lines), "{lines} lines of a flood of 20000");
 }
 
-/// Written in C, each in a process of its own: how it attacks, and what is said of its end, if it has to end.
-const ATTACKS: &[(&str, Option<&str>)] = &[
-    ("fault", Some("signal 11")),
-    ("write", Some("signal 11")),
-    ("garbage", Some("sent what is no message")),
-    ("nojson", Some("sent what is no message")),
-    ("nested", Some("sent what is no message")),
-    ("huge", Some("sent more than a message holds")),
-    ("thief", Some("let go of media it does not hold")),
-    ("twice", Some("spoke of its start")),
-    ("linger", Some("signal 6")),
-    ("other", None),
-    ("keeper", None),
-    ("late", None),
-    ("stuck", Some("did not return from a call")),
-];
-
-#[test]
-fn no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it() {
-    let folder = tempfile::tempdir().expect("a folder for drivers");
-    let source = folder.path().join("hostile.c");
-    std::fs::write(&source, include_str!("hostile_driver.c")).expect("the source of the drivers");
-    for (place, _) in ATTACKS {
-        let library = folder.path().join(format!("{place}.so"));
-        let flags = ["-O1", "-shared", "-fPIC", "-pthread", "-o"];
-        let place = format!("-DPLACE=\"{place}\"");
-        let output = Command::new("cc").args(flags).arg(library).arg(place).arg(&source).output();
-        let output = output.expect("a C compiler (cargo xtask setup installs it)");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
-    let names: Vec<&str> = ATTACKS.iter().map(|(place, _)| *place).collect();
-    let mut scene = Scene::with(folder, &names, Setup::default());
-    let path = format!("/api/streams/{}/destinations", scene.stream.id);
-    let add = |name: &&str| {
-        let body = json!({ "type": name, "config": {} });
-        scene.api.post(&path, &body).ok()["id"].as_i64().expect("an id")
-    };
-    let ids: Vec<i64> = names.iter().map(add).collect();
-    let mut encoder = scene.publish();
-    for ((place, end), id) in ATTACKS.iter().zip(ids) {
-        match end {
-            Some(words) if *place != "stuck" => {
-                drop(scene.service.wait_for_log(place, seconds(20), |line| {
-                    let named = format!("the process of driver {place} ");
-                    line.contains("ERROR") && line.contains(&named) && line.contains(words)
-                }))
-            }
-            _ => drop(scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20))),
-        }
-    }
-    scene.finish(&mut encoder);
-    // It does not return from the end of its destination.
-    scene.service.wait_for_log("stuck", seconds(20), |line| {
-        line.contains("the process of driver stuck") && line.contains("did not return from a call")
-    });
-    scene.service.stop();
-    wait::until("all that they started to go", seconds(10), || {
-        let named = |name: &str| std::fs::read_to_string(format!("/proc/{name}/cmdline")).unwrap_or_default();
-        let of_ours = |name: &String| named(name).contains("driver-runner") && named(name).contains("linger");
-        let pids = std::fs::read_dir("/proc").expect("the list of processes");
-        let left =
-            pids.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(of_ours).count();
-        if left == 0 { Ok(()) } else { Err(format!("{left} processes")) }
-    });
-}
-
 #[test]
 fn a_child_over_its_memory_dies_alone() {
     let setup = Setup::default().set("SATCAST_DRIVER__PANIC__LIMITS__MEMORY_MB", "1024");
-    let mut scene = Scene::new(setup);
+    let mut scene = Scene::hostile("process", setup);
     let id = scene.add("once-memory");
     let mut encoder = scene.publish();
     scene.service.wait_for_log("its end", seconds(40), |line| {
@@ -232,7 +171,7 @@ fn a_child_over_its_memory_dies_alone() {
 
 #[test]
 fn no_child_outlives_its_host() {
-    let mut scene = Scene::new(Setup::default());
+    let mut scene = Scene::hostile("process", Setup::default());
     scene.add("nowhere");
     let _encoder = scene.publish();
     let killed = children(&scene.service);
@@ -249,7 +188,7 @@ fn no_child_outlives_its_host() {
 
 #[test]
 fn a_child_has_nothing_of_its_hosts_but_what_it_is_given() {
-    let scene = Scene::new(Setup::default().set("SATCAST_SECRET_KEY", &"ab".repeat(32)));
+    let scene = Scene::hostile("process", Setup::default().set("SATCAST_SECRET_KEY", &"ab".repeat(32)));
     let children = children(&scene.service);
     let [child] = children[..] else { panic!("one child, not {children:?}") };
     let of = |name: &str| std::fs::read(format!("/proc/{child}/{name}")).expect("a file of the child");
@@ -276,93 +215,6 @@ fn a_child_has_nothing_of_its_hosts_but_what_it_is_given() {
     assert_eq!(database, None, "{open:?}");
 }
 
-/// A stream with an rtmp destination on threads of the service, and the hostile driver in a process.
-struct Scene {
-    service: Service,
-    api: Api,
-    source: Source,
-    sink: Sink,
-    stream: Stream,
-    _drivers: TempDir,
-}
-
-impl Scene {
-    fn new(setup: Setup) -> Self {
-        let folder = tempfile::tempdir().expect("a folder for drivers");
-        let built = binary().parent().expect("the folder of the binary").to_owned();
-        std::fs::copy(built.join("libsatcast_test_driver.so"), folder.path().join("panic.so"))
-            .expect("the test driver");
-        Self::with(folder, &["panic"], setup)
-    }
-
-    /// The drivers `names` of `folder`, beside rtmp.
-    fn with(folder: TempDir, names: &[&str], setup: Setup) -> Self {
-        let built = binary().parent().expect("the folder of the binary").to_owned();
-        for file in ["rtmp.so", "manifest.json"] {
-            std::fs::copy(built.join("drivers").join(file), folder.path().join(file)).expect("a built file");
-        }
-        let enabled: Vec<&str> = names.iter().copied().chain(["rtmp"]).collect();
-        let service = setup
-            .set("SATCAST_DRIVERS__DIR", folder.path().to_str().expect("a path in UTF-8"))
-            .set("SATCAST_DRIVERS__ENABLED", &json!(enabled).to_string())
-            .set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2")
-            .start();
-        let (api, source, sink) = (service.api(), Source::shared(), Sink::recording());
-        let stream = api.create_stream("isolation");
-        api.add_destination(&stream, &sink.url(), "copy");
-        Self { service, api, source, sink, stream, _drivers: folder }
-    }
-
-    #[track_caller]
-    fn add(&self, place: &str) -> i64 {
-        let path = format!("/api/streams/{}/destinations", self.stream.id);
-        self.api.post(&path, &destination(place)).ok()["id"].as_i64().expect("an id")
-    }
-
-    fn publish(&self) -> Encoder {
-        let encoder = Publish::of(&self.source).to(&self.service.ingest_url(&self.stream.key));
-        self.sink.wait_for_media(1, seconds(20));
-        encoder
-    }
-
-    /// The healthy destination got everything, whatever happened beside it.
-    #[track_caller]
-    fn finish(&mut self, encoder: &mut Encoder) {
-        encoder.finish(seconds(2 * SOURCE_SECONDS));
-        self.sink.wait_until_left(seconds(20));
-        assert_complete("the healthy sink", self.source.records(), &self.sink.records());
-        assert_eq!(self.sink.publishes(), 1);
-        self.service.assert_running();
-        self.service.assert_not_logged(&[("the driver's token", "very-secret-token")]);
-    }
-}
-
 fn destination(place: &str) -> Value {
-    json!({ "type": "panic", "config": { "place": place, "token": "very-secret-token" } })
-}
-
-/// The driver processes of a service.
-pub(crate) fn children(service: &Service) -> Vec<i32> {
-    let parent = service.process().id().to_string();
-    let mut found: Vec<i32> = std::fs::read_dir("/proc")
-        .expect("the list of processes")
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|pid| {
-            let read =
-                |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
-            let stat = read("stat");
-            let of_parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
-            of_parent == Some(parent.as_str()) && read("cmdline").contains("driver-runner")
-        })
-        .collect();
-    found.sort_unstable();
-    found
-}
-
-fn wait_until_gone(pids: &[i32]) {
-    wait::until("the children to go", seconds(10), || {
-        let left: Vec<_> =
-            pids.iter().filter(|pid| kill(Pid::from_raw(**pid), None::<Signal>).is_ok()).collect();
-        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
-    });
+    json!({ "type": "panic", "config": configuration(place) })
 }

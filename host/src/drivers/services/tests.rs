@@ -169,6 +169,8 @@ async fn a_flood_of_reports_is_cut_and_a_list_is_left_to_find_the_rest() {
         changed_at_ms: 1,
         attempt: 0,
         attempt_opened: false,
+        has_copy: true,
+        gone: false,
     };
     let gate = &services.report_gate;
     let now = Duration::from_secs(u64::MAX / 2);

@@ -49,7 +49,13 @@ const RULES: &[Rule] = &[
     Rule {
         says: "unsafe only in the driver loader and the driver contract",
         scope: &["host", "plugin-api", "plugins", "tests"],
-        home: &["host/src/drivers", "plugin-api/src", "plugin-api/tests", "host/xtask/src/check"],
+        home: &[
+            "host/src/drivers",
+            "plugin-api/src",
+            "plugin-api/tests",
+            "plugin-api/benches",
+            "host/xtask/src/check",
+        ],
         words: &["unsafe"],
     },
     Rule {

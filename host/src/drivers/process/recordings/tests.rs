@@ -61,6 +61,8 @@ fn recording(name: &str) -> Recording {
         changed_at_ms: 1,
         attempt: 0,
         attempt_opened: false,
+        has_copy: true,
+        gone: false,
     }
 }
 

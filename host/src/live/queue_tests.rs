@@ -1,7 +1,14 @@
 //! What a queue drops, and when.
 
-use super::*;
-use crate::live::testing::{audio, audio_config, video, video_config};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use satcast_plugin_api::host::{MediaSource as _, Packet};
+
+use super::group::Configs;
+use super::queue::*;
+use super::testing::{audio, audio_config, video, video_config};
 
 struct Rig {
     queue: Queue,
@@ -26,15 +33,8 @@ impl Rig {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Takes everything as `(sequence, config, discontinuity)`.
     fn drain(&self) -> Vec<(u64, bool, bool)> {
-        let mut state = self.queue.lock();
-        state.bytes = 0;
-        let packets: Vec<_> = state.packets.drain(..).collect();
-        packets
-            .iter()
-            .map(|Queued { delivery: d, .. }| (d.packet.sequence, d.packet.config, d.discontinuity))
-            .collect()
+        self.queue.drain()
     }
 }
 

@@ -1,0 +1,222 @@
+//! The queue of a destination in every order in which a publisher, a driver and its releases can meet, as loom tries them: no packet is
+//! lost or handed out twice, no driver sleeps on while there is something for it, and each waker is called or dropped, once.
+//!
+//! `cargo run --manifest-path host/model/Cargo.toml`, which `cargo xtask test` does. It compiles the host's own source with loom's locks
+//! in place of the system's, which is why it is no test of the host, and a program: its source is what ships, without its unit tests.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use satcast_plugin_api::host::{DriverWaker, MediaSource as _, Packet, Recv};
+use satcast_plugin_api::packet::{Codec, Kind};
+
+#[path = "../../src/live/group.rs"]
+#[allow(dead_code)] // Nothing but its configurations is needed here.
+mod group;
+#[path = "../../src/live/queue.rs"]
+mod queue;
+
+mod locks {
+    pub(super) use loom::sync::atomic::AtomicUsize;
+    pub(super) use loom::sync::{Mutex, MutexGuard};
+}
+
+use queue::{LEASED_BYTES_MAX, QUEUE_BYTES_MAX, QUEUE_PACKETS_MAX, QUEUE_WAIT_MAX, Queue};
+
+/// Switches between threads that loom forces at most in one order; more find nothing new here and take much longer.
+const SWITCHES_MAX: usize = 3;
+/// When every packet comes: nothing waits too long.
+const NOW: Duration = QUEUE_WAIT_MAX;
+/// Fewest orders that count as all: less means that a model does nothing.
+const ORDERS_MIN: u64 = 20;
+
+/// The models are made for a queue that never drops what they put in.
+const _: () = assert!(LEASED_BYTES_MAX / 2 <= QUEUE_BYTES_MAX && QUEUE_PACKETS_MAX > 3);
+
+fn main() {
+    check("what is pushed before the end reaches a driver that sleeps", pushed);
+    check("what a queue begins with and two publishers lose nothing either", two_publishers);
+    check("a driver that held too much goes on when it lets go", held_too_much);
+    check("a waker is called or dropped once, also when the queue is given back", waker_ends_once);
+}
+
+fn check(name: &str, model: impl Fn() + Send + Sync + 'static) {
+    let orders = Arc::new(AtomicU64::new(0));
+    let (counted, began) = (orders.clone(), Instant::now());
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(SWITCHES_MAX);
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    let orders = orders.load(Ordering::Relaxed);
+    assert!(orders >= ORDERS_MIN, "{name}: {orders} orders only");
+    println!("{name}: {orders} orders in {:.1} s", began.elapsed().as_secs_f64());
+}
+
+/// A driver that sleeps until its waker is called.
+#[derive(Default)]
+struct Bell {
+    is_rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn waker(bell: &loom::sync::Arc<Self>) -> DriverWaker {
+        let bell = bell.clone();
+        DriverWaker::calling(move || {
+            *bell.is_rung.lock().expect("no panic holds it") = true;
+            bell.changed.notify_one();
+        })
+    }
+
+    fn wait(&self) {
+        let mut rung = self.is_rung.lock().expect("no panic holds it");
+        while !*rung {
+            rung = self.changed.wait(rung).expect("no panic holds it");
+        }
+        *rung = false;
+    }
+}
+
+fn empty() -> loom::sync::Arc<Queue> {
+    loom::sync::Arc::new(Queue::new(Arc::new(AtomicU64::new(0))))
+}
+
+fn wake(waker: Option<DriverWaker>) {
+    waker.into_iter().for_each(DriverWaker::wake);
+}
+
+fn packet(sequence: u64, config: bool, keyframe: bool, payload: Bytes) -> Arc<Packet> {
+    Arc::new(Packet {
+        kind: Kind::Video,
+        codec: Codec::H264,
+        config,
+        keyframe,
+        discontinuity: false,
+        track: 0,
+        source: 1,
+        sequence,
+        dts_ns: 0,
+        pts_ns: 0,
+        payload,
+    })
+}
+
+fn config(sequence: u64) -> Arc<Packet> {
+    packet(sequence, true, false, Bytes::from_static(b"c"))
+}
+
+fn media(sequence: u64, keyframe: bool) -> Arc<Packet> {
+    packet(sequence, false, keyframe, Bytes::from_static(b"media"))
+}
+
+/// Half of what a driver may hold.
+fn half(sequence: u64) -> Arc<Packet> {
+    static PAYLOAD: OnceLock<Bytes> = OnceLock::new();
+    packet(sequence, false, true, PAYLOAD.get_or_init(|| vec![0; LEASED_BYTES_MAX / 2].into()).clone())
+}
+
+/// Takes until the queue is closed, one at a time; gives the numbers of what came. Sleeps for ever, which loom reports, if a
+/// wake-up is lost.
+fn drive(queue: &Queue, releases: bool) -> Vec<u64> {
+    let bell = loom::sync::Arc::new(Bell::default());
+    let (mut seen, mut batch) = (Vec::new(), Vec::new());
+    loop {
+        match queue.recv(1, &mut batch, Bell::waker(&bell)) {
+            Recv::Closed => return seen,
+            Recv::Empty => bell.wait(),
+            Recv::Ready => {
+                for delivery in batch.drain(..) {
+                    seen.push(delivery.packet.sequence);
+                    if releases {
+                        queue.released(delivery.packet.payload.len());
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn pushed() {
+    let queue = empty();
+    let taking = queue.clone();
+    let driver = thread::spawn(move || drive(&taking, true));
+    for packet in [config(1), media(2, true), media(3, false)] {
+        wake(queue.push(&packet, true, NOW));
+    }
+    wake(queue.close());
+    assert_eq!(driver.join().expect("a driver that ends"), [1, 2, 3]);
+}
+
+fn two_publishers() {
+    let queue = empty();
+    let mut configs = group::Configs::default();
+    configs.replace(&config(1));
+    wake(queue.begin(&configs, [media(2, true)].iter(), NOW));
+    let taking = queue.clone();
+    let driver = thread::spawn(move || drive(&taking, true));
+    let pushing = queue.clone();
+    let other = thread::spawn(move || wake(pushing.push(&media(3, false), true, NOW)));
+    wake(queue.push(&media(4, false), true, NOW));
+    other.join().expect("a publisher that ends");
+    wake(queue.close());
+    let mut seen = driver.join().expect("a driver that ends");
+    seen[2..].sort_unstable();
+    assert_eq!(seen, [1, 2, 3, 4]);
+}
+
+fn held_too_much() {
+    let queue = empty();
+    let mut held = Vec::new();
+    for sequence in [1, 2] {
+        wake(queue.push(&half(sequence), true, NOW));
+        assert_eq!(queue.recv(1, &mut held, DriverWaker::calling(|| ())), Recv::Ready);
+    }
+    let (taking, releasing) = (queue.clone(), queue.clone());
+    let driver = thread::spawn(move || drive(&taking, false));
+    let release = thread::spawn(move || releasing.released(LEASED_BYTES_MAX / 2));
+    wake(queue.push(&half(3), true, NOW));
+    release.join().expect("a release that ends");
+    // Not before: what is closed wakes a driver anyway.
+    wake(queue.close());
+    assert_eq!(driver.join().expect("a driver that ends"), [3]);
+}
+
+/// Counts how its waker ends.
+#[derive(Default)]
+struct Ends {
+    called: AtomicU64,
+    gone: AtomicU64,
+}
+
+struct Gone(Arc<Ends>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.gone.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn waker_ends_once() {
+    let (queue, ends) = (empty(), Arc::new(Ends::default()));
+    let (abandoning, pushing) = (queue.clone(), queue.clone());
+    let gone = Gone(ends.clone());
+    let waker = DriverWaker::calling(move || {
+        gone.0.called.fetch_add(1, Ordering::SeqCst);
+    });
+    assert_eq!(queue.recv(1, &mut Vec::new(), waker), Recv::Empty);
+    let abandon = thread::spawn(move || abandoning.abandoned());
+    let push = thread::spawn(move || wake(pushing.push(&media(1, true), true, NOW)));
+    wake(queue.close());
+    abandon.join().expect("an end");
+    push.join().expect("a publisher that ends");
+    assert_eq!(ends.gone.load(Ordering::SeqCst), 1);
+    assert!(ends.called.load(Ordering::SeqCst) <= 1);
+    let nothing = queue.recv(9, &mut Vec::new(), DriverWaker::calling(|| ()));
+    assert_eq!(nothing, Recv::Closed, "nothing is kept for a queue that was given back");
+}

@@ -1,0 +1,193 @@
+//! A stream with an rtmp destination that must lose nothing, and drivers beside it that do their worst.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::api::{Api, Stream};
+use crate::author::{root, run};
+use crate::encoder::{Encoder, Publish};
+use crate::record::assert_complete;
+use crate::service::{Service, Setup, binary};
+use crate::sink::Sink;
+use crate::source::{SOURCE_SECONDS, Source};
+use crate::wait::{self, seconds};
+
+/// Id of the driver that fails on request, and its destination type.
+pub const HOSTILE: &str = "panic";
+/// What its destinations must keep to themselves.
+pub const TOKEN: &str = "very-secret-token";
+
+/// The service, the stream, and who receives it.
+#[derive(Debug)]
+pub struct Scene {
+    /// The service.
+    pub service: Service,
+    /// Its owner's view of it.
+    pub api: Api,
+    /// What is published.
+    pub source: Source,
+    /// Where the healthy destination sends to.
+    pub sink: Sink,
+    /// The stream of all destinations.
+    pub stream: Stream,
+    /// The drivers folder.
+    pub drivers: TempDir,
+}
+
+impl Scene {
+    /// With the driver that fails on request, isolated as it is said (`thread` or `process`).
+    ///
+    /// # Panics
+    /// When anything does not start.
+    #[must_use]
+    #[track_caller]
+    pub fn hostile(isolation: &str, setup: Setup) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for drivers");
+        let library = built().join("libsatcast_test_driver.so");
+        std::fs::copy(library, folder.path().join(format!("{HOSTILE}.so"))).expect("the test driver");
+        Self::with(folder, &[HOSTILE], isolation, setup)
+    }
+
+    /// The drivers `names` of `folder`, beside rtmp.
+    ///
+    /// # Panics
+    /// When anything does not start.
+    #[must_use]
+    #[track_caller]
+    pub fn with(folder: TempDir, names: &[&str], isolation: &str, setup: Setup) -> Self {
+        for file in ["rtmp.so", "manifest.json"] {
+            std::fs::copy(built().join("drivers").join(file), folder.path().join(file))
+                .expect("a built file");
+        }
+        let enabled: Vec<&str> = names.iter().copied().chain(["rtmp"]).collect();
+        let isolate = |setup: Setup, name: &&str| {
+            setup.set(&format!("SATCAST_DRIVER__{}__ISOLATION", name.to_uppercase()), isolation)
+        };
+        let service = names
+            .iter()
+            .fold(setup, isolate)
+            .set("SATCAST_DRIVERS__DIR", folder.path().to_str().expect("a path in UTF-8"))
+            .set("SATCAST_DRIVERS__ENABLED", &json!(enabled).to_string())
+            .set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2")
+            .start();
+        let (api, source, sink) = (service.api(), Source::shared(), Sink::recording());
+        let stream = api.create_stream("scene");
+        api.add_destination(&stream, &sink.url(), "copy");
+        Self { service, api, source, sink, stream, drivers: folder }
+    }
+
+    /// Adds a destination of the driver that fails on request; gives its id.
+    ///
+    /// # Panics
+    /// When it is refused.
+    #[track_caller]
+    pub fn add(&self, place: &str) -> i64 {
+        self.add_of(HOSTILE, &configuration(place))
+    }
+
+    /// Adds a destination; gives its id.
+    ///
+    /// # Panics
+    /// When it is refused.
+    #[track_caller]
+    pub fn add_of(&self, kind: &str, config: &Value) -> i64 {
+        crate::author::add(&self.api, &self.stream, kind, config)
+    }
+
+    /// Publishes the source; media is arriving at the healthy destination then.
+    ///
+    /// # Panics
+    /// When it does not arrive.
+    #[must_use]
+    #[track_caller]
+    pub fn publish(&self) -> Encoder {
+        let encoder = Publish::of(&self.source).to(&self.service.ingest_url(&self.stream.key));
+        self.sink.wait_for_media(1, seconds(20));
+        encoder
+    }
+
+    /// Publishes to the end; the healthy destination must get everything, whatever happened beside it.
+    ///
+    /// # Panics
+    /// When it did not, or the service fell, or told the token.
+    #[track_caller]
+    pub fn finish(&mut self, encoder: &mut Encoder) {
+        encoder.finish(seconds(2 * SOURCE_SECONDS));
+        self.sink.wait_until_left(seconds(20));
+        assert_complete("the healthy sink", self.source.records(), &self.sink.records());
+        assert_eq!(self.sink.publishes(), 1);
+        self.service.assert_running();
+        self.service.assert_not_logged(&[("the driver's token", TOKEN)]);
+    }
+}
+
+/// A configuration of the driver that fails on request.
+#[must_use]
+pub fn configuration(place: &str) -> Value {
+    json!({ "place": place, "token": TOKEN })
+}
+
+/// The folder of the built binary.
+#[must_use]
+pub fn built() -> PathBuf {
+    binary().parent().expect("the folder of the binary").to_owned()
+}
+
+/// Compiles C or C++ `sources` to a library, with the published header and `flags`.
+///
+/// # Panics
+/// When it does not compile.
+#[track_caller]
+pub fn compile(sources: &[&Path], library: &Path, flags: &[&str]) {
+    let include = root().join("plugin-api/include");
+    // Symbols that are nowhere are the case of a test.
+    let plain = ["-O1", "-shared", "-fPIC", "-pthread", "-fexceptions", "-Wall", "-Wextra", "-Werror"];
+    run(Command::new("cc")
+        .args(plain)
+        .arg("-I")
+        .arg(include)
+        .arg("-o")
+        .arg(library)
+        .args(sources)
+        .args(flags));
+}
+
+/// The driver processes of a service.
+///
+/// # Panics
+/// When the list of processes cannot be read.
+#[must_use]
+pub fn children(service: &Service) -> Vec<i32> {
+    let parent = service.process().id().to_string();
+    let mut found: Vec<i32> = std::fs::read_dir("/proc")
+        .expect("the list of processes")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            let read =
+                |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+            let stat = read("stat");
+            let of_parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
+            of_parent == Some(parent.as_str()) && read("cmdline").contains("driver-runner")
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// Waits until none of these processes is there.
+///
+/// # Panics
+/// When one stays.
+#[track_caller]
+pub fn wait_until_gone(pids: &[i32]) {
+    wait::until("the children to go", seconds(10), || {
+        let left: Vec<_> =
+            pids.iter().filter(|pid| kill(Pid::from_raw(**pid), None::<Signal>).is_ok()).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    });
+}

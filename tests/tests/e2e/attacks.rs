@@ -1,0 +1,116 @@
+//! Drivers in C that attack their host, all at once beside a healthy stream: in processes of their own, and those that a process
+//! survives on its threads.
+
+use std::path::Path;
+
+use satcast_tests::scene::{Scene, compile};
+use satcast_tests::service::Setup;
+use satcast_tests::wait::{self, seconds};
+use serde_json::json;
+
+/// How a driver attacks, and what is said of the end of its process, if it has to end.
+const ISOLATED: &[(&str, Option<&str>)] = &[
+    ("fault", Some("signal 11")),
+    ("write", Some("signal 11")),
+    ("throw", Some("signal 6")),
+    ("garbage", Some("sent what is no message")),
+    ("nojson", Some("sent what is no message")),
+    ("nested", Some("sent what is no message")),
+    ("huge", Some("sent more than a message holds")),
+    ("thief", Some("let go of media it does not hold")),
+    ("twice", Some("spoke of its start")),
+    ("linger", Some("signal 6")),
+    ("hangopen", Some("did not return from a call")),
+    ("other", None),
+];
+/// What a host survives on its own threads, too.
+const ANYWHERE: &[&str] = &[
+    "keeper", "hoarder", "late", "early", "never", "nonsense", "slow", "waker", "double", "hangstop", "stuck",
+];
+/// Throws over the boundary, from a function of the table.
+const THROWS: &str = "extern \"C\" void throw_it() { throw 7; }\n";
+
+#[test]
+fn no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it() {
+    let names: Vec<&str> = ISOLATED.iter().map(|(name, _)| *name).chain(ANYWHERE.iter().copied()).collect();
+    let mut scene = scene(&names, "process");
+    let ids: Vec<i64> = names.iter().map(|name| scene.add_of(name, &json!({}))).collect();
+    let mut encoder = scene.publish();
+    for (name, end) in ISOLATED {
+        let Some(words) = end else {
+            begins(&scene, name);
+            continue;
+        };
+        let process = format!("the process of driver {name} ");
+        scene.service.wait_for_log(name, seconds(30), |line| {
+            line.contains("ERROR") && line.contains(&process) && line.contains(words)
+        });
+    }
+    ANYWHERE.iter().for_each(|name| begins(&scene, name));
+    let other = ids[names.iter().position(|name| *name == "other").expect("one of them")];
+    scene.api.wait_for_destination(&scene.stream, other, "live", seconds(20));
+    scene.finish(&mut encoder);
+    // They do not return from the end of their destination.
+    for name in ["stuck", "hangstop"] {
+        let process = format!("the process of driver {name} ");
+        scene.service.wait_for_log(name, seconds(30), |line| {
+            line.contains(&process) && line.contains("did not return from a call")
+        });
+    }
+    assert!(scene.service.stop().success());
+    wait::until("all that they started to go", seconds(10), || {
+        let named = |name: &str| std::fs::read_to_string(format!("/proc/{name}/cmdline")).unwrap_or_default();
+        let of_ours = |name: &String| named(name).contains("driver-runner") && named(name).contains("linger");
+        let pids = std::fs::read_dir("/proc").expect("the list of processes");
+        let left =
+            pids.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(of_ours).count();
+        if left == 0 { Ok(()) } else { Err(format!("{left} processes")) }
+    });
+}
+
+#[test]
+fn what_a_host_survives_on_its_own_threads_harms_no_stream_either() {
+    let names: Vec<&str> = ANYWHERE.iter().copied().chain(["hangopen"]).collect();
+    let mut scene = scene(&names, "thread");
+    let ids: Vec<i64> = names.iter().map(|name| scene.add_of(name, &json!({}))).collect();
+    let mut encoder = scene.publish();
+    ANYWHERE.iter().for_each(|name| begins(&scene, name));
+    let hangs = scene.api.wait_for_destination(&scene.stream, ids[ANYWHERE.len()], "retrying", seconds(30));
+    assert!(hangs["error"].as_str().is_some_and(|error| error.contains("does not answer")), "{hangs}");
+    scene.finish(&mut encoder);
+    scene.service.wait_for_log("hangstop", seconds(30), |line| {
+        line.contains("hangstop") && line.contains("driver does not return")
+    });
+    assert!(scene.service.stop().success(), "no thread of a driver holds up the end");
+}
+
+/// A service with these drivers.
+fn scene(names: &[&str], isolation: &str) -> Scene {
+    let folder = tempfile::tempdir().expect("a folder for drivers");
+    let source = folder.path().join("hostile.c");
+    std::fs::write(&source, include_str!("hostile_driver.c")).expect("the source of the drivers");
+    let throws = folder.path().join("throws.cc");
+    std::fs::write(&throws, THROWS).expect("a source in C++");
+    for name in names {
+        let (place, library) = (format!("-DPLACE=\"{name}\""), folder.path().join(format!("{name}.so")));
+        if *name == "throw" {
+            throwing(&source, &throws, &library, &place);
+        } else {
+            compile(&[&source], &library, &[&place]);
+        }
+    }
+    Scene::with(folder, names, isolation, Setup::default())
+}
+
+/// C and C++ in one library: each is compiled as what its ending says.
+fn throwing(source: &Path, throws: &Path, library: &Path, place: &str) {
+    compile(&[source, throws], library, &[place, "-DTHROWS", "-lstdc++"]);
+}
+
+/// Its first packet has come, and with it the attack.
+#[track_caller]
+fn begins(scene: &Scene, name: &str) {
+    scene.service.wait_for_log(name, seconds(30), |line| {
+        line.contains("the attack begins") && line.contains(&format!("target=\"{name}\""))
+    });
+}

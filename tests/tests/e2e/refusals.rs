@@ -1,0 +1,147 @@
+//! The drivers folder: what is no driver is refused with a reason, and the service and the good ones run on.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use satcast_tests::scene::{Scene, built, compile};
+use satcast_tests::service::{Service, Setup};
+use satcast_tests::source::SOURCE_SECONDS;
+use satcast_tests::wait::seconds;
+use serde_json::json;
+
+/// Built from one source: the case, and what its refusal must say.
+const BUILT: &[(&str, &str)] = &[
+    ("noentry", "satcast_driver_entry"),
+    ("undefined", "satcast_no_such_function"),
+    ("aborts", "signal 6"),
+    ("hangs", "did not load within"),
+    ("exits", "exits"),
+    ("notable", "offers no table"),
+    ("magic", "magic"),
+    ("future", "999"),
+    ("short", "100 bytes"),
+    ("nostop", "lacks the function stop"),
+    ("noname", "is not a name"),
+    ("another", "rename the file to renamed.so"),
+    ("badmanifest", "manifest cannot be read"),
+    ("notypes", "names 0 destination types"),
+    ("badtype", "bad or repeated destination type"),
+    ("badschema", "schema of type badschema is invalid"),
+    ("remote", "only references inside the schema"),
+    ("vast", "its manifest has"),
+    ("looks", "schema of type looks is invalid"),
+    ("swells", "schema of type swells is invalid"),
+    ("taken", "serves type rtmp, which another driver serves"),
+    ("initfails", "it will not start today"),
+    ("inithangs", "inithangs"),
+    ("pinned", "pins 0000"),
+    ("world", "writable by everyone"),
+];
+/// Files that are no library of this machine.
+const FILES: &[(&str, &str)] = &[
+    ("text", "cannot be opened"),
+    ("empty", "cannot be opened"),
+    ("cut", "crashes when it is loaded (signal 7)"),
+    ("othercpu", "cannot be opened"),
+    ("folder", "is no regular file"),
+    ("pipe", "is no regular file"),
+    ("absent", "absent"),
+];
+/// What is left of a library that was cut: its headers, and not all of what they map.
+const CUT_BYTES: usize = 64 * 1024;
+/// `e_machine` of an ELF header, and its value for a 64-bit ARM processor, and for one of Intel's.
+const MACHINE_OFFSET: usize = 18;
+const ARM: [u8; 2] = [183, 0];
+const INTEL: [u8; 2] = [62, 0];
+
+#[test]
+fn files_that_are_no_drivers_are_refused_and_named() {
+    refusals("thread", &[("unwinds", "panic = \"abort\"")]);
+}
+
+#[test]
+fn in_a_process_of_their_own_they_are_refused_as_well() {
+    refusals("process", &[]);
+}
+
+fn refusals(isolation: &str, more: &[(&str, &str)]) {
+    let folder = tempfile::tempdir().expect("a folder for drivers");
+    let drivers = folder.path();
+    let cases: Vec<(&str, &str)> = BUILT.iter().chain(more).copied().collect();
+    cases.iter().for_each(|(case, _)| refused_driver(case, drivers));
+    std::fs::set_permissions(drivers.join("world.so"), std::fs::Permissions::from_mode(0o666))
+        .expect("a mode");
+    files(drivers);
+    let setup = Setup::default().set("SATCAST_DRIVER__PINNED__SHA256", &"0".repeat(64));
+    let cases: Vec<(&str, &str)> = cases.iter().chain(FILES).copied().collect();
+    let names: Vec<&str> = cases.iter().map(|(case, _)| *case).collect();
+    let mut scene = Scene::with(folder, &names, isolation, setup);
+    for (case, words) in &cases {
+        refused(&scene.service, case, words);
+    }
+    let listed = scene.service.run(&["drivers"]);
+    let loaded = listed.lines().filter(|line| line.split_whitespace().nth(1) == Some("loaded"));
+    assert_eq!(loaded.count(), 1, "{listed}");
+    let mut encoder = scene.publish();
+    scene.finish(&mut encoder);
+}
+
+#[test]
+fn a_pattern_that_takes_for_ever_elsewhere_is_judged_at_once() {
+    let folder = tempfile::tempdir().expect("a folder for drivers");
+    refused_driver("evil", folder.path());
+    let mut scene = Scene::with(folder, &["evil"], "thread", Setup::default());
+    let path = format!("/api/streams/{}/destinations", scene.stream.id);
+    let mut encoder = scene.publish();
+    for _ in 0..5 {
+        // With a matcher that tries all ways it would take longer than the universe is old; the client waits for ten seconds.
+        let name = format!("{}!", "a".repeat(60_000));
+        scene.api.post(&path, &json!({ "type": "evil", "config": { "name": name } })).assert_error(422, None);
+    }
+    let _ = scene.api.post(&path, &json!({ "type": "evil", "config": { "name": "a".repeat(60_000) } })).ok();
+    scene.finish(&mut encoder);
+    assert!(
+        u64::from(scene.service.process().cpu().as_secs() as u32) < SOURCE_SECONDS,
+        "it was busy all the time"
+    );
+}
+
+fn refused_driver(case: &str, folder: &Path) {
+    let source = folder.join(format!("{case}.c"));
+    std::fs::write(&source, include_str!("refused_driver.c")).expect("the source of the drivers");
+    let (named, library) = (format!("-DCASE=\"{case}\""), folder.join(format!("{case}.so")));
+    let flag = match case {
+        // Functions of a library without an entry are not used.
+        "noentry" => ["-DNO_ENTRY", "-Wno-unused-function"],
+        "undefined" => ["-DUNDEFINED", "-Wno-unused-function"],
+        _ => ["-Wno-unused-function", "-Wno-unused-function"],
+    };
+    compile(&[&source], &library, &[&named, flag[0], flag[1]]);
+    std::fs::remove_file(source).expect("the source can go");
+}
+
+/// What was never a driver, or is one no more.
+fn files(folder: &Path) {
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes).expect("a file");
+    let whole = std::fs::read(built().join("drivers/rtmp.so")).expect("the built rtmp driver");
+    write("text.so", b"this is no library\n");
+    write("empty.so", b"");
+    write("cut.so", &whole[..CUT_BYTES]);
+    let mut foreign = whole.clone();
+    let machine = foreign[MACHINE_OFFSET..].first_chunk_mut::<2>().expect("a header");
+    *machine = if *machine == ARM { INTEL } else { ARM };
+    write("othercpu.so", &foreign);
+    std::fs::create_dir(folder.join("folder.so")).expect("a folder");
+    let made = Command::new("mkfifo").arg(folder.join("pipe.so")).status().expect("mkfifo of coreutils");
+    assert!(made.success());
+}
+
+/// One line of the log names the driver, says that something is wrong, and holds `words`.
+fn refused(service: &Service, name: &str, words: &str) {
+    let named = [format!("{name}.so"), format!("driver={name}"), format!("driver=\"{name}\"")];
+    let line = service.wait_for_log(&format!("the refusal of {name}"), seconds(5), |line| {
+        named.iter().any(|name| line.contains(name)) && (line.contains("WARN") || line.contains("ERROR"))
+    });
+    assert!(line.contains(words), "\"{words}\" is not in: {line}");
+}
