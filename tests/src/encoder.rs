@@ -100,6 +100,18 @@ impl Encoder {
         self.process.kill();
     }
 
+    /// Its machine stands still, with the connection open, until [`Self::thaw`].
+    #[track_caller]
+    pub fn freeze(&self) {
+        self.process.freeze();
+    }
+
+    /// It goes on, and sends at once what it has missed.
+    #[track_caller]
+    pub fn thaw(&self) {
+        self.process.thaw();
+    }
+
     /// Stopped by the user: it says goodbye and ends.
     ///
     /// # Panics

@@ -97,6 +97,29 @@ impl Process {
         let _ = self.child.wait();
     }
 
+    /// Stops it where it is, without a word to anyone, until [`Self::thaw`].
+    ///
+    /// # Panics
+    /// When it has ended.
+    #[track_caller]
+    pub fn freeze(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Panics
+    /// When it has ended.
+    #[track_caller]
+    pub fn thaw(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    #[track_caller]
+    fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("a signal to a child of ours");
+    }
+
     /// CPU time that the process and its direct children have used so far (user and system).
     ///
     /// # Panics

@@ -12,6 +12,8 @@ use serde_json::Value;
 
 /// Longest until a server that takes nothing is shown as such: five seconds, a look, and the first media before them.
 const STALLED_WAIT_MAX: Duration = Duration::from_secs(12);
+/// The encoder's machine stands still for so long, and sends what it missed all at once.
+const STALL: Duration = Duration::from_secs(12);
 /// Far above what one stream needs, far below what an unbounded queue would take.
 const RESIDENT_KIB_MAX: u64 = 256 * 1024;
 
@@ -107,9 +109,12 @@ fn an_encoder_that_catches_up_costs_nobody_a_packet() {
     let api = service.api();
     let stream = api.create_stream("caught up");
     let id = api.add_destination(&stream, &sink.url(), "copy");
-    // All of its media as fast as the connection takes it.
-    let mut encoder = Publish::of(&source).faster(1000).to(&service.ingest_url(&stream.key));
-    encoder.finish(seconds(SOURCE_SECONDS));
+    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    sink.wait_for_media(300, seconds(20));
+    encoder.freeze();
+    std::thread::sleep(STALL);
+    encoder.thaw();
+    encoder.finish(seconds(2 * SOURCE_SECONDS));
     api.wait_for_stream(&stream, "idle", seconds(30));
     sink.wait_until_left(seconds(20));
     assert_complete("the server", source.records(), &sink.records());
