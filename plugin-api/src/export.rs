@@ -212,7 +212,9 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
         let host = Arc::new(unsafe { HostRef::copy(host) }?);
         // Before anything of the driver runs: the same library may be at work, and a second one would act on its data.
         if E::slot().loaded.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
-            return Err(Error::internal("the driver is initialised already"));
+            return Err(Error::internal(
+                "the driver still runs for destinations that were open before it was disabled; enable it again when they have ended",
+            ));
         }
         if !host.is_static() {
             install_hooks(&host);
@@ -232,7 +234,9 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
         };
         let mut loaded = E::slot().loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if loaded.is_some() {
-            return Err(Error::internal("the driver is initialised already"));
+            return Err(Error::internal(
+                "the driver still runs for destinations that were open before it was disabled; enable it again when they have ended",
+            ));
         }
         *loaded = Some(Arc::new(Loaded { driver, host, runtime, openings: Arc::default() }));
         Ok(())

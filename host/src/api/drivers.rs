@@ -185,7 +185,8 @@ impl DriversApi {
     }
 }
 
-async fn is_operator(app: &App, caller: &Caller) -> Result<bool> {
+/// Whether the caller's account operates the service.
+pub(super) async fn is_operator(app: &App, caller: &Caller) -> Result<bool> {
     let account = app.store.account(caller.account).await.map_err(ApiError::from)?;
     Ok(account.is_some_and(|account| account.operator))
 }

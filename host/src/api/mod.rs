@@ -24,6 +24,7 @@ mod idempotency;
 mod keys;
 mod known;
 mod login;
+mod metrics;
 mod null;
 mod page;
 mod playback;
@@ -268,18 +269,20 @@ fn service() -> OpenApiService<impl OpenApi, ()> {
     OpenApiService::new(apis, "Satcast", VERSION)
 }
 
-/// The whole HTTP surface: API, document, documentation page and health checks, inside the shell.
+/// The whole HTTP surface: API, document, documentation page, metrics and health checks, inside the shell.
 pub fn endpoint(app: Arc<App>) -> Shell {
     let document = document(&app.drivers.schemas());
     let (documents, pages) = {
         let served = Arc::new(Documents::new(&app.drivers));
         (served.clone(), served)
     };
+    let measured = app.clone();
     let routes = Route::new()
         .nest("/", service())
         .at("/openapi.json", poem::get(make(move |_| fixed(documents.get().text, "application/json"))))
         .at("/docs", poem::get(make(move |_| docs::respond(pages.get().page))))
         .at("/docs/style.css", poem::get(make(|_| fixed(docs::STYLE.into(), "text/css; charset=utf-8"))))
+        .at("/metrics", poem::get(make(move |request| metrics::respond(measured.clone(), request))))
         .at("/healthz", poem::get(healthz))
         .at("/readyz", poem::get(readyz))
         .data(app.clone());

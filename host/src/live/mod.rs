@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
-pub use session::{Delayed, LiveSession, Publisher, SessionSnapshot, SessionState};
+pub use session::{Delayed, LiveDestination, LiveSession, Publisher, SessionSnapshot, SessionState};
 pub use shelf::{SHELF_KEPT, Shelf};
 pub use view::{DestState, DestinationSnapshot};
 
@@ -188,6 +188,19 @@ impl Live {
             (a.session.started_at, &a.session.session_id).cmp(&(b.session.started_at, &b.session.session_id))
         });
         sessions
+    }
+
+    /// States of all sessions.
+    pub fn session_states(&self) -> Vec<SessionState> {
+        let states = self.all().into_iter().filter_map(|session| session.snapshot());
+        states.map(|session| session.state).collect()
+    }
+
+    /// Destinations of all sessions, by stream and number.
+    pub fn destinations(&self) -> Vec<LiveDestination> {
+        let mut all: Vec<_> = self.all().iter().flat_map(|session| session.destinations()).collect();
+        all.sort_by_key(|seen| (seen.stream, seen.id));
+        all
     }
 
     /// What viewers of a destination can fetch now; `None` when it is not live or has no playback.

@@ -62,6 +62,19 @@ pub struct LiveSession {
     pub session: SessionSnapshot,
 }
 
+/// A destination of a live session and the stream it belongs to.
+#[derive(Clone, Debug)]
+pub struct LiveDestination {
+    /// The stream.
+    pub stream: StreamId,
+    /// Its number.
+    pub id: DestinationId,
+    /// Its type.
+    pub kind: String,
+    /// How it stands.
+    pub shown: DestinationSnapshot,
+}
+
 /// What a destination with a delay waits for, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delayed {
@@ -213,6 +226,17 @@ impl Session {
     pub(super) fn destination(&self, id: DestinationId) -> Option<DestinationSnapshot> {
         let destination = self.lock().destinations.get(&id).cloned();
         destination.map(|destination| destination.snapshot())
+    }
+
+    pub(super) fn destinations(&self) -> Vec<LiveDestination> {
+        let destinations: Vec<_> = self.lock().destinations.clone().into_iter().collect();
+        let seen = destinations.into_iter().map(|(id, destination)| LiveDestination {
+            stream: self.stream.id,
+            id,
+            kind: destination.record().kind.clone(),
+            shown: destination.snapshot(),
+        });
+        seen.collect()
     }
 
     /// What a destination waits for.

@@ -15,6 +15,7 @@ mod keys;
 mod limits;
 mod lists;
 mod login;
+mod metrics;
 mod status;
 mod streams;
 mod table;

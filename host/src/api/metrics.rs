@@ -1,0 +1,147 @@
+//! `/metrics`: how the service and its destinations do, for operators, in the text format of Prometheus (version 0.0.4).
+//!
+//! Names no stream key, address or account: streams and destinations are their numbers.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use poem::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use poem::{Request, Response};
+
+use super::drivers::is_operator;
+use super::{ApiError, App, VERSION};
+use crate::api::caller::Caller;
+use crate::drivers::State;
+use crate::live::{LiveDestination, SessionState};
+
+const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The answer to an operator; an error to everyone else.
+pub(super) async fn respond(app: Arc<App>, request: Request) -> poem::Result<Response> {
+    let caller = Caller::of(&app, &request).await?;
+    if !is_operator(&app, &caller).await? {
+        let text = "Metrics are for operators (satcast account create --operator)";
+        return Err(ApiError::forbidden("not_operator", text).into());
+    }
+    let mut response = Response::from(text(&app));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(FORMAT));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+fn text(app: &App) -> String {
+    let mut text = Text::default();
+    text.family("satcast_build_info", "gauge", "1; the label is the version of the service");
+    text.sample("satcast_build_info", &[("version", VERSION)], 1);
+    sessions(&mut text, app);
+    destinations(&mut text, &app.live.destinations());
+    text.family(
+        "satcast_driver_loaded",
+        "gauge",
+        "1 for each driver that serves destinations, 0 for one that does not",
+    );
+    for driver in app.drivers.summaries() {
+        let is_loaded = driver.state == State::Loaded;
+        text.sample("satcast_driver_loaded", &[("driver", &driver.id)], u64::from(is_loaded));
+    }
+    text.0
+}
+
+fn sessions(text: &mut Text, app: &App) {
+    const NAME: &str = "satcast_sessions";
+    text.family(NAME, "gauge", "Sessions by state");
+    let states = app.live.session_states();
+    for (name, state) in [
+        ("live", SessionState::Live),
+        ("reconnecting", SessionState::Reconnecting),
+        ("stopping", SessionState::Stopping),
+    ] {
+        let count = states.iter().filter(|seen| **seen == state).count();
+        text.sample(NAME, &[("state", name)], count as u64);
+    }
+}
+
+/// Type, help and value of one family of figures of destinations.
+type Figure = (&'static str, &'static str, &'static str, fn(&LiveDestination) -> u64);
+
+const FIGURES: [Figure; 4] = [
+    (
+        "satcast_destination_attempts",
+        "gauge",
+        "Tries since it last was live for a while, 0 while it is live",
+        |seen| u64::from(seen.shown.attempt),
+    ),
+    ("satcast_destination_sent_bytes_total", "counter", "Bytes sent in the session that runs", |seen| {
+        seen.shown.bytes_sent
+    }),
+    ("satcast_destination_bits_per_second", "gauge", "Bit rate at present", |seen| seen.shown.bitrate),
+    (
+        "satcast_destination_dropped_packets_total",
+        "counter",
+        "Packets left out in the session that runs because the destination did not keep up",
+        |seen| seen.shown.dropped_packets,
+    ),
+];
+
+fn destinations(text: &mut Text, all: &[LiveDestination]) {
+    const STATE: &str = "satcast_destination_state";
+    text.family(STATE, "gauge", "1; the label is the state of the destination of a live session");
+    for seen in all {
+        let (stream, id) = (seen.stream.to_string(), seen.id.to_string());
+        let labels = [
+            ("stream", stream.as_str()),
+            ("destination", &id),
+            ("type", &seen.kind),
+            ("state", seen.shown.state.as_str()),
+        ];
+        text.sample(STATE, &labels, 1);
+    }
+    for (name, kind, help, value) in FIGURES {
+        text.family(name, kind, help);
+        for seen in all {
+            let (stream, id) = (seen.stream.to_string(), seen.id.to_string());
+            let labels = [("stream", stream.as_str()), ("destination", &id), ("type", &seen.kind)];
+            text.sample(name, &labels, value(seen));
+        }
+    }
+}
+
+/// Lines of the format; writing to text cannot fail.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        self.0.push_str(name);
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let before = if index == 0 { '{' } else { ',' };
+            let _ = write!(self.0, "{before}{label}=\"{}\"", escaped(text));
+        }
+        let _ = writeln!(self.0, "}} {value}");
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_what_the_format_asks_for() {
+        let mut text = Text::default();
+        text.family("a_total", "counter", "What it is");
+        text.sample("a_total", &[("x", "1"), ("y", "a\"b\\c\nd")], 7);
+        assert_eq!(
+            text.0,
+            "# HELP a_total What it is\n# TYPE a_total counter\na_total{x=\"1\",y=\"a\\\"b\\\\c\\nd\"} 7\n"
+        );
+    }
+}
