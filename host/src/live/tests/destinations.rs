@@ -95,6 +95,7 @@ async fn a_deaf_destination_loses_packets_alone_and_does_not_hold_up_the_end() {
     rig.until_state(1, DestState::Live).await;
     let sent = || rig.live.destination(rig.stream.id, rig.destinations[1]).map(|good| good.bytes_sent);
     for n in 1..2_000 {
+        rig.clock.advance(Duration::from_millis(33));
         publisher.push(&mut vec![video(n * 33, n % 60 == 0)]);
         // The good one is given time, so that only the deaf one can lose.
         if n % 100 == 0 {
