@@ -7,7 +7,7 @@ use satcast_tests::receiver::Receiver;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::Source;
 use satcast_tests::verifiers::Verifier;
-use satcast_tests::wait::seconds;
+use satcast_tests::wait::{self, seconds};
 use serde_json::{Value, json};
 
 fn service() -> Service {
@@ -86,6 +86,9 @@ fn what_was_not_delivered_when_the_service_was_killed_is_delivered_after() {
     assert_eq!(ended.json()["data"]["endReason"], "interrupted");
     assert_eq!(started.json()["data"]["sessionId"], ended.json()["data"]["sessionId"]);
     assert_eq!(Verifier::Rust.believes(&secret, &received), [true, true]);
-    let log = service.api().get(&format!("/api/webhooks/{id}/deliveries?state=delivered")).ok();
-    assert_eq!(log.as_array().map(Vec::len), Some(2), "{log}");
+    // An answer is written down a little after it was given.
+    wait::until_api("both to be written down as delivered", seconds(10), || {
+        let log = service.api().get(&format!("/api/webhooks/{id}/deliveries?state=delivered")).ok();
+        if log.as_array().map(Vec::len) == Some(2) { Ok(()) } else { Err(log.to_string()) }
+    });
 }

@@ -14,7 +14,8 @@ async fn metrics_are_for_operators_and_show_what_is_live() {
     let answer = rig.get("/metrics").await;
     assert_eq!((answer.status.as_u16(), answer.header("cache-control")), (200, "no-store"));
     assert!(answer.header("content-type").starts_with("text/plain; version=0.0.4"));
-    let labels = format!("stream=\"{}\",destination=\"{}\",type=\"self-hosted\"", hosted.stream, hosted.destination);
+    let labels =
+        format!("stream=\"{}\",destination=\"{}\",type=\"self-hosted\"", hosted.stream, hosted.destination);
     for line in [
         "satcast_sessions{state=\"live\"} 1".to_owned(),
         "satcast_sessions{state=\"reconnecting\"} 0".to_owned(),
