@@ -114,7 +114,10 @@ pub fn host_parts(
         guard: guard.clone(),
         runtime: tokio::runtime::Handle::current(),
         clock: clock.clone(),
-        data_dir: config.data_dir.join(DRIVER_DATA_FOLDER_NAME),
+        // Drivers are promised an absolute path, wherever they run.
+        data_dir: std::path::absolute(&config.data_dir)
+            .unwrap_or_else(|_| config.data_dir.clone())
+            .join(DRIVER_DATA_FOLDER_NAME),
         recordings,
     };
     Ok((guard, parts))

@@ -241,57 +241,57 @@ typedef struct SatcastPacket SatcastPacket;
 /**
  * Most packets one [`Media::recv_batch`] hands over.
  */
-#define BATCH_PACKETS_MAX 64
+#define SATCAST_BATCH_PACKETS_MAX 64
 
 /**
  * Longest address a driver signs, in bytes.
  */
-#define SIGNED_BYTES_MAX (16 * 1024)
+#define SATCAST_SIGNED_BYTES_MAX (16 * 1024)
 
 /**
  * Most routes of one destination type.
  */
-#define ROUTES_MAX 16
+#define SATCAST_ROUTES_MAX 16
 
 /**
  * Longest path and longest query of a request, in bytes each.
  */
-#define REQUEST_TEXT_BYTES_MAX 1024
+#define SATCAST_REQUEST_TEXT_BYTES_MAX 1024
 
 /**
  * Requests of one destination that may wait for their answers.
  */
-#define IN_FLIGHT_MAX 64
+#define SATCAST_IN_FLIGHT_MAX 64
 
 /**
  * How long a driver may take over an answer, in seconds.
  */
-#define ANSWER_SECS 10
+#define SATCAST_ANSWER_SECS 10
 
 /**
  * The same for a route that was declared as a long one.
  */
-#define LONG_ANSWER_SECS 30
+#define SATCAST_LONG_ANSWER_SECS 30
 
 /**
  * Most headers of an answer.
  */
-#define HEADERS_MAX 32
+#define SATCAST_HEADERS_MAX 32
 
 /**
  * Most bytes of all headers of an answer.
  */
-#define HEADER_BYTES_MAX (8 * 1024)
+#define SATCAST_HEADER_BYTES_MAX (8 * 1024)
 
 /**
  * Longest media type in bytes.
  */
-#define CONTENT_TYPE_BYTES_MAX 128
+#define SATCAST_CONTENT_TYPE_BYTES_MAX 128
 
 /**
  * Largest body in memory, in bytes.
  */
-#define BODY_BYTES_MAX ((64 * 1024) * 1024)
+#define SATCAST_BODY_BYTES_MAX ((64 * 1024) * 1024)
 
 /**
  * Most queues of one `SatcastWait.wait_any`.
@@ -1183,8 +1183,8 @@ typedef struct SatcastHttpResponse {
      */
     struct SatcastStr content_type;
     /**
-     * Further headers, at most 32 with 8 KiB of text. Not taken: what belongs to the connection, and what the host sets itself (length, type,
-     * ranges, caching, origins, cookies).
+     * Further headers, at most 32 with 8 KiB of text: `Content-Disposition`, `Content-Encoding`, `Content-Language`, `ETag`, `Last-Modified`,
+     * `Retry-After`, and the driver's own, whose names begin with `X-Driver-`. With any other the answer is refused.
      */
     const struct SatcastKv *headers;
     /**

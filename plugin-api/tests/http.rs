@@ -61,10 +61,9 @@ impl Destination for Out {
             "outside" => {
                 of(ResponseBody::File { path: "/etc/passwd".into(), offset: 0, len: 1, keep: Box::new(()) })
             }
-            "split" => Ok(Response::bytes("text/plain", "x").header("x", "a\r\nb: c")),
-            "many" => {
-                Ok((0..=HEADERS_MAX).fold(Response::bytes("text/plain", "x"), |it, _| it.header("x", "y")))
-            }
+            "split" => Ok(Response::bytes("text/plain", "x").header("x-driver-x", "a\r\nb: c")),
+            "many" => Ok((0..=HEADERS_MAX)
+                .fold(Response::bytes("text/plain", "x"), |it, _| it.header("x-driver-x", "y"))),
             "large" => Ok(Response::bytes("text/plain", vec![0; BODY_BYTES_MAX as usize + 1])),
             "redirect" => Ok(Response { status: 302, ..Response::empty(204) }),
             "error" => Err(Error::internal("no")),

@@ -104,7 +104,8 @@ pub(super) struct Found {
     pub(super) id: String,
 }
 
-/// The `*.so` of `folder`, sorted by name.
+/// The `*.so` of `folder`: first those that were built together with this host, so that no other can take a type from them,
+/// then by name.
 pub(super) fn scan(folder: &Path) -> Result<Vec<Found>, LoadError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(LoadError::Read)? {
@@ -116,7 +117,8 @@ pub(super) fn scan(folder: &Path) -> Result<Vec<Found>, LoadError> {
         };
         found.push(Found { id: id.to_string(), file: file.clone() });
     }
-    found.sort_by(|a, b| a.id.cmp(&b.id));
+    let own = own_hashes(folder);
+    found.sort_by_cached_key(|found| (!own.contains_key(&format!("{}.so", found.id)), found.id.clone()));
     if found.len() > LIBRARIES_MAX {
         tracing::warn!(folder = %folder.display(), files = found.len(), "more than {LIBRARIES_MAX} libraries in the drivers folder, the rest is left out");
         found.truncate(LIBRARIES_MAX);
@@ -292,6 +294,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         assert!(matches!(scan(folder.path()), Err(LoadError::WritableByOthers(_))));
+    }
+
+    #[test]
+    fn what_came_with_the_host_is_first_whatever_others_are_called() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("manifest.json"), r#"{"files":{"rtmp.so":"00","hls.so":"11"}}"#)
+            .unwrap();
+        for id in ["acme", "rtmp", "zz", "hls"] {
+            fs::write(folder.path().join(format!("{id}.so")), "x").unwrap();
+        }
+        let ids: Vec<String> = scan(folder.path()).unwrap().into_iter().map(|found| found.id).collect();
+        assert_eq!(ids, ["hls", "rtmp", "acme", "zz"]);
     }
 
     #[test]

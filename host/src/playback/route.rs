@@ -38,6 +38,11 @@ impl Playback {
         rest: &str,
     ) -> Answer {
         let (access, _) = self.keyed(context, path, key).await?;
+        let query = query_of(request.uri().query().unwrap_or_default());
+        if repeats(rest, key.expose()) || repeats(&query, key.expose()) {
+            let text = "The key stands in the address a second time, where the driver would see it; send it once, as apiKey";
+            return Err(ApiError::malformed("key_repeated", text).into());
+        }
         let readers = readers(request, &access)?;
         let shelf = self.live.shelf(access.destination).ok_or_else(ApiError::offline)?;
         // A key in a header is not in the address, by which caches know an answer.
@@ -145,9 +150,23 @@ fn query_of(query: &str) -> String {
     query.split('&').filter(|pair| !is_hosts(pair)).collect::<Vec<_>>().join("&")
 }
 
+/// Whether the key stands somewhere in what the driver would see.
+fn repeats(text: &str, key: &str) -> bool {
+    let holds = |text: &str| text.contains(key);
+    holds(text) || form_urlencoded::parse(text.as_bytes()).any(|(name, value)| holds(&name) || holds(&value))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_is_written_twice_is_found() {
+        for text in ["info/pk_x", "APIKEY=pk_x", "x=1;apiKey=pk_x", "next=apiKey%3Dpk_x", "a=%70k_x"] {
+            assert!(repeats(text, "pk_x"), "{text}");
+        }
+        assert!(!repeats("info/pk_y?x=pk_", "pk_x"));
+    }
 
     #[test]
     fn keys_do_not_reach_the_driver_however_they_are_written() {

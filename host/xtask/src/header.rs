@@ -121,7 +121,7 @@ fn make() -> Result<String, String> {
     let bindings = builder.generate().map_err(|error| format!("cannot make {HEADER}: {error}"))?;
     let mut text = Vec::new();
     bindings.write(&mut text);
-    let text = String::from_utf8(text).map_err(|_| "the header is not UTF-8")?;
+    let text = prefixed(&String::from_utf8(text).map_err(|_| "the header is not UTF-8")?);
     // A negative number is an expression of two tokens.
     let closed = |line: &str| match line.split_once(" -") {
         Some((name, number)) if name.starts_with("#define ") => format!("{name} (-{number})\n"),
@@ -135,6 +135,25 @@ struct Constant<'a> {
     name: &'a str,
     value: &'a str,
     doc: Vec<&'a str>,
+}
+
+/// The text with the project's prefix before every macro that lacks it, wherever it is named: a driver has limits of its own.
+fn prefixed(text: &str) -> String {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let defined = text.lines().filter_map(|line| line.strip_prefix("#define "));
+    let names: Vec<&str> = defined
+        .map(|rest| &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())])
+        .filter(|name| !name.starts_with("SATCAST_"))
+        .collect();
+    let mut prefixed = String::with_capacity(text.len());
+    for part in text.split_inclusive(|c| !is_name(c)) {
+        let word = part.trim_end_matches(|c| !is_name(c));
+        if names.contains(&word) {
+            prefixed.push_str("SATCAST_");
+        }
+        prefixed.push_str(part);
+    }
+    prefixed
 }
 
 /// The constants of a source file, as rustfmt lays them out.
@@ -209,6 +228,13 @@ fn asserts(layout: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn macros_have_the_prefix_wherever_they_are_named() {
+        let text = "#define HEADERS_MAX 3\n#define SATCAST_OK 0\nint a[HEADERS_MAX]; /* MY_HEADERS_MAX, HEADERS_MAX */\n";
+        let expected = "#define SATCAST_HEADERS_MAX 3\n#define SATCAST_OK 0\nint a[SATCAST_HEADERS_MAX]; /* MY_HEADERS_MAX, SATCAST_HEADERS_MAX */\n";
+        assert_eq!(prefixed(text), expected);
+    }
 
     #[test]
     fn constants_are_found_with_their_words() {

@@ -82,8 +82,8 @@ pub struct SatcastHttpResponse {
     pub max_age_secs: u32,
     /// Media type: printable, at most 128 bytes; may be empty without a body.
     pub content_type: SatcastStr,
-    /// Further headers, at most 32 with 8 KiB of text. Not taken: what belongs to the connection, and what the host sets itself (length, type,
-    /// ranges, caching, origins, cookies).
+    /// Further headers, at most 32 with 8 KiB of text: `Content-Disposition`, `Content-Encoding`, `Content-Language`, `ETag`, `Last-Modified`,
+    /// `Retry-After`, and the driver's own, whose names begin with `X-Driver-`. With any other the answer is refused.
     pub headers: *const SatcastKv,
     /// Their number.
     pub header_count: usize,

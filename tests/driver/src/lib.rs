@@ -212,7 +212,7 @@ impl Destination for Output {
                 let body = ResponseBody::Descriptor { file: file.into(), offset: 1, len: 8 };
                 Ok(Response::of("text/plain", body))
             }
-            "ask/split" => Ok(Response::bytes("text/plain", "x").header("a", "b\r\nSet-Cookie: c")),
+            "ask/split" => Ok(Response::bytes("text/plain", "x").header("x-driver-a", "b\r\nSet-Cookie: c")),
             "ask/panic" => panic!("asked to panic with {}", self.0.token.expose()),
             "ask/abort" => std::process::abort(),
             _ => Ok(Response::not_found()),

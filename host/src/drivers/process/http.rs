@@ -2,13 +2,17 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
 
 use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{HttpBody, HttpRequest, HttpResponse};
-use satcast_plugin_api::http::Method;
+use satcast_plugin_api::host::{AssetBody, HttpBody, HttpRequest, HttpResponse};
+use satcast_plugin_api::http::{BODY_BYTES_MAX, Method};
 
 use super::Remote;
-use super::message::{Responded, RespondedBytes, ToChild};
+use super::handed::sealed;
+use super::message::{PieceBytes, Responded, RespondedBytes, ToChild};
 use super::session::Session;
 
 impl Remote {
@@ -24,6 +28,46 @@ impl Remote {
             query: request.query.clone(),
         });
         true
+    }
+}
+
+/// Bytes of answers of one child that may be in memory at once, until their viewers have read them.
+pub(super) const ANSWER_BYTES_HELD_MAX: u64 = 256 * 1024 * 1024;
+
+/// Bytes of answers that are in memory.
+#[derive(Debug, Default)]
+pub(super) struct Held(AtomicU64);
+
+impl Held {
+    /// Room for these bytes, until they are dropped; `None` where there is none.
+    fn hold(self: &Arc<Self>, bytes: Bytes) -> Option<Bytes> {
+        let len = bytes.len() as u64;
+        let share = Share { held: self.clone(), len };
+        let before = self.0.fetch_add(len, Ordering::AcqRel);
+        // Too many are given back by the drop of their share.
+        (before + len <= ANSWER_BYTES_HELD_MAX).then(|| Bytes::from_owner(HeldBytes { bytes, _share: share }))
+    }
+}
+
+struct Share {
+    held: Arc<Held>,
+    len: u64,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.held.0.fetch_sub(self.len, Ordering::AcqRel);
+    }
+}
+
+struct HeldBytes {
+    bytes: Bytes,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -47,6 +91,15 @@ impl Session {
     ) -> Result<HttpResponse, Error> {
         let Responded { status, content_type, max_age_secs, headers, bytes } = response;
         let body = match bytes {
+            RespondedBytes::Piece(PieceBytes::Memory) => {
+                // Copied one after the other, so that at most one is over the limit before it is looked at.
+                let bytes = self.answers.hold(sealed(descriptors, BODY_BYTES_MAX)?);
+                let bytes = bytes.ok_or_else(|| {
+                    tracing::warn!(driver = %self.id, "an answer is refused: viewers have not read {ANSWER_BYTES_HELD_MAX} bytes of others yet");
+                    Error::internal("too much of its answers waits for viewers")
+                })?;
+                HttpBody::Asset(AssetBody::Memory(bytes.into()))
+            }
             RespondedBytes::Piece(bytes) => HttpBody::Asset(self.piece_body(bytes, descriptors)?),
             RespondedBytes::Descriptor { offset, len } => {
                 let file = descriptors.into_iter().next();
@@ -55,5 +108,27 @@ impl Session {
             }
         };
         Ok(HttpResponse { status, content_type, max_age_secs, headers, body })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_bytes_wait_for_viewers_and_no_more() {
+        let held = Arc::new(Held::default());
+        let half = Bytes::from(vec![0; (ANSWER_BYTES_HELD_MAX / 2) as usize]);
+        let first = held.hold(half.clone()).unwrap();
+        let second = held.hold(half).unwrap();
+        assert!(held.hold(Bytes::from_static(b"x")).is_none());
+        // A viewer holds a part of it.
+        let part = first.slice(..10);
+        drop(first);
+        assert!(held.hold(Bytes::from_static(b"x")).is_none());
+        drop(part);
+        assert_eq!(held.hold(Bytes::from_static(b"x")).unwrap(), "x");
+        drop(second);
+        assert_eq!(held.0.load(Ordering::Relaxed), 0);
     }
 }

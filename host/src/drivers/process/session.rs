@@ -13,6 +13,7 @@ use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Class, Error};
 
 use super::channel::{Channel, ChannelError};
+use super::http::Held;
 use super::memory::SharedMemory;
 use super::message::{self, Failure, PROTOCOL, ToChild};
 use super::notes::{BATCH_PACKETS_MAX, Batch, Note};
@@ -42,6 +43,7 @@ pub(super) struct Session {
     pub(super) is_over: AtomicBool,
     /// Connections it waits for.
     pub(super) connecting: AtomicU32,
+    pub(super) answers: Arc<Held>,
 }
 
 struct Shared {
@@ -100,6 +102,7 @@ impl Session {
             calls: Mutex::default(),
             next_number: AtomicU64::new(0),
             requests: Mutex::default(),
+            answers: Arc::default(),
             dests: Mutex::default(),
             media: Mutex::new(media),
             ended: Mutex::default(),
