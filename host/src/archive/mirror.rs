@@ -150,6 +150,14 @@ impl Archive {
             goes_on && !names.contains(&known.file_name) && !self.asking().contains(&known.id)
         };
         for lost in known.iter().filter(is_lost) {
+            // A file into which nothing came, of which the last word was not heard.
+            let empty = store.archive_report(lost.id).await?;
+            if let Some(report) =
+                empty.filter(|report| lost.state == ArchiveState::Uploading && report.size_bytes == 0)
+            {
+                store.archive_gone(report, self.inner.clock.now()).await?;
+                continue;
+            }
             tracing::error!(driver, file_name = lost.file_name, "a driver has lost a recording");
             store.lose_archive(lost.id, LOST, self.inner.clock.now()).await?;
         }

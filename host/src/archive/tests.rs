@@ -267,6 +267,31 @@ async fn what_is_not_in_its_store_any_more_is_shown_no_more() {
 }
 
 #[tokio::test]
+async fn a_file_into_which_nothing_came_is_no_failed_recording() {
+    let rig = Rig::new(0).await;
+    for name in ["told.mp4", "unheard.mp4"] {
+        rig.tell(Recording {
+            size_bytes: 0,
+            uploaded_bytes: 0,
+            ..rig.recording(name, RecordingState::Uploading)
+        })
+        .await;
+    }
+    let gone = |recording: &mut Recording| {
+        (recording.gone, recording.size_bytes, recording.uploaded_bytes) = (true, 0, 0);
+    };
+    rig.tell(testing::change("told.mp4", gone)).await;
+    for name in ["told.mp4", "unheard.mp4"] {
+        testing::lose(name);
+    }
+    rig.archive.compare_all().await;
+    assert!(rig.billed.store.archives_of(rig.billed.account, Page::ALL).await.unwrap().is_empty());
+    let filter = AuditFilter { account: Some(rig.billed.account), ..AuditFilter::default() };
+    let entries = rig.billed.store.audit(filter, Page::ALL).await.unwrap();
+    assert!(entries.iter().all(|entry| entry.action != "archive.expired"), "nothing was there to expire");
+}
+
+#[tokio::test]
 async fn only_what_is_uploaded_and_can_be_signed_is_signed() {
     let rig = Rig::new(0).await;
     for name in ["a.mp4", "unsigned-b.mp4", "c.mp4"] {

@@ -222,10 +222,12 @@ impl Core {
             (outcome, self.stamp(&mut data))
         };
         let saved = self.save(item).await;
+        if saved.is_ok() {
+            // Before anyone acts on it, who would tell of what comes next.
+            self.tell(recording);
+        }
         item.changed.notify_one();
-        saved?;
-        self.tell(recording);
-        Ok(outcome)
+        saved.map(|()| outcome)
     }
 
     /// Changes a recording in memory alone, and tells the host when `is_told`.
@@ -235,8 +237,8 @@ impl Core {
             change(&mut data);
             if is_told { self.stamp(&mut data) } else { None }
         };
-        item.changed.notify_one();
         self.tell(recording);
+        item.changed.notify_one();
     }
 
     /// Every change has a time of its own, later than the one before, whatever the clock does.
@@ -266,6 +268,16 @@ impl Core {
             if is_gone { Ok(()) } else { core.journal.save(&entry) }
         })
         .await
+    }
+
+    /// Tells that there never was anything of a recording that was told of; what is left of it is to be forgotten.
+    pub(crate) fn withdraw(&self, item: &Item) {
+        let told = {
+            let mut data = item.data();
+            data.entry.stage = Stage::Gone;
+            self.stamp(&mut data)
+        };
+        self.tell(told);
     }
 
     /// Forgets a recording: nothing of it is left here.

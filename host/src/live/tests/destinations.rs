@@ -32,7 +32,8 @@ async fn what_gave_up_is_tried_again_when_the_codec_is_another() {
     assert_eq!(failed.attempt, 1, "a first codec is no other one");
     publisher.push(&mut group());
     publisher.push(&mut vec![Packet { codec: Codec::Hevc, ..config() }]);
-    let seen = || rig.live.destination(rig.stream.id, rig.destinations[0]).filter(|seen| seen.attempt == 2);
+    let is_second = |seen: &DestinationSnapshot| (seen.state, seen.attempt) == (DestState::Failed, 2);
+    let seen = || rig.live.destination(rig.stream.id, rig.destinations[0]).filter(is_second);
     let again = rig.until("another try", seen).await;
     assert_eq!(again.error.as_deref(), Some("this can never work"));
 }

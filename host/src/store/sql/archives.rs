@@ -139,6 +139,10 @@ impl Archives for SqlStore {
             gone.fetch_optional(&mut tx).await.map_err(db("note that a recording is gone"))?;
         let Some((id, account)) = gone else { return Ok(()) };
         recoveries::end(&mut tx, id, now).await?;
+        if report.size_bytes == 0 {
+            // Nothing expired: there never was anything of it.
+            return tx.commit().await.map_err(db("note that a recording is gone"));
+        }
         let actor = Actor { account: AccountId(account), by: By::Service, address: None, now };
         let detail = json!({"fileName": report.file_name});
         let noted =

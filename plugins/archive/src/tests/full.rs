@@ -65,6 +65,18 @@ fn a_write_that_finds_the_disk_full_ends_the_file_and_keeps_what_is_whole() {
     let why = kit.run(until_full(&mut recorder, |_| {}));
     assert!(why.contains("No space left"), "{why}");
     assert!(kit.of("s2").is_empty() && kit.files("spool").is_empty());
+    // One that is full before the first fragment takes back what the host was told of the file.
+    kit.host.is_full.store(false, Ordering::SeqCst);
+    kit.host.room.store(4096, Ordering::SeqCst);
+    let mut recorder = kit.recorder(kit.order("s3"));
+    let why = kit.run(until_full(&mut recorder, |_| {}));
+    assert!(why.contains("No space left"), "{why}");
+    let last = || {
+        let reports = kit.host.reports.lock().unwrap();
+        reports.iter().rev().find(|report| report.session_id == "s3").cloned()
+    };
+    assert!(until(|| last().is_some_and(|report| report.gone && report.size_bytes == 0)), "{:?}", last());
+    assert!(until(|| kit.of("s3").is_empty() && kit.files("spool").is_empty()));
 }
 
 /// What the process on the small disk does.

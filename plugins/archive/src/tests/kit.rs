@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -35,6 +35,8 @@ pub(crate) struct Host {
     pub(crate) is_down: AtomicBool,
     /// The local disk is full.
     pub(crate) is_full: AtomicBool,
+    /// Room for so many bytes of each file; 0 = for all.
+    pub(crate) room: AtomicU64,
     /// Milliseconds that the clock is ahead.
     pub(crate) ahead_ms: AtomicI64,
     pub(crate) reports: Mutex<Vec<Recording>>,
@@ -69,7 +71,8 @@ impl Outside for Host {
     }
 
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        if self.is_full.load(Ordering::SeqCst) {
+        let room = self.room.load(Ordering::SeqCst);
+        if self.is_full.load(Ordering::SeqCst) || (room > 0 && offset + bytes.len() as u64 > room) {
             file.write_all_at(&bytes[..bytes.len() / 2], offset)?;
             return Err(io::Error::from_raw_os_error(nix::errno::Errno::ENOSPC as i32));
         }

@@ -97,6 +97,7 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
             }
             Step::Forget => {
                 tracing::info!(recording = item.file_name, "nothing was recorded");
+                core.withdraw(item);
                 core.forget(item).await?;
                 return Ok(());
             }
