@@ -117,9 +117,9 @@ impl Text {
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
-        self.0.push_str(name);
+        let _ = write!(self.0, "{name}{{");
         for (index, (label, text)) in labels.iter().enumerate() {
-            let before = if index == 0 { '{' } else { ',' };
+            let before = if index == 0 { "" } else { "," };
             let _ = write!(self.0, "{before}{label}=\"{}\"", escaped(text));
         }
         let _ = writeln!(self.0, "}} {value}");
