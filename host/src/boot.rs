@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::api::{self, App};
 use crate::banner::{self, Facts};
 use crate::billing::Billing;
-use crate::certificates::{CertificateError, Certificates, Section};
+use crate::certificates::CertificateError;
 use crate::clock::Clock;
 use crate::config::{Config, Loaded};
 use crate::data_dir::{self, DataDirError, DataDirLock};
@@ -144,12 +144,7 @@ impl Host {
         let first_run = store.count_accounts().await? == 0;
         // This port is taken before drivers are loaded: a taken port is the commonest failure and must show at once.
         let server = Server::bind(&config.http, ServerLimits::default()).await?;
-        if let Some((cert, key)) = config.http.https()
-            && let Some(objection) = Certificates::objection(Section::Http, cert, key, clock.now())?
-        {
-            let file = cert.display();
-            tracing::warn!(%file, "the certificate of [http] {objection}; browsers will refuse it");
-        }
+        system::look_at_certificate(&config.http, clock.now())?;
         let (guard, parts) = host_parts(&config, &clock, recordings.clone())?;
         let sender = Sender::new(Targets::new(&config)?)?;
         let webhooks = Webhooks::new(store.clone(), sender, clock.clone());

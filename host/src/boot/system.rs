@@ -1,5 +1,9 @@
 //! What the process asks the system for, and what its log is set to.
 
+use crate::certificates::{CertificateError, Certificates, Section};
+use crate::config;
+use crate::ids::UnixMillis;
+
 /// Open files the service asks the system for: both ports at their caps, with as much again for destinations.
 const OPEN_FILES_WANTED: u64 = 65_536;
 /// With fewer it says so: streams will be refused long before the caps.
@@ -26,4 +30,17 @@ pub(super) fn raise_open_files() {
         }
         Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
     }
+}
+
+/// Warns of an https certificate that is out of its time at `now`.
+///
+/// # Errors
+/// Names the file that cannot be used.
+pub(super) fn look_at_certificate(config: &config::Http, now: UnixMillis) -> Result<(), CertificateError> {
+    let Some((cert, key)) = config.https() else { return Ok(()) };
+    if let Some(objection) = Certificates::objection(Section::Http, cert, key, now)? {
+        let file = cert.display();
+        tracing::warn!(%file, "the certificate of [http] {objection}; browsers will refuse it");
+    }
+    Ok(())
 }
