@@ -91,6 +91,12 @@ impl Viewer {
         })
     }
 
+    /// Path of the media playlist.
+    #[track_caller]
+    pub fn playlist(&mut self) -> String {
+        self.media_path()
+    }
+
     /// Path of something that the media playlist names.
     #[track_caller]
     pub fn path(&mut self, name: &str) -> String {

@@ -286,6 +286,7 @@ impl Run {
         let (now, wall_now) = (self.parts.clock.monotonic(), self.parts.clock.now());
         let mut view = lock(&self.destination.view);
         let changed = view.set(state, error, now, wall_now);
+        self.destination.note_trouble(&view, wall_now);
         self.destination.tell_usage(&mut view, now);
         view.attempt = match state {
             DestState::Live => 0,
