@@ -110,13 +110,19 @@ typedef struct SatcastPacket SatcastPacket;
 /**
  * Grows with every appended field or extension; never a reason to refuse.
  */
-#define SATCAST_ABI_MINOR 3
+#define SATCAST_ABI_MINOR 4
 
 /**
  * Driver flag: a panic stays inside the driver, because the library was compiled with unwinding panics, or in a language without
  * them. A driver without the flag does not run inside the host's process.
  */
 #define SATCAST_FLAG_PANIC_UNWIND 1
+
+/**
+ * Driver flag, since minor version 4: what its destinations cannot take at once must not be lost. The host keeps it on disk, up to a limit of
+ * its operator's, where it would drop it for others.
+ */
+#define SATCAST_FLAG_LOSSLESS (1 << 1)
 
 /**
  * Host flag: the driver is linked into the host binary; it must not install process-wide hooks or log subscribers.

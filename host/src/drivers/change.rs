@@ -146,7 +146,7 @@ impl Keeper {
                 Source::Process(Spec { exe, id, image, limits })
             }
         };
-        let started = registry::start(source, &self.parts, &settings.settings)?;
+        let started = registry::start(source, &self.parts, settings)?;
         if let Some(name) = registry.taken(id, &started) {
             return Err(LoadError::TypeTaken(name));
         }

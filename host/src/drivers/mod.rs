@@ -109,6 +109,15 @@ pub struct PublicView {
     pub url: String,
 }
 
+/// Where packets wait that a destination cannot take at once and must not lose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpoolPlace {
+    /// Where its file is made.
+    pub folder: PathBuf,
+    /// Most bytes of one destination.
+    pub bytes_max: u64,
+}
+
 /// A destination type as it is described to people and programs.
 #[derive(Clone, Debug)]
 pub struct TypeSchema {
@@ -171,6 +180,11 @@ impl Drivers {
     /// Destinations of the type publish for viewers.
     pub fn has_playback(&self, kind: &str) -> bool {
         self.registry().kind(kind).is_some_and(|kind| kind.playback)
+    }
+
+    /// Where packets of a destination of this type wait when its queue is full; `None` when it loses them.
+    pub fn spool(&self, kind: &str) -> Option<SpoolPlace> {
+        self.registry().kind(kind)?.spool.clone()
     }
 
     /// What the service behind a type asks of streams; `None` when it asks for nothing.

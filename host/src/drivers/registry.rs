@@ -18,8 +18,12 @@ use super::process::{Accept, Hooks, Remote, Spec};
 use super::schema::ConfigSchema;
 use super::services::{DriverServices, OperatorSettings};
 use super::wishes::Wishes;
-use super::{HostParts, MAX_LEVEL, made, settings};
+use super::{HostParts, MAX_LEVEL, SpoolPlace, made, settings};
 use crate::config::{DriverSettings, Isolation};
+
+/// Folder of packets that wait on disk, beside the folders of the drivers: no driver has such a name.
+pub(super) const SPOOL_FOLDER: &str = ".spool";
+const BYTES_PER_MB: u64 = 1024 * 1024;
 
 /// One loaded driver. It ends when its last destination and the registry have let go of it.
 pub(super) struct Loaded {
@@ -38,6 +42,8 @@ pub(super) struct Kind {
     /// Viewers' requests that it answers itself.
     pub(super) routes: Vec<Route>,
     pub(super) schema: ConfigSchema,
+    /// Where its packets wait rather than being lost.
+    pub(super) spool: Option<SpoolPlace>,
     /// What the service behind it asks of streams.
     pub(super) wishes: Option<Arc<Wishes>>,
 }
@@ -205,8 +211,9 @@ impl Entry {
 pub(super) fn start(
     source: Source,
     parts: &HostParts,
-    settings: &BTreeMap<String, Value>,
+    chosen: &DriverSettings,
 ) -> Result<Started, LoadError> {
+    let settings = &chosen.settings;
     let failed = |error: Error| LoadError::Start(error.message);
     let id = match &source {
         Source::Thread { table, .. } => table.id().to_string(),
@@ -229,14 +236,15 @@ pub(super) fn start(
     };
     let asked: Arc<dyn Services> = services.clone();
     let clock = parts.clock.clone();
-    let (version, manifest, remote, control) = match source {
+    let (version, manifest, is_lossless, remote, control) = match source {
         Source::Thread { table, flags } => {
             let (version, manifest) = (table.version().to_string(), table.manifest().clone());
+            let is_lossless = table.is_lossless();
             accept(&id, &manifest, settings, &services).map_err(LoadError::Start)?;
             let begin = move || {
                 Driver::start(table, asked, &MAX_LEVEL, flags).map(|driver| Backend::Thread(Box::new(driver)))
             };
-            (version, manifest, None, Control::start(&id, clock, begin).map_err(cleaned)?)
+            (version, manifest, is_lossless, None, Control::start(&id, clock, begin).map_err(cleaned)?)
         }
         Source::Process(spec) => {
             let level = MAX_LEVEL.load(Ordering::Relaxed);
@@ -249,16 +257,24 @@ pub(super) fn start(
             // From here on its process ends with the control thread.
             let backend = Backend::Process(remote.clone());
             let control = Control::start(&id, clock, move || Ok(backend)).map_err(failed)?;
-            (facts.version, facts.manifest, Some(remote), control)
+            (facts.version, facts.manifest, facts.is_lossless, Some(remote), control)
         }
     };
     let loaded = Arc::new(Loaded { control, pump, services, remote });
+    let spool = SpoolPlace {
+        folder: parts.data_dir.join(SPOOL_FOLDER),
+        bytes_max: chosen.spool_mb.saturating_mul(BYTES_PER_MB),
+    };
+    let spool = (is_lossless && spool.bytes_max > 0).then_some(spool);
     let mut kinds = BTreeMap::new();
     for kind in made::types(&id, &manifest, settings).map_err(LoadError::Start)? {
         let schema = compile(&kind.name, &kind.schema)?;
         let wishes = Wishes::of(&kind.name, &kind.title, &kind.schema).map(Arc::new);
         let (driver, title, playback, routes) = (loaded.clone(), kind.title, kind.playback, kind.routes);
-        kinds.insert(kind.name, Arc::new(Kind { driver, title, playback, routes, schema, wishes }));
+        kinds.insert(
+            kind.name,
+            Arc::new(Kind { driver, title, playback, routes, schema, wishes, spool: spool.clone() }),
+        );
     }
     Ok(Started { version, loaded, kinds })
 }

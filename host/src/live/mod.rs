@@ -2,7 +2,7 @@
 //!
 //! - [`hub`]: packets in, on one timeline ([`timeline`]), out to the queues; keeps configurations and the last keyframe
 //!   group ([`group`]).
-//! - [`queue`]: the bounded queue of one destination.
+//! - [`queue`]: the bounded queue of one destination; [`spool`]: the disk behind it, for who must not lose anything.
 //! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
 //! - [`session`]: the task that owns a session's life; [`quiet`]: whose encoder has to be quiet first.
 //! - [`health`]: what the encoder sends, and what of it platforms do not take.
@@ -25,6 +25,9 @@ mod queue_tests;
 mod quiet;
 mod session;
 mod shelf;
+#[cfg(test)]
+mod spill_tests;
+mod spool;
 mod teller;
 #[cfg(test)]
 pub(crate) mod testing;

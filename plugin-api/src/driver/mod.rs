@@ -109,6 +109,11 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// for nothing most of the time. Take more for work that computes.
     const WORKERS: usize = 1;
 
+    /// What its destinations cannot take at once must not be lost: the host keeps it on disk, up to a limit of its operator's, where it
+    /// would drop it for others. For drivers that record; one that is watched live is better off without what is old. A host before
+    /// minor version 4 does not know it.
+    const LOSSLESS: bool = false;
+
     /// The destination types it serves. Called before `load`, without a runtime, at every look at the file: no side effects.
     fn types() -> Vec<DestType>;
 

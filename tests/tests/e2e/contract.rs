@@ -51,6 +51,9 @@
 //! - writes to a payload, in a process: `no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it`, `nobody_else_can_write_or_resize_it`
 //! - configurations and the mark of a gap after a loss: `overflow_drops_to_the_newest_queued_keyframe_and_repeats_the_configuration`,
 //!   `everything_else_a_host_does`
+//! - a stall, a full or hanging disk, a full spool where nothing may be lost: `a_stall_of_a_minute_loses_nothing_where_nothing_may_be_lost`,
+//!   `a_full_disk_loses_nothing_before_memory_is_full_too_and_is_asked_again`, `a_disk_that_hangs_holds_up_nobody`,
+//!   `a_spool_that_is_full_loses_up_to_a_keyframe_and_keeps_what_waits`, `what_a_lossless_driver_does_not_take_for_a_while_it_gets_later`
 //! - a hundred destinations of which one is slow: `a_slow_one_of_a_hundred_loses_alone`, `a_slow_one_of_a_hundred_in_a_process_loses_alone`
 //! - every order of publisher, driver and release: `host/model`, which `cargo xtask test` runs
 //!

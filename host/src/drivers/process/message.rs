@@ -148,6 +148,7 @@ pub(super) enum ToHost {
     Loaded {
         id: String,
         version: String,
+        is_lossless: bool,
     },
     /// It is started.
     Ready {

@@ -50,6 +50,8 @@ pub(in crate::drivers) struct Facts {
     pub(in crate::drivers) id: String,
     pub(in crate::drivers) version: String,
     pub(in crate::drivers) manifest: Manifest,
+    /// It must not lose packets.
+    pub(in crate::drivers) is_lossless: bool,
 }
 
 /// What its children are given.

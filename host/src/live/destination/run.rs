@@ -10,13 +10,14 @@ use satcast_plugin_api::{Class, Error};
 use tokio::sync::{mpsc, watch};
 
 use super::{CHANGES_MAX, Change, Destination, Parts, STOP_DEADLINE, lock};
-use crate::drivers::{OpenRequest, Opening};
+use crate::drivers::{OpenRequest, Opening, SpoolPlace, Waker};
 use crate::ids::{DestinationId, UnixMillis};
 use crate::live::backoff::{self, Next};
 use crate::live::hub::Codecs;
 use crate::live::mailbox::Mailbox;
 use crate::live::queue::Queue;
 use crate::live::shelf::Shelf;
+use crate::live::spool::{FREE_BYTES_MIN, Spool};
 use crate::live::view::{DestState, Told};
 use crate::secret;
 use crate::usage::{Held, Orders};
@@ -103,7 +104,7 @@ impl Run {
             Error::config(format!("no driver serves type {}; the operator can enable one", record.kind))
         })?;
         self.show(DestState::Connecting, None);
-        let queue = Arc::new(Queue::new(self.destination.dropped.clone()));
+        let queue = Arc::new(self.queue(&record.kind, &waker));
         let mailbox = Arc::new(Mailbox::default());
         let now = self.parts.clock.monotonic();
         self.codecs = self.parts.hub.codecs();
@@ -128,7 +129,22 @@ impl Run {
         self.parts.shelves.end(&shelf, self.parts.clock.monotonic());
         self.parts.hub.detach(&queue);
         waker.wake(queue.close());
+        queue.give_up();
         outcome
+    }
+
+    /// An empty queue, with a disk behind it where the driver must not lose anything.
+    fn queue(&self, kind: &str, waker: &Waker) -> Queue {
+        let dropped = self.destination.dropped.clone();
+        match self.parts.drivers.spool(kind) {
+            None => Queue::new(dropped),
+            Some(SpoolPlace { folder, bytes_max }) => {
+                let (destination, waker) = (self.id(), waker.clone());
+                let free_bytes_min = FREE_BYTES_MIN;
+                let spool = Spool { destination, folder, bytes_max, free_bytes_min, waker };
+                Queue::spilling(dropped, Arc::new(spool))
+            }
+        }
     }
 
     /// What its driver is told of whom it works for.

@@ -65,6 +65,9 @@ impl Driver for Recorder {
     const INFO: DriverInfo =
         DriverInfo { id: "recorder", version: env!("CARGO_PKG_VERSION"), title: "Local recorder" };
 
+    /// A disk that stalls for a while costs nothing of a recording: the service keeps what cannot be written yet.
+    const LOSSLESS: bool = true;
+
     fn types() -> Vec<DestType> {
         vec![
             DestType::of::<Target>("recording")

@@ -305,7 +305,8 @@ fn load(link: &Arc<Link>, image: &str) -> Result<Driver, String> {
     let services = Arc::new(Proxy::new(link.clone()));
     let in_words = |error: Error| error.message;
     let manifest = sealed_memory(&manifest).map_err(in_words)?;
-    link.send_with(&ToHost::Loaded { id, version }, &manifest);
+    let is_lossless = table.is_lossless();
+    link.send_with(&ToHost::Loaded { id, version, is_lossless }, &manifest);
     let driver = Driver::start(table, services, &MAX_LEVEL, 0).map_err(in_words)?;
     link.send(&ToHost::Ready { keeps_recordings: driver.recordings().is_some() });
     Ok(driver)
