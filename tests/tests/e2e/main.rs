@@ -46,4 +46,5 @@ mod schemathesis;
 mod status;
 mod viewers;
 mod wallets;
+mod watch;
 mod webhooks;
