@@ -29,6 +29,7 @@ use crate::playback::{Playback, PlaybackSecret, Site};
 use crate::secret::VaultError;
 use crate::store::{Address, Store, StoreError};
 use crate::wallet::connection::ConnectionError;
+use crate::watch::Pages;
 use crate::webhooks::{Sender, Targets, TlsError, Webhooks};
 pub use database::vault;
 use database::{DatabaseLock, open_store};
@@ -141,7 +142,6 @@ impl Host {
         let playback_secret = PlaybackSecret::of(&vault);
         let recordings = archive::parts(&vault);
         let store = open_store(&config, vault, &clock).await?;
-        let first_run = store.count_accounts().await? == 0;
         // This port is taken before drivers are loaded: a taken port is the commonest failure and must show at once.
         let server = Server::bind(&config.http, ServerLimits::default()).await?;
         system::look_at_certificate(&config.http, clock.now())?;
@@ -169,7 +169,7 @@ impl Host {
             rtmp: listener.local_addr()?,
             rtmps: listener.secure_addr()?,
             public_url: config.public_url.clone(),
-            first_run,
+            first_run: store.count_accounts().await? == 0,
             took: clock.monotonic().saturating_sub(began),
         };
         let limits = api::Limits::default();
@@ -188,6 +188,7 @@ impl Host {
             billing,
             drivers,
             playback,
+            pages: load_pages().await?,
             archive,
             guard,
             wallets,
@@ -291,6 +292,12 @@ async fn told(mut stop: watch::Receiver<bool>) {
 async fn load_drivers(config: Arc<Config>, parts: HostParts, exe: PathBuf) -> Result<Drivers, BootError> {
     let load = move || Drivers::load(&load_options(&config, exe), &parts);
     tokio::task::spawn_blocking(load).await.map_err(|error| BootError::System(std::io::Error::other(error)))
+}
+
+async fn load_pages() -> Result<Arc<Pages>, BootError> {
+    let load = || Pages::load(&Pages::folder());
+    let pages = tokio::task::spawn_blocking(load).await;
+    pages.map(Arc::new).map_err(|error| BootError::System(std::io::Error::other(error)))
 }
 
 fn live_settings(config: &Config) -> Settings {

@@ -34,4 +34,5 @@ pub mod secret;
 pub mod store;
 pub mod usage;
 pub mod wallet;
+pub mod watch;
 pub mod webhooks;

@@ -61,6 +61,19 @@ impl Hosted {
         key.trim().to_owned()
     }
 
+    /// The address of the player page, without a key.
+    ///
+    /// # Panics
+    /// When the stream is not shown.
+    #[track_caller]
+    #[must_use]
+    pub fn page(&self, service: &Service) -> String {
+        let stream = service.api().get(&format!("/api/streams/{}", self.stream.id)).ok();
+        let url = stream["playback"][0]["url"].as_str().expect("the address of the stream");
+        let path = url.trim_end_matches("/index.m3u8").rsplit('/').next().expect("a path");
+        format!("{}/watch/{path}", service.base())
+    }
+
     /// The answer of the status to `key`.
     ///
     /// # Panics

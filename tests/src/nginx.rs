@@ -22,6 +22,7 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 pub struct Nginx {
     process: Process,
     folder: TempDir,
+    own: Option<TempDir>,
     port: Port,
 }
 
@@ -74,6 +75,31 @@ impl Nginx {
         })
     }
 
+    /// Stands before a server with `config`, what belongs into its `http` block; `LISTEN` in it is where nginx listens,
+    /// `FOLDER` a folder of its own.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn before(config: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for nginx");
+        let path = folder.path().to_string_lossy().into_owned();
+        let mut nginx = Self::run(|port| {
+            format!("http {{ {} }}", config.replace("LISTEN", port).replace("FOLDER", &path))
+        });
+        nginx.own = Some(folder);
+        nginx
+    }
+
+    /// A file in the folder of [`Nginx::before`].
+    ///
+    /// # Panics
+    /// When it has no such folder.
+    #[must_use]
+    pub fn written(&self, name: &str) -> String {
+        read_lossy(&self.own.as_ref().expect("a folder of its own").path().join(name))
+    }
+
     fn start(directives: &str) -> Self {
         Self::run(|port| {
             format!("rtmp {{ server {{ listen {port}; application live {{ live on; {directives} }} }} }}")
@@ -99,7 +125,7 @@ impl Nginx {
             assert!(process.ended().is_none(), "nginx ended: {}", process.log());
             std::net::TcpStream::connect(port.address()).map_err(|error| error.to_string())
         });
-        Self { process, folder, port }
+        Self { process, folder, own: None, port }
     }
 
     /// A file that it packaged.

@@ -55,15 +55,31 @@ impl Player {
     /// When it cannot be started.
     #[must_use]
     pub fn open(engine: Engine, url: &str) -> Self {
+        match engine {
+            Engine::HlsJs => Self::run("play.mjs", &[url]),
+            Engine::Native => Self::run("play.mjs", &["--native", url]),
+        }
+    }
+
+    /// Opens a player page in a browser of its own; gives what it shows first.
+    ///
+    /// # Panics
+    /// When it cannot be opened.
+    #[track_caller]
+    #[must_use]
+    pub fn watch(url: &str) -> (Self, Value) {
+        let mut player = Self::run("watch.mjs", &[url]);
+        let first = player.started();
+        (player, first)
+    }
+
+    fn run(script: &str, arguments: &[&str]) -> Self {
         let scripts = scripts();
         assert!(scripts.join("node_modules").is_dir(), "`cargo xtask test` installs the players first");
         let folder = tempfile::tempdir().expect("a folder for the player's log");
         let mut command = guarded(Path::new("node"));
-        command.arg(scripts.join("play.mjs"));
-        if engine == Engine::Native {
-            command.arg("--native");
-        }
-        command.arg(url).stdin(Stdio::piped()).env("TMPDIR", folder.path());
+        command.arg(scripts.join(script)).args(arguments);
+        command.stdin(Stdio::piped()).env("TMPDIR", folder.path());
         let mut process = Process::start("the player", command, &folder.path().join("player.log"));
         let commands = process.take_input();
         Self { process, commands, answers: 0, _folder: folder }
@@ -78,7 +94,7 @@ impl Player {
         self.answer(STEP_LIMIT)
     }
 
-    /// Does a step of `play.mjs` and gives its answer.
+    /// Does a step of the script and gives its answer.
     ///
     /// # Panics
     /// When it fails.
@@ -197,6 +213,21 @@ pub fn assert_valid_playlists(texts: &[&str]) -> Vec<Value> {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "hls-parser: {said}{errors}\n{}", texts.join("\n"));
     said.lines().map(|line| serde_json::from_str(line).expect("JSON of validate.mjs")).collect()
+}
+
+/// What a viewer over https got of `url`, trusting the authority in `ca`; see `secure.mjs` for `what` it does.
+///
+/// # Errors
+/// What it said when an answer was no 200 or did not come.
+pub fn secure_viewer(ca: &Path, url: &str, what: &str) -> Result<Value, String> {
+    let mut command = guarded(Path::new("node"));
+    command.arg(scripts().join("secure.mjs")).arg(ca).args([url, what]);
+    let output = command.output().map_err(|error| format!("node: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        return Err(format!("{said}{}", String::from_utf8_lossy(&output.stderr)));
+    }
+    serde_json::from_str(&said).map_err(|error| format!("{error}: {said}"))
 }
 
 fn scripts() -> PathBuf {

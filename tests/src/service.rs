@@ -82,7 +82,7 @@ impl Setup {
         }
         settings.push(("SATCAST_PUBLIC_URL".into(), format!("http://{}", http.address())));
         settings.push(("SATCAST_DATA_DIR".into(), folder.path().join("data").to_string_lossy().into_owned()));
-        Service { process: None, folder, http, rtmp, rtmps, settings, key: None }
+        Service { process: None, folder, http, rtmp, rtmps, https: false, settings, key: None }
     }
 
     /// Starts it, waits until it is ready, and makes an account with a permanent key.
@@ -115,6 +115,7 @@ pub struct Service {
     http: Port,
     rtmp: Port,
     rtmps: Option<Port>,
+    https: bool,
     settings: Vec<(String, String)>,
     key: Option<String>,
 }
@@ -139,10 +140,26 @@ impl Service {
         self.process = Some(process);
     }
 
+    /// Speaks https from the next start on, with the certificate and key in these files. The API is out of the tests' reach
+    /// then.
+    pub fn use_https(&mut self, pair: &Pair) {
+        self.https = true;
+        for (name, path) in [("CERT", &pair.cert), ("KEY", &pair.key)] {
+            self.settings.push((format!("SATCAST_HTTP__TLS_{name}"), path.to_string_lossy().into_owned()));
+        }
+        self.settings.retain(|(name, _)| name != "SATCAST_PUBLIC_URL");
+        self.settings.push(("SATCAST_PUBLIC_URL".into(), self.base()));
+    }
+
     fn ready(&self) -> Result<(), String> {
-        let answer = Api::new(&self.base(), None).try_get("/api/public/config")?;
-        if answer.status != 200 {
-            return Err(format!("/api/public/config answers {}", answer.status));
+        if self.https {
+            // The tests' client of the API speaks no TLS.
+            TcpStream::connect(self.http.address()).map_err(|error| format!("https: {error}"))?;
+        } else {
+            let answer = Api::new(&self.base(), None).try_get("/api/public/config")?;
+            if answer.status != 200 {
+                return Err(format!("/api/public/config answers {}", answer.status));
+            }
         }
         TcpStream::connect(self.rtmp.address()).map(|_| ()).map_err(|error| format!("RTMP: {error}"))
     }
@@ -240,10 +257,10 @@ impl Service {
         self.key.as_deref().expect("a service that was started with an account")
     }
 
-    /// `http://host:port`
+    /// `http://host:port`, or `https://`
     #[must_use]
     pub fn base(&self) -> String {
-        format!("http://{}", self.http.address())
+        format!("http{}://{}", if self.https { "s" } else { "" }, self.http.address())
     }
 
     /// Where encoders connect.

@@ -225,6 +225,13 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "The service is not ready")
     }
 
+    /// 503: the pages were not built.
+    pub fn pages_not_built() -> Self {
+        let text = "The pages of this service are not there: `cargo xtask build` makes them, in the folder web beside the \
+            binary, where it reads them when it starts";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "pages_not_built", text)
+    }
+
     /// 503: the driver of a destination type does not answer.
     pub fn driver_unavailable() -> Self {
         let text = "The driver of this destination type does not answer; try again, then tell the operator";

@@ -46,7 +46,7 @@ use std::time::Duration;
 use poem::endpoint::make;
 use poem::http::header::{CONTENT_TYPE, HeaderValue};
 use poem::web::Data;
-use poem::{EndpointExt as _, Response, Route, handler};
+use poem::{EndpointExt as _, Request, Response, Route, handler};
 use poem_openapi::{OpenApi, OpenApiService, Tags};
 use tokio::sync::Semaphore;
 
@@ -72,6 +72,7 @@ use crate::playback::Playback;
 use crate::rate::{RateLimiter, RateRule};
 use crate::store::{Caps, Store};
 use crate::wallet::desk::Desk;
+use crate::watch::Pages;
 use crate::webhooks::Webhooks;
 
 /// The version of this release.
@@ -87,6 +88,8 @@ pub struct App {
     pub billing: Billing,
     /// What viewers are given.
     pub playback: Arc<Playback>,
+    /// The built pages.
+    pub pages: Arc<Pages>,
     /// The account of recordings.
     pub archive: Archive,
     /// The loaded drivers.
@@ -276,13 +279,15 @@ pub fn endpoint(app: Arc<App>) -> Shell {
         let served = Arc::new(Documents::new(&app.drivers));
         (served.clone(), served)
     };
-    let measured = app.clone();
+    let (measured, watched, assets) = (app.clone(), app.clone(), app.pages.clone());
     let routes = Route::new()
         .nest("/", service())
         .at("/openapi.json", poem::get(make(move |_| fixed(documents.get().text, "application/json"))))
         .at("/docs", poem::get(make(move |_| docs::respond(pages.get().page))))
         .at("/docs/style.css", poem::get(make(|_| fixed(docs::STYLE.into(), "text/css; charset=utf-8"))))
         .at("/metrics", poem::get(make(move |request| metrics::respond(measured.clone(), request))))
+        .at("/watch/:path", poem::get(make(move |request| watch(watched.clone(), request))))
+        .at("/assets/:name", poem::get(make(move |request| asset(assets.clone(), request))))
         .at("/healthz", poem::get(healthz))
         .at("/readyz", poem::get(readyz))
         .data(app.clone());
@@ -294,6 +299,17 @@ async fn fixed(text: Arc<str>, content_type: &'static str) -> poem::Result<Respo
     let mut response = Response::from(text.to_string());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     Ok(response)
+}
+
+/// The player page of a self-hosted destination.
+async fn watch(app: Arc<App>, request: Request) -> poem::Result<Response> {
+    let path = request.raw_path_param("path").unwrap_or_default();
+    Ok(app.pages.watch(&app.playback, &request, path).await?)
+}
+
+/// A script or style of a page.
+async fn asset(pages: Arc<Pages>, request: Request) -> poem::Result<Response> {
+    Ok(pages.asset(&request, request.raw_path_param("name").unwrap_or_default())?)
 }
 
 /// The process answers.

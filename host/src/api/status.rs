@@ -77,6 +77,13 @@ pub(super) struct StreamStatus {
     started_at: Null<i64>,
     /// Start of the stream, Unix milliseconds; null when offline.
     started_at_ms: Null<i64>,
+    /// Players that asked for a playlist in the last 30 seconds, told apart by address and `User-Agent`; those that an HTTP
+    /// cache serves are not seen. 0 when offline.
+    viewers: i64,
+    /// Milliseconds from the arrival of a picture at the service until a viewer sees it who follows the stream: the age of
+    /// what can be fetched, and the distance that the playlist asks players to keep. Null until there is something to play,
+    /// and when offline.
+    latency_ms: Null<i64>,
     /// Token of the preview, not needed with a key; null when offline.
     playback_token: Null<String>,
     /// The rewind buffer.
@@ -96,6 +103,8 @@ impl StreamStatus {
             label,
             started_at: Null(None),
             started_at_ms: Null(None),
+            viewers: 0,
+            latency_ms: Null(None),
             playback_token: Null(None),
             dvr: Dvr::NONE,
             bandwidth: Bandwidth::of(0, Msat(0), now, pricing),
@@ -116,11 +125,13 @@ impl StreamStatus {
         let used_bytes = app.playback.used_this_hour(destination.account_id).await?;
         Ok(Self {
             is_live: true,
-            hls_ready: shelf.is_some_and(|shelf| app.playback.is_ready(&shelf)),
+            hls_ready: shelf.as_ref().is_some_and(|shelf| app.playback.is_ready(shelf)),
             // A valid key has only characters that a query takes as they are.
             hls_url: Null(Some(format!("{}?apiKey={}", app.playback_url(path), viewer.key.expose()))),
             started_at: Null(Some(session.started_at.to_secs_floor())),
             started_at_ms: Null(Some(session.started_at.0)),
+            viewers: i64::try_from(app.playback.viewers(destination.destination_id)).unwrap_or(i64::MAX),
+            latency_ms: shelf.as_ref().and_then(|shelf| app.playback.latency_ms(shelf)).into(),
             playback_token: token.into(),
             dvr: facts.map_or(Dvr::NONE, |facts| Dvr::of(&facts)),
             bandwidth: Bandwidth::of(used_bytes, charged, now, pricing),
@@ -162,6 +173,8 @@ pub(super) fn examples() -> Value {
         hls_url: Null(Some(url.to_owned())),
         started_at: Null(Some(started_at.to_secs_floor())),
         started_at_ms: Null(Some(started_at.0)),
+        viewers: 17,
+        latency_ms: Null(Some(7_240)),
         playback_token: Null(Some("AQEXAMPLE".to_owned())),
         dvr: Dvr {
             enabled: true,

@@ -42,6 +42,8 @@ pub(super) struct Access {
     pub(super) account: AccountId,
     pub(super) destination: DestinationId,
     pub(super) path: String,
+    /// The stream's name for people.
+    pub(super) label: String,
     pub(super) enabled: bool,
     /// Sites whose pages may play; empty = all.
     pub(super) origins: Vec<String>,
@@ -57,6 +59,7 @@ impl Access {
             destination: record.destination_id,
             origins: texts.collect(),
             path: record.playback_path,
+            label: record.label,
             enabled: record.enabled,
         }
     }

@@ -110,7 +110,7 @@ pub(super) fn is_never_stored(headers: &HeaderMap) -> bool {
 }
 
 /// The client asks for gzip (RFC 9110, section 12.5.3): by name, or by `*` when gzip is not named, and not with `q=0`.
-pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let mut any = false;
     let lines = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
     for coding in lines.flat_map(|line| line.split(',')) {

@@ -7,10 +7,12 @@
 //! reference: no question to the store, nothing rendered.
 
 mod access;
+mod admit;
 mod body;
 mod chain;
 mod entry;
 mod headers;
+mod latency;
 mod meter;
 mod range;
 mod ready;
@@ -19,6 +21,7 @@ mod serve;
 #[cfg(test)]
 mod tests;
 mod token;
+mod viewers;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -33,14 +36,17 @@ use poem::{Endpoint, Request, Response};
 use tokio::time::MissedTickBehavior;
 
 pub use access::{ANSWERS_MAX, FRESH, KNOWN};
+pub(crate) use admit::Admission;
 pub use body::{FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
+pub(crate) use headers::accepts_gzip;
 pub use meter::FLUSH_INTERVAL;
 pub use token::PlaybackSecret;
+pub use viewers::{PLAYERS_MAX, SEEN};
 
 use crate::api::{ApiError, RequestContext, Shell, logged_path};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::ids::AccountId;
+use crate::ids::{AccountId, DestinationId};
 use crate::live::{Live, Shelf};
 use crate::places::Network;
 use crate::rate::{RateLimiter, RateRule};
@@ -50,6 +56,7 @@ use access::Accesses;
 use headers::Readers;
 use meter::Meter;
 use token::{Grant, Mint};
+use viewers::Viewers;
 
 /// Requests with a preview token: all viewers and everything below it together.
 pub const RATE_PREVIEW: RateRule = RateRule::per_minute("preview", 60);
@@ -64,6 +71,7 @@ pub struct Playback {
     mint: Mint,
     accesses: Arc<Accesses>,
     meter: Arc<Meter>,
+    viewers: Viewers,
     previews: RateLimiter<[u8; token::MAC_BYTES]>,
     /// Shared with the API: a guesser has one budget.
     invalid_keys: Arc<RateLimiter<Network>>,
@@ -93,6 +101,7 @@ impl Playback {
             mint: Mint::new(secret),
             accesses: Arc::new(Accesses::new(store.clone(), clock.clone())),
             meter: Arc::new(Meter::new(store, clock.clone())),
+            viewers: Viewers::default(),
             previews: RateLimiter::new(RATE_PREVIEW),
             invalid_keys,
             warned_secs: AtomicU64::new(u64::MAX),
@@ -128,6 +137,11 @@ impl Playback {
     /// The store failed.
     pub async fn used_this_hour(&self, account: AccountId) -> Result<u64, StoreError> {
         self.meter.used_this_hour(account).await
+    }
+
+    /// Players of a destination that asked for a playlist in the last [`SEEN`].
+    pub fn viewers(&self, destination: DestinationId) -> u64 {
+        self.viewers.count(destination, self.clock.monotonic())
     }
 
     /// Gives the store the bytes counted since the last time. On failure they are kept for the next. Whoever waits for it may

@@ -231,6 +231,9 @@ impl Playback {
         let allowed = access.filter(|access| access.enabled && access.destination == ticket.destination);
         let access = allowed.ok_or_else(ApiError::invalid_public_key)?;
         let readers = readers(request, &access)?;
+        if is_playlist {
+            self.viewers.saw(access.destination, context.client, request.headers(), self.clock.monotonic());
+        }
         let Some(piece) = piece else {
             let shelf = self.live.shelf(access.destination).filter(|open| open.session == shelf.session);
             let shelf = shelf.ok_or_else(|| ApiError::not_found("piece"))?;

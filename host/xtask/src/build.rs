@@ -1,4 +1,4 @@
-//! Building the workspace and laying the drivers beside the binary, where the service looks for them.
+//! Building the workspace and laying drivers and pages beside the binary, where the service looks for them.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::{process, workspace};
+use crate::{process, web, workspace};
 
 /// Our drivers: the id that operators enable, and the cdylib that cargo makes.
 ///
@@ -50,7 +50,7 @@ impl Profile {
     }
 }
 
-/// Builds the whole workspace and installs the drivers; gives the path of the service's binary.
+/// Builds the whole workspace, installs the drivers and builds the pages; gives the path of the service's binary.
 ///
 /// Always the whole workspace: building one package alone would choose other features for shared dependencies
 /// and compile half the tree a second time.
@@ -62,6 +62,7 @@ pub(crate) fn run(profile: Profile) -> Result<PathBuf, String> {
     }
     process::run(&mut cargo)?;
     install_drivers(&profile.folder())?;
+    web::build(profile)?;
     Ok(profile.folder().join("satcast"))
 }
 

@@ -15,6 +15,7 @@ mod python;
 mod setup;
 mod soak;
 mod test;
+mod web;
 mod workspace;
 
 use std::process::ExitCode;
@@ -23,10 +24,10 @@ const HELP: &str = "\
 cargo xtask <command>
 
   setup                      check the tools and packages the project needs; install them when root
-  build [--release]          build the workspace and lay the drivers beside the binary
+  build [--release]          build the workspace, lay drivers and pages beside the binary
   run [--release] [-- ARGS]  build, then start `satcast run ARGS` in this folder
   test [FILTER]              set up, build and run every test (FILTER: only tests whose name contains it)
-  check                      formatting, lints, import rules, file sizes, exported symbols
+  check                      formatting, lints, import rules, file sizes, types of the pages, exported symbols
   header [--check]           write plugin-api/include/satcast_driver.h from the C table, or compare it
   openapi [--check]          write openapi/openapi.json from the built binary, or compare it
   bench [NAME] [ARGS]        relay, playback: CPU beside nginx; money: the database; parts: micro-benchmarks; all when left out

@@ -1,4 +1,4 @@
-//! The players of the playback tests, the clients of the API document, a wallet of the wallet tests and a server of the
+//! The pages of the service, the players of the playback tests, the clients of the API document, a wallet of the wallet tests and a server of the
 //! benchmarks: packages of npm, by committed lock files.
 
 use std::path::Path;
@@ -13,17 +13,19 @@ const INSTALLED: &str = "node_modules/.package-lock.json";
 
 /// Installs the packages, unless those of the lock file are there. No package runs a script of its own.
 pub(crate) fn install() -> Result<(), String> {
-    for name in FOLDERS {
-        let folder = workspace::root().join(name);
-        if is_current(&folder) {
-            println!("  the packages of {name} are there");
-            continue;
-        }
-        let mut npm = process::command("npm");
-        npm.current_dir(&folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
-        process::run(&mut npm)?;
+    FOLDERS.iter().try_for_each(|name| install_in(name))
+}
+
+/// Installs the packages of one folder, unless those of its lock file are there.
+pub(crate) fn install_in(name: &str) -> Result<(), String> {
+    let folder = workspace::root().join(name);
+    if is_current(&folder) {
+        println!("  the packages of {name} are there");
+        return Ok(());
     }
-    Ok(())
+    let mut npm = process::command("npm");
+    npm.current_dir(&folder).args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+    process::run(&mut npm)
 }
 
 fn is_current(folder: &Path) -> bool {

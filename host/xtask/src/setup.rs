@@ -168,23 +168,30 @@ fn check_rust() -> Result<(), String> {
     }
 }
 
-/// Node and npm run the players of the playback tests; a distribution's own Node is often too old.
+/// Node and npm build the pages and run the players of the playback tests; a distribution's own Node is often too old.
 fn check_node() -> Result<(), String> {
+    let found = node();
+    let (major, minor) = NODE_MIN;
+    let state = if found.is_ok() { "ok" } else { "missing" };
+    println!(
+        "  {:<18} {state:<15} pages, players of the tests; version {major}.{minor} or newer with npm",
+        "node"
+    );
+    found
+}
+
+/// Whether Node and npm are there, and new enough.
+pub(crate) fn node() -> Result<(), String> {
     let found = process::output(process::command("node").arg("--version")).ok();
     let npm = process::available("npm", "--version");
     let state = match found.as_deref().and_then(version) {
-        Some(found) if found >= NODE_MIN && npm => "ok",
+        Some(found) if found >= NODE_MIN && npm => return Ok(()),
         Some(found) if found >= NODE_MIN => "npm not found",
         Some(_) => "too old",
         None => "not found",
     };
     let (major, minor) = NODE_MIN;
-    println!("  {:<18} {state:<15} players of the tests, version {major}.{minor} or newer with npm", "node");
-    if state == "ok" {
-        Ok(())
-    } else {
-        Err(format!("node: {state}; install Node {major}.{minor} or newer with npm from nodejs.org"))
-    }
+    Err(format!("node: {state}; install Node {major}.{minor} or newer with npm from nodejs.org"))
 }
 
 /// Major and minor of the first thing in `text` that looks like a version.

@@ -200,7 +200,7 @@ mod tests {
         let errors: Vec<_> = operation["responses"].as_object().unwrap().keys().collect();
         assert_eq!(errors, ["200", "400", "401", "429", "500", "502"]);
         assert_eq!(properties["streamKeyLabel"]["deprecated"], true);
-        for name in ["hlsUrl", "startedAt", "startedAtMs", "playbackToken"] {
+        for name in ["hlsUrl", "startedAt", "startedAtMs", "latencyMs", "playbackToken"] {
             assert_eq!(properties[name]["nullable"], true, "{name}");
         }
     }

@@ -219,6 +219,7 @@ impl Rig {
                 &secret,
                 limits.invalid_keys.clone(),
             ),
+            pages: crate::watch::testing::pages(),
             live,
             wallets: bank.desk(&store, &config),
             webhooks: webhooks(&store, &config, &clock),

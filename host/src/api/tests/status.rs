@@ -89,7 +89,7 @@ impl Rig {
     /// What the driver of a playable stream has told.
     fn make_playable(&self, shelf: &Shelf, window_ms: u64, window_max_ms: u64) {
         let playlist = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:1\n\
-            #EXT-X-MAP:URI=\"i1-v.mp4\"\n#EXTINF:2.00000,\ns1.m4s\n";
+            #EXT-X-MAP:URI=\"i1-v.mp4\"\n#EXT-X-PROGRAM-DATE-TIME:2027-01-15T08:00:00.250Z\n#EXTINF:2.00000,\ns1.m4s\n";
         let pieces = [
             ("i1-v.mp4", "video/mp4", "init"),
             ("s1.m4s", "video/mp4", "segment"),
@@ -134,7 +134,7 @@ fn keyframe() -> Packet {
 fn offline(hour_start: i64) -> Value {
     json!({
         "isLive": false, "hlsReady": false, "hlsUrl": null, "label": "test", "streamKeyLabel": "test",
-        "startedAt": null, "startedAtMs": null, "playbackToken": null,
+        "startedAt": null, "startedAtMs": null, "playbackToken": null, "viewers": 0, "latencyMs": null,
         "dvr": {"enabled": false, "windowSeconds": 0, "maxWindowSeconds": 3600, "availableFrom": null},
         "bandwidth": {"usedGB": "0.00", "limitGB": 10, "remainingGB": "10.00", "overageGB": "0.00",
                       "overageSats": 0, "hourStart": hour_start},
@@ -174,6 +174,9 @@ async fn live_begins_unready_becomes_playable_and_ends_as_it_began() {
         .unwrap();
     rig.app.billing.bill_playback().await;
     expected["hlsReady"] = json!(true);
+    rig.app.clock.advance(Duration::from_secs(1));
+    // The segment ended at 2.25 s, now it is 2.5 s, and three targets are kept.
+    expected["latencyMs"] = json!(6_250);
     expected["dvr"] = json!({"enabled": true, "windowSeconds": 42, "maxWindowSeconds": 3600,
                              "availableFrom": 1_800_000_001});
     expected["bandwidth"] = json!({"usedGB": "11.23", "limitGB": 10, "remainingGB": "0.00", "overageGB": "1.23",
@@ -183,6 +186,7 @@ async fn live_begins_unready_becomes_playable_and_ends_as_it_began() {
     drop(publisher);
     rig.app.clock.advance(Duration::from_secs(5));
     expected["hlsReady"] = json!(false);
+    expected["latencyMs"] = json!(11_250);
     assert_eq!(rig.status(&hosted.key).await.ok(), expected, "the encoder may return");
     rig.app.live.stop(StreamId(hosted.stream), EndReason::Stopped).await;
     assert_eq!(rig.status(&hosted.key).await.ok(), offline(1_800_000_000));

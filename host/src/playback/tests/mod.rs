@@ -8,6 +8,7 @@ mod pieces;
 mod preview;
 mod ready;
 mod routes;
+mod watch;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -134,6 +135,7 @@ impl Rig {
             live: live.clone(),
             drivers: testing::drivers(),
             playback: playback.clone(),
+            pages: crate::watch::testing::pages(),
             guard: Guard::new(&[]).unwrap(),
             clock,
             config: service,

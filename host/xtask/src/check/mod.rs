@@ -6,19 +6,20 @@ mod sizes;
 mod source;
 mod symbols;
 
-use crate::{build, header, process};
+use crate::{build, header, process, web};
 
 type Check = fn() -> Result<(), String>;
 
 /// Runs every check, also after a failed one, and lists what failed.
 pub(crate) fn run() -> Result<(), String> {
-    let checks: [(&str, Check); 8] = [
+    let checks: [(&str, Check); 9] = [
         ("formatting", formatting),
         ("lints", lints),
         ("import rules", imports::check),
         ("file sizes", sizes::check),
         ("examples in documentation", examples::check),
         ("C header", header::check),
+        ("types of the pages", web::check),
         ("documentation of the driver contract", documentation),
         ("exported symbols", exported_symbols),
     ];

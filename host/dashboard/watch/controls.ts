@@ -1,0 +1,261 @@
+// Bar, buttons and keys: what the viewer does, and what is shown of where he is.
+
+import type { Engine, Timeline } from './engine';
+import { storeSound, storedSound } from './options';
+import { flag, page, say } from './page';
+import { clock, spoken } from './text';
+
+/** A viewer this close to the live position counts as live: the player keeps no closer distance by itself. */
+const LIVE_SLACK_SECS = 4;
+/** A window shorter than this is not worth a bar. */
+const WINDOW_SECS_MIN = 12;
+/** The oldest second goes while it is fetched. */
+const OLDEST_MARGIN_SECS = 1;
+const SMALL_STEP_SECS = 5;
+const LARGE_STEP_SECS = 10;
+const VOLUME_STEP = 0.1;
+/** Controls go after this time without a sign of the viewer. */
+const IDLE_MS = 3_000;
+const REFRESH_MS = 250;
+
+const { video, seek } = page;
+let engine: Engine | null = null;
+let dragging = false;
+let idle = 0;
+
+/** The engine that the controls move; `null` while nothing plays. */
+export function control(now: Engine | null): void {
+  engine = now;
+  refresh();
+}
+
+/** Wires everything up, once. */
+export function begin(muted: boolean): void {
+  const sound = storedSound();
+  video.volume = sound.volume;
+  video.muted = muted || sound.muted;
+  page.play.addEventListener('click', toggle);
+  page.mute.addEventListener('click', toggleSound);
+  page.unmute.addEventListener('click', toggleSound);
+  page.live.addEventListener('click', goLive);
+  page.help.addEventListener('click', () => page.keys.showModal());
+  page.full.addEventListener('click', toggleFull);
+  page.full.hidden = !document.fullscreenEnabled && !('webkitEnterFullscreen' in video);
+  page.volume.addEventListener('input', () => setVolume(Number(page.volume.value) / 100));
+  bar();
+  video.addEventListener('volumechange', showSound);
+  for (const event of ['play', 'pause', 'playing', 'waiting', 'seeking', 'seeked', 'resize', 'ended', 'emptied']) {
+    video.addEventListener(event, refresh);
+  }
+  document.addEventListener('keydown', pressed);
+  document.addEventListener('fullscreenchange', () => {
+    page.full.setAttribute('aria-label', document.fullscreenElement ? 'Leave full screen' : 'Full screen');
+  });
+  pointers();
+  showSound();
+  setInterval(refresh, REFRESH_MS);
+}
+
+function bar(): void {
+  seek.addEventListener('input', () => {
+    dragging = true;
+    tip(Number(seek.value));
+    fill(seek);
+  });
+  seek.addEventListener('change', () => {
+    dragging = false;
+    const timeline = engine?.timeline();
+    if (timeline) {
+      to(timeline.live - (Number(seek.max) - Number(seek.value)));
+    }
+    page.tip.dataset['shown'] = 'no';
+  });
+  seek.addEventListener('pointermove', (event) => {
+    const box = seek.getBoundingClientRect();
+    const share = Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1);
+    tip(share * Number(seek.max));
+  });
+  seek.addEventListener('pointerleave', () => {
+    page.tip.dataset['shown'] = 'no';
+  });
+}
+
+/** Says over the bar how far back a place of it is. */
+function tip(value: number): void {
+  const most = Number(seek.max);
+  const share = most > 0 ? value / most : 1;
+  const behind = most - value;
+  page.tip.textContent = behind < LIVE_SLACK_SECS ? 'Live' : `−${clock(behind)}`;
+  page.tip.style.left = `clamp(2rem, ${share * 100}%, 100% - 2rem)`;
+  page.tip.dataset['shown'] = 'yes';
+}
+
+function pointers(): void {
+  page.player.addEventListener('pointermove', (event) => {
+    if (event.pointerType === 'mouse') {
+      wake();
+    }
+  });
+  page.player.addEventListener('focusin', wake);
+  video.addEventListener('click', (event) => {
+    // A finger shows the controls first; what it means to do it does with them.
+    if (event instanceof PointerEvent && event.pointerType !== 'mouse') {
+      wake();
+    } else {
+      toggle();
+    }
+  });
+}
+
+/** Shows the controls, and hides them when nothing more comes. */
+export function wake(): void {
+  flag('idle', false);
+  clearTimeout(idle);
+  idle = setTimeout(() => flag('idle', !video.paused && !dragging), IDLE_MS);
+}
+
+/** Plays or pauses. */
+function toggle(): void {
+  if (video.paused) {
+    video.play().catch(() => undefined);
+  } else {
+    video.pause();
+  }
+  wake();
+}
+
+function toggleSound(): void {
+  video.muted = !video.muted;
+  if (!video.muted && video.volume === 0) {
+    video.volume = VOLUME_STEP;
+  }
+  flag('silenced', false);
+  say(video.muted ? 'Sound off' : 'Sound on');
+  storeSound({ volume: video.volume, muted: video.muted });
+  wake();
+}
+
+function setVolume(volume: number): void {
+  video.volume = Math.min(Math.max(volume, 0), 1);
+  video.muted = video.volume === 0;
+  flag('silenced', false);
+  storeSound({ volume: video.volume, muted: video.muted });
+  wake();
+}
+
+function showSound(): void {
+  const silent = video.muted || video.volume === 0;
+  flag('muted', silent);
+  page.mute.setAttribute('aria-label', silent ? 'Sound on' : 'Mute');
+  page.volume.value = String(silent ? 0 : Math.round(video.volume * 100));
+  page.volume.setAttribute('aria-valuetext', silent ? 'off' : `${page.volume.value} percent`);
+  fill(page.volume);
+}
+
+function toggleFull(): void {
+  if (document.fullscreenElement) {
+    document.exitFullscreen().catch(() => undefined);
+  } else if (document.fullscreenEnabled) {
+    page.player.requestFullscreen().catch(() => say('This page may not fill the screen'));
+  } else {
+    // iPhones: the picture alone can.
+    (video as HTMLVideoElement & { webkitEnterFullscreen?: () => void }).webkitEnterFullscreen?.();
+  }
+}
+
+/** Goes to a place of the media clock, within the window, and tells where that is. */
+function to(place: number): void {
+  const timeline = engine?.timeline();
+  if (!timeline) {
+    return;
+  }
+  const oldest = Math.min(timeline.start + OLDEST_MARGIN_SECS, timeline.live);
+  video.currentTime = Math.min(Math.max(place, oldest), timeline.live);
+  const behind = timeline.live - video.currentTime;
+  say(behind < LIVE_SLACK_SECS ? 'Live' : `${spoken(behind)} behind live`);
+  refresh();
+  wake();
+}
+
+function goLive(): void {
+  to(Infinity);
+  if (video.paused) {
+    video.play().catch(() => undefined);
+  }
+}
+
+/** Keys that work wherever the focus is, besides those of the focused control itself. */
+const KEYS: Record<string, () => void> = {
+  k: toggle,
+  m: toggleSound,
+  f: toggleFull,
+  j: () => to(video.currentTime - LARGE_STEP_SECS),
+  l: () => to(video.currentTime + LARGE_STEP_SECS),
+  ArrowLeft: () => to(video.currentTime - SMALL_STEP_SECS),
+  ArrowRight: () => to(video.currentTime + SMALL_STEP_SECS),
+  ArrowUp: () => setVolume((video.muted ? 0 : video.volume) + VOLUME_STEP),
+  ArrowDown: () => setVolume((video.muted ? 0 : video.volume) - VOLUME_STEP),
+  Home: () => to(-Infinity),
+  End: goLive,
+  '?': () => page.keys.showModal(),
+  ' ': toggle,
+};
+
+function pressed(event: KeyboardEvent): void {
+  const action = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+  const modified = event.ctrlKey || event.altKey || event.metaKey;
+  if (!action || modified || page.keys.open || page.player.dataset['state'] !== 'playing') {
+    return;
+  }
+  // A focused button is pressed by the space bar, a focused loudness is moved by the arrows.
+  const own = event.target instanceof HTMLButtonElement ? [' '] : event.target === page.volume ? ['Arrow', 'Home', 'End'] : [];
+  if (own.some((prefix) => event.key.startsWith(prefix))) {
+    wake();
+    return;
+  }
+  event.preventDefault();
+  action();
+  wake();
+}
+
+function refresh(): void {
+  flag('paused', video.paused);
+  page.play.setAttribute('aria-label', video.paused ? 'Play' : 'Pause');
+  flag('waiting', !video.paused && (video.readyState < HTMLMediaElement.HAVE_FUTURE_DATA || video.seeking));
+  // Known only when there is something to show.
+  if (video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA) {
+    page.player.dataset['picture'] = video.videoWidth > 0 ? 'some' : 'none';
+  }
+  const timeline = engine?.timeline();
+  if (timeline) {
+    place(timeline);
+  }
+}
+
+function place({ start, live }: Timeline): void {
+  const span = Math.max(live - start, 0);
+  const behind = Math.max(live - video.currentTime, 0);
+  const isLive = behind < LIVE_SLACK_SECS;
+  page.bar.hidden = span < WINDOW_SECS_MIN;
+  page.player.dataset['edge'] = isLive ? 'live' : 'behind';
+  page.liveWord.textContent = isLive ? 'Live' : 'Go live';
+  page.live.setAttribute('aria-label', isLive ? 'You are live' : 'Go live');
+  const text = isLive ? '' : `−${clock(behind)}`;
+  if (page.behind.textContent !== text) {
+    page.behind.textContent = text;
+    page.behind.title = isLive ? '' : `${spoken(behind)} behind live`;
+  }
+  if (dragging) {
+    return;
+  }
+  seek.max = String(Math.round(span));
+  seek.value = String(isLive ? Math.round(span) : Math.round(Math.max(span - behind, 0)));
+  seek.setAttribute('aria-valuetext', isLive ? 'Live' : `${spoken(behind)} behind live`);
+  fill(seek);
+}
+
+/** How far a range is filled, for the style sheet. */
+function fill(range: HTMLInputElement): void {
+  const most = Number(range.max);
+  range.style.setProperty('--at', `${most > 0 ? (Number(range.value) / most) * 100 : 100}%`);
+}

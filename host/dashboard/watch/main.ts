@@ -1,0 +1,96 @@
+// The player page: looks whether the stream is live, plays it, and begins anew whatever ends it, as long as it can help.
+
+import { begin, control, wake } from './controls';
+import { engine, type End } from './engine';
+import { options, type Options } from './options';
+import { flag, notice, page, playing } from './page';
+import { look, pause, wait } from './source';
+import type { Reason } from './text';
+
+/** An engine that ended sooner than this is not tried again at once. */
+const SHORT_LIFE_MS = 5_000;
+
+/** After these only the viewer or the owner can help. */
+const FINAL: ReadonlySet<Reason> = new Set<Reason>(['refused', 'forbidden', 'broken', 'unsupported', 'no-key']);
+
+/** Resolves with the viewer's press on the large button. */
+function pressed(): Promise<void> {
+  return new Promise((resolve) => page.start.addEventListener('click', () => resolve(), { once: true }));
+}
+
+/** Plays until it cannot go on. */
+async function play(settings: Options): Promise<End> {
+  const running = await engine(page.video, settings.index);
+  control(running);
+  const shown = new AbortController();
+  page.video.addEventListener('loadeddata', playing, { signal: shown.signal });
+  void sound();
+  const end = await running.ended;
+  shown.abort();
+  control(null);
+  running.stop();
+  return end;
+}
+
+/** Starts to play; without sound where the browser wants a sign of the viewer first. */
+async function sound(): Promise<void> {
+  try {
+    await page.video.play();
+  } catch (error) {
+    if (!(error instanceof DOMException && error.name === 'NotAllowedError') || page.video.muted) {
+      return;
+    }
+    page.video.muted = true;
+    flag('silenced', true);
+    await page.video.play().catch(() => undefined);
+  }
+}
+
+async function run(settings: Options): Promise<void> {
+  let wanted = settings.autoplay;
+  let tries = 0;
+  let shown = 'starting' as Reason;
+  const show = (reason: Reason): void => {
+    if (reason !== shown || page.player.dataset['state'] === 'playing') {
+      notice(reason);
+    }
+    shown = reason;
+  };
+  while (!FINAL.has(shown)) {
+    const found = await look(settings.index);
+    if (found !== 'live') {
+      // What has ended is offline as well: the viewer goes on reading that it has ended.
+      show(found === 'offline' && shown === 'over' ? 'over' : found);
+      await wait(pause(found, tries));
+      tries += 1;
+      continue;
+    }
+    if (!wanted) {
+      show('ready');
+      await pressed();
+      wanted = true;
+      show('starting');
+    }
+    const began = performance.now();
+    const end = await play(settings);
+    // What was lost is not known yet: the index says it next.
+    show(end === 'lost' ? 'starting' : end);
+    tries = performance.now() - began > SHORT_LIFE_MS ? 0 : tries + 1;
+    if (tries > 0) {
+      await wait(pause('lost', tries));
+    }
+  }
+}
+
+page.retry.addEventListener('click', () => location.reload());
+const settings = options(location);
+begin(settings.muted);
+wake();
+// The service has said already what is wrong with the address.
+if (page.player.dataset['state'] !== 'problem') {
+  if (settings.key === '') {
+    notice('no-key');
+  } else {
+    void run(settings);
+  }
+}

@@ -1,0 +1,78 @@
+// The page's elements, and what its state looks like.
+
+import { NOTICES, type Reason } from './text';
+
+function element<T extends HTMLElement>(id: string, kind: new () => T): T {
+  const found = document.getElementById(id);
+  if (!(found instanceof kind)) {
+    throw new Error(`the page has no ${kind.name} "${id}"`);
+  }
+  return found;
+}
+
+export const page = {
+  player: element('player', HTMLElement),
+  video: element('video', HTMLVideoElement),
+  headline: element('headline', HTMLElement),
+  advice: element('advice', HTMLElement),
+  retry: element('retry', HTMLButtonElement),
+  start: element('start', HTMLButtonElement),
+  unmute: element('unmute', HTMLButtonElement),
+  bar: element('bar', HTMLElement),
+  seek: element('seek', HTMLInputElement),
+  tip: element('tip', HTMLOutputElement),
+  play: element('play', HTMLButtonElement),
+  mute: element('mute', HTMLButtonElement),
+  volume: element('volume', HTMLInputElement),
+  live: element('live', HTMLButtonElement),
+  liveWord: element('live-word', HTMLElement),
+  behind: element('behind', HTMLElement),
+  help: element('help', HTMLButtonElement),
+  full: element('full', HTMLButtonElement),
+  keys: element('keys', HTMLDialogElement),
+  announce: element('announce', HTMLElement),
+};
+
+/** How a reason looks: several look alike. */
+const LOOKS: Record<Reason, string> = {
+  starting: 'starting',
+  ready: 'ready',
+  offline: 'offline',
+  over: 'over',
+  lost: 'lost',
+  busy: 'lost',
+  refused: 'refused',
+  forbidden: 'refused',
+  'no-key': 'refused',
+  broken: 'refused',
+  unsupported: 'refused',
+};
+
+/** Shows why there is no picture. */
+export function notice(reason: Reason): void {
+  const { headline, advice } = NOTICES[reason];
+  page.headline.textContent = headline;
+  page.advice.textContent = advice;
+  page.player.dataset['state'] = LOOKS[reason];
+  if (reason !== 'starting') {
+    say(`${headline}. ${advice}`);
+  }
+}
+
+/** Takes the notice away: the picture is there or about to come. */
+export function playing(): void {
+  page.player.dataset['state'] = 'playing';
+  page.headline.textContent = '';
+  page.advice.textContent = '';
+  say('Playing');
+}
+
+/** Tells those who listen instead of looking. */
+export function say(text: string): void {
+  page.announce.textContent = text;
+}
+
+/** Sets a `data-` flag of the player, by which the style sheet shows and hides. */
+export function flag(name: string, on: boolean): void {
+  page.player.dataset[name] = on ? 'yes' : 'no';
+}

@@ -1,0 +1,71 @@
+// Words and figures that viewers read and hear.
+
+/** `1:02:03`, `2:03` or `0:03`. */
+export function clock(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  const hours = Math.floor(whole / 3600);
+  const minutes = Math.floor((whole % 3600) / 60);
+  const two = (value: number): string => String(value).padStart(2, '0');
+  return hours > 0 ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
+}
+
+/** `1 hour 2 minutes`, `2 minutes 3 seconds`, `3 seconds`: for those who hear it. */
+export function spoken(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  const parts: [number, string][] = [
+    [Math.floor(whole / 3600), 'hour'],
+    [Math.floor((whole % 3600) / 60), 'minute'],
+    [whole >= 3600 ? 0 : whole % 60, 'second'],
+  ];
+  const said = parts.filter(([count]) => count > 0).map(([count, unit]) => `${count} ${unit}${count === 1 ? '' : 's'}`);
+  return said.join(' ') || '0 seconds';
+}
+
+/** What stands over the picture, and what the viewer can do. */
+export interface Notice {
+  headline: string;
+  advice: string;
+}
+
+/** Why there is no picture. */
+export type Reason =
+  | 'starting'
+  | 'ready'
+  | 'offline'
+  | 'over'
+  | 'lost'
+  | 'busy'
+  | 'refused'
+  | 'forbidden'
+  | 'no-key'
+  | 'broken'
+  | 'unsupported';
+
+export const NOTICES: Record<Reason, Notice> = {
+  starting: { headline: 'Loading…', advice: '' },
+  ready: { headline: 'Live now', advice: '' },
+  offline: { headline: 'The stream is offline', advice: 'It starts here by itself as soon as it is live.' },
+  over: { headline: 'The stream has ended', advice: 'If it comes back, it starts here by itself.' },
+  lost: { headline: 'The server cannot be reached', advice: 'Check your connection. This page goes on trying.' },
+  busy: { headline: 'Too many requests', advice: 'This page tries again in a moment.' },
+  refused: {
+    headline: 'This key does not open the stream any more',
+    advice: 'It was revoked, or the stream was switched off. Ask whoever gave you the address for a new one.',
+  },
+  forbidden: {
+    headline: 'This page may not play the stream',
+    advice: 'Its owner allows certain sites only, and can add this one to them.',
+  },
+  'no-key': {
+    headline: 'The address of this player is not complete',
+    advice: 'It ends in ?apiKey= and a key. Ask whoever gave it to you for the whole address.',
+  },
+  broken: {
+    headline: 'Your browser cannot play this stream',
+    advice: 'It may not know the format. Try a current version of another browser.',
+  },
+  unsupported: {
+    headline: 'Your browser cannot play live video',
+    advice: 'Try a current version of Chrome, Edge, Firefox or Safari.',
+  },
+};

@@ -1,0 +1,96 @@
+//! The player page of a playback, over real sockets.
+
+use super::*;
+
+/// What the page's policy begins with, whatever the destination says.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; ";
+
+impl Rig {
+    fn watch(&self, query: &str) -> String {
+        format!("/watch/{}{query}", self.path)
+    }
+}
+
+#[tokio::test]
+async fn whoever_has_the_key_gets_the_page_and_the_key_is_nowhere_in_it() {
+    let rig = Rig::new().await;
+    for name in ["apiKey", "key"] {
+        let answer = rig.get(&rig.watch(&format!("?{name}={}&autoplay=0", rig.key))).await;
+        let page = String::from_utf8(answer.ok().to_vec()).unwrap();
+        assert!(page.contains("<title>test</title>") && page.contains("data-state=\"starting\""), "{page}");
+        assert!(!page.contains("pk_"), "{page}");
+        assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
+        assert_eq!(answer.header("cache-control"), "no-store");
+        assert_eq!(answer.header("referrer-policy"), "no-referrer");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+        assert_eq!(answer.header("x-robots-tag"), "noindex, nofollow");
+        assert_eq!(answer.header("content-security-policy"), format!("{POLICY}frame-ancestors *"));
+    }
+    let head = rig.ask("HEAD", &rig.watch(&format!("?apiKey={}", rig.key)), &[]).await;
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(rig.used().await, 0, "pages are not metered");
+    let script = rig.get(&format!("/assets/{}", crate::watch::testing::SCRIPT)).await;
+    assert_eq!(script.ok(), "play();\n".repeat(100).as_bytes());
+    for other in ["/assets/", "/assets/..%2fwatch.html", "/assets/none.js"] {
+        assert_eq!(rig.get(other).await.status, 404, "{other}");
+    }
+}
+
+#[tokio::test]
+async fn allowed_origins_are_who_may_have_the_page_in_a_frame() {
+    let rig =
+        Rig::with_config(json!({ "allowedOrigins": ["https://a.example", "https://b.example/"] })).await;
+    let answer = rig.get(&rig.watch(&format!("?apiKey={}", rig.key))).await;
+    answer.ok();
+    let expected = format!("{POLICY}frame-ancestors 'self' https://a.example https://b.example");
+    assert_eq!(answer.header("content-security-policy"), expected);
+}
+
+#[tokio::test]
+async fn without_the_right_key_the_page_says_what_is_wrong_and_nothing_of_the_stream() {
+    let rig = Rig::new().await;
+    let wrong = new_api_key(KeyKind::Public).into_inner();
+    let permanent = rig.new_key(KeyKind::Permanent, None).await;
+    for (query, status, says) in [
+        (String::new(), 400, "not complete"),
+        (format!("?apiKey={wrong}"), 401, "does not open this stream"),
+        (format!("?apiKey={permanent}"), 401, "does not open this stream"),
+    ] {
+        let answer = rig.get(&rig.watch(&query)).await;
+        assert_eq!(answer.status, status, "{query}");
+        assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
+        let page = answer.text();
+        assert!(page.contains(says) && page.contains("data-state=\"problem\""), "{page}");
+        assert!(!page.contains("test") && !page.contains("k_"), "{page}");
+    }
+    let elsewhere = rig.get(&format!("/watch/0000000000000000000000?apiKey={}", rig.key)).await;
+    assert_eq!(elsewhere.status, 401);
+    rig.intruder().await.enable_destination(rig.destination.0, false).await;
+    rig.app.clock.advance(FRESH);
+    let disabled = rig.get(&rig.watch(&format!("?apiKey={}", rig.key))).await;
+    assert_eq!(disabled.status, 401);
+    let guesses = crate::auth::RATE_INVALID_KEYS.max;
+    for _ in 0..=guesses {
+        rig.get(&rig.watch(&format!("?apiKey={wrong}"))).await;
+    }
+    let limited = rig.get(&rig.watch(&format!("?apiKey={wrong}"))).await;
+    assert_eq!(limited.status, 429);
+    assert!(limited.text().contains("Too many wrong keys"), "{limited:?}");
+}
+
+#[tokio::test]
+async fn players_are_counted_by_playlists_of_viewers_with_a_key() {
+    let rig = Rig::new().await;
+    let (media, segment) = (rig.piece("media.m3u8").await, rig.piece("1.m4s").await);
+    let preview = rig.preview_piece("preview.m3u8");
+    rig.get(&segment).await.ok();
+    rig.get(&preview).await.ok();
+    assert_eq!(rig.playback.viewers(rig.destination), 0, "neither segments nor the preview");
+    for agent in ["one", "one", "two"] {
+        rig.ask("GET", &media, &[("User-Agent", agent)]).await.ok();
+    }
+    assert_eq!(rig.playback.viewers(rig.destination), 2);
+    rig.app.clock.advance(SEEN);
+    assert_eq!(rig.playback.viewers(rig.destination), 0);
+}

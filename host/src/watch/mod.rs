@@ -1,0 +1,176 @@
+//! The player page: `GET /watch/<playback_path>?apiKey=...`, to be opened or put into a frame of a website.
+//!
+//! The page is built from `host/dashboard` into the folder `web` beside the binary and read when the service starts
+//! ([`files`]). What differs from viewer to viewer is four places of it ([`template`]): the key is in none of them. The
+//! page's script takes the key from the page's address and sends it with the index playlist alone; the policies below keep
+//! it, and everything else, from leaving for any other address.
+
+mod files;
+mod template;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use poem::http::StatusCode;
+use poem::http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    HeaderName, HeaderValue, VARY,
+};
+use poem::{Request, Response};
+
+pub use files::{FILE_BYTES_MAX, FILES_MAX, PagesError};
+pub use template::TemplateError;
+
+use crate::api::{ApiError, RequestContext};
+use crate::auth::presented_key;
+use crate::playback::{Admission, Playback, accepts_gzip};
+use files::Found;
+use template::Slot;
+
+/// Name of the folder beside the binary.
+const FOLDER_NAME: &str = "web";
+/// Nothing from elsewhere, no script or style in the page itself; `blob:` is how hls.js feeds the picture.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors ";
+/// Names have the hash of what is in them.
+const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
+/// Name of a page that has no stream.
+const NO_LABEL: &str = "Player";
+
+/// The built pages, or why there are none.
+#[derive(Debug)]
+pub struct Pages(Result<Found, PagesError>);
+
+impl Pages {
+    /// Where they are: beside the running binary.
+    pub fn folder() -> PathBuf {
+        let binary = std::env::current_exe().unwrap_or_default();
+        binary.parent().unwrap_or(Path::new("")).join(FOLDER_NAME)
+    }
+
+    /// Reads the folder. The service runs without pages too, and says so.
+    pub fn load(folder: &Path) -> Self {
+        let found = files::read(folder);
+        if let Err(error) = &found {
+            tracing::warn!(%error, "there is no player page");
+        }
+        Self(found)
+    }
+
+    fn found(&self) -> Result<&Found, ApiError> {
+        self.0.as_ref().map_err(|_| ApiError::pages_not_built())
+    }
+
+    /// A script or style, by its name.
+    ///
+    /// # Errors
+    /// 404 for a name that was not there at the start, 503 without pages.
+    pub fn asset(&self, request: &Request, name: &str) -> Result<Response, ApiError> {
+        let asset = self.found()?.assets.get(name).ok_or_else(|| ApiError::not_found("file"))?;
+        let packed = asset.gzip.as_ref().filter(|_| accepts_gzip(request.headers()));
+        let mut response = Response::from(packed.unwrap_or(&asset.plain).clone());
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
+        headers.insert(CACHE_CONTROL, FOR_EVER);
+        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        // A frame that its page has cut off from its own origin loads scripts like a stranger.
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        if packed.is_some() {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        Ok(response)
+    }
+
+    /// The player page of a playback, for whoever has a key of it; anybody else gets the page with what is wrong.
+    ///
+    /// # Errors
+    /// 503 without pages, 502 from the store.
+    pub async fn watch(
+        &self,
+        playback: &Playback,
+        request: &Request,
+        path: &str,
+    ) -> Result<Response, ApiError> {
+        let page = &self.found()?.watch;
+        let context = RequestContext::of(request);
+        let admitted = match presented_key(request) {
+            Some(key) => playback.admit(&context, path, &key).await,
+            None => Err(ApiError::public_key_required()),
+        };
+        let (status, view) = match admitted {
+            Ok(admission) => (StatusCode::OK, View::player(admission)),
+            Err(error) if error.http_status().is_server_error() => return Err(error),
+            Err(error) => (error.http_status(), View::problem(&error)),
+        };
+        let mut response = Response::from(page.fill(|slot| match slot {
+            Slot::Label => &view.label,
+            Slot::State => view.state,
+            Slot::Headline => view.headline,
+            Slot::Advice => view.advice,
+        }));
+        response.set_status(status);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        // The address has a key in it.
+        headers.insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
+        let policy = format!("{POLICY}{}", ancestors(&view.origins));
+        headers.insert(
+            CONTENT_SECURITY_POLICY,
+            HeaderValue::try_from(policy).map_err(|_| ApiError::internal())?,
+        );
+        Ok(response)
+    }
+}
+
+/// What the page says.
+struct View {
+    label: String,
+    origins: Vec<String>,
+    state: &'static str,
+    headline: &'static str,
+    advice: &'static str,
+}
+
+impl View {
+    fn player(admission: Admission) -> Self {
+        let Admission { label, origins } = admission;
+        Self { label, origins, state: "starting", headline: "Loading…", advice: "" }
+    }
+
+    fn problem(error: &ApiError) -> Self {
+        let (headline, advice) = match error.http_status() {
+            StatusCode::BAD_REQUEST => (
+                "The address of this player is not complete",
+                "It ends in ?apiKey= and a key. Ask whoever gave it to you for the whole address.",
+            ),
+            StatusCode::TOO_MANY_REQUESTS => (
+                "Too many wrong keys came from your network",
+                "Wait a minute, then try again with the address exactly as you got it.",
+            ),
+            _ => (
+                "This key does not open this stream",
+                "It was mistyped or revoked, or the stream was switched off. Ask whoever gave you the address for a new one.",
+            ),
+        };
+        Self { label: NO_LABEL.to_owned(), origins: Vec::new(), state: "problem", headline, advice }
+    }
+}
+
+/// Whose pages may have this one in a frame: those that may play, and by default all.
+fn ancestors(origins: &[String]) -> String {
+    if origins.is_empty() {
+        return "*".to_owned();
+    }
+    // What could end the list or begin another directive is no origin.
+    let is_origin = |origin: &&String| {
+        origin.contains("://")
+            && origin.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b';' | b',' | b'\''))
+    };
+    let listed = origins.iter().filter(is_origin).map(|origin| origin.trim_end_matches('/'));
+    listed.fold("'self'".to_owned(), |list, origin| format!("{list} {origin}"))
+}

@@ -1,0 +1,55 @@
+//! What needs no playback; the page itself is asked for in `playback/tests/watch.rs`.
+
+use poem::http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE};
+
+use super::*;
+
+fn asked(encoding: &str) -> Request {
+    Request::builder().header(ACCEPT_ENCODING, encoding).finish()
+}
+
+#[tokio::test]
+async fn scripts_are_kept_for_ever_and_compressed_once() {
+    let pages = testing::pages();
+    let packed = pages.asset(&asked("br, gzip"), testing::SCRIPT).unwrap();
+    assert_eq!(packed.headers()[CONTENT_ENCODING], "gzip");
+    assert_eq!(packed.headers()[CACHE_CONTROL], "public, max-age=31536000, immutable");
+    assert_eq!(packed.headers()[CONTENT_TYPE], "text/javascript; charset=utf-8");
+    assert_eq!(packed.headers()[VARY], "Accept-Encoding");
+    let plain = pages.asset(&asked("identity"), testing::SCRIPT).unwrap();
+    assert!(plain.headers().get(CONTENT_ENCODING).is_none());
+    let (packed, plain) =
+        (packed.into_body().into_bytes().await.unwrap(), plain.into_body().into_bytes().await.unwrap());
+    assert_eq!(plain, "play();\n".repeat(100));
+    assert!(packed.len() < plain.len() && packed.starts_with(&[0x1f, 0x8b]));
+    for name in ["", "watch.html", "../watch.html", "script-a1.js", "script-A1.js/"] {
+        assert_eq!(pages.asset(&asked("gzip"), name).unwrap_err().http_status(), 404, "{name}");
+    }
+}
+
+#[test]
+fn without_the_folder_the_answer_says_what_to_build() {
+    let pages = Pages::load(Path::new("/nowhere"));
+    let error = pages.asset(&asked("gzip"), testing::SCRIPT).unwrap_err();
+    assert_eq!(error.http_status(), 503);
+    assert!(error.to_string().contains("cargo xtask build"), "{error}");
+}
+
+#[test]
+fn frames_are_allowed_to_those_who_may_play() {
+    let of = |origins: &[&str]| ancestors(&origins.iter().map(ToString::to_string).collect::<Vec<_>>());
+    assert_eq!(of(&[]), "*");
+    assert_eq!(
+        of(&["https://a.example", "http://b.example:81/"]),
+        "'self' https://a.example http://b.example:81"
+    );
+    for odd in [
+        "https://a.example; script-src *",
+        "https://a.example,x",
+        "*",
+        "'unsafe-inline'",
+        "https://ä.example",
+    ] {
+        assert_eq!(of(&[odd]), "'self'", "{odd}");
+    }
+}

@@ -1,0 +1,40 @@
+//! The pages of the service (`host/dashboard`): TypeScript, bundled into the folder `web` beside the binary.
+
+use std::path::Path;
+
+use crate::build::Profile;
+use crate::{npm, process, setup, workspace};
+
+/// Where their sources are.
+pub(crate) const SOURCES: &str = "host/dashboard";
+/// Where they lie beside the binary.
+const FOLDER_NAME: &str = "web";
+
+/// Builds the pages into `folder` of the profile. Without Node a debug build goes on without them, as the service does; a
+/// release is not made without.
+pub(crate) fn build(profile: Profile) -> Result<(), String> {
+    if let Err(reason) = setup::node() {
+        let reason = format!("the player page needs it: {reason}");
+        if profile == Profile::Release {
+            return Err(reason);
+        }
+        println!("  left out the player page: {reason}; then `cargo xtask build`");
+        return Ok(());
+    }
+    npm::install_in(SOURCES)?;
+    build_into(&profile.folder().join(FOLDER_NAME))
+}
+
+fn build_into(folder: &Path) -> Result<(), String> {
+    let mut node = process::command("node");
+    process::run(node.current_dir(workspace::root().join(SOURCES)).arg("build.mjs").arg(folder))
+}
+
+/// Fails when the types of the pages' sources do not fit, or something in them is not used.
+pub(crate) fn check() -> Result<(), String> {
+    setup::node()?;
+    npm::install_in(SOURCES)?;
+    let mut tsc = process::command("node");
+    tsc.current_dir(workspace::root().join(SOURCES));
+    process::run(tsc.args(["node_modules/typescript/bin/tsc", "--noEmit"]))
+}

@@ -1,0 +1,212 @@
+// A viewer of the player page: headless Chromium, keys and mouse.
+//
+//   node watch.mjs URL
+//
+// Steps are read from standard input, one on each line, until it ends:
+//
+//   open URL            opens another address
+//   embed URL           opens a page of another origin that has the address in a frame
+//   size WIDTH HEIGHT   makes the window as large
+//   until STATE         waits for that state of the page; `playing`, until the picture has moved too
+//   key NAME            presses a key
+//   click SELECTOR      presses a control
+//   state               gives what the viewer sees
+//   shot FILE           writes a picture of the page (PNG)
+//
+// Each step gives one line of JSON, the first one stands for the start: {"step":"start","ok":true,...}.
+
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { createInterface } from 'node:readline';
+import { chromium } from 'playwright-core';
+
+const STEP_LIMIT_MS = 40_000;
+const LOOK_MS = 50;
+const HOST = '127.0.0.1';
+const SIZE = { width: 960, height: 540 };
+
+const [url] = process.argv.slice(2);
+const service = new URL(url).origin;
+
+const browser = await chromium.launch({
+  executablePath: '/usr/bin/chromium',
+  headless: true,
+  // Nothing of it leaves this machine.
+  args: ['--no-sandbox', `--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE ${HOST}`],
+});
+const tab = await browser.newPage({ viewport: SIZE });
+tab.setDefaultTimeout(STEP_LIMIT_MS);
+// A browser lets nobody be loud before a sign of the viewer. Each look of this script at the page would count as one.
+await tab.addInitScript(() => {
+  const { play } = HTMLMediaElement.prototype;
+  let here = false;
+  for (const sign of ['pointerdown', 'keydown']) {
+    addEventListener(sign, () => (here = true), true);
+  }
+  HTMLMediaElement.prototype.play = function () {
+    return this.muted || here ? play.call(this) : Promise.reject(new DOMException('nobody was here yet', 'NotAllowedError'));
+  };
+});
+
+/** What was asked for: paths that carried the key, in address or referrer, and addresses of others. */
+const requests = { withKey: [], referrers: [], foreign: [] };
+const complaints = [];
+let embedder = null;
+tab.on('request', (request) => {
+  const address = new URL(request.url());
+  if (!/^https?:$/.test(address.protocol)) {
+    return;
+  }
+  if (address.origin !== service && address.origin !== embedder) {
+    requests.foreign.push(address.href);
+  }
+  if (/pk_/.test(address.href) && !requests.withKey.includes(address.pathname)) {
+    requests.withKey.push(address.pathname);
+  }
+  const { referer } = request.headers();
+  if (referer && /pk_/.test(referer)) {
+    requests.referrers.push(address.pathname);
+  }
+});
+tab.on('pageerror', (error) => complaints.push(error.message));
+tab.on('console', (message) => {
+  // A refused request stands there as well; what the page makes of it is what counts.
+  if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) {
+    complaints.push(message.text());
+  }
+});
+
+let view = tab.mainFrame();
+
+const look = () =>
+  view.evaluate(() => {
+    const get = (id) => document.getElementById(id);
+    const video = get('video');
+    const controls = [...document.querySelectorAll('#row > button, #seek')].filter((one) => one.offsetParent !== null);
+    const box = document.documentElement.getBoundingClientRect();
+    const inside = (one) => {
+      const { left, right, top, bottom } = one.getBoundingClientRect();
+      return left >= 0 && right <= box.width && top >= 0 && bottom <= box.height;
+    };
+    return {
+      state: get('player').dataset.state,
+      edge: get('player').dataset.edge ?? null,
+      title: document.title,
+      headline: get('headline').textContent,
+      advice: get('advice').textContent,
+      said: get('announce').textContent,
+      behind: get('behind').textContent,
+      liveButton: get('live-word').textContent,
+      seek: { most: Number(get('seek').max), value: Number(get('seek').value), text: get('seek').getAttribute('aria-valuetext') },
+      position: video.currentTime,
+      paused: video.paused,
+      muted: video.muted,
+      volume: video.volume,
+      frames: video.getVideoPlaybackQuality().totalVideoFrames,
+      shortcuts: get('keys').open,
+      controls: controls.length,
+      unnamed: controls.filter((one) => !(one.getAttribute('aria-label') || one.textContent.trim())).length,
+      outside: controls.filter((one) => !inside(one)).map((one) => one.id),
+      small: controls.filter((one) => one.matches('button') && one.getBoundingClientRect().height < 44).map((one) => one.id),
+      scrolls: document.documentElement.scrollWidth > document.documentElement.clientWidth,
+      keyInPage: document.documentElement.outerHTML.includes('pk_'),
+      stored: localStorage.getItem('satcast.volume'),
+    };
+  });
+
+/** Asks until `wanted` accepts what is seen. */
+async function until(wanted) {
+  const began = Date.now();
+  for (;;) {
+    const seen = await look();
+    if (wanted(seen)) {
+      return seen;
+    }
+    if (Date.now() - began > STEP_LIMIT_MS) {
+      throw new Error(`still ${JSON.stringify(seen)}`);
+    }
+    await new Promise((done) => setTimeout(done, LOOK_MS));
+  }
+}
+
+/** A site of another origin with the player in a frame. */
+async function embed(address) {
+  const page = `<!doctype html><title>A site</title><link rel="icon" href="data:,"><h1>A site</h1>
+    <iframe src="${address}" width="640" height="360" allow="autoplay; fullscreen" title="Player"></iframe>`;
+  const server = createServer((_, response) => response.writeHead(200, { 'Content-Type': 'text/html' }).end(page));
+  server.listen(0, HOST);
+  await once(server, 'listening');
+  server.unref();
+  embedder = `http://${HOST}:${server.address().port}`;
+  await tab.goto(embedder);
+  view = await (await tab.waitForSelector('iframe')).contentFrame();
+  await view.waitForSelector('#player', { state: 'attached' });
+}
+
+const STEPS = {
+  async start() {
+    await STEPS.open(url);
+    return look();
+  },
+  async open(address) {
+    await tab.goto(address);
+    view = tab.mainFrame();
+    return {};
+  },
+  async embed(address) {
+    await embed(address);
+    return {};
+  },
+  async size(text) {
+    const [width, height] = text.split(' ').map(Number);
+    await tab.setViewportSize({ width, height });
+    return {};
+  },
+  async until(state) {
+    let position = null;
+    return until((seen) => {
+      const moved = position !== null && seen.position > position + 0.2;
+      position ??= seen.state === 'playing' ? seen.position : null;
+      return seen.state === state && (state !== 'playing' || moved);
+    });
+  },
+  async key(name) {
+    await tab.keyboard.press(name);
+    return look();
+  },
+  async click(selector) {
+    await view.hover('#player');
+    await view.click(selector);
+    return look();
+  },
+  async state() {
+    return { ...(await look()), requests, complaints };
+  },
+  async shot(path) {
+    await view.hover('#player');
+    await tab.screenshot({ path });
+    return { path };
+  },
+};
+
+async function run(name, argument) {
+  try {
+    const step = STEPS[name];
+    if (!step) {
+      throw new Error(`there is no step "${name}"`);
+    }
+    console.log(JSON.stringify({ step: name, ok: true, ...(await step(argument)) }));
+    return true;
+  } catch (error) {
+    console.log(JSON.stringify({ step: name, ok: false, error: error.message, requests, complaints }));
+    return false;
+  }
+}
+
+let good = await run('start');
+for await (const line of createInterface({ input: process.stdin })) {
+  const [name, argument] = line.trim().split(/ (.*)/s);
+  good = (await run(name, argument)) && good;
+}
+await browser.close();
+process.exit(good ? 0 : 1);

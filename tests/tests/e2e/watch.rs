@@ -1,0 +1,149 @@
+//! The player page in a browser: it waits for the stream, plays, goes back and returns, and says what is wrong.
+
+use std::time::Duration;
+
+use satcast_tests::encoder::Publish;
+use satcast_tests::hosted::Hosted;
+use satcast_tests::player::Player;
+use satcast_tests::service::Setup;
+use satcast_tests::source::Source;
+use satcast_tests::wait;
+use serde_json::{Value, json};
+
+/// How far the player has to have come before it goes back.
+const WATCHED: Duration = Duration::from_secs(40);
+const WINDOW_SECONDS: f64 = 28.0;
+
+fn number(state: &Value, field: &str) -> f64 {
+    state[field].as_f64().unwrap_or_else(|| panic!("no {field} in {state}"))
+}
+
+/// Seconds behind live by the bar.
+fn behind(state: &Value) -> f64 {
+    number(&state["seek"], "most") - number(&state["seek"], "value")
+}
+
+#[track_caller]
+fn when(player: &mut Player, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    wait::until(what, WATCHED, || {
+        let state = player.step("state");
+        if wanted(&state) { Ok(state) } else { Err(state.to_string()) }
+    })
+}
+
+#[test]
+fn the_player_page_waits_plays_goes_back_and_says_what_is_wrong() {
+    let mut service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "1").start();
+    let hosted = Hosted::new(&service, "on <the> page");
+    let address = hosted.page(&service);
+    let page = |key: &str| format!("{address}?apiKey={key}");
+    let (mut player, first) = Player::watch(&page(&hosted.key));
+    assert_eq!(first["title"], "on <the> page", "{first}");
+    let offline = player.step("until offline");
+    assert_eq!(offline["headline"], "The stream is offline", "{offline}");
+    player.shot("page-offline");
+
+    // It starts by itself; without a sign of the viewer the browser gives no sound.
+    let mut encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
+    let live = player.step("until playing");
+    assert_eq!(
+        (&live["edge"], &live["muted"], &live["behind"]),
+        (&json!("live"), &json!(true), &json!("")),
+        "{live}"
+    );
+    let loud = player.step("click #unmute");
+    assert_eq!(loud["muted"], false, "{loud}");
+    // In view: keys need the window to be there.
+    when(&mut player, "a window to go back in", |state| number(&state["seek"], "most") > WINDOW_SECONDS);
+    player.shot("page-live");
+
+    keyboard(&mut player);
+    small_screen(&mut player);
+    let state = player.step("state");
+    assert_eq!(state["complaints"], json!([]), "{state}");
+    assert_eq!(state["requests"]["foreign"], json!([]), "{state}");
+    assert_eq!(state["requests"]["referrers"], json!([]), "{state}");
+    assert_eq!(state["keyInPage"], false, "{state}");
+    let with_key = state["requests"]["withKey"].as_array().expect("requests with the key");
+    let known = |path: &Value| {
+        path.as_str().is_some_and(|path| path.starts_with("/watch/") || path.ends_with("/index.m3u8"))
+    };
+    assert!(with_key.len() == 2 && with_key.iter().all(known), "{with_key:?}");
+
+    player.step("size 960 540");
+    player.step(&format!("embed {}&muted=1", page(&hosted.key)));
+    let framed = player.step("until playing");
+    assert_eq!((&framed["muted"], &framed["outside"]), (&json!(true), &json!([])), "{framed}");
+    player.shot("page-in-a-frame");
+
+    encoder.stop();
+    let over = player.step("until over");
+    assert_eq!(over["headline"], "The stream has ended", "{over}");
+    // The service goes and comes back, then the stream does.
+    service.kill();
+    let lost = player.step("until lost");
+    assert_eq!(lost["headline"], "The server cannot be reached", "{lost}");
+    service.start();
+    player.step("until offline");
+    let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
+    player.step("until playing");
+
+    let keys = service.api().get("/api/keys").ok();
+    let key = keys.as_array().into_iter().flatten().find(|key| key["type"] == "public");
+    let id = key.and_then(|key| key["id"].as_i64()).expect("the public key");
+    let _ = service.api().delete(&format!("/api/keys/{id}")).ok();
+    let refused = player.step("until refused");
+    assert!(refused["advice"].as_str().is_some_and(|text| text.contains("revoked")), "{refused}");
+    player.shot("page-refused");
+    player.step(&format!("open {}", page("pk_wrong")));
+    let wrong = player.step("state");
+    assert_eq!((&wrong["state"], &wrong["title"]), (&json!("problem"), &json!("Player")), "{wrong}");
+    assert_eq!(wrong["headline"], "This key does not open this stream", "{wrong}");
+    service.assert_not_logged(&[("the public key", &hosted.key)]);
+    player.finish();
+}
+
+/// Everything by keys alone, and back to live with the button.
+fn keyboard(player: &mut Player) {
+    let before = number(&player.step("state"), "position");
+    player.step("key j");
+    let back = player.step("key j");
+    assert!(number(&back, "position") < before - 15.0, "{back}");
+    assert_eq!((&back["edge"], &back["liveButton"]), (&json!("behind"), &json!("Go live")), "{back}");
+    assert!(back["behind"].as_str().is_some_and(|text| text.starts_with("−0:")), "{back}");
+    assert!(back["said"].as_str().is_some_and(|text| text.ends_with("seconds behind live")), "{back}");
+    player.step("until playing");
+    player.shot("page-behind");
+    let oldest = player.step("key Home");
+    assert!(number(&oldest["seek"], "value") <= 2.0 && behind(&oldest) > 20.0, "{oldest}");
+    let moved = player.step("until playing");
+    assert!(number(&moved, "position") > number(&oldest, "position"), "{moved}");
+    let live = player.step("click #live");
+    assert_eq!((&live["edge"], &live["liveButton"]), (&json!("live"), &json!("Live")), "{live}");
+    player.step("until playing");
+    assert_eq!(player.step("key k")["paused"], true);
+    assert_eq!(player.step("key k")["paused"], false);
+    assert_eq!(player.step("key m")["muted"], true);
+    let quiet = player.step("key ArrowUp");
+    assert_eq!((&quiet["muted"], number(&quiet, "volume")), (&json!(false), 0.1), "{quiet}");
+    assert_eq!(quiet["stored"], "{\"volume\":0.1,\"muted\":false}", "{quiet}");
+    assert_eq!(player.step("key ?")["shortcuts"], true);
+    player.shot("page-keys");
+    assert_eq!(player.step("key Escape")["shortcuts"], false);
+}
+
+/// Nothing is cut off or too small to touch on a narrow screen, behind live, where most has to be shown.
+fn small_screen(player: &mut Player) {
+    player.step("size 360 640");
+    player.step("key j");
+    player.step("until playing");
+    player.shot("page-360");
+    let small = player.step("state");
+    assert_eq!(
+        (&small["outside"], &small["small"], &small["scrolls"]),
+        (&json!([]), &json!([]), &json!(false)),
+        "{small}"
+    );
+    assert_eq!((&small["unnamed"], small["controls"].as_i64() >= Some(5)), (&json!(0), true), "{small}");
+    player.step("key End");
+}
