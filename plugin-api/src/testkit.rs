@@ -17,10 +17,11 @@
 //! ([`Options::settings`]), calls that fail ([`Testkit::fail`]), questions about recordings ([`Testkit::recordings`]), requests of viewers
 //! ([`Testkit::get`]).
 //!
-//! Connections go to any address: the outbound guard is the real host's. There are no retries. Time is the machine's: a driver that
-//! waits for minutes takes its times as values, so that its tests can give it short ones. A driver has one slot in a process: start
+//! Connections go to any address: the outbound guard is the real host's. There are no retries. Time is the machine's, or with
+//! [`Options::clock`] the test's own: a driver that waits by [`Time`](crate::driver::Time) is driven through hours by [`Clock::skip`]. A driver has one slot in a process: start
 //! the kit once in each test binary, or put each kit into a test binary of its own.
 
+mod clock;
 mod http;
 mod packets;
 mod queue;
@@ -35,6 +36,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+pub use clock::Clock;
 pub use http::Answered;
 pub use packets::{config, media};
 pub use shared::{Recorded, Report};
@@ -64,11 +66,13 @@ pub struct Options {
     pub settings: Value,
     /// The driver's folder, which is left as it is in the end; `None` makes one that goes with [`Testkit::shut_down`].
     pub data_dir: Option<PathBuf>,
+    /// The driver's time; `None` is the machine's.
+    pub clock: Option<Clock>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { settings: Value::Object(serde_json::Map::new()), data_dir: None }
+        Self { settings: Value::Object(serde_json::Map::new()), data_dir: None, clock: None }
     }
 }
 
@@ -145,7 +149,8 @@ impl Testkit {
             }
         };
         let shared = Arc::new(Shared::new(folder, options.settings.to_string()));
-        let driver = Driver::start(table, shared.clone(), &MAX_LEVEL, HOST_FLAG_STATIC)?;
+        let start = || Driver::start(table, shared.clone(), &MAX_LEVEL, HOST_FLAG_STATIC);
+        let driver = Clock::while_starting(options.clock, start)?;
         Ok(Self { driver, shared, next_dest: AtomicU64::new(1), own_folder })
     }
 

@@ -139,7 +139,7 @@ fn check_secrets(config: &Config) -> Result<(), ConfigError> {
 }
 
 /// Least and most MiB of a driver's process.
-const PROCESS_MEMORY_MB: (u64, u64) = (512, 1_048_576);
+const PROCESS_MEMORY_MB: (u64, u64) = (128, 1_048_576);
 /// Least and most open files of a driver's process.
 const PROCESS_OPEN_FILES: (u64, u64) = (64, 1_048_576);
 /// Least and most seconds of processor time of a driver's process.

@@ -43,7 +43,8 @@ impl Default for DriverSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProcessLimits {
-    /// Address space in MiB, the 256 MiB shared with the host included; 512 to 1,048,576.
+    /// Memory in MiB, without the media that it shares with the host; 128 to 1,048,576. A process that uses more
+    /// is ended within a second.
     pub memory_mb: u64,
     /// Open files and sockets, 64 to 1,048,576.
     pub open_files: u64,

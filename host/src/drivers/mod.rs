@@ -50,7 +50,7 @@ pub use change::{Change, ChangeError};
 pub use http::{Answer, Asked, Door, Unanswered};
 pub use loader::LoadError;
 pub use opening::{OpenRequest, Opening};
-pub use panics::{DRIVER_PANICS_MAX, PANIC_WINDOW};
+pub use panics::{DRIVER_PANICS_MAX, PANIC_ACCOUNTS_MIN, PANIC_WINDOW};
 pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, Observer};

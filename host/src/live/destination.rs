@@ -175,6 +175,11 @@ impl Destination {
         }
     }
 
+    /// What its driver counts beside the bytes sent.
+    pub(super) fn counters(&self) -> Vec<(String, u64)> {
+        self.counters.own()
+    }
+
     fn bytes_sent(&self) -> u64 {
         self.counters.value("bytes_sent")
     }

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::State;
 use super::assets::{Asset, Playback};
 use super::hostref::HostRef;
+use super::time::Time;
 use crate::Error;
 use crate::recording::About;
 
@@ -41,6 +42,11 @@ impl Ctx {
     /// Who this opening is for. A host before minor version 2 says nothing of it.
     pub fn about(&self) -> &About {
         &self.about
+    }
+
+    /// The driver's time: to wait by, so that tests need not.
+    pub fn time(&self) -> &Time {
+        &self.host.time
     }
 
     /// Session whose media comes; destinations of one session share it.

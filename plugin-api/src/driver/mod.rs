@@ -63,6 +63,7 @@ mod media;
 mod net;
 #[allow(unsafe_code)] // Answers the host.
 mod recordings;
+mod time;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -79,6 +80,7 @@ pub use http::{Method, Request, Response, ResponseBody};
 pub use media::{BATCH_PACKETS_MAX, Media, Packet};
 pub use net::unacknowledged;
 pub use recordings::{Answer, Recordings};
+pub use time::Time;
 
 pub use crate::driver_state::State;
 pub use crate::recording::{About, Recording, RecordingState};

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use satcast_tests::api::send;
 use satcast_tests::author::{
-    Receiver, add, assert_beginning_of, c_compilers, clean, make, recorder, root, run, service, without_build,
+    Receiver, add, assert_beginning_of, c_compilers, clean, lay, make, recorder, root, run, service,
+    without_build,
 };
 use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::{Hosted, STATUS};
@@ -86,7 +87,7 @@ fn examples_carry(isolation: &str) {
 fn settings_that_a_driver_does_not_take_are_refused_by_name() {
     let recorder = recorder(None);
     let drivers = tempfile::tempdir().expect("a folder for drivers");
-    std::fs::copy(&recorder, drivers.path().join("recorder.so")).expect("the library");
+    lay(&recorder, &drivers.path().join("recorder.so"));
     let service = Setup::default()
         .set("SATCAST_DRIVERS__DIR", drivers.path().to_str().expect("a path in UTF-8"))
         .set("SATCAST_DRIVERS__ENABLED", "[\"recorder\"]")

@@ -5,6 +5,7 @@ use std::path::Path;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use satcast_tests::api::Api;
+use satcast_tests::author::lay;
 use satcast_tests::encoder::Publish;
 use satcast_tests::record::assert_complete;
 use satcast_tests::service::{Service, Setup, binary};
@@ -139,15 +140,14 @@ fn built() -> std::path::PathBuf {
 fn drivers(ids: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder for drivers");
     for file in ids.iter().map(|id| format!("{id}.so")).chain(["manifest.json".into()]) {
-        std::fs::copy(built().join("drivers").join(&file), folder.path().join(file)).expect("a built file");
+        lay(&built().join("drivers").join(&file), &folder.path().join(file));
     }
     folder
 }
 
 /// Overwritten in place, as a careless operator would.
 fn add_test_driver(folder: &Path) {
-    let library = std::fs::read(built().join("libsatcast_test_driver.so")).expect("the test driver");
-    std::fs::write(folder.join("panic.so"), library).expect("the file can be written");
+    lay(&built().join("libsatcast_test_driver.so"), &folder.join("panic.so"));
 }
 
 fn children(service: &Service) -> usize {

@@ -16,7 +16,7 @@ use super::notes::{Batch, Demand, FORM_DEMAND, FORM_MEDIA};
 use crate::config::ProcessLimits;
 
 /// Version of these messages: both sides are one binary, unless it was replaced while it ran.
-pub(super) const PROTOCOL: u32 = 3;
+pub(super) const PROTOCOL: u32 = 4;
 
 const FORM_TEXT: u8 = 1;
 
@@ -108,8 +108,9 @@ pub(super) enum ToChild {
         file_name: String,
         remote: bool,
     },
-    /// A viewer asks; answered by [`ToHost::Respond`], if at all.
+    /// A viewer asks. Answered by whether it was handed over, and told of by [`ToHost::Respond`], if at all.
     Request {
+        call: u64,
         dest: u64,
         token: u64,
         is_head: bool,

@@ -121,4 +121,4 @@ impl Session {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use satcast_plugin_api::driver_state::State as DriverState;
 use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Class, Error};
+use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use super::{CHANGES_MAX, Change, Destination, Parts, STOP_DEADLINE, lock};
@@ -28,6 +29,11 @@ const STOP_GRACE: Duration = Duration::from_millis(500);
 /// Wait after a change of codec before a destination that gave up is tried again: both tracks may change, and an encoder that
 /// changes them without end must not have connections opened at that rate.
 pub(in crate::live) const CODEC_CHANGE_WAIT: Duration = Duration::from_secs(2);
+
+/// Bytes of an event's data that are logged; the rest is cut.
+const EVENT_LOGGED_BYTES_MAX: usize = 512;
+/// Longest data of an event that those who watch are shown, in bytes: events are kept for who was away. Instead of longer ones they see null.
+pub(in crate::live) const EVENT_SHOWN_BYTES_MAX: usize = 4 * 1024;
 
 /// Least time between two log lines about a state its driver reports.
 const STATE_LOG_PAUSE: Duration = Duration::from_secs(1);
@@ -233,14 +239,14 @@ impl Run {
     /// As [`Run::read_mail`] while it ends: what it says of its state no longer matters.
     fn read_last_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
         let mail = mailbox.take();
-        self.log_events(mail.events);
+        self.tell_events(mail.events);
         mail.outcome
     }
 
     /// Takes what the driver reported; the outcome when it has ended.
     fn read_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
         let mail = mailbox.take();
-        self.log_events(mail.events);
+        self.tell_events(mail.events);
         match mail.state {
             // Words alone do not make it live again.
             Some((DriverState::Live, _)) if lock(&self.destination.view).is_quieted => {}
@@ -253,9 +259,19 @@ impl Run {
         mail.outcome
     }
 
-    fn log_events(&self, events: VecDeque<(String, serde_json::Value)>) {
+    /// What its driver tells the owner: to who watches, and to the log.
+    fn tell_events(&self, events: VecDeque<(String, serde_json::Value)>) {
         for (name, data) in events {
-            tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, %data, "driver event");
+            let text = data.to_string();
+            let end =
+                (0..=text.len().min(EVENT_LOGGED_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
+            let logged = &text[..end.unwrap_or(0)];
+            tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, data = logged, "driver event");
+            let data = if text.len() > EVENT_SHOWN_BYTES_MAX { serde_json::Value::Null } else { data };
+            let (stream, destination) = (self.destination.record().stream_id.0, self.id().0);
+            let data =
+                json!({ "streamId": stream, "destinationId": destination, "name": name, "data": data });
+            self.parts.feed.send(self.parts.account, "destination.event", self.parts.clock.now(), data);
         }
     }
 

@@ -18,7 +18,7 @@ use crate::drivers::process::message::{self, Message, ToHost};
 
 /// Writes down what it is told of recordings.
 #[derive(Default)]
-struct Listener(Mutex<Vec<Recording>>);
+pub(in super::super) struct Listener(Mutex<Vec<Recording>>);
 
 impl Services for Listener {
     fn log(&self, _: LogLine) {}
@@ -67,7 +67,7 @@ fn recording(name: &str) -> Recording {
 }
 
 /// A session, the child's end of its socket, and who hears of recordings.
-fn begin() -> (Arc<Session>, Channel, Arc<Listener>) {
+pub(in super::super) fn begin() -> (Arc<Session>, Channel, Arc<Listener>) {
     let nowhere = std::path::PathBuf::from("/nowhere");
     let spec =
         Spec { exe: nowhere.clone(), id: "t".into(), image: nowhere, limits: ProcessLimits::default() };
