@@ -18,7 +18,7 @@
 //! ([`Testkit::get`]).
 //!
 //! Connections go to any address: the outbound guard is the real host's. There are no retries. Time is the machine's, or with
-//! [`Options::clock`] the test's own: a driver that waits by [`Time`](crate::driver::Time) is driven through hours by [`Clock::skip`]. A driver has one slot in a process: start
+//! [`Testkit::start_at`] the test's own: a driver that waits by [`Time`](crate::driver::Time) is driven through hours by [`Clock::skip`]. A driver has one slot in a process: start
 //! the kit once in each test binary, or put each kit into a test binary of its own.
 
 mod clock;
@@ -66,13 +66,11 @@ pub struct Options {
     pub settings: Value,
     /// The driver's folder, which is left as it is in the end; `None` makes one that goes with [`Testkit::shut_down`].
     pub data_dir: Option<PathBuf>,
-    /// The driver's time; `None` is the machine's.
-    pub clock: Option<Clock>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { settings: Value::Object(serde_json::Map::new()), data_dir: None, clock: None }
+        Self { settings: Value::Object(serde_json::Map::new()), data_dir: None }
     }
 }
 
@@ -136,6 +134,26 @@ impl Testkit {
         entry: extern "C" fn(u32) -> *const SatcastDriver,
         options: Options,
     ) -> Result<Self, Error> {
+        Self::begin(entry, options, None)
+    }
+
+    /// The same for a driver that lives in a time of the test's own.
+    ///
+    /// # Errors
+    /// As [`Testkit::start`].
+    pub fn start_at(
+        entry: extern "C" fn(u32) -> *const SatcastDriver,
+        options: Options,
+        clock: &Clock,
+    ) -> Result<Self, Error> {
+        Self::begin(entry, options, Some(clock.clone()))
+    }
+
+    fn begin(
+        entry: extern "C" fn(u32) -> *const SatcastDriver,
+        options: Options,
+        clock: Option<Clock>,
+    ) -> Result<Self, Error> {
         // SAFETY: the entry is code of this binary.
         #[allow(unsafe_code)]
         let table = unsafe { Table::read(entry) }.map_err(|error| Error::internal(error.to_string()))?;
@@ -150,7 +168,7 @@ impl Testkit {
         };
         let shared = Arc::new(Shared::new(folder, options.settings.to_string()));
         let start = || Driver::start(table, shared.clone(), &MAX_LEVEL, HOST_FLAG_STATIC);
-        let driver = Clock::while_starting(options.clock, start)?;
+        let driver = Clock::while_starting(clock, start)?;
         Ok(Self { driver, shared, next_dest: AtomicU64::new(1), own_folder })
     }
 

@@ -208,8 +208,17 @@ impl Receiver {
 /// When it does not, or holds too little.
 #[track_caller]
 pub fn assert_beginning_of(source: &Source, file: &Path) {
+    assert_beginning(source.path(), file);
+}
+
+/// The same for a stream of the file `sent`.
+///
+/// # Panics
+/// As above.
+#[track_caller]
+pub fn assert_beginning(sent: &Path, file: &Path) {
     for track in [Track::Video, Track::Audio] {
-        let (sent, got) = (hashes_of_file(source.path(), track), hashes_of_file(file, track));
+        let (sent, got) = (hashes_of_file(sent, track), hashes_of_file(file, track));
         assert!(got.len() >= PICTURES_MIN, "{} packets of {track:?} in {}", got.len(), file.display());
         let first = sent.iter().zip(&got).position(|(sent, got)| sent != got);
         assert!(sent.len() >= got.len() && first.is_none(), "{track:?}: packet {first:?} is another one");

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use satcast_plugin_api::host::{Driver, Services, Table};
 use satcast_plugin_api::manifest::Manifest;
@@ -34,9 +34,22 @@ pub(super) struct Loaded {
     pub(super) remote: Option<Arc<Remote>>,
 }
 
-/// One destination type.
+/// One destination type, and who serves it.
 pub(super) struct Kind {
     pub(super) driver: Arc<Loaded>,
+    facts: Arc<KindFacts>,
+}
+
+impl std::ops::Deref for Kind {
+    type Target = KindFacts;
+
+    fn deref(&self) -> &KindFacts {
+        &self.facts
+    }
+}
+
+/// One destination type.
+pub(super) struct KindFacts {
     pub(super) title: String,
     pub(super) playback: bool,
     /// Viewers' requests that it answers itself.
@@ -46,6 +59,30 @@ pub(super) struct Kind {
     pub(super) spool: Option<SpoolPlace>,
     /// What the service behind it asks of streams.
     pub(super) wishes: Option<Arc<Wishes>>,
+}
+
+/// A driver on threads that is used for nothing new. What it still runs keeps it alive, and its library cannot be started a second time
+/// meanwhile: it is taken as it is when it is wanted again.
+pub(super) struct Resting {
+    hash: String,
+    settings: DriverSettings,
+    version: String,
+    loaded: Weak<Loaded>,
+    kinds: BTreeMap<String, Arc<KindFacts>>,
+}
+
+impl Resting {
+    /// The driver, if it still runs and would be the same if it were loaded again.
+    pub(super) fn wake(&self, hash: &str, settings: &DriverSettings) -> Option<Started> {
+        if self.hash != hash || self.settings != *settings {
+            return None;
+        }
+        let loaded = self.loaded.upgrade()?;
+        loaded.services.forgive();
+        let kind = |facts: &Arc<KindFacts>| Arc::new(Kind { driver: loaded.clone(), facts: facts.clone() });
+        let kinds = self.kinds.iter().map(|(name, facts)| (name.clone(), kind(facts))).collect();
+        Some(Started { version: self.version.clone(), loaded: loaded.clone(), kinds })
+    }
 }
 
 /// All of it at one moment.
@@ -161,9 +198,16 @@ impl Entry {
         is_well && self.hash == hash && self.settings == *settings
     }
 
-    /// It serves its types in this process: its image stays mapped for ever.
-    pub(super) fn stays_mapped(&self) -> bool {
-        self.loaded.as_ref().is_some_and(|loaded| loaded.remote.is_none())
+    /// What is left of it when it is taken out, where that is on threads.
+    pub(super) fn resting(&self) -> Option<Resting> {
+        let loaded = self.loaded.as_ref().filter(|loaded| loaded.remote.is_none())?;
+        Some(Resting {
+            hash: self.hash.clone(),
+            settings: self.settings.clone(),
+            version: self.summary.version.clone(),
+            loaded: Arc::downgrade(loaded),
+            kinds: self.kinds.iter().map(|(name, kind)| (name.clone(), kind.facts.clone())).collect(),
+        })
     }
 
     /// Both are the same running driver.
@@ -270,11 +314,9 @@ pub(super) fn start(
     for kind in made::types(&id, &manifest, settings).map_err(LoadError::Start)? {
         let schema = compile(&kind.name, &kind.schema)?;
         let wishes = Wishes::of(&kind.name, &kind.title, &kind.schema).map(Arc::new);
-        let (driver, title, playback, routes) = (loaded.clone(), kind.title, kind.playback, kind.routes);
-        kinds.insert(
-            kind.name,
-            Arc::new(Kind { driver, title, playback, routes, schema, wishes, spool: spool.clone() }),
-        );
+        let (title, playback, routes) = (kind.title, kind.playback, kind.routes);
+        let facts = KindFacts { title, playback, routes, schema, wishes, spool: spool.clone() };
+        kinds.insert(kind.name, Arc::new(Kind { driver: loaded.clone(), facts: Arc::new(facts) }));
     }
     Ok(Started { version, loaded, kinds })
 }

@@ -14,7 +14,7 @@ thread_local! {
     static STARTING: RefCell<Option<Clock>> = const { RefCell::new(None) };
 }
 
-/// The time of a driver under test ([`Options::clock`](super::Options::clock)): it stands until the test moves it on. It is what a driver sees
+/// The time of a driver under test ([`Testkit::start_at`](super::Testkit::start_at)): it stands until the test moves it on. It is what a driver sees
 /// by [`Time`](crate::driver::Time); deadlines of the host are the machine's. Cheap to clone.
 ///
 /// ```
@@ -54,7 +54,11 @@ impl Clock {
             let mut state = lock(&self.0.state);
             state.now = state.now.saturating_add(by);
             let now = state.now;
-            state.sleepers.extract_if(.., |_, (until, _)| *until <= now).map(|(_, (_, waker))| waker).collect()
+            state
+                .sleepers
+                .extract_if(.., |_, (until, _)| *until <= now)
+                .map(|(_, (_, waker))| waker)
+                .collect()
         };
         due.into_iter().for_each(Waker::wake);
     }

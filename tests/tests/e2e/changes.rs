@@ -56,8 +56,12 @@ fn operators_change_drivers_and_what_runs_goes_on() {
     assert_eq!(types(&api), Vec::<String>::new());
     let refused = json!({ "type": "rtmp", "config": { "url": sink.url(), "key": "x" } });
     api.post(&path, &refused).assert_error(422, None);
+    // What still runs on threads of the service is taken as it is.
+    assert_eq!(change(&operator, "rtmp", "enable").ok()["state"], "loaded");
+    assert_eq!(types(&api), ["rtmp"]);
+    assert_eq!(change(&operator, "rtmp", "disable").status, 200);
     let log = operator.get("/api/audit?action=driver.disabled").ok();
-    assert_eq!(log.as_array().map(Vec::len), Some(2), "{log}");
+    assert_eq!(log.as_array().map(Vec::len), Some(3), "{log}");
     encoder.finish(seconds(2 * SOURCE_SECONDS));
     sink.wait_until_left(seconds(20));
     assert_complete("the sink", source.records(), &sink.records());

@@ -26,8 +26,8 @@ fn feed(dest: &TestDestination, packets: u64) {
 fn a_recorders_life() {
     let settings = json!({ "file_mib_max": 1 });
     let clock = Clock::default();
-    let options = Options { settings, clock: Some(clock.clone()), ..Options::default() };
-    let kit = Testkit::start_with(entry, options).expect("a start");
+    let options = Options { settings, ..Options::default() };
+    let kit = Testkit::start_at(entry, options, &clock).expect("a start");
     records_and_shows(&kit);
     takes_and_refuses_changes(&kit);
     goes_to_the_disk_now_and_then(&kit, &clock);
