@@ -6,6 +6,8 @@
 //
 //   open URL            opens another address
 //   embed URL           opens a page of another origin that has the address in a frame
+//   sandbox URL         the same, with a frame that is cut off from its own origin
+//   native URL          opens an address in a browser without Media Source
 //   size WIDTH HEIGHT   makes the window as large
 //   until STATE         waits for that state of the page; `playing`, until the picture has moved too
 //   key NAME            presses a key
@@ -110,7 +112,7 @@ const look = () =>
       small: controls.filter((one) => one.matches('button') && one.getBoundingClientRect().height < 44).map((one) => one.id),
       scrolls: document.documentElement.scrollWidth > document.documentElement.clientWidth,
       keyInPage: document.documentElement.outerHTML.includes('pk_'),
-      stored: localStorage.getItem('satcast.volume'),
+      stored: self.origin === 'null' ? null : localStorage.getItem('satcast.volume'),
     };
   });
 
@@ -130,9 +132,9 @@ async function until(wanted) {
 }
 
 /** A site of another origin with the player in a frame. */
-async function embed(address) {
+async function embed(address, attributes) {
   const page = `<!doctype html><title>A site</title><link rel="icon" href="data:,"><h1>A site</h1>
-    <iframe src="${address}" width="640" height="360" allow="autoplay; fullscreen" title="Player"></iframe>`;
+    <iframe src="${address}" width="640" height="360" ${attributes} title="Player"></iframe>`;
   const server = createServer((_, response) => response.writeHead(200, { 'Content-Type': 'text/html' }).end(page));
   server.listen(0, HOST);
   await once(server, 'listening');
@@ -154,8 +156,20 @@ const STEPS = {
     return {};
   },
   async embed(address) {
-    await embed(address);
+    await embed(address, 'allow="autoplay; fullscreen"');
     return {};
+  },
+  async sandbox(address) {
+    await embed(address, 'allow="autoplay" sandbox="allow-scripts"');
+    return {};
+  },
+  async native(address) {
+    await tab.addInitScript(() => {
+      for (const name of ['MediaSource', 'ManagedMediaSource', 'WebKitMediaSource']) {
+        delete window[name];
+      }
+    });
+    return STEPS.open(address);
   },
   async size(text) {
     const [width, height] = text.split(' ').map(Number);

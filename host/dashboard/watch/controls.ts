@@ -226,12 +226,10 @@ function refresh(): void {
   if (video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA) {
     page.player.dataset['picture'] = video.videoWidth > 0 ? 'some' : 'none';
   }
-  const timeline = engine?.timeline();
-  if (timeline) {
-    place(timeline);
-  }
+  place(engine?.timeline() ?? { start: video.currentTime, live: video.currentTime });
 }
 
+/** Shows where the viewer is. Without a window, as Chrome's own player has none, that is live. */
 function place({ start, live }: Timeline): void {
   const span = Math.max(live - start, 0);
   const behind = Math.max(live - video.currentTime, 0);

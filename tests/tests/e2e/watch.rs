@@ -53,28 +53,18 @@ fn the_player_page_waits_plays_goes_back_and_says_what_is_wrong() {
     );
     let loud = player.step("click #unmute");
     assert_eq!(loud["muted"], false, "{loud}");
-    // In view: keys need the window to be there.
+    // One can go back only as far as the window reaches.
     when(&mut player, "a window to go back in", |state| number(&state["seek"], "most") > WINDOW_SECONDS);
     player.shot("page-live");
 
+    let status = hosted.status();
+    assert_eq!(status["viewers"], 1, "{status}");
+    let latency = status["latencyMs"].as_i64().expect("a latency");
+    assert!((1_000..15_000).contains(&latency), "{latency} ms");
     keyboard(&mut player);
     small_screen(&mut player);
-    let state = player.step("state");
-    assert_eq!(state["complaints"], json!([]), "{state}");
-    assert_eq!(state["requests"]["foreign"], json!([]), "{state}");
-    assert_eq!(state["requests"]["referrers"], json!([]), "{state}");
-    assert_eq!(state["keyInPage"], false, "{state}");
-    let with_key = state["requests"]["withKey"].as_array().expect("requests with the key");
-    let known = |path: &Value| {
-        path.as_str().is_some_and(|path| path.starts_with("/watch/") || path.ends_with("/index.m3u8"))
-    };
-    assert!(with_key.len() == 2 && with_key.iter().all(known), "{with_key:?}");
-
-    player.step("size 960 540");
-    player.step(&format!("embed {}&muted=1", page(&hosted.key)));
-    let framed = player.step("until playing");
-    assert_eq!((&framed["muted"], &framed["outside"]), (&json!(true), &json!([])), "{framed}");
-    player.shot("page-in-a-frame");
+    nothing_leaks(&mut player);
+    frames_and_options(&mut player, &page(&hosted.key));
 
     encoder.stop();
     let over = player.step("until over");
@@ -95,6 +85,11 @@ fn the_player_page_waits_plays_goes_back_and_says_what_is_wrong() {
     let refused = player.step("until refused");
     assert!(refused["advice"].as_str().is_some_and(|text| text.contains("revoked")), "{refused}");
     player.shot("page-refused");
+    // With a new key, in a browser that has nothing but its own player.
+    let another = Hosted::key(&service, hosted.destination);
+    player.step(&format!("native {}&muted=1", page(&another)));
+    player.step("until playing");
+    player.shot("page-native");
     player.step(&format!("open {}", page("pk_wrong")));
     let wrong = player.step("state");
     assert_eq!((&wrong["state"], &wrong["title"]), (&json!("problem"), &json!("Player")), "{wrong}");
@@ -146,4 +141,35 @@ fn small_screen(player: &mut Player) {
     );
     assert_eq!((&small["unnamed"], small["controls"].as_i64() >= Some(5)), (&json!(0), true), "{small}");
     player.step("key End");
+}
+
+/// The key goes with the page and the index, and nothing goes elsewhere.
+fn nothing_leaks(player: &mut Player) {
+    let state = player.step("state");
+    assert_eq!(state["complaints"], json!([]), "{state}");
+    assert_eq!(state["requests"]["foreign"], json!([]), "{state}");
+    assert_eq!(state["requests"]["referrers"], json!([]), "{state}");
+    assert_eq!(state["keyInPage"], false, "{state}");
+    let with_key = state["requests"]["withKey"].as_array().expect("requests with the key");
+    let known = |path: &Value| {
+        path.as_str().is_some_and(|path| path.starts_with("/watch/") || path.ends_with("/index.m3u8"))
+    };
+    assert!(with_key.len() == 2 && with_key.iter().all(known), "{with_key:?}");
+}
+
+/// In frames of another origin, and without `autoplay`.
+fn frames_and_options(player: &mut Player, address: &str) {
+    player.step("size 960 540");
+    player.step(&format!("embed {address}&muted=1"));
+    let framed = player.step("until playing");
+    assert_eq!((&framed["muted"], &framed["outside"]), (&json!(true), &json!([])), "{framed}");
+    player.shot("page-in-a-frame");
+    player.step(&format!("sandbox {address}&muted=1"));
+    player.step("until playing");
+    player.step(&format!("open {address}&autoplay=0"));
+    let ready = player.step("until ready");
+    assert_eq!((&ready["headline"], ready["frames"].as_i64()), (&json!("Live now"), Some(0)), "{ready}");
+    player.shot("page-ready");
+    player.step("click #start");
+    player.step("until playing");
 }
