@@ -16,7 +16,7 @@ use super::notes::{Batch, Demand, FORM_DEMAND, FORM_MEDIA};
 use crate::config::ProcessLimits;
 
 /// Version of these messages: both sides are one binary, unless it was replaced while it ran.
-pub(super) const PROTOCOL: u32 = 3;
+pub(super) const PROTOCOL: u32 = 4;
 
 const FORM_TEXT: u8 = 1;
 
@@ -107,6 +107,13 @@ pub(super) enum ToChild {
         request: u64,
         file_name: String,
         remote: bool,
+    },
+    /// What a destination's configuration is now; nothing = it was deleted.
+    Configured {
+        call: u64,
+        destination_id: i64,
+        kind: String,
+        config: Option<String>,
     },
     /// A viewer asks; answered by [`ToHost::Respond`], if at all.
     Request {
