@@ -1041,10 +1041,11 @@ typedef struct SatcastDone {
  * `SATCAST_EXT_RECORDINGS`: asked for after `init`. A recording is named by its file name, the object key below the prefix. Its JSON
  * form is an object of at most 32 KiB: `fileName` (1 to 1024 printable ASCII characters, unique over everything the driver ever made),
  * `destinationId`, `sessionId`, `state` (`recording`, `uploading`, `ready`, `failed`), `sizeBytes`, `uploadedBytes`, `durationMs`,
- * `error` and `errorClass` (a text and one of `config`, `auth`, `network`, `remote`, `internal`, `panic`; for failed ones, else null),
+ * `error` and `errorClass` (a text and one of `config`, `auth`, `network`, `remote`, `internal`, `panic`; for failed ones and, since minor
+ * version 4, for those whose upload waits for its next try; else null),
  * `url` (or null), `startedAtMs`, `changedAtMs` (grows with every change), `attempt` (retries asked for so far), `attemptOpened` (the
  * store opened the upload of that attempt), `hasCopy` (there is a copy here, without which no retry can begin; true when left out), `gone`
- * (its days at the store were over, and the host shows it no longer; false when left out).
+ * (it is not at the store any more, its days were over or `error` says why, and the host shows it no longer; false when left out).
  */
 typedef struct SatcastRecordings {
     /**
@@ -1074,6 +1075,16 @@ typedef struct SatcastRecordings {
                     uint32_t valid_secs,
                     const struct SatcastTextSink *sink,
                     const struct SatcastErrorSink *error);
+    /**
+     * Since minor version 4, so only where `size` says that it is there; optional. `[control]` What a destination's configuration is now:
+     * told when it was changed, and from `init` on for destinations with recordings, also when nothing changed. `config_json` is
+     * empty when the destination was deleted. No I/O that takes time. Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`;
+     * then it is told again.
+     */
+    int32_t (*configured)(int64_t destination_id,
+                          struct SatcastStr type_name,
+                          struct SatcastStr config_json,
+                          const struct SatcastErrorSink *error);
 } SatcastRecordings;
 
 /**
@@ -1402,12 +1413,13 @@ SATCAST_ASSERT(offsetof(SatcastPlayback, flags) == 68, "SatcastPlayback.flags");
 SATCAST_ASSERT(sizeof(SatcastDone) == 16, "SatcastDone");
 SATCAST_ASSERT(offsetof(SatcastDone, data) == 0, "SatcastDone.data");
 SATCAST_ASSERT(offsetof(SatcastDone, done) == 8, "SatcastDone.done");
-SATCAST_ASSERT(sizeof(SatcastRecordings) == 40, "SatcastRecordings");
+SATCAST_ASSERT(sizeof(SatcastRecordings) == 48, "SatcastRecordings");
 SATCAST_ASSERT(offsetof(SatcastRecordings, size) == 0, "SatcastRecordings.size");
 SATCAST_ASSERT(offsetof(SatcastRecordings, list) == 8, "SatcastRecordings.list");
 SATCAST_ASSERT(offsetof(SatcastRecordings, retry) == 16, "SatcastRecordings.retry");
 SATCAST_ASSERT(offsetof(SatcastRecordings, remove) == 24, "SatcastRecordings.remove");
 SATCAST_ASSERT(offsetof(SatcastRecordings, sign) == 32, "SatcastRecordings.sign");
+SATCAST_ASSERT(offsetof(SatcastRecordings, configured) == 40, "SatcastRecordings.configured");
 SATCAST_ASSERT(sizeof(SatcastRecordingsHost) == 16, "SatcastRecordingsHost");
 SATCAST_ASSERT(offsetof(SatcastRecordingsHost, size) == 0, "SatcastRecordingsHost.size");
 SATCAST_ASSERT(offsetof(SatcastRecordingsHost, report) == 8, "SatcastRecordingsHost.report");

@@ -58,7 +58,7 @@ fn in_rust() -> String {
         SatcastAsset { size, name, content_type, max_age_secs, audience, body, source }
         SatcastPlayback { size, entry, preview, first_ms, window_ms, window_max_ms, fresh_ms, flags }
         SatcastDone { data, done }
-        SatcastRecordings { size, list, retry, remove, sign }
+        SatcastRecordings { size, list, retry, remove, sign, configured }
         SatcastRecordingsHost { size, report }
         SatcastVault { size, seal, unseal }
         SatcastBody { kind, reserved, offset, len, data, owner, release }

@@ -310,6 +310,7 @@ async fn delete(
     App::to_the_end(async move {
         let stream = app.store.delete_destination(&caller.actor(&app), stream, destination).await?;
         app.live.destinations_changed(stream).await;
+        app.archive.destination_changed(destination).await;
         Ok(())
     })
     .await?;

@@ -165,11 +165,9 @@ impl ApiError {
         Self::new(StatusCode::BAD_GATEWAY, "store_failed", text)
     }
 
-    /// 502: the driver that made a recording cannot be asked, or its store does not answer.
-    pub fn archive_unavailable(reason: &RecordingsError) -> Self {
-        let text = format!(
-            "The archive driver or its store failed, and nothing is charged: {reason}; try again later"
-        );
+    /// 502: the driver that made a recording cannot be asked, or its store does not answer. `so` says what has not happened.
+    pub fn archive_unavailable(so: &str, reason: &RecordingsError) -> Self {
+        let text = format!("The archive driver or its store failed, {so}: {reason}; try again later");
         Self::new(StatusCode::BAD_GATEWAY, "archive_unavailable", text)
     }
 

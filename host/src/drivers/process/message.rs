@@ -108,6 +108,13 @@ pub(super) enum ToChild {
         file_name: String,
         remote: bool,
     },
+    /// What a destination's configuration is now; nothing = it was deleted.
+    Configured {
+        call: u64,
+        destination_id: i64,
+        kind: String,
+        config: Option<String>,
+    },
     /// A viewer asks. Answered by whether it was handed over, and told of by [`ToHost::Respond`], if at all.
     Request {
         call: u64,

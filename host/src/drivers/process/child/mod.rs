@@ -231,6 +231,9 @@ fn dispatch(link: &Arc<Link>, jobs: &Sender<Job>, message: ToChild, descriptors:
         ToChild::Delete { call, request, file_name, remote } => {
             Job::Recordings(Asked::Delete { call, request, file_name, remote })
         }
+        ToChild::Configured { call, destination_id, kind, config } => {
+            Job::Recordings(Asked::Configured { call, destination_id, kind, config })
+        }
         ToChild::End => Job::End,
         ToChild::MediaEnd { dest } => return link.end_media(dest),
         ToChild::Connected { call, failure } => {
