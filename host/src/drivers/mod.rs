@@ -32,6 +32,7 @@ mod registry;
 mod schema;
 mod services;
 mod settings;
+mod versions;
 mod wishes;
 
 use std::path::PathBuf;
@@ -53,6 +54,7 @@ pub use panics::{DRIVER_PANICS_MAX, PANIC_WINDOW};
 pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, Observer};
+pub use versions::{HoldBack, WAITERS_MAX, Waiter, longest_wait};
 pub use wishes::Wishes;
 
 use crate::clock::Clock;

@@ -10,6 +10,7 @@ mod access;
 mod body;
 mod chain;
 mod entry;
+mod follow;
 mod headers;
 mod meter;
 mod range;
