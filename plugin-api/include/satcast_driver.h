@@ -342,6 +342,11 @@ typedef struct SatcastPacket SatcastPacket;
 #define SATCAST_AUDIENCE_PREVIEW (1 << 1)
 
 /**
+ * `SatcastAsset.flags`: viewers may wait for a later version of this playlist (since minor version 4).
+ */
+#define SATCAST_ASSET_RELOAD 1
+
+/**
  * `SatcastPlayback`: the playlists say that no more will come.
  */
 #define SATCAST_PLAYBACK_ENDED 1
@@ -925,6 +930,36 @@ typedef struct SatcastAsset {
      * Path for `BODY_FILE`, names for `BODY_PARTS`, else empty.
      */
     struct SatcastStr source;
+    /**
+     * `ASSET_RELOAD`. This and what follows: since minor version 4, for playlists that viewers follow.
+     */
+    uint32_t flags;
+    /**
+     * How far behind the newest media players stay that follow this playlist, in milliseconds; 0 = not said.
+     */
+    uint32_t hold_back_ms;
+    /**
+     * With `ASSET_RELOAD`: media sequence number of the first segment that is not whole in this version. A request with `_HLS_msn`
+     * waits until it is higher than asked for, at most three times `target_ms`.
+     */
+    uint64_t next_sequence;
+    /**
+     * With `ASSET_RELOAD`: how many parts of that segment are listed, for requests with `_HLS_part`.
+     */
+    uint32_t next_part;
+    /**
+     * With `ASSET_RELOAD`: the target duration in milliseconds.
+     */
+    uint32_t target_ms;
+    /**
+     * With `ASSET_RELOAD`: name of the piece that has this version without old segments, for requests with `_HLS_skip`; empty without
+     * one. It is published before this one.
+     */
+    struct SatcastStr delta;
+    /**
+     * With `ASSET_RELOAD`: name of the piece that comes next. Who asks for it now waits for it. Empty when none comes.
+     */
+    struct SatcastStr hint;
 } SatcastAsset;
 
 /**
@@ -1393,7 +1428,7 @@ SATCAST_ASSERT(offsetof(SatcastAssets, size) == 0, "SatcastAssets.size");
 SATCAST_ASSERT(offsetof(SatcastAssets, publish) == 8, "SatcastAssets.publish");
 SATCAST_ASSERT(offsetof(SatcastAssets, retract) == 16, "SatcastAssets.retract");
 SATCAST_ASSERT(offsetof(SatcastAssets, playback) == 24, "SatcastAssets.playback");
-SATCAST_ASSERT(sizeof(SatcastAsset) == 112, "SatcastAsset");
+SATCAST_ASSERT(sizeof(SatcastAsset) == 168, "SatcastAsset");
 SATCAST_ASSERT(offsetof(SatcastAsset, size) == 0, "SatcastAsset.size");
 SATCAST_ASSERT(offsetof(SatcastAsset, name) == 8, "SatcastAsset.name");
 SATCAST_ASSERT(offsetof(SatcastAsset, content_type) == 24, "SatcastAsset.content_type");
@@ -1401,6 +1436,13 @@ SATCAST_ASSERT(offsetof(SatcastAsset, max_age_secs) == 40, "SatcastAsset.max_age
 SATCAST_ASSERT(offsetof(SatcastAsset, audience) == 44, "SatcastAsset.audience");
 SATCAST_ASSERT(offsetof(SatcastAsset, body) == 48, "SatcastAsset.body");
 SATCAST_ASSERT(offsetof(SatcastAsset, source) == 96, "SatcastAsset.source");
+SATCAST_ASSERT(offsetof(SatcastAsset, flags) == 112, "SatcastAsset.flags");
+SATCAST_ASSERT(offsetof(SatcastAsset, hold_back_ms) == 116, "SatcastAsset.hold_back_ms");
+SATCAST_ASSERT(offsetof(SatcastAsset, next_sequence) == 120, "SatcastAsset.next_sequence");
+SATCAST_ASSERT(offsetof(SatcastAsset, next_part) == 128, "SatcastAsset.next_part");
+SATCAST_ASSERT(offsetof(SatcastAsset, target_ms) == 132, "SatcastAsset.target_ms");
+SATCAST_ASSERT(offsetof(SatcastAsset, delta) == 136, "SatcastAsset.delta");
+SATCAST_ASSERT(offsetof(SatcastAsset, hint) == 152, "SatcastAsset.hint");
 SATCAST_ASSERT(sizeof(SatcastPlayback) == 72, "SatcastPlayback");
 SATCAST_ASSERT(offsetof(SatcastPlayback, size) == 0, "SatcastPlayback.size");
 SATCAST_ASSERT(offsetof(SatcastPlayback, entry) == 8, "SatcastPlayback.entry");

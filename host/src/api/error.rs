@@ -200,6 +200,18 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "piece_unreadable", text)
     }
 
+    /// 503: too many viewers wait for the next version of a playlist.
+    pub fn too_many_waiting() -> Self {
+        let text = "Too many viewers wait for the next part of this stream; ask without _HLS_msn";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_waiting", text)
+    }
+
+    /// 503: what a viewer waited for did not come in time.
+    pub fn not_in_time() -> Self {
+        let text = "What was waited for did not come in time: the encoder sends nothing; try again";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_in_time", text)
+    }
+
     /// 500: the driver of a destination failed to answer a viewer.
     pub fn driver_failed() -> Self {
         let text = "The driver of this destination failed to answer; try again";

@@ -32,6 +32,7 @@ mod registry;
 mod schema;
 mod services;
 mod settings;
+mod versions;
 mod waker;
 mod wishes;
 
@@ -54,6 +55,7 @@ pub use panics::{DRIVER_PANICS_MAX, PANIC_ACCOUNTS_MIN, PANIC_WINDOW};
 pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, Observer};
+pub use versions::{HoldBack, WAITERS_MAX, Waiter, longest_wait};
 pub use waker::{Waker, gather_wakeups};
 pub use wishes::Wishes;
 

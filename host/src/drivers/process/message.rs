@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use satcast_plugin_api::driver_state::State;
-use satcast_plugin_api::host::{LogLine, Playback};
+use satcast_plugin_api::host::{Followed, LogLine, Playback};
 use satcast_plugin_api::recording::{About, Recording};
 use satcast_plugin_api::{Audience, Class, Error};
 use serde::de::DeserializeOwned;
@@ -269,6 +269,7 @@ pub(super) struct Piece {
     pub(super) hosted: bool,
     pub(super) preview: bool,
     pub(super) bytes: PieceBytes,
+    pub(super) followed: Followed,
 }
 
 /// Where the bytes of a piece are.

@@ -170,10 +170,13 @@ impl Session {
         if !is_asset_name(&piece.name) {
             return Err(Error::internal("an asset has a malformed name"));
         }
+        if !piece.followed.is_sound() {
+            return Err(Error::internal("a playlist names malformed pieces"));
+        }
         let audience = piece.audience().ok_or_else(|| Error::internal("an asset is for nobody"))?;
         let body = self.piece_body(piece.bytes, descriptors)?;
-        let (name, content_type, max_age_secs) = (piece.name, piece.content_type, piece.max_age_secs);
-        self.services.publish(dest, Asset { name, content_type, max_age_secs, audience, body })
+        let Piece { name, content_type, max_age_secs, followed, .. } = piece;
+        self.services.publish(dest, Asset { name, content_type, max_age_secs, audience, body, followed })
     }
 
     /// Where the bytes of a piece are, checked.
