@@ -40,7 +40,8 @@ export function begin(muted: boolean): void {
   page.live.addEventListener('click', goLive);
   page.help.addEventListener('click', () => page.keys.showModal());
   page.full.addEventListener('click', toggleFull);
-  page.full.hidden = !document.fullscreenEnabled && !('webkitEnterFullscreen' in video);
+  showFull();
+  video.addEventListener('loadedmetadata', showFull);
   page.volume.addEventListener('input', () => setVolume(Number(page.volume.value) / 100));
   bar();
   video.addEventListener('volumechange', showSound);
@@ -152,14 +153,20 @@ function showSound(): void {
   fill(page.volume);
 }
 
+/** What iPhones have instead of the standard: the picture alone can fill the screen, once there is one. */
+type FullVideo = HTMLVideoElement & { webkitSupportsFullscreen?: boolean; webkitEnterFullscreen?: () => void };
+
+function showFull(): void {
+  page.full.hidden = !document.fullscreenEnabled && (video as FullVideo).webkitSupportsFullscreen !== true;
+}
+
 function toggleFull(): void {
   if (document.fullscreenElement) {
     document.exitFullscreen().catch(() => undefined);
   } else if (document.fullscreenEnabled) {
     page.player.requestFullscreen().catch(() => say('This page may not fill the screen'));
   } else {
-    // iPhones: the picture alone can.
-    (video as HTMLVideoElement & { webkitEnterFullscreen?: () => void }).webkitEnterFullscreen?.();
+    (video as FullVideo).webkitEnterFullscreen?.();
   }
 }
 
@@ -204,7 +211,15 @@ const KEYS: Record<string, () => void> = {
 function pressed(event: KeyboardEvent): void {
   const action = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
   const modified = event.ctrlKey || event.altKey || event.metaKey;
-  if (!action || modified || page.keys.open || page.player.dataset['state'] !== 'playing') {
+  const state = page.player.dataset['state'];
+  if (!action || modified || page.keys.open) {
+    return;
+  }
+  if (state === 'ready' && action === toggle && event.target !== page.start) {
+    event.preventDefault();
+    page.start.click();
+  }
+  if (state !== 'playing') {
     return;
   }
   // A focused button is pressed by the space bar, a focused loudness is moved by the arrows.

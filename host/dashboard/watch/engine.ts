@@ -71,7 +71,12 @@ const CONFIG: Partial<HlsConfig> = {
   fragLoadPolicy: patient(10_000, 60_000),
 };
 
-/** Starts to play `index`. */
+/** Loads hls.js before it is needed: a page may wait for days, and the service be another version by then. */
+export function prepare(): void {
+  import('hls.js/light').catch(() => undefined);
+}
+
+/** Starts to play `index`; fails when hls.js cannot be loaded. */
 export async function engine(video: HTMLVideoElement, index: string): Promise<Engine> {
   const hls = await import('hls.js/light');
   if (hls.default.isSupported()) {

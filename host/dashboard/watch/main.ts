@@ -1,7 +1,7 @@
 // The player page: looks whether the stream is live, plays it, and begins anew whatever ends it, as long as it can help.
 
 import { begin, control, wake } from './controls';
-import { engine, type End } from './engine';
+import { engine, prepare, type End, type Engine } from './engine';
 import { options, type Options } from './options';
 import { flag, notice, page, playing } from './page';
 import { look, pause, wait } from './source';
@@ -9,6 +9,9 @@ import type { Reason } from './text';
 
 /** An engine that ended sooner than this is not tried again at once. */
 const SHORT_LIFE_MS = 5_000;
+
+/** Before a page that cannot load its script loads itself again. */
+const RELOAD_MS = 5_000;
 
 /** After these only the viewer or the owner can help. */
 const FINAL: ReadonlySet<Reason> = new Set<Reason>(['refused', 'forbidden', 'broken', 'unsupported', 'no-key']);
@@ -20,7 +23,15 @@ function pressed(): Promise<void> {
 
 /** Plays until it cannot go on. */
 async function play(settings: Options): Promise<End> {
-  const running = await engine(page.video, settings.index);
+  let running: Engine;
+  try {
+    running = await engine(page.video, settings.index);
+  } catch {
+    // The service answers, and has not the script: this page is of an earlier version.
+    await wait(RELOAD_MS);
+    location.reload();
+    return 'lost';
+  }
   control(running);
   const shown = new AbortController();
   page.video.addEventListener('loadeddata', playing, { signal: shown.signal });
@@ -91,6 +102,7 @@ if (page.player.dataset['state'] !== 'problem') {
   if (settings.key === '') {
     notice('no-key');
   } else {
+    prepare();
     void run(settings);
   }
 }

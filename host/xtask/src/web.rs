@@ -30,11 +30,14 @@ fn build_into(folder: &Path) -> Result<(), String> {
     process::run(node.current_dir(workspace::root().join(SOURCES)).arg("build.mjs").arg(folder))
 }
 
-/// Fails when the types of the pages' sources do not fit, or something in them is not used.
+/// Fails when the types of the pages' sources do not fit, something in them is not used, or a test of theirs fails.
 pub(crate) fn check() -> Result<(), String> {
     setup::node()?;
     npm::install_in(SOURCES)?;
-    let mut tsc = process::command("node");
-    tsc.current_dir(workspace::root().join(SOURCES));
-    process::run(tsc.args(["node_modules/typescript/bin/tsc", "--noEmit"]))
+    let node = |arguments: &[&str]| {
+        let mut node = process::command("node");
+        process::run(node.current_dir(workspace::root().join(SOURCES)).args(arguments))
+    };
+    node(&["node_modules/typescript/bin/tsc", "--noEmit"])?;
+    node(&["--test", "watch.test.mjs"])
 }

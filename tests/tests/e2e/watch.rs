@@ -170,6 +170,6 @@ fn frames_and_options(player: &mut Player, address: &str) {
     let ready = player.step("until ready");
     assert_eq!((&ready["headline"], ready["frames"].as_i64()), (&json!("Live now"), Some(0)), "{ready}");
     player.shot("page-ready");
-    player.step("click #start");
+    player.step("key k");
     player.step("until playing");
 }

@@ -19,7 +19,7 @@ pub(crate) fn run() -> Result<(), String> {
         ("file sizes", sizes::check),
         ("examples in documentation", examples::check),
         ("C header", header::check),
-        ("types of the pages", web::check),
+        ("types and tests of the pages", web::check),
         ("documentation of the driver contract", documentation),
         ("exported symbols", exported_symbols),
     ];

@@ -1,0 +1,80 @@
+// What of the player page is decided without a browser: `node --test`.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+
+/** Loads a module of the page. */
+async function load(name) {
+  const { outputFiles } = await build({
+    entryPoints: [fileURLToPath(new URL(`watch/${name}.ts`, import.meta.url))],
+    bundle: true,
+    format: 'esm',
+    write: false,
+  });
+  return import(`data:text/javascript,${encodeURIComponent(outputFiles[0].text)}`);
+}
+
+test('times are shown and spoken', async () => {
+  const { clock, spoken } = await load('text');
+  const cases = [
+    [0, '0:00', '0 seconds'],
+    [-3, '0:00', '0 seconds'],
+    [1.4, '0:01', '1 second'],
+    [59.6, '1:00', '1 minute'],
+    [125, '2:05', '2 minutes 5 seconds'],
+    [3600, '1:00:00', '1 hour'],
+    [3725, '1:02:05', '1 hour 2 minutes'],
+  ];
+  for (const [seconds, shown, said] of cases) {
+    assert.equal(clock(seconds), shown);
+    assert.equal(spoken(seconds), said);
+  }
+});
+
+test('every reason says what is the matter', async () => {
+  const { NOTICES } = await load('text');
+  for (const [reason, { headline, advice }] of Object.entries(NOTICES)) {
+    assert.ok(headline, reason);
+    assert.ok(advice || ['starting', 'ready'].includes(reason), reason);
+  }
+});
+
+test('the address says what to play and how, and the key goes into the index alone', async () => {
+  const { options } = await load('options');
+  const at = (search) => options({ pathname: '/watch/4GyTq0', search });
+  assert.deepEqual(at('?apiKey=pk_a'), { key: 'pk_a', index: '/hls/4GyTq0/index.m3u8?apiKey=pk_a', autoplay: true, muted: false });
+  assert.deepEqual(at('?key=pk_a%26b&autoplay=0&muted=1'), {
+    key: 'pk_a&b',
+    index: '/hls/4GyTq0/index.m3u8?apiKey=pk_a%26b',
+    autoplay: false,
+    muted: true,
+  });
+  assert.equal(at('').key, '');
+});
+
+test('what is stored of the sound is believed only when it makes sense', async () => {
+  const { storedSound, storeSound } = await load('options');
+  assert.deepEqual(storedSound(), { volume: 1, muted: false }, 'a frame without storage');
+  let stored = null;
+  globalThis.localStorage = { getItem: () => stored, setItem: (_, text) => (stored = text) };
+  storeSound({ volume: 0.3, muted: true });
+  assert.deepEqual(storedSound(), { volume: 0.3, muted: true });
+  for (const odd of ['nonsense', '{"volume":7}', '{"volume":"1"}', '[]']) {
+    stored = odd;
+    assert.equal(storedSound().volume, 1, odd);
+  }
+});
+
+test('looks are spread, rarer when nobody sees the page, and slower after failures', async () => {
+  const { pause } = await load('source');
+  globalThis.document = { hidden: false };
+  for (let time = 0; time < 200; time += 1) {
+    assert.ok(pause('offline', time) >= 3_000 && pause('offline', time) <= 5_000);
+    assert.ok(pause('lost', 0) <= 1_250 && pause('lost', time) <= 18_750);
+  }
+  assert.ok(pause('lost', 10) >= 11_250);
+  globalThis.document = { hidden: true };
+  assert.ok(pause('offline', 0) >= 15_000);
+});
