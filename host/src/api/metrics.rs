@@ -108,21 +108,25 @@ fn destinations(text: &mut Text, all: &[LiveDestination]) {
     driver_counters(text, all);
 }
 
+const DRIVER_TOTAL: &str = "satcast_destination_driver_total";
+
 /// What drivers count; names are few and plain (`drivers::Counters`).
 fn driver_counters(text: &mut Text, all: &[LiveDestination]) {
-    const NAME: &str = "satcast_destination_driver_total";
     text.family(
-        NAME,
+        DRIVER_TOTAL,
         "counter",
         "What its driver counts in the session that runs; the label is the driver's name for it",
     );
     for seen in all {
         let (stream, id) = (seen.stream.to_string(), seen.id.to_string());
-        for (counter, value) in &seen.counters {
-            let labels =
-                [("stream", stream.as_str()), ("destination", &id), ("type", &seen.kind), ("name", counter)];
-            text.sample(NAME, &labels, *value);
-        }
+        own(text, [("stream", &stream), ("destination", &id), ("type", &seen.kind)], &seen.counters);
+    }
+}
+
+/// Counters of one destination.
+fn own(text: &mut Text, [stream, destination, kind]: [(&str, &str); 3], counters: &[(String, u64)]) {
+    for (name, value) in counters {
+        text.sample(DRIVER_TOTAL, &[stream, destination, kind, ("name", name)], *value);
     }
 }
 
@@ -162,5 +166,18 @@ mod tests {
             text.0,
             "# HELP a_total What it is\n# TYPE a_total counter\na_total{x=\"1\",y=\"a\\\"b\\\\c\\nd\"} 7\n"
         );
+    }
+
+    #[test]
+    fn what_a_driver_counts_stands_under_its_own_name_for_it() {
+        let mut text = Text::default();
+        let counters = [("frames".to_owned(), 3), ("segments.lost".to_owned(), 0)];
+        own(&mut text, [("stream", "1"), ("destination", "2"), ("type", "pulse")], &counters);
+        let line = |name: &str, value: u64| {
+            format!(
+                "{DRIVER_TOTAL}{{stream=\"1\",destination=\"2\",type=\"pulse\",name=\"{name}\"}} {value}\n"
+            )
+        };
+        assert_eq!(text.0, line("frames", 3) + &line("segments.lost", 0));
     }
 }

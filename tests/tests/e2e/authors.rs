@@ -186,7 +186,7 @@ fn the_guide_leads_from_nothing_to_a_running_driver() {
     assert_eq!(said.lines().filter(|line| line.contains("loaded")).count(), 2, "{said}");
     let codecs: Vec<&str> = said.lines().rev().take(2).collect();
     assert_eq!(codecs, ["aac", "h264"], "{said}");
-    assert_beginning(&service.folder().join("video.mp4"), &service.folder().join("got.flv"));
+    assert_beginning(&service.folder().join("video.flv"), &service.folder().join("got.flv"));
 }
 
 /// The guide's shell lines, one block after the other.

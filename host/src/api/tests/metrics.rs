@@ -21,6 +21,7 @@ async fn metrics_are_for_operators_and_show_what_is_live() {
         "satcast_sessions{state=\"reconnecting\"} 0".to_owned(),
         format!("satcast_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")),
         format!("satcast_destination_dropped_packets_total{{{labels}}} 0"),
+        "# TYPE satcast_destination_driver_total counter".to_owned(),
     ] {
         assert!(answer.text.lines().any(|known| known == line), "{line} is not in {}", answer.text);
     }
