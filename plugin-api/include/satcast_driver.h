@@ -110,13 +110,19 @@ typedef struct SatcastPacket SatcastPacket;
 /**
  * Grows with every appended field or extension; never a reason to refuse.
  */
-#define SATCAST_ABI_MINOR 3
+#define SATCAST_ABI_MINOR 4
 
 /**
  * Driver flag: a panic stays inside the driver, because the library was compiled with unwinding panics, or in a language without
  * them. A driver without the flag does not run inside the host's process.
  */
 #define SATCAST_FLAG_PANIC_UNWIND 1
+
+/**
+ * Driver flag, since minor version 4: what its destinations cannot take at once must not be lost. The host keeps it on disk, up to a limit of
+ * its operator's, where it would drop it for others.
+ */
+#define SATCAST_FLAG_LOSSLESS (1 << 1)
 
 /**
  * Host flag: the driver is linked into the host binary; it must not install process-wide hooks or log subscribers.
@@ -334,6 +340,11 @@ typedef struct SatcastPacket SatcastPacket;
  * Viewers of the preview may fetch the piece.
  */
 #define SATCAST_AUDIENCE_PREVIEW (1 << 1)
+
+/**
+ * `SatcastAsset.flags`: viewers may wait for a later version of this playlist (since minor version 4).
+ */
+#define SATCAST_ASSET_RELOAD 1
 
 /**
  * `SatcastPlayback`: the playlists say that no more will come.
@@ -919,6 +930,36 @@ typedef struct SatcastAsset {
      * Path for `BODY_FILE`, names for `BODY_PARTS`, else empty.
      */
     struct SatcastStr source;
+    /**
+     * `ASSET_RELOAD`. This and what follows: since minor version 4, for playlists that viewers follow.
+     */
+    uint32_t flags;
+    /**
+     * How far behind the newest media players stay that follow this playlist, in milliseconds; 0 = not said.
+     */
+    uint32_t hold_back_ms;
+    /**
+     * With `ASSET_RELOAD`: media sequence number of the first segment that is not whole in this version. A request with `_HLS_msn`
+     * waits until it is higher than asked for, at most three times `target_ms`.
+     */
+    uint64_t next_sequence;
+    /**
+     * With `ASSET_RELOAD`: how many parts of that segment are listed, for requests with `_HLS_part`.
+     */
+    uint32_t next_part;
+    /**
+     * With `ASSET_RELOAD`: the target duration in milliseconds.
+     */
+    uint32_t target_ms;
+    /**
+     * With `ASSET_RELOAD`: name of the piece that has this version without old segments, for requests with `_HLS_skip`; empty without
+     * one. It is published before this one.
+     */
+    struct SatcastStr delta;
+    /**
+     * With `ASSET_RELOAD`: name of the piece that comes next. Who asks for it now waits for it. Empty when none comes.
+     */
+    struct SatcastStr hint;
 } SatcastAsset;
 
 /**
@@ -1035,10 +1076,11 @@ typedef struct SatcastDone {
  * `SATCAST_EXT_RECORDINGS`: asked for after `init`. A recording is named by its file name, the object key below the prefix. Its JSON
  * form is an object of at most 32 KiB: `fileName` (1 to 1024 printable ASCII characters, unique over everything the driver ever made),
  * `destinationId`, `sessionId`, `state` (`recording`, `uploading`, `ready`, `failed`), `sizeBytes`, `uploadedBytes`, `durationMs`,
- * `error` and `errorClass` (a text and one of `config`, `auth`, `network`, `remote`, `internal`, `panic`; for failed ones, else null),
+ * `error` and `errorClass` (a text and one of `config`, `auth`, `network`, `remote`, `internal`, `panic`; for failed ones and, since minor
+ * version 4, for those whose upload waits for its next try; else null),
  * `url` (or null), `startedAtMs`, `changedAtMs` (grows with every change), `attempt` (retries asked for so far), `attemptOpened` (the
  * store opened the upload of that attempt), `hasCopy` (there is a copy here, without which no retry can begin; true when left out), `gone`
- * (its days at the store were over, and the host shows it no longer; false when left out).
+ * (it is not at the store any more, its days were over or `error` says why, and the host shows it no longer; false when left out).
  */
 typedef struct SatcastRecordings {
     /**
@@ -1068,6 +1110,16 @@ typedef struct SatcastRecordings {
                     uint32_t valid_secs,
                     const struct SatcastTextSink *sink,
                     const struct SatcastErrorSink *error);
+    /**
+     * Since minor version 4, so only where `size` says that it is there; optional. `[control]` What a destination's configuration is now:
+     * told when it was changed, and from `init` on for destinations with recordings, also when nothing changed. `config_json` is
+     * empty when the destination was deleted. No I/O that takes time. Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`;
+     * then it is told again.
+     */
+    int32_t (*configured)(int64_t destination_id,
+                          struct SatcastStr type_name,
+                          struct SatcastStr config_json,
+                          const struct SatcastErrorSink *error);
 } SatcastRecordings;
 
 /**
@@ -1376,7 +1428,7 @@ SATCAST_ASSERT(offsetof(SatcastAssets, size) == 0, "SatcastAssets.size");
 SATCAST_ASSERT(offsetof(SatcastAssets, publish) == 8, "SatcastAssets.publish");
 SATCAST_ASSERT(offsetof(SatcastAssets, retract) == 16, "SatcastAssets.retract");
 SATCAST_ASSERT(offsetof(SatcastAssets, playback) == 24, "SatcastAssets.playback");
-SATCAST_ASSERT(sizeof(SatcastAsset) == 112, "SatcastAsset");
+SATCAST_ASSERT(sizeof(SatcastAsset) == 168, "SatcastAsset");
 SATCAST_ASSERT(offsetof(SatcastAsset, size) == 0, "SatcastAsset.size");
 SATCAST_ASSERT(offsetof(SatcastAsset, name) == 8, "SatcastAsset.name");
 SATCAST_ASSERT(offsetof(SatcastAsset, content_type) == 24, "SatcastAsset.content_type");
@@ -1384,6 +1436,13 @@ SATCAST_ASSERT(offsetof(SatcastAsset, max_age_secs) == 40, "SatcastAsset.max_age
 SATCAST_ASSERT(offsetof(SatcastAsset, audience) == 44, "SatcastAsset.audience");
 SATCAST_ASSERT(offsetof(SatcastAsset, body) == 48, "SatcastAsset.body");
 SATCAST_ASSERT(offsetof(SatcastAsset, source) == 96, "SatcastAsset.source");
+SATCAST_ASSERT(offsetof(SatcastAsset, flags) == 112, "SatcastAsset.flags");
+SATCAST_ASSERT(offsetof(SatcastAsset, hold_back_ms) == 116, "SatcastAsset.hold_back_ms");
+SATCAST_ASSERT(offsetof(SatcastAsset, next_sequence) == 120, "SatcastAsset.next_sequence");
+SATCAST_ASSERT(offsetof(SatcastAsset, next_part) == 128, "SatcastAsset.next_part");
+SATCAST_ASSERT(offsetof(SatcastAsset, target_ms) == 132, "SatcastAsset.target_ms");
+SATCAST_ASSERT(offsetof(SatcastAsset, delta) == 136, "SatcastAsset.delta");
+SATCAST_ASSERT(offsetof(SatcastAsset, hint) == 152, "SatcastAsset.hint");
 SATCAST_ASSERT(sizeof(SatcastPlayback) == 72, "SatcastPlayback");
 SATCAST_ASSERT(offsetof(SatcastPlayback, size) == 0, "SatcastPlayback.size");
 SATCAST_ASSERT(offsetof(SatcastPlayback, entry) == 8, "SatcastPlayback.entry");
@@ -1396,12 +1455,13 @@ SATCAST_ASSERT(offsetof(SatcastPlayback, flags) == 68, "SatcastPlayback.flags");
 SATCAST_ASSERT(sizeof(SatcastDone) == 16, "SatcastDone");
 SATCAST_ASSERT(offsetof(SatcastDone, data) == 0, "SatcastDone.data");
 SATCAST_ASSERT(offsetof(SatcastDone, done) == 8, "SatcastDone.done");
-SATCAST_ASSERT(sizeof(SatcastRecordings) == 40, "SatcastRecordings");
+SATCAST_ASSERT(sizeof(SatcastRecordings) == 48, "SatcastRecordings");
 SATCAST_ASSERT(offsetof(SatcastRecordings, size) == 0, "SatcastRecordings.size");
 SATCAST_ASSERT(offsetof(SatcastRecordings, list) == 8, "SatcastRecordings.list");
 SATCAST_ASSERT(offsetof(SatcastRecordings, retry) == 16, "SatcastRecordings.retry");
 SATCAST_ASSERT(offsetof(SatcastRecordings, remove) == 24, "SatcastRecordings.remove");
 SATCAST_ASSERT(offsetof(SatcastRecordings, sign) == 32, "SatcastRecordings.sign");
+SATCAST_ASSERT(offsetof(SatcastRecordings, configured) == 40, "SatcastRecordings.configured");
 SATCAST_ASSERT(sizeof(SatcastRecordingsHost) == 16, "SatcastRecordingsHost");
 SATCAST_ASSERT(offsetof(SatcastRecordingsHost, size) == 0, "SatcastRecordingsHost.size");
 SATCAST_ASSERT(offsetof(SatcastRecordingsHost, report) == 8, "SatcastRecordingsHost.report");

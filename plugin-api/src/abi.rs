@@ -40,13 +40,17 @@ pub const MAGIC: u64 = 0x0154_5341_4354_4153;
 /// Drivers of another major version are refused.
 pub const ABI_MAJOR: u32 = 1;
 /// Grows with every appended field or extension; never a reason to refuse.
-pub const ABI_MINOR: u32 = 3;
+pub const ABI_MINOR: u32 = 4;
 /// The one symbol a driver library exports, of type `SatcastDriverEntry`.
 pub const ENTRY_SYMBOL: &str = "satcast_driver_entry";
 
 /// Driver flag: a panic stays inside the driver, because the library was compiled with unwinding panics, or in a language without
 /// them. A driver without the flag does not run inside the host's process.
 pub const FLAG_PANIC_UNWIND: u64 = 1;
+
+/// Driver flag, since minor version 4: what its destinations cannot take at once must not be lost. The host keeps it on disk, up to a limit of
+/// its operator's, where it would drop it for others.
+pub const FLAG_LOSSLESS: u64 = 1 << 1;
 
 /// Host flag: the driver is linked into the host binary; it must not install process-wide hooks or log subscribers.
 pub const HOST_FLAG_STATIC: u32 = 1;

@@ -151,7 +151,7 @@ fn make_table<E: Exported>() -> TableBox {
         abi_major: abi::ABI_MAJOR,
         abi_minor: abi::ABI_MINOR,
         size: size_of::<SatcastDriver>(),
-        flags: if E::PANIC_UNWIND { abi::FLAG_PANIC_UNWIND } else { 0 },
+        flags: flag(E::PANIC_UNWIND, abi::FLAG_PANIC_UNWIND) | flag(E::Driver::LOSSLESS, abi::FLAG_LOSSLESS),
         id: SatcastStr::new(info.id),
         version: SatcastStr::new(info.version),
         toolchain: SatcastStr::new("rust"),
@@ -165,6 +165,10 @@ fn make_table<E: Exported>() -> TableBox {
         get_extension: Some(get_extension::<E>),
     };
     TableBox { table, _manifest: manifest }
+}
+
+fn flag(is: bool, flag: u64) -> u64 {
+    if is { flag } else { 0 }
 }
 
 static RECONFIGURE: SatcastReconfigure =

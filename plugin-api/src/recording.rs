@@ -34,9 +34,10 @@ pub struct Recording {
     pub uploaded_bytes: u64,
     /// Media recorded, in milliseconds.
     pub duration_ms: u64,
-    /// Why it failed, one sentence without secrets; set when it failed, and for no other.
+    /// Why it failed, or, while it is recorded or uploaded, why its upload waits for its next try: one sentence without secrets. Set when
+    /// it failed, and never when the store has it.
     pub error: Option<String>,
-    /// Whose failure it is; set when it failed, and for no other.
+    /// Whose failure it is; set together with `error`.
     pub error_class: Option<Class>,
     /// `s3://bucket/key` once the store has it.
     pub url: Option<String>,
@@ -51,8 +52,8 @@ pub struct Recording {
     /// The driver has a copy here, without which no retry can begin. A driver that does not say has one.
     #[serde(default = "yes")]
     pub has_copy: bool,
-    /// It is not in its store any more, as its days there were over: the host shows it no longer. Such a recording stays listed for
-    /// some time, as a report may be lost.
+    /// It is not in its store any more, as its days there were over or, with an `error` that says so, for another reason: the host
+    /// shows it no longer. Such a recording stays listed for some time, as a report may be lost.
     #[serde(default)]
     pub gone: bool,
 }
@@ -87,10 +88,14 @@ impl Recording {
                 "a recording's name must be 1 to {FILE_NAME_BYTES_MAX} printable ASCII characters without empty or dotted parts"
             )));
         }
-        let failed = self.state == RecordingState::Failed;
-        if self.error.is_some() != failed || self.error_class.is_some() != failed {
+        let fits = match self.state {
+            RecordingState::Failed => self.error.is_some(),
+            RecordingState::Ready => self.error.is_none() || self.gone,
+            RecordingState::Recording | RecordingState::Uploading => true,
+        };
+        if !fits || self.error.is_some() != self.error_class.is_some() {
             return Err(Error::internal(format!(
-                "recording {name} must have error and errorClass when it failed, and only then"
+                "recording {name} must have error and errorClass, both, when it failed, and none when the store has it"
             )));
         }
         let sizes = [self.size_bytes, self.uploaded_bytes, self.duration_ms];
@@ -203,13 +208,18 @@ mod tests {
             assert!(Recording { file_name: bad.into(), ..recording() }.check().is_err(), "{bad:?}");
         }
         for wrong in [
-            Recording { state: RecordingState::Ready, ..recording() },
+            Recording { state: RecordingState::Ready, gone: false, ..recording() },
             Recording { error: None, ..recording() },
+            Recording { state: RecordingState::Uploading, error: None, ..recording() },
             Recording { error_class: None, ..recording() },
             Recording { size_bytes: u64::MAX, ..recording() },
             Recording { url: Some("u".repeat(URL_BYTES_MAX + 1)), ..recording() },
         ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+        for state in [RecordingState::Recording, RecordingState::Uploading, RecordingState::Ready] {
+            Recording { state, ..recording() }.check().unwrap();
+            Recording { state, error: None, error_class: None, ..recording() }.check().unwrap();
         }
     }
 

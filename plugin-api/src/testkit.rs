@@ -17,10 +17,11 @@
 //! ([`Options::settings`]), calls that fail ([`Testkit::fail`]), questions about recordings ([`Testkit::recordings`]), requests of viewers
 //! ([`Testkit::get`]).
 //!
-//! Connections go to any address: the outbound guard is the real host's. There are no retries. Time is the machine's: a driver that
-//! waits for minutes takes its times as values, so that its tests can give it short ones. A driver has one slot in a process: start
+//! Connections go to any address: the outbound guard is the real host's. There are no retries. Time is the machine's, or with
+//! [`Testkit::start_at`] the test's own: a driver that waits by [`Time`](crate::driver::Time) is driven through hours by [`Clock::skip`]. A driver has one slot in a process: start
 //! the kit once in each test binary, or put each kit into a test binary of its own.
 
+mod clock;
 mod http;
 mod packets;
 mod queue;
@@ -35,6 +36,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+pub use clock::Clock;
 pub use http::Answered;
 pub use packets::{config, media};
 pub use shared::{Recorded, Report};
@@ -132,6 +134,26 @@ impl Testkit {
         entry: extern "C" fn(u32) -> *const SatcastDriver,
         options: Options,
     ) -> Result<Self, Error> {
+        Self::begin(entry, options, None)
+    }
+
+    /// The same for a driver that lives in a time of the test's own.
+    ///
+    /// # Errors
+    /// As [`Testkit::start`].
+    pub fn start_at(
+        entry: extern "C" fn(u32) -> *const SatcastDriver,
+        options: Options,
+        clock: &Clock,
+    ) -> Result<Self, Error> {
+        Self::begin(entry, options, Some(clock.clone()))
+    }
+
+    fn begin(
+        entry: extern "C" fn(u32) -> *const SatcastDriver,
+        options: Options,
+        clock: Option<Clock>,
+    ) -> Result<Self, Error> {
         // SAFETY: the entry is code of this binary.
         #[allow(unsafe_code)]
         let table = unsafe { Table::read(entry) }.map_err(|error| Error::internal(error.to_string()))?;
@@ -145,7 +167,8 @@ impl Testkit {
             }
         };
         let shared = Arc::new(Shared::new(folder, options.settings.to_string()));
-        let driver = Driver::start(table, shared.clone(), &MAX_LEVEL, HOST_FLAG_STATIC)?;
+        let start = || Driver::start(table, shared.clone(), &MAX_LEVEL, HOST_FLAG_STATIC);
+        let driver = Clock::while_starting(clock, start)?;
         Ok(Self { driver, shared, next_dest: AtomicU64::new(1), own_folder })
     }
 

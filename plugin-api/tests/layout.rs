@@ -55,10 +55,13 @@ fn in_rust() -> String {
         SatcastSettings { size, json }
         SatcastWait { size, wait_any }
         SatcastAssets { size, publish, retract, playback }
-        SatcastAsset { size, name, content_type, max_age_secs, audience, body, source }
+        SatcastAsset {
+            size, name, content_type, max_age_secs, audience, body, source, flags, hold_back_ms, next_sequence, next_part,
+            target_ms, delta, hint
+        }
         SatcastPlayback { size, entry, preview, first_ms, window_ms, window_max_ms, fresh_ms, flags }
         SatcastDone { data, done }
-        SatcastRecordings { size, list, retry, remove, sign }
+        SatcastRecordings { size, list, retry, remove, sign, configured }
         SatcastRecordingsHost { size, report }
         SatcastVault { size, seal, unseal }
         SatcastBody { kind, reserved, offset, len, data, owner, release }

@@ -15,9 +15,12 @@ use satcast_plugin_api::testkit::{HostCall, Testkit};
 use satcast_plugin_api::{Class, DestType, Error, driver_entry};
 use serde_json::json;
 
-#[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Cfg {}
+struct Cfg {
+    #[serde(default)]
+    secret: String,
+}
 
 struct Keeper {
     host: Host,
@@ -78,6 +81,15 @@ fn recording(file_name: &str) -> Recording {
 }
 
 impl Recordings for Keeper {
+    fn configured(&self, destination_id: i64, config: Option<Config<'_>>) -> Result<(), Error> {
+        assert!(destination_id != 99, "configured panics");
+        let told = config.map(|config| Ok((config.type_name().to_owned(), config.parse::<Cfg>()?)));
+        let told: Option<(String, Cfg)> = told.transpose()?;
+        // For the test to read.
+        let session_id = format!("configured {destination_id} {told:?}");
+        self.host.recording(&Recording { session_id, ..recording("configured.mp4") })
+    }
+
     fn list(&self) -> Result<Vec<Recording>, Error> {
         Ok(self.journal.lock().unwrap().clone())
     }
@@ -137,6 +149,7 @@ fn recordings_over_the_table() {
     signs(&kit);
     connects_without_a_destination(&kit);
     reports_are_checked(&kit);
+    hears_of_configurations(&kit);
     kit.shut_down();
 }
 
@@ -213,6 +226,17 @@ fn reports_are_checked(kit: &Testkit) {
     let refused = kit.retry_recording("../up").unwrap_err();
     assert!(refused.message.contains("printable"), "{refused}");
     assert_eq!(kit.told_recordings().len(), before);
+}
+
+fn hears_of_configurations(kit: &Testkit) {
+    let last = || kit.told_recordings().pop().unwrap().session_id;
+    kit.configure_recordings(7, "keeper", Some(&json!({ "secret": "new" }))).unwrap();
+    assert_eq!(last(), r#"configured 7 Some(("keeper", Cfg { secret: "new" }))"#);
+    kit.configure_recordings(8, "keeper", None).unwrap();
+    assert_eq!(last(), "configured 8 None", "it was deleted");
+    let refused = kit.configure_recordings(7, "keeper", Some(&json!({ "other": 1 }))).unwrap_err();
+    assert_eq!(refused.class, Class::Config);
+    assert_eq!(kit.configure_recordings(99, "keeper", None).unwrap_err().class, Class::Panic);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! What the author of a driver does: builds it outside the workspace, lays it into a folder, and streams through it.
 
+use std::fs::Permissions;
 use std::io::{ErrorKind, copy};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread::JoinHandle;
@@ -117,7 +119,7 @@ pub fn service(drivers: &[(&str, &Path, &str)], setup: Setup) -> (TempDir, Servi
     let mut setup = setup.set("SATCAST_DRIVERS__DIR", folder.path().to_str().expect("a path in UTF-8"));
     let mut enabled = Vec::new();
     for (id, library, isolation) in drivers {
-        std::fs::copy(library, folder.path().join(format!("{id}.so"))).expect("a built library");
+        lay(library, &folder.path().join(format!("{id}.so")));
         setup = setup.set(&format!("SATCAST_DRIVER__{}__ISOLATION", id.to_uppercase()), isolation);
         enabled.push(format!("\"{id}\""));
     }
@@ -128,6 +130,18 @@ pub fn service(drivers: &[(&str, &Path, &str)], setup: Setup) -> (TempDir, Servi
         assert!(line.contains("loaded"), "{id}: {listed}\n{}", service.log());
     }
     (folder, service)
+}
+
+/// Lays a library, or the list of them, into a drivers folder, writable by its owner alone whatever the umask of its build was: the service
+/// refuses it otherwise.
+///
+/// # Panics
+/// When it is not there, or cannot be written.
+#[track_caller]
+pub fn lay(from: &Path, to: &Path) {
+    let copied =
+        std::fs::copy(from, to).and_then(|_| std::fs::set_permissions(to, Permissions::from_mode(0o644)));
+    copied.unwrap_or_else(|error| panic!("{} cannot be copied to {}: {error}", from.display(), to.display()));
 }
 
 /// Adds a destination to a stream; gives its id.
@@ -194,8 +208,17 @@ impl Receiver {
 /// When it does not, or holds too little.
 #[track_caller]
 pub fn assert_beginning_of(source: &Source, file: &Path) {
+    assert_beginning(source.path(), file);
+}
+
+/// The same for a stream of the file `sent`.
+///
+/// # Panics
+/// As above.
+#[track_caller]
+pub fn assert_beginning(sent: &Path, file: &Path) {
     for track in [Track::Video, Track::Audio] {
-        let (sent, got) = (hashes_of_file(source.path(), track), hashes_of_file(file, track));
+        let (sent, got) = (hashes_of_file(sent, track), hashes_of_file(file, track));
         assert!(got.len() >= PICTURES_MIN, "{} packets of {track:?} in {}", got.len(), file.display());
         let first = sent.iter().zip(&got).position(|(sent, got)| sent != got);
         assert!(sent.len() >= got.len() && first.is_none(), "{track:?}: packet {first:?} is another one");

@@ -1,14 +1,15 @@
 //! A crowd of viewers that read as fast as they can, at little cost of their own: the kernel throws the bodies away.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{MsgFlags, recv};
+use socket2::{Domain, Socket, Type};
 
 const READ_LIMIT: Duration = Duration::from_secs(30);
 /// Longest head of an answer.
@@ -18,15 +19,29 @@ const DISCARD_BYTES: usize = 256 * 1024;
 /// A viewer needs little stack.
 const STACK_BYTES: usize = 512 * 1024;
 
+/// Viewers that come from one address: servers hold only so many connections for each.
+const VIEWERS_PER_ADDRESS: usize = 250;
+/// Steps of the measured times: an answer is in the step of the logarithm of its microseconds, eight to each doubling.
+const STEPS: usize = 256;
+const STEPS_PER_DOUBLING: f64 = 8.0;
+
 /// What is asked for; may be exchanged while they read.
 pub type Paths = Arc<RwLock<Vec<String>>>;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counts {
     over: AtomicBool,
     bytes: AtomicU64,
     answers: AtomicU64,
     failures: AtomicU64,
+    times: [AtomicU64; STEPS],
+}
+
+impl Counts {
+    fn took(&self, time: Duration) {
+        let step = (time.as_micros().max(1) as f64).log2() * STEPS_PER_DOUBLING;
+        self.times[(step as usize).min(STEPS - 1)].fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Viewers with a connection each; dropped, they leave.
@@ -43,12 +58,19 @@ impl Crowd {
     /// When there is nothing to ask for or no thread can be started.
     #[must_use]
     pub fn start(address: SocketAddr, viewers: usize, paths: &Paths) -> Self {
-        let counts = Arc::<Counts>::default();
+        let counts = Arc::new(Counts {
+            over: AtomicBool::default(),
+            bytes: AtomicU64::default(),
+            answers: AtomicU64::default(),
+            failures: AtomicU64::default(),
+            times: std::array::from_fn(|_| AtomicU64::default()),
+        });
         let start = |number: usize| {
             let (counts, paths) = (Arc::clone(&counts), Arc::clone(paths));
             let first = number * paths.read().unwrap_or_else(PoisonError::into_inner).len() / viewers.max(1);
             let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-            thread.spawn(move || view(address, first, &paths, &counts)).expect("a thread for a viewer")
+            let from = Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + (number / VIEWERS_PER_ADDRESS) as u32);
+            thread.spawn(move || view(from, address, first, &paths, &counts)).expect("a thread for a viewer")
         };
         let threads = (0..viewers).map(start).collect();
         Self { counts, threads }
@@ -64,6 +86,28 @@ impl Crowd {
     #[must_use]
     pub fn answers(&self) -> u64 {
         self.counts.answers.load(Ordering::Relaxed)
+    }
+
+    /// Milliseconds within which ninety-nine of a hundred answers came whole, those since `before` (as [`Crowd::times`]
+    /// gave them); not a number when there were none. Exact to a tenth.
+    #[must_use]
+    pub fn p99_ms(&self, before: &[u64]) -> f64 {
+        let since: Vec<u64> = self.times().iter().zip(before).map(|(now, before)| now - before).collect();
+        let all: u64 = since.iter().sum();
+        let mut slower = all / 100;
+        for (step, count) in since.iter().enumerate().rev() {
+            if *count > slower {
+                return 2_f64.powf((step + 1) as f64 / STEPS_PER_DOUBLING) / 1000.0;
+            }
+            slower -= count;
+        }
+        f64::NAN
+    }
+
+    /// How many answers came in which time so far.
+    #[must_use]
+    pub fn times(&self) -> Vec<u64> {
+        self.counts.times.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
     /// Answers that were not 200, and lost connections.
@@ -83,18 +127,32 @@ impl Drop for Crowd {
     }
 }
 
-fn view(address: SocketAddr, first: usize, paths: &Paths, counts: &Counts) {
+fn view(from: Ipv4Addr, address: SocketAddr, first: usize, paths: &Paths, counts: &Counts) {
     let mut at = first;
     while !counts.over.load(Ordering::Relaxed) {
-        if connected(address, &mut at, paths, counts).is_err() {
+        if connected(from, address, &mut at, paths, counts).is_err() {
             counts.failures.fetch_add(1, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 }
 
-fn connected(address: SocketAddr, at: &mut usize, paths: &Paths, counts: &Counts) -> std::io::Result<()> {
-    let mut socket = TcpStream::connect(address)?;
+/// A connection from one of the loopback addresses.
+fn connect_from(from: Ipv4Addr, address: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((from, 0)).into())?;
+    socket.connect(&address.into())?;
+    Ok(socket.into())
+}
+
+fn connected(
+    from: Ipv4Addr,
+    address: SocketAddr,
+    at: &mut usize,
+    paths: &Paths,
+    counts: &Counts,
+) -> std::io::Result<()> {
+    let mut socket = connect_from(from, address)?;
     socket.set_read_timeout(Some(READ_LIMIT))?;
     socket.set_nodelay(true)?;
     let mut discarded = vec![0; DISCARD_BYTES];
@@ -104,6 +162,7 @@ fn connected(address: SocketAddr, at: &mut usize, paths: &Paths, counts: &Counts
             paths.get(*at % paths.len().max(1)).cloned().unwrap_or_default()
         };
         *at += 1;
+        let asked = Instant::now();
         socket.write_all(format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes())?;
         let (status, mut left, had) = head(&mut socket)?;
         counts.bytes.fetch_add(had, Ordering::Relaxed);
@@ -117,6 +176,7 @@ fn connected(address: SocketAddr, at: &mut usize, paths: &Paths, counts: &Counts
             left -= got;
             counts.bytes.fetch_add(got, Ordering::Relaxed);
         }
+        counts.took(asked.elapsed());
         counts.answers.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())

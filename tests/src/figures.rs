@@ -69,6 +69,15 @@ impl Pairs {
         }
     }
 
+    /// The middle of the ratios of ours to theirs, each made inside one repeat.
+    ///
+    /// # Panics
+    /// When nothing was measured.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        median(&self.ours.iter().zip(&self.theirs).map(|(ours, theirs)| ours / theirs).collect::<Vec<_>>())
+    }
+
     /// Ours, theirs and their ratio, each as median and range.
     #[must_use]
     pub fn summaries(&self) -> [String; 3] {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::http::{Http, Reply, split_url};
+use crate::lowlatency::{Part, Version};
 use crate::playlist::{self, Index, Media, Segment};
 use crate::wait;
 
@@ -75,6 +76,44 @@ impl Viewer {
         media
     }
 
+    /// Loads a playlist with parts; `directives` stand behind the `?`. Gives what it says, its text and its size on the way; `None`
+    /// when it did not come in time.
+    ///
+    /// # Panics
+    /// When it is not there or breaks a rule.
+    #[track_caller]
+    pub fn version(&mut self, directives: &str) -> Option<(Version, String, usize)> {
+        let path = self.media_path();
+        let reply = self.http.get(&format!("{path}?{directives}"), &[("accept-encoding", "gzip")]);
+        if reply.status == 503 {
+            assert!(reply.text().contains("not_in_time"), "{}", reply.text());
+            return None;
+        }
+        reply.assert_status(200);
+        let sent =
+            reply.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(usize::MAX);
+        let text = reply.text();
+        Some((Version::read(&text), text, sent))
+    }
+
+    /// Loads parts with their initialization segments, each as a piece.
+    ///
+    /// # Panics
+    /// When one is not there.
+    #[track_caller]
+    pub fn parts(&mut self, parts: &[Part]) -> Vec<Piece> {
+        let entry = |part: &Part| Segment {
+            sequence: part.sequence,
+            name: part.name.clone(),
+            duration: part.duration,
+            date_ms: 0,
+            discontinuity: false,
+            init: part.init.clone(),
+        };
+        let entries: Vec<Segment> = parts.iter().map(entry).collect();
+        self.pieces(&entries)
+    }
+
     /// Reloads until `wanted` accepts the playlist.
     ///
     /// # Panics
@@ -89,6 +128,12 @@ impl Viewer {
             std::thread::sleep(RELOAD);
             Err(format!("{} segments, the newest {:?}", media.segments.len(), media.newest()))
         })
+    }
+
+    /// Path of the media playlist.
+    #[track_caller]
+    pub fn playlist(&mut self) -> String {
+        self.media_path()
     }
 
     /// Path of something that the media playlist names.

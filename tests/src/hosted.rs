@@ -39,10 +39,20 @@ impl Hosted {
     #[track_caller]
     #[must_use]
     pub fn new(service: &Service, label: &str) -> Self {
+        Self::with(service, label, &json!({}))
+    }
+
+    /// The same with a configuration of the destination.
+    ///
+    /// # Panics
+    /// When one is refused.
+    #[track_caller]
+    #[must_use]
+    pub fn with(service: &Service, label: &str, config: &Value) -> Self {
         let api = service.api();
         let stream = api.create_stream(label);
         let path = format!("/api/streams/{}/destinations", stream.id);
-        let body = api.post(&path, &json!({ "type": "self-hosted", "config": {} })).ok();
+        let body = api.post(&path, &json!({ "type": "self-hosted", "config": config })).ok();
         let destination = body["id"].as_i64().expect("the id of the destination");
         let key = Self::key(service, destination);
         Self { stream, label: label.to_owned(), destination, key, api: api.with_key(None) }

@@ -38,6 +38,7 @@ pub mod hosted;
 pub mod http;
 pub mod lnbits;
 pub mod load;
+pub mod lowlatency;
 pub mod nginx;
 pub mod node_media_server;
 pub mod nwc;

@@ -1,5 +1,7 @@
 //! A stream with an rtmp destination that must lose nothing, and drivers beside it that do their worst.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::api::{Api, Stream};
-use crate::author::{root, run};
+use crate::author::{lay, root, run};
 use crate::encoder::{Encoder, Publish};
 use crate::record::assert_complete;
 use crate::service::{Service, Setup, binary};
@@ -49,7 +51,7 @@ impl Scene {
     pub fn hostile(isolation: &str, setup: Setup) -> Self {
         let folder = tempfile::tempdir().expect("a folder for drivers");
         let library = built().join("libsatcast_test_driver.so");
-        std::fs::copy(library, folder.path().join(format!("{HOSTILE}.so"))).expect("the test driver");
+        lay(&library, &folder.path().join(format!("{HOSTILE}.so")));
         Self::with(folder, &[HOSTILE], isolation, setup)
     }
 
@@ -61,8 +63,7 @@ impl Scene {
     #[track_caller]
     pub fn with(folder: TempDir, names: &[&str], isolation: &str, setup: Setup) -> Self {
         for file in ["rtmp.so", "manifest.json"] {
-            std::fs::copy(built().join("drivers").join(file), folder.path().join(file))
-                .expect("a built file");
+            lay(&built().join("drivers").join(file), &folder.path().join(file));
         }
         let enabled: Vec<&str> = names.iter().copied().chain(["rtmp"]).collect();
         let isolate = |setup: Setup, name: &&str| {
@@ -155,6 +156,8 @@ pub fn compile(sources: &[&Path], library: &Path, flags: &[&str]) {
         .arg(library)
         .args(sources)
         .args(flags));
+    // Whatever the umask is: the service refuses what others can write to.
+    std::fs::set_permissions(library, Permissions::from_mode(0o755)).expect("a library of ours");
 }
 
 /// The driver processes of a service.

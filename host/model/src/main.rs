@@ -4,6 +4,8 @@
 //! `cargo run --manifest-path host/model/Cargo.toml`, which `cargo xtask test` does. It compiles the host's own source with loom's locks
 //! in place of the system's, which is why it is no test of the host, and a program: its source is what ships, without its unit tests.
 
+use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -11,21 +13,23 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
-use satcast_plugin_api::host::{DriverWaker, MediaSource as _, Packet, Recv};
+use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource as _, Packet, Recv};
 use satcast_plugin_api::packet::{Codec, Kind};
 
 #[path = "../../src/live/group.rs"]
 #[allow(dead_code)] // Nothing but its configurations is needed here.
 mod group;
-#[path = "../../src/live/queue.rs"]
+#[path = "../../src/live/queue/mod.rs"]
 mod queue;
 
 mod locks {
     pub(super) use loom::sync::atomic::AtomicUsize;
-    pub(super) use loom::sync::{Mutex, MutexGuard};
+    pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
 }
 
-use queue::{LEASED_BYTES_MAX, QUEUE_BYTES_MAX, QUEUE_PACKETS_MAX, QUEUE_WAIT_MAX, Queue};
+use queue::{
+    Disk, LEASED_BYTES_MAX, QUEUE_BYTES_MAX, QUEUE_PACKETS_MAX, QUEUE_WAIT_MAX, Queue, Surroundings,
+};
 
 /// Switches between threads that loom forces at most in one order; more find nothing new here and take much longer.
 const SWITCHES_MAX: usize = 3;
@@ -33,6 +37,8 @@ const SWITCHES_MAX: usize = 3;
 const NOW: Duration = QUEUE_WAIT_MAX;
 /// Fewest orders that count as all: less means that a model does nothing.
 const ORDERS_MIN: u64 = 20;
+/// More than a queue with a disk behind it takes at once, so that each such packet goes that way.
+const LARGE_BYTES: usize = 9 * 1024 * 1024;
 
 /// The models are made for a queue that never drops what they put in.
 const _: () = assert!(LEASED_BYTES_MAX / 2 <= QUEUE_BYTES_MAX && QUEUE_PACKETS_MAX > 3);
@@ -41,6 +47,8 @@ fn main() {
     check("what is pushed before the end reaches a driver that sleeps", pushed);
     check("what a queue begins with and two publishers lose nothing either", two_publishers);
     check("a driver that held too much goes on when it lets go", held_too_much);
+    check("what goes over a disk comes in order and wakes a driver that sleeps", over_a_disk);
+    check("a queue with a disk behind it may be given up at any time", given_up);
     check("a waker is called or dropped once, also when the queue is given back", waker_ends_once);
 }
 
@@ -168,6 +176,85 @@ fn two_publishers() {
     let mut seen = driver.join().expect("a driver that ends");
     seen[2..].sort_unstable();
     assert_eq!(seen, [1, 2, 3, 4]);
+}
+
+/// A disk that never fails, and a thread of loom's beside the queue.
+struct Around;
+
+#[derive(Default)]
+struct Plate(VecDeque<Delivery>);
+
+impl Disk for Plate {
+    fn bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn append(&mut self, packets: &[Delivery]) -> io::Result<()> {
+        self.0.extend(packets.iter().cloned());
+        Ok(())
+    }
+
+    fn take(&mut self) -> io::Result<Vec<Delivery>> {
+        Ok(self.0.pop_front().into_iter().collect())
+    }
+}
+
+impl Surroundings for Around {
+    fn bytes_max(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn disk(&self) -> Box<dyn Disk> {
+        Box::new(Plate::default())
+    }
+
+    fn start(&self, body: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        thread::spawn(body);
+        Ok(())
+    }
+
+    fn wake(&self, waker: DriverWaker) {
+        waker.wake();
+    }
+
+    fn failed(&self, error: &io::Error) {
+        panic!("{error}");
+    }
+}
+
+fn spilling(dropped: &Arc<AtomicU64>) -> loom::sync::Arc<Queue> {
+    loom::sync::Arc::new(Queue::spilling(dropped.clone(), Arc::new(Around)))
+}
+
+/// Too much for the queue itself.
+fn large(sequence: u64, keyframe: bool) -> Arc<Packet> {
+    static PAYLOAD: OnceLock<Bytes> = OnceLock::new();
+    packet(sequence, false, keyframe, PAYLOAD.get_or_init(|| vec![0; LARGE_BYTES].into()).clone())
+}
+
+fn over_a_disk() {
+    let dropped = Arc::default();
+    let queue = spilling(&dropped);
+    let taking = queue.clone();
+    let driver = thread::spawn(move || drive(&taking, true));
+    for packet in [large(1, true), large(2, false)] {
+        wake(queue.push(&packet, true, NOW));
+    }
+    wake(queue.close());
+    assert_eq!(driver.join().expect("a driver that ends"), [1, 2]);
+    assert_eq!(dropped.load(Ordering::SeqCst), 0);
+}
+
+fn given_up() {
+    let dropped = Arc::default();
+    let queue = spilling(&dropped);
+    wake(queue.push(&large(1, true), true, NOW));
+    let taking = queue.clone();
+    let driver = thread::spawn(move || drive(&taking, true));
+    wake(queue.close());
+    queue.give_up();
+    let seen = driver.join().expect("a driver that ends");
+    assert_eq!(seen.len() as u64 + dropped.load(Ordering::SeqCst), 1, "it came or was counted");
 }
 
 fn held_too_much() {

@@ -66,7 +66,7 @@ pub(super) struct Archive {
     uploaded_bytes: u64,
     /// Its length in seconds.
     duration_seconds: f64,
-    /// Why it failed; null unless it did.
+    /// Why it failed; while it is recorded or uploaded, why its upload waits for its next try; null when nothing is wrong.
     error: Null<String>,
     /// Where it lies, `s3://bucket/key`, or where it can be fetched for an hour; null before the store has it.
     url: Null<String>,
@@ -186,7 +186,9 @@ impl ArchivesApi {
         App::to_the_end(async move {
             let deleted = book.delete(&actor, &archive, remote).await;
             deleted.map_err(|error| match error {
-                DeleteError::Driver(error) => ApiError::archive_unavailable(&error),
+                DeleteError::Driver(error) => {
+                    ApiError::archive_unavailable("and the recording is still listed", &error)
+                }
                 DeleteError::Store(error) => error.into(),
             })
         })
@@ -213,7 +215,10 @@ impl ArchivesApi {
         if archive.report.state != ArchiveState::Failed || archive.recovering {
             return Err(not_failed(Some(archive.report.state)).into());
         }
-        app.archive.check_copy(&archive).await.map_err(|_| no_copy())?;
+        app.archive.check_copy(&archive).await.map_err(|error| match error {
+            RecoveryError::Lost => lost(),
+            _ => no_copy(),
+        })?;
         let fee = check_funds(&app, &caller).await?;
         let (book, actor) = (app.archive.clone(), caller.actor(&app));
         App::to_the_end(async move {
@@ -222,7 +227,10 @@ impl ArchivesApi {
                 RecoveryError::NotFailed => not_failed(None),
                 RecoveryError::NoCopy => no_copy(),
                 RecoveryError::Insufficient(balance) => too_little(fee, balance),
-                RecoveryError::Driver(error) => ApiError::archive_unavailable(&error),
+                RecoveryError::Lost => lost(),
+                RecoveryError::Driver(error) => {
+                    ApiError::archive_unavailable("and nothing is charged", &error)
+                }
                 RecoveryError::Store(error) => error.into(),
             })
         })
@@ -245,6 +253,12 @@ fn not_failed(state: Option<ArchiveState>) -> ApiError {
 fn no_copy() -> ApiError {
     let text = "The copy of the recording that was kept here is gone, so it cannot be uploaded again; nothing is charged";
     ApiError::conflict("archive_no_copy", text)
+}
+
+fn lost() -> ApiError {
+    let text = "The driver that made the recording no longer knows it, so it cannot be uploaded again; nothing is charged. Delete it \
+                from the list";
+    ApiError::conflict("archive_lost", text)
 }
 
 /// What an attempt costs the account, which can pay for it.

@@ -17,11 +17,27 @@ use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
 use crate::drivers::{ConfigRefused, ValidateError};
 use crate::ids::{DestinationId, StreamId};
-use crate::live::{Delayed, DestState};
+use crate::live::{Delayed, DestState, Trouble};
 use crate::store::{DELAY_SECS_MAX, Delays, DestinationView, NewDestination};
 
 /// What the owner of a destination is told whose stored configuration was damaged.
 const UNREADABLE: &str = "Its stored configuration cannot be read; delete this destination and add it again";
+
+/// What was wrong with a destination last.
+#[derive(Clone, Debug, Object)]
+#[oai(rename = "DestinationLastError")]
+pub(super) struct LastError {
+    /// What was shown as its `error`.
+    message: String,
+    /// When, Unix milliseconds.
+    at: i64,
+}
+
+impl From<Trouble> for LastError {
+    fn from(trouble: Trouble) -> Self {
+        Self { message: trouble.error, at: trouble.at.0 }
+    }
+}
 
 /// A destination.
 #[derive(Clone, Debug, Object)]
@@ -45,13 +61,16 @@ pub(super) struct Destination {
     state: String,
     /// Why it is not live; null when nothing is wrong.
     error: Null<String>,
+    /// Why it was not live when it last was not, also when it is live again or the session is over; null if nothing was wrong
+    /// since the service began.
+    last_error: Null<LastError>,
     /// Tries since it was last live.
     attempt: u32,
     /// Time of the next try, Unix milliseconds; null when none is due.
     next_retry_at: Null<i64>,
     /// Bytes sent in the running session.
     bytes_sent: u64,
-    /// Bits per second at present.
+    /// Bits per second over the last five seconds.
     bitrate: u64,
     /// Packets left out because the other side was too slow.
     dropped_packets: u64,
@@ -96,6 +115,7 @@ impl Destination {
                 .into(),
             state: state.as_str().to_owned(),
             error: live.as_ref().and_then(|live| live.error.clone()).or(fault).into(),
+            last_error: app.live.last_trouble(record.id).map(LastError::from).into(),
             attempt: live.as_ref().map_or(0, |live| live.attempt),
             next_retry_at: live.as_ref().and_then(|live| live.next_retry_at).map(|time| time.0).into(),
             bytes_sent: live.as_ref().map_or(0, |live| live.bytes_sent),
@@ -290,6 +310,7 @@ async fn delete(
     App::to_the_end(async move {
         let stream = app.store.delete_destination(&caller.actor(&app), stream, destination).await?;
         app.live.destinations_changed(stream).await;
+        app.archive.destination_changed(destination).await;
         Ok(())
     })
     .await?;

@@ -268,8 +268,13 @@ impl EditsApi {
             change.config = Some(destinations::accept(&app, input, "").await?.config);
         }
         App::to_the_end(async move {
+            let is_configured = change.config.is_some();
             app.store.change_destination(&caller.actor(&app), stream, destination, change).await?;
             app.live.destinations_changed(stream).await;
+            if is_configured {
+                // Recordings go on without a session.
+                app.archive.destination_changed(destination).await;
+            }
             Ok(())
         })
         .await?;

@@ -165,11 +165,9 @@ impl ApiError {
         Self::new(StatusCode::BAD_GATEWAY, "store_failed", text)
     }
 
-    /// 502: the driver that made a recording cannot be asked, or its store does not answer.
-    pub fn archive_unavailable(reason: &RecordingsError) -> Self {
-        let text = format!(
-            "The archive driver or its store failed, and nothing is charged: {reason}; try again later"
-        );
+    /// 502: the driver that made a recording cannot be asked, or its store does not answer. `so` says what has not happened.
+    pub fn archive_unavailable(so: &str, reason: &RecordingsError) -> Self {
+        let text = format!("The archive driver or its store failed, {so}: {reason}; try again later");
         Self::new(StatusCode::BAD_GATEWAY, "archive_unavailable", text)
     }
 
@@ -200,6 +198,18 @@ impl ApiError {
     pub fn piece_unreadable() -> Self {
         let text = "The piece cannot be read at present; try again";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "piece_unreadable", text)
+    }
+
+    /// 503: too many viewers wait for the next version of a playlist.
+    pub fn too_many_waiting() -> Self {
+        let text = "Too many viewers wait for the next part of this stream; ask without _HLS_msn";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_waiting", text)
+    }
+
+    /// 503: what a viewer waited for did not come in time.
+    pub fn not_in_time() -> Self {
+        let text = "What was waited for did not come in time: the encoder sends nothing; try again";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_in_time", text)
     }
 
     /// 500: the driver of a destination failed to answer a viewer.

@@ -105,6 +105,25 @@ fn destinations(text: &mut Text, all: &[LiveDestination]) {
             text.sample(name, &labels, value(seen));
         }
     }
+    driver_counters(text, all);
+}
+
+/// What drivers count; names are few and plain (`drivers::Counters`).
+fn driver_counters(text: &mut Text, all: &[LiveDestination]) {
+    const NAME: &str = "satcast_destination_driver_total";
+    text.family(
+        NAME,
+        "counter",
+        "What its driver counts in the session that runs; the label is the driver's name for it",
+    );
+    for seen in all {
+        let (stream, id) = (seen.stream.to_string(), seen.id.to_string());
+        for (counter, value) in &seen.counters {
+            let labels =
+                [("stream", stream.as_str()), ("destination", &id), ("type", &seen.kind), ("name", counter)];
+            text.sample(NAME, &labels, *value);
+        }
+    }
 }
 
 /// Lines of the format; writing to text cannot fail.

@@ -236,6 +236,7 @@ impl StreamsApi {
             app.store.delete_stream(&caller.actor(&app), stream).await?;
             app.live.stop(stream, EndReason::KeyRevoked).await;
             app.live.destinations_changed(stream).await;
+            app.archive.destinations_changed();
             Ok(())
         })
         .await?;

@@ -26,7 +26,7 @@ use crate::wallet::lightning::Fault;
 
 /// First line of a statement as CSV.
 const CSV_HEAD: &str =
-    "id,createdAt,time,kind,amountMsat,amountSats,sessionId,destinationId,minute,hourStart\r\n";
+    "id,createdAt,time,kind,amountMsat,amountSats,sessionId,destinationId,minute,hourStart,fileName\r\n";
 
 /// What a charge can take.
 #[derive(Clone, Debug, Object)]
@@ -51,7 +51,7 @@ pub(super) struct LedgerEntry {
     /// When it was posted, Unix milliseconds.
     created_at: i64,
     /// What it is for: `promotion`, `prepaid`, `topup` and `refill` are credit; `minute` is a destination's minute, `overage` playback above the
-    /// allowance; `refund` gives a charge back. Others may follow.
+    /// allowance, `recovery` another try at an upload; `refund` gives a charge back. Others may follow.
     kind: String,
     /// Thousandths of a sat: above 0 when the account got it, below when it paid.
     amount_msat: i64,
@@ -63,6 +63,8 @@ pub(super) struct LedgerEntry {
     minute: Null<i64>,
     /// Clock hour of the bytes, Unix milliseconds; null for what is not charged by bytes.
     hour_start: Null<i64>,
+    /// The recording whose recovery was paid or given back; null for everything else.
+    file_name: Null<String>,
 }
 
 impl From<StatementEntry> for LedgerEntry {
@@ -76,6 +78,7 @@ impl From<StatementEntry> for LedgerEntry {
             destination_id: Null(entry.destination.map(|id| id.0)),
             minute: Null(entry.minute),
             hour_start: Null(entry.hour.map(|hour| hour.0)),
+            file_name: Null(entry.file_name),
         }
     }
 }
@@ -212,7 +215,13 @@ fn accepted_format(accept: &str) -> LedgerFormat {
     if wants_csv { LedgerFormat::Csv } else { LedgerFormat::Json }
 }
 
-/// The entries with a head line. No value needs quotes: they are numbers, times, ids and words of ours.
+/// A value that a driver chose, as RFC 4180 has it.
+fn quoted(value: &str) -> String {
+    let is_plain = !value.contains([',', '"']);
+    if is_plain { value.to_owned() } else { format!("\"{}\"", value.replace('"', "\"\"")) }
+}
+
+/// The entries with a head line. Only names of recordings may need quotes: all else is numbers, times, ids and words of ours.
 fn csv(entries: &[StatementEntry]) -> String {
     let mut text = CSV_HEAD.to_owned();
     let number = |number: Option<i64>| number.map_or_else(String::new, |number| number.to_string());
@@ -222,7 +231,7 @@ fn csv(entries: &[StatementEntry]) -> String {
         let sats = MSAT_PER_SAT.unsigned_abs();
         let written = writeln!(
             text,
-            "{},{},{},{},{amount},{sign}{}.{:03},{},{},{},{}\r",
+            "{},{},{},{},{amount},{sign}{}.{:03},{},{},{},{},{}\r",
             entry.id,
             entry.at,
             iso(entry.at.0),
@@ -233,6 +242,7 @@ fn csv(entries: &[StatementEntry]) -> String {
             number(entry.destination.map(|id| id.0)),
             number(entry.minute),
             number(entry.hour.map(|hour| hour.0)),
+            quoted(entry.file_name.as_deref().unwrap_or_default()),
         );
         // Writing to a string does not fail.
         debug_assert!(written.is_ok());
@@ -266,6 +276,7 @@ mod tests {
             destination: Some(DestinationId(3)),
             minute: Some(0),
             hour: None,
+            file_name: None,
         };
         let credit = StatementEntry {
             id: 1,
@@ -276,12 +287,19 @@ mod tests {
             minute: None,
             ..charge.clone()
         };
-        let text = csv(&[charge, credit]);
+        let recovery = StatementEntry {
+            id: 0,
+            kind: "recovery".to_owned(),
+            file_name: Some("a, \"b\".mp4".to_owned()),
+            ..credit.clone()
+        };
+        let text = csv(&[charge, credit, recovery]);
         let lines: Vec<&str> = text.split("\r\n").collect();
         assert_eq!(lines[0], CSV_HEAD.trim_end());
-        assert_eq!(lines[1], "7,1800000000123,2027-01-15T08:00:00.123Z,minute,-2005,-2.005,ses_a,3,0,");
-        assert_eq!(lines[2], "1,1800000000123,2027-01-15T08:00:00.123Z,prepaid,999,0.999,,,,");
-        assert_eq!(lines[3], "", "every line ends");
+        assert_eq!(lines[1], "7,1800000000123,2027-01-15T08:00:00.123Z,minute,-2005,-2.005,ses_a,3,0,,");
+        assert_eq!(lines[2], "1,1800000000123,2027-01-15T08:00:00.123Z,prepaid,999,0.999,,,,,");
+        assert!(lines[3].ends_with(r#",recovery,999,0.999,,,,,"a, ""b"".mp4""#), "{}", lines[3]);
+        assert_eq!(lines[4], "", "every line ends");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! change of what is loaded and once a minute.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use satcast_plugin_api::recording::{Recording, RecordingState};
@@ -30,8 +31,13 @@ impl Archive {
         loop {
             let is_short = self.write_down().await;
             let version = self.inner.drivers.version();
-            if is_short || seen != Some(version) || listed.elapsed() >= LIST_PAUSE {
+            let is_new = is_short || seen != Some(version);
+            if is_new || listed.elapsed() >= LIST_PAUSE {
                 self.compare_all().await;
+                // After the lists, so that it is known which destinations have recordings.
+                if self.take_untold() || is_new {
+                    self.tell_all().await;
+                }
                 (seen, listed) = (Some(version), tokio::time::Instant::now());
             }
             tokio::select! {
@@ -98,9 +104,21 @@ impl Archive {
         }
     }
 
-    /// Gives back what was paid for retries of which no driver has told anything for [`ASKED_MAX`]: it is disabled, or cannot list.
+    /// Gives back what was paid for retries of which no driver has told anything for [`ASKED_MAX`]: it is disabled, or cannot list. So it
+    /// is with uploads that had begun, once their driver has not been loaded for so long: nobody goes on with them.
     async fn end_unanswered(&self) -> Result<(), StoreError> {
         let (store, now) = (&self.inner.store, self.inner.clock.now());
+        for opened in store.opened_recoveries().await? {
+            if self.is_absent(&opened.driver) {
+                tracing::warn!(
+                    recovery = opened.id,
+                    driver = opened.driver,
+                    file_name = opened.file_name,
+                    "nobody goes on with a recovery; it is given back"
+                );
+                store.recovery_abandoned(opened.id, now).await?;
+            }
+        }
         let limit = i64::try_from(ASKED_MAX.as_millis()).unwrap_or(i64::MAX);
         for asked in store.unanswered_recoveries(UnixMillis(now.0.saturating_sub(limit))).await? {
             if !self.asking().contains(&asked.archive) {
@@ -113,6 +131,19 @@ impl Archive {
             }
         }
         Ok(())
+    }
+
+    /// Whether a driver has not been loaded for [`ASKED_MAX`], as far as this process has seen.
+    fn is_absent(&self, driver: &str) -> bool {
+        let now = self.inner.clock.monotonic();
+        let is_loaded = self.inner.drivers.loaded_ids().iter().any(|id| id == driver);
+        let mut absent = self.inner.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_loaded {
+            absent.remove(driver);
+            return false;
+        }
+        let since = *absent.entry(driver.to_owned()).or_insert(now);
+        now.saturating_sub(since) > ASKED_MAX
     }
 
     /// `asking` are recordings whose driver was being asked for a retry when the list was made.
@@ -138,6 +169,13 @@ impl Archive {
             known.iter().map(|known| (known.file_name.as_str(), known)).collect();
         for recording in listed {
             let known = by_name.get(recording.file_name.as_str());
+            // Who has it deleted at this moment writes that down.
+            let is_awaited = |known: &&KnownArchive| {
+                recording.gone && (asking.contains(&known.id) || self.asking().contains(&known.id))
+            };
+            if known.copied().is_some_and(|known| is_awaited(&known)) {
+                continue;
+            }
             // What is gone, and not shown, is as it should be.
             let is_told = known.map_or(!recording.gone, |known| is_news(known, &recording));
             if is_told {

@@ -1,7 +1,8 @@
 //! Recordings that outlive their sessions, as the service keeps account of them.
 //!
 //! The truth is in the journals of the drivers that record. [`mirror`] writes down what they tell and compares it with what they
-//! list; [`recovery`] has a failed upload tried again for money. This module knows no HTTP and no media.
+//! list; [`recovery`] has a failed upload tried again for money; [`told`] tells them what destinations are configured as. This module
+//! knows no HTTP and no media.
 
 mod mirror;
 mod recovery;
@@ -9,8 +10,10 @@ mod recovery;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod told;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +45,12 @@ struct Inner {
     asking: Mutex<HashSet<i64>>,
     /// Held while reports are written down.
     writing: tokio::sync::Mutex<()>,
+    /// Held while a driver is told of a destination.
+    telling: tokio::sync::Mutex<()>,
+    /// A driver has not heard of a destination's configuration.
+    untold: AtomicBool,
+    /// Drivers with paid uploads that are not loaded, and since when, on the monotonic clock.
+    absent: Mutex<HashMap<String, Duration>>,
 }
 
 impl std::fmt::Debug for Archive {
@@ -64,8 +73,11 @@ pub enum DeleteError {
 impl Archive {
     /// An account of what drivers tell through `reports`.
     pub fn new(store: Store, drivers: Drivers, reports: Reports, clock: Clock) -> Self {
-        let (asking, writing) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { inner: Arc::new(Inner { store, drivers, reports, clock, asking, writing }) }
+        let (asking, untold) = (Mutex::default(), AtomicBool::default());
+        let (writing, telling) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
+        let absent = Mutex::default();
+        let inner = Inner { store, drivers, reports, clock, asking, writing, telling, untold, absent };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Has a recording forgotten by its driver, with `remote` its object in the store, too, and shows it no more.

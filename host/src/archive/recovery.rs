@@ -1,6 +1,6 @@
 //! A failed upload tried again: charged first, then asked for, and given back when it does not begin.
 
-use satcast_plugin_api::recording::RecordingState;
+use satcast_plugin_api::recording::{Recording, RecordingState};
 
 use super::{Archive, OPEN_LIMIT};
 use crate::drivers::RecordingsError;
@@ -16,6 +16,9 @@ pub enum RecoveryError {
     /// Its driver has no copy of it any more.
     #[error("the copy of the recording that was kept here is gone, so it cannot be uploaded again")]
     NoCopy,
+    /// Its driver does not know it any more.
+    #[error("the driver that made the recording no longer knows it")]
+    Lost,
     /// The account has only so much.
     #[error("the balance of {0:?} is too little")]
     Insufficient(Msat),
@@ -65,7 +68,11 @@ impl Archive {
         }
         // Who asks again at once finds it as the driver has it.
         self.write_down().await;
-        Ok(asked?)
+        match asked {
+            Ok(()) => Ok(()),
+            // What a retry needs may have gone since it was looked at.
+            Err(error) => Err(self.check_copy(archive).await.err().unwrap_or(RecoveryError::Driver(error))),
+        }
     }
 
     /// What the store has of a retry that its driver answered well: charged for the upload it opened, and given back where it had the
@@ -86,10 +93,10 @@ impl Archive {
     /// Whether a recording could be uploaded again, as far as its driver can be asked: what a charge would be for.
     ///
     /// # Errors
-    /// [`RecoveryError::NoCopy`] alone.
+    /// [`RecoveryError::NoCopy`] and [`RecoveryError::Lost`] alone.
     pub async fn check_copy(&self, archive: &ArchiveRecord) -> Result<(), RecoveryError> {
         match self.counted(&archive.report.driver, &archive.report.file_name).await {
-            Err(RecoveryError::NoCopy) => Err(RecoveryError::NoCopy),
+            Err(error @ (RecoveryError::NoCopy | RecoveryError::Lost)) => Err(error),
             _ => Ok(()),
         }
     }
@@ -97,9 +104,8 @@ impl Archive {
     /// Retries of a failed recording that its driver has counted.
     async fn counted(&self, driver: &str, file_name: &str) -> Result<u32, RecoveryError> {
         let listed = self.inner.drivers.recordings(driver).await?.unwrap_or_default();
-        let found = listed.into_iter().find(|recording| recording.file_name == file_name);
-        let unknown = || RecordingsError::Unavailable(super::mirror::LOST.to_owned());
-        let recording = found.ok_or_else(unknown)?;
+        let is_it = |recording: &Recording| recording.file_name == file_name && !recording.gone;
+        let recording = listed.into_iter().find(is_it).ok_or(RecoveryError::Lost)?;
         match recording.state {
             RecordingState::Failed if !recording.has_copy => Err(RecoveryError::NoCopy),
             RecordingState::Failed => Ok(recording.attempt),

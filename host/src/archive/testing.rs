@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use satcast_plugin_api::driver::{Answer, Host, Recording, RecordingState, Recordings};
+use satcast_plugin_api::driver::{Answer, Config, Host, Recording, RecordingState, Recordings};
 use satcast_plugin_api::{Class, Error};
+use serde_json::Value;
 
 use crate::drivers::Reports;
 
@@ -14,6 +15,11 @@ static JOURNAL: Mutex<BTreeMap<String, Recording>> = Mutex::new(BTreeMap::new())
 /// Answers that are not given yet, by name.
 static HELD: Mutex<BTreeMap<String, Answer>> = Mutex::new(BTreeMap::new());
 
+/// Configurations the driver was told, by destination.
+static TOLD: Mutex<Vec<(i64, Option<Value>)>> = Mutex::new(Vec::new());
+/// Destinations it cannot be told of.
+static DEAF: Mutex<Vec<i64>> = Mutex::new(Vec::new());
+
 /// What drivers of this process tell.
 pub(crate) fn reports() -> Reports {
     static REPORTS: OnceLock<Reports> = OnceLock::new();
@@ -21,7 +27,7 @@ pub(crate) fn reports() -> Reports {
 }
 
 /// What a driver with the journal offers. Names say what happens: `refused-` and `silent-` are not uploaded again, `stuck-` are
-/// not deleted, `unsigned-` have no address, `there-` turn out to be in their store, `unlisted` makes the list fail.
+/// not deleted, `unsigned-` have no address, `there-` turn out to be in their store, `vanishing-` lose their copy, `unlisted` makes the list fail.
 pub(crate) struct Kept(pub(crate) Host);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -86,7 +92,30 @@ pub(crate) fn opened(recording: &mut Recording) {
     (recording.error, recording.error_class) = (None, None);
 }
 
+/// What the driver was told of a destination, in order.
+pub(crate) fn told_of(destination: i64) -> Vec<Option<Value>> {
+    let told = lock(&TOLD);
+    told.iter().filter(|(id, _)| *id == destination).map(|(_, config)| config.clone()).collect()
+}
+
+/// The driver takes no word of a destination any more, or again.
+pub(crate) fn deaf_for(destination: i64, is_deaf: bool) {
+    lock(&DEAF).retain(|id| *id != destination);
+    if is_deaf {
+        lock(&DEAF).push(destination);
+    }
+}
+
 impl Recordings for Kept {
+    fn configured(&self, destination: i64, config: Option<Config<'_>>) -> Result<(), Error> {
+        if lock(&DEAF).contains(&destination) {
+            return Err(Error::internal("the journal is full"));
+        }
+        let config = config.map(|config| config.parse::<Value>()).transpose()?;
+        lock(&TOLD).push((destination, config));
+        Ok(())
+    }
+
     fn list(&self) -> Result<Vec<Recording>, Error> {
         let journal = lock(&JOURNAL);
         if journal.contains_key("unlisted") {
@@ -96,7 +125,10 @@ impl Recordings for Kept {
     }
 
     fn retry(&self, file_name: &str, answer: Answer) {
-        if file_name.starts_with("refused-") {
+        if file_name.starts_with("vanishing-") {
+            change(file_name, |recording| recording.has_copy = false);
+            answer.give(Err(Error::config("its local copy is gone")));
+        } else if file_name.starts_with("refused-") {
             let told = self.0.recording(&change(file_name, |recording| {
                 recording.attempt += 1;
                 recording.attempt_opened = false;

@@ -2,6 +2,7 @@
 
 mod events;
 mod money;
+mod told;
 
 use std::sync::{Arc, OnceLock};
 
@@ -305,4 +306,59 @@ async fn only_what_is_uploaded_and_can_be_signed_is_signed() {
     let urls: Vec<_> = archives.iter().map(|archive| archive.report.url.as_deref()).collect();
     let signed = Some("https://store.example/a.mp4?valid=3600");
     assert_eq!(urls, [None, Some("s3://bucket/unsigned-b.mp4"), signed]);
+}
+
+/// A store that refuses is no secret, and no failure.
+#[tokio::test]
+async fn why_an_upload_waits_is_shown_until_it_goes_on() {
+    let rig = Rig::new(0).await;
+    let why = Some("the store refused it; it is tried again".to_owned());
+    let waits =
+        |recording: Recording| Recording { error: why.clone(), error_class: Some(Class::Auth), ..recording };
+    rig.tell(waits(rig.recording("a.mp4", RecordingState::Recording))).await;
+    let shown = rig.record("a.mp4").await.report;
+    assert_eq!((shown.state, &shown.error, shown.error_class), (ArchiveState::Recording, &why, None));
+    let uploading = testing::change("a.mp4", |recording| recording.state = RecordingState::Uploading);
+    rig.tell(waits(uploading.clone())).await;
+    let shown = rig.record("a.mp4").await.report;
+    assert_eq!((shown.state, &shown.error), (ArchiveState::Uploading, &why));
+    rig.tell(Recording { changed_at_ms: uploading.changed_at_ms + 1, ..uploading }).await;
+    assert_eq!(rig.record("a.mp4").await.report.error, None);
+    rig.tell(waits(testing::change("a.mp4", |_| ()))).await;
+    testing::lose("a.mp4");
+    rig.archive.compare_all().await;
+    let lost = rig.record("a.mp4").await.report;
+    assert_eq!((lost.state, lost.error.as_deref()), (ArchiveState::Failed, Some(LOST)));
+    let found = rig.recording("a.mp4", RecordingState::Uploading);
+    put(Recording { changed_at_ms: START.0 + 9, ..found });
+    rig.tell(testing::finish("a.mp4")).await;
+    assert_eq!(rig.record("a.mp4").await.report.error, None);
+}
+
+/// The process died between the store's answer and the row, so that nobody was told.
+#[tokio::test]
+async fn a_deletion_that_was_cut_off_is_made_up_for_and_one_that_runs_is_left_alone() {
+    let rig = Rig::new(0).await;
+    let gone = |recording: &mut Recording| {
+        (recording.state, recording.gone, recording.url) = (RecordingState::Ready, true, None);
+        (recording.error, recording.error_class) = (Some("it was deleted".into()), Some(Class::Config));
+    };
+    let asked = rig.known("a.mp4", RecordingState::Uploading).await;
+    rig.known("b.mp4", RecordingState::Failed).await;
+    for name in ["a.mp4", "b.mp4"] {
+        testing::change(name, gone);
+    }
+    let asking = super::recovery::Asking::begin(&rig.archive, asked.id).unwrap();
+    rig.archive.compare_all().await;
+    assert_eq!(rig.state("a.mp4").await, ArchiveState::Uploading, "who asked writes it down");
+    let found = rig.billed.store.archive_by_name(rig.billed.account, "b.mp4").await.unwrap();
+    assert_eq!(found, None);
+    drop(asking);
+    rig.archive.compare_all().await;
+    assert!(rig.billed.store.archives_of(rig.billed.account, Page::ALL).await.unwrap().is_empty());
+    let filter = AuditFilter { account: Some(rig.billed.account), ..AuditFilter::default() };
+    let entries = rig.billed.store.audit(filter, Page::ALL).await.unwrap();
+    let deleted: Vec<_> = entries.iter().filter(|entry| entry.action == "archive.deleted").collect();
+    assert!(deleted.len() == 2 && deleted.iter().all(|entry| entry.by == By::Service), "{entries:?}");
+    assert_eq!(deleted[0].detail["why"], "it was deleted");
 }

@@ -139,13 +139,15 @@ fn check_secrets(config: &Config) -> Result<(), ConfigError> {
 }
 
 /// Least and most MiB of a driver's process.
-const PROCESS_MEMORY_MB: (u64, u64) = (512, 1_048_576);
+const PROCESS_MEMORY_MB: (u64, u64) = (128, 1_048_576);
 /// Least and most open files of a driver's process.
 const PROCESS_OPEN_FILES: (u64, u64) = (64, 1_048_576);
 /// Least and most seconds of processor time of a driver's process.
 const PROCESS_CPU_SECS: (u64, u64) = (0, 1_000_000_000);
+/// Least and most MiB of packets that wait on disk for a destination.
+const SPOOL_MB: (u64, u64) = (0, 1_048_576);
 /// Keys of `[driver.<name>]` that are not the driver's own.
-const DRIVER_KEYS: [&str; 3] = ["isolation", "sha256", "limits"];
+const DRIVER_KEYS: [&str; 4] = ["isolation", "sha256", "limits", "spool_mb"];
 /// A driver's own key this near to one of them is taken for a misspelt one.
 const DRIVER_KEY_DISTANCE_MAX: usize = 2;
 
@@ -159,13 +161,14 @@ fn check_drivers(config: &Config) -> Result<(), ConfigError> {
         }
         let limits = &driver.limits;
         let ranges = [
-            ("memory_mb", limits.memory_mb, PROCESS_MEMORY_MB),
-            ("open_files", limits.open_files, PROCESS_OPEN_FILES),
-            ("cpu_secs", limits.cpu_secs, PROCESS_CPU_SECS),
+            ("limits.memory_mb", limits.memory_mb, PROCESS_MEMORY_MB),
+            ("limits.open_files", limits.open_files, PROCESS_OPEN_FILES),
+            ("limits.cpu_secs", limits.cpu_secs, PROCESS_CPU_SECS),
+            ("spool_mb", driver.spool_mb, SPOOL_MB),
         ];
         for (key, value, (least, most)) in ranges {
             if !(least..=most).contains(&value) {
-                return refuse(format!("driver.{name}.limits.{key} is {value}; set it to {least} to {most}"));
+                return refuse(format!("driver.{name}.{key} is {value}; set it to {least} to {most}"));
             }
         }
         // Other keys are the driver's own; one that is nearly ours would pin or isolate nothing without a word.

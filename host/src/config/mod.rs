@@ -5,6 +5,7 @@
 
 mod archive;
 mod check;
+mod driver;
 mod load;
 #[cfg(test)]
 mod tests;
@@ -16,9 +17,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use url::Url;
 
+pub use driver::{DriverSettings, Isolation, ProcessLimits, SPOOL_MB_DEFAULT};
 pub use load::{ConfigError, DEFAULT_FILE_NAME, Flags, Loaded};
 pub use value::AllowEntry;
 pub use wallet::Wallet;
@@ -147,50 +149,6 @@ pub struct Drivers {
     /// Ids of the drivers to load.
     #[serde(deserialize_with = "value::names")]
     pub enabled: Vec<String>,
-}
-
-/// `[driver.<name>]`
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct DriverSettings {
-    /// Where the library runs; `None` lets the host decide by its origin.
-    pub isolation: Option<Isolation>,
-    /// Expected SHA-256 of the library, 64 hexadecimal digits.
-    #[serde(default, deserialize_with = "value::plain_text")]
-    pub sha256: Option<String>,
-    /// Limits of the child process.
-    #[serde(default)]
-    pub limits: ProcessLimits,
-    /// Everything else: the driver's own settings, checked by the driver.
-    #[serde(flatten)]
-    pub settings: BTreeMap<String, serde_json::Value>,
-}
-
-/// What the child process of a driver may use; with `isolation = "thread"` nothing is limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ProcessLimits {
-    /// Address space in MiB, the 256 MiB shared with the host included; 512 to 1,048,576.
-    pub memory_mb: u64,
-    /// Open files and sockets, 64 to 1,048,576.
-    pub open_files: u64,
-    /// Processor time in seconds over the life of the process, which then ends and is started anew; 0 = no limit.
-    pub cpu_secs: u64,
-}
-
-impl Default for ProcessLimits {
-    fn default() -> Self {
-        Self { memory_mb: 4096, open_files: 8192, cpu_secs: 0 }
-    }
-}
-
-/// Where a driver's library runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Isolation {
-    /// On threads of the host's process.
-    Thread,
-    /// In a child process.
-    Process,
 }
 
 /// `[accounts]`

@@ -219,6 +219,7 @@ fn contradictions_are_one_sentence_with_the_fix() {
         ("[archive]\naccess_key = \"a\"", "belong together"),
         ("[archive]\nbucket = \"b\"", "without archive.endpoint"),
         ("[driver.x]\nsha256 = \"abc\"", "driver.x.sha256"),
+        ("[driver.x]\nspool_mb = 1048577", "driver.x.spool_mb is 1048577; set it to 0 to 1048576"),
         ("[drivers]\nenabled = [\"../x\"]", "lower-case letters"),
         ("[outbound]\nallow = [\"10.0.0.0/99\"]", "use a network such as"),
         ("[http]\ntrusted_proxies = [\"proxy\"]", "use a network such as"),
@@ -244,7 +245,9 @@ fn oversized_files_and_lists_are_refused() {
 
 #[test]
 fn a_misspelt_key_of_a_driver_is_no_setting_of_the_driver() {
-    for (key, meant) in [("ISOLATON", "isolation"), ("SHA265", "sha256"), ("LIMIT", "limits")] {
+    for (key, meant) in
+        [("ISOLATON", "isolation"), ("SHA265", "sha256"), ("LIMIT", "limits"), ("SPOOL_GB", "spool_mb")]
+    {
         let name = format!("SATCAST_DRIVER__RTMP__{key}");
         let error = from("", &[(&name, "x")]).unwrap_err();
         assert!(error.contains(&format!("did you mean \"{meant}\"?")), "{error}");

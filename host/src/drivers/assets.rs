@@ -12,11 +12,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use satcast_plugin_api::host::{Asset, AssetBody, Body, Playback};
+use satcast_plugin_api::host::{Asset, AssetBody, Body, Followed, Playback};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use satcast_plugin_api::{Audience, Error};
 
 use super::http::Door;
+use super::versions::{Coming, Versions};
 
 /// Most pieces of one opening: an hour of segments and its grace time, twice.
 pub(super) const ASSETS_MAX: usize = 8192;
@@ -38,6 +39,8 @@ pub struct Published {
     pub audience: Audience,
     /// The bytes.
     pub body: PublishedBody,
+    /// What is to be known of a playlist that viewers follow.
+    pub followed: Followed,
     gzip: OnceLock<Option<Bytes>>,
 }
 
@@ -78,7 +81,8 @@ impl Published {
         audience: Audience,
         body: PublishedBody,
     ) -> Self {
-        Self { content_type, max_age_secs, audience, body, gzip: OnceLock::new() }
+        let followed = Followed::default();
+        Self { content_type, max_age_secs, audience, body, followed, gzip: OnceLock::new() }
     }
 
     /// It is a playlist.
@@ -148,12 +152,14 @@ pub struct Assets {
     pieces: RwLock<Pieces>,
     playback: Mutex<Option<Arc<PlaybackFacts>>>,
     door: Mutex<Option<Arc<Door>>>,
+    versions: Versions,
 }
 
 #[derive(Debug, Default)]
 struct Pieces {
     by_name: HashMap<String, Arc<Published>>,
     memory_bytes: u64,
+    coming: Coming,
 }
 
 impl Assets {
@@ -167,14 +173,19 @@ impl Assets {
             return Err(Error::internal(format!("asset {} has a malformed media type", asset.name)));
         }
         let body = PublishedBody::of(asset.body, folder);
-        let piece = Published::new(asset.content_type, asset.max_age_secs, asset.audience, body);
-        let replaced = self.put(asset.name, piece)?;
+        let mut piece = Published::new(asset.content_type, asset.max_age_secs, asset.audience, body);
+        piece.followed = asset.followed;
+        let (replaced, is_waited_for) = self.put(asset.name, piece)?;
+        if is_waited_for {
+            self.wake();
+        }
         // Foreign code runs when the bytes go: not under the lock.
         drop(replaced);
         Ok(())
     }
 
-    fn put(&self, name: String, piece: Published) -> Result<Option<Arc<Published>>, Error> {
+    /// Gives the piece it stands in place of, and whether somebody may wait for it.
+    fn put(&self, name: String, piece: Published) -> Result<(Option<Arc<Published>>, bool), Error> {
         let size = piece.memory_bytes();
         let mut pieces = self.pieces.write().unwrap_or_else(PoisonError::into_inner);
         let earlier = pieces.by_name.get(&name);
@@ -188,7 +199,8 @@ impl Assets {
             )));
         }
         pieces.memory_bytes = others + size;
-        Ok(pieces.by_name.insert(name, Arc::new(piece)))
+        let is_waited_for = pieces.coming.published(&name, &piece.followed);
+        Ok((pieces.by_name.insert(name, Arc::new(piece)), is_waited_for))
     }
 
     /// Takes a piece away.
@@ -196,6 +208,7 @@ impl Assets {
         let mut pieces = self.pieces.write().unwrap_or_else(PoisonError::into_inner);
         let removed = pieces.by_name.remove(name);
         pieces.memory_bytes -= removed.as_ref().map_or(0, |piece| piece.memory_bytes());
+        pieces.coming.retracted(name);
         drop(pieces);
         // Foreign code runs when the bytes go: not under the lock.
         drop(removed);
@@ -204,6 +217,14 @@ impl Assets {
     /// The piece of that name.
     pub fn get(&self, name: &str) -> Option<Arc<Published>> {
         self.pieces.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name).cloned()
+    }
+
+    pub(super) fn versions(&self) -> &Versions {
+        &self.versions
+    }
+
+    pub(super) fn look_ahead<T>(&self, look: impl FnOnce(&Coming) -> T) -> T {
+        look(&self.pieces.read().unwrap_or_else(PoisonError::into_inner).coming)
     }
 
     /// Where requests go that the driver answers itself; `None` when it does not, or any more.
@@ -248,6 +269,7 @@ mod tests {
             max_age_secs: 5,
             audience: Audience::Both,
             body: AssetBody::Memory(body.into()),
+            followed: Followed::default(),
         }
     }
 

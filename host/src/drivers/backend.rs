@@ -113,6 +113,14 @@ impl Kept<'_> {
         }
     }
 
+    /// Tells what a destination's configuration is now; `None` = it was deleted.
+    pub(super) fn configured(&self, id: i64, kind: &str, config: Option<&str>) -> Result<(), Error> {
+        match self {
+            Kept::Thread(recordings) => recordings.configured(id, kind, config),
+            Kept::Process(remote) => remote.configured(id, kind, config),
+        }
+    }
+
     /// Addresses of recordings; `None` for one that has none.
     pub(super) fn sign(&self, names: &[String], valid: Duration) -> Result<Vec<Option<String>>, Error> {
         match self {

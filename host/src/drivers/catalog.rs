@@ -1,12 +1,12 @@
 //! What stands in the drivers folder and what became of each file.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use super::change::Keeper;
 use super::loader::{self, Found};
-use super::registry::{Entry, Registry};
+use super::registry::{Entry, Registry, SPOOL_FOLDER};
 use super::{Drivers, HostParts, Inner};
 use crate::config::{Config, Isolation};
 
@@ -58,6 +58,7 @@ impl Drivers {
     pub fn load(options: &LoadOptions<'_>, parts: &HostParts) -> Self {
         let keeper = Keeper::new(options, parts);
         let mut registry = Registry::default();
+        remove_spool(&parts.data_dir);
         let (found, no_folder) = keeper.scan();
         let mut kept = BTreeSet::new();
         for file in &found {
@@ -73,6 +74,16 @@ impl Drivers {
         add_missing(&mut registry, &keeper, &found, no_folder);
         let registry = RwLock::new(Arc::new(registry));
         Self { inner: Arc::new(Inner { registry, keeper: Some(keeper), ..Inner::default() }) }
+    }
+}
+
+/// Removes what a crash may have left of packets that waited on disk: nothing with bytes in it, as such files lose their names at once.
+fn remove_spool(folder: &Path) {
+    let folder = folder.join(SPOOL_FOLDER);
+    if folder.exists()
+        && let Err(error) = std::fs::remove_dir_all(&folder)
+    {
+        tracing::warn!(folder = %folder.display(), %error, "leftovers of packets that waited on disk cannot be removed");
     }
 }
 
@@ -105,5 +116,22 @@ pub(super) fn report(summary: &Summary) {
         State::Missing => {
             tracing::warn!(driver, "driver is enabled, but there is no {driver}.so in the drivers folder")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_crash_left_of_a_spool_goes_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        remove_spool(folder.path());
+        for name in [SPOOL_FOLDER, "recorder"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("1-1"), "left").unwrap();
+        }
+        remove_spool(folder.path());
+        assert!(!folder.path().join(SPOOL_FOLDER).exists() && folder.path().join("recorder/1-1").exists());
     }
 }

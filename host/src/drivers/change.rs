@@ -3,7 +3,7 @@
 //! What runs is never touched: a destination that is open keeps its driver, and the driver ends with the last of them. An
 //! image that was mapped into this process stays so ([`super::loader`]); a process really ends.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::catalog::{State, Summary, add_missing, report};
 use super::loader::{self, Found, LoadError};
 use super::process::Spec;
-use super::registry::{self, Entry, Registry, Source};
+use super::registry::{self, Entry, Registry, Resting, Source, Started};
 use super::{Drivers, HostParts, LoadOptions, probe};
 use crate::config::{Config, DriverSettings, Isolation};
 
@@ -54,6 +54,8 @@ pub(super) struct Keeper {
     images: PathBuf,
     parts: HostParts,
     retired: AtomicUsize,
+    /// The last one of each id that was taken out and may still run.
+    resting: Mutex<BTreeMap<String, Resting>>,
 }
 
 #[derive(Clone)]
@@ -73,7 +75,15 @@ impl Keeper {
     pub(super) fn new(options: &LoadOptions<'_>, parts: &HostParts) -> Self {
         let (exe, images, parts) = (options.exe.clone(), options.images.clone(), parts.clone());
         let chosen = Mutex::new(Chosen::of(options.config));
-        Self { chosen, changing: Mutex::default(), exe, images, parts, retired: AtomicUsize::new(0) }
+        Self {
+            chosen,
+            changing: Mutex::default(),
+            exe,
+            images,
+            parts,
+            retired: AtomicUsize::new(0),
+            resting: Mutex::default(),
+        }
     }
 
     pub(super) fn enabled(&self) -> BTreeSet<String> {
@@ -139,25 +149,35 @@ impl Keeper {
         let own = loader::own_hashes(&chosen.config.drivers_dir());
         let is_own = own.get(&format!("{id}.so")).is_some_and(|own| own.eq_ignore_ascii_case(hash));
         let by_origin = if is_own { Isolation::Thread } else { Isolation::Process };
+        let entry_of = |started: Started| match registry.taken(id, &started) {
+            Some(name) => Err(LoadError::TypeTaken(name)),
+            None => Ok(Entry::loaded(id, file, started).made_from(hash, settings)),
+        };
         let source = match settings.isolation.unwrap_or(by_origin) {
-            Isolation::Thread => thread_source(id, &image)?,
+            Isolation::Thread => match self.rested(id, hash, settings) {
+                Some(started) => {
+                    self.retired.fetch_sub(1, Ordering::Relaxed);
+                    return entry_of(started);
+                }
+                None => thread_source(id, &image)?,
+            },
             Isolation::Process => {
                 let (exe, id, limits) = (self.exe.clone(), id.clone(), settings.limits);
                 Source::Process(Spec { exe, id, image, limits })
             }
         };
-        let started = registry::start(source, &self.parts, &settings.settings)?;
-        if let Some(name) = registry.taken(id, &started) {
-            return Err(LoadError::TypeTaken(name));
-        }
-        Ok(Entry::loaded(id, file, started).made_from(hash, settings))
+        entry_of(registry::start(source, &self.parts, settings)?)
     }
 
-    /// Counts an image that nobody uses any more and that stays mapped.
-    fn retire(&self, entry: Option<&Entry>) {
-        if !entry.is_some_and(Entry::stays_mapped) {
-            return;
-        }
+    /// The same driver, if it still runs on threads for destinations that were open when it was taken out.
+    fn rested(&self, id: &str, hash: &str, settings: &DriverSettings) -> Option<Started> {
+        lock(&self.resting).get(id)?.wake(hash, settings)
+    }
+
+    /// Counts an image that nobody uses for anything new any more and that stays mapped.
+    fn retire(&self, id: &str, entry: Option<&Entry>) {
+        let Some(resting) = entry.and_then(Entry::resting) else { return };
+        lock(&self.resting).insert(id.to_owned(), resting);
         let retired = self.retired.fetch_add(1, Ordering::Relaxed) + 1;
         if retired > RETIRED_IMAGES_MAX {
             tracing::warn!(
@@ -254,7 +274,7 @@ impl Drivers {
         }
         let mut registry = (*self.registry()).clone();
         for id in registry.ids().into_iter().filter(|id| !found.iter().any(|file| file.id == *id)) {
-            keeper.retire(registry.take(&id).as_ref());
+            keeper.retire(&id, registry.take(&id).as_ref());
         }
         add_missing(&mut registry, keeper, &found, no_folder);
         self.publish(registry);
@@ -266,7 +286,7 @@ impl Drivers {
         let before = registry.take(&summary.id);
         let same = before.as_ref().is_some_and(|before| before.summary() == summary);
         if !same || !before.as_ref().is_some_and(|before| before.is_same(&entry)) {
-            keeper.retire(before.as_ref());
+            keeper.retire(&summary.id, before.as_ref());
             report(&summary);
         }
         registry.put(entry);

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -26,6 +26,10 @@ pub const LIBRARY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 pub const LIBRARIES_MAX: usize = 64;
 /// Name of the list of our own libraries beside them.
 const MANIFEST_FILE_NAME: &str = "manifest.json";
+/// Group or everyone may write.
+const OTHERS_WRITE: u32 = 0o022;
+/// The user who may do everything anyway.
+const ROOT: u32 = 0;
 /// Mode of a private copy.
 const IMAGE_MODE: u32 = 0o400;
 /// Mode of their folder.
@@ -40,9 +44,30 @@ pub enum LoadError {
     /// A folder, pipe or device.
     #[error("is no regular file")]
     NoFile,
-    /// Anyone may change it.
-    #[error("{0} is writable by everyone; run chmod o-w on it")]
-    WritableByOthers(PathBuf),
+    /// Others than its owner may change it.
+    #[error(
+        "{path} is writable by its group or by everyone (mode {mode:o}), so others could put code of theirs into the service; run: chmod \
+         go-w {path} (files that are made with umask 022 are right from the start)"
+    )]
+    WritableByOthers {
+        /// The file or folder.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It is another user's.
+    #[error(
+        "{path} belongs to user {owner}, who is neither root nor the user of this service ({user}), and could put code of theirs into it; \
+         run: chown root {path}"
+    )]
+    Owner {
+        /// The file or folder.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who runs this.
+        user: u32,
+    },
     /// Over [`LIBRARY_BYTES_MAX`].
     #[error("has more than {LIBRARY_BYTES_MAX} bytes")]
     TooLarge,
@@ -123,7 +148,7 @@ pub(super) fn scan(folder: &Path) -> Result<Vec<Found>, LoadError> {
         tracing::warn!(folder = %folder.display(), files = found.len(), "more than {LIBRARIES_MAX} libraries in the drivers folder, the rest is left out");
         found.truncate(LIBRARIES_MAX);
     }
-    refuse_writable(folder)?;
+    refuse_of_others(folder)?;
     Ok(found)
 }
 
@@ -135,7 +160,7 @@ pub(super) fn own_hashes(folder: &Path) -> BTreeMap<String, String> {
     }
     let path = folder.join(MANIFEST_FILE_NAME);
     let Ok(text) = fs::read_to_string(&path) else { return BTreeMap::new() };
-    if let Err(error) = refuse_writable(&path) {
+    if let Err(error) = refuse_of_others(&path) {
         tracing::warn!(%error, "list of own drivers not used; all drivers count as third-party");
         return BTreeMap::new();
     }
@@ -157,7 +182,7 @@ pub(super) fn read_library(file: &Path) -> Result<(Vec<u8>, String), LoadError> 
     if !metadata.is_file() {
         return Err(LoadError::NoFile);
     }
-    refuse_if_writable(file, &metadata)?;
+    refuse_if_of_others(file, &metadata)?;
     let mut bytes = Vec::new();
     opened.take(LIBRARY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(LoadError::Read)?;
     if bytes.len() as u64 > LIBRARY_BYTES_MAX {
@@ -167,13 +192,23 @@ pub(super) fn read_library(file: &Path) -> Result<(Vec<u8>, String), LoadError> 
     Ok((bytes, hash))
 }
 
-fn refuse_writable(path: &Path) -> Result<(), LoadError> {
-    refuse_if_writable(path, &fs::metadata(path).map_err(LoadError::Read)?)
+fn refuse_of_others(path: &Path) -> Result<(), LoadError> {
+    refuse_if_of_others(path, &fs::metadata(path).map_err(LoadError::Read)?)
 }
 
-fn refuse_if_writable(path: &Path, metadata: &fs::Metadata) -> Result<(), LoadError> {
-    if metadata.permissions().mode() & 0o002 != 0 {
-        return Err(LoadError::WritableByOthers(path.to_path_buf()));
+fn refuse_if_of_others(path: &Path, metadata: &fs::Metadata) -> Result<(), LoadError> {
+    let user = rustix::process::geteuid().as_raw();
+    judge(path, metadata.permissions().mode(), metadata.uid(), user)
+}
+
+/// Only root and the user who runs the service may be able to change what runs in it.
+fn judge(path: &Path, mode: u32, owner: u32, user: u32) -> Result<(), LoadError> {
+    let path = path.to_path_buf();
+    if ![ROOT, user].contains(&owner) {
+        return Err(LoadError::Owner { path, owner, user });
+    }
+    if mode & OTHERS_WRITE != 0 {
+        return Err(LoadError::WritableByOthers { path, mode: mode & 0o7777 });
     }
     Ok(())
 }
@@ -273,8 +308,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.so");
         fs::write(&file, "x").unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o646)).unwrap();
-        assert!(matches!(read_library(&file), Err(LoadError::WritableByOthers(_))));
+        for mode in [0o646, 0o664, 0o775] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let error = read_library(&file).unwrap_err().to_string();
+            assert!(error.contains("chmod go-w") && error.contains(&format!("(mode {mode:o})")), "{error}");
+        }
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         let (bytes, hash) = read_library(&file).unwrap();
         assert_eq!(hash, "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881");
@@ -293,7 +331,18 @@ mod tests {
     fn a_folder_that_everyone_can_write_to_is_refused_for_what_it_is() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(scan(folder.path()), Err(LoadError::WritableByOthers(_))));
+        assert!(matches!(scan(folder.path()), Err(LoadError::WritableByOthers { mode: 0o777, .. })));
+    }
+
+    #[test]
+    fn only_root_and_who_runs_the_service_may_own_a_library() {
+        let path = Path::new("/drivers/a.so");
+        assert!(judge(path, 0o755, 0, 1000).is_ok() && judge(path, 0o755, 1000, 1000).is_ok());
+        let error = judge(path, 0o755, 1001, 1000).unwrap_err().to_string();
+        assert!(
+            error.contains("belongs to user 1001") && error.contains("chown root /drivers/a.so"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! - [`probe`]: a first look in a child process.
 //! - [`catalog`], [`change`]: which drivers there are, and how that changes while the service runs.
 //! - [`backend`]: where a driver runs, on threads of this process or in a child ([`process`]).
-//! - [`control`]: the threads that run driver code.
+//! - [`control`]: the threads that run driver code; [`waker`]: how those that wait for media are woken.
 //! - [`services`]: what a driver can ask of the host; [`http`]: viewers' requests that it answers itself.
 //! - [`made`]: types that operators make by settings.
 //! - [`schema`]: configurations of destinations.
@@ -32,6 +32,8 @@ mod registry;
 mod schema;
 mod services;
 mod settings;
+mod versions;
+mod waker;
 mod wishes;
 
 use std::path::PathBuf;
@@ -40,7 +42,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use satcast_plugin_api::Class;
-use satcast_plugin_api::host::{DriverWaker, Services as _};
+use satcast_plugin_api::host::Services as _;
 use serde_json::Value;
 
 pub use assets::{Assets, PlaybackFacts, Published, PublishedBody};
@@ -49,17 +51,18 @@ pub use change::{Change, ChangeError};
 pub use http::{Answer, Asked, Door, Unanswered};
 pub use loader::LoadError;
 pub use opening::{OpenRequest, Opening};
-pub use panics::{DRIVER_PANICS_MAX, PANIC_WINDOW};
+pub use panics::{DRIVER_PANICS_MAX, PANIC_ACCOUNTS_MIN, PANIC_WINDOW};
 pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, Observer};
+pub use versions::{HoldBack, WAITERS_MAX, Waiter, longest_wait};
+pub use waker::{Waker, gather_wakeups};
 pub use wishes::Wishes;
 
 use crate::clock::Clock;
 use crate::outbound::Guard;
 use crate::secret::{mask_key, mask_url};
 use change::Keeper;
-use control::Pump;
 use registry::Registry;
 
 /// How long `open` and `validate` of a driver may take.
@@ -108,6 +111,15 @@ pub struct PublicView {
     pub url: String,
 }
 
+/// Where packets wait that a destination cannot take at once and must not lose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpoolPlace {
+    /// Where its file is made.
+    pub folder: PathBuf,
+    /// Most bytes of one destination.
+    pub bytes_max: u64,
+}
+
 /// A destination type as it is described to people and programs.
 #[derive(Clone, Debug)]
 pub struct TypeSchema {
@@ -136,24 +148,6 @@ struct Inner {
     /// What changes need; none where nothing can change.
     keeper: Option<Keeper>,
     next_dest: AtomicU64,
-}
-
-/// Wakes drivers that wait for media, each on its own pump thread.
-#[derive(Clone)]
-pub struct Waker {
-    pump: Arc<Pump>,
-}
-
-impl Waker {
-    /// Wakes `wakers` soon; at most one system call.
-    pub fn wake(&self, wakers: impl IntoIterator<Item = DriverWaker>) {
-        self.pump.wake(wakers);
-    }
-
-    /// Two wakers of one driver are the same.
-    pub fn same_driver(&self, other: &Waker) -> bool {
-        Arc::ptr_eq(&self.pump, &other.pump)
-    }
 }
 
 impl Drivers {
@@ -188,6 +182,11 @@ impl Drivers {
     /// Destinations of the type publish for viewers.
     pub fn has_playback(&self, kind: &str) -> bool {
         self.registry().kind(kind).is_some_and(|kind| kind.playback)
+    }
+
+    /// Where packets of a destination of this type wait when its queue is full; `None` when it loses them.
+    pub fn spool(&self, kind: &str) -> Option<SpoolPlace> {
+        self.registry().kind(kind)?.spool.clone()
     }
 
     /// What the service behind a type asks of streams; `None` when it asks for nothing.
@@ -270,7 +269,7 @@ impl Drivers {
 
     /// The waker of the driver that serves `kind`.
     pub fn waker(&self, kind: &str) -> Option<Waker> {
-        self.registry().kind(kind).map(|kind| Waker { pump: kind.driver.pump.clone() })
+        self.registry().kind(kind).map(|kind| Waker::new(kind.driver.pump.clone()))
     }
 }
 
@@ -302,13 +301,5 @@ impl Drivers {
         }
         registry.put(Entry::with_state("bad", None, State::Refused("refused.so is no driver".into())));
         Self { inner: Arc::new(Inner { registry: RwLock::new(Arc::new(registry)), ..Inner::default() }) }
-    }
-}
-
-#[cfg(test)]
-impl Waker {
-    /// A waker of no driver.
-    pub(crate) fn idle() -> Self {
-        Self { pump: Arc::new(Pump::start("test").expect("a thread")) }
     }
 }

@@ -57,7 +57,8 @@ impl Drivers {
         let entry = self.registry().kind(&request.kind).ok_or_else(|| {
             Error::config(format!("no driver serves type {}; the operator can enable one", request.kind))
         })?;
-        entry.driver.services.may_be_used()?;
+        let account = request.about.account_id;
+        entry.driver.services.may_open(account)?;
         let secrets = entry.schema.secrets(&request.config);
         let dest = self.inner.next_dest.fetch_add(1, Ordering::Relaxed) + 1;
         let driver = entry.driver.clone();
@@ -70,6 +71,8 @@ impl Drivers {
             assets: request.assets.clone(),
             redactor: RwLock::new(redactor.clone()),
             log_gate: LogGate::default(),
+            event_gate: LogGate::default(),
+            account,
         };
         services.insert(dest, opened);
         let (kind, json, media) = (request.kind.clone(), request.config.to_string(), request.media);
@@ -93,7 +96,7 @@ impl Drivers {
             Err(mut error) => {
                 services.remove(dest);
                 error.message = redactor.clean(&error.message);
-                services.note(&error);
+                services.note(account, &error);
                 Err(error)
             }
         }

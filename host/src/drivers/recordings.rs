@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::Done;
 use satcast_plugin_api::recording::Recording;
+use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
 use super::backend::{Backend, Kept};
@@ -187,6 +188,31 @@ impl Drivers {
         signed.ok_or_else(|| keeps_none(driver))?.map_err(|error| refused(&loaded, error))
     }
 
+    /// Tells the driver of a type what the configuration of one of its destinations is now, `None` when it was deleted. A driver that
+    /// keeps no recordings, or does not want to know, is not told.
+    ///
+    /// # Errors
+    /// It does not hear of it, or does not take it.
+    pub async fn configured(
+        &self,
+        kind: &str,
+        destination_id: i64,
+        config: Option<&Value>,
+    ) -> Result<(), RecordingsError> {
+        let Some(entry) = self.registry().kind(kind) else { return Ok(()) };
+        let secrets = config.map(|config| entry.schema.secrets(config)).unwrap_or_default();
+        let (kind, json) = (kind.to_owned(), config.map(Value::to_string));
+        let tell = move |backend: &Backend| match backend.recordings() {
+            Some(recordings) => recordings.configured(destination_id, &kind, json.as_deref()),
+            None => Ok(()),
+        };
+        let told = entry.driver.control.call(limit(), tell, drop).await.map_err(unavailable)?;
+        told.map_err(|mut error| {
+            error.message = entry.driver.services.redactor(secrets).clean(&error.message);
+            RecordingsError::Refused(error)
+        })
+    }
+
     async fn ask(
         &self,
         driver: &str,
@@ -206,7 +232,10 @@ impl Drivers {
             return Err(keeps_none(driver));
         }
         let late = || {
-            RecordingsError::Unavailable(format!("driver {driver} gave no answer in {} s", wait.as_secs()))
+            RecordingsError::Unavailable(format!(
+                "driver {driver} gave no answer in {} s, so its store may hang; see that the store can be reached",
+                wait.as_secs()
+            ))
         };
         let outcome = tokio::time::timeout(wait, answered).await.map_err(|_| late())?;
         outcome.map_err(|_| late())?.map_err(|error| refused(&loaded, error))

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use satcast_plugin_api::host::{Driver, Services, Table};
 use satcast_plugin_api::manifest::Manifest;
@@ -18,8 +18,12 @@ use super::process::{Accept, Hooks, Remote, Spec};
 use super::schema::ConfigSchema;
 use super::services::{DriverServices, OperatorSettings};
 use super::wishes::Wishes;
-use super::{HostParts, MAX_LEVEL, made, settings};
+use super::{HostParts, MAX_LEVEL, SpoolPlace, made, settings};
 use crate::config::{DriverSettings, Isolation};
+
+/// Folder of packets that wait on disk, beside the folders of the drivers: no driver has such a name.
+pub(super) const SPOOL_FOLDER: &str = ".spool";
+const BYTES_PER_MB: u64 = 1024 * 1024;
 
 /// One loaded driver. It ends when its last destination and the registry have let go of it.
 pub(super) struct Loaded {
@@ -30,16 +34,55 @@ pub(super) struct Loaded {
     pub(super) remote: Option<Arc<Remote>>,
 }
 
-/// One destination type.
+/// One destination type, and who serves it.
 pub(super) struct Kind {
     pub(super) driver: Arc<Loaded>,
+    facts: Arc<KindFacts>,
+}
+
+impl std::ops::Deref for Kind {
+    type Target = KindFacts;
+
+    fn deref(&self) -> &KindFacts {
+        &self.facts
+    }
+}
+
+/// One destination type.
+pub(super) struct KindFacts {
     pub(super) title: String,
     pub(super) playback: bool,
     /// Viewers' requests that it answers itself.
     pub(super) routes: Vec<Route>,
     pub(super) schema: ConfigSchema,
+    /// Where its packets wait rather than being lost.
+    pub(super) spool: Option<SpoolPlace>,
     /// What the service behind it asks of streams.
     pub(super) wishes: Option<Arc<Wishes>>,
+}
+
+/// A driver on threads that is used for nothing new. What it still runs keeps it alive, and its library cannot be started a second time
+/// meanwhile: it is taken as it is when it is wanted again.
+pub(super) struct Resting {
+    hash: String,
+    settings: DriverSettings,
+    version: String,
+    loaded: Weak<Loaded>,
+    kinds: BTreeMap<String, Arc<KindFacts>>,
+}
+
+impl Resting {
+    /// The driver, if it still runs and would be the same if it were loaded again.
+    pub(super) fn wake(&self, hash: &str, settings: &DriverSettings) -> Option<Started> {
+        if self.hash != hash || self.settings != *settings {
+            return None;
+        }
+        let loaded = self.loaded.upgrade()?;
+        loaded.services.forgive();
+        let kind = |facts: &Arc<KindFacts>| Arc::new(Kind { driver: loaded.clone(), facts: facts.clone() });
+        let kinds = self.kinds.iter().map(|(name, facts)| (name.clone(), kind(facts))).collect();
+        Some(Started { version: self.version.clone(), loaded: loaded.clone(), kinds })
+    }
 }
 
 /// All of it at one moment.
@@ -155,9 +198,16 @@ impl Entry {
         is_well && self.hash == hash && self.settings == *settings
     }
 
-    /// It serves its types in this process: its image stays mapped for ever.
-    pub(super) fn stays_mapped(&self) -> bool {
-        self.loaded.as_ref().is_some_and(|loaded| loaded.remote.is_none())
+    /// What is left of it when it is taken out, where that is on threads.
+    pub(super) fn resting(&self) -> Option<Resting> {
+        let loaded = self.loaded.as_ref().filter(|loaded| loaded.remote.is_none())?;
+        Some(Resting {
+            hash: self.hash.clone(),
+            settings: self.settings.clone(),
+            version: self.summary.version.clone(),
+            loaded: Arc::downgrade(loaded),
+            kinds: self.kinds.iter().map(|(name, kind)| (name.clone(), kind.facts.clone())).collect(),
+        })
     }
 
     /// Both are the same running driver.
@@ -205,8 +255,9 @@ impl Entry {
 pub(super) fn start(
     source: Source,
     parts: &HostParts,
-    settings: &BTreeMap<String, Value>,
+    chosen: &DriverSettings,
 ) -> Result<Started, LoadError> {
+    let settings = &chosen.settings;
     let failed = |error: Error| LoadError::Start(error.message);
     let id = match &source {
         Source::Thread { table, .. } => table.id().to_string(),
@@ -229,14 +280,15 @@ pub(super) fn start(
     };
     let asked: Arc<dyn Services> = services.clone();
     let clock = parts.clock.clone();
-    let (version, manifest, remote, control) = match source {
+    let (version, manifest, is_lossless, remote, control) = match source {
         Source::Thread { table, flags } => {
             let (version, manifest) = (table.version().to_string(), table.manifest().clone());
+            let is_lossless = table.is_lossless();
             accept(&id, &manifest, settings, &services).map_err(LoadError::Start)?;
             let begin = move || {
                 Driver::start(table, asked, &MAX_LEVEL, flags).map(|driver| Backend::Thread(Box::new(driver)))
             };
-            (version, manifest, None, Control::start(&id, clock, begin).map_err(cleaned)?)
+            (version, manifest, is_lossless, None, Control::start(&id, clock, begin).map_err(cleaned)?)
         }
         Source::Process(spec) => {
             let level = MAX_LEVEL.load(Ordering::Relaxed);
@@ -249,16 +301,22 @@ pub(super) fn start(
             // From here on its process ends with the control thread.
             let backend = Backend::Process(remote.clone());
             let control = Control::start(&id, clock, move || Ok(backend)).map_err(failed)?;
-            (facts.version, facts.manifest, Some(remote), control)
+            (facts.version, facts.manifest, facts.is_lossless, Some(remote), control)
         }
     };
     let loaded = Arc::new(Loaded { control, pump, services, remote });
+    let spool = SpoolPlace {
+        folder: parts.data_dir.join(SPOOL_FOLDER),
+        bytes_max: chosen.spool_mb.saturating_mul(BYTES_PER_MB),
+    };
+    let spool = (is_lossless && spool.bytes_max > 0).then_some(spool);
     let mut kinds = BTreeMap::new();
     for kind in made::types(&id, &manifest, settings).map_err(LoadError::Start)? {
         let schema = compile(&kind.name, &kind.schema)?;
         let wishes = Wishes::of(&kind.name, &kind.title, &kind.schema).map(Arc::new);
-        let (driver, title, playback, routes) = (loaded.clone(), kind.title, kind.playback, kind.routes);
-        kinds.insert(kind.name, Arc::new(Kind { driver, title, playback, routes, schema, wishes }));
+        let (title, playback, routes) = (kind.title, kind.playback, kind.routes);
+        let facts = KindFacts { title, playback, routes, schema, wishes, spool: spool.clone() };
+        kinds.insert(kind.name, Arc::new(Kind { driver: loaded.clone(), facts: Arc::new(facts) }));
     }
     Ok(Started { version, loaded, kinds })
 }

@@ -1,14 +1,16 @@
 //! What the host does for one driver: routes its reports to the destination they are about, writes its log lines without
 //! secrets and within limits, makes its connections through the outbound guard, gives it a folder.
 
+mod counters;
 mod duty;
+mod lines;
 mod log_gate;
 mod on_pump;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Asset, Connected, HttpResponse, LogLine, Playback, Services};
 use satcast_plugin_api::recording::Recording;
 
+pub use self::counters::Counters;
+use self::counters::Names;
 pub(super) use self::log_gate::LogGate;
 use self::on_pump::{OnPump, connect_error};
 use super::assets::Assets;
@@ -31,7 +35,17 @@ use crate::outbound::Guard;
 
 /// Log lines of one destination per second; further ones are counted and left out.
 pub(super) const LOG_LINES_PER_SEC_MAX: u32 = 200;
-/// Longest log message or field in bytes; the rest is cut.
+/// Log lines of one driver per second, of all its destinations and what its process writes.
+pub(super) const DRIVER_LOG_LINES_PER_SEC_MAX: u32 = 500;
+/// Their bytes, about.
+pub(super) const DRIVER_LOG_BYTES_PER_SEC_MAX: usize = 64 * 1024;
+/// Events of one destination per second; further ones are left out.
+pub(super) const EVENTS_PER_SEC_MAX: u32 = 5;
+/// Events of one driver per second.
+pub(super) const DRIVER_EVENTS_PER_SEC_MAX: u32 = 50;
+/// Longest name of an event in bytes; the rest is cut.
+pub(super) const EVENT_NAME_BYTES_MAX: usize = 64;
+/// Longest log message, or all fields together, in bytes; the rest is cut.
 pub(super) const LOG_TEXT_BYTES_MAX: usize = 4 * 1024;
 /// Longest error of a driver that is shown, in bytes; the rest is cut.
 pub(super) const ERROR_TEXT_BYTES_MAX: usize = 1024;
@@ -57,28 +71,6 @@ pub trait Observer: Send + Sync + 'static {
     fn event(&self, name: &str, data: serde_json::Value);
 }
 
-/// Counters of a destination by name; they outlive its openings.
-#[derive(Default)]
-pub struct Counters {
-    by_name: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
-}
-
-impl Counters {
-    /// The counter `name`, made if need be; `None` when there are [`COUNTERS_MAX`] others.
-    pub fn get(&self, name: &str) -> Option<Arc<AtomicU64>> {
-        let mut by_name = lock(&self.by_name);
-        if !by_name.contains_key(name) && by_name.len() >= COUNTERS_MAX {
-            return None;
-        }
-        Some(by_name.entry(name.to_string()).or_default().clone())
-    }
-
-    /// Its value; 0 when it was never asked for.
-    pub fn value(&self, name: &str) -> u64 {
-        lock(&self.by_name).get(name).map_or(0, |counter| counter.load(Ordering::Relaxed))
-    }
-}
-
 /// What is known of one opening while it is open.
 pub(super) struct Opened {
     pub(super) destination: DestinationId,
@@ -87,6 +79,9 @@ pub(super) struct Opened {
     pub(super) assets: Arc<Assets>,
     pub(super) redactor: RwLock<Arc<Redactor>>,
     pub(super) log_gate: LogGate,
+    pub(super) event_gate: LogGate,
+    /// Whose it is.
+    pub(super) account: i64,
 }
 
 impl Opened {
@@ -112,7 +107,10 @@ pub(super) struct DriverServices {
     runtime: tokio::runtime::Handle,
     clock: Clock,
     log_gate: LogGate,
+    driver_gate: LogGate,
+    event_gate: LogGate,
     report_gate: LogGate,
+    counter_names: Names,
     opened: RwLock<HashMap<u64, Arc<Opened>>>,
     retired: Retired,
     /// With what hides the secrets in them.
@@ -144,6 +142,9 @@ impl DriverServices {
             runtime,
             clock,
             log_gate: LogGate::default(),
+            driver_gate: LogGate::default(),
+            event_gate: LogGate::default(),
+            counter_names: Names::default(),
             report_gate: LogGate::default(),
             opened,
             retired: Retired::default(),
@@ -227,25 +228,7 @@ impl DriverServices {
 
 impl Services for DriverServices {
     fn log(&self, line: LogLine) {
-        let opened = self.find(line.dest);
-        let gate = opened.as_ref().map_or(&self.log_gate, |opened| &opened.log_gate);
-        let Some(left_out) = gate.admit(self.clock.monotonic()) else { return };
-        if left_out > 0 {
-            tracing::warn!(driver = %self.driver, left_out, "driver log lines left out: more than {LOG_LINES_PER_SEC_MAX} a second");
-        }
-        let clean = |text: &str| self.clean(opened.as_deref(), text);
-        let dest = opened.as_ref().map_or(0, |opened| opened.destination.0);
-        let fields: Vec<String> =
-            line.fields.iter().map(|(key, value)| format!("{}={}", clean(key), clean(value))).collect();
-        let (fields, message, target) = (fields.join(" "), clean(&line.message), clean(&line.target));
-        let driver = self.driver.as_str();
-        match line.level {
-            1 => tracing::error!(target: "driver", driver, dest, target, fields, "{message}"),
-            2 => tracing::warn!(target: "driver", driver, dest, target, fields, "{message}"),
-            3 => tracing::info!(target: "driver", driver, dest, target, fields, "{message}"),
-            4 => tracing::debug!(target: "driver", driver, dest, target, fields, "{message}"),
-            _ => tracing::trace!(target: "driver", driver, dest, target, fields, "{message}"),
-        }
+        self.write(&line);
     }
 
     fn state(&self, dest: u64, state: State, reason: Option<Error>) {
@@ -255,35 +238,19 @@ impl Services for DriverServices {
     }
 
     fn event(&self, dest: u64, name: &str, json: &str) {
-        let Some(opened) = self.find(dest) else { return };
-        if json.len() > EVENT_BYTES_MAX {
-            tracing::warn!(driver = %self.driver, dest = opened.destination.0, bytes = json.len(), "driver event too large, dropped");
-            return;
-        }
-        // Each event becomes a log line, so that it counts as one.
-        if opened.log_gate.admit(self.clock.monotonic()).is_none() {
-            return;
-        }
-        match serde_json::from_str(json) {
-            Ok(data) => {
-                let name = self.clean(Some(&opened), name);
-                opened.observer.event(&name, opened.redactor().clean_json(data));
-            }
-            Err(_) => {
-                tracing::warn!(driver = %self.driver, dest = opened.destination.0, "driver event is not JSON, dropped");
-            }
-        }
+        self.tell(dest, name, json);
     }
 
     fn metric(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>> {
-        self.find(dest)?.counters.get(name)
+        let opened = self.find(dest)?;
+        if self.counter_names.admit(name) { opened.counters.get(name) } else { None }
     }
 
     fn stopped(&self, dest: u64, outcome: Result<(), Error>) {
         if let Some(opened) = self.find(dest) {
             let outcome = outcome.map_err(|error| cleaned(&opened.redactor(), error));
             if let Err(error) = &outcome {
-                self.note(error);
+                self.note(opened.account, error);
             }
             opened.observer.stopped(outcome);
         }

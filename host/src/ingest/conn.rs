@@ -16,6 +16,7 @@ use super::Shared;
 use super::admit::{Admission, Admitted, Denied, PacketSink, Status, StreamKey, admit, is_documented_app};
 use super::end::End;
 use super::limits::Limits;
+use super::threads::Seat;
 use super::tls::Tls;
 use super::wire::Wire;
 use crate::places::{Network, Place};
@@ -28,6 +29,7 @@ pub(super) async fn serve<A: Admission>(
     shared: Arc<Shared<A>>,
     stranger: Place,
     stop: watch::Receiver<bool>,
+    seat: Seat,
 ) {
     let tls = match tls.map(Tls::new).transpose() {
         Ok(tls) => tls,
@@ -35,7 +37,7 @@ pub(super) async fn serve<A: Admission>(
     };
     let wire = Wire::new(socket, tls, shared.limits.reply_bytes_max);
     let stranger = Some(stranger);
-    let mut connection = Connection { wire, peer, shared, stranger, stop, events: VecDeque::new() };
+    let mut connection = Connection { wire, peer, shared, stranger, stop, seat, events: VecDeque::new() };
     let deadline = Instant::now() + connection.shared.limits.setup;
     let end = match connection.set_up(deadline).await {
         Ok(admitted) => {
@@ -59,6 +61,7 @@ struct Connection<A> {
     shared: Arc<Shared<A>>,
     stranger: Option<Place>,
     stop: watch::Receiver<bool>,
+    seat: Seat,
     /// Events between a publish request and its decision.
     events: VecDeque<ServerEvent>,
 }
@@ -211,7 +214,7 @@ impl<A: Admission> Connection<A> {
         match self.shared.pace {
             Some(pace) if !more => {
                 let started = self.shared.started;
-                started + pace.next(started.elapsed())
+                started + pace.next(started.elapsed(), self.seat.connections())
             }
             _ => Instant::now(),
         }

@@ -238,7 +238,7 @@ impl<A: Admission> Listener<A> {
     /// Serves encoders until `shutdown` resolves; then stops accepting, tells every publisher, and returns when all
     /// connections have ended or [`SHUTDOWN_TIMEOUT_MS`] is over.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { socket, secure, shared, room, mut threads } = self;
+        let Self { socket, secure, shared, room, threads } = self;
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
@@ -251,13 +251,13 @@ impl<A: Admission> Listener<A> {
                 Some(ended) = tasks.join_next() => report(ended),
                 accepted = socket.accept() => match accepted {
                     Ok((socket, peer)) => {
-                        accept(socket, None, peer, &shared, &room, &stopped, &mut threads, &mut tasks);
+                        accept(socket, None, peer, &shared, &room, &stopped, &threads, &mut tasks);
                     }
                     Err(failure) => pause_after(failure, &shared, socket.local_addr().ok()).await,
                 },
                 accepted = Secure::accept(&secure) => match accepted {
                     Ok((socket, peer, tls)) => {
-                        accept(socket, Some(tls), peer, &shared, &room, &stopped, &mut threads, &mut tasks);
+                        accept(socket, Some(tls), peer, &shared, &room, &stopped, &threads, &mut tasks);
                     }
                     Err(failure) => pause_after(failure, &shared, None).await,
                 },
@@ -301,7 +301,7 @@ fn accept<A: Admission>(
     shared: &Arc<Shared<A>>,
     room: &Room,
     stopped: &watch::Receiver<bool>,
-    threads: &mut Threads,
+    threads: &Threads,
     tasks: &mut JoinSet<()>,
 ) {
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
@@ -323,14 +323,15 @@ fn accept<A: Admission>(
         Err(failure) => return shared.warn(peer, None, &format!("refused: {failure}")),
     };
     let (shared, stopped) = (Arc::clone(shared), stopped.clone());
+    let (thread, seat) = threads.seat();
     let work = async move {
         match TcpStream::from_std(socket) {
-            Ok(socket) => conn::serve(socket, tls, peer, shared, stranger, stopped).await,
+            Ok(socket) => conn::serve(socket, tls, peer, shared, stranger, stopped, seat).await,
             Err(failure) => shared.warn(peer, None, &format!("refused: {failure}")),
         }
         drop(place);
     };
-    tasks.spawn_on(work, &threads.next());
+    tasks.spawn_on(work, &thread);
 }
 
 /// A connection that failed before it was accepted harms nobody; a lack of file handles passes by waiting.

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-/// Moments within one wait at which connections may be read. Connections that share a moment share one wake-up of the
-/// process; several moments keep the bursts towards the destinations small.
+/// Moments within one wait at which connections may be read, where there are many. Connections that share a moment share the
+/// wake-ups of its thread and of the drivers; several moments keep the bursts towards the destinations small.
 pub(super) const PHASES: u32 = 4;
+
+/// Connections of a thread for which one moment is enough.
+pub(super) const CONNECTIONS_A_PHASE: usize = 16;
 
 /// The grid on which connections are read.
 #[derive(Debug, Clone, Copy)]
@@ -23,11 +26,23 @@ impl Pace {
         self.step * PHASES
     }
 
-    /// The next moment to read after `now`: the wait, less what is needed to stay on the grid.
-    pub(super) fn next(self, now: Duration) -> Duration {
-        let steps = now.as_nanos() / self.step.as_nanos() + u128::from(PHASES);
-        let nanos = steps.saturating_mul(self.step.as_nanos());
+    /// The next moment to read after `now` on a thread with so many `connections`: the wait, less what is needed to stay on
+    /// the grid.
+    pub(super) fn next(self, now: Duration, connections: usize) -> Duration {
+        let phases = phases(connections);
+        let step = self.step * (PHASES / phases);
+        let steps = now.as_nanos() / step.as_nanos() + u128::from(phases);
+        let nanos = steps.saturating_mul(step.as_nanos());
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// Moments that so many connections need; each grid holds the moments of the coarser ones.
+fn phases(connections: usize) -> u32 {
+    match connections.div_ceil(CONNECTIONS_A_PHASE) {
+        0 | 1 => 1,
+        2 => 2,
+        _ => PHASES,
     }
 }
 
@@ -39,26 +54,47 @@ mod tests {
         Duration::from_millis(millis)
     }
 
+    /// Connections that take every moment.
+    const MANY: usize = 2 * CONNECTIONS_A_PHASE + 1;
+
     #[test]
     fn reads_fall_on_the_grid_and_keep_their_distance() {
         let pace = Pace::new(ms(100)).unwrap();
         for (now, next) in [(0, 100), (1, 100), (24, 100), (25, 125), (99, 175), (100, 200), (101, 200)] {
-            assert_eq!(pace.next(ms(now)), ms(next), "{now}");
+            assert_eq!(pace.next(ms(now), MANY), ms(next), "{now}");
         }
         for now in 0..1_000 {
-            let wait = pace.next(ms(now)) - ms(now);
+            let wait = pace.next(ms(now), MANY) - ms(now);
             assert!(wait > ms(75) && wait <= ms(100), "{now}: {wait:?}");
+        }
+    }
+
+    #[test]
+    fn few_connections_share_a_moment() {
+        let pace = Pace::new(ms(100)).unwrap();
+        for (connections, next) in [
+            (0, 200),
+            (1, 200),
+            (CONNECTIONS_A_PHASE, 200),
+            (CONNECTIONS_A_PHASE + 1, 250),
+            (2 * CONNECTIONS_A_PHASE, 250),
+            (MANY, 275),
+            (usize::MAX, 275),
+        ] {
+            assert_eq!(pace.next(ms(180), connections), ms(next), "{connections}");
         }
     }
 
     #[test]
     fn a_read_in_time_keeps_its_phase() {
         let pace = Pace::new(ms(100)).unwrap();
-        let mut due = pace.next(ms(33));
-        for _ in 0..10 {
-            let next = pace.next(due + ms(3));
-            assert_eq!(next - due, ms(100));
-            due = next;
+        for connections in [1, CONNECTIONS_A_PHASE + 1, MANY] {
+            let mut due = pace.next(ms(33), connections);
+            for _ in 0..10 {
+                let next = pace.next(due + ms(3), connections);
+                assert_eq!(next - due, ms(100));
+                due = next;
+            }
         }
     }
 
@@ -66,6 +102,6 @@ mod tests {
     fn no_wait_means_no_grid_and_tiny_waits_work() {
         assert!(Pace::new(Duration::ZERO).is_none());
         let pace = Pace::new(Duration::from_nanos(1)).unwrap();
-        assert!(pace.next(ms(5)) > ms(5));
+        assert!(pace.next(ms(5), MANY) > ms(5));
     }
 }

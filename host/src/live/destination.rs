@@ -15,6 +15,7 @@ use self::run::Run;
 use super::hub::Hub;
 use super::shelf::Shelves;
 use super::teller::{Teller, Turn};
+use super::troubles::Troubles;
 use super::view::{DestState, DestinationSnapshot, Told, View};
 use crate::clock::Clock;
 use crate::drivers::{Counters, Drivers};
@@ -43,6 +44,7 @@ pub(super) struct Parts {
     /// Time of the session's first media.
     pub(super) started_at: UnixMillis,
     pub(super) shelves: Arc<Shelves>,
+    pub(super) troubles: Arc<Troubles>,
     pub(super) feed: Feed,
     pub(super) teller: Teller,
     /// Whose the stream is.
@@ -62,6 +64,7 @@ pub(super) struct Destination {
     stop: watch::Sender<bool>,
     feed: Feed,
     teller: Teller,
+    troubles: Arc<Troubles>,
     account: AccountId,
     usage: Arc<dyn Usage>,
     clock: Clock,
@@ -92,6 +95,7 @@ impl Destination {
             stop,
             feed: parts.feed.clone(),
             teller: parts.teller.clone(),
+            troubles: parts.troubles.clone(),
             account: parts.account,
             usage: parts.usage.clone(),
             clock: parts.clock.clone(),
@@ -171,6 +175,11 @@ impl Destination {
         }
     }
 
+    /// What its driver counts beside the bytes sent.
+    pub(super) fn counters(&self) -> Vec<(String, u64)> {
+        self.counters.own()
+    }
+
     fn bytes_sent(&self) -> u64 {
         self.counters.value("bytes_sent")
     }
@@ -183,8 +192,16 @@ impl Destination {
         view.sample(bytes, now, wall_now);
         if view.state != before {
             self.tell_usage(&mut view, now);
+            self.note_trouble(&view, wall_now);
         }
         self.tell_watchers(&mut view, now, wall_now, true);
+    }
+
+    /// Keeps why it is not live, for whoever looks later.
+    fn note_trouble(&self, view: &View, at: UnixMillis) {
+        if let Some(error) = &view.error {
+            self.troubles.note(self.id, error, at);
+        }
     }
 
     /// Tells webhooks of what really changed.

@@ -2,10 +2,11 @@
 //!
 //! - [`hub`]: packets in, on one timeline ([`timeline`]), out to the queues; keeps configurations and the last keyframe
 //!   group ([`group`]).
-//! - [`queue`]: the bounded queue of one destination.
+//! - [`queue`]: the bounded queue of one destination; [`spool`]: the disk behind it, for who must not lose anything.
 //! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
 //! - [`session`]: the task that owns a session's life; [`quiet`]: whose encoder has to be quiet first.
 //! - [`health`]: what the encoder sends, and what of it platforms do not take.
+//! - [`troubles`]: what went wrong last.
 //! - [`shelf`]: what destinations with playback publish, for as long as viewers may fetch it.
 //!
 //! Knows no money, no HTTP and no RTMP: what a session uses it tells by [`crate::usage`], and obeys the orders it gets.
@@ -24,12 +25,16 @@ mod queue_tests;
 mod quiet;
 mod session;
 mod shelf;
+#[cfg(test)]
+mod spill_tests;
+mod spool;
 mod teller;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod troubles;
 mod view;
 
 use std::collections::HashMap;
@@ -40,6 +45,7 @@ use std::time::Duration;
 pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
 pub use session::{Delayed, LiveDestination, LiveSession, Publisher, SessionSnapshot, SessionState};
 pub use shelf::{SHELF_KEPT, Shelf};
+pub use troubles::{TROUBLES_MAX, Trouble};
 pub use view::{DestState, DestinationSnapshot};
 
 use crate::clock::Clock;
@@ -50,6 +56,7 @@ use crate::usage::{Gate, Unmetered};
 use quiet::{Quiet, needs_quiet};
 use session::{Command, Refusal, Session};
 use shelf::Shelves;
+use troubles::Troubles;
 
 /// How often running sessions are marked as alive in the database; a crash bills nothing after the last mark.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -111,6 +118,7 @@ struct Inner {
     quiet: Mutex<HashMap<StreamId, Quiet>>,
     next_number: AtomicU64,
     shelves: Arc<Shelves>,
+    troubles: Arc<Troubles>,
     /// Where sessions run: not on the thread of the encoder that began them, which may end before them.
     runtime: tokio::runtime::Handle,
 }
@@ -143,6 +151,7 @@ impl Live {
             quiet: Mutex::default(),
             next_number: AtomicU64::new(1),
             shelves: Arc::default(),
+            troubles: Arc::default(),
             runtime: tokio::runtime::Handle::current(),
         };
         Self { inner: Arc::new(inner) }
@@ -164,6 +173,11 @@ impl Live {
     /// A destination of a live session.
     pub fn destination(&self, stream: StreamId, destination: DestinationId) -> Option<DestinationSnapshot> {
         self.find(stream)?.destination(destination)
+    }
+
+    /// Why a destination was not live when it last was not, in a session that runs or is over; forgotten at a restart.
+    pub fn last_trouble(&self, destination: DestinationId) -> Option<Trouble> {
+        self.inner.troubles.of(destination)
     }
 
     /// What a destination of a live session waits for because of its delays.

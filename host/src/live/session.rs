@@ -73,6 +73,8 @@ pub struct LiveDestination {
     pub kind: String,
     /// How it stands.
     pub shown: DestinationSnapshot,
+    /// What its driver counts in the session that runs, by name.
+    pub counters: Vec<(String, u64)>,
 }
 
 /// What a destination with a delay waits for, and until when.
@@ -235,6 +237,7 @@ impl Session {
             id,
             kind: destination.record().kind.clone(),
             shown: destination.snapshot(),
+            counters: destination.counters(),
         });
         seen.collect()
     }

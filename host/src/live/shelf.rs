@@ -74,6 +74,8 @@ impl Shelves {
     pub(super) fn end(&self, shelf: &Shelf, now: Duration) {
         // A second end changes nothing.
         let _ = shelf.ended_at.set(now);
+        // Nobody waits for what will not come.
+        shelf.assets.wake();
     }
 
     /// Takes away what ended long enough ago.
@@ -154,6 +156,7 @@ mod tests {
             max_age_secs: 1,
             audience: Audience::Both,
             body: AssetBody::Memory(bytes::Bytes::from_static(b"x").into()),
+            followed: Default::default(),
         };
         shelf.assets().publish(asset, std::path::Path::new("/")).unwrap();
         let entry = name.to_owned();

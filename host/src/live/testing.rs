@@ -110,6 +110,10 @@ impl Destination for Out {
             "flaky" => return flaky(&ctx, &mut media).await,
             "mute" => return mute(&ctx, &mut media).await,
             "show" => show(&ctx)?,
+            "tell" => {
+                ctx.event("told", &serde_json::json!({ "token": token, "n": 1 }));
+                ctx.event("long", &serde_json::json!({ "text": "x".repeat(8_000) }));
+            }
             _ => {}
         }
         let media_packets = ctx.counter("media_packets");

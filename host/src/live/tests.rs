@@ -2,6 +2,7 @@
 
 mod destinations;
 mod health;
+mod spool;
 mod told;
 mod webhooks;
 

@@ -2,6 +2,7 @@
 //!
 //! Pure: times are arguments.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::teller::Known;
@@ -12,6 +13,8 @@ pub(super) const QUIET_MAX: Duration = Duration::from_secs(5);
 const QUIET_TEXT: &str = "nothing was sent for 5 s";
 /// Least time between two samples of the bit rate.
 const RATE_SAMPLE_MIN: Duration = Duration::from_millis(900);
+/// The bit rate is that of so many samples, about a second apart.
+const RATE_SAMPLES: usize = 5;
 /// Least time between two changes that are told, of those that a driver may make at will.
 const NEWS_PAUSE: Duration = Duration::from_secs(1);
 
@@ -56,7 +59,7 @@ pub struct DestinationSnapshot {
     pub next_retry_at: Option<UnixMillis>,
     /// Bytes sent in this session.
     pub bytes_sent: u64,
-    /// Bits per second, over the last second or more.
+    /// Bits per second, over the last five seconds.
     pub bitrate: u64,
     /// Packets left out in this session because the destination did not keep up.
     pub dropped_packets: u64,
@@ -108,9 +111,29 @@ struct News {
 struct Rate {
     at: Duration,
     bytes: u64,
+    /// When the samples before were taken, and the bytes until then, oldest first.
+    before: VecDeque<(Duration, u64)>,
     bits_per_sec: u64,
     /// When the bytes grew last.
     grew_at: Duration,
+}
+
+impl Rate {
+    fn take(&mut self, bytes: u64, now: Duration) {
+        if bytes > self.bytes {
+            self.grew_at = now;
+        }
+        if self.before.len() == RATE_SAMPLES {
+            self.before.pop_front();
+        }
+        self.before.push_back((self.at, self.bytes));
+        (self.at, self.bytes) = (now, bytes);
+        if let Some((since, until_then)) = self.before.front() {
+            let bits = u128::from(bytes.saturating_sub(*until_then)) * 8_000;
+            let millis = now.saturating_sub(*since).as_millis().max(1);
+            self.bits_per_sec = u64::try_from(bits / millis).unwrap_or(u64::MAX);
+        }
+    }
 }
 
 impl View {
@@ -164,11 +187,8 @@ impl View {
         if passed < RATE_SAMPLE_MIN {
             return;
         }
-        let bits = u128::from(bytes.saturating_sub(self.rate.bytes)) * 8_000;
-        let bits_per_sec = u64::try_from(bits / passed.as_millis()).unwrap_or(u64::MAX);
-        let grew_at = if bytes > self.rate.bytes { now } else { self.rate.grew_at };
-        self.rate = Rate { at: now, bytes, bits_per_sec, grew_at };
-        let is_quiet = now.saturating_sub(grew_at) >= QUIET_MAX;
+        self.rate.take(bytes, now);
+        let is_quiet = now.saturating_sub(self.rate.grew_at) >= QUIET_MAX;
         if self.state == DestState::Live && is_quiet {
             self.set(DestState::Connecting, Some(QUIET_TEXT.into()), now, wall);
             self.is_quieted = true;
@@ -193,7 +213,7 @@ impl View {
         true
     }
 
-    /// Bits per second of the last sample.
+    /// Bits per second of the last samples.
     pub(super) fn bits_per_sec(&self) -> u64 {
         self.rate.bits_per_sec
     }
@@ -214,14 +234,24 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_the_time_since_the_last_sample() {
+    fn the_rate_is_that_of_the_last_five_seconds() {
         let mut view = View::new(Duration::ZERO);
         view.sample(500, Duration::from_millis(899), UnixMillis(0));
         assert_eq!(view.bits_per_sec(), 0, "too early");
         sample(&mut view, 1_000, 2);
         assert_eq!(view.bits_per_sec(), 4_000);
-        sample(&mut view, 1_000, 3);
-        assert_eq!(view.bits_per_sec(), 0);
+        sample(&mut view, 1_000, 4);
+        assert_eq!(view.bits_per_sec(), 2_000);
+        for secs in 5..9 {
+            sample(&mut view, 1_000, secs);
+            assert_eq!(
+                view.bits_per_sec() > 0,
+                secs < 8,
+                "{secs}: what came at 2 s is in the rate until 7 s"
+            );
+        }
+        sample(&mut view, u64::MAX, 9);
+        assert!(view.bits_per_sec() > 1_000_000_000, "no overflow");
     }
 
     #[test]

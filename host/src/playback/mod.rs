@@ -11,6 +11,7 @@ mod admit;
 mod body;
 mod chain;
 mod entry;
+mod follow;
 mod headers;
 mod latency;
 mod meter;

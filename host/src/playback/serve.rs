@@ -16,6 +16,7 @@ use url::form_urlencoded;
 use super::access::{Access, Age, Question};
 use super::body::{PieceBody, Slice};
 use super::chain::Chain;
+use super::follow::{Current, follow};
 use super::headers::{self, Keep, Readers};
 use super::range::Span;
 use super::ready::text;
@@ -25,6 +26,7 @@ use crate::api::{ApiError, RequestContext};
 use crate::auth::{presented_key, presents_header};
 use crate::drivers::{PlaybackFacts, Published};
 use crate::http::Sent;
+use crate::ids::KeyId;
 use crate::live::Shelf;
 use crate::secret::Redacted;
 
@@ -227,12 +229,16 @@ impl Playback {
         let piece = shelf.assets().get(name).filter(|piece| piece.audience.is_hosted());
         let is_playlist = piece.as_ref().is_none_or(|piece| piece.is_playlist());
         let age = if is_playlist { Age::Fresh } else { Age::Known };
-        let access = self.accesses.find(Question::Key(key), age).await?;
-        let allowed = access.filter(|access| access.enabled && access.destination == ticket.destination);
-        let access = allowed.ok_or_else(ApiError::invalid_public_key)?;
+        let mut access = self.allowed(&ticket, key, age).await?;
         let readers = readers(request, &access)?;
         if is_playlist {
             self.viewers.saw(access.destination, context.client, request.headers(), self.clock.monotonic());
+        }
+        let query = request.uri().query().unwrap_or_default();
+        let Current { piece, max_age_secs, waited } = follow(query, &shelf, name, piece).await?;
+        if waited {
+            // The key may have been revoked meanwhile.
+            access = self.allowed(&ticket, key, Age::Fresh).await?;
         }
         let Some(piece) = piece else {
             let shelf = self.live.shelf(access.destination).filter(|open| open.session == shelf.session);
@@ -240,10 +246,17 @@ impl Playback {
             let found = Found { shelf, keep: Keep::Playlist(0), counted: Some(access) };
             return Ok((self.ask_driver(request, Audience::Hosted, name, found).await?, readers));
         };
-        let secs = piece.max_age_secs;
-        let keep = if is_playlist { Keep::Playlist(secs) } else { Keep::Media(secs) };
+        let secs = max_age_secs.unwrap_or(piece.max_age_secs);
+        let keep = if piece.is_playlist() { Keep::Playlist(secs) } else { Keep::Media(secs) };
         let found = Found { shelf, keep, counted: Some(access) };
         Ok((self.deliver(request, piece, found).await?, readers))
+    }
+
+    /// Who the key of a token belongs to, when it still leads to this destination.
+    async fn allowed(&self, ticket: &Ticket, key: KeyId, age: Age) -> Result<Arc<Access>, ApiError> {
+        let access = self.accesses.find(Question::Key(key), age).await?;
+        let allowed = access.filter(|access| access.enabled && access.destination == ticket.destination);
+        allowed.ok_or_else(ApiError::invalid_public_key)
     }
 
     /// 404 for a file that is gone, as pieces at the far end of the window may be in between; 503, and a line in the log

@@ -1,6 +1,7 @@
 //! Recordings in the cloud archive, as their driver last told of them.
 
 use async_trait::async_trait;
+use serde_json::Value;
 
 use super::Result;
 use super::audit::Actor;
@@ -62,9 +63,9 @@ pub struct ArchiveReport {
     pub uploaded_bytes: u64,
     /// Its length in milliseconds.
     pub duration_ms: u64,
-    /// Why it failed: set for a failed one, and for no other.
+    /// Why it failed, or why its upload waits for its next try; for one that is gone, why, when it is not that its days were over.
     pub error: Option<String>,
-    /// Whose failure it is, in the words of the driver contract.
+    /// Whose failure it is, in the words of the driver contract; kept of failed ones.
     pub error_class: Option<String>,
     /// Where it lies, `s3://bucket/key`; `None` before the store has it.
     pub url: Option<String>,
@@ -102,6 +103,24 @@ pub struct KnownArchive {
     pub changed_at: UnixMillis,
 }
 
+/// A destination, for the driver that keeps recordings of it.
+#[derive(Clone, PartialEq)]
+pub struct RecordedDestination {
+    /// Its id.
+    pub id: DestinationId,
+    /// Its type.
+    pub kind: String,
+    /// The driver's configuration in clear; `None` when it was deleted.
+    pub config: Option<Value>,
+}
+
+impl std::fmt::Debug for RecordedDestination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // `config` holds secrets.
+        f.debug_struct("RecordedDestination").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
 /// Recordings.
 #[async_trait]
 pub trait Archives: Send + Sync {
@@ -112,8 +131,8 @@ pub trait Archives: Send + Sync {
     /// # Errors
     /// [`NotFound`](super::StoreError::NotFound) for a destination that has no such session.
     async fn record_archive(&self, report: ArchiveReport, now: UnixMillis) -> Result<i64>;
-    /// A driver tells that a recording is not in its store any more, as its days there were over: it is shown no more, and the log of
-    /// the account says so. What is deleted, or by another driver, stays as it is.
+    /// A driver tells that a recording is not in its store any more, as its days there were over or, with an error that says so, for
+    /// another reason: it is shown no more, and the log of the account says so. What is deleted, or by another driver, stays as it is.
     ///
     /// # Errors
     /// The database failed.
@@ -131,6 +150,10 @@ pub trait Archives: Send + Sync {
     async fn delete_archive(&self, actor: &Actor, id: i64, remote: bool) -> Result<()>;
     /// The account's recordings, newest first.
     async fn archives_of(&self, account: AccountId, page: Page) -> Result<Vec<ArchiveRecord>>;
+    /// What a destination is now, deleted or not; `None` when there was none, or its configuration cannot be read.
+    async fn recorded_destination(&self, id: DestinationId) -> Result<Option<RecordedDestination>>;
+    /// Every destination of which a driver has recordings that are not deleted.
+    async fn recorded_destinations(&self, driver: &str) -> Result<Vec<DestinationId>>;
     /// One recording of the account.
     async fn archive(&self, account: AccountId, id: i64) -> Result<Option<ArchiveRecord>>;
     /// The account's recording of that name.

@@ -185,6 +185,8 @@ pub struct StatementEntry {
     pub minute: Option<i64>,
     /// The clock hour of the bytes.
     pub hour: Option<UnixMillis>,
+    /// The recording whose retry was paid or given back.
+    pub file_name: Option<String>,
 }
 
 /// Charges.

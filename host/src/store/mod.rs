@@ -30,6 +30,7 @@ use async_trait::async_trait;
 
 pub use archives::{
     ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, ArchiveState, Archives, KnownArchive,
+    RecordedDestination,
 };
 pub use audit::{
     AUDIT_DETAIL_BYTES_MAX, Actor, Audit, AuditEntry, AuditFilter, By, Change, FAILED_LOGINS_PER_HOUR_MAX,
@@ -58,7 +59,7 @@ pub use outbox::{
     WAITING_PER_WEBHOOK_MAX,
 };
 pub use playback::{Bandwidth, Playback, PlaybackRecord};
-pub use recoveries::{AskedRecovery, Recoveries, RecoveryBegun};
+pub use recoveries::{AskedRecovery, OpenedRecovery, Recoveries, RecoveryBegun};
 pub use sql::{Inspector, Owner};
 pub use wallets::{
     Close, DecideRefill, FAILURES_TOLD, FEE_TOO_HIGH, InvoiceRecord, MadeInvoice, NewWallet, NoRefill,

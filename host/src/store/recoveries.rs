@@ -22,6 +22,17 @@ pub struct AskedRecovery {
     pub driver_attempt: u32,
 }
 
+/// A retry whose upload was opened and has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedRecovery {
+    /// Its id.
+    pub id: i64,
+    /// Id of the driver that uploads.
+    pub driver: String,
+    /// Name of the recording.
+    pub file_name: String,
+}
+
 /// What became of the wish for a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryBegun {
@@ -58,6 +69,10 @@ pub trait Recoveries: Send + Sync {
     async fn asked_recoveries(&self, driver: &str) -> Result<Vec<AskedRecovery>>;
     /// The same of all drivers, for retries that began before a time.
     async fn unanswered_recoveries(&self, before: UnixMillis) -> Result<Vec<AskedRecovery>>;
+    /// Retries whose upload goes on.
+    async fn opened_recoveries(&self) -> Result<Vec<OpenedRecovery>>;
+    /// Nobody goes on with an upload that had begun: the charge is given back, once.
+    async fn recovery_abandoned(&self, id: i64, now: UnixMillis) -> Result<()>;
 }
 
 /// A failure of this class is ours, and what was paid for it is given back.

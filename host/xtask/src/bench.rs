@@ -7,6 +7,9 @@ use crate::{build, npm, process, setup, workspace};
 /// Benchmarks of whole servers.
 const SERVERS: [&str; 5] = ["relay", "playback", "api", "webhooks", "boundary"];
 
+/// Parts of `playback` that can be asked for by their own name.
+const PLAYBACK_PARTS: [&str; 2] = ["package", "viewers"];
+
 /// The benchmark of the database, which needs a server beside it.
 const MONEY: &str = "money";
 
@@ -19,10 +22,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             .and_then(|()| money())
             .and_then(|()| parts(&[])),
         Some((name, rest)) if SERVERS.contains(&name) => servers(name, rest),
+        Some((part, _)) if PLAYBACK_PARTS.contains(&part) => servers("playback", args),
         Some((MONEY, _)) => money(),
         Some(("parts", rest)) => parts(rest),
         Some((other, _)) => {
-            let known = SERVERS.join(", ");
+            let known = [&SERVERS[..], &PLAYBACK_PARTS[..]].concat().join(", ");
             Err(format!("there is no benchmark \"{other}\"; there are {known}, money and parts"))
         }
     }

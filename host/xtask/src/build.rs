@@ -1,6 +1,8 @@
 //! Building the workspace and laying drivers and pages beside the binary, where the service looks for them.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
@@ -80,6 +82,7 @@ pub(crate) fn run_service(args: &[String]) -> Result<(), String> {
 fn install_drivers(folder: &Path) -> Result<(), String> {
     let drivers = folder.join("drivers");
     std::fs::create_dir_all(&drivers)
+        .and_then(|()| std::fs::set_permissions(&drivers, Permissions::from_mode(0o755)))
         .map_err(|error| format!("cannot make {}: {error}", drivers.display()))?;
     let before = previous_manifest(&drivers);
     let mut files = BTreeMap::new();
@@ -105,7 +108,8 @@ fn install_drivers(folder: &Path) -> Result<(), String> {
 fn install(from: &Path, to: &Path) -> Result<String, String> {
     let bytes = std::fs::read(from).map_err(|error| format!("cannot read {}: {error}", from.display()))?;
     // A new file under the old name, never an overwrite in place: a running service has the old one mapped.
-    if std::fs::read(to).is_ok_and(|present| present == bytes) {
+    let is_ours = |facts: std::fs::Metadata| facts.permissions().mode() & 0o022 == 0;
+    if std::fs::metadata(to).is_ok_and(is_ours) && std::fs::read(to).is_ok_and(|present| present == bytes) {
         return Ok(sha256(&bytes));
     }
     replace(to, &bytes)?;
@@ -114,7 +118,9 @@ fn install(from: &Path, to: &Path) -> Result<String, String> {
 
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let temporary = path.with_extension("new");
+    // Whatever the umask is: the service refuses what others can write to.
     std::fs::write(&temporary, bytes)
+        .and_then(|()| std::fs::set_permissions(&temporary, Permissions::from_mode(0o644)))
         .and_then(|()| std::fs::rename(&temporary, path))
         .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }

@@ -8,7 +8,9 @@ use crate::codec::{aac, av1, avc, hevc, opus};
 use crate::flv::{demux, mux};
 use crate::fmp4::SEGMENT_BYTES_MAX;
 use crate::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
-use crate::playlist::{Entry, MediaPlaylist, PreviewPlaylist, init_name, segment_name};
+use crate::playlist::{
+    Entry, MediaPlaylist, PartEntry, PartRules, PreviewPlaylist, init_name, part_name, segment_name,
+};
 use crate::rtmp::amf0::{decode_all, encode_all};
 use crate::rtmp::chunk::{ChunkOutput, ChunkReader, ChunkWriter, Message};
 use crate::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
@@ -192,6 +194,8 @@ pub fn codec(data: &[u8]) {
     assert_eq!(stripped, unit.slice(unit.len() - stripped.remaining()..));
 }
 
+/// How long parts should be.
+const PART_NANOS: i64 = 500 * NANOS_PER_MILLI;
 /// Bytes of the instruction for one packet of the segmenter's target.
 const STEP_BYTES: usize = 4;
 
@@ -199,6 +203,9 @@ const STEP_BYTES: usize = 4;
 /// out keeps all promises of playlists.
 pub fn segmenter(data: &[u8]) {
     let mut segmenter = Segmenter::new(7);
+    if data.first().is_some_and(|first| first & 1 == 1) {
+        segmenter = segmenter.with_parts(PART_NANOS);
+    }
     let mut lists = None;
     let mut next = 7;
     let mut times = [0i64; 2];
@@ -248,7 +255,11 @@ fn list_events(
         match event {
             Event::Started { target_seconds } => {
                 let preview = PreviewPlaylist::new(target_seconds);
-                assert!(lists.replace((MediaPlaylist::new(target_seconds, 60), preview)).is_none());
+                let mut media = MediaPlaylist::new(target_seconds, 60);
+                if let Some(target_ns) = segmenter.part_target_ns() {
+                    media = media.with_parts(PartRules { target_ns, hold_back_ns: 0 });
+                }
+                assert!(lists.replace((media, preview)).is_none());
             }
             Event::TargetRaised { target_seconds } => {
                 let Some((media, preview)) = lists else { panic!("raised before the start") };
@@ -271,6 +282,24 @@ fn list_events(
                 };
                 assert!(media.push(entry).is_ok(), "{entry:?}");
                 assert!(preview.push(&segment, entry.init).is_ok(), "{segment:?}");
+            }
+            Event::Part(part) => {
+                assert_eq!(part.sequence, *next);
+                let Some((media, _)) = lists else { panic!("part before the start") };
+                let (name, following) =
+                    (part_name(1, part.index.into()), part_name(1, u64::from(part.index) + 1));
+                let entry = PartEntry {
+                    sequence: part.sequence,
+                    duration_ns: part.duration_ns,
+                    independent: part.independent,
+                    program_date_time_ms: part.program_date_time_ms,
+                    discontinuity: part.discontinuity,
+                    init: &init_name(1, part.init_id),
+                    name: &name,
+                    next: &following,
+                };
+                assert!(media.push_part(entry).is_ok(), "{entry:?}");
+                assert!(media.is_empty() || media.render().is_some_and(|text| text.contains(&name)));
             }
             Event::Init(_) | Event::TrackRefused { .. } => {}
         }

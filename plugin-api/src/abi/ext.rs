@@ -36,6 +36,9 @@ pub const AUDIENCE_HOSTED: u32 = 1;
 /// Viewers of the preview may fetch the piece.
 pub const AUDIENCE_PREVIEW: u32 = 1 << 1;
 
+/// `SatcastAsset.flags`: viewers may wait for a later version of this playlist (since minor version 4).
+pub const ASSET_RELOAD: u32 = 1;
+
 /// `SatcastPlayback`: the playlists say that no more will come.
 pub const PLAYBACK_ENDED: u32 = 1;
 
@@ -150,6 +153,22 @@ pub struct SatcastAsset {
     pub body: SatcastBody,
     /// Path for `BODY_FILE`, names for `BODY_PARTS`, else empty.
     pub source: SatcastStr,
+    /// `ASSET_RELOAD`. This and what follows: since minor version 4, for playlists that viewers follow.
+    pub flags: u32,
+    /// How far behind the newest media players stay that follow this playlist, in milliseconds; 0 = not said.
+    pub hold_back_ms: u32,
+    /// With `ASSET_RELOAD`: media sequence number of the first segment that is not whole in this version. A request with `_HLS_msn`
+    /// waits until it is higher than asked for, at most three times `target_ms`.
+    pub next_sequence: u64,
+    /// With `ASSET_RELOAD`: how many parts of that segment are listed, for requests with `_HLS_part`.
+    pub next_part: u32,
+    /// With `ASSET_RELOAD`: the target duration in milliseconds.
+    pub target_ms: u32,
+    /// With `ASSET_RELOAD`: name of the piece that has this version without old segments, for requests with `_HLS_skip`; empty without
+    /// one. It is published before this one.
+    pub delta: SatcastStr,
+    /// With `ASSET_RELOAD`: name of the piece that comes next. Who asks for it now waits for it. Empty when none comes.
+    pub hint: SatcastStr,
 }
 
 /// Where viewers of a destination enter and what they can see.

@@ -27,10 +27,11 @@ pub struct SatcastDone {
 /// `SATCAST_EXT_RECORDINGS`: asked for after `init`. A recording is named by its file name, the object key below the prefix. Its JSON
 /// form is an object of at most 32 KiB: `fileName` (1 to 1024 printable ASCII characters, unique over everything the driver ever made),
 /// `destinationId`, `sessionId`, `state` (`recording`, `uploading`, `ready`, `failed`), `sizeBytes`, `uploadedBytes`, `durationMs`,
-/// `error` and `errorClass` (a text and one of `config`, `auth`, `network`, `remote`, `internal`, `panic`; for failed ones, else null),
+/// `error` and `errorClass` (a text and one of `config`, `auth`, `network`, `remote`, `internal`, `panic`; for failed ones and, since minor
+/// version 4, for those whose upload waits for its next try; else null),
 /// `url` (or null), `startedAtMs`, `changedAtMs` (grows with every change), `attempt` (retries asked for so far), `attemptOpened` (the
 /// store opened the upload of that attempt), `hasCopy` (there is a copy here, without which no retry can begin; true when left out), `gone`
-/// (its days at the store were over, and the host shows it no longer; false when left out).
+/// (it is not at the store any more, its days were over or `error` says why, and the host shows it no longer; false when left out).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastRecordings {
@@ -53,6 +54,18 @@ pub struct SatcastRecordings {
             file_name: SatcastStr,
             valid_secs: u32,
             sink: *const SatcastTextSink,
+            error: *const SatcastErrorSink,
+        ) -> i32,
+    >,
+    /// Since minor version 4, so only where `size` says that it is there; optional. `[control]` What a destination's configuration is now:
+    /// told when it was changed, and from `init` on for destinations with recordings, also when nothing changed. `config_json` is
+    /// empty when the destination was deleted. No I/O that takes time. Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`;
+    /// then it is told again.
+    pub configured: Option<
+        unsafe extern "C" fn(
+            destination_id: i64,
+            type_name: SatcastStr,
+            config_json: SatcastStr,
             error: *const SatcastErrorSink,
         ) -> i32,
     >,

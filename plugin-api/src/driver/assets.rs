@@ -47,6 +47,30 @@ pub enum AssetBody {
     Parts(Vec<String>),
 }
 
+/// What is to be known of a playlist that viewers follow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Followed<'a> {
+    /// How far behind the newest media players stay, in milliseconds; 0 = not said.
+    pub hold_back_ms: u32,
+    /// Viewers may wait for a later version.
+    pub reload: Option<Reload<'a>>,
+}
+
+/// What the host must know of a version of a playlist to let viewers wait for the next one (RFC 8216bis, section 6.2.5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reload<'a> {
+    /// Media sequence number of the first segment that is not whole in this version.
+    pub next_sequence: u64,
+    /// Parts of that segment which are listed.
+    pub next_part: u32,
+    /// Target duration in milliseconds.
+    pub target_ms: u32,
+    /// Name of the piece that has this version without old segments; publish it first.
+    pub delta: Option<&'a str>,
+    /// Name of the piece that comes next: who asks for it waits.
+    pub hint: Option<&'a str>,
+}
+
 /// Where viewers enter and what they can see.
 #[derive(Debug, Clone, Copy)]
 pub struct Playback<'a> {
@@ -108,7 +132,12 @@ impl RawBody {
     }
 }
 
-pub(super) fn publish(host: &HostRef, dest: u64, asset: Asset<'_>) -> Result<(), Error> {
+pub(super) fn publish(
+    host: &HostRef,
+    dest: u64,
+    asset: Asset<'_>,
+    followed: &Followed<'_>,
+) -> Result<(), Error> {
     let publish = extension(host)?.publish.ok_or_else(|| missing(abi::EXT_ASSETS))?;
     let RawBody { body, source } = RawBody::of(asset.body)?;
     let raw = abi::SatcastAsset {
@@ -119,6 +148,13 @@ pub(super) fn publish(host: &HostRef, dest: u64, asset: Asset<'_>) -> Result<(),
         audience: asset.audience.to_abi(),
         body,
         source: SatcastStr::new(&source),
+        flags: if followed.reload.is_some() { abi::ASSET_RELOAD } else { 0 },
+        hold_back_ms: followed.hold_back_ms,
+        next_sequence: followed.reload.map_or(0, |reload| reload.next_sequence),
+        next_part: followed.reload.map_or(0, |reload| reload.next_part),
+        target_ms: followed.reload.map_or(0, |reload| reload.target_ms),
+        delta: SatcastStr::new(followed.reload.and_then(|reload| reload.delta).unwrap_or_default()),
+        hint: SatcastStr::new(followed.reload.and_then(|reload| reload.hint).unwrap_or_default()),
     };
     let mut slot = ErrorSlot::new();
     let errors = slot.sink();

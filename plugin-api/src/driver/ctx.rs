@@ -10,10 +10,14 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::State;
-use super::assets::{Asset, Playback};
+use super::assets::{Asset, Followed, Playback};
 use super::hostref::HostRef;
+use super::time::Time;
 use crate::Error;
 use crate::recording::About;
+
+/// Minor version of hosts from which on they let viewers wait.
+const FOLLOWED_MINOR: u32 = 4;
 
 /// A running destination's line to the host. Cheap to clone; usable from any task of the driver.
 #[derive(Clone)]
@@ -41,6 +45,11 @@ impl Ctx {
     /// Who this opening is for. A host before minor version 2 says nothing of it.
     pub fn about(&self) -> &About {
         &self.about
+    }
+
+    /// The driver's time: to wait by, so that tests need not.
+    pub fn time(&self) -> &Time {
+        &self.host.time
     }
 
     /// Session whose media comes; destinations of one session share it.
@@ -104,7 +113,21 @@ impl Ctx {
     /// # Errors
     /// `Internal` when the host refuses it: a bad name, or one of its limits is reached. The earlier piece stays.
     pub fn publish(&self, asset: Asset<'_>) -> Result<(), Error> {
-        super::assets::publish(&self.host, self.dest, asset)
+        super::assets::publish(&self.host, self.dest, asset, &Followed::default())
+    }
+
+    /// Publishes a playlist that viewers follow, with what the host needs to let them wait for the next version. A host before minor
+    /// version 4 takes it as [`Ctx::publish`]; see [`Ctx::lets_viewers_wait`].
+    ///
+    /// # Errors
+    /// As [`Ctx::publish`], also for a malformed name in `followed`.
+    pub fn publish_followed(&self, asset: Asset<'_>, followed: &Followed<'_>) -> Result<(), Error> {
+        super::assets::publish(&self.host, self.dest, asset, followed)
+    }
+
+    /// The host heeds [`Followed`]: only then may a playlist promise that viewers can wait.
+    pub fn lets_viewers_wait(&self) -> bool {
+        self.host.table().abi_minor >= FOLLOWED_MINOR
     }
 
     /// Takes a name away from viewers.

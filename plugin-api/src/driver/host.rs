@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 
 use super::hostref::HostRef;
 use super::net;
+use super::time::Time;
 use crate::Error;
 use crate::abi;
 use crate::recording::Recording;
@@ -33,6 +34,11 @@ impl Host {
     /// `Internal` when the host has none or cannot make it.
     pub fn data_dir(&self) -> Result<PathBuf, Error> {
         self.host.data_dir()
+    }
+
+    /// The driver's time.
+    pub fn time(&self) -> Time {
+        self.host.time.clone()
     }
 
     /// What the operator wrote below `[driver.<id>]`, read as `S`: the type that [`Driver::settings`](super::Driver::settings) names.

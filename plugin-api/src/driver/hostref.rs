@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::host::VaultCall;
+use super::time::Time;
 use crate::Error;
 use crate::abi::{self, SatcastError, SatcastHost, SatcastKv, SatcastStr};
 use crate::wire::ErrorSlot;
@@ -19,6 +20,7 @@ type AskText = unsafe extern "C" fn(
 /// A full-size copy of the host's table; functions the host does not have are `None`.
 pub(crate) struct HostRef {
     table: SatcastHost,
+    pub(crate) time: Time,
 }
 
 // SAFETY: the contract makes every host function callable from any thread, and `ctx` is only passed back to them.
@@ -51,7 +53,7 @@ impl HostRef {
                 size.min(size_of::<SatcastHost>()),
             );
         }
-        Ok(Self { table: full })
+        Ok(Self { table: full, time: Time::of_start() })
     }
 
     pub(crate) fn is_static(&self) -> bool {

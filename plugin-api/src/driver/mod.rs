@@ -63,6 +63,7 @@ mod media;
 mod net;
 #[allow(unsafe_code)] // Answers the host.
 mod recordings;
+mod time;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -71,7 +72,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use assets::{Asset, AssetBody, Playback};
+pub use assets::{Asset, AssetBody, Followed, Playback, Reload};
 pub use ctx::Ctx;
 pub use host::Host;
 pub(crate) use http::respond;
@@ -79,6 +80,7 @@ pub use http::{Method, Request, Response, ResponseBody};
 pub use media::{BATCH_PACKETS_MAX, Media, Packet};
 pub use net::unacknowledged;
 pub use recordings::{Answer, Recordings};
+pub use time::Time;
 
 pub use crate::driver_state::State;
 pub use crate::recording::{About, Recording, RecordingState};
@@ -108,6 +110,11 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Threads its destinations run on, 1 to 8. One is right for work that waits for the network: a second one is woken
     /// for nothing most of the time. Take more for work that computes.
     const WORKERS: usize = 1;
+
+    /// What its destinations cannot take at once must not be lost: the host keeps it on disk, up to a limit of its operator's, where it
+    /// would drop it for others. For drivers that record; one that is watched live is better off without what is old. A host before
+    /// minor version 4 does not know it.
+    const LOSSLESS: bool = false;
 
     /// The destination types it serves. Called before `load`, without a runtime, at every look at the file: no side effects.
     fn types() -> Vec<DestType>;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Config;
 use crate::Error;
 use crate::abi::SatcastDone;
 use crate::recording::Recording;
@@ -30,6 +31,17 @@ pub trait Recordings: Send + Sync {
     /// # Errors
     /// The recording is not known, or the store has not got it.
     fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error>;
+
+    /// What a destination's configuration is now, or `None` when it was deleted: for recordings that go on without an opening, with
+    /// other keys perhaps. Told when it was changed, and after `load` for destinations with recordings, also when nothing changed.
+    /// No I/O that takes time. A driver that does not care leaves it out.
+    ///
+    /// # Errors
+    /// It cannot be taken; it is told again later.
+    fn configured(&self, destination_id: i64, config: Option<Config<'_>>) -> Result<(), Error> {
+        let _ = (destination_id, config);
+        Ok(())
+    }
 }
 
 /// Takes the outcome of one request, on any thread. Dropped without one it is an error of the driver.

@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use super::{Exported, guarded};
+use super::{Exported, guarded, parse_config};
 use crate::Error;
 use crate::abi::{self, SatcastDone, SatcastErrorSink, SatcastRecordings, SatcastStr, SatcastTextSink};
-use crate::driver::{Answer, Driver as _, Recordings};
+use crate::driver::{Answer, Config, Driver as _, Recordings};
 
 struct TableOf<E>(PhantomData<E>);
 
@@ -19,6 +19,7 @@ impl<E: Exported> TableOf<E> {
         retry: Some(retry::<E>),
         remove: Some(remove::<E>),
         sign: Some(sign::<E>),
+        configured: Some(configured::<E>),
     };
 }
 
@@ -110,5 +111,22 @@ unsafe extern "C" fn sign<E: Exported>(
         // SAFETY: passed on from the caller.
         unsafe { put(sink, &address) };
         Ok(())
+    })
+}
+
+/// # Safety
+/// As [`SatcastRecordings::configured`]: both texts and the sink live for the call.
+unsafe extern "C" fn configured<E: Exported>(
+    destination_id: i64,
+    type_name: SatcastStr,
+    config_json: SatcastStr,
+    errors: *const SatcastErrorSink,
+) -> i32 {
+    guarded(errors, || {
+        // SAFETY: passed on from the caller.
+        let (type_name, config) = unsafe { (type_name.read(), config_json.read()) };
+        let json = if config.is_empty() { None } else { Some(parse_config(&config)?) };
+        let config = json.as_ref().map(|json| Config::new(&type_name, json));
+        with::<E, _>(|recordings| recordings?.configured(destination_id, config))
     })
 }

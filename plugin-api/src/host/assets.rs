@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::path::{Component, PathBuf};
 
+use super::followed::{Followed, copy_asset, read_followed};
 use super::services::with;
 use crate::Error;
 use crate::abi::{self, SatcastBody, SatcastStr};
@@ -27,6 +28,8 @@ pub struct Asset {
     pub audience: Audience,
     /// The bytes.
     pub body: AssetBody,
+    /// What is to be known of a playlist that viewers follow.
+    pub followed: Followed,
 }
 
 /// Where the bytes of a piece are.
@@ -91,6 +94,14 @@ impl Body {
     }
 }
 
+#[cfg(test)]
+impl Body {
+    /// As a driver gives it.
+    pub(super) fn leaked(self) -> SatcastBody {
+        std::mem::ManuallyDrop::new(self).raw
+    }
+}
+
 impl AsRef<[u8]> for Body {
     fn as_ref(&self) -> &[u8] {
         if !self.is_memory() || self.raw.len == 0 {
@@ -129,7 +140,7 @@ impl From<bytes::Bytes> for Body {
 
 /// # Safety
 /// `raw` must be the description of a running call; its body passes to us.
-unsafe fn read_asset(raw: abi::SatcastAsset) -> Result<Asset, Error> {
+pub(super) unsafe fn read_asset(raw: abi::SatcastAsset) -> Result<Asset, Error> {
     // Owned from here on, so that it is given back whatever follows.
     let body = Body::own(raw.body);
     // SAFETY: text lives for the call.
@@ -143,8 +154,13 @@ unsafe fn read_asset(raw: abi::SatcastAsset) -> Result<Asset, Error> {
     let audience = Audience::from_abi(raw.audience)
         .ok_or_else(|| Error::internal(format!("asset {name} is for nobody; set its audience")))?;
     let body = read_body(&name, body, &source)?;
+    // SAFETY: as above.
+    let followed = unsafe { read_followed(&raw) };
+    if !followed.is_sound() {
+        return Err(Error::internal(format!("asset {name} must name assets as its delta and its hint")));
+    }
     let (name, content_type) = (name.into_owned(), content_type.into_owned());
-    Ok(Asset { name, content_type, max_age_secs: raw.max_age_secs, audience, body })
+    Ok(Asset { name, content_type, max_age_secs: raw.max_age_secs, audience, body, followed })
 }
 
 /// The body of `what`; `source` is its path or its names.
@@ -195,11 +211,11 @@ pub(super) unsafe extern "C" fn publish(
     // SAFETY: the description lives for the call; the body passes to us.
     unsafe {
         with(ctx, abi::ERR, |context| {
-            if asset.is_null() || (*asset).size < size_of::<abi::SatcastAsset>() {
+            let Some(asset) = copy_asset(asset) else {
                 report(errors, &Error::internal("the driver's asset is malformed"));
                 return abi::ERR;
-            }
-            answer(errors, read_asset(*asset).and_then(|asset| context.services.publish(dest, asset)))
+            };
+            answer(errors, read_asset(asset).and_then(|asset| context.services.publish(dest, asset)))
         })
     }
 }

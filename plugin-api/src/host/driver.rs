@@ -98,12 +98,8 @@ impl Driver {
         let get = self.table.raw().get_extension?;
         // SAFETY: the name lives for the call.
         let raw = unsafe { get(SatcastStr::new(abi::EXT_RECORDINGS)) }.cast::<abi::SatcastRecordings>();
-        // SAFETY: every extension begins with its size.
-        if raw.is_null() || unsafe { (*raw).size } < size_of::<abi::SatcastRecordings>() {
-            return None;
-        }
-        // SAFETY: at least the known size is there, for as long as the library lives, which is never unloaded.
-        Some(Recordings::new(unsafe { raw.read() }))
+        // SAFETY: it begins with its size, and lives as long as the library, which is never unloaded.
+        unsafe { Recordings::copy(raw) }
     }
 
     /// What the driver offers for requests of viewers, if it answers any.

@@ -12,6 +12,8 @@ mod assets;
 mod driver;
 #[allow(unsafe_code)] // Functions a driver calls.
 mod extensions;
+#[allow(unsafe_code)] // Reads what a driver describes.
+mod followed;
 #[allow(unsafe_code)] // Calls the driver's table; functions a driver calls.
 mod http;
 #[allow(unsafe_code)] // Hands out reference-counted packets.
@@ -35,6 +37,7 @@ use bytes::Bytes;
 
 pub use assets::{Asset, AssetBody, Body, Playback};
 pub use driver::{Driver, Instance};
+pub use followed::{Followed, Reload};
 pub use http::{Http, HttpBody, HttpRequest, HttpResponse};
 pub use recordings::{Done, Recordings, SIGNED_BYTES_MAX};
 pub use services::DriverWaker;

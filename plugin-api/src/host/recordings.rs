@@ -29,9 +29,53 @@ pub struct Recordings {
     raw: SatcastRecordings,
 }
 
+/// Bytes of the table of minor versions before 4.
+const FIRST_BYTES: usize = std::mem::offset_of!(SatcastRecordings, configured);
+
 impl Recordings {
-    pub(super) fn new(raw: SatcastRecordings) -> Self {
-        Self { raw }
+    /// Copies as much of a driver's table as it has; `None` when that is too little.
+    ///
+    /// # Safety
+    /// `raw` must be null or a table whose `size` bytes can be read.
+    pub(super) unsafe fn copy(raw: *const SatcastRecordings) -> Option<Self> {
+        // SAFETY: every extension begins with its size.
+        let size = unsafe { raw.as_ref().map(|_| (&raw const (*raw).size).read())? };
+        if size < FIRST_BYTES {
+            return None;
+        }
+        let mut own = SatcastRecordings {
+            size: 0,
+            list: None,
+            retry: None,
+            remove: None,
+            sign: None,
+            configured: None,
+        };
+        let bytes = size.min(size_of::<SatcastRecordings>());
+        // SAFETY: both sides have these bytes; what an earlier driver lacks stays `None`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(raw.cast::<u8>(), (&raw mut own).cast::<u8>(), bytes);
+        }
+        Some(Self { raw: own })
+    }
+
+    /// Tells what a destination's configuration is now, or with `None` that it was deleted. A driver that does not want to know is not
+    /// told.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn configured(
+        &self,
+        destination_id: i64,
+        type_name: &str,
+        config: Option<&str>,
+    ) -> Result<(), Error> {
+        let Some(configured) = self.raw.configured else { return Ok(()) };
+        let config = SatcastStr::new(config.unwrap_or_default());
+        ask(|errors| {
+            // SAFETY: texts and sink live for the call.
+            unsafe { configured(destination_id, SatcastStr::new(type_name), config, errors) }
+        })
     }
 
     /// Every recording the driver still knows; what breaks a rule is an error.
@@ -180,4 +224,38 @@ unsafe extern "C" fn unseal(
 ) -> i32 {
     // SAFETY: the text and both sinks live for the call.
     unsafe { tell(ctx, sink, errors, |context| context.services.unseal(&sealed.read())) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // A failed step is a failed test.
+mod tests {
+    use super::*;
+
+    unsafe extern "C" fn refuse(_: i64, _: SatcastStr, _: SatcastStr, _: *const SatcastErrorSink) -> i32 {
+        abi::ERR
+    }
+
+    /// A driver built before a function was appended ends there, and what follows in its memory is something else.
+    #[test]
+    fn a_shorter_table_is_read_as_far_as_it_goes() {
+        let full = SatcastRecordings {
+            size: size_of::<SatcastRecordings>(),
+            list: None,
+            retry: None,
+            remove: None,
+            sign: None,
+            configured: Some(refuse),
+        };
+        let copied = |size: usize| {
+            let table = SatcastRecordings { size, ..full };
+            // SAFETY: all of it is there, whatever it says of its size.
+            unsafe { Recordings::copy(&raw const table) }
+        };
+        assert!(copied(size_of::<SatcastRecordings>()).unwrap().configured(1, "t", None).is_err());
+        assert!(copied(size_of::<SatcastRecordings>() + 8).unwrap().configured(1, "t", None).is_err());
+        copied(FIRST_BYTES).unwrap().configured(1, "t", Some("{}")).unwrap();
+        assert!(copied(FIRST_BYTES - 1).is_none());
+        // SAFETY: null is allowed.
+        assert!(unsafe { Recordings::copy(std::ptr::null()) }.is_none());
+    }
 }

@@ -122,6 +122,11 @@ impl Table {
         self.raw.flags & abi::FLAG_PANIC_UNWIND != 0
     }
 
+    /// What its destinations cannot take at once must not be lost.
+    pub fn is_lossless(&self) -> bool {
+        self.raw.flags & abi::FLAG_LOSSLESS != 0
+    }
+
     pub(super) fn raw(&self) -> &SatcastDriver {
         &self.raw
     }

@@ -3,6 +3,8 @@
 use std::sync::{PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::{Testkit, WAIT_MAX, lock};
 use crate::Error;
 use crate::host::{Done, Recordings};
@@ -44,6 +46,20 @@ impl Testkit {
     /// What the driver says.
     pub fn sign_recording(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
         self.offered()?.sign(file_name, valid)
+    }
+
+    /// Tells the driver what a destination's configuration is now, `None` when it was deleted.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn configure_recordings(
+        &self,
+        destination_id: i64,
+        type_name: &str,
+        config: Option<&Value>,
+    ) -> Result<(), Error> {
+        let config = config.map(Value::to_string);
+        self.offered()?.configured(destination_id, type_name, config.as_deref())
     }
 
     /// Everything the driver told of its recordings, in order.

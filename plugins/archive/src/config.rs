@@ -79,7 +79,7 @@ pub struct Settings {
     pub retry_hours: u32,
     /// Bytes that recordings may take on the local disk before recording stops: what runs, waits and has failed.
     pub spool_quota_bytes: u64,
-    /// Bytes that must stay free on the disk; below it recording stops.
+    /// Bytes that must stay free on the disk; below it recording stops. 0 = none: it goes on until the disk is full.
     pub free_bytes_min: u64,
     /// Bytes that failed recordings may take; beyond it the oldest are deleted.
     pub failed_quota_bytes: u64,

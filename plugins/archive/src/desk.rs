@@ -12,13 +12,10 @@ use crate::state::{Core, is_file};
 use crate::upload::ending;
 use crate::upload::fault::Fault;
 use satcast_plugin_api::driver::Answer;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
 /// Longest a signed address is good for (S3's limit): a week.
 const SIGNED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// Longest wait for an upload to end that was cut; it ends at its next pause, which is milliseconds away.
-const CUT_WAIT: Duration = Duration::from_secs(2);
 
 /// Uploads a failed recording again.
 pub(crate) fn retry(core: &Arc<Core>, file_name: &str, answer: Answer) {
@@ -43,6 +40,7 @@ async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result
             Stage::Recording => Some("it is being recorded"),
             Stage::Uploading => Some("it is being uploaded"),
             Stage::Leaving => Some("it is deleted"),
+            Stage::Gone if data.is_deleted() => Some("it is deleted"),
             Stage::Gone => Some("its days at the store were over, and it is deleted there"),
         };
         if refused.is_some() {
@@ -51,7 +49,7 @@ async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result
         data.entry.stage = Stage::Uploading;
         data.entry.error = None;
         data.entry.error_class = None;
-        data.entry.failing_since_ms = None;
+        data.restarts_failing();
         data.entry.attempt = data.entry.attempt.saturating_add(1);
         data.entry.attempt_opened = false;
         data.restarts = 0;
@@ -86,33 +84,50 @@ async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<
             item.file_name
         )));
     }
-    cut(item).await;
+    item.cut().await;
     let stage = item.data().entry.stage;
-    if remote
-        && stage != Stage::Gone
-        && let Err(error) = remove(core, item, stage).await
-    {
-        // It is as it was, and its upload goes on.
-        core.spawn(item);
-        return Err(error);
+    if remote && stage != Stage::Gone {
+        // First the note: who is killed from here on goes on with it, and does not bring back what may be gone at the store.
+        let noted = note_removal(core, item, true).await;
+        let removed = match noted {
+            Ok(()) => remove(core, item, stage).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
+            if let Err(error) = note_removal(core, item, false).await {
+                tracing::warn!(recording = item.file_name, %error, "a recording that could not be deleted is deleted at the next start");
+            }
+            // It is as it was, and its upload goes on.
+            core.spawn(item);
+            return Err(error);
+        }
     }
     let answer = item.data().answer.take();
     if let Some(answer) = answer {
         answer.give(Err(Error::config(format!("{}: it was deleted meanwhile", item.file_name))));
     }
-    if remote || matches!(stage, Stage::Ready | Stage::Gone) {
+    if stage == Stage::Gone {
         return core.forget(item).await;
+    }
+    if remote || stage == Stage::Ready {
+        return core.bury(item).await;
     }
     core.change(item, |data| {
         data.entry.stage = Stage::Leaving;
         data.entry.is_local = false;
-        data.entry.failing_since_ms = None;
+        data.restarts_failing();
     })
     .await?;
     core.remove_local(item).await?;
     // The store may be down: what is open there is ended in the background.
     core.spawn(item);
     Ok(())
+}
+
+/// Notes durably that a recording is being deleted with its object, or is not.
+async fn note_removal(core: &Arc<Core>, item: &Arc<Item>, is_removed: bool) -> Result<(), Error> {
+    item.data().entry.remove_object = is_removed;
+    core.save(item).await
 }
 
 /// Has the store delete what it has of a recording: who asked hears of it when it is so.
@@ -130,21 +145,10 @@ async fn remove(core: &Arc<Core>, item: &Arc<Item>, stage: Stage) -> Result<(), 
         Err(_) => Error::network(format!("the store did not do it within {} s", REMOVE_MAX.as_secs())),
     };
     let text = format!(
-        "what the store has of it could not be deleted, and so nothing was: {}; try again, or delete it without `remote`",
+        "what the store has of it could not be deleted, and so nothing was: {}; try again later, or delete it without `remote`, which leaves what the store has",
         why.message
     );
     Err(Error::new(why.class, text))
-}
-
-/// Ends the upload where it stands; what it was doing is as after a crash.
-async fn cut(item: &Item) {
-    let task = item.data().task.take();
-    let Some(task) = task else { return };
-    task.abort();
-    let end = Instant::now() + CUT_WAIT;
-    while !task.is_finished() && Instant::now() < end {
-        sleep(Duration::from_millis(1)).await;
-    }
 }
 
 /// An address that gives the object to whoever has it.

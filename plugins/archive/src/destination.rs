@@ -6,7 +6,8 @@ use satcast_plugin_api::Error;
 use satcast_plugin_api::driver::{self, Ctx, Media, Packet, State};
 use tokio::time::timeout;
 
-use crate::config::{Config, Target};
+use crate::config::Config;
+use crate::follow::{self, Own};
 use crate::intake::Intake;
 use crate::limits::QUIET;
 use crate::recorder::{Order, Recorder};
@@ -15,7 +16,7 @@ use crate::state::Core;
 /// A destination of type `cloud-archive`.
 pub(crate) struct Destination {
     core: Arc<Core>,
-    own: Option<(Target, String)>,
+    own: Own,
     retention_days: Option<u32>,
 }
 
@@ -23,16 +24,7 @@ impl Destination {
     /// # Errors
     /// `Config` for a bad store or none at all, `Internal` when the host cannot encrypt its keys.
     pub(crate) fn new(core: Arc<Core>, config: &Config) -> Result<Self, Error> {
-        let own = match config.target()? {
-            None => {
-                core.operator()?;
-                None
-            }
-            Some(target) => {
-                let sealed = target.sealed(&*core.outside)?;
-                Some((target, sealed))
-            }
-        };
+        let own = follow::own(&core, config)?;
         Ok(Destination { core, own, retention_days: config.retention_days })
     }
 }
@@ -40,9 +32,7 @@ impl Destination {
 impl driver::Destination for Destination {
     async fn run(self: Arc<Self>, ctx: Ctx, mut media: Media) -> Result<(), Error> {
         let about = ctx.about().clone();
-        if let Some((target, sealed)) = &self.own {
-            self.core.renew(about.destination_id, target, sealed).await;
-        }
+        follow::opened(&self.core, about.destination_id, self.own.clone()).await;
         let order = Order { about, own: self.own.clone(), retention_days: self.retention_days };
         let mut recorder = Recorder::new(self.core.clone(), order);
         let (mut intake, mut batch) = (Intake::default(), Vec::new());

@@ -32,7 +32,7 @@ pub(crate) enum Stage {
     Failed,
     /// Deleted; something at the store is still to be ended.
     Leaving,
-    /// Its days at the store were over. Kept for a while, so that the host hears of it.
+    /// Its days at the store were over, or it was deleted. Kept for a while, so that the host hears of it.
     Gone,
 }
 
@@ -92,9 +92,18 @@ pub(crate) struct Entry {
     pub(crate) attempt_opened: bool,
     /// The local copy is there.
     pub(crate) is_local: bool,
-    /// It is deleted, and an object of it shall go too: of earlier versions, which answered before that was done.
+    /// It is being deleted, and an object of it shall go too.
     #[serde(default)]
     pub(crate) remove_object: bool,
+    /// The store opened an upload of it at some time.
+    #[serde(default)]
+    pub(crate) begun: bool,
+    /// Its destination was given another store, and it stays in the one where it began.
+    #[serde(default)]
+    pub(crate) stays: bool,
+    /// Milliseconds for which nothing has worked, counted while the driver runs.
+    #[serde(default)]
+    pub(crate) failing_ms: u64,
 }
 
 impl Entry {
@@ -129,7 +138,16 @@ impl Entry {
             attempt_opened: false,
             is_local: true,
             remove_object: false,
+            begun: false,
+            stays: false,
+            failing_ms: 0,
         }
+    }
+
+    /// Something of it may be at its store; earlier versions did not note that, but what follows from it.
+    pub(crate) fn has_begun(&self) -> bool {
+        let has_traces = self.upload.is_some() || !self.stale.is_empty() || self.sum.is_some();
+        self.begun || self.attempt_opened || has_traces
     }
 
     /// Whose it is.

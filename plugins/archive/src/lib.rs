@@ -10,8 +10,8 @@
 //! more and never something that the store has. Every step of an upload is in the journal, durably, before the next one.
 //!
 //! Failures: what the network or the store fails at is tried again for a day, with pauses up to five minutes. What the store refuses
-//! (keys, rights, no bucket) is tried for the day too, every quarter of an hour at most: people mend that at the store, and when new
-//! keys come with the destination's next opening, recordings that wait take them. Then it has failed, with the reason, and the local
+//! (keys, rights, no bucket) is tried for the day too, every quarter of an hour at most: people mend that at the store, and new keys
+//! of the destination are for recordings that wait, too (`follow`). Until then the reason is told beside the state as it is. Then it has failed, with the reason, and the local
 //! copy stays for a week under a quota. Uploads that the store opened and we did not hear of are looked for and ended when the next
 //! one of that recording is opened; for stores that cannot list them, a rule of the bucket should end old ones.
 //!
@@ -23,6 +23,7 @@ mod config;
 mod cut;
 mod desk;
 mod destination;
+mod follow;
 mod intake;
 mod item;
 mod journal;
@@ -65,6 +66,9 @@ pub struct Archive {
 impl Driver for Archive {
     const INFO: DriverInfo =
         DriverInfo { id: "archive", version: env!("CARGO_PKG_VERSION"), title: "Cloud archive" };
+
+    /// A disk that stalls for a while costs nothing of a recording.
+    const LOSSLESS: bool = true;
 
     /// Parts are hashed on them: one such part, and the others go on.
     const WORKERS: usize = 2;
@@ -117,5 +121,9 @@ impl Recordings for Archive {
 
     fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
         desk::sign(&self.core, file_name, valid)
+    }
+
+    fn configured(&self, destination_id: i64, config: Option<driver::Config<'_>>) -> Result<(), Error> {
+        follow::configured(&self.core, destination_id, config)
     }
 }

@@ -21,6 +21,8 @@ const KNOWN_MAX: usize = 16_000;
 const FILES_PER_MINUTE_MAX: usize = 10;
 /// Longest wait until a store has opened an upload that somebody asked for and pays for. The host waits for 20 s.
 pub(crate) const ASKED_OPEN_MAX: Duration = Duration::from_secs(15);
+/// Longest wait for an upload to end that was cut; it ends at its next pause, which is milliseconds away.
+pub(crate) const CUT_WAIT: Duration = Duration::from_secs(2);
 /// Longest wait until the store has removed what is asked for to be removed. The host waits for 20 s.
 pub(crate) const REMOVE_MAX: Duration = Duration::from_secs(12);
 /// How long a recording whose days were over is still told of, and the driver's least life by then: the host lists every minute.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use satcast_plugin_api::Error;
@@ -29,6 +29,9 @@ pub(crate) trait Outside: fmt::Debug + Send + Sync + 'static {
     /// Milliseconds since 1970.
     fn now_ms(&self) -> i64;
 
+    /// Time that has passed since some moment of this run, on a clock that nobody sets.
+    fn elapsed(&self) -> Duration;
+
     /// Writes all of `bytes` into a file of the local disk, which is not the host's: a test has one that is full.
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         file.write_all_at(bytes, offset)
@@ -38,11 +41,12 @@ pub(crate) trait Outside: fmt::Debug + Send + Sync + 'static {
 /// The host itself.
 pub(crate) struct HostOutside {
     host: driver::Host,
+    started: Instant,
 }
 
 impl HostOutside {
     pub(crate) fn new(host: driver::Host) -> Self {
-        HostOutside { host }
+        HostOutside { host, started: Instant::now() }
     }
 }
 
@@ -76,5 +80,9 @@ impl Outside for HostOutside {
     fn now_ms(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.started.elapsed()
     }
 }

@@ -1,14 +1,12 @@
 //! Where recordings go: stores of destinations, and the operator's, which may be another one tomorrow.
 //!
 //! The journal keeps the store of each recording, encrypted with its keys, the operator's too: an upload ends where it began, and an
-//! object is looked for where it lies, whatever the settings say by then. New keys for the same place replace the old ones.
-
-use std::sync::Arc;
+//! object is looked for where it lies, whatever the settings say by then. What may change of it is in `follow`.
 
 use satcast_plugin_api::Error;
 
 use crate::config::{Settings, Target, no_operator_store};
-use crate::item::{Data, Item};
+use crate::item::Item;
 use crate::names;
 use crate::outside::Outside;
 use crate::state::Core;
@@ -76,7 +74,11 @@ impl Core {
         }
     }
 
-    fn place(&self, item: &Item) -> Result<(Target, String), Error> {
+    /// Where a recording goes, and its key there.
+    ///
+    /// # Errors
+    /// As [`Core::store`].
+    pub(crate) fn place(&self, item: &Item) -> Result<(Target, String), Error> {
         let (known, sealed, of_operator, key, url) = {
             let data = item.data();
             let entry = &data.entry;
@@ -92,7 +94,11 @@ impl Core {
             (Some(target), Some(_)) => target,
             (None, Some(sealed)) => {
                 let target = Target::unsealed(&sealed, &*self.outside)?;
-                item.data().target = Some(target.clone());
+                let mut data = item.data();
+                // It may have got another store meanwhile.
+                if data.entry.sealed.as_ref() == Some(&sealed) {
+                    data.target = Some(target.clone());
+                }
                 target
             }
             // Of a time when the journal did not keep it.
@@ -117,29 +123,5 @@ impl Core {
         };
         let key = key.unwrap_or_else(|| names::key(&target.prefix, &item.file_name));
         Ok((target, key))
-    }
-
-    /// New keys of a destination are for its earlier recordings in the same place too: the old ones may be why they fail.
-    pub(crate) async fn renew(self: &Arc<Self>, destination_id: i64, target: &Target, sealed: &str) {
-        for item in self.all() {
-            let is_its = {
-                let data = item.data();
-                let is_own = data.entry.sealed.is_some() && !data.entry.of_operator;
-                is_own && data.entry.destination_id == destination_id
-            };
-            let is_old = |data: &Data| {
-                data.target.as_ref().is_some_and(|old| old.is_same_place(target) && old != target)
-            };
-            if !is_its || self.store(&item).is_err() || !is_old(&item.data()) {
-                continue;
-            }
-            let changed = self.change(&item, |data| {
-                data.target = Some(target.clone());
-                data.entry.sealed = Some(sealed.to_owned());
-            });
-            if let Err(error) = changed.await {
-                tracing::warn!(recording = item.file_name, %error, "the new keys of a recording cannot be kept");
-            }
-        }
     }
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use satcast_media::Packet;
 use satcast_plugin_api::Error;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::config::Target;
 use crate::cut::{Cutter, Piece};
+use crate::follow::Own;
 use crate::item::Item;
 use crate::journal::{Stage, remove_if_there, sync_folder};
 use crate::limits::TRACK_REFUSALS_TOLD_MAX;
@@ -25,8 +25,7 @@ use satcast_plugin_api::driver::About;
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
     pub(crate) about: About,
-    /// The destination's own store, as it is and encrypted; `None` = the operator's.
-    pub(crate) own: Option<(Target, String)>,
+    pub(crate) own: Own,
     pub(crate) retention_days: Option<u32>,
 }
 
@@ -255,18 +254,13 @@ impl Open {
         let closed = core.change(&self.item, |data| {
             data.is_live = false;
             data.entry.stage = Stage::Uploading;
-            data.entry.error = None;
-            data.entry.error_class = None;
             data.entry.closed_at_ms = Some(now_ms);
         });
         if let Err(error) = closed.await {
             tracing::warn!(recording = self.item.file_name, %error, "the journal of a recording cannot be written");
         }
         tracing::info!(recording = self.item.file_name, bytes = self.bytes, "recording is closed");
-        let is_idle = self.item.data().task.as_ref().is_none_or(AbortHandle::is_finished);
-        if is_idle {
-            core.spawn(&self.item);
-        }
+        core.spawn_if_idle(&self.item);
     }
 }
 

@@ -137,12 +137,13 @@ impl Core {
     }
 }
 
-/// Fails when the disk has not `more` bytes and what must stay free.
+/// Fails when the disk has not `more` bytes and what must stay free, if anything must.
 ///
 /// # Errors
 /// `StorageFull`, or the system cannot tell.
 pub(crate) fn check_disk(core: &Core, more: u64) -> io::Result<()> {
-    if free_bytes(core.spool())? < core.limits.free_min.saturating_add(more) {
+    // Where nothing must stay free, the disk itself says when it is full; some tell of no free bytes at all.
+    if core.limits.free_min > 0 && free_bytes(core.spool())? < core.limits.free_min.saturating_add(more) {
         return Err(io::Error::new(
             io::ErrorKind::StorageFull,
             "less is free than must stay free (freeBytesMin)",

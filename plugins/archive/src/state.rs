@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use satcast_plugin_api::{Class, Error};
-use tokio::task::spawn_blocking;
+use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::Instant;
 
 use crate::config::Settings;
-use crate::item::{Data, Item};
+use crate::follow::{Wanted, follow_now};
+use crate::item::{DELETED, Data, Item};
 use crate::journal::{Entry, Journal, Stage, private_folder, remove_if_there};
 use crate::limits::Limits;
 use crate::names::stem;
@@ -21,7 +22,7 @@ use crate::room::Room;
 use crate::upload::sockets::Sockets;
 use crate::upload::turns::Turns;
 use crate::{keeper, tenure, upload};
-use satcast_plugin_api::driver::Recording;
+use satcast_plugin_api::driver::{Recording, RecordingState};
 
 /// The driver without its contract.
 #[derive(Debug)]
@@ -36,6 +37,7 @@ pub(crate) struct Core {
     pub(crate) room: Room,
     pub(crate) sockets: Arc<Sockets>,
     pub(crate) started: Instant,
+    pub(crate) wanted: Wanted,
     journal: Journal,
     spool: PathBuf,
     items: Mutex<BTreeMap<String, Arc<Item>>>,
@@ -71,6 +73,7 @@ impl Core {
             room: Room::default(),
             sockets: Arc::new(Sockets::new(outside.clone(), limits.times)),
             started: Instant::now(),
+            wanted: Wanted::default(),
             items: Mutex::default(),
             outside,
             limits,
@@ -97,12 +100,16 @@ impl Core {
         let journal = self.journal.clone();
         // What this instance writes in this moment may lose its half-written file; it is written again with its next change.
         let entries = blocking(move || journal.load()).await?;
+        let _nobody_follows = self.wanted.pause().await;
         *self.tenure.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
         let theirs: Vec<Entry> =
             entries.into_iter().filter(|entry| self.find(&entry.file_name).is_none()).collect();
         let taken = theirs.len();
         for entry in theirs {
             self.resume(entry);
+        }
+        for destination_id in self.wanted.ids() {
+            follow_now(self, destination_id).await;
         }
         Ok(taken)
     }
@@ -121,6 +128,10 @@ impl Core {
     /// Takes up what an earlier process left; true when there is something to do.
     fn resume(self: &Arc<Self>, mut entry: Entry) -> bool {
         let path = self.path(&entry.file_name);
+        if entry.remove_object && entry.stage != Stage::Gone {
+            // It was being deleted, with its object: that goes on.
+            entry.stage = Stage::Leaving;
+        }
         match entry.stage {
             Stage::Ready => {
                 // The journal said so first; the copy may have stayed.
@@ -153,8 +164,20 @@ impl Core {
 
     /// Begins the task that brings a recording to its end.
     pub(crate) fn spawn(self: &Arc<Self>, item: &Arc<Item>) {
+        self.spawn_in(item, &mut item.data());
+    }
+
+    /// The same, unless it is at work.
+    pub(crate) fn spawn_if_idle(self: &Arc<Self>, item: &Arc<Item>) {
+        let mut data = item.data();
+        if data.task.as_ref().is_none_or(AbortHandle::is_finished) {
+            self.spawn_in(item, &mut data);
+        }
+    }
+
+    fn spawn_in(self: &Arc<Self>, item: &Arc<Item>, data: &mut Data) {
         let task = tokio::spawn(upload::run(self.clone(), item.clone()));
-        item.data().task = Some(task.abort_handle());
+        data.task = Some(task.abort_handle());
         let (core, item) = (self.clone(), item.clone());
         tokio::spawn(async move {
             if task.await.is_err_and(|error| error.is_panic()) {
@@ -182,16 +205,25 @@ impl Core {
     /// # Errors
     /// `Internal` when that cannot be read.
     pub(crate) fn recordings(&self) -> Result<Vec<Recording>, Error> {
-        let mut all: Vec<Recording> = self.all().iter().filter_map(|item| item.data().recording()).collect();
+        let mut all: Vec<Recording> = self.all().iter().map(|item| self.listed(item)).collect();
         if !self.is_alone() {
             let entries = self.journal.look();
             let entries = entries.map_err(|error| {
                 Error::internal(format!("the journal of recordings cannot be read: {error}"))
             })?;
             let theirs = entries.into_iter().filter(|entry| self.find(&entry.file_name).is_none());
-            all.extend(theirs.filter_map(|entry| Item::new(entry, None, false).data().recording()));
+            all.extend(theirs.map(|entry| self.listed(&Item::new(entry, None, false))));
         }
         Ok(all)
+    }
+
+    /// A recording as it is told, with a look at whether what a retry needs is there: somebody may have removed it by hand.
+    fn listed(&self, item: &Item) -> Recording {
+        let mut recording = item.data().recording();
+        if recording.state == RecordingState::Failed && recording.has_copy {
+            recording.has_copy = is_file(&self.path(&item.file_name));
+        }
+        recording
     }
 
     /// The spooled file of a recording.
@@ -241,10 +273,11 @@ impl Core {
         item.changed.notify_one();
     }
 
-    /// Every change has a time of its own, later than the one before, whatever the clock does.
+    /// Every change has a time of its own, later than the one before, whatever the clock does. What is to be told is `None` for one that
+    /// is deleted: who asked for that hears of it first, and should he not, the list tells.
     fn stamp(&self, data: &mut Data) -> Option<Recording> {
         data.entry.changed_at_ms = self.outside.now_ms().max(data.entry.changed_at_ms + 1);
-        data.recording()
+        (!data.is_deleted()).then(|| data.recording())
     }
 
     fn tell(&self, recording: Option<Recording>) {
@@ -278,6 +311,28 @@ impl Core {
             self.stamp(&mut data)
         };
         self.tell(told);
+    }
+
+    /// A recording is deleted: nothing of it is left here but a note, for some time, so that the host hears of it whatever happens to
+    /// the word of who asked.
+    ///
+    /// # Errors
+    /// `Internal` when the note cannot be written or the file not be removed.
+    pub(crate) async fn bury(self: &Arc<Self>, item: &Arc<Item>) -> Result<(), Error> {
+        {
+            let mut data = item.data();
+            data.target = None;
+            let entry = &mut data.entry;
+            entry.stage = Stage::Gone;
+            entry.is_local = false;
+            (entry.sealed, entry.key, entry.upload, entry.url) = (None, None, None, None);
+            entry.stale.clear();
+            entry.error = Some(DELETED.to_owned());
+            entry.error_class = Some(Class::Config);
+            self.stamp(&mut data);
+        }
+        self.save(item).await?;
+        self.remove_local(item).await
     }
 
     /// Forgets a recording: nothing of it is left here.

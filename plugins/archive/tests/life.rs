@@ -119,12 +119,35 @@ fn a_drivers_life() {
     let url = kit.sign_recording(&second.file_name, Duration::from_secs(3600)).unwrap();
     assert!(url.starts_with(&format!("http://{address}/own/talk/")) && !url.contains(SECRET), "{url}");
     assert!(kit.retry_recording(&second.file_name).is_err(), "it is uploaded already");
+    keys_are_mended_without_a_stream(&kit, &own, root.path());
     kit.delete_recording(&first.file_name, true).unwrap();
     assert!(!object.exists());
     kit.delete_recording(&second.file_name, false).unwrap();
     assert!(root.path().join("own").join(&second.file_name).exists());
-    assert!(kit.recordings().unwrap().is_empty());
+    assert!(kit.recordings().unwrap().iter().all(|recording| recording.gone));
     kit.shut_down();
+}
+
+/// The secret is wrong while it is recorded; the right one comes when nothing is live.
+fn keys_are_mended_without_a_stream(kit: &Testkit, config: &Value, root: &Path) {
+    let mut wrong = config.clone();
+    wrong["secretKey"] = json!("not-the-secret");
+    let destination = record(kit, "ses3", &wrong);
+    destination.stop();
+    destination.wait_for_end().unwrap();
+    let is_refused = |recording: &satcast_plugin_api::driver::Recording| {
+        recording.session_id == "ses3"
+            && recording.error.as_ref().is_some_and(|error| error.contains("secretKey"))
+    };
+    let refused = kit.wait_for_recording(is_refused).unwrap();
+    assert_eq!(refused.state, RecordingState::Uploading);
+    assert!(kit.configure_recordings(3, TYPE, Some(&json!({ "bucket": "own" }))).is_err());
+    kit.configure_recordings(3, TYPE, None).unwrap();
+    kit.configure_recordings(3, TYPE, Some(config)).unwrap();
+    let third = ready(kit, "ses3");
+    assert_eq!(third.error, None);
+    assert!(root.join("own").join(&third.file_name).exists());
+    kit.delete_recording(&third.file_name, true).unwrap();
 }
 
 fn refuses_bad_configurations(kit: &Testkit) {

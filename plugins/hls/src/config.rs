@@ -20,6 +20,10 @@ pub struct Config {
     #[serde(default = "dvr_seconds_default", deserialize_with = "integer")]
     #[schemars(with = "u32", extend("maximum" = DVR_SECONDS_MAX))]
     pub dvr_seconds: u32,
+    /// Viewers are about two seconds behind instead of six and more. Their players ask for each part of half a second: four times
+    /// as many requests.
+    #[serde(default)]
+    pub low_latency: bool,
     /// Sites whose pages may play it, as browsers name them: https://example.org or https://example.org:8443. Empty = all.
     #[serde(default)]
     #[schemars(extend("maxItems" = ORIGINS_MAX), inner(length(max = ORIGIN_BYTES_MAX)))]
@@ -114,8 +118,13 @@ mod tests {
 
     #[test]
     fn an_empty_configuration_is_an_hour_for_all_sites() {
-        assert_eq!(check(json!({})), Ok(Config { dvr_seconds: 3600, allowed_origins: vec![] }));
+        assert_eq!(
+            check(json!({})),
+            Ok(Config { dvr_seconds: 3600, low_latency: false, allowed_origins: vec![] })
+        );
         assert_eq!(check(json!({ "dvrSeconds": 0 })).unwrap().dvr_seconds, 0);
+        assert!(check(json!({ "lowLatency": true })).unwrap().low_latency);
+        assert!(check(json!({ "lowLatency": 1 })).is_err());
     }
 
     #[test]
@@ -200,6 +209,7 @@ mod tests {
             (&0.into(), &3600.into())
         );
         assert_eq!(fields["dvrSeconds"]["default"], 3600, "{schema}");
+        assert_eq!(fields["lowLatency"]["default"], false, "{schema}");
         assert_eq!(fields["allowedOrigins"]["maxItems"], 32, "{schema}");
         assert_eq!(fields["allowedOrigins"]["items"]["maxLength"], 256, "{schema}");
         assert_eq!(schema["additionalProperties"], false, "{schema}");

@@ -14,6 +14,9 @@
 //! groups become longer ([`satcast_media::segment`] says why); beyond that segments are cut between keyframes, the owner is told, and
 //! as long as no keyframe is where players start the playback counts as not ready.
 //!
+//! With `lowLatency` parts of about half a second are published and listed as they come, each with a version of the playlist that
+//! viewers wait for in the host (`Followed`), so that no request of theirs comes here. A host that does not let them wait gets plain HLS.
+//!
 //! Invariants: no playlist names a piece that is not published; a name never comes back with other bytes; neither media nor the
 //! disk ends an opening with an error; everything held is bounded by `limits`.
 
@@ -66,7 +69,7 @@ impl Driver for Hls {
     fn open(&self, config: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
         let config = config.parse::<Config>()?;
         config.check()?;
-        Ok(Arc::new(Opening::new(self.shared.clone(), config.dvr_seconds)))
+        Ok(Arc::new(Opening::new(self.shared.clone(), &config)))
     }
 }
 

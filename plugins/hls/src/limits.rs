@@ -15,6 +15,11 @@ pub(crate) const SAVE_WAIT: Duration = Duration::from_millis(500);
 /// Longest sleep of the loop; only bounds the arithmetic of timers.
 pub(crate) const IDLE_WAIT_MAX: Duration = Duration::from_secs(3600);
 
+/// How long parts should be, in nanoseconds.
+pub(crate) const PART_NANOS: i64 = 500_000_000;
+/// How far behind live players stay that play parts, in nanoseconds, or three parts if that is more: half a second is for the network.
+pub(crate) const PART_HOLD_BACK_NANOS: i64 = 2_000_000_000;
+
 /// What the window keeps, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -24,6 +29,8 @@ pub(crate) struct Limits {
     pub(crate) leave_grace: Duration,
     /// The same for a group of the preview.
     pub(crate) preview_grace: Duration,
+    /// The same for a part, which is in its segment as well, in target durations (RFC 8216bis, 6.2.2).
+    pub(crate) part_grace_targets: u32,
     /// First pause after a failed write; doubles with each further one.
     pub(crate) retry_first: Duration,
     /// Longest pause between failed writes.
@@ -52,6 +59,7 @@ impl Default for Limits {
             list_wait: Duration::from_millis(500),
             leave_grace: Duration::from_secs(90),
             preview_grace: Duration::from_secs(30),
+            part_grace_targets: 3,
             retry_first: Duration::from_secs(1),
             retry_max: Duration::from_secs(30),
             retry_full_max: Duration::from_secs(4),

@@ -16,11 +16,12 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::clock::unix_ms;
+use crate::config::Config;
 use crate::disk::{Write, WriteFailed, write_segment};
 use crate::folder::{Folder, Root, SegmentFile};
 use crate::intake::Intake;
 use crate::janitor::{self, Janitor};
-use crate::limits::{IDLE_WAIT_MAX, Limits, SAVE_WAIT, TRACK_REFUSALS_TOLD_MAX};
+use crate::limits::{IDLE_WAIT_MAX, Limits, PART_NANOS, SAVE_WAIT, TRACK_REFUSALS_TOLD_MAX};
 use crate::numbers::Numbers;
 use crate::sessions::Sessions;
 use crate::window::{KEYFRAMES_TOO_FAR, Window};
@@ -77,11 +78,12 @@ impl Shared {
 pub(crate) struct Opening {
     shared: Arc<Shared>,
     dvr_seconds: u32,
+    low_latency: bool,
 }
 
 impl Opening {
-    pub(crate) fn new(shared: Arc<Shared>, dvr_seconds: u32) -> Self {
-        Opening { shared, dvr_seconds }
+    pub(crate) fn new(shared: Arc<Shared>, config: &Config) -> Self {
+        Opening { shared, dvr_seconds: config.dvr_seconds, low_latency: config.low_latency }
     }
 }
 
@@ -118,11 +120,15 @@ impl Run {
         let shared = opening.shared.clone();
         let first = shared.numbers.first(u64::try_from(unix_ms() / 1000).unwrap_or(0));
         let follows = shared.sessions.open(ctx.source());
+        let mut segmenter = Segmenter::new(first);
+        if opening.low_latency && ctx.lets_viewers_wait() {
+            segmenter = segmenter.with_parts(PART_NANOS);
+        }
         Run {
             folder: shared.root.opening(first, shared.janitor.clone()),
             start: Instant::now(),
             intake: Intake::default(),
-            segmenter: Segmenter::new(first),
+            segmenter,
             window: Window::new(first, follows, opening.dvr_seconds, shared.limits),
             writing: None,
             is_live: false,
@@ -184,11 +190,14 @@ impl Run {
         while let Some(event) = self.segmenter.poll_event() {
             changed = true;
             match event {
-                Event::Started { target_seconds } => self.window.started(target_seconds),
+                Event::Started { target_seconds } => {
+                    self.window.started(target_seconds, self.segmenter.part_target_ns());
+                }
                 Event::TargetRaised { target_seconds } => {
                     self.window.target_raised(target_seconds, &self.ctx)
                 }
                 Event::Init(init) => self.window.init(init, &self.ctx),
+                Event::Part(part) => self.window.part(part, self.start.elapsed(), &self.ctx),
                 Event::Segment(segment) => self.window.segment(segment, self.start.elapsed(), &self.ctx),
                 Event::TrackRefused { kind, error } => {
                     self.refusals += 1;

@@ -1,13 +1,15 @@
 //! What the window can do to the outside.
 
 use satcast_plugin_api::Error;
-use satcast_plugin_api::driver::{Asset, Ctx, Playback};
+use satcast_plugin_api::driver::{Asset, Ctx, Followed, Playback};
 use serde_json::Value;
 
 /// The host, as the window sees it.
 pub(crate) trait Shelf {
     /// Gives viewers a piece.
     fn publish(&self, asset: Asset<'_>) -> Result<(), Error>;
+    /// Gives viewers a playlist that they follow.
+    fn publish_followed(&self, asset: Asset<'_>, followed: &Followed<'_>) -> Result<(), Error>;
     /// Takes a piece away.
     fn retract(&self, name: &str);
     /// Says what viewers can see.
@@ -21,6 +23,10 @@ pub(crate) trait Shelf {
 impl Shelf for Ctx {
     fn publish(&self, asset: Asset<'_>) -> Result<(), Error> {
         Ctx::publish(self, asset)
+    }
+
+    fn publish_followed(&self, asset: Asset<'_>, followed: &Followed<'_>) -> Result<(), Error> {
+        Ctx::publish_followed(self, asset, followed)
     }
 
     fn retract(&self, name: &str) {

@@ -97,6 +97,11 @@ impl<'a> Link<'a> {
         if bytes == 0 {
             return Err(refusal::closed(self.target));
         }
+        if self.input_bytes == 0
+            && let Some(error) = refusal::foreign(self.target, &self.input)
+        {
+            return Err(error);
+        }
         self.check_input_rate(bytes)?;
         let parsed = self.session.input(self.input.split().freeze());
         self.input.reserve(READ_BYTES);

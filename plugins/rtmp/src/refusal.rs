@@ -46,6 +46,20 @@ pub(crate) fn refused(target: &Target, code: &str, description: &str) -> Error {
     Error::auth(format!("{target} refused the stream: {said}; {hint}")).retry_after(REFUSED_RETRY_FLOOR)
 }
 
+/// What the first bytes of a server say that speaks another protocol, if they do.
+pub(crate) fn foreign(target: &Target, first: &[u8]) -> Option<Error> {
+    // Records of TLS (RFC 8446, section 5.1): an alert or a handshake, of any version 3.x.
+    let is_tls = matches!(first, [21 | 22, 3, 0..=4, ..]);
+    let what = match (first, target.is_tls()) {
+        (_, false) if is_tls => "speaks TLS at this port; use rtmps:// instead of rtmp://",
+        (first, _) if first.starts_with(b"HTTP/") => {
+            "is a web server at this port; RTMP is mostly at port 1935, with TLS at 443"
+        }
+        _ => return None,
+    };
+    Some(Error::remote(format!("{target} {what}")))
+}
+
 /// The server ended the stream without an error status.
 pub(crate) fn ended(target: &Target, code: &str, description: &str) -> Error {
     Error::remote(format!("{target} ended the stream: {}", said(target, code, description)))
@@ -128,6 +142,26 @@ mod tests {
         assert_eq!(soon(SECOND_THOUGHT_MAX).retry_after, None, "later it is a break like another");
         let other = super::soon(&target(), Error::remote("something else"), Duration::ZERO);
         assert_eq!((other.message.as_str(), other.retry_after), ("something else", None));
+    }
+
+    #[test]
+    fn servers_of_other_protocols_are_told_by_their_first_bytes() {
+        let secure = Target::parse("rtmps://a.example/live/k", None).unwrap();
+        let alert = [21, 3, 1, 0, 2, 2, 70];
+        let said = |target: &Target, first: &[u8]| foreign(target, first).map(|error| error.message);
+        assert!(
+            said(&target(), &alert).unwrap().contains("a.example:1935 speaks TLS at this port; use rtmps://")
+        );
+        assert_eq!(said(&secure, &alert), None, "it is spoken already");
+        for target in [&target(), &secure] {
+            assert!(
+                said(target, b"HTTP/1.0 400 Bad Request").unwrap().contains("is a web server"),
+                "{target}"
+            );
+            for first in [&[3, 0, 0, 0, 0][..], &[], &[21], &[21, 3], &[21, 3, 9], b"HTTP"] {
+                assert_eq!(said(target, first), None, "{first:?}");
+            }
+        }
     }
 
     #[test]

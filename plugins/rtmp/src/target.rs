@@ -39,6 +39,9 @@ pub enum TargetError {
     /// Not 1 to 65535.
     #[error("url: the port must be a number from 1 to 65535")]
     Port,
+    /// Where the address should end there is a slash, and an @ comes after it.
+    #[error("url: the login before @ has a character that ends an address; write / as %2F, ? as %3F")]
+    Login,
     /// No path, or nothing in it.
     #[error("url: has no app; give rtmp://host/app/key, or rtmp://host/app and the stream key in key")]
     App,
@@ -81,7 +84,11 @@ impl Target {
             Some((login, address)) => (Some(login.to_owned()), address),
             None => (None, authority),
         };
-        let (host, port) = split_address(address)?;
+        let (host, port) = split_address(address).map_err(|error| match error {
+            // `user:pa` of `user:pa/ss@host` looks like a host and its port.
+            TargetError::Port if login.is_none() && path.contains('@') => TargetError::Login,
+            error => error,
+        })?;
         let (app, publish_name) = split_path(path, key)?;
         Ok(Target {
             tls: scheme == "rtmps",

@@ -22,6 +22,9 @@ const UNSENT_BYTES_MAX: usize = 32 * 1024;
 /// Floor before the next try after a certificate was not believed: only people mend it.
 pub(crate) const CERTIFICATE_RETRY_FLOOR: Duration = Duration::from_secs(60);
 
+/// What the TLS library calls a certificate of an authority that a server shows as its own.
+const AUTHORITY_AS_SERVER: &str = "CaUsedAsEndEntity";
+
 /// Whose signature under a server's certificate is believed. Cheap to clone; clones share what was loaded.
 #[derive(Clone, Debug)]
 pub struct Trust {
@@ -165,6 +168,9 @@ fn not_believed(why: &CertificateError) -> &'static str {
              that certificate installed here"
         }
         C::Revoked => "was revoked",
+        C::Other(why) if why.to_string().contains(AUTHORITY_AS_SERVER) => {
+            "is that of an authority (CA:TRUE) and no server's; whoever runs the server must make one without it"
+        }
         C::BadSignature => "has a wrong signature",
         _ => "cannot be used; whoever runs the server must replace it",
     }

@@ -1,13 +1,16 @@
-//! CPU of many viewers who read the same segments as fast as they can.
+//! CPU of many viewers who read as fast as they can: segments of the live edge, segments of the window, and the playlist of an
+//! hour.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use satcast_tests::crowd::{Crowd, Paths};
 use satcast_tests::encoder::Publish;
-use satcast_tests::figures::{Options, Pairs};
+use satcast_tests::figures::{Options, Pairs, median};
 use satcast_tests::hls::Viewer;
 use satcast_tests::hosted::Hosted;
 use satcast_tests::http::split_url;
@@ -17,101 +20,197 @@ use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::Source;
 use satcast_tests::wait::seconds;
 
-const VIEWERS: usize = 200;
+const VIEWERS: [usize; 3] = [50, 200, 1000];
 /// Segments that viewers go through in turn.
 const SEGMENTS: usize = 3;
 /// Segments behind the newest that are in no memory of the service any more.
 const OLD_SEGMENTS: usize = 20;
+/// The window that is filled before anything is measured, and how much faster than in real time that is done.
+const FILLED_SECONDS: u64 = 3_660;
+const FASTER: u32 = 40;
+/// The playlist of an hour, as nginx gets it.
+const PLAYLIST: &str = "hour.m3u8";
 const WARM_UP: Duration = Duration::from_secs(2);
+
+/// What is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Newest,
+    Old,
+    Playlist,
+}
+
+impl What {
+    const ALL: [Self; 3] = [Self::Newest, Self::Old, Self::Playlist];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Newest => "newest",
+            Self::Old => "old",
+            Self::Playlist => "playlist",
+        }
+    }
+
+    /// Least of nginx's bytes for each CPU second.
+    fn target(self) -> f64 {
+        match self {
+            Self::Newest | Self::Playlist => 0.95,
+            Self::Old => 0.40,
+        }
+    }
+
+    /// What is asked of the service: which segments they are changes while the stream goes on.
+    fn paths(self, viewer: &mut Viewer) -> Vec<String> {
+        let from_end = match self {
+            Self::Newest => 0,
+            Self::Old => OLD_SEGMENTS,
+            Self::Playlist => return vec![viewer.playlist()],
+        };
+        let mut names: Vec<String> =
+            viewer.media().segments.into_iter().map(|segment| segment.name).collect();
+        names.truncate(names.len() - from_end);
+        names.split_off(names.len() - SEGMENTS).iter().map(|name| viewer.path(name)).collect()
+    }
+}
+
+/// One measurement.
+struct Figure {
+    /// Gbit for each CPU second.
+    rate: f64,
+    p99_ms: f64,
+}
 
 pub(crate) fn run(source: &Source, options: Options) {
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "bench");
-    let _encoder = Publish::of(source).endless().to(&service.ingest_url(&hosted.stream.key));
+    let url = service.ingest_url(&hosted.stream.key);
+    let mut filling = Publish::of(source).faster(FASTER).endless().seconds(FILLED_SECONDS).to(&url);
+    filling.finish(seconds(FILLED_SECONDS / u64::from(FASTER) * 4));
+    let _encoder = Publish::of(source).endless().to(&url);
     let mut viewer = hosted.viewer(seconds(30));
-    let media =
-        viewer.media_when("a window", seconds(120), |media| media.segments.len() >= OLD_SEGMENTS + SEGMENTS);
+    let media = viewer.media_when("the encoder that goes on", seconds(60), |media| {
+        media.segments.iter().rev().take(OLD_SEGMENTS + SEGMENTS).all(|segment| !segment.discontinuity)
+    });
+    println!("\na window of {} segments", media.segments.len());
     // The same bytes for nginx.
     let folder = tempfile::tempdir().expect("a folder for nginx");
-    let files: Vec<String> = viewer
-        .pieces(&media.segments[..SEGMENTS])
-        .iter()
-        .map(|piece| {
-            std::fs::write(folder.path().join(&piece.entry.name), &piece.bytes).expect("a segment");
-            format!("/{}", piece.entry.name)
-        })
-        .collect();
-    let files: Paths = Arc::new(RwLock::new(files));
+    let files = copies(&mut viewer, folder.path());
 
     // First of all: memory that an earlier crowd used is not given back.
     memory(&service, &mut viewer);
     println!(
-        "\nGbit for each CPU second of the server, {VIEWERS} viewers (nginx: the same segments, sendfile)"
+        "\nGbit for each CPU second of the server (nginx: the same bytes, sendfile), and p99 of whole answers"
     );
-    println!("{:>8}  {:>24}  {:>24}  {:>24}", "segments", "satcast", "nginx", "ratio");
-    for (name, from_end) in [("newest", 0), ("old", OLD_SEGMENTS)] {
+    println!(
+        "{:>8} {:>7}  {:>24}  {:>24}  {:>24}  {:>9}  {:>9}",
+        "", "viewers", "satcast", "nginx", "ratio", "p99 ms", "nginx's"
+    );
+    for what in What::ALL {
+        let theirs: Paths = Arc::new(RwLock::new(if what == What::Playlist {
+            vec![format!("/{PLAYLIST}")]
+        } else {
+            files.clone()
+        }));
+        for viewers in VIEWERS {
+            let case = Case { what, viewers, options };
+            case.run(&service, &mut viewer, folder.path(), &theirs);
+        }
+    }
+}
+
+struct Case {
+    what: What,
+    viewers: usize,
+    options: Options,
+}
+
+impl Case {
+    fn run(&self, service: &Service, viewer: &mut Viewer, folder: &Path, theirs: &Paths) {
         let mut pairs = Pairs::default();
-        for repeat in 0..options.repeats {
+        let (our_p99, their_p99) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        for repeat in 0..self.options.repeats {
             pairs.measure(
                 repeat,
-                || satcast(&service, &mut viewer, from_end, options),
+                || note(&our_p99, self.satcast(service, viewer)),
                 || {
-                    let nginx = Nginx::serving(folder.path());
-                    measure(nginx.process(), nginx.address(), &files, options)
+                    let nginx = Nginx::serving(folder);
+                    note(&their_p99, self.measure(nginx.process(), nginx.address(), theirs))
                 },
             );
         }
         let [ours, theirs, ratio] = pairs.summaries();
-        println!("{name:>8}  {ours:>24}  {theirs:>24}  {ratio:>24}");
+        let (name, viewers) = (self.what.name(), self.viewers);
+        let (our_p99, their_p99) = (median(&our_p99.borrow()), median(&their_p99.borrow()));
+        println!(
+            "{name:>8} {viewers:>7}  {ours:>24}  {theirs:>24}  {ratio:>24}  {our_p99:>9.1}  {their_p99:>9.1}"
+        );
+        let verdict = if pairs.ratio() >= self.what.target() { "met" } else { "MISSED" };
+        println!("{:>16}  target: at least {:.2} of nginx: {verdict}", "", self.what.target());
+    }
+
+    fn satcast(&self, service: &Service, viewer: &mut Viewer) -> Figure {
+        let (address, _) = split_url(&service.base());
+        let paths: Paths = Arc::new(RwLock::new(self.what.paths(viewer)));
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(500));
+                    *paths.write().unwrap_or_else(PoisonError::into_inner) = self.what.paths(viewer);
+                }
+            });
+            let figure = self.measure(service.process(), address, &paths);
+            over.store(true, Ordering::Relaxed);
+            figure
+        })
+    }
+
+    fn measure(&self, server: &Process, address: SocketAddr, paths: &Paths) -> Figure {
+        let crowd = Crowd::start(address, self.viewers, paths);
+        std::thread::sleep(WARM_UP);
+        let (bytes, times, cpu) = (crowd.bytes(), crowd.times(), server.cpu());
+        std::thread::sleep(self.options.window);
+        let (bytes, cpu) = (crowd.bytes() - bytes, server.cpu() - cpu);
+        let p99_ms = crowd.p99_ms(&times);
+        assert_eq!(crowd.failures(), 0, "viewers were not served");
+        Figure { rate: bytes as f64 * 8.0 / 1e9 / cpu.as_secs_f64(), p99_ms }
     }
 }
 
-/// The newest segments, or old ones: what they are changes while the stream goes on.
-fn listed(viewer: &mut Viewer, from_end: usize) -> Vec<String> {
-    let mut names: Vec<String> = viewer.media().segments.into_iter().map(|segment| segment.name).collect();
-    names.truncate(names.len() - from_end);
-    names.split_off(names.len() - SEGMENTS).iter().map(|name| viewer.path(name)).collect()
+fn note(p99: &RefCell<Vec<f64>>, figure: Figure) -> f64 {
+    p99.borrow_mut().push(figure.p99_ms);
+    figure.rate
 }
 
-fn satcast(service: &Service, viewer: &mut Viewer, from_end: usize, options: Options) -> f64 {
-    let (address, _) = split_url(&service.base());
-    let paths: Paths = Arc::new(RwLock::new(listed(viewer, from_end)));
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(500));
-                *paths.write().unwrap_or_else(PoisonError::into_inner) = listed(viewer, from_end);
-            }
-        });
-        let rate = measure(service.process(), address, &paths, options);
-        over.store(true, Ordering::Relaxed);
-        rate
-    })
-}
-
-/// Gbit for each CPU second.
-fn measure(server: &Process, address: SocketAddr, paths: &Paths, options: Options) -> f64 {
-    let crowd = Crowd::start(address, VIEWERS, paths);
-    std::thread::sleep(WARM_UP);
-    let (bytes, cpu) = (crowd.bytes(), server.cpu());
-    std::thread::sleep(options.window);
-    let (bytes, cpu) = (crowd.bytes() - bytes, server.cpu() - cpu);
-    assert_eq!(crowd.failures(), 0, "viewers were not served");
-    bytes as f64 * 8.0 / 1e9 / cpu.as_secs_f64()
+/// Writes the newest segments and the playlist into `folder`; gives the paths of the segments.
+fn copies(viewer: &mut Viewer, folder: &Path) -> Vec<String> {
+    let media = viewer.media();
+    let newest = &media.segments[media.segments.len() - SEGMENTS..];
+    let playlist = viewer.playlist();
+    let text = viewer.http.get(&playlist, &[]).text();
+    std::fs::write(folder.join(PLAYLIST), text).expect("a playlist");
+    let pieces = viewer.pieces(newest);
+    let write = |name: &str, bytes: &[u8]| {
+        std::fs::write(folder.join(name), bytes).expect("a segment");
+        format!("/{name}")
+    };
+    pieces.iter().map(|piece| write(&piece.entry.name, &piece.bytes)).collect()
 }
 
 /// What a busy viewer costs in memory.
 fn memory(service: &Service, viewer: &mut Viewer) {
     let (address, _) = split_url(&service.base());
-    let paths: Paths = Arc::new(RwLock::new(listed(viewer, OLD_SEGMENTS)));
-    let before = service.process().resident_kib();
-    let crowd = Crowd::start(address, VIEWERS, &paths);
-    std::thread::sleep(WARM_UP);
-    let busy = service.process().resident_kib();
-    drop(crowd);
-    println!(
-        "\nKiB of memory for each of {VIEWERS} busy viewers: {}",
-        busy.saturating_sub(before) / VIEWERS as u64
-    );
+    for viewers in VIEWERS {
+        let paths: Paths = Arc::new(RwLock::new(What::Newest.paths(viewer)));
+        let before = service.process().resident_kib();
+        let crowd = Crowd::start(address, viewers, &paths);
+        std::thread::sleep(WARM_UP);
+        let busy = service.process().resident_kib();
+        drop(crowd);
+        println!(
+            "KiB of memory for each of {viewers} busy viewers: {} ({} MiB in all)",
+            busy.saturating_sub(before) / viewers as u64,
+            busy / 1024
+        );
+    }
 }

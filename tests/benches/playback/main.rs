@@ -1,7 +1,8 @@
 //! Playback beside nginx in the same run: how soon a stream can be watched, what packaging it costs, and what many
 //! viewers of it cost.
 //!
-//! `cargo xtask bench playback [--repeats N] [--seconds S]`. CPU is user and system time of the server's process; both
+//! `cargo xtask bench playback [start] [package] [viewers] [--repeats N] [--seconds S]`; `bench package` and `bench viewers` are
+//! the parts of that name. CPU is user and system time of the server's process; both
 //! servers take turns inside a repeat with the same encoder (ffmpeg, real time, no transcoding) and the same bytes.
 
 mod crowds;
@@ -15,14 +16,18 @@ const REPEATS: usize = 5;
 const WINDOW_SECONDS: u64 = 10;
 
 fn main() {
-    let options = Options::from_arguments(REPEATS, WINDOW_SECONDS);
+    let (options, parts) = Options::with_names(REPEATS, WINDOW_SECONDS, &["start", "package", "viewers"]);
     let source = Source::shared();
     println!(
         "one stream of 3 Mbit/s with a keyframe every 2 s, {} repeats of {} s; median (range)",
         options.repeats,
         options.window.as_secs()
     );
-    start::run(&source, options);
-    packaging::run(&source, options);
-    crowds::run(&source, options);
+    for part in parts {
+        match part {
+            "start" => start::run(&source, options),
+            "package" => packaging::run(&source, options),
+            _ => crowds::run(&source, options),
+        }
+    }
 }

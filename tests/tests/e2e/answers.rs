@@ -1,6 +1,7 @@
 //! Requests of viewers that a driver answers itself, on threads of the service and in a process of its own.
 
 use satcast_tests::api::{Answer, Api};
+use satcast_tests::author::lay;
 use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::Hosted;
 use satcast_tests::scene::children;
@@ -20,8 +21,7 @@ fn get(service: &Service, path: &str) -> (u16, String) {
 fn answers_viewers(isolation: &str) {
     let folder = tempfile::tempdir().expect("a folder for drivers");
     let built = binary().parent().expect("the folder of the binary").to_owned();
-    std::fs::copy(built.join("libsatcast_test_driver.so"), folder.path().join("panic.so"))
-        .expect("the test driver");
+    lay(&built.join("libsatcast_test_driver.so"), &folder.path().join("panic.so"));
     let mut service = Setup::default()
         .set("SATCAST_DRIVERS__DIR", folder.path().to_str().expect("a path in UTF-8"))
         .set("SATCAST_DRIVERS__ENABLED", "[\"panic\"]")

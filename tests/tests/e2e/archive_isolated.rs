@@ -46,13 +46,24 @@ fn an_isolated_archive_records_uploads_lists_signs_deletes_and_tells() {
     let events = json!({ "url": receiver.url(), "events": ["recording.ready"] });
     let _ = api.post("/api/webhooks", &events).ok();
     let (stream, destination) = archived(&api, "isolated", &store);
+    let path = format!("/api/streams/{}/destinations/{destination}", stream.id);
+    let mut wrong = store.config();
+    wrong["secretKey"] = json!("not-the-secret");
+    let _ = api.patch(&path, &json!({ "config": wrong })).ok();
     let mut encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&stream.key));
     let _ = api.wait_for_destination(&stream, destination, "live", seconds(20));
     let running = wait_for(&api, "recording", seconds(10));
     api.delete(&format!("/api/archives/{}", running["id"])).assert_error(409, None);
     encoder.finish(seconds(60));
     end(&api, &stream);
-    let ready = wait_for(&api, "ready", seconds(60));
+    // The store refuses, and says so; with the right secret it goes on at once, though nothing is live.
+    let why = until_api("a reason", seconds(30), || {
+        let waiting = wait_for(&api, "uploading", seconds(30));
+        waiting["error"].as_str().map(str::to_owned).ok_or_else(|| waiting.to_string())
+    });
+    assert!(why.contains("secretKey") && why.ends_with("it is tried again"), "{why}");
+    let _ = api.patch(&path, &json!({ "config": store.config() })).ok();
+    let ready = wait_for(&api, "ready", seconds(30));
     let key = key_of(&ready);
     assert_eq!(store.keys(), std::slice::from_ref(&key), "once");
     assert_whole(&source, &store.file(&key));

@@ -21,6 +21,8 @@ const ISOLATED: &[(&str, Option<&str>)] = &[
     ("twice", Some("spoke of its start")),
     ("linger", Some("signal 6")),
     ("hangopen", Some("did not return from a call")),
+    ("memfd", Some("took more memory than its 128 MiB")),
+    ("threads", None),
     ("other", None),
 ];
 /// What a host survives on its own threads, too.
@@ -47,8 +49,10 @@ fn no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it() {
         });
     }
     ANYWHERE.iter().for_each(|name| begins(&scene, name));
-    let other = ids[names.iter().position(|name| *name == "other").expect("one of them")];
-    scene.api.wait_for_destination(&scene.stream, other, "live", seconds(20));
+    for well in ["other", "threads"] {
+        let id = ids[names.iter().position(|name| *name == well).expect("one of them")];
+        scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
+    }
     scene.finish(&mut encoder);
     // They do not return from the end of their destination.
     for name in ["stuck", "hangstop"] {
@@ -99,7 +103,13 @@ fn scene(names: &[&str], isolation: &str) -> Scene {
             compile(&[&source], &library, &[&place]);
         }
     }
-    Scene::with(folder, names, isolation, Setup::default())
+    let small = |setup: Setup, name| setup.set(&format!("SATCAST_DRIVER__{name}__LIMITS__MEMORY_MB"), "128");
+    let setup = if names.contains(&"memfd") {
+        small(small(Setup::default(), "MEMFD"), "THREADS")
+    } else {
+        Setup::default()
+    };
+    Scene::with(folder, names, isolation, setup)
 }
 
 /// C and C++ in one library: each is compiled as what its ending says.

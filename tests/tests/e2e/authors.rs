@@ -6,7 +6,8 @@ use std::process::Command;
 
 use satcast_tests::api::send;
 use satcast_tests::author::{
-    Receiver, add, assert_beginning_of, c_compilers, clean, make, recorder, root, run, service, without_build,
+    Receiver, add, assert_beginning, assert_beginning_of, c_compilers, clean, lay, make, recorder, root, run,
+    service, without_build,
 };
 use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::{Hosted, STATUS};
@@ -86,7 +87,7 @@ fn examples_carry(isolation: &str) {
 fn settings_that_a_driver_does_not_take_are_refused_by_name() {
     let recorder = recorder(None);
     let drivers = tempfile::tempdir().expect("a folder for drivers");
-    std::fs::copy(&recorder, drivers.path().join("recorder.so")).expect("the library");
+    lay(&recorder, &drivers.path().join("recorder.so"));
     let service = Setup::default()
         .set("SATCAST_DRIVERS__DIR", drivers.path().to_str().expect("a path in UTF-8"))
         .set("SATCAST_DRIVERS__ENABLED", "[\"recorder\"]")
@@ -167,13 +168,12 @@ fn libraries_export_their_entry_and_the_service_nothing_of_its_libraries() {
 #[test]
 fn the_guide_leads_from_nothing_to_a_running_driver() {
     let service = Setup::default().stopped();
-    let (receiver, source) = (Port::lease(), Source::shared());
+    let receiver = Port::lease();
     let rtmp = service.ingest_url("");
     let lock = root().join("plugins/examples/recorder/Cargo.lock");
     let script = guide()
         .replace("http://127.0.0.1:8080", &service.base())
         .replace("rtmp://127.0.0.1:1935/live/", &rtmp)
-        .replace("video.mp4", source.path().to_str().expect("a path in UTF-8"))
         .replace("9000", &receiver.address().port().to_string())
         // The versions that were compiled for the examples.
         .replace("cd pulse\n", &format!("cd pulse\ncp {} Cargo.lock\n", lock.display()));
@@ -186,7 +186,7 @@ fn the_guide_leads_from_nothing_to_a_running_driver() {
     assert_eq!(said.lines().filter(|line| line.contains("loaded")).count(), 2, "{said}");
     let codecs: Vec<&str> = said.lines().rev().take(2).collect();
     assert_eq!(codecs, ["aac", "h264"], "{said}");
-    assert_beginning_of(&source, &service.folder().join("got.flv"));
+    assert_beginning(&service.folder().join("video.mp4"), &service.folder().join("got.flv"));
 }
 
 /// The guide's shell lines, one block after the other.

@@ -5,6 +5,7 @@ use std::path::Path;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use satcast_tests::api::Api;
+use satcast_tests::author::lay;
 use satcast_tests::encoder::Publish;
 use satcast_tests::record::assert_complete;
 use satcast_tests::service::{Service, Setup, binary};
@@ -55,8 +56,12 @@ fn operators_change_drivers_and_what_runs_goes_on() {
     assert_eq!(types(&api), Vec::<String>::new());
     let refused = json!({ "type": "rtmp", "config": { "url": sink.url(), "key": "x" } });
     api.post(&path, &refused).assert_error(422, None);
+    // What still runs on threads of the service is taken as it is.
+    assert_eq!(change(&operator, "rtmp", "enable").ok()["state"], "loaded");
+    assert_eq!(types(&api), ["rtmp"]);
+    assert_eq!(change(&operator, "rtmp", "disable").status, 200);
     let log = operator.get("/api/audit?action=driver.disabled").ok();
-    assert_eq!(log.as_array().map(Vec::len), Some(2), "{log}");
+    assert_eq!(log.as_array().map(Vec::len), Some(3), "{log}");
     encoder.finish(seconds(2 * SOURCE_SECONDS));
     sink.wait_until_left(seconds(20));
     assert_complete("the sink", source.records(), &sink.records());
@@ -139,15 +144,14 @@ fn built() -> std::path::PathBuf {
 fn drivers(ids: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder for drivers");
     for file in ids.iter().map(|id| format!("{id}.so")).chain(["manifest.json".into()]) {
-        std::fs::copy(built().join("drivers").join(&file), folder.path().join(file)).expect("a built file");
+        lay(&built().join("drivers").join(&file), &folder.path().join(file));
     }
     folder
 }
 
 /// Overwritten in place, as a careless operator would.
 fn add_test_driver(folder: &Path) {
-    let library = std::fs::read(built().join("libsatcast_test_driver.so")).expect("the test driver");
-    std::fs::write(folder.join("panic.so"), library).expect("the file can be written");
+    lay(&built().join("libsatcast_test_driver.so"), &folder.join("panic.so"));
 }
 
 fn children(service: &Service) -> usize {

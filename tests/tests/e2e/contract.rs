@@ -21,7 +21,8 @@
 //! - panics that abort, on threads of the service: `files_that_are_no_drivers_are_refused_and_named`
 //! - another id than the file's name, a type that another driver serves, `init` that fails or hangs, a wrong hash, a file that all may
 //!   write to: `files_that_are_no_drivers_are_refused_and_named`, `in_a_process_of_their_own_they_are_refused_as_well`,
-//!   `writable_files_are_refused_and_copies_are_private`, `a_folder_that_everyone_can_write_to_is_refused_for_what_it_is`
+//!   `writable_files_are_refused_and_copies_are_private`,
+//!   `only_root_and_who_runs_the_service_may_own_a_library`, `a_folder_that_everyone_can_write_to_is_refused_for_what_it_is`
 //! - a file that is overwritten or replaced while it runs: `operators_change_drivers_and_what_runs_goes_on`
 //! - another compiler: `a_driver_of_another_rust_compiler_carries_a_stream`; C by gcc and clang:
 //!   `a_new_driver_in_c_builds_passes_its_test_and_carries_a_stream`
@@ -51,12 +52,18 @@
 //! - writes to a payload, in a process: `no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it`, `nobody_else_can_write_or_resize_it`
 //! - configurations and the mark of a gap after a loss: `overflow_drops_to_the_newest_queued_keyframe_and_repeats_the_configuration`,
 //!   `everything_else_a_host_does`
+//! - a stall, a full or hanging disk, a full spool where nothing may be lost: `a_stall_of_a_minute_loses_nothing_where_nothing_may_be_lost`,
+//!   `a_full_disk_loses_nothing_before_memory_is_full_too_and_is_asked_again`, `a_disk_that_hangs_holds_up_nobody`,
+//!   `a_spool_that_is_full_loses_up_to_a_keyframe_and_keeps_what_waits`, `what_a_lossless_driver_does_not_take_for_a_while_it_gets_later`
 //! - a hundred destinations of which one is slow: `a_slow_one_of_a_hundred_loses_alone`, `a_slow_one_of_a_hundred_in_a_process_loses_alone`
 //! - every order of publisher, driver and release: `host/model`, which `cargo xtask test` runs
 //!
 //! # Services
 //! - floods of lines and events, a line of 1 MiB, a thousand counters: `what_floods_leaks_or_never_reads_hurts_itself_alone`,
-//!   `on_threads_of_the_service_as_well`, `a_log_flood_is_cut_and_counted`, `a_flood_of_events_is_cut`, `counters_are_shared_and_limited`
+//!   `on_threads_of_the_service_as_well`, `a_log_flood_is_cut_and_counted`, `a_flood_of_events_is_cut`, `counters_are_shared_and_limited`,
+//!   `a_driver_says_so_much_through_all_its_destinations_and_no_more`, `counters_have_plain_names_and_few_in_all`
+//! - panics on purpose, to take the driver from others: `an_account_takes_a_driver_from_itself_alone`,
+//!   `panics_of_one_account_take_the_driver_from_nobody_else`
 //! - texts that are none, records that are too short, numbers that mean nothing:
 //!   `no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it`, `what_a_host_survives_on_its_own_threads_harms_no_stream_either`
 //! - a secret in a line, an error or a panic: `a_driver_that_panics_harms_only_its_destination_and_tells_no_secret`,
@@ -71,7 +78,9 @@
 //!
 //! # Process
 //! - fault, abort, exit, a full stack: `a_fault_or_an_abort_ends_the_child_and_nothing_else`,
-//!   `an_exit_or_a_full_stack_ends_the_child_and_nothing_else`; over its memory: `a_child_over_its_memory_dies_alone`; stopped by a signal:
+//!   `an_exit_or_a_full_stack_ends_the_child_and_nothing_else`; over its memory: `a_child_over_its_memory_dies_alone`,
+//!   `memory_without_a_mapping_counts_once_and_what_was_given_does_not`; a request that is not taken:
+//!   `a_child_that_does_not_take_a_request_is_ended`; stopped by a signal:
 //!   `a_child_that_does_not_return_or_live_is_replaced`
 //! - an exception of C++ over the boundary, garbage on the socket, a child of its own that stays:
 //!   `no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it` (on threads of the service an exception is the end of the service)

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use satcast_tests::api::Api;
+use satcast_tests::author::lay;
 use satcast_tests::clients::{document, folder, npm, output, python, run};
 use satcast_tests::service::{Setup, binary};
 use serde_json::{Value, json};
@@ -68,10 +69,9 @@ fn the_served_document_has_the_types_of_the_loaded_drivers() {
     let drivers = tempfile::tempdir().expect("a folder for drivers");
     let built = binary().parent().expect("the folder of the binary").to_owned();
     for file in ["rtmp.so", "manifest.json"] {
-        std::fs::copy(built.join("drivers").join(file), drivers.path().join(file)).expect("a built file");
+        lay(&built.join("drivers").join(file), &drivers.path().join(file));
     }
-    std::fs::copy(built.join("libsatcast_test_driver.so"), drivers.path().join("panic.so"))
-        .expect("the test driver");
+    lay(&built.join("libsatcast_test_driver.so"), &drivers.path().join("panic.so"));
     let service = Setup::default()
         .set("SATCAST_DRIVERS__DIR", drivers.path().to_str().expect("a path in UTF-8"))
         .set("SATCAST_DRIVERS__ENABLED", "[\"rtmp\",\"panic\"]")

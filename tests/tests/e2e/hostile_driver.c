@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -88,6 +89,34 @@ static void attack(const SatcastPacket *packet) {
     }
 }
 
+/* Holds more than it says: memory that is mapped nowhere. */
+static void hoard(void) {
+    static int held = -1;
+    static char page[1 << 20];
+    if (held < 0) held = memfd_create("held", 0);
+    memset(page, 1, sizeof page);
+    for (int n = 0; n < 16; n++)
+        if (write(held, page, sizeof page) < 0) abort();
+}
+
+/* Threads with memory of their own; so much is everybody's right. */
+static void *busy(void *unused) {
+    (void)unused;
+    char *own = malloc(256 * 1024);
+    if (!own) abort();
+    memset(own, 1, 256 * 1024);
+    for (;;) pause();
+}
+
+static void start_threads(void) {
+    static int started;
+    if (started++) return;
+    for (int n = 0; n < 64; n++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, busy, NULL)) abort();
+    }
+}
+
 /* A waker that takes the thread that wakes it. */
 static void block(void *data) { (void)data; for (;;) pause(); }
 static void forget(void *data) { (void)data; }
@@ -95,6 +124,8 @@ static void forget(void *data) { (void)data; }
 static void take(Destination *it, const SatcastPacket *packet) {
     static const SatcastPacket *kept[64];
     attack(packet);
+    if (is("memfd")) hoard();
+    if (is("threads")) start_threads();
     if (is("hoarder")) return;
     if (is("keeper")) {
         /* Some of it for ever, also after the end. */

@@ -1,5 +1,6 @@
 //! Drivers as they were written for each past minor version of the contract: they load and carry a stream, on threads and in processes.
 
+use satcast_tests::author::lay;
 use satcast_tests::encoder::Publish;
 use satcast_tests::scene::{HOSTILE, Scene, built, compile, configuration};
 use satcast_tests::service::Setup;
@@ -31,7 +32,7 @@ fn get_every_packet(isolation: &str) {
         compile(&[&source], &folder.path().join(format!("{name}.so")), &[&flags[0], &flags[1]]);
     }
     let present = built().join("libsatcast_test_driver.so");
-    std::fs::copy(present, folder.path().join(format!("{HOSTILE}.so"))).expect("the test driver");
+    lay(&present, &folder.path().join(format!("{HOSTILE}.so")));
     let all: Vec<&str> = names.iter().map(String::as_str).chain([HOSTILE]).collect();
     let mut scene = Scene::with(folder, &all, isolation, Setup::default());
     let mut ids: Vec<i64> = names.iter().map(|name| scene.add_of(name, &json!({}))).collect();

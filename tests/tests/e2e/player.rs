@@ -1,15 +1,21 @@
 //! The stream in a browser with hls.js: seeking, and everything that may happen meanwhile.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use satcast_tests::encoder::Publish;
+use satcast_tests::hls::Viewer;
 use satcast_tests::hosted::Hosted;
-use satcast_tests::player::{Engine, Player, assert_moves, assert_smooth, stalls};
+use satcast_tests::lowlatency::Version;
+use satcast_tests::player::{Engine, Player, assert_moves, assert_smooth, assert_valid_playlists, stalls};
+use satcast_tests::probe::{of_track, packets};
+use satcast_tests::record::Track;
 use satcast_tests::service::Setup;
 use satcast_tests::soak;
 use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::seconds;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// From opening the address to the first picture; the rest of a second is the machine's.
 const FIRST_FRAME_MILLIS: u64 = 2_000;
@@ -20,6 +26,10 @@ const LATENCY_BEYOND_SECONDS: f64 = 2.5;
 const PICTURES_PER_SECOND: f64 = 30.0;
 const BACK_SECONDS: f64 = 20.0;
 const SEEK_MILLIS: u64 = 1_500;
+/// With parts hls.js stays two seconds behind; a part, the way, and the picture that is shown come on top.
+const LOW_LATENCY_SECONDS: f64 = 3.0;
+/// Playlists that the judge reads: a process reads them all.
+const JUDGED_MAX: usize = 60;
 /// How long the encoder is away.
 const CUT: Duration = Duration::from_secs(5);
 
@@ -132,4 +142,120 @@ fn soak_two_viewers_of_the_preview_stay_below_its_limit() {
         println!("stalls of the preview: {}", state["stalls"]);
     }
     println!("two viewers asked {requests} times in {watched} s");
+}
+
+/// What a viewer was given who asked for each version as it came.
+#[derive(Default)]
+struct Followed {
+    texts: Vec<String>,
+    versions: usize,
+    deltas: usize,
+    /// Largest delta: bytes, and bytes on the way.
+    largest: (usize, usize),
+    crossed: bool,
+}
+
+/// Waits for each part, every other time for what changed alone, and for every fifth segment loads its parts too.
+fn follow(mut viewer: Viewer, done: &AtomicBool) -> Followed {
+    let mut seen = Followed::default();
+    let (mut before, text, _) = viewer.version("").expect("nothing is waited for");
+    seen.texts.push(text);
+    while !done.load(Ordering::Relaxed) {
+        let skip = if seen.versions % 2 == 0 { "&_HLS_skip=YES" } else { "" };
+        let wanted = (before.next(), before.next_part());
+        // Nothing comes while the encoder is away.
+        let query = format!("_HLS_msn={}&_HLS_part={}{skip}", wanted.0, wanted.1);
+        let Some((version, text, sent)) = viewer.version(&query) else { continue };
+        assert!((version.next(), version.next_part()) > wanted, "asked for {wanted:?}:\n{text}");
+        version.assert_follows(&before);
+        seen.versions += 1;
+        seen.crossed |= version.skipped > 0 && text.contains("#EXT-X-DISCONTINUITY\n");
+        if version.skipped > 0 {
+            seen.deltas += 1;
+            seen.largest = seen.largest.max((text.len(), sent));
+        }
+        if version.next_part() == 0 && version.next() % 5 == 0 {
+            parts_are_their_segment(&mut viewer, &version);
+        }
+        seen.texts.push(text);
+        before = version;
+    }
+    seen
+}
+
+/// The parts of the newest whole segment: together they are it, and each can be read.
+fn parts_are_their_segment(viewer: &mut Viewer, version: &Version) {
+    let newest = version.next() - 1;
+    let parts: Vec<_> = version.parts.iter().filter(|part| part.sequence == newest).cloned().collect();
+    assert!(parts.len() >= 2, "{version:?}");
+    let pieces = viewer.parts(&parts);
+    let whole = viewer.load(&format!("{newest}.m4s")).body;
+    assert!(pieces.iter().flat_map(|piece| &piece.bytes).eq(&whole), "other bytes than those of the segment");
+    // Pictures in the middle of a group cannot be read alone: each part is read behind those before it.
+    let (mut so_far, mut seconds, mut frames) = (pieces[0].clone(), 0.0, 0);
+    so_far.bytes.clear();
+    for piece in &pieces {
+        so_far.bytes.extend_from_slice(&piece.bytes);
+        seconds += piece.entry.duration;
+        let video = of_track(&packets(&so_far), Track::Video);
+        assert!(video[0].keyframe && video.len() > frames, "{} frames at {:?}", video.len(), piece.entry);
+        assert!(video.windows(2).all(|pair| pair[0].dts < pair[1].dts), "{:?}", piece.entry);
+        frames = video.len();
+        let shown = (video[frames - 1].dts - video[0].dts) * frames as f64 / (frames - 1) as f64;
+        assert!((shown - seconds).abs() < 0.05, "{shown} s up to {:?}", piece.entry);
+    }
+}
+
+#[test]
+fn hls_js_plays_parts_and_stays_near() {
+    let watched = 60.0 * soak::rounds(1) as f64;
+    let service = Setup::default().start();
+    let hosted = Hosted::with(&service, "near", &json!({ "lowLatency": true }));
+    let ingest = service.ingest_url(&hosted.stream.key);
+    let mut encoder = Publish::of(&Source::shared()).endless().to(&ingest);
+    let url = hosted.ready(seconds(20));
+    let done = Arc::new(AtomicBool::new(false));
+    let following = std::thread::spawn({
+        let (viewer, done) = (Viewer::of(&url), done.clone());
+        move || follow(viewer, &done)
+    });
+    let (mut player, started) = Player::start(Engine::HlsJs, &url);
+    let live = player.step(&format!("wait {watched}"));
+    println!("first picture after {} ms, {} s behind", started["firstFrameMs"], live["latency"]);
+    assert_smooth(&live);
+    let lost = (watched - number(&live, "frames") / PICTURES_PER_SECOND).max(0.0);
+    assert!(number(&live, "latency") < LOW_LATENCY_SECONDS + lost, "{lost} s lost: {live}");
+
+    let oldest = number(&live, "position") - number(&live["level"], "start") - 1.0;
+    let sought = player.step(&format!("back {oldest}"));
+    assert!(sought["seekMs"].as_u64().is_some_and(|took| took < SEEK_MILLIS), "{sought}");
+    assert_moves(&player.step("wait 2"));
+    player.step("live");
+    let again = player.step("wait 6");
+    assert_moves(&again);
+    println!("after the return {} s behind, stalls {}", again["latency"], again["stalls"]);
+
+    encoder.cut();
+    std::thread::sleep(CUT);
+    let _encoder = Publish::of(&Source::of(Recipe::SMALL)).endless().to(&ingest);
+    let state = player.step("wait 16");
+    assert_moves(&state);
+    assert_eq!(state["fatal"], json!([]), "{state}");
+    assert_eq!((state["width"].as_u64(), &state["level"]["live"]), (Some(640), &json!(true)), "{state}");
+    assert_eq!(stalls(&state, CUT + seconds(3)), [], "{state}");
+    println!("after the cut {} s behind, stalls {}", state["latency"], state["stalls"]);
+    player.finish();
+
+    done.store(true, Ordering::Relaxed);
+    let seen = following.join().expect("every version keeps the rules");
+    assert!(
+        seen.versions as f64 > watched && seen.deltas * 3 > seen.versions && seen.crossed,
+        "{}",
+        seen.versions
+    );
+    assert!(seen.largest.0 <= 2048 && seen.largest.1 <= 600, "a delta of {:?} bytes", seen.largest);
+    println!("{} versions, {} deltas of at most {:?} bytes", seen.versions, seen.deltas, seen.largest);
+    // The newest: with the way across the discontinuity.
+    let judged: Vec<&str> = seen.texts.iter().rev().take(JUDGED_MAX).map(String::as_str).collect();
+    assert_valid_playlists(&judged);
 }

@@ -36,7 +36,7 @@ const BUILT: &[(&str, &str)] = &[
     ("initfails", "it will not start today"),
     ("inithangs", "inithangs"),
     ("pinned", "pins 0000"),
-    ("world", "writable by everyone"),
+    ("world", "writable by its group or by everyone"),
 ];
 /// Files that are no library of this machine.
 const FILES: &[(&str, &str)] = &[
@@ -123,7 +123,12 @@ fn refused_driver(case: &str, folder: &Path) {
 
 /// What was never a driver, or is one no more.
 fn files(folder: &Path) {
-    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes).expect("a file");
+    let write = |name: &str, bytes: &[u8]| {
+        std::fs::write(folder.join(name), bytes).expect("a file");
+        // Refused for what is in it, whatever the umask is.
+        std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(0o644))
+            .expect("a file of ours");
+    };
     let whole = std::fs::read(built().join("drivers/rtmp.so")).expect("the built rtmp driver");
     write("text.so", b"this is no library\n");
     write("empty.so", b"");

@@ -5,6 +5,9 @@ use serde_json::{Map, Value, json};
 /// An event: its name, when it is sent, and the fields of its data with their example.
 type Event = (&'static str, &'static str, &'static [&'static str]);
 
+/// A recording, named as the archive driver does.
+const RECORDING: &str = "sunday-service/2027-01-15T080000Z-ses_4GyTq0dZPvL1sWmN8bXcRk-1.mp4";
+
 /// Every event. The first four are subscribed to like the others, but are the specified ones.
 const EVENTS: &[Event] = &[
     ("stream.started", "A stream begins receiving data.", &[]),
@@ -159,10 +162,10 @@ fn data_field(name: &str) -> (Value, Value) {
         "totalCostSats" => field("integer", "Sats charged.", json!(42)),
         "bandwidthGB" => field("number", "GB (10^9 bytes) that viewers got.", json!(1.25)),
         "endReason" => field("string", "Why it ended.", json!("unpublished")),
-        "fileName" => field("string", "Name of the recording.", json!("sunday-service.mp4")),
+        "fileName" => field("string", "Name of the recording.", json!(RECORDING)),
         "sizeBytes" => field("integer", "Size of the recording.", json!(734_003_200)),
         "destinationId" => field("integer", "Destination identifier.", json!(7)),
-        "url" => field("string", "Where the recording lies.", json!("s3://recordings/sunday-service.mp4")),
+        "url" => field("string", "Where the recording lies.", json!(format!("s3://recordings/{RECORDING}"))),
         "webhookId" => field("integer", "Webhook identifier.", json!(3)),
         "platform" => field("string", "Platform name of the destination.", json!("rtmp")),
         "error" => field("string", "What was wrong.", json!("the server closed the connection")),

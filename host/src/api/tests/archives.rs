@@ -132,6 +132,7 @@ async fn a_recovery_is_charged_and_one_that_runs_is_in_the_way_of_another() {
     tell(&rig, testing::fail("a.mp4", Class::Internal)).await;
     let lines = rig.get("/api/wallet/ledger").await.ok();
     assert_eq!((&lines[0]["kind"], &lines[0]["amountMsat"]), (&json!("refund"), &json!(360_000)));
+    assert_eq!((&lines[0]["fileName"], &lines[1]["fileName"]), (&json!("a.mp4"), &json!("a.mp4")));
     assert_eq!(rig.get("/api/wallet/balance").await.ok()["balance"], 400);
 }
 
@@ -168,7 +169,8 @@ async fn a_recording_is_deleted_here_or_in_the_store_too_but_not_while_it_is_mad
     assert_eq!(testing::journal("remote-c.mp4"), None);
     rig.delete(&format!("/api/archives/{ready}?remote=true")).await.error(404, "not_found");
     let stuck = record(&rig, "stuck-d.mp4", RecordingState::Failed).await;
-    rig.delete(&format!("/api/archives/{stuck}")).await.error(502, "archive_unavailable");
+    let text = rig.delete(&format!("/api/archives/{stuck}")).await.error(502, "archive_unavailable");
+    assert!(text.contains("still listed: the store is down") && !text.contains("charged"), "{text}");
     assert_eq!(rig.get("/api/archives").await.ok().as_array().unwrap().len(), 2, "what is not deleted stays");
     rig.ask(Method::POST, "/api/archives", None).await.error(405, "method_not_allowed");
 }
@@ -184,4 +186,30 @@ async fn addresses_are_signed_where_that_is_asked_for() {
     assert!(page.header("link").contains("sign=true"), "{}", page.header("link"));
     assert_eq!(page.ok()[0]["url"], "https://store.example/b.mp4?valid=3600");
     rig.get("/api/archives?sign=yes").await.error(400, "malformed_parameter");
+}
+
+/// Its recordings go on without a session, so its driver hears of it without one.
+#[tokio::test]
+async fn a_changed_or_deleted_destination_is_told_to_its_driver() {
+    let rig = Rig::new().await;
+    let told = tell(&rig, recording(&rig, "a.mp4", RecordingState::Uploading).await).await;
+    let found = rig.app.store.archive(rig.account, told).await.unwrap().unwrap();
+    let destination = found.report.destination_id.0;
+    let stream = rig.get("/api/streams").await.ok()[0]["id"].as_i64().unwrap();
+    let path = format!("/api/streams/{stream}/destinations/{destination}");
+    rig.ask(Method::PATCH, &path, Some(r#"{"enabled": false}"#)).await.ok();
+    assert_eq!(testing::told_of(destination), [], "its configuration is as it was");
+    rig.ask(Method::PATCH, &path, Some(r#"{"config": {"deaf": true}}"#)).await.ok();
+    assert_eq!(testing::told_of(destination), [Some(json!({"deaf": true}))]);
+    rig.delete(&path).await.ok();
+    assert_eq!(testing::told_of(destination).last(), Some(&None));
+}
+
+#[tokio::test]
+async fn what_no_driver_knows_is_not_recovered_and_says_so() {
+    let rig = Rig::new().await;
+    record(&rig, "a.mp4", RecordingState::Failed).await;
+    testing::lose("a.mp4");
+    let text = rig.post(RECOVER, &json!({"fileName": "a.mp4"})).await.error(409, "archive_lost");
+    assert!(text.contains("nothing is charged") && text.contains("Delete it"), "{text}");
 }

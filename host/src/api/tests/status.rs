@@ -103,6 +103,7 @@ impl Rig {
                 max_age_secs: 60,
                 audience: Audience::Both,
                 body: AssetBody::Memory(Bytes::from_static(body.as_bytes()).into()),
+                followed: Default::default(),
             };
             shelf.assets().publish(asset, self.folder.path()).unwrap();
         }

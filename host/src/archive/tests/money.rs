@@ -291,7 +291,13 @@ async fn a_driver_that_does_not_answer_is_waited_for_so_long() {
     rig.recording("silent-b.mp4", RecordingState::Failed);
     let limit = Duration::from_millis(50);
     let error = drivers().retry_recording("keeper", "silent-b.mp4", limit).await.unwrap_err();
-    assert_eq!(error, RecordingsError::Unavailable("driver keeper gave no answer in 0 s".into()));
+    assert_eq!(
+        error,
+        RecordingsError::Unavailable(
+            "driver keeper gave no answer in 0 s, so its store may hang; see that the store can be reached"
+                .into()
+        )
+    );
     assert!(testing::answer("silent-b.mp4", Ok(())), "a late answer harms nothing");
     let error = drivers().retry_recording("nobody", "x", limit).await.unwrap_err();
     assert_eq!(error.to_string(), "driver nobody is not loaded");
@@ -311,4 +317,51 @@ async fn a_deleted_recording_keeps_what_was_paid() {
         rig.billed.store.begin_recovery(&rig.owner(), failed.id, 1, FEE).await,
         Err(crate::store::StoreError::NotFound("recording"))
     ));
+}
+
+/// Its upload had begun, and the operator disabled its driver for good.
+#[tokio::test]
+async fn an_upload_with_which_nobody_goes_on_is_given_back_after_an_hour() {
+    let rig = Rig::new(1_000).await;
+    for (name, driver) in [("a.mp4", "disabled"), ("b.mp4", "keeper")] {
+        let failed = rig.recording(name, RecordingState::Failed);
+        reports().put(driver, failed);
+        rig.archive.write_down().await;
+        let failed = rig.record(name).await;
+        let begun = rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, FEE).await.unwrap();
+        let RecoveryBegun::Begun(id) = begun else { panic!("{begun:?}") };
+        rig.billed.store.recovery_opened(id, rig.billed.clock.now()).await.unwrap();
+        testing::change(name, testing::opened);
+    }
+    testing::lose("a.mp4");
+    // The hour begins when it is first seen to be away.
+    rig.billed.clock.advance(2 * ASKED_MAX);
+    rig.archive.compare_all().await;
+    rig.billed.clock.advance(ASKED_MAX);
+    rig.archive.compare_all().await;
+    rig.has_posted(&[TAKEN, TAKEN]).await;
+    rig.billed.clock.advance(Duration::from_millis(1));
+    for _ in 0..2 {
+        rig.archive.compare_all().await;
+        rig.has_posted(&[TAKEN, TAKEN, GIVEN]).await;
+    }
+    assert!(!rig.record("a.mp4").await.recovering && rig.record("b.mp4").await.recovering);
+    // Each line names its file, what was given back too.
+    let lines = rig.billed.store.statement(rig.billed.account, Page::ALL).await.unwrap();
+    let names: Vec<_> = lines.iter().map(|line| line.file_name.as_deref()).collect();
+    assert_eq!(names, [Some("a.mp4"), Some("b.mp4"), Some("a.mp4"), None]);
+}
+
+#[tokio::test]
+async fn what_vanishes_while_it_is_asked_for_is_told_as_that() {
+    let rig = Rig::new(1_000).await;
+    let failed = rig.known("refused-a.mp4", RecordingState::Failed).await;
+    testing::lose("refused-a.mp4");
+    assert!(matches!(rig.archive.check_copy(&failed).await, Err(RecoveryError::Lost)));
+    assert!(matches!(rig.recover(&failed).await, Err(RecoveryError::Lost)));
+    rig.has_posted(&[]).await;
+    // It was there when it was counted, and its copy was not when it was asked for.
+    let failed = rig.known("vanishing-b.mp4", RecordingState::Failed).await;
+    assert!(matches!(rig.recover(&failed).await, Err(RecoveryError::NoCopy)));
+    rig.has_posted(&[TAKEN, GIVEN]).await;
 }

@@ -16,18 +16,18 @@ use super::message::{PieceBytes, Responded, RespondedBytes, ToChild};
 use super::session::Session;
 
 impl Remote {
-    /// Hands a request over; false when no child runs.
+    /// Hands a request over; false when no child runs, or it answers none. A child that does not take it in time is ended.
     pub(in crate::drivers) fn request(&self, request: &HttpRequest) -> bool {
         let Ok(session) = self.session() else { return false };
-        session.tell(&ToChild::Request {
+        session.request(|call| ToChild::Request {
+            call,
             dest: request.dest,
             token: request.token,
             is_head: request.method == Method::Head,
             is_preview: !request.audience.is_hosted(),
             path: request.path.clone(),
             query: request.query.clone(),
-        });
-        true
+        })
     }
 }
 
@@ -113,6 +113,9 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use super::super::channel::MESSAGE_BYTES_MAX;
+    use super::super::message::{self, Message, ToHost};
+    use super::super::recordings::tests::begin;
     use super::*;
 
     #[test]
@@ -130,5 +133,41 @@ mod tests {
         assert_eq!(held.hold(Bytes::from_static(b"x")).unwrap(), "x");
         drop(second);
         assert_eq!(held.0.load(Ordering::Relaxed), 0);
+    }
+
+    /// Hands a request to a child that answers the call with `answer`, if at all.
+    fn hand_over(answer: Option<bool>) -> (bool, Option<String>) {
+        let (session, child, _) = begin();
+        let asking = session.clone();
+        let asked = std::thread::spawn(move || {
+            asking.request(|call| ToChild::Request {
+                call,
+                dest: 1,
+                token: 2,
+                is_head: false,
+                is_preview: false,
+                path: "ask".into(),
+                query: String::new(),
+            })
+        });
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let (len, _) = child.recv(&mut buffer).unwrap();
+        let Ok(Message::Text(text)) = message::read::<ToChild>(&buffer[..len]) else { panic!("no call") };
+        let ToChild::Request { call, .. } = *text else { panic!("{text:?}") };
+        if let Some(is_taken) = answer {
+            child.send(&message::text(&ToHost::Answer { call, outcome: Ok(is_taken) }), &[]).unwrap();
+            // The supervisor's part.
+            let (len, descriptors) = session.channel.recv(&mut buffer).unwrap();
+            assert!(session.handle(&buffer[..len], descriptors).unwrap().is_none());
+        }
+        (asked.join().unwrap(), session.failure())
+    }
+
+    #[test]
+    fn a_child_that_does_not_take_a_request_is_ended() {
+        assert_eq!(hand_over(Some(true)), (true, None));
+        assert_eq!(hand_over(Some(false)), (false, None), "it answers none");
+        let (is_taken, failure) = hand_over(None);
+        assert!(!is_taken && failure.is_some_and(|why| why.contains("did not return from a call")));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use satcast_plugin_api::driver_state::State;
-use satcast_plugin_api::host::{LogLine, Playback};
+use satcast_plugin_api::host::{Followed, LogLine, Playback};
 use satcast_plugin_api::recording::{About, Recording};
 use satcast_plugin_api::{Audience, Class, Error};
 use serde::de::DeserializeOwned;
@@ -16,7 +16,7 @@ use super::notes::{Batch, Demand, FORM_DEMAND, FORM_MEDIA};
 use crate::config::ProcessLimits;
 
 /// Version of these messages: both sides are one binary, unless it was replaced while it ran.
-pub(super) const PROTOCOL: u32 = 3;
+pub(super) const PROTOCOL: u32 = 4;
 
 const FORM_TEXT: u8 = 1;
 
@@ -108,8 +108,16 @@ pub(super) enum ToChild {
         file_name: String,
         remote: bool,
     },
-    /// A viewer asks; answered by [`ToHost::Respond`], if at all.
+    /// What a destination's configuration is now; nothing = it was deleted.
+    Configured {
+        call: u64,
+        destination_id: i64,
+        kind: String,
+        config: Option<String>,
+    },
+    /// A viewer asks. Answered by whether it was handed over, and told of by [`ToHost::Respond`], if at all.
     Request {
+        call: u64,
         dest: u64,
         token: u64,
         is_head: bool,
@@ -148,6 +156,7 @@ pub(super) enum ToHost {
     Loaded {
         id: String,
         version: String,
+        is_lossless: bool,
     },
     /// It is started.
     Ready {
@@ -260,6 +269,7 @@ pub(super) struct Piece {
     pub(super) hosted: bool,
     pub(super) preview: bool,
     pub(super) bytes: PieceBytes,
+    pub(super) followed: Followed,
 }
 
 /// Where the bytes of a piece are.

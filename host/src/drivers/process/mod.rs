@@ -14,7 +14,7 @@
 //!   over the socket.
 //! - [`channel`], [`message`], [`notes`]: one packet socket, one bounded message in each packet, descriptors beside it; [`handed`]:
 //!   bytes that are too many for a message.
-//! - [`memory`], [`slots`]: payloads, one copy for all destinations of a driver.
+//! - [`memory`], [`slots`]: payloads, one copy for all destinations of a driver. [`usage`]: how much memory a child takes.
 //!
 //! # What the host relies on
 //!
@@ -28,7 +28,8 @@
 //!
 //! There is no sandbox. The library runs as the service's user: it can read and write that user's files, open connections
 //! of its own past the guard, and send signals. What the host does for it is checked; what it does by itself is not. A
-//! library that leaves its process group and clears its death signal can outlive the host.
+//! library that leaves its process group and clears its death signal can outlive the host, and memory that it holds where nobody looks (in
+//! processes of its own, say) is not counted. A system that has groups of processes with limits (systemd's `MemoryMax`) bounds that, too.
 
 mod channel;
 pub mod child;
@@ -45,6 +46,7 @@ mod restart;
 mod session;
 mod slots;
 mod spawn;
+mod usage;
 
 pub(super) use remote::{Accept, Facts, Hooks, Remote, Spec};
 pub(super) use session::RemoteInstance;
@@ -53,6 +55,7 @@ pub(super) use session::RemoteInstance;
 pub const RUNNER_COMMAND: &str = "driver-runner";
 /// Bytes of the memory one child shares with the host. Pages that were never needed take none.
 pub(super) const SHARED_BYTES: usize = 256 * 1024 * 1024;
+pub(super) const BYTES_PER_MB: u64 = 1024 * 1024;
 /// How long a call into a child may take; below the limit of the control thread, which would give up the driver.
 pub(super) const CALL_MS: u64 = 900;
 /// How long a child may take from its start to a loaded library.

@@ -43,6 +43,16 @@ impl Remote {
         self.session()?.sign_recordings(names, valid)
     }
 
+    /// Tells what a destination's configuration is now.
+    pub(in crate::drivers) fn configured(
+        &self,
+        destination_id: i64,
+        kind: &str,
+        config: Option<&str>,
+    ) -> Result<(), Error> {
+        self.session()?.configured(destination_id, kind, config)
+    }
+
     fn ask_about(&self, done: Done, message: impl FnOnce(u64, u64) -> ToChild) {
         match self.session() {
             Ok(session) => session.ask_about(done, message),
@@ -78,6 +88,11 @@ impl Session {
             return Err(Error::internal("the driver signed no addresses that can be used"));
         }
         Ok(signed)
+    }
+
+    fn configured(&self, destination_id: i64, kind: &str, config: Option<&str>) -> Result<(), Error> {
+        let (kind, config) = (kind.to_owned(), config.map(str::to_owned));
+        self.call_with(|call| ToChild::Configured { call, destination_id, kind, config }, None).map(drop)
     }
 
     /// Asks for something whose outcome comes later.
@@ -121,4 +136,4 @@ impl Session {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -18,7 +18,7 @@ use super::requests::Begun;
 use super::restart::{CRASH_WINDOW, Crashes, Verdict};
 use super::session::{RemoteInstance, Session};
 use super::spawn::{Spawned, spawn};
-use super::{END_MS, PING_MS, SILENCE_MS, START_MS};
+use super::{BYTES_PER_MB, END_MS, PING_MS, SILENCE_MS, START_MS};
 use crate::clock::Clock;
 use crate::config::ProcessLimits;
 use crate::drivers::control::Pump;
@@ -28,6 +28,8 @@ use crate::drivers::loader::LoadError;
 const QUARANTINE_RETRY: Duration = Duration::from_secs(60);
 /// How often it is looked whether a child has ended without its socket.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
+/// How often it is looked how much memory a child takes.
+const MEMORY_PAUSE: Duration = Duration::from_millis(500);
 /// What a child whose socket closed gets to be seen ending by itself.
 const CLOSED_GRACE: Duration = Duration::from_millis(300);
 
@@ -50,6 +52,8 @@ pub(in crate::drivers) struct Facts {
     pub(in crate::drivers) id: String,
     pub(in crate::drivers) version: String,
     pub(in crate::drivers) manifest: Manifest,
+    /// It must not lose packets.
+    pub(in crate::drivers) is_lossless: bool,
 }
 
 /// What its children are given.
@@ -268,7 +272,7 @@ impl Remote {
     fn follow(&self, session: &Arc<Session>, spawned: &Spawned, first: &mut Option<First>) -> Option<String> {
         let began = self.parts.clock.monotonic();
         let (mut is_ready, mut heard, mut pinged, mut ending) = (false, began, began, None);
-        let (mut looked, mut said) = (began, None);
+        let (mut looked, mut measured, mut said) = (began, began, None);
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         loop {
             let received = session.channel.recv(&mut buffer);
@@ -312,6 +316,10 @@ impl Remote {
                     return None;
                 }
             }
+            if now.saturating_sub(measured) > MEMORY_PAUSE {
+                measured = now;
+                self.measure(session, spawned);
+            }
             let silent = now.saturating_sub(heard);
             if silent > Duration::from_millis(SILENCE_MS) {
                 session.fail(&format!("gave no sign of life for {SILENCE_MS} ms"));
@@ -319,6 +327,18 @@ impl Remote {
                 pinged = now;
                 session.tell(&ToChild::Ping);
             }
+        }
+    }
+
+    /// Ends a child that takes more memory than it may.
+    fn measure(&self, session: &Session, spawned: &Spawned) {
+        let memory_mb = self.parts.spec.limits.memory_mb;
+        let taken = spawned.memory_bytes(session.shared);
+        if taken.is_some_and(|taken| taken / BYTES_PER_MB >= memory_mb) {
+            let id = &self.parts.spec.id;
+            session.fail(&format!(
+                "took more memory than its {memory_mb} MiB ([driver.{id}] limits, memory_mb)"
+            ));
         }
     }
 

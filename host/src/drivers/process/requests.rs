@@ -70,7 +70,9 @@ impl Session {
         descriptors: Vec<OwnedFd>,
     ) -> Result<Option<Begun>, &'static str> {
         match message {
-            ToHost::Loaded { id, version } => return loaded(id, version, descriptors).map(Some),
+            ToHost::Loaded { id, version, is_lossless } => {
+                return loaded(id, version, is_lossless, descriptors).map(Some);
+            }
             ToHost::Ready { keeps_recordings } => return Ok(Some(Begun::Ready { keeps_recordings })),
             ToHost::Refused { reason } => return Ok(Some(Begun::Refused(reason))),
             ToHost::Answer { call, outcome } => self.answered(call, outcome, descriptors),
@@ -168,10 +170,13 @@ impl Session {
         if !is_asset_name(&piece.name) {
             return Err(Error::internal("an asset has a malformed name"));
         }
+        if !piece.followed.is_sound() {
+            return Err(Error::internal("a playlist names malformed pieces"));
+        }
         let audience = piece.audience().ok_or_else(|| Error::internal("an asset is for nobody"))?;
         let body = self.piece_body(piece.bytes, descriptors)?;
-        let (name, content_type, max_age_secs) = (piece.name, piece.content_type, piece.max_age_secs);
-        self.services.publish(dest, Asset { name, content_type, max_age_secs, audience, body })
+        let Piece { name, content_type, max_age_secs, followed, .. } = piece;
+        self.services.publish(dest, Asset { name, content_type, max_age_secs, audience, body, followed })
     }
 
     /// Where the bytes of a piece are, checked.
@@ -209,14 +214,19 @@ impl Session {
     }
 }
 
-fn loaded(id: String, version: String, descriptors: Vec<OwnedFd>) -> Result<Begun, &'static str> {
+fn loaded(
+    id: String,
+    version: String,
+    is_lossless: bool,
+    descriptors: Vec<OwnedFd>,
+) -> Result<Begun, &'static str> {
     let json = sealed(descriptors, MANIFEST_BYTES_MAX as u64).map_err(|_| "gave no manifest")?;
     let json = std::str::from_utf8(&json).map_err(|_| "gave no manifest")?;
     // The child checked it with the same code; only another kind of child could send a bad one.
     match Manifest::parse(json) {
         Ok(manifest) => {
             let version = version.chars().filter(|c| !c.is_control()).take(64).collect();
-            Ok(Begun::Loaded(Facts { id, version, manifest }))
+            Ok(Begun::Loaded(Facts { id, version, manifest, is_lossless }))
         }
         Err(error) => Ok(Begun::Refused(error.to_string())),
     }

@@ -38,6 +38,8 @@ pub(super) struct Session {
     pub(super) requests: Mutex<HashMap<u64, Done>>,
     dests: Mutex<HashMap<u64, Arc<Feed>>>,
     media: Mutex<Shared>,
+    /// Device and number of the memory that the child was given.
+    pub(super) shared: (u64, u64),
     /// Why the host ended it.
     ended: Mutex<Option<String>>,
     pub(super) is_over: AtomicBool,
@@ -93,6 +95,8 @@ impl Session {
             limits: spec.limits,
         };
         channel.send(&message::text(&start), &[memory.descriptor()]).map_err(|_| Errno::PIPE)?;
+        let facts = rustix::fs::fstat(memory.descriptor())?;
+        let shared = (facts.st_dev, facts.st_ino);
         let media = Shared { memory, slots: Slots::new(SHARED_BYTES), starved: Vec::new() };
         let session = Self {
             id: spec.id.clone(),
@@ -105,6 +109,7 @@ impl Session {
             answers: Arc::default(),
             dests: Mutex::default(),
             media: Mutex::new(media),
+            shared,
             ended: Mutex::default(),
             is_over: AtomicBool::new(false),
             connecting: AtomicU32::new(0),
@@ -200,6 +205,11 @@ impl Session {
     pub(super) fn validate(&self, kind: &str, config: &str) -> Result<(), Error> {
         let (kind, config) = (kind.to_owned(), config.to_owned());
         self.call(|call| ToChild::Validate { call, kind, config }).map(drop)
+    }
+
+    /// Hands a viewer's request over, and waits until it was taken; false when nobody answers it.
+    pub(super) fn request(&self, message: impl FnOnce(u64) -> ToChild) -> bool {
+        self.call(message).unwrap_or(false)
     }
 
     /// Opens a destination.

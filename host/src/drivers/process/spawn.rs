@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use satcast_plugin_api::host::{LogLine, Services};
 
-use super::RUNNER_COMMAND;
+use super::{RUNNER_COMMAND, usage};
 
 /// Longest line of a child's output that is logged, in bytes; the rest comes as further lines.
 const OUTPUT_LINE_BYTES_MAX: u64 = 2 * 1024;
@@ -78,6 +78,11 @@ impl Spawned {
         let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
         let status = self.child.wait().ok()?;
         ended_itself.then(|| verdict(status))
+    }
+
+    /// Memory that it takes; see [`usage::bytes`].
+    pub(super) fn memory_bytes(&self, given: (u64, u64)) -> Option<u64> {
+        usage::bytes(self.group, given)
     }
 
     /// It has ended; something it left behind may still hold its socket.

@@ -5,14 +5,18 @@ use satcast_plugin_api::{Class, Error};
 
 use super::{DriverServices, lock};
 use crate::drivers::http::{self, Answer, Unanswered, Waiting};
-use crate::drivers::panics::QUARANTINE_RETRY;
+use crate::drivers::panics::{QUARANTINE_RETRY, Turn};
 
 impl DriverServices {
-    /// Notes an error, already cleaned, that may be a panic of the driver.
-    pub(in crate::drivers) fn note(&self, error: &Error) {
-        if error.class == Class::Panic && lock(&self.panics).add(self.clock.monotonic(), &error.message) {
-            let driver = self.driver.as_str();
-            tracing::error!(driver, "driver {driver} {}", self.quarantine().unwrap_or_default());
+    /// Notes an error of a destination of `account`, already cleaned, that may be a panic of the driver.
+    pub(in crate::drivers) fn note(&self, account: i64, error: &Error) {
+        if error.class != Class::Panic {
+            return;
+        }
+        let mut panics = lock(&self.panics);
+        if panics.add(self.clock.monotonic(), account, &error.message) != Turn::Goes {
+            let (driver, why) = (self.driver.as_str(), panics.reason_for(account).unwrap_or_default());
+            tracing::error!(driver, account, "driver {driver} {why}");
         }
     }
 
@@ -28,9 +32,18 @@ impl DriverServices {
 
     /// Whether it may get something new to do.
     pub(in crate::drivers) fn may_be_used(&self) -> Result<(), Error> {
+        self.unless(self.quarantine())
+    }
+
+    /// Whether a destination of `account` may be opened.
+    pub(in crate::drivers) fn may_open(&self, account: i64) -> Result<(), Error> {
+        self.unless(lock(&self.panics).reason_for(account))
+    }
+
+    fn unless(&self, why: Option<String>) -> Result<(), Error> {
         let refused =
             |why| Error::internal(format!("driver {} {why}", self.driver)).retry_after(QUARANTINE_RETRY);
-        self.quarantine().map_or(Ok(()), |why| Err(refused(why)))
+        why.map_or(Ok(()), |why| Err(refused(why)))
     }
 
     /// Viewers' requests that wait for the driver.
@@ -41,7 +54,7 @@ impl DriverServices {
     /// A driver's answer as it may be sent.
     pub(in crate::drivers) fn accept(&self, response: HttpResponse) -> Result<Answer, Unanswered> {
         http::accepted(response, &self.data_dir).map_err(|reason| {
-            if self.log_gate.admit(self.clock.monotonic()).is_some() {
+            if self.may_write(None, reason.len()) {
                 tracing::warn!(driver = %self.driver, reason, "a driver's answer to a viewer is not sent");
             }
             Unanswered::Failed

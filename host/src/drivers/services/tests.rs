@@ -2,6 +2,8 @@
 
 use satcast_plugin_api::Class;
 
+use std::sync::atomic::Ordering;
+
 use super::*;
 
 #[test]
@@ -38,6 +40,8 @@ fn opened(secret: &str) -> Opened {
         assets: Arc::default(),
         redactor: RwLock::new(Arc::new(Redactor::new([secret.to_string()]))),
         log_gate: LogGate::default(),
+        event_gate: LogGate::default(),
+        account: 1,
     }
 }
 
@@ -141,14 +145,24 @@ async fn a_flood_of_events_is_cut() {
     services.clock = Clock::manual(crate::ids::UnixMillis(0));
     let observer = Arc::new(Counting::default());
     services.insert(1, Opened { observer: observer.clone(), ..opened("secret") });
-    for _ in 0..2 * LOG_LINES_PER_SEC_MAX {
+    let told = || observer.events.load(Ordering::Relaxed);
+    for _ in 0..2 * EVENTS_PER_SEC_MAX {
         services.event(1, "e", "{}");
     }
-    assert_eq!(observer.events.load(Ordering::Relaxed), u64::from(LOG_LINES_PER_SEC_MAX));
-    services.event(1, "e", &format!("\"{}\"", "x".repeat(EVENT_BYTES_MAX)));
+    assert_eq!(told(), u64::from(EVENTS_PER_SEC_MAX));
     services.clock.advance(Duration::from_secs(1));
+    services.event(1, "e", &format!("\"{}\"", "x".repeat(EVENT_BYTES_MAX)));
+    services.event(1, "e", "{");
     services.event(1, "e", "{}");
-    assert_eq!(observer.events.load(Ordering::Relaxed), u64::from(LOG_LINES_PER_SEC_MAX) + 1);
+    assert_eq!(told(), u64::from(EVENTS_PER_SEC_MAX) + 1);
+    // Of all its destinations together.
+    for dest in 2..100 {
+        services.insert(dest, Opened { observer: observer.clone(), ..opened("secret") });
+    }
+    services.clock.advance(Duration::from_secs(1));
+    let before = told();
+    (0..1_000).for_each(|n| services.event(n % 100, "e", "{}"));
+    assert_eq!(told() - before, u64::from(DRIVER_EVENTS_PER_SEC_MAX));
 }
 
 #[tokio::test]
@@ -181,4 +195,75 @@ async fn a_flood_of_reports_is_cut_and_a_list_is_left_to_find_the_rest() {
     services.recording(recording.clone()).unwrap();
     let told = services.recordings.reports.take();
     assert_eq!(told.reports, [("t".to_owned(), recording)], "another second");
+}
+
+#[test]
+fn lines_and_bytes_of_a_second_are_limited_and_what_was_left_out_is_counted() {
+    let (gate, first, second) = (LogGate::default(), Duration::from_secs(5), Duration::from_secs(6));
+    let most = (3, 1_000);
+    assert_eq!(gate.admit_bytes(900, most, 0, first), Some(0));
+    assert_eq!(gate.admit_bytes(200, most, 7, first), None, "too many bytes");
+    assert_eq!(gate.admit_bytes(100, most, 0, first), Some(8), "those that were left out elsewhere too");
+    assert_eq!(gate.admit_bytes(0, most, 0, first), Some(0));
+    assert_eq!(gate.admit_bytes(0, most, 0, first), None, "too many lines");
+    assert_eq!(gate.admit_bytes(1_000, most, 0, second), Some(1));
+}
+
+#[tokio::test]
+async fn a_driver_says_so_much_through_all_its_destinations_and_no_more() {
+    let mut services = services();
+    services.clock = Clock::manual(crate::ids::UnixMillis(0));
+    (1..=100).for_each(|dest| services.insert(dest, opened("secret")));
+    let admitted = |bytes: usize| {
+        services.clock.advance(Duration::from_secs(1));
+        let lines = (0..20_000_u64).filter(|n| {
+            let opened = services.find(n % 101);
+            services.may_write(opened.as_deref(), bytes)
+        });
+        lines.count()
+    };
+    assert_eq!(
+        admitted(0),
+        DRIVER_LOG_LINES_PER_SEC_MAX as usize,
+        "an output without a destination included"
+    );
+    let large = admitted(LOG_TEXT_BYTES_MAX);
+    assert_eq!(large, DRIVER_LOG_BYTES_PER_SEC_MAX / (LOG_TEXT_BYTES_MAX + 128));
+}
+
+#[tokio::test]
+async fn counters_have_plain_names_and_few_in_all() {
+    let services = services();
+    (1..=100).for_each(|dest| services.insert(dest, opened("secret")));
+    let long = "x".repeat(counters::COUNTER_NAME_BYTES_MAX + 1);
+    for bad in ["", "A", "a b", "a\"b", "\u{e4}", &long] {
+        assert!(services.metric(1, bad).is_none(), "{bad:?}");
+    }
+    let given =
+        (0..1_000_u64).filter(|n| services.metric(n % 100 + 1, &format!("c-{n}.x_1")).is_some()).count();
+    assert_eq!(given, COUNTERS_MAX - 1, "of all destinations together");
+    assert!(services.metric(99, "bytes_sent").is_some() && services.metric(100, "c-1.x_1").is_some());
+    let counters = Counters::default();
+    counters.get("bytes_sent").unwrap().fetch_add(1, Ordering::Relaxed);
+    counters.get("frames").unwrap().fetch_add(2, Ordering::Relaxed);
+    assert_eq!(counters.own(), [("frames".to_owned(), 2)]);
+}
+
+#[tokio::test]
+async fn panics_of_one_account_take_the_driver_from_nobody_else() {
+    let services = services();
+    let panic = Error::new(Class::Panic, "the driver panicked");
+    for _ in 0..3 {
+        services.note(1, &Error::network("no panic"));
+        services.note(1, &panic);
+    }
+    assert!(services.may_be_used().is_ok() && services.may_open(2).is_ok());
+    let refused = services.may_open(1).unwrap_err();
+    assert!(refused.message.contains("for one account") && refused.retry_after.is_some(), "{refused:?}");
+    services.forgive();
+    assert!(services.may_open(1).is_ok());
+    services.note(1, &panic);
+    services.note(1, &panic);
+    services.note(2, &panic);
+    assert!(services.may_be_used().is_err() && services.may_open(3).is_err());
 }

@@ -7,16 +7,18 @@ use std::time::Duration;
 use satcast_plugin_api::driver_state::State as DriverState;
 use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Class, Error};
+use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use super::{CHANGES_MAX, Change, Destination, Parts, STOP_DEADLINE, lock};
-use crate::drivers::{OpenRequest, Opening};
+use crate::drivers::{OpenRequest, Opening, SpoolPlace, Waker};
 use crate::ids::{DestinationId, UnixMillis};
 use crate::live::backoff::{self, Next};
 use crate::live::hub::Codecs;
 use crate::live::mailbox::Mailbox;
 use crate::live::queue::Queue;
 use crate::live::shelf::Shelf;
+use crate::live::spool::{FREE_BYTES_MIN, Spool};
 use crate::live::view::{DestState, Told};
 use crate::secret;
 use crate::usage::{Held, Orders};
@@ -27,6 +29,11 @@ const STOP_GRACE: Duration = Duration::from_millis(500);
 /// Wait after a change of codec before a destination that gave up is tried again: both tracks may change, and an encoder that
 /// changes them without end must not have connections opened at that rate.
 pub(in crate::live) const CODEC_CHANGE_WAIT: Duration = Duration::from_secs(2);
+
+/// Bytes of an event's data that are logged; the rest is cut.
+const EVENT_LOGGED_BYTES_MAX: usize = 512;
+/// Longest data of an event that those who watch are shown, in bytes: events are kept for who was away. Instead of longer ones they see null.
+pub(in crate::live) const EVENT_SHOWN_BYTES_MAX: usize = 4 * 1024;
 
 /// Least time between two log lines about a state its driver reports.
 const STATE_LOG_PAUSE: Duration = Duration::from_secs(1);
@@ -103,7 +110,7 @@ impl Run {
             Error::config(format!("no driver serves type {}; the operator can enable one", record.kind))
         })?;
         self.show(DestState::Connecting, None);
-        let queue = Arc::new(Queue::new(self.destination.dropped.clone()));
+        let queue = Arc::new(self.queue(&record.kind, &waker));
         let mailbox = Arc::new(Mailbox::default());
         let now = self.parts.clock.monotonic();
         self.codecs = self.parts.hub.codecs();
@@ -128,7 +135,22 @@ impl Run {
         self.parts.shelves.end(&shelf, self.parts.clock.monotonic());
         self.parts.hub.detach(&queue);
         waker.wake(queue.close());
+        queue.give_up();
         outcome
+    }
+
+    /// An empty queue, with a disk behind it where the driver must not lose anything.
+    fn queue(&self, kind: &str, waker: &Waker) -> Queue {
+        let dropped = self.destination.dropped.clone();
+        match self.parts.drivers.spool(kind) {
+            None => Queue::new(dropped),
+            Some(SpoolPlace { folder, bytes_max }) => {
+                let (destination, waker) = (self.id(), waker.clone());
+                let free_bytes_min = FREE_BYTES_MIN;
+                let spool = Spool { destination, folder, bytes_max, free_bytes_min, waker };
+                Queue::spilling(dropped, Arc::new(spool))
+            }
+        }
     }
 
     /// What its driver is told of whom it works for.
@@ -217,14 +239,14 @@ impl Run {
     /// As [`Run::read_mail`] while it ends: what it says of its state no longer matters.
     fn read_last_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
         let mail = mailbox.take();
-        self.log_events(mail.events);
+        self.tell_events(mail.events);
         mail.outcome
     }
 
     /// Takes what the driver reported; the outcome when it has ended.
     fn read_mail(&mut self, mailbox: &Mailbox) -> Option<Result<(), Error>> {
         let mail = mailbox.take();
-        self.log_events(mail.events);
+        self.tell_events(mail.events);
         match mail.state {
             // Words alone do not make it live again.
             Some((DriverState::Live, _)) if lock(&self.destination.view).is_quieted => {}
@@ -237,9 +259,19 @@ impl Run {
         mail.outcome
     }
 
-    fn log_events(&self, events: VecDeque<(String, serde_json::Value)>) {
+    /// What its driver tells the owner: to who watches, and to the log.
+    fn tell_events(&self, events: VecDeque<(String, serde_json::Value)>) {
         for (name, data) in events {
-            tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, %data, "driver event");
+            let text = data.to_string();
+            let end =
+                (0..=text.len().min(EVENT_LOGGED_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
+            let logged = &text[..end.unwrap_or(0)];
+            tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, data = logged, "driver event");
+            let data = if text.len() > EVENT_SHOWN_BYTES_MAX { serde_json::Value::Null } else { data };
+            let (stream, destination) = (self.destination.record().stream_id.0, self.id().0);
+            let data =
+                json!({ "streamId": stream, "destinationId": destination, "name": name, "data": data });
+            self.parts.feed.send(self.parts.account, "destination.event", self.parts.clock.now(), data);
         }
     }
 
@@ -286,6 +318,7 @@ impl Run {
         let (now, wall_now) = (self.parts.clock.monotonic(), self.parts.clock.now());
         let mut view = lock(&self.destination.view);
         let changed = view.set(state, error, now, wall_now);
+        self.destination.note_trouble(&view, wall_now);
         self.destination.tell_usage(&mut view, now);
         view.attempt = match state {
             DestState::Live => 0,

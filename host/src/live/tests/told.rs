@@ -62,6 +62,30 @@ async fn who_watches_is_told_why_a_destination_is_not_live() {
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_watches_is_told_what_a_driver_says_and_its_counters_are_shown() {
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    let tells = destination(json!({ "mode": "tell", "token": "sesame-7" }));
+    let id = rig.store.add_destination(&rig.owner(), rig.stream.id, tells, CAPS).await.unwrap();
+    let mut watch = rig.store.feed().watch(rig.account, None).unwrap();
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let mut told = Vec::new();
+    while told.len() < 2 {
+        let (name, data) = next(&mut watch).await;
+        if name == "destination.event" {
+            assert_eq!((&data["streamId"], &data["destinationId"]), (&json!(rig.stream.id.0), &json!(id.0)));
+            told.push((data["name"].clone(), data["data"].clone()));
+        }
+    }
+    assert_eq!(told, [(json!("told"), json!({ "token": "***", "n": 1 })), (json!("long"), Value::Null)]);
+    let counters = || {
+        let seen = rig.live.destinations().into_iter().find(|seen| seen.id == id)?;
+        Some(seen.counters).filter(|counters| *counters == [("media_packets".to_owned(), 3)])
+    };
+    rig.until("the counter", counters).await;
+}
+
 impl Rig {
     /// The encoder goes and returns.
     async fn returned(&self, publisher: Publisher) -> Publisher {

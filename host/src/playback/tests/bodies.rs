@@ -17,7 +17,8 @@ use crate::playback::body::{FRAME_BYTES_MAX, PieceBody, Slice, WAITING_READ_BYTE
 
 fn published(folder: &Path, body: AssetBody) -> Arc<Published> {
     let (name, content_type) = ("a".to_owned(), "video/mp4".to_owned());
-    let asset = Asset { name, content_type, max_age_secs: 1, audience: Audience::Both, body };
+    let followed = Default::default();
+    let asset = Asset { name, content_type, max_age_secs: 1, audience: Audience::Both, body, followed };
     let assets = Assets::default();
     assets.publish(asset, folder).unwrap();
     assets.get("a").unwrap()

@@ -3,6 +3,7 @@
 mod access;
 mod bodies;
 mod cors;
+mod follow;
 mod metering;
 mod pieces;
 mod preview;
@@ -208,8 +209,8 @@ impl Rig {
     }
 
     fn put(&self, name: &str, content_type: &str, max_age_secs: u32, audience: Audience, body: AssetBody) {
-        let asset =
-            Asset { name: name.into(), content_type: content_type.into(), max_age_secs, audience, body };
+        let (name, content_type, followed) = (name.into(), content_type.into(), Default::default());
+        let asset = Asset { name, content_type, max_age_secs, audience, body, followed };
         self.shelf.assets().publish(asset, self.folder.path()).unwrap();
     }
 

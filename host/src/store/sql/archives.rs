@@ -8,8 +8,8 @@ use super::lock::Lock;
 use super::{SqlStore, audit, commit, db, events, recoveries};
 use crate::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, SessionId, UnixMillis};
 use crate::store::{
-    Actor, ArchiveRecord, ArchiveReport, ArchiveState, Archives, By, Change, KnownArchive, Page, Result,
-    StoreError,
+    Actor, ArchiveRecord, ArchiveReport, ArchiveState, Archives, By, Change, KnownArchive, Page,
+    RecordedDestination, Result, StoreError,
 };
 
 /// Whose the destination is, if it had that session.
@@ -18,14 +18,15 @@ const OWNER: &str = "SELECT s.account_id FROM destinations d JOIN streams s ON s
 const FIND: &str = "SELECT id, driver, state, changed_ms, attempt, deleted_ms FROM archives
     WHERE account_id = $1 AND file_name = $2";
 const INSERT: &str = "INSERT INTO archives (state, size_bytes, uploaded_bytes, duration_ms, error, error_class, url,
-    changed_ms, attempt, attempt_opened, account_id, destination_id, session_id, file_name, driver, started_ms)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) RETURNING id";
+    changed_ms, attempt, attempt_opened, trouble, account_id, destination_id, session_id, file_name, driver, started_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) RETURNING id";
 const UPDATE: &str =
     "UPDATE archives SET state = $1, size_bytes = $2, uploaded_bytes = $3, duration_ms = $4, error = $5,
-    error_class = $6, url = $7, changed_ms = $8, attempt = $9, attempt_opened = $10 WHERE id = $11";
+    error_class = $6, url = $7, changed_ms = $8, attempt = $9, attempt_opened = $10, trouble = $11 WHERE id = $12";
 const KNOWN: &str = "SELECT id, file_name, state, changed_ms FROM archives
     WHERE driver = $1 AND deleted_ms IS NULL ORDER BY id";
-const LOSE: &str = "UPDATE archives SET state = 'failed', error = $2, error_class = 'internal'
+const LOSE: &str =
+    "UPDATE archives SET state = 'failed', error = $2, error_class = 'internal', trouble = NULL
     WHERE id = $1 AND state IN ('recording', 'uploading') AND deleted_ms IS NULL RETURNING account_id";
 const GONE: &str =
     "UPDATE archives SET deleted_ms = $4 WHERE driver = $1 AND destination_id = $2 AND file_name = $3
@@ -39,7 +40,7 @@ macro_rules! select_archives {
     ($condition:literal) => {
         concat!(
             "SELECT a.id, a.driver, a.destination_id, a.session_id, a.file_name, a.state, a.size_bytes, ",
-            "a.uploaded_bytes, a.duration_ms, a.error, a.error_class, a.url, a.started_ms, a.changed_ms, a.attempt, ",
+            "a.uploaded_bytes, a.duration_ms, COALESCE(a.error, a.trouble) AS error, a.error_class, a.url, a.started_ms, a.changed_ms, a.attempt, ",
             "a.attempt_opened, (SELECT COUNT(*) FROM archive_recoveries r WHERE r.archive_id = a.id ",
             "AND r.state IN ('asked', 'opened')) AS recovering FROM archives a WHERE ",
             $condition
@@ -52,6 +53,10 @@ const SELECT_OWN: &str = select_archives!("a.account_id = $1 AND a.deleted_ms IS
 const SELECT_BY_NAME: &str =
     select_archives!("a.account_id = $1 AND a.deleted_ms IS NULL AND a.file_name = $2");
 const SELECT_BY_ID: &str = select_archives!("a.id = $1 AND a.deleted_ms IS NULL");
+
+const CONFIGURED: &str = "SELECT uid, kind, config_sealed, deleted_ms FROM destinations WHERE id = $1";
+const RECORDED: &str = "SELECT DISTINCT destination_id FROM archives
+    WHERE driver = $1 AND deleted_ms IS NULL ORDER BY destination_id";
 
 /// What was known of a recording before a report.
 struct Before {
@@ -144,9 +149,15 @@ impl Archives for SqlStore {
             return tx.commit().await.map_err(db("note that a recording is gone"));
         }
         let actor = Actor { account: AccountId(account), by: By::Service, address: None, now };
-        let detail = json!({"fileName": report.file_name});
-        let noted =
-            audit::record(&mut tx, &actor, Change::new("archive.expired", "archive", id, detail)).await?;
+        let mut detail = json!({"fileName": report.file_name});
+        let action = match &report.error {
+            None => "archive.expired",
+            Some(why) => {
+                detail["why"] = json!(why);
+                "archive.deleted"
+            }
+        };
+        let noted = audit::record(&mut tx, &actor, Change::new(action, "archive", id, detail)).await?;
         self.commit_noted(tx, noted).await
     }
 
@@ -187,6 +198,26 @@ impl Archives for SqlStore {
         let noted =
             audit::record(&mut tx, actor, Change::new("archive.deleted", "archive", id, detail)).await?;
         self.commit_noted(tx, noted).await
+    }
+
+    async fn recorded_destination(&self, id: DestinationId) -> Result<Option<RecordedDestination>> {
+        let failed = db("read a destination");
+        let row = engine::query_as(CONFIGURED).bind(id.0).fetch_optional(&self.readers).await;
+        let row: Option<(String, String, Vec<u8>, Option<i64>)> = row.map_err(&failed)?;
+        let Some((uid, kind, sealed, deleted)) = row else { return Ok(None) };
+        if deleted.is_some() {
+            return Ok(Some(RecordedDestination { id, kind, config: None }));
+        }
+        // One that cannot be read is told of where it is used.
+        let opened = self.vault.open(&uid, &sealed).ok();
+        let config = opened.and_then(|config| serde_json::from_slice(config.expose()).ok());
+        Ok(config.map(|config| RecordedDestination { id, kind, config: Some(config) }))
+    }
+
+    async fn recorded_destinations(&self, driver: &str) -> Result<Vec<DestinationId>> {
+        let ids = engine::query_scalar(RECORDED).bind(driver).fetch_all(&self.readers).await;
+        let ids: Vec<i64> = ids.map_err(db("read the destinations of recordings"))?;
+        Ok(ids.into_iter().map(DestinationId).collect())
     }
 
     async fn archives_of(&self, account: AccountId, page: Page) -> Result<Vec<ArchiveRecord>> {
@@ -238,17 +269,20 @@ impl SqlStore {
 
 /// A statement that begins with what a report changes.
 fn changing(sql: &'static str, report: &ArchiveReport) -> Query {
+    let has_failed = report.state == ArchiveState::Failed;
+    let why = |is_meant: bool| report.error.as_ref().filter(|_| is_meant);
     engine::query(sql)
         .bind(report.state.as_str())
         .bind(integer(report.size_bytes))
         .bind(integer(report.uploaded_bytes.min(report.size_bytes)))
         .bind(integer(report.duration_ms))
-        .bind(&report.error)
-        .bind(&report.error_class)
+        .bind(why(has_failed))
+        .bind(report.error_class.as_ref().filter(|_| has_failed))
         .bind(&report.url)
         .bind(report.changed_at.0)
         .bind(i64::from(report.attempt))
         .bind(i64::from(report.attempt_opened))
+        .bind(why(!has_failed))
 }
 
 /// The number as the database holds it, at most what every JSON reader does.

@@ -1,6 +1,8 @@
 //! Charges of minutes and single ones. Each is one transaction: the session is looked at, the transfers are written, then
 //! balance, session and destination follow them. Dropped between any two steps it leaves nothing.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 
 use super::engine::{self, Tx};
@@ -54,14 +56,18 @@ const STARVED: &str = "SELECT COUNT(*) FROM sessions e JOIN streams s ON s.id = 
     AND NOT EXISTS (SELECT 1 FROM transfers t WHERE t.credit_id = l.id AND t.created_ms >= e.ended_ms - 10000)";
 /// Two lists that an index holds in order each, not one condition that would sort everything an account ever had.
 const STATEMENT: &str = "SELECT * FROM (SELECT t.id, t.created_ms, t.kind, t.amount_msat, t.session_id,
-    t.destination_id, t.minute, t.hour_ms FROM transfers t
+    t.destination_id, t.minute, t.hour_ms, t.idem FROM transfers t
     WHERE t.credit_id = (SELECT l.id FROM ledger_accounts l WHERE l.account_id = $1) AND t.id < $2
     ORDER BY t.id DESC LIMIT $3) AS got
     UNION ALL SELECT * FROM (SELECT t.id, t.created_ms, t.kind, -t.amount_msat, t.session_id,
-    t.destination_id, t.minute, t.hour_ms FROM transfers t
+    t.destination_id, t.minute, t.hour_ms, t.idem FROM transfers t
     WHERE t.debit_id = (SELECT l.id FROM ledger_accounts l WHERE l.account_id = $1) AND t.id < $2
     ORDER BY t.id DESC LIMIT $3) AS paid
     ORDER BY 1 DESC LIMIT $3";
+
+/// Recordings of an account, deleted ones too, from one id to another.
+const RECORDING_NAMES: &str =
+    "SELECT id, file_name FROM archives WHERE account_id = $1 AND id BETWEEN $2 AND $3 ORDER BY id";
 
 /// One transfer from a customer to a house account.
 pub(super) struct Posting<'a> {
@@ -274,15 +280,30 @@ impl Charges for SqlStore {
         let before = page.before.unwrap_or(i64::MAX);
         let rows = engine::query_as(STATEMENT).bind(account.0).bind(before).bind(page.limit);
         let rows: Vec<EntryRow> = rows.fetch_all(&self.readers).await.map_err(&failed)?;
-        Ok(rows.into_iter().map(entry).collect())
+        let recordings: Vec<i64> = rows.iter().filter_map(|row| recovered(&row.8)).collect();
+        let mut names = HashMap::new();
+        if let (Some(first), Some(last)) = (recordings.iter().min(), recordings.iter().max()) {
+            let named = engine::query_as(RECORDING_NAMES).bind(account.0).bind(*first).bind(*last);
+            let named: Vec<(i64, String)> = named.fetch_all(&self.readers).await.map_err(&failed)?;
+            names.extend(named);
+        }
+        Ok(rows.into_iter().map(|row| entry(row, &names)).collect())
     }
 }
 
-/// Id, time, kind, amount, session, destination, minute, hour.
-type EntryRow = (i64, i64, String, i64, Option<String>, Option<i64>, Option<i64>, Option<i64>);
+/// Id, time, kind, amount, session, destination, minute, hour, name of the transfer.
+type EntryRow = (i64, i64, String, i64, Option<String>, Option<i64>, Option<i64>, Option<i64>, String);
 
-fn entry((id, at, kind, amount, session, destination, minute, hour): EntryRow) -> StatementEntry {
+/// The recording whose retry a transfer of this name paid for or gave back.
+fn recovered(idem: &str) -> Option<i64> {
+    let name = idem.strip_prefix("refund:").unwrap_or(idem);
+    name.strip_prefix("recovery:")?.split_once(':')?.0.parse().ok()
+}
+
+fn entry(row: EntryRow, names: &HashMap<i64, String>) -> StatementEntry {
+    let (id, at, kind, amount, session, destination, minute, hour, idem) = row;
     StatementEntry {
+        file_name: recovered(&idem).and_then(|recording| names.get(&recording).cloned()),
         id,
         at: UnixMillis(at),
         kind,

@@ -41,6 +41,7 @@ const STEPS: &[Step] = steps! {
     13, "wallets", "0013_wallets";
     14, "recoveries", "0014_recoveries";
     15, "delays and addresses", "0015_delays_and_addresses";
+    16, "archive trouble", "0016_archive_trouble";
 };
 
 /// The newest version of the schema that this release knows.

@@ -11,7 +11,7 @@ use super::{SqlStore, commit, db};
 use crate::ids::{DestinationId, Msat, UnixMillis};
 use crate::store::recoveries::is_ours;
 use crate::store::{
-    Actor, ArchiveState, AskedRecovery, Change, Recoveries, RecoveryBegun, Result, StoreError,
+    Actor, ArchiveState, AskedRecovery, Change, OpenedRecovery, Recoveries, RecoveryBegun, Result, StoreError,
 };
 
 /// The kind of a charge for a retry.
@@ -26,8 +26,11 @@ const INSERT: &str = "INSERT INTO archive_recoveries
     VALUES ($1, $2, $3, 'asked', $4, $5, $5) RETURNING id";
 const OPENED: &str = "UPDATE archive_recoveries SET state = 'opened', changed_ms = $2
     WHERE id = $1 AND state = 'asked' RETURNING archive_id";
-const REFUSED: &str = "UPDATE archive_recoveries SET state = 'refunded', changed_ms = $2
-    WHERE id = $1 AND state = 'asked' RETURNING archive_id, attempt, charged_msat";
+/// One in that state is given back.
+const GIVE_BACK: &str = "UPDATE archive_recoveries SET state = 'refunded', changed_ms = $2
+    WHERE id = $1 AND state = $3 RETURNING archive_id, attempt, charged_msat";
+const ALL_OPENED: &str = "SELECT r.id, a.driver, a.file_name FROM archive_recoveries r
+    JOIN archives a ON a.id = r.archive_id WHERE r.state = 'opened' ORDER BY r.id";
 /// The opened retry of a recording, once its driver has told how it ended.
 const ENDED: &str = "SELECT r.id, r.attempt, r.charged_msat, a.state, a.error_class FROM archive_recoveries r
     JOIN archives a ON a.id = r.archive_id WHERE r.archive_id = $1 AND r.state = 'opened'
@@ -147,13 +150,17 @@ impl Recoveries for SqlStore {
     }
 
     async fn recovery_refused(&self, id: i64, now: UnixMillis) -> Result<bool> {
-        let mut tx = self.begin_holding(Lock::Recovery(id)).await?;
-        let refused = engine::query_as(REFUSED).bind(id).bind(now.0).fetch_optional(&mut tx).await;
-        let refused: Option<(i64, i64, i64)> = refused.map_err(db("note that an upload was not opened"))?;
-        let Some((archive, attempt, charged)) = refused else { return Ok(false) };
-        give_back(&mut tx, archive, attempt, charged, now).await?;
-        commit(tx).await?;
-        Ok(true)
+        self.give_recovery_back(id, "asked", now).await
+    }
+
+    async fn recovery_abandoned(&self, id: i64, now: UnixMillis) -> Result<()> {
+        self.give_recovery_back(id, "opened", now).await.map(drop)
+    }
+
+    async fn opened_recoveries(&self) -> Result<Vec<OpenedRecovery>> {
+        let rows = engine::query_as(ALL_OPENED).fetch_all(&self.readers).await;
+        let rows: Vec<(i64, String, String)> = rows.map_err(db("look for recoveries"))?;
+        Ok(rows.into_iter().map(|(id, driver, file_name)| OpenedRecovery { id, driver, file_name }).collect())
     }
 
     async fn asked_recoveries(&self, driver: &str) -> Result<Vec<AskedRecovery>> {
@@ -164,6 +171,20 @@ impl Recoveries for SqlStore {
     async fn unanswered_recoveries(&self, before: UnixMillis) -> Result<Vec<AskedRecovery>> {
         let rows = engine::query_as(UNANSWERED).bind(before.0).fetch_all(&self.readers).await;
         Ok(asked(rows.map_err(db("look for recoveries"))?))
+    }
+}
+
+impl SqlStore {
+    /// Gives a retry in this state back; `false` when it is not in it.
+    async fn give_recovery_back(&self, id: i64, state: &'static str, now: UnixMillis) -> Result<bool> {
+        let mut tx = self.begin_holding(Lock::Recovery(id)).await?;
+        let ended =
+            engine::query_as(GIVE_BACK).bind(id).bind(now.0).bind(state).fetch_optional(&mut tx).await;
+        let ended: Option<(i64, i64, i64)> = ended.map_err(db("give a recovery back"))?;
+        let Some((archive, attempt, charged)) = ended else { return Ok(false) };
+        give_back(&mut tx, archive, attempt, charged, now).await?;
+        commit(tx).await?;
+        Ok(true)
     }
 }
 

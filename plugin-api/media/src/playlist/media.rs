@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
+use super::parts::{PartEntry, PartRules, Parts, drop_old};
+use super::render::write_start;
 use super::{
-    ENTRIES_MAX, PlaylistError, VERSION, WINDOW_SECONDS_MAX, WINDOW_TARGETS_MIN, name_is_plain,
-    program_date_time, rounded_seconds,
+    ENTRIES_MAX, PlaylistError, WINDOW_SECONDS_MAX, WINDOW_TARGETS_MIN, name_is_plain, rounded_seconds,
 };
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
@@ -33,13 +34,17 @@ pub struct Entry<'a> {
 
 /// What is remembered of a listed entry; its lines are in the text.
 #[derive(Debug)]
-struct Listed {
-    duration_ns: i64,
-    text_bytes: usize,
+pub(super) struct Listed {
+    pub(super) duration_ns: i64,
+    pub(super) text_bytes: usize,
+    /// Of these, bytes before EXTINF.
+    pub(super) start_bytes: usize,
+    /// Lines of its parts, which are not in the text.
+    pub(super) parts: String,
     discontinuity: bool,
     /// It has a line of its own for the initialization segment.
-    mapped: bool,
-    init: String,
+    pub(super) mapped: bool,
+    pub(super) init: String,
 }
 
 /// Rolling media playlist: entries are written once, and a version is a short head and one copy of the text.
@@ -48,22 +53,26 @@ struct Listed {
 /// for a window so short that removing one more would leave less than [`WINDOW_TARGETS_MIN`] targets. A
 /// discontinuity keeps its line as long as its segment is listed and is counted in EXT-X-DISCONTINUITY-SEQUENCE
 /// afterwards, which stands in every version: a playlist that gets it only later would change what it said.
+///
+/// With [`MediaPlaylist::with_parts`] it has low latency: parts of the newest segments and of the one that is being made, the name of
+/// the next part, and a short form of each version for those who have an earlier one ([`MediaPlaylist::render_delta`]).
 #[derive(Debug)]
 pub struct MediaPlaylist {
-    target_seconds: u32,
+    pub(super) target_seconds: u32,
     window_ns: i64,
     /// What removing must leave.
     least_ns: i64,
-    listed: VecDeque<Listed>,
+    pub(super) listed: VecDeque<Listed>,
     /// Lines of the listed entries from `text_start` on; before that, lines of removed ones.
-    text: String,
-    text_start: usize,
-    first_sequence: u64,
-    discontinuity_sequence: u64,
+    pub(super) text: String,
+    pub(super) text_start: usize,
+    pub(super) first_sequence: u64,
+    pub(super) discontinuity_sequence: u64,
     total_ns: i64,
-    independent: bool,
-    ended: bool,
+    pub(super) independent: bool,
+    pub(super) ended: bool,
     version: u64,
+    pub(super) parts: Option<Parts>,
 }
 
 impl MediaPlaylist {
@@ -86,6 +95,7 @@ impl MediaPlaylist {
             independent: true,
             ended: false,
             version: 0,
+            parts: None,
         }
     }
 
@@ -95,6 +105,13 @@ impl MediaPlaylist {
     #[must_use]
     pub fn with_discontinuity_sequence(mut self, discontinuity_sequence: u64) -> Self {
         self.discontinuity_sequence = discontinuity_sequence;
+        self
+    }
+
+    /// The same with parts. What it promises of targets of segments follows [`MediaPlaylist::raise_target`].
+    #[must_use]
+    pub fn with_parts(mut self, rules: PartRules) -> Self {
+        self.parts = Some(Parts::new(rules));
         self
     }
 
@@ -123,13 +140,22 @@ impl MediaPlaylist {
         if self.listed.is_empty() {
             self.first_sequence = entry.sequence;
         }
-        let last_init = self.listed.back().map(|last| last.init.as_str());
-        let mapped = entry.discontinuity || last_init != Some(entry.init);
+        let mapped = self.needs_map(entry.discontinuity, entry.init);
         let before = self.text.len();
-        self.write_entry(&entry, mapped);
+        write_start(
+            &mut self.text,
+            entry.discontinuity,
+            mapped.then_some(entry.init),
+            entry.program_date_time_ms,
+        );
+        let start_bytes = self.text.len() - before;
+        self.write_entry(&entry);
+        let parts = self.parts.as_mut().map_or_else(String::new, |parts| parts.close(entry.sequence));
         self.listed.push_back(Listed {
             duration_ns: entry.duration_ns,
             text_bytes: self.text.len() - before,
+            start_bytes,
+            parts,
             discontinuity: entry.discontinuity,
             mapped,
             init: entry.init.to_owned(),
@@ -143,8 +169,47 @@ impl MediaPlaylist {
             self.remove_first();
             removed += 1;
         }
+        if self.parts.is_some() {
+            drop_old(self.listed.iter_mut().rev());
+        }
         self.compact();
         Ok(removed)
+    }
+
+    /// Lists a part of the segment that comes next. Without [`MediaPlaylist::with_parts`] nothing happens.
+    ///
+    /// # Errors
+    /// As [`MediaPlaylist::push`]; the playlist is unchanged then.
+    pub fn push_part(&mut self, part: PartEntry<'_>) -> Result<(), PlaylistError> {
+        if self.ended {
+            return Err(PlaylistError::Ended);
+        }
+        if let Some(last) = self.last_sequence()
+            && last.checked_add(1) != Some(part.sequence)
+        {
+            return Err(PlaylistError::Sequence { last, given: part.sequence });
+        }
+        if ![part.init, part.name, part.next].into_iter().all(name_is_plain) {
+            return Err(PlaylistError::Name);
+        }
+        let mapped = self.needs_map(part.discontinuity, part.init);
+        if let Some(parts) = &mut self.parts {
+            parts.push(&part, mapped);
+            self.version += 1;
+        }
+        Ok(())
+    }
+
+    /// The segment that is being made is lost: its parts are not listed any more.
+    pub fn drop_open_parts(&mut self) {
+        if let Some(parts) = &mut self.parts {
+            parts.drop_open();
+            self.version += 1;
+        }
+    }
+
+    fn needs_map(&self, discontinuity: bool, init: &str) -> bool {
+        discontinuity || self.listed.back().is_none_or(|last| last.init != init)
     }
 
     fn check(&self, entry: &Entry<'_>) -> Result<(), PlaylistError> {
@@ -165,23 +230,12 @@ impl MediaPlaylist {
         if name_is_plain(entry.name) && name_is_plain(entry.init) { Ok(()) } else { Err(PlaylistError::Name) }
     }
 
-    fn write_entry(&mut self, entry: &Entry<'_>, mapped: bool) {
-        if entry.discontinuity {
-            self.text.push_str("#EXT-X-DISCONTINUITY\n");
-        }
-        if mapped {
-            write_map(&mut self.text, entry.init);
-        }
+    fn write_entry(&mut self, entry: &Entry<'_>) {
         // Five digits are 10 us, less than a tick of video, and half of them never reaches the next second.
         let micros = entry.duration_ns / 10_000;
         let (seconds, part) = (micros / 100_000, micros % 100_000);
         // Writing to a String cannot fail.
-        let _ = write!(
-            self.text,
-            "#EXT-X-PROGRAM-DATE-TIME:{}\n#EXTINF:{seconds}.{part:05},\n{}\n",
-            program_date_time(entry.program_date_time_ms),
-            entry.name
-        );
+        let _ = write!(self.text, "#EXTINF:{seconds}.{part:05},\n{}\n", entry.name);
     }
 
     /// Enough is left without the first one (RFC 8216, 6.2.2).
@@ -232,30 +286,7 @@ impl MediaPlaylist {
     pub fn end(&mut self) {
         self.version += u64::from(!self.ended);
         self.ended = true;
-    }
-
-    /// The playlist as it is served; `None` while it has no segment.
-    pub fn render(&self) -> Option<String> {
-        let first = self.listed.front()?;
-        let lines = &self.text[self.text_start..];
-        let mut text = String::with_capacity(lines.len() + 256);
-        let _ = write!(
-            text,
-            "#EXTM3U\n#EXT-X-VERSION:{VERSION}\n#EXT-X-TARGETDURATION:{}\n#EXT-X-MEDIA-SEQUENCE:{}\n",
-            self.target_seconds, self.first_sequence
-        );
-        let _ = writeln!(text, "#EXT-X-DISCONTINUITY-SEQUENCE:{}", self.discontinuity_sequence);
-        if self.independent {
-            text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
-        }
-        if !first.mapped {
-            write_map(&mut text, &first.init);
-        }
-        text.push_str(lines);
-        if self.ended {
-            text.push_str("#EXT-X-ENDLIST\n");
-        }
-        Some(text)
+        self.parts.iter_mut().for_each(Parts::end);
     }
 
     /// Counts up with every change: render once per number.
@@ -297,8 +328,4 @@ impl MediaPlaylist {
     pub fn target_seconds(&self) -> u32 {
         self.target_seconds
     }
-}
-
-fn write_map(text: &mut String, init: &str) {
-    let _ = writeln!(text, "#EXT-X-MAP:URI=\"{init}\"");
 }

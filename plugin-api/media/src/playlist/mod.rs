@@ -2,26 +2,38 @@
 //!
 //! [`MediaPlaylist`] is the rolling window, [`PreviewPlaylist`] groups of three segments over a short window,
 //! and [`Multivariant`] the one entry that names codecs and rates, which [`Rates`] measures. Names of files
-//! are relative, carry no key, and are the same for every viewer: [`segment_name`], [`init_name`],
-//! [`preview_name`].
+//! are relative, carry no key, and are the same for every viewer: [`segment_name`], [`part_name`],
+//! [`init_name`], [`preview_name`].
 
 mod date;
 mod media;
 mod multivariant;
+mod parts;
 mod preview;
 mod rates;
+mod render;
 #[cfg(test)]
 mod tests;
 
 pub use date::program_date_time;
 pub use media::{Entry, MediaPlaylist};
 pub use multivariant::Multivariant;
+pub use parts::{PartEntry, PartRules};
 pub use preview::{PreviewGroup, PreviewPlaylist};
 pub use rates::Rates;
 
 /// EXT-X-VERSION of all playlists: EXT-X-MAP outside of I-frame playlists needs 6 (RFC 8216, section 7), and
 /// engines refuse 11 and more.
 pub const VERSION: u32 = 7;
+/// EXT-X-VERSION of media playlists with parts: EXT-X-SKIP needs 9 (RFC 8216bis, section 8).
+pub const PARTS_VERSION: u32 = 9;
+/// HOLD-BACK in target durations, and the least PART-HOLD-BACK in those of parts (RFC 8216bis, 4.4.3.8).
+pub const HOLD_BACK_TARGETS: u32 = 3;
+/// CAN-SKIP-UNTIL in target durations (RFC 8216bis, 4.4.3.8).
+pub const SKIP_TARGETS: u32 = 6;
+/// Newest whole segments whose parts are listed: with those of the one that is being made, all are within three target durations of the
+/// end (RFC 8216bis, 4.4.4.9).
+pub const PARTED_SEGMENTS: usize = 2;
 /// Longest window in seconds.
 pub const WINDOW_SECONDS_MAX: u32 = 3600;
 /// Shortest window, in target durations (RFC 8216, 6.2.2: removing must not leave less than three).
@@ -65,6 +77,12 @@ pub enum PlaylistError {
 /// Name of a media segment.
 pub fn segment_name(sequence: u64) -> String {
     format!("{sequence}.m4s")
+}
+
+/// Name of a part, by the first media sequence number of its session and a number that counts up over all segments: so the name of
+/// the next one is known before it is known which segment it belongs to.
+pub fn part_name(first: u64, number: u64) -> String {
+    format!("l{first}-{number}.m4s")
 }
 
 /// Name of an initialization segment; `first` is the first media sequence number of its session, which makes the name

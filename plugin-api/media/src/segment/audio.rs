@@ -110,6 +110,9 @@ impl Segmenter {
         let full = epoch.open.is_full(TrackKind::Audio, sound.packet.payload.len());
         if !epoch.open.is_empty() && (at_ns - epoch.open.boundary_ns >= SEGMENT_NANOS || full) {
             self.cut_sound(at_ns);
+        } else {
+            let rate = sound.config.timescale();
+            self.end_part(at_ns, ticks_to_nanos(u64::from(sound.ticks), rate));
         }
         if let Some(epoch) = &mut self.epoch {
             epoch.open.push_audio(placed.tick, sample(sound));

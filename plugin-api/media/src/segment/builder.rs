@@ -1,8 +1,9 @@
 //! A segment under construction.
-
 use crate::fmp4::{AUDIO_TRACK_ID, Sample, TrackRun, VIDEO_TIMESCALE, VIDEO_TRACK_ID};
 use crate::fmp4::{SEGMENT_BYTES_MAX, SEGMENT_SAMPLES_MAX};
 use crate::packet::TrackKind;
+
+use super::parts::Out;
 
 /// Samples gathered for one segment. Times are media times of the session.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(super) struct Builder {
     /// Decode time behind the last audio sample in ticks.
     audio_end: u64,
     bytes: usize,
+    /// Samples that are out in parts are no longer in the runs.
+    pub(super) out: Out,
 }
 
 impl Builder {
@@ -27,13 +30,30 @@ impl Builder {
             audio: run(AUDIO_TRACK_ID),
             audio_end: 0,
             bytes: 0,
+            out: Out { end_ns: boundary_ns, ..Out::default() },
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.video.samples.is_empty() && self.audio.samples.is_empty()
+        !self.has_waiting() && !self.has_parts()
     }
 
+    /// There are samples that are not out.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.video.samples.is_empty() || !self.audio.samples.is_empty()
+    }
+
+    /// Some of it is out in parts.
+    pub(super) fn has_parts(&self) -> bool {
+        !self.out.parts.is_empty()
+    }
+
+    /// Pictures in it, those that are out as well.
+    pub(super) fn pictures(&self) -> usize {
+        self.video.samples.len() + self.out.video_samples
+    }
+
+    /// Samples that are not out.
     pub(super) fn samples(&self) -> usize {
         self.video.samples.len() + self.audio.samples.len()
     }
@@ -46,7 +66,7 @@ impl Builder {
     pub(super) fn is_full(&self, kind: TrackKind, more: usize) -> bool {
         let run = if kind == TrackKind::Video { &self.video } else { &self.audio };
         // Half of the limits stay free for what another track may still bring to this segment.
-        run.samples.len() >= SEGMENT_SAMPLES_MAX / 2
+        run.samples.len() + self.out.samples(kind) >= SEGMENT_SAMPLES_MAX / 2
             || self.bytes.saturating_add(more) > SEGMENT_BYTES_MAX / 2
     }
 
@@ -72,7 +92,29 @@ impl Builder {
         self.audio.samples.push(sample);
     }
 
-    /// Index of the last picture that is a keyframe.
+    /// Takes what is not out, video first; sound from `audio_tick` on stays.
+    pub(super) fn take_waiting(&mut self, audio_tick: u64) -> [TrackRun; 2] {
+        let mut rest = Builder::new(0, false);
+        self.split_audio(audio_tick, &mut rest);
+        let video_end: u64 = self.video.samples.iter().map(|sample| u64::from(sample.duration)).sum();
+        let empty = |run: &TrackRun, decode_time| TrackRun {
+            track_id: run.track_id,
+            decode_time,
+            samples: Vec::new(),
+        };
+        let next_video = empty(&self.video, self.video.decode_time + video_end);
+        let next_audio = empty(&self.audio, self.audio_end);
+        let video = std::mem::replace(&mut self.video, next_video);
+        let audio = std::mem::replace(&mut self.audio, next_audio);
+        if !rest.audio.samples.is_empty() {
+            self.bytes += rest.bytes;
+            self.audio_end = rest.audio_end;
+            self.audio = rest.audio;
+        }
+        [video, audio]
+    }
+
+    /// Index of the last picture that is a keyframe, of those that are not out.
     pub(super) fn last_keyframe(&self) -> Option<usize> {
         self.video.samples.iter().rposition(|sample| sample.sync)
     }

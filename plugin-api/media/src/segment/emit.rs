@@ -1,5 +1,7 @@
 //! Finished segments.
 
+use bytes::Bytes;
+
 use super::builder::Builder;
 use super::epoch::Epoch;
 use super::segmenter::Segmenter;
@@ -70,11 +72,9 @@ impl Segmenter {
         if builder.is_empty() {
             return;
         }
-        let samples = builder.samples() as u64;
         self.end_ns = self.end_ns.max(end_ns).max(media_end(epoch, &builder));
         match self.segment(epoch, builder, end_ns) {
             Ok(segment) => {
-                self.stats.samples_out += samples;
                 self.wall_floor_ms =
                     segment.program_date_time_ms.saturating_add(segment.duration_ns / NANOS_PER_MILLI);
                 self.events.push_back(Event::Segment(segment));
@@ -83,20 +83,26 @@ impl Segmenter {
                 epoch.emitted = true;
             }
             // The limits kept by the builder make this impossible; a segment lost is no session lost.
-            Err(_) => {
-                self.stats.samples_dropped += samples;
-                self.discontinuity = self.init.is_some();
-            }
+            Err(_) => self.discontinuity = self.init.is_some(),
         }
     }
 
-    fn segment(&mut self, epoch: &Epoch, builder: Builder, end_ns: i64) -> Result<Segment, Fmp4Error> {
-        let init_id = self.init_id(epoch)?;
-        self.fragment = self.fragment.wrapping_add(1);
-        let video_samples = builder.video.samples.len() as u32;
-        let runs = [builder.video, builder.audio];
-        let bytes = media_segment(self.fragment, &runs)?;
-        let since_start = (builder.boundary_ns - epoch.first_boundary_ns) / NANOS_PER_MILLI;
+    fn segment(
+        &mut self,
+        epoch: &mut Epoch,
+        mut builder: Builder,
+        end_ns: i64,
+    ) -> Result<Segment, Fmp4Error> {
+        let init_id = self.init_id(epoch).inspect_err(|_| self.drop_waiting_of(&builder))?;
+        let video_samples = builder.pictures() as u32;
+        let bytes = match self.part_target_ns {
+            None => self.whole(&mut builder)?,
+            Some(_) => {
+                // Its last sound may be behind its end.
+                self.part(epoch, &mut builder, end_ns, u64::MAX)?;
+                joined(&builder.out.parts)
+            }
+        };
         Ok(Segment {
             sequence: self.sequence,
             init_id,
@@ -104,14 +110,32 @@ impl Segmenter {
             duration_ns: (end_ns - builder.boundary_ns).clamp(1, self.limit_ns()),
             independent: builder.independent,
             discontinuity: self.discontinuity,
-            program_date_time_ms: epoch.wall_ms.saturating_add(since_start),
+            program_date_time_ms: epoch.date_ms(builder.boundary_ns),
             video_samples,
             bytes,
         })
     }
 
+    /// The bytes of a segment that has no parts.
+    fn whole(&mut self, builder: &mut Builder) -> Result<Bytes, Fmp4Error> {
+        let samples = builder.samples() as u64;
+        self.fragment = self.fragment.wrapping_add(1);
+        let runs = builder.take_waiting(u64::MAX);
+        let bytes = media_segment(self.fragment, &runs);
+        let counter = match bytes {
+            Ok(_) => &mut self.stats.samples_out,
+            Err(_) => &mut self.stats.samples_dropped,
+        };
+        *counter += samples;
+        bytes
+    }
+
+    fn drop_waiting_of(&mut self, builder: &Builder) {
+        self.stats.samples_dropped += builder.samples() as u64;
+    }
+
     /// Id of the stretch's initialization segment, which is written when it differs from the last one.
-    fn init_id(&mut self, epoch: &Epoch) -> Result<u32, Fmp4Error> {
+    pub(super) fn init_id(&mut self, epoch: &Epoch) -> Result<u32, Fmp4Error> {
         let video = epoch.video.as_ref().map(|track| track.config.clone());
         let audio = epoch.audio.as_ref().map(|track| track.config.clone());
         if let Some(init) = &self.init
@@ -127,6 +151,14 @@ impl Segmenter {
         self.events.push_back(Event::Init(init.clone()));
         self.init = Some(init);
         Ok(id)
+    }
+}
+
+/// One after the other. A segment of one part is that part.
+fn joined(parts: &[Bytes]) -> Bytes {
+    match parts {
+        [one] => one.clone(),
+        many => Bytes::from(many.concat()),
     }
 }
 

@@ -6,7 +6,7 @@ use super::builder::Builder;
 use crate::fmp4::{
     AudioClock, COMPOSITION_NANOS_MAX, Sample, TrackConfig, VIDEO_TIMESCALE, nanos_to_ticks, ticks_to_nanos,
 };
-use crate::packet::Packet;
+use crate::packet::{NANOS_PER_MILLI, Packet};
 
 /// Duration of a picture when nothing tells it: 1/30 s.
 const PICTURE_TICKS: u32 = VIDEO_TIMESCALE / 30;
@@ -111,6 +111,11 @@ impl Epoch {
     /// Media time of a publisher's time.
     pub(super) fn media_ns(&self, dts_ns: i64) -> i64 {
         dts_ns.saturating_sub(self.base_dts).saturating_add(self.origin_ns)
+    }
+
+    /// Wall time of a presentation time, in milliseconds since 1970.
+    pub(super) fn date_ms(&self, boundary_ns: i64) -> i64 {
+        self.wall_ms.saturating_add((boundary_ns - self.first_boundary_ns) / NANOS_PER_MILLI)
     }
 
     /// Presentation time at which a segment that starts with a picture begins. That of a keyframe is its own;

@@ -11,13 +11,18 @@
 //! [`Segmenter::gap`], at a jump of the time stamps, and where pictures are missing up to a keyframe and their
 //! group would be too long with the hole in it. Decode times go on rising across it.
 //!
-//! Not here: I/O, clocks (the caller gives the wall time with each packet), and partial segments. Those will
-//! be cut from the open segment by the same rules; nothing in the types here keeps that out.
+//! With parts ([`Segmenter::with_parts`]) pieces of about half a second of the open segment are out before it is whole, and the
+//! segment is made of them, one after the other. They end between pictures, keyframe or not, and carry the sound that has come
+//! by then. What is out cannot be cut otherwise any more, so that segments may end earlier, at a keyframe behind which the
+//! longest group seen would not fit.
+//!
+//! Not here: I/O and clocks (the caller gives the wall time with each packet).
 
 mod audio;
 mod builder;
 mod emit;
 mod epoch;
+mod parts;
 mod probe;
 mod segmenter;
 #[cfg(test)]
@@ -26,6 +31,7 @@ mod video;
 
 use bytes::Bytes;
 
+pub use parts::PART_TARGET_NANOS_MAX;
 pub use segmenter::Segmenter;
 
 use crate::fmp4::{Fmp4Error, TrackConfig};
@@ -71,6 +77,9 @@ pub const SAMPLE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Times beyond this, either way, are refused, in nanoseconds (36 years).
 pub const TIME_NANOS_MAX: i64 = 1 << 60;
 
+/// Shortest that parts may be asked for, in nanoseconds.
+pub const PART_NANOS_MIN: i64 = 100_000_000;
+
 /// What the segmenter tells.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -86,6 +95,8 @@ pub enum Event {
     },
     /// A new initialization segment; comes before the first segment that needs it.
     Init(Init),
+    /// A part of the segment that is being made; only with [`Segmenter::with_parts`].
+    Part(Part),
     /// A finished segment.
     Segment(Segment),
     /// A track cannot be packaged until its encoder sends another configuration record.
@@ -127,6 +138,27 @@ pub struct Segment {
     pub program_date_time_ms: i64,
     /// Pictures in it.
     pub video_samples: u32,
+    /// `styp`, `moof` and `mdat`, for each part if it has any.
+    pub bytes: Bytes,
+}
+
+/// A part of a segment that is not finished.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Media sequence number that its segment will have.
+    pub sequence: u64,
+    /// Its place in the segment, from 0 on.
+    pub index: u32,
+    /// Initialization segment it needs.
+    pub init_id: u32,
+    /// Duration in nanoseconds on the presentation time line; those of all parts are that of the segment.
+    pub duration_ns: i64,
+    /// It starts with a keyframe, or has sound only.
+    pub independent: bool,
+    /// Its segment does not continue the one before.
+    pub discontinuity: bool,
+    /// Wall time of the start of its segment in milliseconds since 1970.
+    pub program_date_time_ms: i64,
     /// `styp`, `moof` and `mdat`.
     pub bytes: Bytes,
 }

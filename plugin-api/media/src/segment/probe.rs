@@ -111,6 +111,21 @@ impl Probe {
         self.last_keyframe.map_or(0, |last| self.newest_pts.saturating_sub(last))
     }
 
+    /// Mean duration of a picture in nanoseconds; `None` without a whole group.
+    pub(super) fn picture_ns(&self) -> Option<i64> {
+        (self.known_pictures > 0).then(|| self.known_ns / self.known_pictures)
+    }
+
+    /// There are pictures.
+    pub(super) fn has_pictures(&self) -> bool {
+        self.first_keyframe.is_some()
+    }
+
+    /// The longest group whose length is known, in nanoseconds.
+    pub(super) fn longest_ns(&self) -> i64 {
+        self.longest_ns
+    }
+
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes
     }

@@ -4,13 +4,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::epoch::Epoch;
+use super::parts::{PART_TARGET_NANOS_MAX, part_target_ns};
 use super::probe::Probe;
 use super::{
-    Event, Init, NANOS_PER_SECOND, SAMPLE_BYTES_MAX, SegmenterStats, TARGET_EXCESS_NANOS, TARGET_SECONDS_MAX,
-    TARGET_SECONDS_MIN, TIME_NANOS_MAX, WAITING_AUDIO_PACKETS_MAX,
+    Event, Init, NANOS_PER_SECOND, PART_NANOS_MIN, SAMPLE_BYTES_MAX, SegmenterStats, TARGET_EXCESS_NANOS,
+    TARGET_SECONDS_MAX, TARGET_SECONDS_MIN, TIME_NANOS_MAX, WAITING_AUDIO_PACKETS_MAX,
 };
 use crate::fmp4::TrackConfig;
 use crate::packet::{Packet, Role, TrackKind};
+
+/// Taken for the duration of a picture when nothing tells it, in nanoseconds.
+const PICTURE_NANOS: i64 = NANOS_PER_SECOND / 30;
 
 /// Cuts one session's packets into segments; see the module's text for the rules.
 #[derive(Debug)]
@@ -18,6 +22,11 @@ pub struct Segmenter {
     /// Until the target duration is known.
     probe: Option<Probe>,
     target_seconds: u32,
+    /// How long parts should be, in nanoseconds; `None` without parts.
+    part_wish_ns: Option<i64>,
+    /// Longest that a part should be, in nanoseconds; known with the target.
+    pub(super) part_target_ns: Option<i64>,
+    pub(super) longest_group_ns: i64,
     /// What the packets that come now are described by; `None` before a record and after a refused one.
     pub(super) video_config: Option<Arc<TrackConfig>>,
     pub(super) audio_config: Option<Arc<TrackConfig>>,
@@ -49,6 +58,9 @@ impl Segmenter {
         Segmenter {
             probe: Some(Probe::default()),
             target_seconds: TARGET_SECONDS_MIN,
+            part_wish_ns: None,
+            part_target_ns: None,
+            longest_group_ns: 0,
             video_config: None,
             audio_config: None,
             epoch: None,
@@ -64,6 +76,19 @@ impl Segmenter {
             events: VecDeque::new(),
             stats: SegmenterStats::default(),
         }
+    }
+
+    /// The same with parts of about `nanos`: [`Event::Part`] comes for each before its segment, which is made of them.
+    #[must_use]
+    pub fn with_parts(mut self, nanos: i64) -> Self {
+        self.part_wish_ns = Some(nanos.clamp(PART_NANOS_MIN, PART_TARGET_NANOS_MAX));
+        self
+    }
+
+    /// Target duration of parts in nanoseconds, whole milliseconds, from [`Event::Started`] on: it never changes. A part is longer only
+    /// when a single picture makes it so. `None` without parts.
+    pub fn part_target_ns(&self) -> Option<i64> {
+        self.part_target_ns
     }
 
     /// Takes one packet. `wall_ms` is the time it arrived, in milliseconds since 1970; only that of the first
@@ -94,8 +119,8 @@ impl Segmenter {
         self.events.pop_front()
     }
 
-    /// The encoder went and came back, or packets were lost: the unfinished segment is dropped and the next
-    /// one, which starts at a keyframe, has a discontinuity. Time stamps may start anew.
+    /// The encoder went and came back, or packets were lost: the unfinished segment is dropped (or ended, when some of it is out in
+    /// parts) and the next one, which starts at a keyframe, has a discontinuity. Time stamps may start anew.
     pub fn gap(&mut self) {
         if let Some(probe) = self.probe.take() {
             self.restart_probe(probe);
@@ -104,7 +129,12 @@ impl Segmenter {
         self.drop_waiting();
         self.sound_alone_ns = 0;
         self.last_audio_dts = None;
-        self.drop_unfinished();
+        if self.epoch.as_ref().is_some_and(|epoch| epoch.open.has_parts()) {
+            // What is out in parts cannot be taken back: it becomes a short segment.
+            self.close_epoch(None);
+        } else {
+            self.drop_unfinished();
+        }
     }
 
     /// Ends the session: everything held becomes segments.
@@ -149,6 +179,9 @@ impl Segmenter {
     fn start(&mut self) {
         let Some(probe) = self.probe.take() else { return };
         self.target_seconds = probe.target_seconds();
+        let picture_ns = probe.has_pictures().then(|| probe.picture_ns().unwrap_or(PICTURE_NANOS));
+        self.part_target_ns = self.part_wish_ns.map(|wish_ns| part_target_ns(wish_ns, picture_ns));
+        self.longest_group_ns = probe.longest_ns();
         self.events.push_back(Event::Started { target_seconds: self.target_seconds });
         for (packet, wall_ms) in probe.take() {
             self.process(packet, wall_ms);

@@ -103,11 +103,17 @@ impl Segmenter {
             let elapsed = boundary_ns - epoch.open.boundary_ns;
             // Two groups of 1.5 s would be too long for a target of 2 s.
             let next_too_long = elapsed >= NANOS_PER_SECOND && elapsed + group_ns > limit_ns;
-            cut = elapsed >= SEGMENT_NANOS_MIN || next_too_long;
+            // Parts that are out cannot be moved to the next segment later, when the group turns out to be too long.
+            self.longest_group_ns = self.longest_group_ns.max(group_ns);
+            let may_be_too_long =
+                self.part_target_ns.is_some() && elapsed.saturating_add(self.longest_group_ns) > limit_ns;
+            cut = elapsed >= SEGMENT_NANOS_MIN || next_too_long || may_be_too_long;
         }
         video.held = HeldPicture { packet, tick };
         if cut {
             self.cut();
+        } else {
+            self.end_part_at_held(boundary_ns);
         }
         self.stop_waiting_for_sound(ticks_to_nanos(tick, VIDEO_TIMESCALE));
     }
@@ -151,10 +157,11 @@ impl Segmenter {
         video.is_some_and(|video| video.held.packet.keyframe)
     }
 
-    /// Ends the open segment at its last keyframe; false when that is its start, or it has none.
+    /// Ends the open segment at its last keyframe; false when that is its start, it has none, or it is out in a part.
     fn split_at_keyframe(&mut self) -> bool {
-        let index = self.epoch.as_ref().and_then(|epoch| epoch.open.last_keyframe());
-        let Some(index) = index.filter(|index| *index > 0) else { return false };
+        let Some(open) = self.epoch.as_ref().map(|epoch| &epoch.open) else { return false };
+        let index = open.last_keyframe().filter(|index| *index > 0 || open.has_parts());
+        let Some(index) = index else { return false };
         self.emit_closing();
         if let Some(epoch) = &mut self.epoch {
             epoch.cut_at_keyframe(index);

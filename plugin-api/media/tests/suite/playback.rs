@@ -52,6 +52,7 @@ fn package(inputs: impl IntoIterator<Item = Input>) -> Packaged {
                 packaged.target = target_seconds;
             }
             Event::Init(init) => packaged.inits.push(init),
+            Event::Part(_) => panic!("nobody asked for parts"),
             Event::Segment(segment) => packaged.segments.push(segment),
             Event::TrackRefused { .. } => packaged.refused += 1,
         }

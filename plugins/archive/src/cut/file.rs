@@ -88,6 +88,11 @@ impl File {
         self.pictures.is_some()
     }
 
+    /// Its pictures are of this record.
+    pub(super) fn shows(&self, config: &Arc<TrackConfig>) -> bool {
+        self.pictures.as_ref().is_some_and(|pictures| is_same(&pictures.config, config))
+    }
+
     /// Something of it was handed out, so its tracks are fixed.
     pub(super) fn is_begun(&self) -> bool {
         self.begun

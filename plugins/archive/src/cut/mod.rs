@@ -58,7 +58,7 @@ pub(crate) struct Cutter {
     video: Option<Arc<TrackConfig>>,
     audio: Option<Arc<TrackConfig>>,
     file: Option<File>,
-    /// Sound that waits for a keyframe.
+    /// Sound that waits for a keyframe, which shows whose file it belongs to.
     waiting: VecDeque<Packet>,
     /// Pictures that a decoder cannot use before the next keyframe.
     needs_keyframe: bool,
@@ -104,6 +104,7 @@ impl Cutter {
 
     /// The end: what is held becomes the last fragment.
     pub(crate) fn finish(&mut self) {
+        self.settle(i64::MAX);
         self.close();
         self.dropped += self.waiting.len() as u64;
         self.waiting.clear();
@@ -137,6 +138,14 @@ impl Cutter {
         if slot.as_ref().is_some_and(same) {
             return;
         }
+        if packet.kind == TrackKind::Audio {
+            // What waits was made with the record before: it has a place in the file before, or none.
+            self.settle(i64::MAX);
+        }
+        let slot = match packet.kind {
+            TrackKind::Video => &mut self.video,
+            TrackKind::Audio => &mut self.audio,
+        };
         *slot = match TrackConfig::parse(packet.codec, &packet.payload) {
             Ok(config) => Some(Arc::new(config)),
             Err(error) => {
@@ -145,9 +154,29 @@ impl Cutter {
             }
         };
         if packet.kind == TrackKind::Audio {
-            // What waits was made with the record before.
             self.dropped += self.waiting.len() as u64;
             self.waiting.clear();
+        }
+    }
+
+    /// Another record of pictures came: the next keyframe begins another file, and sound from then on is the other file's.
+    fn is_turning(&self) -> bool {
+        match (&self.file, &self.video) {
+            (Some(file), Some(video)) => file.has_pictures() && !file.shows(video),
+            _ => false,
+        }
+    }
+
+    /// Puts sound that waits, from before a time in nanoseconds, into the open file, where it has a place there.
+    fn settle(&mut self, before_ns: i64) {
+        let (Some(file), Some(config)) = (&mut self.file, &self.audio) else { return };
+        for packet in std::mem::take(&mut self.waiting) {
+            let is_its = packet.dts_ns < before_ns && file.takes_sound(&packet, config);
+            let ticks = config.audio_samples(&packet.payload).filter(|_| is_its);
+            match ticks {
+                Some(ticks) if file.sound_packet(packet.clone(), config, ticks, &mut self.pieces) => {}
+                _ => self.waiting.push_back(packet),
+            }
         }
     }
 
@@ -175,6 +204,7 @@ impl Cutter {
         self.needs_keyframe = false;
         // A picture that follows in time says how long the last one of the file before is shown.
         let end = fits.then_some(packet.dts_ns);
+        self.settle(packet.dts_ns);
         self.close_at(end);
         self.file = Some(File::with_pictures(packet, config));
         for packet in std::mem::take(&mut self.waiting) {
@@ -204,6 +234,9 @@ impl Cutter {
             return;
         };
         self.last_audio_dts = Some(packet.dts_ns);
+        if self.is_turning() {
+            return self.keep_waiting(packet);
+        }
         match &mut self.file {
             Some(file) if file.takes_sound(&packet, &config) => {
                 let can_roll = !file.has_pictures();
@@ -235,6 +268,10 @@ impl Cutter {
     }
 
     fn keep_waiting(&mut self, packet: Packet) {
+        if self.waiting.len() == WAITING_PACKETS_MAX {
+            // The keyframe does not come.
+            self.settle(i64::MAX);
+        }
         if self.waiting.len() == WAITING_PACKETS_MAX {
             self.waiting.pop_front();
             self.dropped += 1;

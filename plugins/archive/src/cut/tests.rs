@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use super::*;
 use crate::tests::media::{
-    AAC, AVC, MS, OTHER_AAC, OTHER_AVC, mixed, packet, pictures, pictures_of, pieces, record, sound,
+    AAC, AVC, MS, OPUS, OTHER_AAC, OTHER_AVC, files, mixed, packet, pictures, pictures_of, pieces, record,
+    sound,
 };
 
 /// Files, each as the ends of its fragments in milliseconds.
@@ -231,4 +232,52 @@ fn take(cutter: &mut Cutter, files: &mut Vec<Vec<u8>>) {
             Piece::TrackRefused(..) => {}
         }
     }
+}
+
+/// Encoders send sound and pictures in any order: what plays with the first picture of a configuration is in its file.
+#[test]
+fn sound_that_comes_before_the_first_keyframe_of_a_configuration_is_in_its_file() {
+    let marked = |ms: i64, mark: u8| {
+        let mut one = packet(OPUS, false, ms, 50);
+        let mut payload = vec![mark; 50];
+        payload[0] = 0xfc;
+        one.payload = payload.into();
+        one
+    };
+    let stream = |ends: bool| {
+        let mut packets = mixed([pictures_of(AVC, 0, 50, 25, 100), sound(0, 2000)]);
+        packets.push(record(OTHER_AVC));
+        // Late sound of the pictures before, and sound of those that come.
+        packets.extend([marked(1980, 0xfb), marked(2000, 0xfd), marked(2020, 0xfe)]);
+        if !ends {
+            packets.extend((0..25).map(|number| packet(OTHER_AVC, number == 0, 2000 + number * 40, 100)));
+        }
+        packets
+    };
+    let has = |file: &[u8], mark: u8| file.windows(49).any(|window| window == [mark; 49]);
+    let made = files(stream(false));
+    assert_eq!(made.len(), 2);
+    let found = [0xfb, 0xfd, 0xfe].map(|mark| (has(&made[0], mark), has(&made[1], mark)));
+    assert_eq!(found, [(true, false), (false, true), (false, true)]);
+    // When the keyframe never comes, nothing is lost.
+    let made = files(stream(true));
+    assert_eq!(made.len(), 1);
+    assert!([0xfb, 0xfd, 0xfe].iter().all(|mark| has(&made[0], *mark)));
+    // Nor when another record of sound comes first, or more sound than may wait.
+    let mut packets = stream(true);
+    packets.push(record(AAC));
+    assert!(has(&files(packets)[0], 0xfe));
+    let mut packets = stream(true);
+    packets.extend((0..WAITING_PACKETS_MAX as i64).map(|number| marked(2040 + number * 20, 0xff)));
+    let mut cutter = Cutter::default();
+    packets.into_iter().for_each(|packet| cutter.push(packet));
+    cutter.flush();
+    let written: Vec<u8> = std::iter::from_fn(|| cutter.poll())
+        .filter_map(|piece| match piece {
+            Piece::Fragment { bytes, .. } => Some(bytes),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    assert!(has(&written, 0xfe) && cutter.dropped() == 0);
 }

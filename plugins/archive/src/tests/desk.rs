@@ -103,7 +103,9 @@ fn what_is_deleted_is_gone_everywhere_it_was_asked_for() {
     assert_eq!(kit.server.objects().len(), 1);
     kit.answer(|core, answer| desk::delete(core, &names[1], false, answer)).unwrap();
     assert_eq!(kit.server.objects().len(), 1, "the object stays");
-    assert!(kit.recordings().is_empty() && kit.files("journal").is_empty());
+    assert!(kit.recordings().is_empty() && kit.told().iter().all(|one| one.url.is_none()), "a note is left");
+    names.iter().for_each(|name| kit.answer(|core, answer| desk::delete(core, name, false, answer)).unwrap());
+    assert!(kit.told().is_empty() && kit.files("journal").is_empty());
     kit.answer(|core, answer| desk::delete(core, &names[1], false, answer)).unwrap();
     let unknown = kit.answer(|core, answer| desk::delete(core, &names[1], true, answer)).unwrap_err();
     assert!(unknown.message.contains("at its store"), "of its object nothing is known: {unknown:?}");
@@ -125,7 +127,7 @@ fn an_upload_that_is_deleted_is_ended_at_the_store() {
     kit.kill();
     kit.server.script(|_, _| Act::Pass);
     kit.load();
-    assert!(until(|| kit.files("journal").is_empty()));
+    assert!(until(|| kit.server.leftovers().is_empty()));
     assert!(kit.server.leftovers().is_empty(), "{:?}", kit.server.leftovers());
     assert!(kit.server.objects().is_empty());
 }
@@ -149,7 +151,7 @@ fn an_upload_is_deleted_with_its_object_or_not_at_all() {
     });
     kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap();
     assert!(kit.server.leftovers().is_empty() && kit.server.objects().is_empty());
-    assert!(kit.told().is_empty() && kit.files("journal").is_empty() && kit.files("spool").is_empty());
+    assert!(kit.recordings().is_empty() && kit.files("spool").is_empty());
 }
 
 #[test]
@@ -168,7 +170,7 @@ fn what_others_put_under_its_name_is_not_deleted_with_it() {
     assert!(taken.message.contains("is not overwritten"), "{taken}");
     kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap();
     assert_eq!(kit.server.objects().len(), 1);
-    assert!(kit.told().is_empty() && kit.files("journal").is_empty());
+    assert!(kit.recordings().is_empty());
 }
 
 /// The store made the object, and nobody heard of it for a day.
@@ -208,7 +210,7 @@ fn an_object_that_was_just_made_is_deleted_too() {
     assert!(until(|| kit.server.objects().len() == 1));
     let name = kit.only().file_name;
     kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap();
-    assert!(until(|| kit.server.objects().is_empty() && kit.files("journal").is_empty()));
+    assert!(until(|| kit.server.objects().is_empty() && kit.recordings().is_empty()));
 }
 
 #[test]
@@ -249,4 +251,69 @@ fn a_signed_address_gives_the_object_without_a_login() {
     let body = fetched.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
     assert!(fetched.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&fetched[..body]));
     assert!(fetched[body..] == media::files(stream())[0]);
+}
+
+/// Has the store deleted what it has of the only recording, and kills the driver when `ask` hangs.
+fn killed_while_it_deletes(kit: &mut Kit, ask: Ask, act: Act) {
+    let name = kit.only().file_name;
+    kit.server.script(move |_, asked| if asked == ask { act } else { Act::Pass });
+    kit.run(async {
+        desk::delete(kit.core(), &name, true, satcast_plugin_api::driver::Answer::calling(|_| {}));
+    });
+    assert!(until(|| kit.server.asked().contains(&ask)), "{:?}", kit.server.asked());
+    assert!(kit.told().iter().all(|one| !one.gone), "it is there until the store has done it");
+    kit.kill();
+    kit.server.script(|_, _| Act::Pass);
+    kit.load();
+    assert!(kit.recordings().is_empty(), "it is told as gone at once: {:?}", kit.told());
+    let is_gone = || kit.server.objects().is_empty() && kit.server.leftovers().is_empty();
+    assert!(until(|| is_gone() && kit.files("spool").is_empty()), "{:?}", kit.server.leftovers());
+    let told = kit.told().remove(0);
+    assert_eq!((told.gone, told.error.as_deref(), told.url), (true, Some("it was deleted"), None));
+    assert!(!kit.host.reports.lock().unwrap().iter().any(|one| one.gone), "who asked is told first");
+    // A note of it stays, without keys.
+    kit.kill();
+    kit.load();
+    assert!(kit.told()[0].gone && !kit.server.asked().contains(&Ask::Open));
+    assert!(super::kit::is_nowhere(&kit.folder.path().join("journal"), "\"sealed\":\""));
+}
+
+#[test]
+fn a_deletion_that_a_kill_cut_off_goes_on() {
+    for act in [Act::Hang, Act::DoAndHang] {
+        let mut kit = Kit::new();
+        kit.record("s1", stream());
+        kit.until_all(RecordingState::Ready);
+        killed_while_it_deletes(&mut kit, Ask::Delete, act);
+        let mut kit = Kit::new();
+        kit.server.script(|_, ask| if ask == Ask::Complete { Act::Hang } else { Act::Pass });
+        kit.record("s1", stream());
+        assert!(until(|| kit.server.asked().contains(&Ask::Complete)));
+        killed_while_it_deletes(&mut kit, Ask::Abort, act);
+    }
+}
+
+#[test]
+fn a_deletion_that_was_refused_is_not_taken_up_at_the_next_start() {
+    let mut kit = Kit::new();
+    kit.record("s1", stream());
+    kit.until_all(RecordingState::Ready);
+    let name = kit.only().file_name;
+    kit.server.on(Ask::Delete, 1, Act::Answer(403));
+    let refused = kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap_err();
+    assert_eq!(refused.class, Class::Auth);
+    kit.kill();
+    kit.load();
+    assert_eq!((kit.only().state, kit.server.objects().len()), (RecordingState::Ready, 1));
+}
+
+#[test]
+fn a_copy_that_somebody_removed_is_told_before_anyone_pays() {
+    let (kit, name) = failed();
+    assert!(kit.only().has_copy);
+    let file = kit.files("spool").remove(0);
+    std::fs::remove_file(kit.folder.path().join("spool").join(file)).unwrap();
+    assert!(!kit.only().has_copy);
+    let gone = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
+    assert!(gone.message.contains("local copy is gone"), "{gone}");
 }

@@ -185,7 +185,7 @@ fn a_wrong_secret_fails_after_a_day_and_new_keys_mend_it() {
     order.about.session_id = "s2".into();
     kit.record_for(order, packets);
     let (right, sealed) = kit.own(SECRET_KEY);
-    kit.run(kit.core().renew(7, &right, &sealed));
+    kit.run(crate::follow::opened(kit.core(), 7, Some((right, sealed))));
     assert!(until(|| kit.server.objects().len() == 1), "{:?}", kit.recordings());
     assert!(kit.server.objects()[0].1 == expected[0]);
 }

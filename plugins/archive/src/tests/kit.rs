@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -37,8 +37,10 @@ pub(crate) struct Host {
     pub(crate) is_full: AtomicBool,
     /// Room for so many bytes of each file; 0 = for all.
     pub(crate) room: AtomicU64,
-    /// Milliseconds that the clock is ahead.
+    /// Milliseconds that have passed beyond those of this machine.
     pub(crate) ahead_ms: AtomicI64,
+    /// Milliseconds by which somebody has set the clock.
+    pub(crate) set_ms: AtomicI64,
     pub(crate) reports: Mutex<Vec<Recording>>,
 }
 
@@ -67,7 +69,13 @@ impl Outside for Host {
 
     fn now_ms(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        since.as_millis() as i64 + self.ahead_ms.load(Ordering::SeqCst)
+        since.as_millis() as i64 + self.ahead_ms.load(Ordering::SeqCst) + self.set_ms.load(Ordering::SeqCst)
+    }
+
+    fn elapsed(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        let ahead = u64::try_from(self.ahead_ms.load(Ordering::SeqCst)).unwrap();
+        START.get_or_init(Instant::now).elapsed() + Duration::from_millis(ahead)
     }
 
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
@@ -274,7 +282,7 @@ impl Kit {
     pub(crate) fn until_failing(&self) {
         let is_failing = |item: &Arc<crate::item::Item>| {
             let data = item.data();
-            data.entry.stage != crate::journal::Stage::Uploading || data.entry.failing_since_ms.is_some()
+            data.entry.stage != crate::journal::Stage::Uploading || data.failed_at.is_some()
         };
         assert!(until(|| self.core().all().iter().all(is_failing)));
     }

@@ -4,6 +4,7 @@ mod desk;
 mod encoded;
 mod failures;
 mod fair;
+mod follow;
 mod full;
 mod killed;
 mod kit;

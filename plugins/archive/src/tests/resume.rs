@@ -9,6 +9,8 @@ use super::server::{Act, Ask};
 use crate::desk;
 use satcast_plugin_api::driver::RecordingState;
 
+const HOUR_MS: i64 = 3_600_000;
+
 /// Three parts.
 fn stream() -> Vec<satcast_media::Packet> {
     pictures_of(AVC, 0, 500, 50, 40_000)
@@ -141,19 +143,41 @@ fn the_time_of_failing_goes_on_over_starts() {
     kit.host.is_down.store(true, Ordering::SeqCst);
     // Shorter than a part: nothing is tried, and so nothing fails, before its end is in the journal.
     kit.record("s1", pictures_of(AVC, 0, 100, 50, 1000));
-    for hours in [0, 13, 26] {
-        kit.host.ahead_ms.store(hours * 3600 * 1000, Ordering::SeqCst);
-        kit.until_failing();
-        // The count is in the journal by now.
-        let noted =
-            |text: String| text.contains("\"failingSinceMs\":") && !text.contains("\"failingSinceMs\":null");
-        let journal = kit.folder.path().join("journal");
-        let name = kit.files("journal").remove(0);
-        assert!(hours == 26 || until(|| std::fs::read_to_string(journal.join(&name)).is_ok_and(noted)));
-        kit.kill();
-        kit.load();
+    let item = |kit: &Kit| kit.core().all().remove(0);
+    for round in 1..=2_i64 {
+        assert!(until(|| item(&kit).data().failed_at.is_some()));
+        kit.host.ahead_ms.fetch_add(13 * HOUR_MS, Ordering::SeqCst);
+        if round == 1 {
+            // Written down by the next failure.
+            let noted = |entry: crate::journal::Entry| entry.failing_ms >= 13 * HOUR_MS as u64;
+            assert!(until(|| kit.core().journal().look().unwrap().into_iter().all(noted)));
+            assert_eq!(kit.only().state, RecordingState::Uploading);
+            kit.kill();
+            // Nobody tries while nothing runs.
+            kit.host.ahead_ms.fetch_add(72 * HOUR_MS, Ordering::SeqCst);
+            kit.load();
+        }
     }
     kit.until_all(RecordingState::Failed);
+}
+
+/// What is set is the clock of the wall.
+#[test]
+fn a_clock_that_is_set_gives_nothing_up_and_keeps_nothing_alive() {
+    for set_ms in [10 * 24 * HOUR_MS, -10 * 24 * HOUR_MS] {
+        let kit = Kit::new();
+        kit.host.is_down.store(true, Ordering::SeqCst);
+        kit.record("s1", pictures_of(AVC, 0, 100, 50, 1000));
+        let item = kit.core().all().remove(0);
+        let failed_at = || item.data().failed_at;
+        assert!(until(|| failed_at().is_some()));
+        kit.host.set_ms.store(set_ms, Ordering::SeqCst);
+        let then = failed_at();
+        assert!(until(|| failed_at() > then), "it is tried on");
+        assert_eq!(kit.only().state, RecordingState::Uploading);
+        kit.host.ahead_ms.store(25 * HOUR_MS, Ordering::SeqCst);
+        kit.until_all(RecordingState::Failed);
+    }
 }
 
 /// The settings name another store one day: what is on its way goes where it began, and what is there is looked for there.

@@ -48,6 +48,18 @@ fn a_full_disk_stops_the_recording_and_keeps_what_is_there() {
 }
 
 #[test]
+fn where_nothing_must_stay_free_the_disk_says_when_it_is_full() {
+    let kit = Kit::with(Limits { free_min: 1, ..limits() });
+    let full = crate::room::check_disk(kit.core(), u64::MAX).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    let kit = Kit::with(Limits { free_min: 0, ..limits() });
+    crate::room::check_disk(kit.core(), u64::MAX).unwrap();
+    kit.host.is_full.store(true, Ordering::SeqCst);
+    let why = until_refused(&kit, "s1");
+    assert!(why.starts_with("recording stopped: "), "{why}");
+}
+
+#[test]
 fn long_recordings_go_on_in_another_file() {
     let kit = Kit::with(Limits { file_bytes: 1_000_000, ..limits() });
     kit.record("s1", stream());

@@ -89,6 +89,10 @@ pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault
     core.change(item, |data| {
         data.entry.upload = Some(Upload { id, parts: Vec::new(), has_sums: true });
         data.entry.attempt_opened = true;
+        data.entry.begun = true;
+        // It goes on; whether that holds shows with the first part.
+        data.entry.error = None;
+        data.entry.error_class = None;
     })
     .await?;
     // Not before it is in the journal: an upload that is not is ended, and nobody pays for it.

@@ -86,9 +86,8 @@ pub(super) async fn done(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key:
         data.entry.stage = Stage::Ready;
         data.entry.url = Some(store.url(key));
         data.entry.upload = None;
-        data.entry.failing_since_ms = None;
-        data.entry.error = None;
-        data.entry.error_class = None;
+        data.progressed();
+        data.entry.stays = false;
         data.entry.is_local = false;
     };
     // The copy stays until the journal says that the store has it.

@@ -10,8 +10,18 @@ use crate::state::Core;
 
 /// Ends what a deleted recording left at the store.
 pub(super) async fn leave(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
-    let with_object = item.data().entry.remove_object;
-    if with_object { remove(core, item).await } else { end_uploads(core, item).await }
+    let (with_object, was_ready) = {
+        let data = item.data();
+        (data.entry.remove_object, data.entry.url.is_some())
+    };
+    match (with_object, was_ready) {
+        (true, true) => {
+            let (store, key) = core.store(item)?;
+            store.delete(&key).await
+        }
+        (true, false) => remove(core, item).await,
+        (false, _) => end_uploads(core, item).await,
+    }
 }
 
 /// Ends what is open at the store, and deletes what an upload became just then, or once without our hearing of it. What others
@@ -70,7 +80,7 @@ async fn end_stale(core: &Arc<Core>, item: &Arc<Item>, store: &Store) -> Result<
 
 /// Ends every upload of the key that is open: none of them is ours any more. A crash, or an answer that was lost, leaves one of which
 /// only the store knows. Stores that do not list uploads keep it; a rule of the bucket can end those.
-pub(super) async fn end_unknown(item: &Item, store: &Store, key: &str) {
+pub(crate) async fn end_unknown(item: &Item, store: &Store, key: &str) {
     match store.uploads(key).await {
         Ok(ids) => {
             for id in ids {

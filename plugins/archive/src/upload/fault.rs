@@ -92,11 +92,9 @@ impl Fault {
                 Class::Remote,
                 format!("{place} does not know this kind of request ({said})"),
             ),
-            (408 | 429 | 500..=599, _) => Fault::new(
-                Kind::Busy,
-                Class::Remote,
-                format!("{place} cannot take it now ({said}); it is tried again"),
-            ),
+            (408 | 429 | 500..=599, _) => {
+                Fault::new(Kind::Busy, Class::Remote, format!("{place} cannot take it now ({said})"))
+            }
             (300..=399, _) | (400, Some("AuthorizationHeaderMalformed" | "InvalidRegion")) => {
                 Fault::config(format!(
                     "{place} is to be asked elsewhere ({said}); check endpoint, region and forcePathStyle"

@@ -113,7 +113,7 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
             Step::Leave => {
                 let _turn = turn(core, item).await?;
                 ending::leave(core, item).await?;
-                core.forget(item).await?;
+                core.bury(item).await?;
                 return Ok(());
             }
             Step::Done => return Ok(()),
@@ -131,8 +131,12 @@ async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     if item.data().answer.is_none() {
         return opening.await;
     }
-    let late =
-        |_| Fault::remote(format!("the store did not open an upload within {} s", ASKED_OPEN_MAX.as_secs()));
+    let late = |_| {
+        Fault::remote(format!(
+            "the store did not open an upload within {} s; see that it can be reached",
+            ASKED_OPEN_MAX.as_secs()
+        ))
+    };
     timeout(ASKED_OPEN_MAX, opening).await.unwrap_or_else(|elapsed| Err(late(elapsed)))
 }
 
@@ -150,18 +154,7 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
         answer.give(Err(fault.error));
         return false;
     }
-    let now_ms = core.outside.now_ms();
-    let (failing_ms, stage, is_first) = {
-        let mut data = item.data();
-        let is_first = data.entry.failing_since_ms.is_none();
-        let since = *data.entry.failing_since_ms.get_or_insert(now_ms);
-        let closed = data.entry.closed_at_ms.filter(|_| data.entry.stage != Stage::Recording);
-        (closed.map(|closed| now_ms - since.max(closed)), data.entry.stage, is_first)
-    };
-    // The next process goes on counting from here.
-    if is_first && let Err(error) = core.save(item).await {
-        tracing::warn!(recording = item.file_name, %error, "the journal of a recording cannot be written");
-    }
+    let (failing_ms, stage) = note(core, item, &fault.error).await;
     let next = attempts.failed(fault.error.class, failing_ms, rand::random(), &core.limits.pauses);
     match next {
         // Nothing is given up while it is recorded.
@@ -170,13 +163,15 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
                 recording = item.file_name, reason = %fault, wait_ms = pause.as_millis() as u64,
                 "a recording could not be brought to its store; it is tried again"
             );
-            sleep(pause).await;
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = item.renewed.notified() => attempts.progressed(),
+            }
             true
         }
         _ if stage == Stage::Leaving => {
             tracing::warn!(recording = item.file_name, reason = %fault, "an upload of a deleted recording could not be ended at its store");
-            // Nothing of it is here any more but the note to end it.
-            let _ = core.forget(item).await;
+            let _ = core.bury(item).await;
             false
         }
         _ => {
@@ -184,6 +179,25 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
             false
         }
     }
+}
+
+/// Writes a failure down, from where the next process goes on counting, and tells of it when it is another one than before; how long
+/// nothing has worked, and where the recording stands.
+async fn note(core: &Arc<Core>, item: &Arc<Item>, error: &Error) -> (Option<i64>, Stage) {
+    let (now, wall_ms) = (core.outside.elapsed(), core.outside.now_ms());
+    let before = item.data().entry.error.clone();
+    let (mut failing_ms, mut stage) = (None, Stage::Recording);
+    let mut note = |data: &mut Data| {
+        failing_ms = data.failed(now, wall_ms, error);
+        stage = data.entry.stage;
+        data.entry.error == before
+    };
+    let is_known = note(&mut item.data());
+    let saved = if is_known { core.save(item).await } else { core.change(item, |_| ()).await };
+    if let Err(error) = saved {
+        tracing::warn!(recording = item.file_name, %error, "the journal of a recording cannot be written");
+    }
+    (failing_ms, stage)
 }
 
 /// Gives a recording up: its local copy stays, what is open at the store is ended.
@@ -198,7 +212,7 @@ pub(crate) async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
             data.entry.stage = Stage::Failed;
             data.entry.error = Some(error.message.chars().take(ERROR_CHARS_MAX).collect());
             data.entry.error_class = Some(error.class);
-            data.entry.failing_since_ms = None;
+            data.restarts_failing();
             let upload = data.entry.upload.take();
             remember_stale(data, upload.map(|upload| upload.id));
         })

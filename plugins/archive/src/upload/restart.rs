@@ -50,6 +50,7 @@ pub(super) async fn restart(
             let upload = data.entry.upload.take();
             remember_stale(data, upload.map(|upload| upload.id));
             data.entry.upload = opened.map(|id| Upload { id, parts: Vec::new(), has_sums: true });
+            data.entry.begun |= data.entry.upload.is_some();
             data.restarts += 1;
             data.refusals = 0;
             data.restarts

@@ -57,7 +57,7 @@ pub(super) async fn send(core: &Arc<Core>, item: &Arc<Item>, parts: Vec<Part>) -
                 upload.has_sums &= is_sum;
                 upload.parts.push(etag);
             }
-            data.entry.failing_since_ms = None;
+            data.progressed();
             data.refusals = 0;
         })
         .await?;
@@ -88,13 +88,12 @@ async fn send_one(
     let mib = u32::try_from(part.bytes.div_ceil(1024 * 1024)).unwrap_or(u32::MAX);
     let _memory = core.memory.take(client, mib).await?;
     let _turn = core.requests.take(client, 1).await?;
-    let read = blocking(move || {
-        let pieces = read_part(&file, part)?;
-        let sum = md5_hex(pieces.iter().map(Bytes::as_ref));
-        Ok((pieces, sum))
-    });
-    let (pieces, sum) = read.await.map_err(lost)?;
-    let etag = store.part(key, &upload.id, part.index, pieces).await?;
+    let pieces = blocking(move || read_part(&file, part)).await.map_err(lost)?;
+    let summed = pieces.clone();
+    // Only what the store answers is held against it: it is made while the part is on its way.
+    let sum = blocking(move || Ok(md5_hex(summed.iter().map(Bytes::as_ref))));
+    let (etag, sum) = tokio::join!(store.part(key, &upload.id, part.index, pieces), sum);
+    let (etag, sum) = (etag?, sum.map_err(lost)?);
     if etag.len() > ETAG_BYTES_MAX {
         return Err(Fault::remote("the store gave a part a mark that is too long"));
     }

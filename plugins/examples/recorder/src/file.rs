@@ -75,7 +75,15 @@ impl Recording {
         Ok(count)
     }
 
-    /// Puts everything on the disk.
+    /// Puts everything so far on the disk.
+    pub(crate) async fn sync(&mut self) -> Result<(), Error> {
+        if let Some(file) = self.file.take() {
+            self.file = Some(blocking(move || file.sync_data().map(|()| file)).await?);
+        }
+        Ok(())
+    }
+
+    /// Puts everything on the disk and closes the file.
     pub(crate) async fn finish(&mut self) -> Result<(), Error> {
         match self.file.take() {
             Some(file) => blocking(move || file.sync_all()).await,

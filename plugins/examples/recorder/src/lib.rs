@@ -8,6 +8,8 @@ mod shelf;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use satcast_plugin_api::driver::{
     Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Reconfigured, Request,
@@ -23,6 +25,8 @@ use file::Recording;
 
 /// Largest file when the operator sets nothing, in MiB.
 const FILE_MIB_DEFAULT: u64 = 4096;
+/// A power failure costs so much of a recording.
+const SYNC_EVERY: Duration = Duration::from_secs(30);
 
 /// What the operator may write below `[driver.recorder]`.
 #[derive(Clone, Deserialize, JsonSchema)]
@@ -65,6 +69,9 @@ impl Driver for Recorder {
     const INFO: DriverInfo =
         DriverInfo { id: "recorder", version: env!("CARGO_PKG_VERSION"), title: "Local recorder" };
 
+    /// A disk that stalls for a while costs nothing of a recording: the service keeps what cannot be written yet.
+    const LOSSLESS: bool = true;
+
     fn types() -> Vec<DestType> {
         vec![
             DestType::of::<Target>("recording")
@@ -102,7 +109,20 @@ impl Destination for Session {
         let name = target.borrow().name.clone();
         let mut recording = Recording::create(&self.folder, &name, self.bytes_max).await?;
         tracing::info!(file = recording.name(), "recording");
-        while media.recv_batch(&mut batch).await {
+        let (syncs, mut sync_at) = (ctx.counter("syncs"), ctx.time().now() + SYNC_EVERY);
+        loop {
+            let until = sync_at.saturating_sub(ctx.time().now());
+            tokio::select! {
+                is_more = media.recv_batch(&mut batch) => if !is_more { break },
+                () = ctx.time().sleep(until) => {
+                    recording.sync().await?;
+                    sync_at = ctx.time().now() + SYNC_EVERY;
+                    if let Some(syncs) = syncs {
+                        syncs.fetch_add(1, Ordering::Relaxed);
+                    }
+                    continue;
+                }
+            }
             let bytes = recording.write(std::mem::take(&mut batch)).await?;
             ctx.bytes_sent(bytes);
             if recording.has_media() {

@@ -1,10 +1,12 @@
 //! The recorder driven through its life without the service.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use satcast_example_recorder::Recorder;
 use satcast_plugin_api::driver::{Method, Request, State};
 use satcast_plugin_api::packet::Codec;
-use satcast_plugin_api::testkit::{self, HostCall, Options, TestDestination, Testkit};
+use satcast_plugin_api::testkit::{self, Clock, HostCall, Options, TestDestination, Testkit};
 use satcast_plugin_api::{Audience, Class, Error, driver_entry};
 use serde_json::json;
 
@@ -23,9 +25,12 @@ fn feed(dest: &TestDestination, packets: u64) {
 #[test]
 fn a_recorders_life() {
     let settings = json!({ "file_mib_max": 1 });
-    let kit = Testkit::start_with(entry, Options { settings, ..Options::default() }).expect("a start");
+    let clock = Clock::default();
+    let options = Options { settings, ..Options::default() };
+    let kit = Testkit::start_at(entry, options, &clock).expect("a start");
     records_and_shows(&kit);
     takes_and_refuses_changes(&kit);
+    goes_to_the_disk_now_and_then(&kit, &clock);
     ends_at_the_largest_size(&kit);
     fails_when_the_host_takes_nothing(&kit);
     kit.shut_down();
@@ -75,6 +80,22 @@ fn takes_and_refuses_changes(kit: &Testkit) {
     feed(&dest, 1);
     assert!(kit.wait_until(&dest, |report| report.assets.is_empty()), "viewers see it no more");
     assert_eq!(kit.get(&dest, &info).expect("an answer").status, 404);
+    dest.stop();
+    dest.wait_for_end().expect("a clean end");
+}
+
+/// Two minutes in no time.
+fn goes_to_the_disk_now_and_then(kit: &Testkit, clock: &Clock) {
+    let dest = kit.open("recording", &json!({ "name": "synced" })).expect("an opening");
+    feed(&dest, 1);
+    assert!(dest.wait_for_state(State::Live));
+    let begin = clock.now();
+    for _ in 0..4 {
+        assert_eq!(clock.skip(), Some(Duration::from_secs(30)));
+    }
+    assert_eq!(clock.now() - begin, Duration::from_secs(120));
+    // It sleeps again only after it was there the fourth time.
+    assert!(clock.skip().is_some() && dest.counter("syncs") >= 4);
     dest.stop();
     dest.wait_for_end().expect("a clean end");
 }

@@ -47,7 +47,7 @@ impl Driver for Faulty {
     }
 
     fn open(&self, _: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
-        Ok(Arc::new(Opening::new(self.0.clone(), 3600)))
+        Ok(Arc::new(Opening::new(self.0.clone(), &serde_json::from_str("{}").unwrap())))
     }
 }
 

@@ -27,6 +27,11 @@ impl Known {
         if self.init.video.is_some() { "video/mp4" } else { "audio/mp4" }
     }
 
+    /// Viewers can have it.
+    pub(super) fn is_published(&self) -> bool {
+        self.published
+    }
+
     fn publish(&mut self, shelf: &impl Shelf) {
         if self.published {
             return;

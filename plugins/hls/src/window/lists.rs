@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use satcast_media::playlist::{Entry, MediaPlaylist, Multivariant, segment_name};
-use satcast_media::segment::Segment;
+use satcast_media::playlist::{Entry, MediaPlaylist, Multivariant, PartEntry, PartRules, segment_name};
+use satcast_media::segment::{Part, Segment};
 use satcast_plugin_api::Audience;
-use satcast_plugin_api::driver::{Asset, AssetBody};
+use satcast_plugin_api::driver::{Asset, AssetBody, Followed, Reload};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
 
 use super::inits::Known;
 use super::preview::Preview;
-use super::{ENTRY, MEDIA, PREVIEW_ENTRY, PREVIEW_MEDIA};
-use crate::limits::Limits;
+use super::{DELTA, ENTRY, MEDIA, PREVIEW_ENTRY, PREVIEW_MEDIA};
+use crate::limits::{Limits, PART_HOLD_BACK_NANOS};
 use crate::shelf::Shelf;
 
 /// How long caches may keep a playlist in seconds: half a segment.
@@ -33,10 +33,21 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Lists that start with the segment `first`, after `follows` discontinuities.
-    pub(super) fn new(target_seconds: u32, window_seconds: u32, first: u64, follows: u64) -> Self {
+    /// Lists that start with the segment `first`, after `follows` discontinuities; with parts when `part_target_ns` is given.
+    pub(super) fn new(
+        target_seconds: u32,
+        part_target_ns: Option<i64>,
+        window_seconds: u32,
+        first: u64,
+        follows: u64,
+    ) -> Self {
+        let mut media =
+            MediaPlaylist::new(target_seconds, window_seconds).with_discontinuity_sequence(follows);
+        if let Some(target_ns) = part_target_ns {
+            media = media.with_parts(PartRules { target_ns, hold_back_ns: PART_HOLD_BACK_NANOS });
+        }
         Lists {
-            media: MediaPlaylist::new(target_seconds, window_seconds).with_discontinuity_sequence(follows),
+            media,
             media_published: 0,
             entry: Entrance::default(),
             preview: Preview::new(target_seconds, first, follows),
@@ -87,6 +98,26 @@ impl Lists {
         })
     }
 
+    /// Lists a part of the segment that is being made; false when it cannot be.
+    pub(super) fn push_part(&mut self, part: &Part, known: &Known, name: &str, next: &str) -> bool {
+        let pushed = self.media.push_part(PartEntry {
+            sequence: part.sequence,
+            duration_ns: part.duration_ns,
+            independent: part.independent,
+            program_date_time_ms: part.program_date_time_ms,
+            discontinuity: part.discontinuity,
+            init: &known.name,
+            name,
+            next,
+        });
+        pushed.inspect_err(|error| tracing::error!(%error, "a part cannot be listed")).is_ok()
+    }
+
+    /// The parts of the segment that is being made are lost with it.
+    pub(super) fn drop_parts(&mut self) {
+        self.media.drop_open_parts();
+    }
+
     /// Takes the segments before `sequence` off the list as far as enough is left of it; returns how many.
     pub(super) fn remove_before(&mut self, sequence: u64) -> usize {
         self.media.remove_before(sequence)
@@ -105,8 +136,7 @@ impl Lists {
     /// Publishes what changed; true when the media playlist did.
     pub(super) fn publish(&mut self, known: &Known, shelf: &impl Shelf) -> bool {
         let version = self.media.version();
-        let changed =
-            version != self.media_published && publish_list(&self.media, MEDIA, Audience::Hosted, shelf);
+        let changed = version != self.media_published && self.publish_media(shelf);
         if changed {
             self.media_published = version;
         }
@@ -118,6 +148,26 @@ impl Lists {
             self.entry.publish(known, self.media.is_independent(), (ENTRY, MEDIA), shelf);
         }
         changed
+    }
+
+    /// The media playlist, its short form before, and how viewers wait for the next version.
+    fn publish_media(&mut self, shelf: &impl Shelf) -> bool {
+        let Some(text) = self.media.render() else { return false };
+        let delta = self.media.render_delta();
+        let has_delta = delta
+            .is_some_and(|text| publish_text(DELTA, text, Audience::Hosted, &Followed::default(), shelf));
+        let (next_sequence, next_part) = self.media.position();
+        let target_ms = self.media.target_seconds().saturating_mul(1000);
+        // Without a next part there is nothing to wait for.
+        let reload = self.media.hint().map(|hint| Reload {
+            next_sequence,
+            next_part,
+            target_ms,
+            delta: has_delta.then_some(DELTA),
+            hint: Some(hint),
+        });
+        let hold_back_ms = u32::try_from(self.media.hold_back_ns() / 1_000_000).unwrap_or(u32::MAX);
+        publish_text(MEDIA, text, Audience::Hosted, &Followed { hold_back_ms, reload }, shelf)
     }
 
     /// Viewers with a key can enter.
@@ -134,10 +184,16 @@ impl Lists {
 /// Publishes a media playlist; true when the host took it.
 pub(super) fn publish_list(list: &MediaPlaylist, name: &str, audience: Audience, shelf: &impl Shelf) -> bool {
     let Some(text) = list.render() else { return false };
-    publish_text(name, text, audience, shelf)
+    publish_text(name, text, audience, &Followed::default(), shelf)
 }
 
-fn publish_text(name: &str, text: String, audience: Audience, shelf: &impl Shelf) -> bool {
+fn publish_text(
+    name: &str,
+    text: String,
+    audience: Audience,
+    followed: &Followed<'_>,
+    shelf: &impl Shelf,
+) -> bool {
     let asset = Asset {
         name,
         content_type: PLAYLIST_TYPE,
@@ -146,7 +202,7 @@ fn publish_text(name: &str, text: String, audience: Audience, shelf: &impl Shelf
         body: AssetBody::Memory(Bytes::from(text)),
     };
     // It is tried again with the next segment.
-    let published = shelf.publish(asset);
+    let published = shelf.publish_followed(asset, followed);
     published.inspect_err(|error| tracing::warn!(%error, name, "the host refuses a playlist")).is_ok()
 }
 
@@ -165,7 +221,7 @@ impl Entrance {
         }
         let audience = if names.0 == ENTRY { Audience::Hosted } else { Audience::Preview };
         let Ok(text) = now.render(names.1, independent) else { return };
-        if publish_text(names.0, text, audience, shelf) {
+        if publish_text(names.0, text, audience, &Followed::default(), shelf) {
             self.published = Some((now, independent));
         }
     }

@@ -12,6 +12,7 @@ mod health;
 mod held;
 mod inits;
 mod lists;
+mod parts;
 mod preview;
 mod rolling;
 #[cfg(test)]
@@ -34,11 +35,14 @@ use health::Health;
 use held::{Held, Place, Shelved, Stored};
 use inits::Inits;
 use lists::Lists;
+use parts::Parts;
 
 /// Playlist where viewers with a key enter.
 pub(crate) const ENTRY: &str = "index.m3u8";
 /// The media playlist.
 pub(crate) const MEDIA: &str = "media.m3u8";
+/// Its form for viewers who have an earlier version.
+pub(crate) const DELTA: &str = "media-delta.m3u8";
 /// Playlist where viewers of the preview enter.
 pub(crate) const PREVIEW_ENTRY: &str = "preview.m3u8";
 /// Its media playlist.
@@ -76,6 +80,7 @@ pub(crate) struct Window {
     inits: Inits,
     lists: Option<Lists>,
     held: Shelved,
+    parts: Parts,
     health: Health,
     /// A write is on its way.
     writing: bool,
@@ -97,16 +102,20 @@ impl Window {
             inits: Inits::default(),
             lists: None,
             held: Shelved::default(),
+            parts: Parts::new(first),
             health: Health::default(),
             writing: false,
             told_cut: false,
         }
     }
 
-    /// The target duration is known.
-    pub(crate) fn started(&mut self, target_seconds: u32) {
+    /// The target duration is known, and that of parts if there are to be any.
+    pub(crate) fn started(&mut self, target_seconds: u32, part_target_ns: Option<i64>) {
         let (first, follows) = (self.first, self.discontinuities);
-        self.lists.get_or_insert_with(|| Lists::new(target_seconds, self.dvr_seconds, first, follows));
+        self.parts.started(part_target_ns.is_some());
+        self.lists.get_or_insert_with(|| {
+            Lists::new(target_seconds, part_target_ns, self.dvr_seconds, first, follows)
+        });
     }
 
     /// A segment is coming that is longer than the target. Viewers are told at once: the next one comes late for the old target.
@@ -132,6 +141,7 @@ impl Window {
             && self.inits.ready(&segment, target, shelf)
             && self.publish_memory(&segment, shelf);
         if !good {
+            self.lose_parts();
             // Before the very first segment nothing can be missing.
             self.hole |= self.next > self.first;
             shelf.count(COUNTER_REFUSED, 1);
@@ -147,7 +157,8 @@ impl Window {
             tracing::warn!("{KEYFRAMES_TOO_FAR}");
             shelf.event(EVENT_KEYFRAMES, &json!({ "reason": KEYFRAMES_TOO_FAR }));
         }
-        let waits = self.dvr_seconds > 0 && !self.health.is_failing();
+        // With parts the next one is listed soon, which the segment must come before.
+        let waits = self.dvr_seconds > 0 && !self.health.is_failing() && !self.parts.is_on();
         let list_by = if waits { now + self.limits.list_wait } else { now };
         self.held.all.push_back(Held::new(segment, list_by));
         self.roll(now, shelf);
@@ -269,7 +280,7 @@ impl Window {
         let writes = self.dvr_seconds > 0 && !self.writing && self.held.to_write().is_some();
         let write = (writes && self.health.is_failing()).then_some(retry);
         let preview = self.lists.as_ref().and_then(|lists| lists.preview.next_wake());
-        [pending, write, preview, self.next_retirement()].into_iter().flatten().min()
+        [pending, write, preview, self.next_retirement(), self.parts.next_wake()].into_iter().flatten().min()
     }
 
     fn publish_lists(&mut self, ended: bool, shelf: &impl Shelf) {

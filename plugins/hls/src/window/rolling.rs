@@ -15,6 +15,7 @@ impl Window {
         self.list(now, shelf);
         self.shorten(now, shelf);
         self.make_room(now, shelf);
+        self.age_parts(now);
         self.publish_lists(false, shelf);
         self.hand_over(shelf);
         self.retire(now, shelf);
@@ -117,8 +118,8 @@ impl Window {
     /// Keeps memory and pieces within their limits: the oldest go at once, the newest never.
     fn make_room(&mut self, now: Duration, shelf: &impl Shelf) {
         let Some(lists) = &self.lists else { return };
-        let mut bytes = self.held.memory_bytes();
-        let mut pieces = self.held.all.len() + self.inits.len() + lists.preview.len();
+        let mut bytes = self.held.memory_bytes() + self.parts.bytes();
+        let mut pieces = self.held.all.len() + self.inits.len() + lists.preview.len() + self.parts.len();
         let mut lost = 0;
         for index in 0..self.held.behind_edge(self.limits.edge_segments) {
             let too_many = pieces > PIECES_MAX;
@@ -168,6 +169,7 @@ impl Window {
             lists.preview.retire(now, shelf);
             lists.preview.needs_from()
         });
+        self.parts.retire(now, shelf);
         self.held.all.retain(|held| {
             let over = match held.place {
                 Place::Gone => true,

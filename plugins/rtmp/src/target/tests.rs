@@ -81,7 +81,7 @@ fn every_good_form() {
 
 #[test]
 fn every_refusal() {
-    use TargetError::{App, BadCharacter, Fragment, Host, Ipv6, Port, Scheme};
+    use TargetError::{App, BadCharacter, Fragment, Host, Ipv6, Login, Port, Scheme};
     let long_host = format!("rtmp://{}/live/k", "a".repeat(HOST_BYTES_MAX + 1));
     for (url, key, error) in [
         ("", None, Scheme),
@@ -107,6 +107,9 @@ fn every_refusal() {
         ("rtmp://a.example:+80/live/k", None, Port),
         ("rtmp://a.example:65536/live/k", None, Port),
         ("rtmp://a.example:x/live/k", None, Port),
+        ("rtmp://u:pa/ss@a.example/live/k", None, Login),
+        ("rtmp://u:pa?ss@a.example/live/k", None, Login),
+        ("rtmp://u:p@a.example:x/live/k@", None, Port),
         ("rtmp://a.example", None, App),
         ("rtmp://a.example/", Some("k"), App),
         ("rtmp://a.example//", None, App),

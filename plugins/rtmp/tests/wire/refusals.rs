@@ -153,11 +153,16 @@ fn nonsense_from_a_server_is_a_remote_failure() {
         let _ = conn.stream.write_all(&noise);
         conn.drain();
     });
-    for server in [http, garbage] {
+    let tls = Server::start(|conn| {
+        conn.stream.write_all(&[21, 3, 3, 0, 2, 2, 10]).unwrap();
+        conn.drain();
+    });
+    for (server, words) in [(http, "is a web server"), (garbage, ""), (tls, "use rtmps://")] {
         let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
         push_all(&dest, &stream(0, 100));
         let error = failure(&dest);
         assert_eq!(error.class, Class::Remote, "{error}");
+        assert!(error.message.contains(words), "{error}");
         server.finish();
     }
 }

@@ -161,12 +161,15 @@ fn failure(kit: &Testkit, server: Server, host: &str) -> Error {
 #[test]
 fn certificates_that_prove_nothing_are_told_plainly() {
     let (kit, other) = (kit!(Quick), authority("unknown"));
+    let authority_too =
+        |params: &mut CertificateParams| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let early = |params: &mut CertificateParams| params.not_before = date_time_ymd(2999, 1, 1);
     let late = |params: &mut CertificateParams| params.not_after = date_time_ymd(2020, 1, 1);
     for (config, words) in [
         (config(known(), &["127.0.0.1"], late), "has expired"),
         (config(known(), &["127.0.0.1"], early), "is not valid yet"),
         (config(known(), &["other.example"], |_| {}), "is for another name"),
+        (config(known(), &["127.0.0.1"], authority_too), "is that of an authority (CA:TRUE)"),
         (config(&other, &["127.0.0.1"], |_| {}), "is not signed by an authority this machine knows"),
     ] {
         let server = server(config, |conn| {

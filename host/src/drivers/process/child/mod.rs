@@ -31,6 +31,7 @@ use super::channel::{Channel, ChannelError, MESSAGE_BYTES_MAX};
 use super::handed::sealed_memory;
 use super::memory::SharedView;
 use super::message::{self, Failure, Message, PROTOCOL, ToChild, ToHost};
+use super::{BYTES_PER_MB, SHARED_BYTES};
 use crate::config::ProcessLimits;
 use crate::drivers::{MAX_LEVEL, loader};
 
@@ -40,7 +41,11 @@ const EXIT_NO_HOST: u8 = 3;
 const FIRST_MESSAGE_WAIT: Duration = Duration::from_secs(5);
 /// How often what may wait is sent: counters and packets let go of.
 const TICK: Duration = Duration::from_millis(200);
-const BYTES_PER_MB: u64 = 1024 * 1024;
+/// What private memory may be asked for beyond twice the limit: stacks of threads, which are not used to their end. The host looks at what is
+/// used (`usage`); this is for who is quicker than it looks.
+const ASKED_HEADROOM: u64 = 1024 * 1024 * 1024;
+/// What the allocator reserves for each processor: eight arenas of 64 MiB, twice that while they are made.
+const ADDRESS_PER_CPU: u64 = 1024 * 1024 * 1024;
 
 /// What the library is called for.
 enum Job {
@@ -74,7 +79,10 @@ enum Job {
     /// About recordings.
     Recordings(Asked),
     /// Of a viewer.
-    Request(HttpRequest),
+    Request {
+        call: u64,
+        request: HttpRequest,
+    },
     End,
 }
 
@@ -159,7 +167,12 @@ fn confine(id: &str, limits: &ProcessLimits) -> std::io::Result<()> {
         rustix::process::setrlimit(resource, Rlimit { current: value, maximum: value })
     };
     limit(Resource::Core, 0)?;
-    limit(Resource::As, limits.memory_mb.saturating_mul(BYTES_PER_MB))?;
+    let memory = limits.memory_mb.saturating_mul(BYTES_PER_MB);
+    let asked = memory.saturating_mul(2).saturating_add(ASKED_HEADROOM);
+    limit(Resource::Data, asked)?;
+    let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+    let beside = (SHARED_BYTES as u64).saturating_add(cpus.saturating_mul(ADDRESS_PER_CPU));
+    limit(Resource::As, asked.saturating_add(beside))?;
     limit(Resource::Nofile, limits.open_files)?;
     if limits.cpu_secs > 0 {
         limit(Resource::Cpu, limits.cpu_secs)?;
@@ -202,11 +215,11 @@ fn dispatch(link: &Arc<Link>, jobs: &Sender<Job>, message: ToChild, descriptors:
         ToChild::Reconfigure { call, dest, config } => Job::Reconfigure { call, dest, config },
         ToChild::Stop { call, dest, deadline_ms } => Job::Stop { call, dest, deadline_ms },
         ToChild::Destroy { call, dest } => Job::Destroy { call, dest },
-        ToChild::Request { dest, token, is_head, is_preview, path, query } => {
+        ToChild::Request { call, dest, token, is_head, is_preview, path, query } => {
             link.asked(token);
             let method = if is_head { Method::Head } else { Method::Get };
             let audience = if is_preview { Audience::Preview } else { Audience::Hosted };
-            Job::Request(HttpRequest { dest, token, method, audience, path, query })
+            Job::Request { call, request: HttpRequest { dest, token, method, audience, path, query } }
         }
         ToChild::Recordings { call } => Job::Recordings(Asked::List { call }),
         ToChild::Sign { call, valid_secs } => {
@@ -217,6 +230,9 @@ fn dispatch(link: &Arc<Link>, jobs: &Sender<Job>, message: ToChild, descriptors:
         }
         ToChild::Delete { call, request, file_name, remote } => {
             Job::Recordings(Asked::Delete { call, request, file_name, remote })
+        }
+        ToChild::Configured { call, destination_id, kind, config } => {
+            Job::Recordings(Asked::Configured { call, destination_id, kind, config })
         }
         ToChild::End => Job::End,
         ToChild::MediaEnd { dest } => return link.end_media(dest),
@@ -275,15 +291,8 @@ fn control_thread(link: &Arc<Link>, image: &str, jobs: &Receiver<Job>) {
                 link.forget(dest);
                 (call, Ok(true))
             }
-            Job::Request(request) => {
-                match driver.http() {
-                    Some(http) => http.request(&request),
-                    None if link.is_first_answer(request.token) => {
-                        link.send(&ToHost::Respond { token: request.token, response: None });
-                    }
-                    None => {}
-                }
-                continue;
+            Job::Request { call, request } => {
+                (call, Ok(driver.http().map(|http| http.request(&request)).is_some()))
             }
             Job::Recordings(asked) => {
                 asked.answer(link, &driver);
@@ -305,7 +314,8 @@ fn load(link: &Arc<Link>, image: &str) -> Result<Driver, String> {
     let services = Arc::new(Proxy::new(link.clone()));
     let in_words = |error: Error| error.message;
     let manifest = sealed_memory(&manifest).map_err(in_words)?;
-    link.send_with(&ToHost::Loaded { id, version }, &manifest);
+    let is_lossless = table.is_lossless();
+    link.send_with(&ToHost::Loaded { id, version, is_lossless }, &manifest);
     let driver = Driver::start(table, services, &MAX_LEVEL, 0).map_err(in_words)?;
     link.send(&ToHost::Ready { keeps_recordings: driver.recordings().is_some() });
     Ok(driver)

@@ -18,6 +18,7 @@ pub(super) enum Asked {
     Sign { call: u64, valid: Duration, names: Vec<OwnedFd> },
     Retry { call: u64, request: u64, file_name: String },
     Delete { call: u64, request: u64, file_name: String, remote: bool },
+    Configured { call: u64, destination_id: i64, kind: String, config: Option<String> },
 }
 
 impl Asked {
@@ -37,6 +38,10 @@ impl Asked {
                 let begin =
                     |recordings: Recordings| recordings.delete(&file_name, remote, told(link, request));
                 (call, recordings.map(begin).map(|()| None))
+            }
+            Asked::Configured { call, destination_id, kind, config } => {
+                let tell = |it: Recordings| it.configured(destination_id, &kind, config.as_deref());
+                (call, recordings.and_then(tell).map(|()| None))
             }
         };
         match outcome {

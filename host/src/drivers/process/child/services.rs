@@ -131,6 +131,7 @@ impl Services for Proxy {
             hosted: asset.audience.is_hosted(),
             preview: asset.audience.is_preview(),
             bytes,
+            followed: asset.followed,
         };
         let publish = |call| ToHost::Publish { call, dest, piece };
         self.link.ask(publish, memory.as_ref()).map(drop)

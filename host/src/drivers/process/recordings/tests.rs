@@ -18,7 +18,7 @@ use crate::drivers::process::message::{self, Message, ToHost};
 
 /// Writes down what it is told of recordings.
 #[derive(Default)]
-struct Listener(Mutex<Vec<Recording>>);
+pub(in super::super) struct Listener(Mutex<Vec<Recording>>);
 
 impl Services for Listener {
     fn log(&self, _: LogLine) {}
@@ -67,7 +67,7 @@ fn recording(name: &str) -> Recording {
 }
 
 /// A session, the child's end of its socket, and who hears of recordings.
-fn begin() -> (Arc<Session>, Channel, Arc<Listener>) {
+pub(in super::super) fn begin() -> (Arc<Session>, Channel, Arc<Listener>) {
     let nowhere = std::path::PathBuf::from("/nowhere");
     let spec =
         Spec { exe: nowhere.clone(), id: "t".into(), image: nowhere, limits: ProcessLimits::default() };
@@ -97,7 +97,8 @@ fn answering(
             ToChild::Recordings { call }
             | ToChild::Sign { call, .. }
             | ToChild::Retry { call, .. }
-            | ToChild::Delete { call, .. } => call,
+            | ToChild::Delete { call, .. }
+            | ToChild::Configured { call, .. } => call,
             ref other => panic!("{other:?}"),
         };
         let answer = message::text(&ToHost::Answer { call, outcome });
@@ -208,4 +209,23 @@ fn what_a_child_tells_of_recordings_is_checked() {
     let outside = message::text(&ToHost::Recording(recording("/etc/passwd")));
     assert!(session.handle(&outside, Vec::new()).is_err());
     assert_eq!(*lock(&listener.0), [recording("a.mp4")]);
+}
+
+#[test]
+fn a_child_hears_of_configurations_and_may_refuse_them() {
+    let told = |outcome: Result<bool, Failure>, config: Option<&str>| {
+        let (session, child, _) = begin();
+        let answered = answering(&session, child, outcome, None);
+        let told = session.configured(7, "archive", config);
+        (told, answered.join().unwrap().0)
+    };
+    let (outcome, asked) = told(Ok(true), Some("{}"));
+    outcome.unwrap();
+    let ToChild::Configured { destination_id: 7, kind, config: Some(config), .. } = asked else {
+        panic!("{asked:?}")
+    };
+    assert_eq!((kind.as_str(), config.as_str()), ("archive", "{}"));
+    let (outcome, asked) = told(Err(Error::config("bucket: is missing").into()), None);
+    assert_eq!(outcome.unwrap_err().message, "bucket: is missing");
+    assert!(matches!(asked, ToChild::Configured { config: None, .. }));
 }

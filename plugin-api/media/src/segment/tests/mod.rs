@@ -2,6 +2,7 @@
 
 mod changes;
 mod limits;
+mod parts;
 
 use bytes::Bytes;
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use mp4_atom::{Decode, Moof};
 use satcast_media::fuzz::RECORDS;
-use satcast_media::segment::{Event, Segment, Segmenter, TARGET_EXCESS_NANOS};
+use satcast_media::segment::{Event, Part, Segment, Segmenter, TARGET_EXCESS_NANOS};
 use satcast_media::{Packet, Role, TrackKind};
 
 use super::FIRST;
@@ -126,8 +126,8 @@ struct Seen {
 }
 
 impl Seen {
-    fn read(&mut self, segment: &Segment, rates: [u64; 2]) {
-        let file = &segment.bytes[..];
+    /// Reads a segment, or a part of one.
+    fn read(&mut self, file: &[u8], rates: [u64; 2]) {
         let at = u32::from_be_bytes([file[0], file[1], file[2], file[3]]) as usize;
         let moof = Moof::decode(&mut &file[at..]).expect("valid moof");
         for traf in &moof.traf {
@@ -156,12 +156,37 @@ impl Seen {
     }
 }
 
+/// The parts are the segment.
+fn assert_made_of(segment: &Segment, parts: &[Part], limit_ns: i64) {
+    let bytes: Vec<&[u8]> = parts.iter().map(|part| &part.bytes[..]).collect();
+    assert!(segment.bytes == bytes.concat(), "other bytes than those of the parts");
+    let first = &parts[0];
+    assert_eq!(
+        (first.independent, first.program_date_time_ms),
+        (segment.independent, segment.program_date_time_ms)
+    );
+    assert!(
+        parts
+            .iter()
+            .all(|part| part.init_id == segment.init_id && part.discontinuity == segment.discontinuity)
+    );
+    let duration_ns: i64 = parts.iter().map(|part| part.duration_ns).sum();
+    // None of a part lasts nothing, so that a part of late sound may last a nanosecond; a segment is said to last no longer than it may.
+    let apart = (duration_ns.min(limit_ns) - segment.duration_ns).abs();
+    assert!(apart <= parts.len() as i64, "{duration_ns} ns of {segment:?}");
+}
+
 /// Runs one stream; returns segments, samples in them and samples left out.
 fn stream(seed: u64) -> [u64; 3] {
     let mut random = Random::new(seed);
     let packets = 500 + random.below(6000);
     let mut publisher = Publisher::new(random);
     let mut segmenter = Segmenter::new(FIRST);
+    // Every other stream comes in parts.
+    if seed % 2 == 1 {
+        segmenter = segmenter.with_parts(500 * MS);
+    }
+    let mut parts: Vec<Part> = vec![];
     let (mut seen, mut rates, mut target, mut next) = (Seen::default(), [90_000, 1], 0, FIRST);
     let mut wall = 0;
     let mut drain = |segmenter: &mut Segmenter| {
@@ -180,7 +205,15 @@ fn stream(seed: u64) -> [u64; 3] {
                     wall = segment.program_date_time_ms;
                     let limit = i64::from(target) * 1_000_000_000 + TARGET_EXCESS_NANOS;
                     assert!((1..=limit).contains(&segment.duration_ns), "{segment:?}");
-                    seen.read(&segment, rates);
+                    match seed % 2 {
+                        1 => assert_made_of(&segment, &std::mem::take(&mut parts), limit),
+                        _ => seen.read(&segment.bytes, rates),
+                    }
+                }
+                Event::Part(part) => {
+                    assert_eq!((part.sequence, part.index as usize), (next, parts.len()));
+                    seen.read(&part.bytes, rates);
+                    parts.push(part);
                 }
                 Event::TrackRefused { .. } => panic!("records are valid"),
             }

@@ -1,6 +1,7 @@
 //! The window under a shelf that keeps what the host would keep, in virtual time, with real files.
 
 mod disk;
+mod parts;
 mod pieces;
 mod shelf;
 
@@ -57,6 +58,10 @@ impl Opening {
     }
 
     fn targeting(target_seconds: u32, dvr_seconds: u32, limits: Limits) -> Self {
+        Self::starting(target_seconds, None, dvr_seconds, limits)
+    }
+
+    fn starting(target_seconds: u32, part_target_ns: Option<i64>, dvr_seconds: u32, limits: Limits) -> Self {
         let data = tempfile::tempdir().unwrap();
         let root = Root::new(data.path(), "dvr", "boot");
         let mut opening = Opening {
@@ -73,7 +78,7 @@ impl Opening {
             folder: root.opening(FIRST, Janitor::start().unwrap()),
             data,
         };
-        opening.window.started(target_seconds);
+        opening.window.started(target_seconds, part_target_ns);
         opening.window.init(init(0), &opening.shelf);
         opening
     }

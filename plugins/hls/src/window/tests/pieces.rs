@@ -215,7 +215,7 @@ fn an_opening_that_follows_another_goes_on_counting_discontinuities() {
     assert!(!opening.shelf.text(MEDIA).contains("#EXT-X-DISCONTINUITY\n"));
     assert_eq!(opening.window.discontinuities(), 0);
     opening.window = Window::new(FIRST + 1, Some(3), 10, Limits::default());
-    opening.window.started(2);
+    opening.window.started(2, None);
     opening.window.init(init(0), &opening.shelf);
     // A refused segment makes no discontinuity of its own before the first.
     opening.shelf.refuses.set(Some(".m4s"));

@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use satcast_plugin_api::driver::{Asset, AssetBody, Playback};
+use satcast_plugin_api::driver::{Asset, AssetBody, Followed, Playback};
 use satcast_plugin_api::{Audience, Error};
 use serde_json::Value;
 
 use crate::shelf::Shelf;
-use crate::window::{ENTRY, MEDIA, PREVIEW_ENTRY, PREVIEW_MEDIA};
+use crate::window::{DELTA, ENTRY, MEDIA, PREVIEW_ENTRY, PREVIEW_MEDIA};
 
 pub(super) struct Piece {
     pub(super) content_type: String,
@@ -29,11 +29,34 @@ pub(super) struct Told {
     pub(super) ended: bool,
 }
 
+/// How viewers wait, as told last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Waited {
+    pub(super) hold_back_ms: u32,
+    /// Segment and part that come next.
+    pub(super) next: Option<(u64, u32)>,
+    pub(super) delta: Option<String>,
+    pub(super) hint: Option<String>,
+}
+
+impl Waited {
+    fn of(followed: &Followed<'_>) -> Self {
+        let reload = followed.reload;
+        Waited {
+            hold_back_ms: followed.hold_back_ms,
+            next: reload.map(|reload| (reload.next_sequence, reload.next_part)),
+            delta: reload.and_then(|reload| reload.delta).map(ToOwned::to_owned),
+            hint: reload.and_then(|reload| reload.hint).map(ToOwned::to_owned),
+        }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct FakeShelf {
     data: PathBuf,
     pieces: RefCell<BTreeMap<String, Piece>>,
     pub(super) told: RefCell<Option<Told>>,
+    pub(super) followed: RefCell<Option<Waited>>,
     pub(super) events: RefCell<Vec<(String, Value)>>,
     counters: RefCell<BTreeMap<String, u64>>,
     /// Refuses new names that end in this.
@@ -102,12 +125,13 @@ impl FakeShelf {
     /// No playlist names what is not there.
     pub(super) fn check(&self) {
         let pieces = self.pieces.borrow();
-        for list in [ENTRY, MEDIA, PREVIEW_ENTRY, PREVIEW_MEDIA] {
+        for list in [ENTRY, DELTA, MEDIA, PREVIEW_ENTRY, PREVIEW_MEDIA] {
             let Some(Piece { body: AssetBody::Memory(text), .. }) = pieces.get(list) else { continue };
             let text = std::str::from_utf8(text).unwrap();
             for line in text.lines() {
                 let map = line.strip_prefix("#EXT-X-MAP:URI=\"").and_then(|rest| rest.strip_suffix('"'));
-                let Some(name) = map.or((!line.starts_with('#')).then_some(line)) else { continue };
+                let part = line.strip_prefix("#EXT-X-PART:").and_then(|rest| rest.split('"').nth(1));
+                let Some(name) = map.or(part).or((!line.starts_with('#')).then_some(line)) else { continue };
                 let piece = pieces.get(name).unwrap_or_else(|| panic!("{list} names {name}"));
                 if let AssetBody::Parts(parts) = &piece.body {
                     for part in parts {
@@ -138,6 +162,15 @@ impl Shelf for FakeShelf {
         drop(pieces);
         if self.checks.get() {
             self.check();
+        }
+        Ok(())
+    }
+
+    fn publish_followed(&self, asset: Asset<'_>, followed: &Followed<'_>) -> Result<(), Error> {
+        let name = asset.name.to_owned();
+        self.publish(asset)?;
+        if name == MEDIA {
+            *self.followed.borrow_mut() = Some(Waited::of(followed));
         }
         Ok(())
     }

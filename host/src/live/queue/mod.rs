@@ -1,5 +1,7 @@
 //! The bounded queue between a session and one destination. The publisher never waits; a destination that does not keep up
-//! loses packets up to the next keyframe, alone.
+//! loses packets up to the next keyframe, alone. One that must not lose any has a disk behind its queue ([`spill`]).
+
+mod spill;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +11,10 @@ use std::time::Duration;
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Packet, Recv};
 use satcast_plugin_api::packet::Kind;
 
+pub(super) use self::spill::{Disk, Surroundings};
+#[cfg(test)]
+pub(super) use self::spill::{FRONT_BYTES_MAX, TAIL_BYTES_MAX, TAIL_PACKETS_MAX};
+use self::spill::{Spill, Tail};
 use super::group::Configs;
 use super::locks::{AtomicUsize, Mutex, MutexGuard};
 
@@ -24,9 +30,15 @@ pub(super) const LEASED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The queue of one opening of one destination.
 pub(super) struct Queue {
+    core: Arc<Core>,
+}
+
+struct Core {
     state: Mutex<State>,
     leased_bytes: AtomicUsize,
     dropped: Arc<AtomicU64>,
+    /// Where packets go that find no room.
+    spill: Option<Spill>,
 }
 
 #[derive(Default)]
@@ -47,6 +59,8 @@ struct State {
     head_configs: Configs,
     /// What the first group may exceed the limits by, until the queue was empty once.
     burst: Burst,
+    /// What is behind a full queue that spills.
+    tail: Tail,
 }
 
 struct Queued {
@@ -64,12 +78,21 @@ struct Burst {
 impl Queue {
     /// An empty queue that waits for a keyframe; lost packets are added to `dropped`.
     pub(super) fn new(dropped: Arc<AtomicU64>) -> Self {
+        Self::with(dropped, None)
+    }
+
+    /// The same for a destination that must not lose what it cannot take at once.
+    pub(super) fn spilling(dropped: Arc<AtomicU64>, around: Arc<dyn Surroundings>) -> Self {
+        Self::with(dropped, Some(Spill::new(around)))
+    }
+
+    fn with(dropped: Arc<AtomicU64>, spill: Option<Spill>) -> Self {
         let state = Mutex::new(State { waiting: true, ..State::default() });
-        Self { state, leased_bytes: AtomicUsize::new(0), dropped }
+        Self { core: Arc::new(Core { state, leased_bytes: AtomicUsize::new(0), dropped, spill }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core.lock()
     }
 
     /// Puts in what a destination needs to start at once at the monotonic time `now`: `configs`, then the kept `group`,
@@ -98,10 +121,15 @@ impl Queue {
         if state.closed {
             return None;
         }
-        // Configurations count as well: an encoder may change them without end.
-        if state.is_over(packet, now) {
+        if let Some(spill) = &self.core.spill {
+            if state.tail.is_active || state.is_front_full(packet) {
+                self.core.push_behind(spill, state, packet, has_video, now);
+                return None;
+            }
+        } else if state.is_over(packet, now) {
+            // Configurations count as well: an encoder may change them without end.
             let lost = state.make_room(has_video);
-            self.dropped.fetch_add(lost, Ordering::Relaxed);
+            self.core.dropped.fetch_add(lost, Ordering::Relaxed);
         }
         if packet.config {
             state.take_config(packet, now);
@@ -111,7 +139,7 @@ impl Queue {
             state.open(now);
         }
         if !state.take(packet, now) && state.started {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.core.dropped.fetch_add(1, Ordering::Relaxed);
         }
         state.waker_if_ready()
     }
@@ -122,11 +150,27 @@ impl Queue {
         state.closed = true;
         state.waker.take()
     }
+
+    /// Its destination has ended, whatever its driver still does with it: what waits on a disk goes.
+    pub(super) fn give_up(&self) {
+        self.core.give_up(self.lock());
+    }
+}
+
+impl Core {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl State {
     fn waker_if_ready(&mut self) -> Option<DriverWaker> {
-        if self.packets.is_empty() { None } else { self.waker.take() }
+        if self.packets.is_empty() && !self.has_ended() { None } else { self.waker.take() }
+    }
+
+    /// Nothing is left and nothing comes.
+    fn has_ended(&self) -> bool {
+        self.closed && self.packets.is_empty() && !self.tail.is_active
     }
 
     fn is_over(&self, packet: &Packet, now: Duration) -> bool {
@@ -168,8 +212,13 @@ impl State {
     }
 
     fn enqueue(&mut self, packet: &Arc<Packet>, discontinuity: bool, at: Duration) {
-        self.bytes += packet.payload.len();
-        self.packets.push_back(Queued { delivery: Delivery { packet: packet.clone(), discontinuity }, at });
+        let queued = Queued { delivery: Delivery { packet: packet.clone(), discontinuity }, at };
+        let (packets, bytes) = match self.tail.is_active {
+            true => (&mut self.tail.packets, &mut self.tail.bytes),
+            false => (&mut self.packets, &mut self.bytes),
+        };
+        *bytes += packet.payload.len();
+        packets.push_back(queued);
     }
 
     /// Drops from the head to the newest queued keyframe; without one, everything. Returns the media packets lost.
@@ -216,8 +265,8 @@ impl MediaSource for Queue {
     fn recv(&self, max: usize, out: &mut Vec<Delivery>, waker: DriverWaker) -> Recv {
         let mut state = self.lock();
         // Checked under the lock, and released() locks after it has counted down: no wake-up is lost.
-        let holds_too_much = self.leased_bytes.load(Ordering::Acquire) >= LEASED_BYTES_MAX;
-        if state.packets.is_empty() && state.closed {
+        let holds_too_much = self.core.leased_bytes.load(Ordering::Acquire) >= LEASED_BYTES_MAX;
+        if state.has_ended() {
             return Recv::Closed;
         }
         if state.packets.is_empty() || holds_too_much {
@@ -241,14 +290,14 @@ impl MediaSource for Queue {
         if state.packets.is_empty() {
             state.burst = Burst::default();
         }
-        self.leased_bytes.fetch_add(taken_bytes, Ordering::AcqRel);
-        drop(state);
+        self.core.leased_bytes.fetch_add(taken_bytes, Ordering::AcqRel);
+        self.core.tell_spill(state);
         drop(waker);
         Recv::Ready
     }
 
     fn released(&self, bytes: usize) {
-        let before = self.leased_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        let before = self.core.leased_bytes.fetch_sub(bytes, Ordering::AcqRel);
         if before < LEASED_BYTES_MAX || before - bytes >= LEASED_BYTES_MAX {
             return;
         }
@@ -265,7 +314,7 @@ impl MediaSource for Queue {
         state.packets.clear();
         state.bytes = 0;
         let waker = state.waker.take();
-        drop(state);
+        self.core.give_up(state);
         drop(waker);
     }
 }

@@ -1,0 +1,69 @@
+//! `[driver.<name>]`: what operators set for one driver.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::value;
+
+/// `[driver.<name>]`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct DriverSettings {
+    /// Where the library runs; `None` lets the host decide by its origin.
+    pub isolation: Option<Isolation>,
+    /// Expected SHA-256 of the library, 64 hexadecimal digits.
+    #[serde(default, deserialize_with = "value::plain_text")]
+    pub sha256: Option<String>,
+    /// Limits of the child process.
+    #[serde(default)]
+    pub limits: ProcessLimits,
+    /// Most MiB of packets that wait on disk for each destination of a driver that must not lose any, 0 (none) to 1,048,576.
+    #[serde(default = "spool_mb")]
+    pub spool_mb: u64,
+    /// Everything else: the driver's own settings, checked by the driver.
+    #[serde(flatten)]
+    pub settings: BTreeMap<String, serde_json::Value>,
+}
+
+/// [`DriverSettings::spool_mb`] where nothing is set.
+pub const SPOOL_MB_DEFAULT: u64 = 2048;
+
+fn spool_mb() -> u64 {
+    SPOOL_MB_DEFAULT
+}
+
+impl Default for DriverSettings {
+    fn default() -> Self {
+        let (limits, settings) = (ProcessLimits::default(), BTreeMap::new());
+        Self { isolation: None, sha256: None, limits, spool_mb: SPOOL_MB_DEFAULT, settings }
+    }
+}
+
+/// What the child process of a driver may use; with `isolation = "thread"` nothing is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProcessLimits {
+    /// Memory in MiB, without the media that it shares with the host; 128 to 1,048,576. A process that uses more
+    /// is ended within a second.
+    pub memory_mb: u64,
+    /// Open files and sockets, 64 to 1,048,576.
+    pub open_files: u64,
+    /// Processor time in seconds over the life of the process, which then ends and is started anew; 0 = no limit.
+    pub cpu_secs: u64,
+}
+
+impl Default for ProcessLimits {
+    fn default() -> Self {
+        Self { memory_mb: 4096, open_files: 8192, cpu_secs: 0 }
+    }
+}
+
+/// Where a driver's library runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// On threads of the host's process.
+    Thread,
+    /// In a child process.
+    Process,
+}

@@ -1,0 +1,82 @@
+//! Log lines and events of a driver, within its limits.
+
+use satcast_plugin_api::host::LogLine;
+
+use super::{
+    DRIVER_EVENTS_PER_SEC_MAX, DRIVER_LOG_BYTES_PER_SEC_MAX, DRIVER_LOG_LINES_PER_SEC_MAX, DriverServices,
+    EVENT_BYTES_MAX, EVENT_NAME_BYTES_MAX, EVENTS_PER_SEC_MAX, LOG_TEXT_BYTES_MAX, Opened, shortened,
+};
+
+/// Bytes of a line beside what the driver says, about.
+const LINE_HEAD_BYTES: usize = 128;
+
+impl DriverServices {
+    /// Writes a line, unless there are too many of this destination or of the driver.
+    pub(super) fn write(&self, line: &LogLine) {
+        let opened = self.find(line.dest);
+        let texts = line.fields.iter().map(|(key, value)| key.len() + value.len() + 2).sum::<usize>();
+        let bytes = texts.min(LOG_TEXT_BYTES_MAX) + line.message.len().min(LOG_TEXT_BYTES_MAX);
+        if !self.may_write(opened.as_deref(), bytes) {
+            return;
+        }
+        let clean = |text: &str| self.clean(opened.as_deref(), text);
+        let dest = opened.as_ref().map_or(0, |opened| opened.destination.0);
+        let fields: Vec<String> =
+            line.fields.iter().map(|(key, value)| format!("{}={}", clean(key), clean(value))).collect();
+        let fields = shortened(&fields.join(" "), LOG_TEXT_BYTES_MAX);
+        let (message, target) = (clean(&line.message), shortened(&clean(&line.target), LINE_HEAD_BYTES));
+        let driver = self.driver.as_str();
+        match line.level {
+            1 => tracing::error!(target: "driver", driver, dest, target, fields, "{message}"),
+            2 => tracing::warn!(target: "driver", driver, dest, target, fields, "{message}"),
+            3 => tracing::info!(target: "driver", driver, dest, target, fields, "{message}"),
+            4 => tracing::debug!(target: "driver", driver, dest, target, fields, "{message}"),
+            _ => tracing::trace!(target: "driver", driver, dest, target, fields, "{message}"),
+        }
+    }
+
+    /// Whether a line of so many bytes, about a destination or the driver itself, may be written. Says how many were left out before.
+    pub(super) fn may_write(&self, opened: Option<&Opened>, bytes: usize) -> bool {
+        let now = self.clock.monotonic();
+        let gate = opened.map_or(&self.log_gate, |opened| &opened.log_gate);
+        let Some(left_out) = gate.admit(now) else { return false };
+        let most = (DRIVER_LOG_LINES_PER_SEC_MAX, DRIVER_LOG_BYTES_PER_SEC_MAX);
+        let Some(left_out) = self.driver_gate.admit_bytes(bytes + LINE_HEAD_BYTES, most, left_out, now)
+        else {
+            return false;
+        };
+        if left_out > 0 {
+            let driver = self.driver.as_str();
+            tracing::warn!(
+                driver,
+                left_out,
+                "{left_out} log lines of driver {driver} suppressed: it says too much"
+            );
+        }
+        true
+    }
+
+    /// Passes an event on, unless it is none, or there are too many.
+    pub(super) fn tell(&self, dest: u64, name: &str, json: &str) {
+        let Some(opened) = self.find(dest) else { return };
+        let now = self.clock.monotonic();
+        let is_admitted = opened.event_gate.admit_of(EVENTS_PER_SEC_MAX, now).is_some()
+            && self.event_gate.admit_of(DRIVER_EVENTS_PER_SEC_MAX, now).is_some();
+        // Each event becomes a log line, so that it counts as one.
+        if !is_admitted || !self.may_write(Some(&opened), name.len() + json.len().min(LOG_TEXT_BYTES_MAX)) {
+            return;
+        }
+        let (driver, dest) = (self.driver.as_str(), opened.destination.0);
+        if json.len() > EVENT_BYTES_MAX {
+            tracing::warn!(driver, dest, bytes = json.len(), "driver event too large, dropped");
+            return;
+        }
+        match serde_json::from_str(json) {
+            Ok(data) => {
+                let name = shortened(&self.clean(Some(&opened), name), EVENT_NAME_BYTES_MAX);
+                opened.observer.event(&name, opened.redactor().clean_json(data));
+            }
+            Err(_) => tracing::warn!(driver, dest, "driver event is not JSON, dropped"),
+        }
+    }
+}

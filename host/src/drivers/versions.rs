@@ -1,0 +1,212 @@
+//! Viewers who wait for the next version of a playlist, or for the piece it says comes next (RFC 8216bis, sections 6.2.5.2 and 6.2.6).
+//!
+//! A driver says with each version what it lists; the host answers viewers by that, so that none of them costs the driver anything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use satcast_plugin_api::host::{Followed, Reload};
+use tokio::sync::watch;
+
+use super::assets::Assets;
+
+/// Most viewers of one opening who wait at a time; each holds a connection and some kilobytes.
+pub const WAITERS_MAX: usize = 20_000;
+/// Longest that a viewer waits, in target durations (RFC 8216bis, 6.2.5.2).
+const WAIT_TARGETS: u32 = 3;
+
+/// How far behind live players stay by design.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldBack {
+    /// Milliseconds.
+    pub ms: u32,
+    /// Viewers can wait for parts of segments.
+    pub low_latency: bool,
+}
+
+/// Longest that a viewer waits for what follows this version.
+pub fn longest_wait(reload: &Reload) -> Duration {
+    Duration::from_millis(u64::from(reload.target_ms.saturating_mul(WAIT_TARGETS)))
+}
+
+/// What the followed playlists of one opening say.
+#[derive(Debug, Default)]
+pub(super) struct Coming {
+    by_playlist: BTreeMap<String, Followed>,
+}
+
+impl Coming {
+    /// A piece is published; true when somebody may have waited for it.
+    pub(super) fn published(&mut self, name: &str, followed: &Followed) -> bool {
+        let mut is_waited_for = self.wait_of(name).is_some() || followed.reload.is_some();
+        if *followed == Followed::default() {
+            is_waited_for |= self.by_playlist.remove(name).is_some();
+        } else {
+            let before = self.by_playlist.insert(name.to_owned(), followed.clone());
+            is_waited_for |= before.is_some_and(|before| before.reload.is_some());
+        }
+        is_waited_for
+    }
+
+    /// A piece is gone.
+    pub(super) fn retracted(&mut self, name: &str) {
+        self.by_playlist.remove(name);
+    }
+
+    /// How long a viewer may wait for this piece.
+    pub(super) fn wait_of(&self, name: &str) -> Option<Duration> {
+        let mut reloads = self.by_playlist.values().filter_map(|followed| followed.reload.as_ref());
+        reloads.find(|reload| reload.hint.as_deref() == Some(name)).map(longest_wait)
+    }
+
+    pub(super) fn hold_back(&self) -> Option<HoldBack> {
+        let told = self.by_playlist.values().find(|followed| followed.hold_back_ms > 0)?;
+        Some(HoldBack { ms: told.hold_back_ms, low_latency: told.reload.is_some() })
+    }
+}
+
+/// One channel for all who wait at an opening.
+#[derive(Debug, Default)]
+pub(super) struct Versions {
+    changed: watch::Sender<()>,
+    waiting: AtomicUsize,
+}
+
+impl Versions {
+    pub(super) fn wake(&self) {
+        self.changed.send_replace(());
+    }
+}
+
+impl Assets {
+    /// How far behind live players stay, as the driver said last of a playlist that they follow; `None` when it did not.
+    pub fn hold_back(&self) -> Option<HoldBack> {
+        self.look_ahead(Coming::hold_back)
+    }
+
+    /// How long a viewer may wait for the piece of that name, which is said to come next; `None` when it is not.
+    pub fn coming(&self, name: &str) -> Option<Duration> {
+        self.look_ahead(|coming| coming.wait_of(name))
+    }
+
+    /// A place among those who wait; `None` when there is none left.
+    pub fn wait(self: &Arc<Self>) -> Option<Waiter> {
+        Waiter::enter(self)
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.versions().waiting.load(Ordering::Acquire)
+    }
+
+    /// Those who wait look again.
+    pub fn wake(&self) {
+        self.versions().wake();
+    }
+}
+
+/// A viewer who waits. Gone when dropped.
+#[derive(Debug)]
+pub struct Waiter {
+    assets: Arc<Assets>,
+    changed: watch::Receiver<()>,
+}
+
+impl Waiter {
+    pub(super) fn enter(assets: &Arc<Assets>) -> Option<Self> {
+        let waiting = &assets.versions().waiting;
+        let entered = waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
+            (count < WAITERS_MAX).then_some(count + 1)
+        });
+        entered.ok()?;
+        Some(Self { assets: assets.clone(), changed: assets.versions().changed.subscribe() })
+    }
+
+    /// Waits until something was published that viewers wait for, after the last call or since this waiter was made. Cancel safe.
+    pub async fn changed(&mut self) {
+        // The sender lives in `assets`.
+        let _ = self.changed.changed().await;
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.assets.versions().waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use bytes::Bytes;
+    use satcast_plugin_api::Audience;
+    use satcast_plugin_api::host::{Asset, AssetBody};
+
+    use super::*;
+
+    fn reload(hint: Option<&str>) -> Followed {
+        let hint = hint.map(str::to_owned);
+        let reload = Reload { next_sequence: 7, next_part: 1, target_ms: 2000, delta: None, hint };
+        Followed { hold_back_ms: 2000, reload: Some(reload) }
+    }
+
+    fn publish(assets: &Assets, name: &str, followed: Followed) {
+        let body = AssetBody::Memory(Bytes::from_static(b"x").into());
+        let (content_type, audience) = ("x/y".to_owned(), Audience::Hosted);
+        let asset = Asset { name: name.into(), content_type, max_age_secs: 1, audience, body, followed };
+        assets.publish(asset, Path::new("/data")).unwrap();
+    }
+
+    fn is_woken(waiter: &mut Waiter) -> bool {
+        let woken = waiter.changed.has_changed().unwrap();
+        waiter.changed.mark_unchanged();
+        woken
+    }
+
+    #[test]
+    fn only_what_is_waited_for_wakes() {
+        let assets = Arc::new(Assets::default());
+        let mut waiter = assets.wait().unwrap();
+        publish(&assets, "1.m4s", Followed::default());
+        assert!(!is_woken(&mut waiter));
+        assert_eq!((assets.hold_back(), assets.coming("p1")), (None, None));
+        publish(&assets, "media", reload(Some("p1")));
+        assert!(is_woken(&mut waiter));
+        assert_eq!(assets.hold_back(), Some(HoldBack { ms: 2000, low_latency: true }));
+        assert_eq!(assets.coming("p1"), Some(Duration::from_secs(6)));
+        assert_eq!(assets.coming("p2"), None);
+        publish(&assets, "2.m4s", Followed::default());
+        assert!(!is_woken(&mut waiter));
+        publish(&assets, "p1", Followed::default());
+        assert!(is_woken(&mut waiter));
+        publish(&assets, "media", reload(Some("p2")));
+        assert!(is_woken(&mut waiter) && assets.coming("p1").is_none());
+        // The last version: nothing comes.
+        publish(&assets, "media", Followed { hold_back_ms: 2000, reload: None });
+        assert!(is_woken(&mut waiter) && assets.coming("p2").is_none());
+        assert_eq!(assets.hold_back(), Some(HoldBack { ms: 2000, low_latency: false }));
+        publish(&assets, "media", Followed { hold_back_ms: 6000, reload: None });
+        assert!(!is_woken(&mut waiter));
+        publish(&assets, "media", reload(None));
+        publish(&assets, "media", Followed::default());
+        assert!(is_woken(&mut waiter) && assets.hold_back().is_none());
+        publish(&assets, "media", reload(Some("p3")));
+        assets.retract("media");
+        assert_eq!((assets.coming("p3"), assets.hold_back()), (None, None));
+    }
+
+    #[test]
+    fn so_many_wait_and_no_more() {
+        let assets = Arc::new(Assets::default());
+        let mut waiting: Vec<Waiter> = (0..WAITERS_MAX).map(|_| assets.wait().unwrap()).collect();
+        assert!(assets.wait().is_none());
+        waiting.pop();
+        let last = assets.wait().unwrap();
+        assert!(assets.wait().is_none());
+        drop((waiting, last));
+        assert_eq!(assets.versions().waiting.load(Ordering::Acquire), 0, "who goes leaves nothing");
+    }
+}

@@ -1,0 +1,349 @@
+//! What becomes of packets of a queue that must not lose any.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource as _, Packet, Recv};
+
+use super::queue::*;
+use super::spool::Spool;
+use super::testing::{audio, video, video_config};
+use crate::drivers::Waker;
+use crate::ids::DestinationId;
+
+const WAIT_MAX: Duration = Duration::from_secs(20);
+/// A group of two seconds.
+const GROUP: u64 = 60;
+
+/// A disk in memory that a test can hold up, break and heal.
+#[derive(Default)]
+struct Hand {
+    takes_nothing: AtomicBool,
+    loses_all: AtomicBool,
+    failures: AtomicU64,
+    /// Held by a test while the disk hangs.
+    hang: Mutex<()>,
+    bytes_max: u64,
+}
+
+struct Plate {
+    hand: Arc<Hand>,
+    packets: VecDeque<Delivery>,
+}
+
+impl Disk for Plate {
+    fn bytes(&self) -> u64 {
+        self.packets.iter().map(|delivery| delivery.packet.payload.len() as u64).sum()
+    }
+
+    fn append(&mut self, packets: &[Delivery]) -> io::Result<()> {
+        drop(self.hand.hang.lock().unwrap());
+        if self.hand.takes_nothing.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.packets.extend(packets.iter().cloned());
+        Ok(())
+    }
+
+    fn take(&mut self) -> io::Result<Vec<Delivery>> {
+        if self.hand.loses_all.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(self.packets.drain(..self.packets.len().min(10)).collect())
+    }
+}
+
+struct Around(Arc<Hand>);
+
+impl Surroundings for Around {
+    fn bytes_max(&self) -> u64 {
+        self.0.bytes_max
+    }
+
+    fn disk(&self) -> Box<dyn Disk> {
+        Box::new(Plate { hand: self.0.clone(), packets: VecDeque::new() })
+    }
+
+    fn start(&self, body: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        thread::Builder::new().spawn(body).map(drop)
+    }
+
+    fn wake(&self, waker: DriverWaker) {
+        waker.wake();
+    }
+
+    fn failed(&self, _: &io::Error) {
+        self.0.failures.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+struct Rig {
+    queue: Queue,
+    dropped: Arc<AtomicU64>,
+    hand: Arc<Hand>,
+}
+
+impl Rig {
+    fn new(bytes_max: u64) -> Self {
+        let (dropped, hand) = (Arc::<AtomicU64>::default(), Arc::new(Hand { bytes_max, ..Hand::default() }));
+        Self { queue: Queue::spilling(dropped.clone(), Arc::new(Around(hand.clone()))), dropped, hand }
+    }
+
+    fn push(&self, packet: &Arc<Packet>) {
+        assert!(self.queue.push(packet, true, Duration::ZERO).is_none(), "nobody waits");
+    }
+
+    fn pictures(&self, sequences: std::ops::Range<u64>) {
+        sequences.for_each(|sequence| self.push(&picture(sequence)));
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Closes the queue and takes everything.
+    fn rest(&self) -> Vec<Delivery> {
+        drop(self.queue.close());
+        let mut got = Vec::new();
+        while let Some(more) = take(&self.queue) {
+            got.extend(more);
+        }
+        got
+    }
+}
+
+/// Thirty a second of 25 kB, which is 6 Mbit/s.
+fn picture(sequence: u64) -> Arc<Packet> {
+    let picture = video(sequence, sequence as i64 * 1000 / 30, sequence.is_multiple_of(GROUP));
+    let payload = Bytes::from(vec![sequence as u8; 25_000]);
+    Arc::new(Packet { payload, ..(*picture).clone() })
+}
+
+/// Waits for the next packets; `None` at the end.
+fn take(queue: &Queue) -> Option<Vec<Delivery>> {
+    loop {
+        let (tell, told) = mpsc::channel();
+        let waker = DriverWaker::calling(move || tell.send(()).unwrap_or_default());
+        let mut out = Vec::new();
+        match queue.recv(256, &mut out, waker) {
+            Recv::Ready => {
+                out.iter().for_each(|delivery| queue.released(delivery.packet.payload.len()));
+                return Some(out);
+            }
+            Recv::Closed => return None,
+            Recv::Empty => assert!(told.recv_timeout(WAIT_MAX).is_ok(), "nobody wakes the driver"),
+        }
+    }
+}
+
+#[track_caller]
+fn until(what: &str, mut is_met: impl FnMut() -> bool) {
+    for _ in 0..WAIT_MAX.as_millis() / 5 {
+        if is_met() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{what} does not come");
+}
+
+fn sequences(got: &[Delivery]) -> Vec<u64> {
+    got.iter().map(|delivery| delivery.packet.sequence).collect()
+}
+
+/// Media comes in order, and after each gap with a mark at a keyframe.
+#[track_caller]
+fn assert_whole_groups(got: &[Delivery]) {
+    let mut before = None;
+    for delivery in got.iter().filter(|delivery| !delivery.packet.config) {
+        let sequence = delivery.packet.sequence;
+        let follows = before.is_none_or(|before| before + 1 == sequence);
+        assert_eq!(delivery.discontinuity, !follows, "{before:?}, {sequence}");
+        assert!(follows || (before < Some(sequence) && delivery.packet.keyframe), "{before:?}, {sequence}");
+        before = Some(sequence);
+    }
+}
+
+fn real(folder: &Path) -> (Queue, Arc<AtomicU64>) {
+    let dropped = Arc::<AtomicU64>::default();
+    let (folder, waker) = (folder.to_owned(), Waker::idle());
+    let (destination, bytes_max, free_bytes_min) = (DestinationId(1), 1 << 30, 0);
+    let spool = Spool { destination, folder, bytes_max, free_bytes_min, waker };
+    (Queue::spilling(dropped.clone(), Arc::new(spool)), dropped)
+}
+
+#[test]
+fn a_stall_of_a_minute_loses_nothing_where_nothing_may_be_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let (queue, dropped) = real(&folder.path().join("spool"));
+    let push = |packet: &Arc<Packet>| drop(queue.push(packet, true, Duration::ZERO));
+    push(&video_config(1_000_000, b"first"));
+    let all = 60 * 30;
+    (0..all / 2).for_each(|sequence| push(&picture(sequence)));
+    // In what waits on disk.
+    push(&video_config(2_000_000, b"second"));
+    (all / 2..all).for_each(|sequence| push(&picture(sequence)));
+    assert!(queue.level().1 <= FRONT_BYTES_MAX);
+    let mut got = Vec::new();
+    while got.len() < 900 {
+        got.extend(take(&queue).unwrap());
+    }
+    // It goes on while the backlog is taken.
+    (all..all + 300).for_each(|sequence| push(&picture(sequence)));
+    drop(queue.close());
+    while let Some(more) = take(&queue) {
+        got.extend(more);
+    }
+    let expected = std::iter::once(1_000_000).chain(0..all / 2).chain([2_000_000]).chain(all / 2..all + 300);
+    assert!(sequences(&got).into_iter().eq(expected), "all, in order");
+    let as_sent = |delivery: &&Delivery| {
+        let (sent, got) = (picture(delivery.packet.sequence), &delivery.packet);
+        (sent.dts_ns, sent.keyframe, &sent.payload) == (got.dts_ns, got.keyframe, &got.payload)
+            && !delivery.discontinuity
+    };
+    assert_eq!(
+        got.iter().filter(|delivery| !delivery.packet.config).filter(as_sent).count() as u64,
+        all + 300
+    );
+    assert_eq!(dropped.load(Ordering::Relaxed), 0);
+    assert_eq!(std::fs::read_dir(folder.path().join("spool")).unwrap().count(), 0, "no file has a name");
+}
+
+#[test]
+fn a_spool_that_is_full_loses_up_to_a_keyframe_and_keeps_what_waits() {
+    let rig = Rig::new(TAIL_BYTES_MAX as u64 / 2);
+    rig.push(&video_config(0, b"old"));
+    rig.pictures(0..GROUP * 20);
+    let lost = rig.dropped();
+    assert!(lost > GROUP, "{lost}");
+    rig.push(&video_config(1, b"new"));
+    let mut got = Vec::new();
+    while got.len() < 600 {
+        got.extend(take(&rig.queue).unwrap());
+    }
+    // Room is there again, and is used from the next keyframe on.
+    rig.pictures(GROUP * 20..GROUP * 22);
+    got.extend(rig.rest());
+    assert_eq!(rig.dropped(), lost, "a keyframe came at once");
+    assert_whole_groups(&got);
+    let again = got.iter().position(|delivery| delivery.discontinuity).unwrap();
+    assert_eq!(&got[again - 1].packet.payload[..], b"new", "what holds after the gap comes before it");
+    assert_eq!(got.iter().filter(|delivery| !delivery.packet.config).count() as u64 + lost, GROUP * 22);
+}
+
+#[test]
+fn a_full_disk_loses_nothing_before_memory_is_full_too_and_is_asked_again() {
+    let rig = Rig::new(u64::MAX);
+    rig.hand.takes_nothing.store(true, Ordering::SeqCst);
+    rig.pictures(0..GROUP * 10);
+    until("a failure", || rig.hand.failures.load(Ordering::SeqCst) > 0);
+    assert_eq!((rig.dropped(), rig.hand.failures.load(Ordering::SeqCst)), (0, 1), "said once");
+    rig.pictures(GROUP * 10..GROUP * 40);
+    let lost = rig.dropped();
+    assert!(lost > GROUP * 10, "{lost}");
+    rig.hand.takes_nothing.store(false, Ordering::SeqCst);
+    let mut next = GROUP * 40;
+    // Until it was asked again and took what waited.
+    until("room", || {
+        rig.pictures(next..next + GROUP);
+        next += GROUP;
+        rig.dropped() + 9 * GROUP < next - 1_700
+    });
+    let got = rig.rest();
+    assert_whole_groups(&got);
+    assert_eq!(got.len() as u64 + rig.dropped(), next);
+}
+
+#[test]
+fn a_disk_that_hangs_holds_up_nobody() {
+    let rig = Rig::new(u64::MAX);
+    let hang = rig.hand.hang.lock().unwrap();
+    rig.pictures(0..GROUP * 40);
+    let lost = rig.dropped();
+    let memory = (FRONT_BYTES_MAX + TAIL_BYTES_MAX) as u64 / 25_000;
+    assert!((GROUP * 40 - memory - 2..=GROUP * 40 - memory + 2).contains(&lost), "{lost}");
+    let first = take(&rig.queue).unwrap();
+    assert_eq!(sequences(&first), (0..256).collect::<Vec<_>>(), "what is in memory is there");
+    drop(hang);
+    let mut got = first;
+    got.extend(rig.rest());
+    assert_whole_groups(&got);
+    assert_eq!(got.len() as u64 + rig.dropped(), GROUP * 40);
+}
+
+#[test]
+fn what_a_disk_lost_is_counted_and_followed_by_a_keyframe() {
+    let rig = Rig::new(u64::MAX);
+    rig.push(&video_config(0, b"v"));
+    rig.pictures(0..GROUP * 15);
+    rig.hand.loses_all.store(true, Ordering::SeqCst);
+    let mut got = take(&rig.queue).unwrap();
+    until("the loss", || {
+        rig.hand.failures.load(Ordering::SeqCst) > 0 || {
+            got.extend(take(&rig.queue).unwrap_or_default());
+            false
+        }
+    });
+    rig.hand.loses_all.store(false, Ordering::SeqCst);
+    rig.pictures(GROUP * 15 + 1..GROUP * 18);
+    got.extend(rig.rest());
+    assert_whole_groups(&got);
+    let media = got.iter().filter(|delivery| !delivery.packet.config).count() as u64;
+    assert_eq!(media + rig.dropped(), GROUP * 18 - 1);
+    let again = got.iter().position(|delivery| delivery.discontinuity).unwrap();
+    assert_eq!(got[again].packet.sequence, GROUP * 16);
+    assert_eq!(&got[again - 1].packet.payload[..], b"v", "what was on disk is said again");
+}
+
+#[test]
+fn sound_alone_goes_on_as_soon_as_there_is_room() {
+    let rig = Rig::new(1000);
+    let large = |sequence| Arc::new(Packet { payload: vec![0; 300].into(), ..(*audio(sequence, 0)).clone() });
+    let most = (QUEUE_PACKETS_MAX + 100) as u64;
+    (0..most).for_each(|sequence| drop(rig.queue.push(&large(sequence), false, Duration::ZERO)));
+    assert_eq!(rig.dropped(), most - QUEUE_PACKETS_MAX as u64 - 3);
+    let mut got = take(&rig.queue).unwrap();
+    while got.len() < QUEUE_PACKETS_MAX + 3 {
+        got.extend(take(&rig.queue).unwrap());
+    }
+    drop(rig.queue.push(&large(most), false, Duration::ZERO));
+    got.extend(rig.rest());
+    let last = got.last().unwrap();
+    assert_eq!((last.packet.sequence, last.discontinuity), (most, true));
+}
+
+#[test]
+fn packets_without_bytes_are_limited_too() {
+    let rig = Rig::new(u64::MAX);
+    let hang = rig.hand.hang.lock().unwrap();
+    let empty =
+        |sequence| Arc::new(Packet { payload: Bytes::new(), ..(*video(sequence, 0, sequence == 0)).clone() });
+    let most = (QUEUE_PACKETS_MAX + TAIL_PACKETS_MAX) as u64;
+    (0..most + 7).for_each(|sequence| rig.push(&empty(sequence)));
+    assert_eq!(rig.dropped(), 7);
+    drop(hang);
+    assert_eq!(rig.rest().len() as u64, most);
+}
+
+#[test]
+fn a_queue_that_is_given_back_or_up_gives_its_disk_back_and_counts_what_is_lost() {
+    for is_driver in [true, false] {
+        let rig = Rig::new(u64::MAX);
+        rig.pictures(0..GROUP * 15);
+        let (front, _) = rig.queue.level();
+        match is_driver {
+            true => rig.queue.abandoned(),
+            false => rig.queue.give_up(),
+        }
+        assert_eq!(rig.dropped(), GROUP * 15 - front as u64);
+        let left = if is_driver { 0 } else { front };
+        assert_eq!(rig.rest().len(), left, "what is in the queue is still there for a driver that is late");
+        until("the end of the thread", || Arc::strong_count(&rig.hand) == 2);
+    }
+}

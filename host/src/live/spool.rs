@@ -1,0 +1,354 @@
+//! The disk behind a queue that must not lose anything: a file without a name, written at its end and read at its front. What was read is
+//! given back to the file system.
+//!
+//! The name goes before the first byte comes, so that the system frees the file with its last handle, however the service ends.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use bytes::Bytes;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use satcast_plugin_api::host::{Delivery, DriverWaker, Packet};
+use satcast_plugin_api::packet::{Codec, Kind};
+
+use super::queue::{Disk, Surroundings};
+use crate::drivers::Waker;
+use crate::ids::DestinationId;
+
+/// Free bytes that a spool leaves on its file system, for everything else that is written there.
+pub(super) const FREE_BYTES_MIN: u64 = 1024 * 1024 * 1024;
+/// Bytes read at once.
+const BLOCK_BYTES: usize = 1024 * 1024;
+/// Stack of a spool's thread.
+const STACK_BYTES: usize = 256 * 1024;
+/// Bytes before each payload.
+const HEAD_BYTES: usize = 46;
+
+const MARK_CONFIG: u8 = 1;
+const MARK_KEYFRAME: u8 = 1 << 1;
+const MARK_DISCONTINUITY: u8 = 1 << 2;
+/// Of this destination only.
+const MARK_CUT: u8 = 1 << 3;
+
+/// Numbers of the files of this process, for the moment in which they have names.
+static NEXT_FILE: AtomicU64 = AtomicU64::new(1);
+
+/// What is around the queue of one opening of a destination.
+pub(super) struct Spool {
+    pub(super) destination: DestinationId,
+    /// Where the file is made.
+    pub(super) folder: PathBuf,
+    /// Most bytes that may wait.
+    pub(super) bytes_max: u64,
+    /// Free bytes that are left on its file system; [`FREE_BYTES_MIN`] but in tests.
+    pub(super) free_bytes_min: u64,
+    /// Wakes its driver.
+    pub(super) waker: Waker,
+}
+
+impl Surroundings for Spool {
+    fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    fn disk(&self) -> Box<dyn Disk> {
+        Box::new(SpoolFile::below(&self.folder, self.free_bytes_min))
+    }
+
+    fn start(&self, body: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        let destination = self.destination.0;
+        tracing::warn!(destination, "a destination does not keep up; what it must not lose waits on disk");
+        let ended = move || {
+            body();
+            tracing::info!(destination, "nothing of the destination waits on disk any more");
+        };
+        thread::Builder::new().name("spool".into()).stack_size(STACK_BYTES).spawn(ended).map(drop)
+    }
+
+    fn wake(&self, waker: DriverWaker) {
+        self.waker.wake([waker]);
+    }
+
+    fn failed(&self, error: &io::Error) {
+        tracing::error!(
+            destination = self.destination.0, folder = %self.folder.display(), %error,
+            "what waits for a destination cannot be put on disk; make room there"
+        );
+    }
+}
+
+/// The file; it is made when the first packet comes.
+struct SpoolFile {
+    folder: PathBuf,
+    file: Option<File>,
+    /// It is left so much room beside it.
+    free_bytes_min: u64,
+    /// The file system takes back what was read.
+    gives_back: bool,
+    read_at: u64,
+    write_at: u64,
+}
+
+impl SpoolFile {
+    fn below(folder: &Path, free_bytes_min: u64) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            file: None,
+            free_bytes_min,
+            gives_back: true,
+            read_at: 0,
+            write_at: 0,
+        }
+    }
+
+    fn block(&self, bytes: usize) -> io::Result<Bytes> {
+        let mut block = vec![0; bytes];
+        self.file.as_ref().ok_or_else(torn)?.read_exact_at(&mut block, self.read_at)?;
+        Ok(block.into())
+    }
+
+    fn give_back(&mut self, bytes: u64) {
+        let Some(file) = &self.file else { return };
+        let from = self.read_at;
+        self.read_at += bytes;
+        if self.read_at == self.write_at {
+            (self.read_at, self.write_at) = (0, 0);
+            // What stays on disk is written over.
+            let _ = file.set_len(0);
+        } else if self.gives_back {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            self.gives_back = rustix::fs::fallocate(file, flags, from, bytes).is_ok();
+        }
+    }
+}
+
+impl Disk for SpoolFile {
+    fn bytes(&self) -> u64 {
+        // Where nothing is given back, all of it counts until all was read.
+        if self.gives_back { self.write_at - self.read_at } else { self.write_at }
+    }
+
+    fn append(&mut self, packets: &[Delivery]) -> io::Result<()> {
+        let mut block = Vec::new();
+        packets.iter().try_for_each(|delivery| write_record(&mut block, delivery))?;
+        if self.file.is_none() {
+            self.file = Some(nameless(&self.folder)?);
+        }
+        let file = self.file.as_ref().ok_or_else(torn)?;
+        let room = rustix::fs::fstatvfs(file)?;
+        let free = room.f_bavail.saturating_mul(room.f_frsize);
+        if free < self.free_bytes_min.saturating_add(block.len() as u64) {
+            let text = format!("{free} bytes are free, of which {} are left to others", self.free_bytes_min);
+            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+        }
+        file.write_all_at(&block, self.write_at)?;
+        self.write_at += block.len() as u64;
+        Ok(())
+    }
+
+    fn take(&mut self) -> io::Result<Vec<Delivery>> {
+        let left = usize::try_from(self.write_at - self.read_at).unwrap_or(usize::MAX);
+        let mut block = self.block(left.min(BLOCK_BYTES))?;
+        if let Some(needed) = record_bytes(&block).filter(|needed| *needed > block.len()) {
+            if needed > left {
+                return Err(torn());
+            }
+            block = self.block(needed)?;
+        }
+        let (mut packets, mut at) = (Vec::new(), 0);
+        while let Some(bytes) = record_bytes(&block[at..]).filter(|bytes| at + bytes <= block.len()) {
+            packets.push(read_record(&block.slice(at..at + bytes)).ok_or_else(torn)?);
+            at += bytes;
+        }
+        if packets.is_empty() {
+            return Err(torn());
+        }
+        self.give_back(at as u64);
+        Ok(packets)
+    }
+}
+
+/// An open file below `folder`, which is made, that has no name.
+fn nameless(folder: &Path) -> io::Result<File> {
+    std::fs::create_dir_all(folder)?;
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => Ok(file.into()),
+        // A file system without such files.
+        Err(_) => unnamed(folder),
+    }
+}
+
+fn unnamed(folder: &Path) -> io::Result<File> {
+    let number = NEXT_FILE.fetch_add(1, Ordering::Relaxed);
+    let path = folder.join(format!("{}-{number}", std::process::id()));
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
+
+fn torn() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "what waited on disk is not what was written")
+}
+
+fn write_record(block: &mut Vec<u8>, delivery: &Delivery) -> io::Result<()> {
+    let packet = &delivery.packet;
+    let len = u32::try_from(packet.payload.len()).map_err(io::Error::other)?;
+    let mark = |is: bool, mark: u8| if is { mark } else { 0 };
+    let marks = mark(packet.config, MARK_CONFIG)
+        | mark(packet.keyframe, MARK_KEYFRAME)
+        | mark(packet.discontinuity, MARK_DISCONTINUITY)
+        | mark(delivery.discontinuity, MARK_CUT);
+    block.extend_from_slice(&len.to_le_bytes());
+    block.extend_from_slice(&[marks, u8::from(packet.kind == Kind::Audio)]);
+    block.extend_from_slice(&packet.codec.to_abi().to_le_bytes());
+    block.extend_from_slice(&packet.track.to_le_bytes());
+    block.extend_from_slice(&packet.source.to_le_bytes());
+    block.extend_from_slice(&packet.sequence.to_le_bytes());
+    block.extend_from_slice(&packet.dts_ns.to_le_bytes());
+    block.extend_from_slice(&packet.pts_ns.to_le_bytes());
+    block.extend_from_slice(&packet.payload);
+    Ok(())
+}
+
+/// Bytes of the record that begins here; `None` when not even its length is there.
+fn record_bytes(block: &[u8]) -> Option<usize> {
+    let (len, _) = block.split_first_chunk()?;
+    Some(HEAD_BYTES + u32::from_le_bytes(*len) as usize)
+}
+
+fn read_record(record: &Bytes) -> Option<Delivery> {
+    let field = |at: usize| record.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+    let number = |at: usize| record.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    let marks = *record.get(4)?;
+    let packet = Packet {
+        kind: if *record.get(5)? == 0 { Kind::Video } else { Kind::Audio },
+        codec: Codec::from_abi(number(6)?)?,
+        config: marks & MARK_CONFIG != 0,
+        keyframe: marks & MARK_KEYFRAME != 0,
+        discontinuity: marks & MARK_DISCONTINUITY != 0,
+        track: number(10)?,
+        source: field(14)?,
+        sequence: field(22)?,
+        dts_ns: field(30)?.cast_signed(),
+        pts_ns: field(38)?.cast_signed(),
+        payload: record.slice(HEAD_BYTES..),
+    };
+    Some(Delivery { packet: Arc::new(packet), discontinuity: marks & MARK_CUT != 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spool(folder: &Path) -> SpoolFile {
+        SpoolFile::below(folder, 0)
+    }
+
+    fn delivery(sequence: u64, payload: Vec<u8>) -> Delivery {
+        let is_even = sequence.is_multiple_of(2);
+        let packet = Packet {
+            kind: if is_even { Kind::Video } else { Kind::Audio },
+            codec: if is_even { Codec::Av1 } else { Codec::Opus },
+            config: sequence.is_multiple_of(3),
+            keyframe: sequence.is_multiple_of(5),
+            discontinuity: sequence.is_multiple_of(7),
+            track: sequence as u32,
+            source: 9,
+            sequence,
+            dts_ns: i64::MIN + sequence as i64,
+            pts_ns: -(sequence as i64),
+            payload: payload.into(),
+        };
+        Delivery { packet: packet.into(), discontinuity: sequence.is_multiple_of(11) }
+    }
+
+    /// All but the payload, and the payload.
+    fn facts(delivery: &Delivery) -> (String, Bytes) {
+        let packet = Packet { payload: Bytes::new(), ..(*delivery.packet).clone() };
+        (format!("{packet:?} {}", delivery.discontinuity), delivery.packet.payload.clone())
+    }
+
+    #[test]
+    fn packets_come_back_as_they_were_and_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("below");
+        let mut spool = spool(&below);
+        assert!(!below.exists(), "nothing is made before it is needed");
+        let sizes = [0, 1, 1000, BLOCK_BYTES - HEAD_BYTES, BLOCK_BYTES, 3 * BLOCK_BYTES, 7, 0];
+        let all: Vec<_> =
+            sizes.iter().enumerate().map(|(n, size)| delivery(n as u64, vec![n as u8; *size])).collect();
+        for round in 0..3 {
+            spool.append(&all[..4]).unwrap();
+            assert_eq!(std::fs::read_dir(&below).unwrap().count(), 0, "no name");
+            let mut back = spool.take().unwrap();
+            spool.append(&all[4..]).unwrap();
+            while spool.bytes() > 0 {
+                back.extend(spool.take().unwrap());
+            }
+            let (back, all): (Vec<_>, Vec<_>) =
+                (back.iter().map(facts).collect(), all.iter().map(facts).collect());
+            assert!(back == all, "round {round}");
+        }
+        assert_eq!(spool.file.unwrap().metadata().unwrap().len(), 0, "all was given back");
+    }
+
+    #[test]
+    fn what_was_read_takes_no_room_or_counts_until_all_was_read() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = spool(folder.path());
+        let large: Vec<_> = (0..16).map(|n| delivery(n, vec![1; BLOCK_BYTES])).collect();
+        spool.append(&large).unwrap();
+        let blocks = |spool: &SpoolFile| spool.file.as_ref().unwrap().metadata().unwrap().blocks();
+        let (before, all) = (blocks(&spool), spool.bytes());
+        (0..12).for_each(|_| assert_eq!(spool.take().unwrap().len(), 1));
+        if spool.gives_back {
+            assert!(blocks(&spool) < before / 2, "{before} blocks, then {}", blocks(&spool));
+        }
+        spool.gives_back = false;
+        assert_eq!(spool.bytes(), all);
+        (0..4).for_each(|_| assert_eq!(spool.take().unwrap().len(), 1));
+        assert_eq!(spool.bytes(), 0);
+    }
+
+    #[test]
+    fn without_nameless_files_the_name_goes_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = SpoolFile { file: Some(unnamed(folder.path()).unwrap()), ..spool(folder.path()) };
+        spool.append(&[delivery(1, vec![1; 10])]).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(spool.take().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_not_what_was_written_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = spool(folder.path());
+        spool.append(&[delivery(1, vec![1; 10])]).unwrap();
+        spool.file.as_ref().unwrap().write_all_at(&u32::MAX.to_le_bytes(), 0).unwrap();
+        assert!(spool.take().is_err());
+        spool.file.as_ref().unwrap().set_len(0).unwrap();
+        assert!(spool.take().is_err());
+    }
+
+    #[test]
+    fn a_disk_that_is_full_or_nearly_so_takes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let full = OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
+        let mut spool = SpoolFile { file: Some(full), ..spool(folder.path()) };
+        let packets = [delivery(1, vec![1; 10])];
+        assert_eq!(spool.append(&packets).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        let mut spool = SpoolFile::below(folder.path(), u64::MAX);
+        let error = spool.append(&packets).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(error.to_string().contains("left to others"), "{error}");
+        assert_eq!(spool.bytes(), 0);
+    }
+}

@@ -1,0 +1,102 @@
+//! A driver that must not lose anything, and does not take it for a while.
+
+use std::sync::{Arc, LazyLock};
+
+use satcast_plugin_api::driver::{
+    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, State,
+};
+use satcast_plugin_api::{DestType, Error, driver_entry};
+use tokio::sync::watch;
+
+use super::*;
+use crate::live::testing::start;
+
+/// Together more than a queue without a disk holds, in groups of thirty.
+const PICTURES: i64 = 360;
+const PICTURE_BYTES: usize = 100_000;
+
+/// Whether the driver takes anything.
+static GOES: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
+
+#[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+struct Keeper;
+struct Kept;
+
+impl Driver for Keeper {
+    const INFO: DriverInfo = DriverInfo { id: "keeper", version: "1.0.0", title: "Keeps" };
+    const LOSSLESS: bool = true;
+
+    fn types() -> Vec<DestType> {
+        vec![DestType::of::<Nothing>("keeper").title("Keeps")]
+    }
+
+    fn load(_: &Host) -> Result<Self, Error> {
+        Ok(Keeper)
+    }
+
+    fn open(&self, _: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
+        Ok(Arc::new(Kept))
+    }
+}
+
+impl Destination for Kept {
+    async fn run(self: Arc<Self>, ctx: Ctx, mut media: Media) -> Result<(), Error> {
+        ctx.bytes_sent(1);
+        let _ = GOES.subscribe().wait_for(|goes| *goes).await;
+        let (mut batch, mut next) = (Vec::new(), None);
+        while media.recv_batch(&mut batch).await {
+            for packet in batch.drain(..) {
+                let follows = next.is_none_or(|next| next == packet.dts_ns()) && !packet.is_discontinuity();
+                if !packet.is_config() {
+                    if !follows {
+                        return Err(Error::config("a packet is missing"));
+                    }
+                    next = Some(packet.dts_ns() + 40 * NANOS_PER_MILLI);
+                }
+                ctx.bytes_sent(packet.payload().len() as u64);
+            }
+            ctx.state(State::Live);
+        }
+        Ok(())
+    }
+}
+
+driver_entry!(entry, Keeper);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_lossless_driver_does_not_take_for_a_while_it_gets_later() {
+    let mut rig = Rig::new(&[], Duration::from_secs(30)).await;
+    let settings = Settings { reconnect_window: Duration::ZERO, refuse_quiet: Duration::from_secs(60) };
+    let drivers = start(entry);
+    let place = drivers.spool("keeper").expect("a place");
+    assert_eq!((place.bytes_max, place.folder.ends_with(".spool")), (2 << 30, true));
+    rig.live = Live::new(rig.store.clone(), drivers, rig.clock.clone(), settings);
+    let kept = NewDestination { kind: "keeper".into(), ..destination(json!({})) };
+    let id = rig.store.add_destination(&rig.owner(), rig.stream.id, kept, CAPS).await.unwrap();
+    rig.destinations.push(id);
+
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut vec![config(), large(0)]);
+    let seen = || rig.live.destination(rig.stream.id, id).filter(|seen| seen.bytes_sent > 0);
+    rig.until("the driver to begin", seen).await;
+    (1..PICTURES).for_each(|number| publisher.push(&mut vec![large(number)]));
+    let shown = rig.live.destination(rig.stream.id, id).unwrap();
+    assert_eq!((shown.bytes_sent, shown.dropped_packets), (1, 0));
+    GOES.send_replace(true);
+    let all = 1 + 1_000 + PICTURES as u64 * PICTURE_BYTES as u64;
+    let seen = || rig.live.destination(rig.stream.id, id).filter(|seen| seen.bytes_sent == all);
+    let shown = rig.until("all of it", seen).await;
+    assert_eq!((shown.error, shown.dropped_packets), (None, 0));
+}
+
+fn large(number: i64) -> Packet {
+    Packet { payload: vec![7; PICTURE_BYTES].into(), ..video(number * 40, number % 30 == 0) }
+}
+
+#[test]
+fn others_have_no_disk_behind_their_queues() {
+    assert_eq!(drivers().spool("script"), None);
+    assert_eq!(drivers().spool("nobody"), None);
+}

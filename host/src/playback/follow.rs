@@ -1,0 +1,251 @@
+//! Viewers who follow a playlist and ask for a version of it that is not there yet, for what changed in it, or for a piece that is
+//! said to come next (RFC 8216bis, section 6.2.5). Only playlists whose driver says what they list are answered so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use satcast_plugin_api::host::Reload;
+use url::form_urlencoded;
+
+use crate::api::ApiError;
+use crate::drivers::{Published, longest_wait};
+use crate::live::Shelf;
+
+/// How far the segment asked for may be ahead of the newest whole one (RFC 8216bis, 6.2.5.2).
+const AHEAD_MAX: u64 = 2;
+/// How long caches may keep the answer to who asked for exactly this version, in target durations: it does not change.
+const KEPT_TARGETS: u32 = 6;
+
+/// What stands for a name now.
+#[derive(Debug)]
+pub(super) struct Current {
+    /// The piece; `None` when there is none.
+    pub(super) piece: Option<Arc<Published>>,
+    /// How long caches may keep it, when that is not what its driver said.
+    pub(super) max_age_secs: Option<u32>,
+    /// It was waited for.
+    pub(super) waited: bool,
+}
+
+impl Current {
+    fn at_once(piece: Option<Arc<Published>>) -> Self {
+        Self { piece, max_age_secs: None, waited: false }
+    }
+}
+
+/// What a viewer asks of a playlist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Directives {
+    /// The version must have this segment, or this part of it.
+    version: Option<(u64, Option<u32>)>,
+    /// Without what the viewer knows.
+    skip: bool,
+}
+
+impl Directives {
+    fn of(query: &str) -> Result<Self, ApiError> {
+        let (mut sequence, mut part, mut skip) = (None, None, false);
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "_HLS_msn" => sequence = Some(number("_HLS_msn", &value)?),
+                "_HLS_part" => part = Some(u32::try_from(number("_HLS_part", &value)?).unwrap_or(u32::MAX)),
+                "_HLS_skip" => skip = matches!(&*value, "YES" | "v2"),
+                _ => {}
+            }
+        }
+        match (sequence, part) {
+            (None, Some(_)) => Err(malformed("_HLS_part needs _HLS_msn")),
+            (sequence, part) => Ok(Self { version: sequence.map(|sequence| (sequence, part)), skip }),
+        }
+    }
+
+    /// # Errors
+    /// It is too far ahead.
+    fn check(self, reload: &Reload) -> Result<(), ApiError> {
+        let newest = reload.next_sequence.saturating_sub(1);
+        match self.version {
+            Some((sequence, _)) if sequence > newest.saturating_add(AHEAD_MAX) => {
+                Err(malformed("_HLS_msn is too far ahead of the newest segment"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The version lists what was asked for. One without a next one is the last.
+    fn is_met(self, reload: Option<&Reload>) -> bool {
+        let (Some(reload), Some((sequence, part))) = (reload, self.version) else { return true };
+        match part {
+            Some(part) => (sequence, part) < (reload.next_sequence, reload.next_part),
+            None => sequence < reload.next_sequence,
+        }
+    }
+
+    /// The version before did not list what was asked for, so that the answer will be the same for a while.
+    fn is_exact(self, reload: &Reload) -> bool {
+        match self.version {
+            Some((sequence, Some(part))) if sequence == reload.next_sequence => {
+                part.checked_add(1) == Some(reload.next_part)
+            }
+            Some((sequence, _)) => {
+                sequence.checked_add(1) == Some(reload.next_sequence) && reload.next_part == 0
+            }
+            None => false,
+        }
+    }
+}
+
+fn number(name: &str, value: &str) -> Result<u64, ApiError> {
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let number = value.parse().ok().filter(|_| is_number);
+    number.ok_or_else(|| malformed(format!("{name} must be a whole number")))
+}
+
+fn malformed(text: impl Into<String>) -> ApiError {
+    ApiError::malformed("malformed_directive", text)
+}
+
+/// What stands for the name of `piece`, as the query asks for it.
+///
+/// # Errors
+/// 400 for directives that make no sense, 503 for what did not come in time or when too many wait.
+pub(super) async fn follow(
+    query: &str,
+    shelf: &Shelf,
+    name: &str,
+    piece: Option<Arc<Published>>,
+) -> Result<Current, ApiError> {
+    let Some(piece) = piece else { return coming(shelf, name).await };
+    let Some(reload) = &piece.followed.reload else { return Ok(Current::at_once(Some(piece))) };
+    let asked = Directives::of(query)?;
+    asked.check(reload)?;
+    let waited = !asked.is_met(Some(reload));
+    let piece = if waited {
+        let look = || match shelf.assets().get(name) {
+            None => Some(None),
+            Some(piece) if shelf.ended() || asked.is_met(piece.followed.reload.as_ref()) => Some(Some(piece)),
+            Some(_) => None,
+        };
+        let Some(piece) = wait_for(shelf, longest_wait(reload), look).await? else {
+            return Ok(Current { piece: None, max_age_secs: None, waited });
+        };
+        piece
+    } else {
+        piece
+    };
+    let reload = piece.followed.reload.as_ref();
+    let exact = reload.filter(|reload| asked.is_exact(reload));
+    let max_age_secs = exact.map(|reload| reload.target_ms.saturating_mul(KEPT_TARGETS) / 1000);
+    // Published before the whole form, so that it is not older.
+    let delta = reload.and_then(|reload| reload.delta.as_ref()).filter(|_| asked.skip);
+    let delta = delta.and_then(|name| shelf.assets().get(name)).filter(|delta| delta.audience.is_hosted());
+    Ok(Current { piece: Some(delta.unwrap_or(piece)), max_age_secs, waited })
+}
+
+/// A piece that is not there: waited for when it is said to come next.
+async fn coming(shelf: &Shelf, name: &str) -> Result<Current, ApiError> {
+    let assets = shelf.assets();
+    let Some(limit) = assets.coming(name) else { return Ok(Current::at_once(None)) };
+    let look = || match assets.get(name) {
+        Some(piece) => Some(Some(piece)),
+        None if shelf.ended() || assets.coming(name).is_none() => Some(None),
+        None => None,
+    };
+    let piece = wait_for(shelf, limit, look).await?.filter(|piece| piece.audience.is_hosted());
+    Ok(Current { piece, max_age_secs: None, waited: true })
+}
+
+/// Looks until there is something, each time something was published that is waited for.
+async fn wait_for<T>(shelf: &Shelf, limit: Duration, look: impl Fn() -> Option<T>) -> Result<T, ApiError> {
+    let mut waiter = shelf.assets().wait().ok_or_else(ApiError::too_many_waiting)?;
+    let found = async {
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            waiter.changed().await;
+        }
+    };
+    tokio::time::timeout(limit, found).await.map_err(|_| ApiError::not_in_time())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reload(next_sequence: u64, next_part: u32) -> Reload {
+        Reload { next_sequence, next_part, target_ms: 2000, delta: None, hint: None }
+    }
+
+    fn asked(query: &str) -> Directives {
+        Directives::of(query).unwrap()
+    }
+
+    #[test]
+    fn directives_are_numbers_and_a_part_has_a_segment() {
+        assert_eq!(asked(""), Directives::default());
+        assert_eq!(asked("x=1&_HLS_skip=NO"), Directives::default());
+        assert_eq!(
+            asked("_HLS_msn=7&_HLS_part=2&_HLS_skip=YES"),
+            Directives { version: Some((7, Some(2))), skip: true }
+        );
+        assert_eq!(asked("_HLS_skip=v2&_HLS_msn=7"), Directives { version: Some((7, None)), skip: true });
+        assert_eq!(asked("_HLS_msn=7&_HLS_part=99999999999").version, Some((7, Some(u32::MAX))));
+        for bad in [
+            "_HLS_part=1",
+            "_HLS_msn=",
+            "_HLS_msn=-1",
+            "_HLS_msn=+1",
+            "_HLS_msn=x",
+            "_HLS_msn=1.0",
+            "_HLS_msn=99999999999999999999",
+            "_HLS_msn=1&_HLS_part=x",
+        ] {
+            let error = Directives::of(bad).unwrap_err();
+            assert_eq!(error.http_status(), 400, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_version_is_met_by_what_it_lists_or_a_later_one() {
+        // Segment 7 is being made, and two of its parts are listed.
+        let now = reload(7, 2);
+        for (query, met, exact) in [
+            ("", true, false),
+            ("_HLS_msn=6", true, false),
+            ("_HLS_msn=3", true, false),
+            ("_HLS_msn=7", false, false),
+            ("_HLS_msn=6&_HLS_part=9", true, false),
+            ("_HLS_msn=7&_HLS_part=0", true, false),
+            ("_HLS_msn=7&_HLS_part=1", true, true),
+            ("_HLS_msn=7&_HLS_part=2", false, false),
+            ("_HLS_msn=8&_HLS_part=0", false, false),
+        ] {
+            assert_eq!(
+                (asked(query).is_met(Some(&now)), asked(query).is_exact(&now)),
+                (met, exact),
+                "{query}"
+            );
+            assert!(asked(query).is_met(None), "nothing more comes");
+        }
+        let whole = reload(7, 0);
+        for (query, exact) in [("_HLS_msn=6", true), ("_HLS_msn=6&_HLS_part=3", true), ("_HLS_msn=5", false)]
+        {
+            assert!(asked(query).is_met(Some(&whole)));
+            assert_eq!(asked(query).is_exact(&whole), exact, "{query}");
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_what_is_far_ahead() {
+        for (query, good) in [
+            ("_HLS_msn=0", true),
+            ("_HLS_msn=8", true),
+            ("_HLS_msn=8&_HLS_part=900", true),
+            ("_HLS_msn=9", false),
+            ("_HLS_msn=18446744073709551615", false),
+        ] {
+            assert_eq!(asked(query).check(&reload(7, 2)).is_ok(), good, "{query}");
+        }
+        assert!(asked("_HLS_msn=1").check(&reload(0, 0)).is_ok());
+    }
+}

@@ -1,0 +1,201 @@
+//! Viewers who wait: for a version, for a part, and for nothing any more.
+
+use std::time::Instant;
+
+use satcast_plugin_api::host::{Followed, Reload};
+
+use super::*;
+use crate::drivers::WAITERS_MAX;
+
+/// Long enough that nothing times out here.
+const TARGET_MS: u32 = 10_000;
+/// A limit of 3 x 40 ms.
+const SHORT_TARGET_MS: u32 = 40;
+
+impl Rig {
+    /// A version of the playlist: segment `next` is being made, `parts` of its parts are listed.
+    fn version(&self, next: u64, parts: u32, target_ms: u32) {
+        self.delta(next, parts);
+        let hint = Some(format!("l1-{next}-{parts}.m4s"));
+        let delta = Some("media-delta.m3u8".into());
+        let reload = Reload { next_sequence: next, next_part: parts, target_ms, delta, hint };
+        self.list("media.m3u8", format!("#EXTM3U\n#{next}.{parts}\n"), Some(reload));
+    }
+
+    fn delta(&self, next: u64, parts: u32) {
+        self.list("media-delta.m3u8", format!("#EXTM3U\n#delta {next}.{parts}\n"), None);
+    }
+
+    fn list(&self, name: &str, text: String, reload: Option<Reload>) {
+        let body = AssetBody::Memory(Bytes::from(text.into_bytes()).into());
+        let (name, content_type, audience) = (name.to_owned(), PLAYLIST_TYPE.to_owned(), Audience::Hosted);
+        let followed = Followed { hold_back_ms: 2000, reload };
+        let asset = Asset { name, content_type, max_age_secs: 1, audience, body, followed };
+        self.shelf.assets().publish(asset, self.folder.path()).unwrap();
+    }
+
+    /// Asks, and gives the answer as it comes.
+    async fn waiting(&self, target: &str) -> tokio::task::JoinHandle<Answer> {
+        let before = self.waiters();
+        let mut socket = self.send("GET", target, &[]).await;
+        let answer = tokio::spawn(async move {
+            let mut answer = Vec::new();
+            tokio::time::timeout(WAIT_MAX, socket.read_to_end(&mut answer)).await.unwrap().unwrap();
+            parse(&answer)
+        });
+        self.until_waiting(before + 1).await;
+        answer
+    }
+
+    fn waiters(&self) -> usize {
+        self.shelf.assets().waiting()
+    }
+
+    async fn until_waiting(&self, count: usize) {
+        let end = Instant::now() + WAIT_MAX;
+        while self.waiters() != count {
+            assert!(Instant::now() < end, "{} are waiting", self.waiters());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_version_is_given_when_it_comes() {
+    let rig = Rig::new().await;
+    let media = rig.piece("media.m3u8").await;
+    rig.version(7, 1, TARGET_MS);
+    let now = rig.get(&media).await;
+    assert_eq!((now.text(), now.header("cache-control")), ("#EXTM3U\n#7.1\n", "max-age=1"));
+    let part = rig.waiting(&format!("{media}?_HLS_msn=7&_HLS_part=1")).await;
+    let whole = rig.waiting(&format!("{media}?_HLS_msn=7")).await;
+    let delta = rig.waiting(&format!("{media}?_HLS_msn=7&_HLS_part=1&_HLS_skip=YES")).await;
+    rig.version(7, 2, TARGET_MS);
+    let part = part.await.unwrap();
+    assert_eq!((part.text(), part.header("cache-control")), ("#EXTM3U\n#7.2\n", "max-age=60"));
+    assert_eq!(part.header("vary"), "Accept-Encoding");
+    let delta = delta.await.unwrap();
+    assert_eq!((delta.text(), delta.header("cache-control")), ("#EXTM3U\n#delta 7.2\n", "max-age=60"));
+    rig.until_waiting(1).await;
+    rig.version(8, 0, TARGET_MS);
+    assert_eq!(whole.await.unwrap().text(), "#EXTM3U\n#8.0\n");
+    // What is there already is given at once, and caches must not keep what is old for long.
+    for (query, cached) in [("_HLS_msn=2", 1), ("_HLS_msn=7&_HLS_part=0", 60), ("_HLS_msn=6&_HLS_part=3", 1)]
+    {
+        let old = rig.get(&format!("{media}?{query}")).await;
+        assert_eq!(
+            (old.text(), old.header("cache-control")),
+            ("#EXTM3U\n#8.0\n", &*format!("max-age={cached}"))
+        );
+    }
+    assert_eq!(rig.get(&format!("{media}?_HLS_skip=YES")).await.text(), "#EXTM3U\n#delta 8.0\n");
+    assert_eq!(rig.waiters(), 0);
+    let answers =
+        ["#EXTM3U\n#7.1\n", "#EXTM3U\n#7.2\n", "#EXTM3U\n#8.0\n", "#EXTM3U\n#8.0\n", "#EXTM3U\n#8.0\n"];
+    let lists =
+        answers.iter().chain(["#EXTM3U\n#delta 7.2\n", "#EXTM3U\n#delta 8.0\n", "#EXTM3U\n#8.0\n"].iter());
+    let entry = rig.get(&rig.index()).await.body.len() * 2;
+    let lists: usize = lists.map(|text| text.len()).sum();
+    assert_eq!(rig.used().await, (lists + entry) as u64, "metered as any other");
+}
+
+#[tokio::test]
+async fn senseless_and_late_requests_are_refused() {
+    let rig = Rig::new().await;
+    let media = rig.piece("media.m3u8").await;
+    // Without a driver that lets viewers wait nothing of it is looked at.
+    rig.get(&format!("{media}?_HLS_part=1")).await.ok();
+    rig.version(7, 1, SHORT_TARGET_MS);
+    for query in ["_HLS_part=1", "_HLS_msn=9", "_HLS_msn=9&_HLS_part=0", "_HLS_msn=x"] {
+        rig.get(&format!("{media}?{query}")).await.error(400, "malformed_directive");
+    }
+    // Two ahead are waited for, but not for ever.
+    let began = Instant::now();
+    rig.get(&format!("{media}?_HLS_msn=8")).await.error(503, "not_in_time");
+    assert!(began.elapsed() >= Duration::from_millis(3 * u64::from(SHORT_TARGET_MS)));
+    rig.get(&rig.piece("l1-7-1.m4s").await).await.error(503, "not_in_time");
+    assert_eq!(rig.waiters(), 0);
+    // The preview is not told what to wait for.
+    rig.list("media.m3u8", "#EXTM3U\n".into(), None);
+}
+
+#[tokio::test]
+async fn the_part_that_comes_next_is_waited_for() {
+    let rig = Rig::new().await;
+    rig.version(7, 1, TARGET_MS);
+    let hinted = rig.piece("l1-7-1.m4s").await;
+    let answer = rig.waiting(&hinted).await;
+    rig.media("l1-7-1.m4s", noise(60_000));
+    let answer = answer.await.unwrap();
+    assert_eq!(
+        (answer.ok(), answer.header("cache-control")),
+        (&noise(60_000)[..], "max-age=3600, immutable")
+    );
+    assert_eq!(rig.used().await, 60_000 + rig.get(&rig.index()).await.body.len() as u64);
+    // One that another came for is not there.
+    rig.version(7, 2, TARGET_MS);
+    let never = rig.piece("l1-7-2.m4s").await;
+    let answer = rig.waiting(&never).await;
+    rig.version(8, 0, TARGET_MS);
+    answer.await.unwrap().error(404, "not_found");
+    // What nobody spoke of is not waited for.
+    rig.get(&rig.piece("l1-9-9.m4s").await).await.error(404, "not_found");
+    assert_eq!(rig.waiters(), 0);
+}
+
+#[tokio::test]
+async fn the_end_wakes_everyone() {
+    let rig = Rig::new().await;
+    let media = rig.piece("media.m3u8").await;
+    rig.version(7, 1, TARGET_MS);
+    let (version, part) = (format!("{media}?_HLS_msn=7&_HLS_part=1"), rig.piece("l1-7-1.m4s").await);
+    let (waiting, hinted) = (rig.waiting(&version).await, rig.waiting(&part).await);
+    rig.list("media.m3u8", "#EXTM3U\n#EXT-X-ENDLIST\n".into(), None);
+    assert!(waiting.await.unwrap().text().ends_with("#EXT-X-ENDLIST\n"));
+    hinted.await.unwrap().error(404, "not_found");
+    assert!(rig.get(&version).await.text().ends_with("#EXT-X-ENDLIST\n"));
+    // A driver that is gone without a word.
+    rig.version(7, 1, TARGET_MS);
+    let (waiting, hinted) = (rig.waiting(&version).await, rig.waiting(&part).await);
+    rig.app.live.end_shelf(&rig.shelf);
+    assert_eq!(waiting.await.unwrap().text(), "#EXTM3U\n#7.1\n");
+    hinted.await.unwrap().error(404, "not_found");
+    assert_eq!(rig.get(&version).await.text(), "#EXTM3U\n#7.1\n", "nobody waits at what has ended");
+    assert_eq!(rig.waiters(), 0);
+}
+
+#[tokio::test]
+async fn a_revoked_key_gets_nothing_it_waited_for() {
+    let rig = Rig::new().await;
+    let media = rig.piece("media.m3u8").await;
+    rig.version(7, 1, TARGET_MS);
+    let hinted = rig.piece("l1-7-1.m4s").await;
+    let version = rig.waiting(&format!("{media}?_HLS_msn=7&_HLS_part=1")).await;
+    rig.intruder().await.revoke_public_keys().await;
+    rig.app.clock.advance(FRESH);
+    rig.version(7, 2, TARGET_MS);
+    version.await.unwrap().error(401, "invalid_key");
+    // Nobody may wait with it either.
+    rig.get(&format!("{media}?_HLS_msn=7&_HLS_part=2")).await.error(401, "invalid_key");
+    rig.get(&hinted).await.error(401, "invalid_key");
+}
+
+#[tokio::test]
+async fn waiting_is_bounded_and_who_goes_is_forgotten() {
+    let rig = Rig::new().await;
+    let media = rig.piece("media.m3u8").await;
+    rig.version(7, 1, TARGET_MS);
+    let version = format!("{media}?_HLS_msn=7");
+    let socket = rig.send("GET", &version, &[]).await;
+    rig.until_waiting(1).await;
+    drop(socket);
+    rig.until_waiting(0).await;
+    let assets = rig.shelf.assets();
+    let waiting: Vec<_> = (0..WAITERS_MAX).map(|_| assets.wait().unwrap()).collect();
+    rig.get(&version).await.error(503, "too_many_waiting");
+    rig.get(&media).await.ok();
+    drop(waiting);
+    let answer = rig.waiting(&version).await;
+    rig.version(8, 0, TARGET_MS);
+    answer.await.unwrap().ok();
+}

@@ -1,0 +1,116 @@
+//! A media playlist as text.
+
+use std::fmt::Write as _;
+
+use super::media::{Listed, MediaPlaylist};
+use super::parts::{Parts, skippable};
+use super::{HOLD_BACK_TARGETS, PARTS_VERSION, VERSION, program_date_time};
+
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+impl MediaPlaylist {
+    /// The playlist as it is served; `None` while it has no segment.
+    pub fn render(&self) -> Option<String> {
+        self.render_from(0)
+    }
+
+    /// The version without the segments that whoever has an earlier one knows (EXT-X-SKIP); `None` without parts, and when it would
+    /// leave out nothing.
+    pub fn render_delta(&self) -> Option<String> {
+        self.parts.as_ref()?;
+        let skipped = skippable(self.listed.iter().rev(), self.target_seconds);
+        if skipped == 0 { None } else { self.render_from(skipped) }
+    }
+
+    fn render_from(&self, skipped: usize) -> Option<String> {
+        let first = self.listed.get(skipped)?;
+        let text_bytes = |listed: &Listed| listed.text_bytes;
+        // Counted from the end, where a delta begins.
+        let mut at = match skipped {
+            0 => self.text_start,
+            _ => self.text.len() - self.listed.iter().skip(skipped).map(text_bytes).sum::<usize>(),
+        };
+        let mut text = String::with_capacity(self.text.len() - at + 2048);
+        self.write_head(&mut text);
+        if skipped > 0 {
+            let _ = writeln!(text, "#EXT-X-SKIP:SKIPPED-SEGMENTS={skipped}");
+        }
+        if !first.mapped {
+            write_map(&mut text, &first.init);
+        }
+        let kept = self.listed.iter().skip(skipped);
+        let parted = kept.clone().rev().take_while(|listed| !listed.parts.is_empty()).count();
+        let parted = kept.skip(self.listed.len() - skipped - parted);
+        let mut start = self.text.len() - parted.clone().map(text_bytes).sum::<usize>();
+        for listed in parted {
+            let parts_at = start + listed.start_bytes;
+            text.push_str(&self.text[at..parts_at]);
+            text.push_str(&listed.parts);
+            at = parts_at;
+            start += listed.text_bytes;
+        }
+        text.push_str(&self.text[at..]);
+        if let Some(parts) = &self.parts {
+            parts.write_tail(&mut text);
+        }
+        if self.ended {
+            text.push_str("#EXT-X-ENDLIST\n");
+        }
+        Some(text)
+    }
+
+    fn write_head(&self, text: &mut String) {
+        let version = if self.parts.is_some() { PARTS_VERSION } else { VERSION };
+        let _ = write!(
+            text,
+            "#EXTM3U\n#EXT-X-VERSION:{version}\n#EXT-X-TARGETDURATION:{}\n#EXT-X-MEDIA-SEQUENCE:{}\n",
+            self.target_seconds, self.first_sequence
+        );
+        // Before EXT-X-SKIP, which hls.js counts from.
+        let _ = writeln!(text, "#EXT-X-DISCONTINUITY-SEQUENCE:{}", self.discontinuity_sequence);
+        if self.independent {
+            text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
+        }
+        if let Some(parts) = &self.parts {
+            parts.write_head(text, self.target_seconds);
+        }
+    }
+
+    /// What a version lists: the number of the first segment that is not whole in it, and how many of its parts are listed.
+    pub fn position(&self) -> (u64, u32) {
+        let next = self.last_sequence().map_or(0, |last| last + 1);
+        (next, self.parts.as_ref().map_or(0, |parts| parts.open(next).0))
+    }
+
+    /// File name of the part that comes next, when it has parts and one does.
+    pub fn hint(&self) -> Option<&str> {
+        self.parts.as_ref()?.hint()
+    }
+
+    /// PART-HOLD-BACK with parts, else HOLD-BACK as players assume it, in nanoseconds.
+    pub fn hold_back_ns(&self) -> i64 {
+        let segments = i64::from(self.target_seconds.saturating_mul(HOLD_BACK_TARGETS)) * NANOS_PER_SECOND;
+        self.parts.as_ref().map_or(segments, Parts::hold_back_ns)
+    }
+
+    /// Number of the first segment whose parts are listed, or may yet be.
+    pub fn first_parted(&self) -> u64 {
+        let parted = self.listed.iter().rev().take_while(|listed| !listed.parts.is_empty()).count();
+        self.position().0.saturating_sub(parted as u64)
+    }
+}
+
+/// What stands before a segment's parts and its duration.
+pub(super) fn write_start(text: &mut String, discontinuity: bool, map: Option<&str>, date_ms: i64) {
+    if discontinuity {
+        text.push_str("#EXT-X-DISCONTINUITY\n");
+    }
+    if let Some(init) = map {
+        write_map(text, init);
+    }
+    let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{}", program_date_time(date_ms));
+}
+
+fn write_map(text: &mut String, init: &str) {
+    let _ = writeln!(text, "#EXT-X-MAP:URI=\"{init}\"");
+}

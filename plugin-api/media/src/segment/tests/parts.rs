@@ -1,0 +1,148 @@
+//! Parts: where they end, and what becomes of them when a segment ends otherwise.
+
+use super::*;
+
+const HALF: i64 = 500 * MS;
+
+/// Parts and segments of a whole session, in the order of events.
+fn parted(packets: &[Packet]) -> (Vec<Part>, Vec<Segment>, Segmenter) {
+    let mut segmenter = Segmenter::new(5).with_parts(HALF);
+    push(&mut segmenter, packets);
+    let (mut parts, mut segments) = (vec![], vec![]);
+    drain(&mut segmenter, &mut parts, &mut segments);
+    (parts, segments, segmenter)
+}
+
+fn drain(segmenter: &mut Segmenter, parts: &mut Vec<Part>, segments: &mut Vec<Segment>) {
+    for event in events(segmenter) {
+        match event {
+            Event::Part(part) => {
+                assert!(
+                    segments.last().is_none_or(|last| last.sequence < part.sequence),
+                    "a part after its segment"
+                );
+                parts.push(part);
+            }
+            Event::Segment(segment) => {
+                let of: Vec<&Part> = parts.iter().filter(|part| part.sequence == segment.sequence).collect();
+                assert!(of.iter().enumerate().all(|(index, part)| part.index as usize == index));
+                assert!(segment.bytes == of.iter().map(|part| &part.bytes[..]).collect::<Vec<_>>().concat());
+                assert_eq!(segment.duration_ns, of.iter().map(|part| part.duration_ns).sum::<i64>());
+                segments.push(segment);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn millis(parts: &[Part]) -> Vec<(u64, i64, bool)> {
+    parts.iter().map(|part| (part.sequence, part.duration_ns / MS, part.independent)).collect()
+}
+
+#[test]
+fn parts_are_whole_pictures_and_the_last_is_the_rest() {
+    // 13 pictures of 40 ms are 520 ms; 50 pictures are a segment.
+    let packets = mixed([vec![record(AVC), record(OPUS)], pictures(0, 8000, 2000), sound(0, 8000)]);
+    let (parts, segments, mut segmenter) = parted(&packets);
+    assert_eq!(segmenter.part_target_ns(), Some(522 * MS));
+    let of_one = |sequence| {
+        [(sequence, 520, true), (sequence, 520, false), (sequence, 520, false), (sequence, 440, false)]
+    };
+    assert_eq!(millis(&parts)[..8], [of_one(5), of_one(6)].concat());
+    assert_eq!(durations(&segments), [2000; 3]);
+    // The end of the last one has not come yet; it is out all the same.
+    assert_eq!(millis(&parts)[12..], of_one(8)[..3]);
+    let (mut parts, mut segments) = (parts, segments);
+    segmenter.finish();
+    drain(&mut segmenter, &mut parts, &mut segments);
+    assert_eq!((millis(&parts)[15], durations(&segments)), ((8, 440, false), vec![2000; 4]));
+    let stats = segmenter.stats();
+    assert_eq!((stats.samples_in, stats.samples_dropped), (200 + 400, 0));
+    assert_eq!((stats.samples_out, segmenter.held_bytes()), (600, 0));
+}
+
+#[test]
+fn a_part_is_out_before_the_next_picture_but_one() {
+    let packets = mixed([vec![record(AVC)], pictures(0, 4000, 2000)]);
+    let mut segmenter = Segmenter::new(5).with_parts(HALF);
+    push(&mut segmenter, &packets);
+    push(&mut segmenter, &[key(4000)]);
+    events(&mut segmenter);
+    // Its thirteenth picture ends at 4520 ms, which the next one tells.
+    for ms in (4040..4520).step_by(40) {
+        push(&mut segmenter, &[delta(ms)]);
+        assert!(events(&mut segmenter).is_empty(), "{ms} ms");
+    }
+    push(&mut segmenter, &[delta(4520)]);
+    assert!(matches!(&events(&mut segmenter)[..], [Event::Part(part)] if part.duration_ns == 520 * MS));
+}
+
+#[test]
+fn sound_alone_comes_in_parts() {
+    let packets = mixed([vec![record(OPUS)], sound(0, 8000)]);
+    let (parts, segments, segmenter) = parted(&packets);
+    assert_eq!(segmenter.part_target_ns(), Some(520 * MS));
+    assert_eq!(millis(&parts)[..4], [(5, 520, true), (5, 520, true), (5, 520, true), (5, 440, true)]);
+    assert_eq!(durations(&segments), [2000; 3]);
+}
+
+#[test]
+fn sound_that_comes_late_is_in_a_later_part() {
+    let mut packets = mixed([pictures(0, 8000, 2000), sound(0, 8000)]);
+    // In the order of arrival sound is 200 ms behind.
+    let behind = |packet: &Packet| if packet.kind == TrackKind::Audio { 200 * MS } else { 0 };
+    packets.sort_by_key(|packet| packet.dts_ns + behind(packet));
+    packets.splice(0..0, [record(AVC), record(OPUS)]);
+    let (parts, segments, segmenter) = parted(&packets);
+    assert_eq!((durations(&segments), segmenter.stats().samples_dropped), (vec![2000; 3], 0));
+    // The segment waits for its sound and is whole.
+    let starts: Vec<u64> = segments.iter().map(|segment| first_tick(segment, 1)).collect();
+    assert_eq!(starts, [0, 96_000, 192_000]);
+    assert_eq!(millis(&parts)[..4].iter().map(|part| part.1).collect::<Vec<_>>(), [520, 520, 520, 440]);
+}
+
+#[test]
+fn what_is_out_is_not_taken_back() {
+    // The encoder goes in the middle of a segment.
+    let packets = mixed([vec![record(AVC)], pictures(0, 7200, 2000)]);
+    let (mut parts, mut segments, mut segmenter) = parted(&packets);
+    segmenter.gap();
+    push(&mut segmenter, &mixed([pictures(0, 2600, 2000)]));
+    drain(&mut segmenter, &mut parts, &mut segments);
+    assert_eq!(durations(&segments), [2000, 2000, 2000, 1200, 2000]);
+    assert_eq!(
+        segments.iter().map(|segment| segment.discontinuity).collect::<Vec<_>>(),
+        [false, false, false, false, true]
+    );
+    assert_eq!(segments[4].sequence, 9);
+    assert_eq!(segmenter.stats().samples_dropped, 0);
+    // Nothing of the second is out yet: it is dropped as without parts.
+    let packets = mixed([vec![record(AVC)], pictures(0, 6200, 2000)]);
+    let (_, segments, mut segmenter) = parted(&packets);
+    segmenter.gap();
+    assert_eq!((durations(&segments), segmenter.stats().samples_dropped), (vec![2000; 3], 5));
+}
+
+#[test]
+fn a_keyframe_too_many_ends_a_segment_early() {
+    // Groups of two seconds with a scene cut in one: without parts it would be split at the cut when it is too long.
+    let keys = [0, 2000, 4000, 4800, 6800, 8800];
+    let packets = mixed([vec![record(AVC)], keyed(&keys, 10_800)]);
+    let (parts, segments, segmenter) = parted(&packets);
+    assert_eq!(durations(&segments), [2000, 2000, 800, 2000, 2000]);
+    assert!(segments.iter().all(|segment| segment.independent));
+    assert!(parts.iter().all(|part| part.independent == (part.index == 0)));
+    assert_eq!(segmenter.limit_ns() / NANOS_PER_SECOND, 2, "the target stands");
+}
+
+#[test]
+fn pictures_that_are_too_long_are_not_cut() {
+    // A picture of 900 ms in the middle, as screen sharing sends them.
+    let mut packets = mixed([vec![record(AVC)], pictures(0, 6000, 2000)]);
+    packets.retain(|packet| !(4240 * MS..5100 * MS).contains(&packet.dts_ns));
+    let (parts, segments, _) = parted(&packets);
+    assert_eq!(durations(&segments), [2000; 2]);
+    let open: Vec<_> = millis(&parts).into_iter().filter(|part| part.0 == 7).collect();
+    // Six pictures would be too short for a part; with the long one it is too long, and listed as long as allowed.
+    assert_eq!(open, [(7, 1120, true), (7, 520, false)]);
+}

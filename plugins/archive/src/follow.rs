@@ -1,0 +1,283 @@
+//! Which recordings follow when their destination is configured anew, with or without a stream.
+//!
+//! New keys for the same place are for all of its recordings that are there: uploads that wait take them at once, and so do addresses,
+//! deletions and retries. A recording of which nothing is at its store yet goes where its destination goes now: a mistyped bucket,
+//! endpoint or prefix binds nothing for ever. "Nothing" means that the store opened no upload of it. One that began stays where it began,
+//! as parts or even the object may lie there, and the reason of its next failure says so. What is uploaded stays where it is. The days for
+//! which an object is kept are those of when it was recorded.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use satcast_plugin_api::Error;
+use satcast_plugin_api::driver;
+use tokio::time::timeout;
+
+use crate::config::{Config, Target};
+use crate::item::Item;
+use crate::journal::{Entry, Stage};
+use crate::limits::GIVE_UP_ENDING_MAX;
+use crate::state::Core;
+use crate::upload::ending::end_unknown;
+use crate::upload::store::Store;
+
+/// A destination's own store, as it is and encrypted; `None` = the operator's.
+pub(crate) type Own = Option<(Target, String)>;
+
+/// What destinations are configured as, as far as their recordings have not followed.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    waiting: Mutex<BTreeMap<i64, Own>>,
+    /// Held by who has recordings follow: the last word is the last that is followed.
+    following: tokio::sync::Mutex<()>,
+}
+
+impl Wanted {
+    /// Nobody has recordings follow until the guard goes.
+    pub(crate) async fn pause(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.following.lock().await
+    }
+
+    fn put(&self, destination_id: i64, own: Own) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(destination_id, own);
+    }
+
+    /// What a destination wants; it waits on where `stays`.
+    fn take(&self, destination_id: i64, stays: bool) -> Option<Own> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if stays { waiting.get(&destination_id).cloned() } else { waiting.remove(&destination_id) }
+    }
+
+    /// Destinations that wait.
+    pub(crate) fn ids(&self) -> Vec<i64> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+    }
+}
+
+/// What a new configuration does with a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Nothing.
+    Nothing,
+    /// It takes the keys.
+    Keys,
+    /// It goes to the other place.
+    Moves,
+    /// It stays, and says so.
+    Stays,
+}
+
+/// Decides for a recording that goes to `old` now. No I/O, no clock.
+fn step(entry: &Entry, old: &Target, new: &Target, is_operators: bool) -> Step {
+    // Earlier versions kept nothing of the operator's store.
+    let was_operators = entry.of_operator || entry.sealed.is_none();
+    let is_same = old.is_same_place(new) && was_operators == is_operators;
+    let is_waiting = match entry.stage {
+        _ if entry.remove_object => false,
+        Stage::Recording | Stage::Uploading => true,
+        Stage::Failed => entry.is_local,
+        Stage::Ready | Stage::Leaving | Stage::Gone => false,
+    };
+    match (is_same, is_waiting) {
+        (true, _) if (old != new && !is_operators) || entry.stays => Step::Keys,
+        (true, _) | (false, false) => Step::Nothing,
+        (false, true) if !entry.has_begun() => Step::Moves,
+        (false, true) if !entry.stays => Step::Stays,
+        (false, true) => Step::Nothing,
+    }
+}
+
+/// Takes what the host says of a destination's configuration.
+///
+/// # Errors
+/// `Config` for one that cannot be used, `Internal` when its keys cannot be encrypted.
+pub(crate) fn configured(
+    core: &Arc<Core>,
+    destination_id: i64,
+    config: Option<driver::Config<'_>>,
+) -> Result<(), Error> {
+    // Recordings of a deleted destination go on with what they have.
+    let Some(config) = config else { return Ok(()) };
+    let config = config.parse::<Config>()?;
+    if config.target()?.is_none() && core.operator().is_err() {
+        // There is nowhere to follow to.
+        return Ok(());
+    }
+    let own = own(core, &config)?;
+    core.wanted.put(destination_id, own);
+    let core = core.clone();
+    tokio::spawn(async move { follow(&core, destination_id).await });
+    Ok(())
+}
+
+/// The store that a configuration names.
+///
+/// # Errors
+/// As [`configured`].
+pub(crate) fn own(core: &Core, config: &Config) -> Result<Own, Error> {
+    match config.target()? {
+        None => core.operator().map(|_| None),
+        Some(target) => {
+            let sealed = target.sealed(&*core.outside)?;
+            Ok(Some((target, sealed)))
+        }
+    }
+}
+
+/// A destination is opened with this store.
+pub(crate) async fn opened(core: &Arc<Core>, destination_id: i64, own: Own) {
+    core.wanted.put(destination_id, own);
+    follow(core, destination_id).await;
+}
+
+/// Has a destination's recordings follow what was said of it last.
+pub(crate) async fn follow(core: &Arc<Core>, destination_id: i64) {
+    let _one_at_a_time = core.wanted.pause().await;
+    follow_now(core, destination_id).await;
+}
+
+/// The same, for who has paused the others.
+pub(crate) async fn follow_now(core: &Arc<Core>, destination_id: i64) {
+    // What an earlier instance has comes later, and follows then.
+    let Some(own) = core.wanted.take(destination_id, !core.is_alone()) else { return };
+    for item in core.all() {
+        let is_its = {
+            let data = item.data();
+            data.entry.destination_id == destination_id && data.entry.stage != Stage::Gone
+        };
+        if !is_its {
+            continue;
+        }
+        if let Err(error) = follow_one(core, &item, &own).await {
+            tracing::warn!(recording = item.file_name, %error, "a recording cannot follow its destination");
+        }
+    }
+}
+
+async fn follow_one(core: &Arc<Core>, item: &Arc<Item>, own: &Own) -> Result<(), Error> {
+    let new = match own {
+        Some((target, _)) => target.clone(),
+        None => core.operator()?.clone(),
+    };
+    let (old, key) = core.place(item)?;
+    let next = step(&item.data().entry, &old, &new, own.is_none());
+    match next {
+        Step::Nothing => Ok(()),
+        Step::Keys => {
+            core.change(item, |data| {
+                if let Some((target, sealed)) = own {
+                    data.target = Some(target.clone());
+                    data.entry.sealed = Some(sealed.clone());
+                }
+                data.entry.stays = false;
+                data.restarts_failing();
+            })
+            .await?;
+            item.renewed.notify_one();
+            Ok(())
+        }
+        Step::Stays => core.change(item, |data| data.entry.stays = true).await,
+        Step::Moves => moves(core, item, own, Store::new(old, core.sockets.clone()), key).await,
+    }
+}
+
+/// It goes to another place, unless its upload is opened at this moment.
+async fn moves(
+    core: &Arc<Core>,
+    item: &Arc<Item>,
+    own: &Own,
+    old: Store,
+    old_key: String,
+) -> Result<(), Error> {
+    item.cut().await;
+    let sealed = own.as_ref().map_or_else(|| core.operator_sealed(), |(_, sealed)| Some(sealed.clone()));
+    let mut was_asked = false;
+    let changed = core.change(item, |data| {
+        let entry = &mut data.entry;
+        if entry.has_begun() {
+            entry.stays = true;
+            return false;
+        }
+        was_asked = entry.key.take().is_some();
+        (entry.sealed, entry.of_operator, entry.stays) = (sealed, own.is_none(), false);
+        data.target = own.as_ref().map(|(target, _)| target.clone());
+        data.restarts_failing();
+        true
+    });
+    let changed = changed.await;
+    core.spawn_if_idle(item);
+    if changed? {
+        tracing::info!(
+            recording = item.file_name,
+            "a recording of which its store had nothing goes to its destination's new store"
+        );
+    }
+    if was_asked {
+        // An upload may have been opened there without our hearing of it; the store may hang, and nobody waits for it.
+        let item = item.clone();
+        tokio::spawn(timeout(GIVE_UP_ENDING_MAX, async move { end_unknown(&item, &old, &old_key).await }));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Upload;
+
+    fn target(bucket: &str, secret: &str) -> Target {
+        Target {
+            endpoint: "https://s3.example.org".into(),
+            region: "r".into(),
+            bucket: bucket.into(),
+            prefix: String::new(),
+            access_key: "a".into(),
+            secret_key: secret.into(),
+            path_style: true,
+        }
+    }
+
+    #[test]
+    fn every_recording_has_its_step() {
+        let sealed = Some(String::new());
+        let fresh = |stage| Entry { stage, sealed: sealed.clone(), ..Entry::new("a/b.mp4".into(), 0) };
+        let upload = Some(Upload { id: "u".into(), parts: Vec::new(), has_sums: true });
+        let begun = |stage| Entry { upload: upload.clone(), ..fresh(stage) };
+        let failed_begun = || Entry { begun: true, ..fresh(Stage::Failed) };
+        let no_copy = || Entry { is_local: false, ..fresh(Stage::Failed) };
+        let leaves = || Entry { remove_object: true, ..fresh(Stage::Uploading) };
+        let stays = || Entry { stays: true, ..begun(Stage::Uploading) };
+        let table = [
+            (fresh(Stage::Uploading), "b", "old", Step::Nothing),
+            (fresh(Stage::Uploading), "b", "new", Step::Keys),
+            (begun(Stage::Recording), "b", "new", Step::Keys),
+            (fresh(Stage::Ready), "b", "new", Step::Keys),
+            (fresh(Stage::Leaving), "b", "new", Step::Keys),
+            (fresh(Stage::Recording), "c", "new", Step::Moves),
+            (fresh(Stage::Uploading), "c", "old", Step::Moves),
+            (fresh(Stage::Failed), "c", "new", Step::Moves),
+            (begun(Stage::Uploading), "c", "new", Step::Stays),
+            (failed_begun(), "c", "new", Step::Stays),
+            (no_copy(), "c", "new", Step::Nothing),
+            (stays(), "c", "new", Step::Nothing),
+            (stays(), "b", "old", Step::Keys),
+            (leaves(), "c", "new", Step::Nothing),
+            (fresh(Stage::Ready), "c", "new", Step::Nothing),
+            (fresh(Stage::Leaving), "c", "new", Step::Nothing),
+        ];
+        for (entry, bucket, secret, expected) in table {
+            let next = step(&entry, &target("b", "old"), &target(bucket, secret), false);
+            assert_eq!(next, expected, "{:?} {bucket} {secret}", entry.stage);
+        }
+        let earlier = Entry { sealed: None, ..begun(Stage::Uploading) };
+        assert_eq!(step(&earlier, &target("b", "old"), &target("b", "new"), true), Step::Nothing);
+        // The operator's keys come with the settings.
+        let of_operator = Entry { of_operator: true, ..fresh(Stage::Uploading) };
+        assert_eq!(step(&of_operator, &target("b", "old"), &target("b", "new"), true), Step::Nothing);
+        assert_eq!(step(&of_operator, &target("b", "old"), &target("b", "new"), false), Step::Moves);
+        assert_eq!(
+            step(&fresh(Stage::Uploading), &target("b", "old"), &target("b", "old"), true),
+            Step::Moves
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! Parts: listed as they come, taken away later than they leave the list, and never named without being there.
+
+use satcast_media::playlist::part_name;
+use satcast_media::segment::Part;
+
+use super::*;
+
+const HALF: Duration = Duration::from_millis(500);
+
+impl Opening {
+    fn parted(dvr_seconds: u32) -> Self {
+        Self::starting(2, Some(502_000_000), dvr_seconds, Limits::default())
+    }
+
+    /// Part number `index` of the next segment arrives.
+    fn part(&mut self, index: u32) {
+        let part = Part {
+            sequence: FIRST + self.made,
+            index,
+            init_id: self.init,
+            duration_ns: 500_000_000,
+            independent: index == 0,
+            discontinuity: self.cut,
+            program_date_time_ms: 1_760_000_000_000 + self.made as i64 * self.segment_ms,
+            bytes: Bytes::from(vec![index as u8; self.segment_bytes / 4]),
+        };
+        self.window.part(part, self.now, &self.shelf);
+    }
+
+    /// A segment comes in four parts in the time it lasts.
+    fn parts_and_segment(&mut self) {
+        for index in 0..4 {
+            self.pass(HALF);
+            self.part(index);
+        }
+        self.segment();
+        self.write();
+    }
+
+    fn parts_published(&self) -> Vec<u64> {
+        let prefix = format!("l{FIRST}-");
+        let names = self.shelf.names();
+        let numbers = names.iter().filter_map(|name| name.strip_prefix(&prefix)?.strip_suffix(".m4s"));
+        let mut numbers: Vec<u64> = numbers.map(|number| number.parse().unwrap()).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    fn next(&self) -> Option<(u64, u32)> {
+        self.shelf.followed.borrow().as_ref().and_then(|told| told.next)
+    }
+}
+
+#[test]
+fn each_part_is_a_version_that_viewers_wait_for() {
+    let mut opening = Opening::parted(3600);
+    opening.part(0);
+    assert!(!opening.shelf.names().contains(&MEDIA.to_owned()), "no list without a segment");
+    (1..4).for_each(|index| opening.part(index));
+    // The segment is listed at once, before its file is there: the next part comes soon.
+    opening.segment();
+    assert_eq!((opening.listed(), opening.next()), (vec![0], Some((FIRST + 1, 0))));
+    for index in 0..4 {
+        let hint = opening.shelf.followed.borrow().as_ref().unwrap().hint.clone().unwrap();
+        assert!(
+            opening.shelf.text(MEDIA).ends_with(&format!("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{hint}\"\n"))
+        );
+        opening.part(index);
+        assert!(opening.shelf.text(MEDIA).contains(&format!("DURATION=0.50000,URI=\"{hint}\"")));
+        assert_eq!(opening.next(), Some((FIRST + 1, index + 1)));
+    }
+    let told = opening.shelf.followed.borrow().clone().unwrap();
+    assert_eq!((told.hold_back_ms, told.delta), (2000, None));
+    opening.segment();
+    (0..20).for_each(|_| opening.parts_and_segment());
+    assert_eq!(opening.shelf.followed.borrow().as_ref().unwrap().delta.as_deref(), Some(DELTA));
+    assert!(opening.shelf.text(DELTA).contains("#EXT-X-SKIP:SKIPPED-SEGMENTS=16\n"));
+    opening.window.end(opening.now, &opening.shelf);
+    let told = opening.shelf.followed.borrow().clone().unwrap();
+    assert_eq!((told.next, told.hint, told.hold_back_ms), (None, None, 2000));
+    assert!(opening.shelf.text(MEDIA).ends_with("#EXT-X-ENDLIST\n"));
+}
+
+#[test]
+fn parts_are_there_for_three_targets_after_they_left_the_list() {
+    let mut opening = Opening::parted(60);
+    for segments in 1..40_u64 {
+        opening.parts_and_segment();
+        let listed = opening.shelf.text(MEDIA).matches("#EXT-X-PART:").count() as u64;
+        assert_eq!(listed, segments.min(2) * 4);
+        // Two segments in the list, and what left it in the six seconds before.
+        let published = opening.parts_published();
+        let kept = segments.min(5) * 4;
+        assert_eq!(published, (segments * 4 - kept..segments * 4).collect::<Vec<_>>());
+        assert_eq!(opening.shelf.bytes(&part_name(FIRST, segments * 4 - 1)), [3; 250]);
+    }
+    assert!(opening.window.parts.bytes() <= 20 * 250);
+    // When nothing comes any more those go that are not listed.
+    opening.pass(Duration::from_secs(60));
+    assert_eq!(opening.parts_published().len(), 8);
+    assert_eq!(opening.window.parts.next_wake(), None);
+}
+
+#[test]
+fn a_part_that_cannot_be_had_costs_its_segment_the_parts_alone() {
+    let mut opening = Opening::parted(60);
+    (0..3).for_each(|_| opening.parts_and_segment());
+    opening.part(0);
+    opening.part(1);
+    opening.shelf.refuses.set(Some("-14.m4s"));
+    opening.part(2);
+    opening.shelf.refuses.set(None);
+    assert!(!opening.shelf.text(MEDIA).contains("-12.m4s"), "the others of this segment go too");
+    opening.part(3);
+    opening.segment();
+    assert_eq!(opening.listed(), [0, 1, 2, 3]);
+    opening.part(0);
+    let text = opening.shelf.text(MEDIA);
+    assert!(text.ends_with(&format!(
+        "#EXT-X-PART:DURATION=0.50000,URI=\"l{FIRST}-14.m4s\",INDEPENDENT=YES\n\
+         #EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"l{FIRST}-15.m4s\"\n"
+    )));
+    assert!(!text.contains("#EXT-X-DISCONTINUITY\n"));
+}
+
+#[test]
+fn a_segment_that_cannot_be_had_takes_its_parts_along() {
+    let mut opening = Opening::parted(0);
+    (0..2).for_each(|_| opening.parts_and_segment());
+    (0..4).for_each(|index| opening.part(index));
+    opening.shelf.refuses.set(Some(".m4s"));
+    opening.segment();
+    opening.shelf.refuses.set(None);
+    assert_eq!((opening.listed(), opening.next()), (vec![0, 1], Some((FIRST + 2, 0))));
+    assert!(!opening.shelf.text(MEDIA).contains("-11.m4s"));
+    // The next one has its number, other names, and a discontinuity.
+    opening.part(0);
+    let text = opening.shelf.text(MEDIA);
+    let start = text.rsplit_once("#EXT-X-DISCONTINUITY\n").unwrap().1;
+    assert!(start.contains(&format!("URI=\"l{FIRST}-12.m4s\"")), "{text}");
+    assert_eq!(opening.next(), Some((FIRST + 2, 1)));
+    opening.segment();
+    assert_eq!(opening.listed(), [0, 1, 2]);
+}
