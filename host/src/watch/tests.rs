@@ -47,7 +47,7 @@ fn frames_are_allowed_to_those_who_may_play() {
         "https://a.example; script-src *",
         "https://a.example,x",
         "*",
-        "'unsafe-inline'",
+        "https://a.example'x",
         "https://ä.example",
     ] {
         assert_eq!(of(&[odd]), "'self'", "{odd}");
