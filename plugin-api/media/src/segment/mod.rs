@@ -155,6 +155,8 @@ pub struct Part {
     pub duration_ns: i64,
     /// It starts with a keyframe, or has sound only.
     pub independent: bool,
+    /// The last of its segment, which is the next event: to be listed with it, as only the last may be short.
+    pub is_last: bool,
     /// Its segment does not continue the one before.
     pub discontinuity: bool,
     /// Wall time of the start of its segment in milliseconds since 1970.

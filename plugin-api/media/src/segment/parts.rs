@@ -83,7 +83,8 @@ impl Segmenter {
         self.epoch = Some(epoch);
     }
 
-    /// Makes a part of what waits in a segment, which ends at presentation time `end_ns`. Sound from `audio_tick` on goes on waiting.
+    /// Makes a part of what waits in a segment, which ends at presentation time `end_ns`. Sound from `audio_tick` on goes on waiting;
+    /// `u64::MAX` for the last part, which takes it all.
     pub(super) fn part(
         &mut self,
         epoch: &mut Epoch,
@@ -108,6 +109,7 @@ impl Segmenter {
             init_id,
             duration_ns: end_ns.saturating_sub(builder.out.end_ns).clamp(1, self.limit_ns()),
             independent: starts_with_key || epoch.video.is_none(),
+            is_last: audio_tick == u64::MAX,
             discontinuity: self.discontinuity,
             program_date_time_ms: epoch.date_ms(builder.boundary_ns),
             bytes: bytes.clone(),

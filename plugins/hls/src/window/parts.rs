@@ -79,7 +79,8 @@ impl Parts {
 }
 
 impl Window {
-    /// Takes a part of the segment that is being made. One that viewers cannot have costs the segment its parts, not the segment.
+    /// Takes a part of the segment that is being made. One that viewers cannot have costs the segment its parts, not the segment. The
+    /// last is listed with the segment.
     pub(crate) fn part(&mut self, mut part: Part, now: Duration, shelf: &impl Shelf) {
         // Numbers and holes are the window's; see `segment`.
         part.sequence = self.next;
@@ -113,7 +114,9 @@ impl Window {
         let (sequence, bytes) = (part.sequence, part.bytes.len());
         self.parts.next += 1;
         self.parts.all.push_back(HeldPart { number, sequence, bytes, left: None });
-        self.roll(now, shelf);
+        if !part.is_last {
+            self.roll(now, shelf);
+        }
     }
 
     /// The segment that is being made has no parts any more. They stay published as others do, by the number of what comes in its

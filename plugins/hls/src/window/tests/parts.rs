@@ -14,12 +14,17 @@ impl Opening {
 
     /// Part number `index` of the next segment arrives.
     fn part(&mut self, index: u32) {
+        self.part_of(index, false);
+    }
+
+    fn part_of(&mut self, index: u32, is_last: bool) {
         let part = Part {
             sequence: FIRST + self.made,
             index,
             init_id: self.init,
             duration_ns: 500_000_000,
             independent: index == 0,
+            is_last,
             discontinuity: self.cut,
             program_date_time_ms: 1_760_000_000_000 + self.made as i64 * self.segment_ms,
             bytes: Bytes::from(vec![index as u8; self.segment_bytes / 4]),
@@ -31,7 +36,7 @@ impl Opening {
     fn parts_and_segment(&mut self) {
         for index in 0..4 {
             self.pass(HALF);
-            self.part(index);
+            self.part_of(index, index == 3);
         }
         self.segment();
         self.write();
@@ -72,7 +77,14 @@ fn each_part_is_a_version_that_viewers_wait_for() {
     let told = opening.shelf.followed.borrow().clone().unwrap();
     assert_eq!((told.hold_back_ms, told.delta), (2000, None));
     opening.segment();
-    (0..20).for_each(|_| opening.parts_and_segment());
+    // The last part of a segment comes into the list with it.
+    (0..3).for_each(|index| opening.part(index));
+    let before = opening.shelf.text(MEDIA);
+    opening.part_of(3, true);
+    assert_eq!((opening.shelf.text(MEDIA), opening.next()), (before, Some((FIRST + 2, 3))));
+    opening.segment();
+    assert_eq!(opening.next(), Some((FIRST + 3, 0)));
+    (0..19).for_each(|_| opening.parts_and_segment());
     assert_eq!(opening.shelf.followed.borrow().as_ref().unwrap().delta.as_deref(), Some(DELTA));
     assert!(opening.shelf.text(DELTA).contains("#EXT-X-SKIP:SKIPPED-SEGMENTS=16\n"));
     opening.window.end(opening.now, &opening.shelf);
