@@ -149,6 +149,9 @@ pub struct About {
     pub session_started_ms: i64,
     /// Whose the stream is, the same for all of an account's openings; 0 when the host does not say.
     pub account_id: i64,
+    /// Marks of the streams that the media has come through, this one last. A driver whose server may be such a service says them in
+    /// the `flashVer` of its RTMP `connect`, as `(compatible; Satcast; via MARK MARK)`, so that no stream is sent back to itself.
+    pub via: Vec<String>,
 }
 
 #[cfg(test)]

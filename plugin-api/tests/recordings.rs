@@ -161,6 +161,7 @@ fn says_who_an_opening_is_for(kit: &Testkit) {
         label: "Friday \"talk\"".into(),
         session_started_ms: 1_790_000_000_000,
         account_id: 5,
+        via: vec!["0123456789abcdef".into()],
     };
     let dest = kit.open_for(&about, "keeper", &json!({})).unwrap();
     dest.stop();

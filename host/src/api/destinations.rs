@@ -59,7 +59,7 @@ pub(super) struct Destination {
     config: Null<Value>,
     /// What it is doing: `connecting`, `live`, `retrying`, `failed` or `stopped`.
     state: String,
-    /// Why it is not live; null when nothing is wrong.
+    /// Why it is not live, or what is wrong while it is; null when nothing is.
     error: Null<String>,
     /// Why it was not live when it last was not, also when it is live again or the session is over; null if nothing was wrong
     /// since the service began.
@@ -68,7 +68,7 @@ pub(super) struct Destination {
     attempt: u32,
     /// Time of the next try, Unix milliseconds; null when none is due.
     next_retry_at: Null<i64>,
-    /// Bytes sent in the running session.
+    /// Bytes sent in the running session, since it takes part in it: a destination that was disabled begins anew.
     bytes_sent: u64,
     /// Bits per second over the last five seconds.
     bitrate: u64,

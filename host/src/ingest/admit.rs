@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use satcast_media::packet::Packet;
 
 use crate::ids::StreamId;
+use crate::live::Via;
 use crate::secret::{Redacted, STREAM_KEY_PREFIX, key_hash, mask_key};
 use crate::store::{Store, StreamRecord};
 
@@ -25,8 +26,12 @@ pub trait Admission: Send + Sync + 'static {
     type Publisher: PacketSink;
 
     /// A publisher for the stream, or the status its encoder gets: somebody publishes it, it was stopped, no money.
-    /// Runs to its end even when the encoder has gone meanwhile; the publisher is then dropped.
-    fn publish(&self, stream: StreamRecord) -> impl Future<Output = Result<Self::Publisher, Status>> + Send;
+    /// `via`: which streams its media has come through. Runs to its end even when the encoder has gone meanwhile; the publisher is then dropped.
+    fn publish(
+        &self,
+        stream: StreamRecord,
+        via: Via,
+    ) -> impl Future<Output = Result<Self::Publisher, Status>> + Send;
 }
 
 /// Takes the packets of one encoder; dropping it means that the encoder has gone.
@@ -104,6 +109,7 @@ pub(super) async fn admit<A: Admission>(
     store: &Store,
     admission: &A,
     key: &StreamKey,
+    via: Via,
     address: IpAddr,
 ) -> Result<Admitted<A::Publisher>, Denied> {
     let found = store.stream_by_key_hash(&key.hash()).await;
@@ -112,7 +118,7 @@ pub(super) async fn admit<A: Admission>(
         return Err(Denied::WrongAddress);
     }
     let id = stream.id;
-    let publisher = admission.publish(stream).await.map_err(Denied::Refused)?;
+    let publisher = admission.publish(stream, via).await.map_err(Denied::Refused)?;
     // Whoever replaces a key ends the session that is there then. Looked up again, no encoder comes in between with the old key.
     let still = store.stream_by_key_hash(&key.hash()).await;
     let still = still.map_err(|error| Denied::Unavailable(error.to_string()))?.ok_or(Denied::UnknownKey)?;

@@ -19,6 +19,7 @@ use super::limits::Limits;
 use super::threads::Seat;
 use super::tls::Tls;
 use super::wire::Wire;
+use crate::live::Via;
 use crate::places::{Network, Place};
 
 /// Serves one connection until it ends, with TLS first where there is a certificate for it. `stranger` is given back when it is admitted or closed.
@@ -154,8 +155,9 @@ impl<A: Admission> Connection<A> {
     async fn ask(&self, key: StreamKey, deadline: Instant) -> Result<Admitted<A::Publisher>, Denied> {
         let shared = Arc::clone(&self.shared);
         let (limit, address) = (shared.limits.admission, self.peer.ip());
+        let via = Via::read(self.wire.session.flash_ver());
         let decision =
-            tokio::spawn(async move { admit(&shared.store, &shared.admission, &key, address).await });
+            tokio::spawn(async move { admit(&shared.store, &shared.admission, &key, via, address).await });
         match timeout_at(deadline.min(Instant::now() + limit), decision).await {
             Ok(Ok(decision)) => decision,
             Ok(Err(_panicked)) => Err(Denied::Unavailable("the decision panicked".to_owned())),

@@ -3,14 +3,14 @@
 use satcast_media::packet::Packet;
 
 use super::admit::{Admission, PacketSink, Status};
-use crate::live::{Live, Publisher};
+use crate::live::{Live, Publisher, Via};
 use crate::store::StreamRecord;
 
 impl Admission for Live {
     type Publisher = Publisher;
 
-    async fn publish(&self, stream: StreamRecord) -> Result<Publisher, Status> {
-        let refused = Live::publish(self, stream).await;
+    async fn publish(&self, stream: StreamRecord, via: Via) -> Result<Publisher, Status> {
+        let refused = Live::publish_from(self, stream, via).await;
         refused.map_err(|refused| Status { code: refused.code, reason: refused.reason })
     }
 }

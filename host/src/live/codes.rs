@@ -13,6 +13,13 @@ pub(super) const FAILED: &str = "NetStream.Failed";
 /// The stream was ended by the service.
 pub(super) const ENDED: &str = "NetStream.Unpublish.Success";
 
+/// What is told to a destination that leads back to its own stream.
+pub(super) const LOOP: &str =
+    "this media comes from this very stream: a destination sends it back here; delete that destination";
+/// What is told to the end of a chain that nobody meant.
+pub(super) const CHAIN: &str =
+    "this media came through too many streams that forward to each other; delete a destination among them";
+
 pub(super) fn reason_text(reason: EndReason) -> &'static str {
     match reason {
         EndReason::Unpublished => "the encoder stopped",

@@ -16,6 +16,7 @@ use super::hub::Hub;
 use super::shelf::Shelves;
 use super::teller::{Teller, Turn};
 use super::troubles::Troubles;
+use super::via::Via;
 use super::view::{DestState, DestinationSnapshot, Told, View};
 use crate::clock::Clock;
 use crate::drivers::{Counters, Drivers};
@@ -38,6 +39,9 @@ pub(super) struct Parts {
     pub(super) clock: Clock,
     pub(super) hub: Arc<Hub>,
     pub(super) source: u64,
+    /// Which streams the media has come through before this one, and the mark of this one.
+    pub(super) via: Arc<Mutex<Via>>,
+    pub(super) mark: String,
     pub(super) session: SessionId,
     /// Of the stream.
     pub(super) label: String,
@@ -190,8 +194,11 @@ impl Destination {
         let mut view = lock(&self.view);
         let before = view.state;
         view.sample(bytes, now, wall_now);
+        view.sample_lost(self.dropped.load(Ordering::Relaxed), now);
         if view.state != before {
             self.tell_usage(&mut view, now);
+        }
+        if view.state != before || view.state == DestState::Live {
             self.note_trouble(&view, wall_now);
         }
         self.tell_watchers(&mut view, now, wall_now, true);

@@ -35,6 +35,7 @@ pub(crate) mod testing;
 mod tests;
 mod timeline;
 mod troubles;
+mod via;
 mod view;
 
 use std::collections::HashMap;
@@ -46,6 +47,7 @@ pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, Vid
 pub use session::{Delayed, LiveDestination, LiveSession, Publisher, SessionSnapshot, SessionState};
 pub use shelf::{SHELF_KEPT, Shelf};
 pub use troubles::{TROUBLES_MAX, Trouble};
+pub use via::{VIA_MAX, Via};
 pub use view::{DestState, DestinationSnapshot};
 
 use crate::clock::Clock;
@@ -57,6 +59,7 @@ use quiet::{Quiet, needs_quiet};
 use session::{Command, Refusal, Session};
 use shelf::Shelves;
 use troubles::Troubles;
+use via::Marks;
 
 /// How often running sessions are marked as alive in the database; a crash bills nothing after the last mark.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -119,6 +122,7 @@ struct Inner {
     next_number: AtomicU64,
     shelves: Arc<Shelves>,
     troubles: Arc<Troubles>,
+    marks: Marks,
     /// Where sessions run: not on the thread of the encoder that began them, which may end before them.
     runtime: tokio::runtime::Handle,
 }
@@ -152,6 +156,7 @@ impl Live {
             next_number: AtomicU64::new(1),
             shelves: Arc::default(),
             troubles: Arc::default(),
+            marks: Marks::new(),
             runtime: tokio::runtime::Handle::current(),
         };
         Self { inner: Arc::new(inner) }
@@ -235,13 +240,28 @@ impl Live {
     /// Lets an encoder in, whose stream key was checked.
     ///
     /// # Errors
-    /// Another encoder is publishing, or the stream was stopped and its encoder has not been quiet yet.
+    /// As [`Live::publish_from`].
     pub async fn publish(&self, stream: StreamRecord) -> Result<Publisher, PublishRefused> {
+        self.publish_from(stream, Via::default()).await
+    }
+
+    /// Lets an encoder in, whose stream key was checked and whose media has come through the streams in `via`.
+    ///
+    /// # Errors
+    /// Another encoder is publishing, the stream was stopped and its encoder has not been quiet yet, or the media comes from the
+    /// stream itself.
+    pub async fn publish_from(&self, stream: StreamRecord, via: Via) -> Result<Publisher, PublishRefused> {
+        if via.has(&self.inner.marks.of(stream.id)) {
+            return Err(PublishRefused::new(codes::DENIED, codes::LOOP));
+        }
+        if via.is_too_long() {
+            return Err(PublishRefused::new(codes::DENIED, codes::CHAIN));
+        }
         for _ in 0..ENDINGS_AWAITED_MAX {
             self.refuse_unless_quiet(&stream).await?;
             let admitted = self.inner.gate.admit(&stream).await;
             admitted.map_err(|reason| PublishRefused::new(codes::DENIED, reason))?;
-            let ending = match self.enter(&stream) {
+            let ending = match self.enter(&stream, &via) {
                 Ok(publisher) => return Ok(publisher),
                 Err(refused) => refused?,
             };
@@ -254,21 +274,25 @@ impl Live {
     }
 
     /// Lets an encoder into the stream's session, or a new one; the session to wait for when it is ending.
-    fn enter(&self, stream: &StreamRecord) -> Result<Publisher, Result<Arc<Session>, PublishRefused>> {
+    fn enter(
+        &self,
+        stream: &StreamRecord,
+        via: &Via,
+    ) -> Result<Publisher, Result<Arc<Session>, PublishRefused>> {
         let busy = || {
             let reason = "this stream key is already publishing; stop the other encoder first";
             Err(PublishRefused::new(codes::BAD_NAME, reason))
         };
         let mut sessions = lock(&self.inner.sessions);
         if let Some(session) = sessions.get(&stream.id).filter(|session| !session.is_void()) {
-            return session.let_in(&self.inner).map_err(|refusal| match refusal {
+            return session.let_in(&self.inner, via).map_err(|refusal| match refusal {
                 Refusal::Busy => busy(),
                 Refusal::Closing => Ok(session.clone()),
             });
         }
         let number = self.inner.next_number.fetch_add(1, Ordering::Relaxed);
         let (session, run) = Session::new(stream.clone(), number, self.inner.clone());
-        let publisher = session.let_in(&self.inner).map_err(|_| busy())?;
+        let publisher = session.let_in(&self.inner, via).map_err(|_| busy())?;
         sessions.insert(stream.id, session);
         self.inner.runtime.spawn(run.run());
         Ok(publisher)

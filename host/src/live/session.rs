@@ -18,6 +18,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use super::destination::Destination;
 use super::health::{Health, Issue};
 use super::hub::Hub;
+use super::via::Via;
 use super::view::DestinationSnapshot;
 use super::{Closed, Inner, codes};
 use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
@@ -105,6 +106,8 @@ pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) stream: StreamRecord,
     hub: Arc<Hub>,
+    /// Which streams the present encoder's media has come through.
+    via: Arc<Mutex<Via>>,
     number: u64,
     shared: Mutex<Shared>,
     changed: Notify,
@@ -152,6 +155,7 @@ impl Session {
             id: crate::secret::new_session_id(),
             stream,
             hub: Arc::new(Hub::new(number)),
+            via: Arc::default(),
             number,
             shared: Mutex::default(),
             changed: Notify::new(),
@@ -171,7 +175,7 @@ impl Session {
     }
 
     /// Lets an encoder in: the first one, one that returns, or a newer one in place of a silent one.
-    pub(super) fn let_in(self: &Arc<Self>, live: &Arc<Inner>) -> Result<Publisher, Refusal> {
+    pub(super) fn let_in(self: &Arc<Self>, live: &Arc<Inner>, via: &Via) -> Result<Publisher, Refusal> {
         let now = live.clock.monotonic();
         let mut shared = self.lock();
         if shared.closing {
@@ -188,6 +192,7 @@ impl Session {
                 reason: "another encoder took over this stream key".into(),
             }));
         }
+        *self.via.lock().unwrap_or_else(PoisonError::into_inner) = via.clone();
         shared.encoders += 1;
         let number = shared.encoders;
         let (close, closed) = watch::channel(None);

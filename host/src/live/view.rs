@@ -11,6 +11,10 @@ use crate::ids::UnixMillis;
 /// A destination that was sent no bytes for this long is not live, whatever its driver says.
 pub(super) const QUIET_MAX: Duration = Duration::from_secs(5);
 const QUIET_TEXT: &str = "nothing was sent for 5 s";
+/// What is shown of a live destination that does not keep up, and for how long after the last packet was left out.
+const SLOW_TEXT: &str = "it takes less than the stream sends, so packets were left out in the last 30 s; send at a lower bit rate, or look \
+    at the way to it";
+const SLOW_SHOWN: Duration = Duration::from_secs(30);
 /// Least time between two samples of the bit rate.
 const RATE_SAMPLE_MIN: Duration = Duration::from_millis(900);
 /// The bit rate is that of so many samples, about a second apart.
@@ -96,6 +100,8 @@ pub(super) struct View {
     /// When a change of state was logged last.
     pub(super) logged_at: Option<Duration>,
     rate: Rate,
+    /// Packets left out so far, and when the last ones were.
+    lost: (u64, Option<Duration>),
     news: Option<News>,
 }
 
@@ -151,6 +157,7 @@ impl View {
             is_quieted: false,
             logged_at: None,
             rate: Rate { at: now, grew_at: now, ..Rate::default() },
+            lost: (0, None),
             news: None,
         }
     }
@@ -195,6 +202,20 @@ impl View {
         } else if self.is_quieted && !is_quiet {
             self.set(DestState::Live, None, now, wall);
             self.attempt = 0;
+        }
+    }
+
+    /// Takes the packets left out so far, after [`View::sample`]: a destination that loses them is live, and not well.
+    pub(super) fn sample_lost(&mut self, lost: u64, now: Duration) {
+        if lost > self.lost.0 {
+            self.lost = (lost, Some(now));
+        }
+        let is_slow = self.lost.1.is_some_and(|at| now.saturating_sub(at) < SLOW_SHOWN);
+        let says_so = self.error.as_deref() == Some(SLOW_TEXT);
+        match (self.state, is_slow) {
+            (DestState::Live, true) if self.error.is_none() => self.error = Some(SLOW_TEXT.into()),
+            (_, false) if says_so => self.error = None,
+            _ => {}
         }
     }
 
@@ -269,6 +290,26 @@ mod tests {
         assert!(view.take_news(secs(11), false));
         view.attempt += 1;
         assert!(!view.take_news(secs(11), false) && view.take_news(secs(12), false));
+    }
+
+    #[test]
+    fn who_loses_packets_is_live_and_says_so_for_half_a_minute() {
+        let mut view = View::new(Duration::ZERO);
+        let secs = Duration::from_secs;
+        view.sample_lost(3, secs(1));
+        assert_eq!(view.error, None, "not live, and has its own reasons");
+        view.set(DestState::Live, None, secs(40), UnixMillis(0));
+        view.sample_lost(3, secs(41));
+        assert_eq!(view.error, None, "long ago");
+        view.sample_lost(4, secs(42));
+        assert_eq!((view.state, view.error.as_deref()), (DestState::Live, Some(SLOW_TEXT)));
+        view.sample_lost(4, secs(71));
+        assert_eq!(view.error.as_deref(), Some(SLOW_TEXT));
+        view.sample_lost(4, secs(72));
+        assert_eq!(view.error, None);
+        view.set(DestState::Retrying, Some("why".into()), secs(73), UnixMillis(0));
+        view.sample_lost(9, secs(74));
+        assert_eq!(view.error.as_deref(), Some("why"));
     }
 
     #[test]

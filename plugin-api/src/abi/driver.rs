@@ -21,7 +21,7 @@ pub struct SatcastOpen {
     /// The queue. The driver gives it back once, also when it refuses to open.
     pub media: *mut SatcastMedia,
     /// Since minor version 2, so only where `size` says that it is there. Who the opening is for, as a JSON object: `destinationId`,
-    /// `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`, `accountId`. More may be added, each may be missing.
+    /// `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`, `accountId`, `via`. More may be added, each may be missing.
     pub about_json: SatcastStr,
 }
 

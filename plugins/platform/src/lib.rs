@@ -99,6 +99,9 @@ impl Platforms {
         let config = config.parse::<Config>()?;
         let server = config.server.as_ref().map(|server| server.expose().as_str());
         let server = server.filter(|server| !server.is_empty());
+        if config.key.expose().contains("://") {
+            return Err(Error::config("key: is an address; give the stream key alone"));
+        }
         let targets = platform.targets(server, config.key.expose()).map_err(Error::config)?;
         // A server of one's own is the one.
         let ingests = self.ingests.get(name).filter(|_| server.is_none()).cloned();

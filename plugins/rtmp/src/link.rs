@@ -53,6 +53,7 @@ impl<'a> Link<'a> {
             app: with_answer(target.app(), answer),
             tc_url: with_answer(target.tc_url(), answer),
             stream_key: target.publish_name().to_owned(),
+            flash_ver: flash_ver(&ctx.about().via),
             ..ClientConfig::default()
         });
         let (input, since) = (BytesMut::with_capacity(READ_BYTES), Instant::now());
@@ -182,6 +183,14 @@ impl<'a> Link<'a> {
         // Everything is written; how the server leaves changes nothing any more.
         let outcome = shut.await;
         tracing::debug!(target = %self.target, clean = matches!(outcome, Ok(Ok(()))), "closed");
+    }
+}
+
+/// What we say we are, with the marks of the streams that the media has come through.
+fn flash_ver(via: &[String]) -> String {
+    match via {
+        [] => ClientConfig::default().flash_ver,
+        via => format!("FMLE/3.0 (compatible; Satcast; via {})", via.join(" ")),
     }
 }
 

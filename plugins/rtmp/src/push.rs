@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use satcast_media::rtmp::RtmpError;
 use satcast_plugin_api::driver::{Ctx, Destination, Media, State};
 use satcast_plugin_api::{Class, Error};
+use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -125,6 +126,8 @@ impl Destination for Push {
         };
         tracing::debug!(target = %link.target, "publishing");
         let (accepted, target) = (Instant::now(), link.target);
+        // A platform's server may be a backup, or one of a published list.
+        ctx.event("publishing", &json!({ "server": target.to_string() }));
         let watch = Watch::new(self.timing, accepted);
         let forward = Forward {
             link,

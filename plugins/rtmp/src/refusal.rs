@@ -81,15 +81,15 @@ pub(crate) fn is_close(error: &io::Error) -> bool {
 
 /// The server closed the connection.
 pub(crate) fn closed(target: &Target) -> Error {
-    Error::remote(format!("{target} closed the connection"))
+    Error::remote(format!("{target} closed the connection; if it goes on, look there for the reason"))
 }
 
 /// The same error, said to be a refusal where the server closed so soon `after` it had accepted the stream. It may as well
 /// have been a restart, so that the floor is the lower one.
 pub(crate) fn soon(target: &Target, mut error: Error, after: Duration) -> Error {
     if after < SECOND_THOUGHT_MAX && error.class == Class::Remote && error.message == closed(target).message {
-        error.message.push_str(
-            " right after it had accepted the stream, as servers do that refuse a key; check url and key",
+        error.message = format!(
+            "{target} closed the connection right after it had accepted the stream, as servers do that refuse a key; check url and key"
         );
         return error.retry_after(NAME_TAKEN_RETRY_FLOOR);
     }

@@ -44,6 +44,33 @@ fn a_destination_starts_and_stops_late_and_the_other_does_not_wait_for_it() {
 }
 
 #[test]
+fn a_stream_is_not_sent_back_to_itself() {
+    let source = Source::shared();
+    let service = Setup::default().start();
+    let api = service.api();
+    let streams = [api.create_stream("there"), api.create_stream("and back")];
+    let add = |from: usize, to: usize| {
+        let url = service.ingest_url("").trim_end_matches('/').to_owned();
+        let body = json!({ "type": "rtmp", "config": { "url": url, "key": streams[to].key } });
+        let path = format!("/api/streams/{}/destinations", streams[from].id);
+        api.post(&path, &body).ok()["id"].as_i64().expect("an id")
+    };
+    let own = add(0, 0);
+    let (there, back) = (add(0, 1), add(1, 0));
+    let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&streams[0].key));
+    api.wait_for_destination(&streams[0], there, "live", seconds(20));
+    for (stream, destination) in [(0, own), (1, back)] {
+        wait::until("the refusal", seconds(20), || {
+            let shown = api.destination(&streams[stream], destination);
+            let error = shown["error"].as_str().unwrap_or_default();
+            if error.contains("comes from this very stream") { Ok(()) } else { Err(shown.to_string()) }
+        });
+    }
+    let _ = encoder.stop();
+    api.wait_for_stream(&streams[0], "reconnecting", seconds(20));
+}
+
+#[test]
 fn a_stream_key_is_good_from_the_named_addresses_only() {
     let source = Source::shared();
     let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "0").start();

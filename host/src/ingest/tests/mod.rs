@@ -23,6 +23,7 @@ use self::log::Log;
 use super::*;
 use crate::config::Durability;
 use crate::ids::{Msat, StreamId, UnixMillis};
+use crate::live::Via;
 use crate::secret::{Vault, new_stream_key};
 use crate::store::{self, Actor, Caps, NewAccount, NewStream, OpenOptions, Origin, StreamRecord};
 
@@ -55,7 +56,7 @@ struct FakePublisher(FakeLive);
 impl Admission for FakeLive {
     type Publisher = FakePublisher;
 
-    async fn publish(&self, stream: StreamRecord) -> Result<FakePublisher, Status> {
+    async fn publish(&self, stream: StreamRecord, _via: Via) -> Result<FakePublisher, Status> {
         assert_eq!(stream.label, "test");
         let behaviour = self.behaviour.lock().unwrap().clone();
         match behaviour {

@@ -162,6 +162,7 @@ impl Run {
             label: self.parts.label.clone(),
             session_started_ms: self.parts.started_at.0,
             account_id: self.parts.account.0,
+            via: lock(&self.parts.via).and(self.parts.mark.clone()),
         }
     }
 
@@ -317,6 +318,9 @@ impl Run {
     fn show(&self, state: DestState, error: Option<String>) {
         let (now, wall_now) = (self.parts.clock.monotonic(), self.parts.clock.now());
         let mut view = lock(&self.destination.view);
+        // Another try is no reason to forget why it is needed.
+        let is_again = state == DestState::Connecting && self.failures > 0;
+        let error = error.or_else(|| view.error.clone().filter(|_| is_again));
         let changed = view.set(state, error, now, wall_now);
         self.destination.note_trouble(&view, wall_now);
         self.destination.tell_usage(&mut view, now);

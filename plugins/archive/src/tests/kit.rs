@@ -217,6 +217,7 @@ impl Kit {
             label: "My stream".into(),
             session_started_ms: 0,
             account_id: ACCOUNT,
+            ..About::default()
         };
         Order { about, own: None, retention_days: None }
     }

@@ -89,6 +89,8 @@ impl Run {
             clock: self.live.clock.clone(),
             hub: self.session.hub.clone(),
             source: self.session.number,
+            via: self.session.via.clone(),
+            mark: self.live.marks.of(self.session.stream.id),
             session: self.session.id.clone(),
             label: self.session.stream.label.clone(),
             // Destinations start after the session has begun.

@@ -40,6 +40,9 @@ impl ServerSession {
         let app = command.args.first().and_then(|object| object.member("app")).and_then(Value::text);
         let app = bounded("app", app.unwrap_or_default())?;
         self.app = app.trim_end_matches('/').to_owned();
+        let flash_ver =
+            command.args.first().and_then(|object| object.member("flashVer")).and_then(Value::text);
+        self.flash_ver = bounded("flashVer", flash_ver.unwrap_or_default())?.to_owned();
         self.stage = Stage::Connected;
         self.connect_result(command.transaction)?;
         self.event(ServerEvent::Connected { app: self.app.clone() })

@@ -130,6 +130,7 @@ pub struct ServerSession {
     link: Link,
     stage: Stage,
     app: String,
+    flash_ver: String,
     next_publish: u32,
     streams_created: u32,
     held_calls: Vec<HeldCall>,
@@ -158,6 +159,7 @@ impl ServerSession {
             link: Link::server(),
             stage: Stage::Connecting,
             app: String::new(),
+            flash_ver: String::new(),
             next_publish: 1,
             streams_created: 0,
             held_calls: Vec::new(),
@@ -168,6 +170,11 @@ impl ServerSession {
             stats: ServerStats::default(),
             failed: false,
         }
+    }
+
+    /// What the client says it is (`flashVer` of `connect`), at most [`NAME_BYTES_MAX`](super::limits::NAME_BYTES_MAX) bytes; empty before `connect`.
+    pub fn flash_ver(&self) -> &str {
+        &self.flash_ver
     }
 
     /// Takes bytes read from the peer, all of them.
