@@ -25,7 +25,7 @@ use crate::abi::{
     self, SatcastDriver, SatcastErrorSink, SatcastHost, SatcastOpen, SatcastReconfigure, SatcastStr,
 };
 use crate::driver::hostref::HostRef;
-use crate::driver::log::{Bridge, CURRENT_DEST};
+use crate::driver::log::{self, Bridge, CURRENT_DEST};
 use crate::driver::{Config, Ctx, Driver, DynDestination, Media, Reconfigured};
 use crate::manifest::Manifest;
 use crate::wire::report;
@@ -214,10 +214,10 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
     guarded(errors, || {
         // SAFETY: passed on from the caller.
         let host = Arc::new(unsafe { HostRef::copy(host) }?);
-        // Before anything of the driver runs: the same library may be at work, and a second one would act on its data.
+        // Before anything of the driver runs. The host keeps count of images, so this is for a host that does not.
         if E::slot().loaded.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
             return Err(Error::internal(
-                "the driver still runs for destinations that were open before it was disabled; enable it again when they have ended",
+                "a driver runs in this image of its library already; restart the service",
             ));
         }
         if !host.is_static() {
@@ -239,7 +239,7 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
         let mut loaded = E::slot().loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if loaded.is_some() {
             return Err(Error::internal(
-                "the driver still runs for destinations that were open before it was disabled; enable it again when they have ended",
+                "a driver runs in this image of its library already; restart the service",
             ));
         }
         *loaded = Some(Arc::new(Loaded { driver, host, runtime, openings: Arc::default() }));
@@ -249,7 +249,8 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
 
 /// Log bridge and panic hook of this library. Both are globals of the library, not of the process.
 fn install_hooks(host: &Arc<HostRef>) {
-    // A second library with the same globals cannot exist; an error would only mean that the bridge stands already.
+    log::lead_to(host.clone());
+    // An error only means that the bridge stands already: this image was at work before.
     let _ = tracing::subscriber::set_global_default(Bridge::new(host.clone()));
     let host = host.clone();
     std::panic::set_hook(Box::new(move |info| {

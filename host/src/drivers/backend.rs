@@ -7,12 +7,13 @@ use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Done, Driver, HttpRequest, Instance, MediaSource, Recordings};
 use satcast_plugin_api::recording::{About, Recording};
 
+use super::images::Lease;
 use super::process::{Remote, RemoteInstance};
 
 /// A started driver. Its functions may block; they are called on its control thread.
 pub(super) enum Backend {
-    /// Its code runs here.
-    Thread(Box<Driver>),
+    /// Its code runs here, in this image; `None` where it is linked in.
+    Thread(Box<Driver>, Option<Lease>),
     /// Its code runs in a child.
     Process(Arc<Remote>),
 }
@@ -37,7 +38,7 @@ impl Backend {
     /// Asks about a configuration its schema accepts.
     pub(super) fn validate(&self, kind: &str, config: &str) -> Result<(), Error> {
         match self {
-            Backend::Thread(driver) => driver.validate(kind, config),
+            Backend::Thread(driver, _) => driver.validate(kind, config),
             Backend::Process(remote) => remote.validate(kind, config),
         }
     }
@@ -53,7 +54,7 @@ impl Backend {
         media: Arc<dyn MediaSource>,
     ) -> Result<Held, Error> {
         match self {
-            Backend::Thread(driver) => {
+            Backend::Thread(driver, _) => {
                 let opened = driver.open(dest, source, kind, config, about, media);
                 opened.map(|opened| Held::Thread(Box::new(opened)))
             }
@@ -66,7 +67,7 @@ impl Backend {
     /// What it offers for recordings, if it keeps any.
     pub(super) fn recordings(&self) -> Option<Kept<'_>> {
         match self {
-            Backend::Thread(driver) => driver.recordings().map(Kept::Thread),
+            Backend::Thread(driver, _) => driver.recordings().map(Kept::Thread),
             Backend::Process(remote) => remote.keeps_recordings().then_some(Kept::Process(remote)),
         }
     }
@@ -74,7 +75,7 @@ impl Backend {
     /// Hands a viewer's request over; false when it answers none.
     pub(super) fn request(&self, request: &HttpRequest) -> bool {
         match self {
-            Backend::Thread(driver) => driver.http().map(|http| http.request(request)).is_some(),
+            Backend::Thread(driver, _) => driver.http().map(|http| http.request(request)).is_some(),
             Backend::Process(remote) => remote.request(request),
         }
     }
@@ -82,7 +83,10 @@ impl Backend {
     /// Ends it. The last call.
     pub(super) fn shut_down(self) {
         match self {
-            Backend::Thread(driver) => driver.shut_down(),
+            Backend::Thread(driver, lease) => {
+                driver.shut_down();
+                drop(lease);
+            }
             Backend::Process(remote) => remote.end(),
         }
     }

@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::catalog::{State, Summary, add_missing, report};
+use super::images::{Images, Lease};
 use super::loader::{self, Found, LoadError};
 use super::process::Spec;
 use super::registry::{self, Entry, Registry, Resting, Source, Started};
@@ -53,7 +54,7 @@ pub(super) struct Keeper {
     exe: PathBuf,
     images: PathBuf,
     parts: HostParts,
-    retired: AtomicUsize,
+    mapped: Images,
     /// The last one of each id that was taken out and may still run.
     resting: Mutex<BTreeMap<String, Resting>>,
 }
@@ -81,7 +82,7 @@ impl Keeper {
             exe,
             images,
             parts,
-            retired: AtomicUsize::new(0),
+            mapped: Images::default(),
             resting: Mutex::default(),
         }
     }
@@ -155,11 +156,8 @@ impl Keeper {
         };
         let source = match settings.isolation.unwrap_or(by_origin) {
             Isolation::Thread => match self.rested(id, hash, settings) {
-                Some(started) => {
-                    self.retired.fetch_sub(1, Ordering::Relaxed);
-                    return entry_of(started);
-                }
-                None => thread_source(id, &image)?,
+                Some(started) => return entry_of(started),
+                None => thread_source(id, self.mapped.lease(&self.images, &image, bytes, hash)?)?,
             },
             Isolation::Process => {
                 let (exe, id, limits) = (self.exe.clone(), id.clone(), settings.limits);
@@ -174,11 +172,11 @@ impl Keeper {
         lock(&self.resting).get(id)?.wake(hash, settings)
     }
 
-    /// Counts an image that nobody uses for anything new any more and that stays mapped.
-    fn retire(&self, id: &str, entry: Option<&Entry>) {
+    /// Notes a driver that was taken out of `registry`, and says so when many images are mapped that nothing new uses.
+    fn retire(&self, id: &str, entry: Option<&Entry>, registry: &Registry) {
         let Some(resting) = entry.and_then(Entry::resting) else { return };
         lock(&self.resting).insert(id.to_owned(), resting);
-        let retired = self.retired.fetch_add(1, Ordering::Relaxed) + 1;
+        let retired = self.mapped.count().saturating_sub(registry.on_threads());
         if retired > RETIRED_IMAGES_MAX {
             tracing::warn!(
                 retired,
@@ -194,15 +192,15 @@ impl Chosen {
     }
 }
 
-fn thread_source(id: &str, image: &std::path::Path) -> Result<Source, LoadError> {
-    let table = loader::open(image)?;
+fn thread_source(id: &str, lease: Lease) -> Result<Source, LoadError> {
+    let table = loader::open(lease.path())?;
     if table.id() != id {
         return Err(LoadError::Name { id: table.id().to_string() });
     }
     if !table.panics_unwind() {
         return Err(LoadError::PanicAbort);
     }
-    Ok(Source::Thread { table, flags: 0 })
+    Ok(Source::Thread { table: Box::new(table), flags: 0, lease: Some(lease) })
 }
 
 impl Drivers {
@@ -274,7 +272,8 @@ impl Drivers {
         }
         let mut registry = (*self.registry()).clone();
         for id in registry.ids().into_iter().filter(|id| !found.iter().any(|file| file.id == *id)) {
-            keeper.retire(&id, registry.take(&id).as_ref());
+            let gone = registry.take(&id);
+            keeper.retire(&id, gone.as_ref(), &registry);
         }
         add_missing(&mut registry, keeper, &found, no_folder);
         self.publish(registry);
@@ -284,12 +283,13 @@ impl Drivers {
         let mut registry = (*self.registry()).clone();
         let summary = entry.summary();
         let before = registry.take(&summary.id);
-        let same = before.as_ref().is_some_and(|before| before.summary() == summary);
-        if !same || !before.as_ref().is_some_and(|before| before.is_same(&entry)) {
-            keeper.retire(&summary.id, before.as_ref());
+        let is_same =
+            before.as_ref().is_some_and(|before| before.summary() == summary && before.is_same(&entry));
+        registry.put(entry);
+        if !is_same {
+            keeper.retire(&summary.id, before.as_ref(), &registry);
             report(&summary);
         }
-        registry.put(entry);
         self.publish(registry);
         summary
     }

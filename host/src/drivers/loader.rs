@@ -18,6 +18,7 @@ use satcast_plugin_api::host::{Table, TableError};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
+use super::images::IMAGES_OF_ONE_MAX;
 use super::probe::KNOWN_EXTENSION;
 
 /// Largest driver library in bytes.
@@ -116,6 +117,12 @@ pub enum LoadError {
     /// Another driver has its type.
     #[error("serves type {0}, which another driver serves already")]
     TypeTaken(String),
+    /// It runs too many times.
+    #[error(
+        "runs {IMAGES_OF_ONE_MAX} times already, with earlier settings, for destinations that are open; wait until some of them have \
+         ended, or restart the service at a quiet time"
+    )]
+    Images,
     /// Its start failed.
     #[error("{0}")]
     Start(String),

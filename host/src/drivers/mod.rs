@@ -2,7 +2,7 @@
 //!
 //! - [`loader`]: file to checked table; all `unsafe` of the host is there, in [`probe`] and in the shared memory of
 //!   [`process`].
-//! - [`probe`]: a first look in a child process.
+//! - [`probe`]: a first look in a child process; [`images`]: how a library runs beside itself.
 //! - [`catalog`], [`change`]: which drivers there are, and how that changes while the service runs.
 //! - [`backend`]: where a driver runs, on threads of this process or in a child ([`process`]).
 //! - [`control`]: the threads that run driver code; [`waker`]: how those that wait for media are woken.
@@ -19,6 +19,7 @@ mod catalog;
 mod change;
 mod control;
 mod http;
+mod images;
 pub mod loader;
 mod made;
 mod masking;
@@ -295,8 +296,12 @@ impl Drivers {
             let table = loader::linked(*entry).expect("a good table");
             let flags = satcast_plugin_api::abi::HOST_FLAG_STATIC;
             let id = table.id().to_string();
-            let started = registry::start(Source::Thread { table, flags }, parts, &Default::default())
-                .expect("a driver that starts");
+            let started = registry::start(
+                Source::Thread { table: Box::new(table), flags, lease: None },
+                parts,
+                &Default::default(),
+            )
+            .expect("a driver that starts");
             registry.put(Entry::loaded(&id, None, started));
         }
         registry.put(Entry::with_state("bad", None, State::Refused("refused.so is no driver".into())));

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::backend::Backend;
 use super::catalog::{State, Summary};
 use super::control::{Control, Pump};
+use super::images::Lease;
 use super::loader::LoadError;
 use super::process::{Accept, Hooks, Remote, Spec};
 use super::schema::ConfigSchema;
@@ -61,8 +62,7 @@ pub(super) struct KindFacts {
     pub(super) wishes: Option<Arc<Wishes>>,
 }
 
-/// A driver on threads that is used for nothing new. What it still runs keeps it alive, and its library cannot be started a second time
-/// meanwhile: it is taken as it is when it is wanted again.
+/// A driver on threads that is used for nothing new. What it still runs keeps it alive: it is taken as it is when it is wanted again.
 pub(super) struct Resting {
     hash: String,
     settings: DriverSettings,
@@ -105,8 +105,8 @@ pub(super) struct Entry {
 
 /// Where the code of a driver comes from.
 pub(super) enum Source {
-    /// A checked table of this process; `flags` are `HOST_FLAG_*`.
-    Thread { table: Table, flags: u32 },
+    /// A checked table of this process; `flags` are `HOST_FLAG_*`; `lease` is of its image, `None` where it is linked in.
+    Thread { table: Box<Table>, flags: u32, lease: Option<Lease> },
     /// A library for a child.
     Process(Spec),
 }
@@ -157,6 +157,12 @@ impl Registry {
             self.kinds.remove(name);
         }
         Some(entry)
+    }
+
+    /// How many drivers run on threads.
+    pub(super) fn on_threads(&self) -> usize {
+        let on_threads = |entry: &&Entry| entry.summary.isolation == Some(Isolation::Thread);
+        self.entries.values().filter(on_threads).count()
     }
 
     pub(super) fn ids(&self) -> Vec<String> {
@@ -281,12 +287,13 @@ pub(super) fn start(
     let asked: Arc<dyn Services> = services.clone();
     let clock = parts.clock.clone();
     let (version, manifest, is_lossless, remote, control) = match source {
-        Source::Thread { table, flags } => {
+        Source::Thread { table, flags, lease } => {
             let (version, manifest) = (table.version().to_string(), table.manifest().clone());
             let is_lossless = table.is_lossless();
             accept(&id, &manifest, settings, &services).map_err(LoadError::Start)?;
             let begin = move || {
-                Driver::start(table, asked, &MAX_LEVEL, flags).map(|driver| Backend::Thread(Box::new(driver)))
+                let driver = Driver::start(*table, asked, &MAX_LEVEL, flags)?;
+                Ok(Backend::Thread(Box::new(driver), lease))
             };
             (version, manifest, is_lossless, None, Control::start(&id, clock, begin).map_err(cleaned)?)
         }

@@ -222,3 +222,49 @@ fn with_error(error: Option<&Error>, call: impl FnOnce(*const SatcastError)) {
         None => call(std::ptr::null()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::driver::log::{Bridge, lead_to};
+
+    unsafe extern "C" fn count(
+        ctx: *mut c_void,
+        _: u64,
+        _: u32,
+        _: SatcastStr,
+        _: SatcastStr,
+        _: *const SatcastKv,
+        _: usize,
+    ) {
+        // SAFETY: the test's counter.
+        unsafe { &*ctx.cast::<AtomicU64>() }.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn host(lines: &AtomicU64, level: &AtomicU32) -> Arc<HostRef> {
+        // SAFETY: all-zero is a valid table: null pointers, absent functions.
+        let mut table: SatcastHost = unsafe { std::mem::zeroed() };
+        table.size = size_of::<SatcastHost>();
+        table.ctx = std::ptr::from_ref(lines).cast_mut().cast();
+        table.max_level = std::ptr::from_ref(level).cast();
+        table.log = Some(count);
+        // SAFETY: the table is valid, and what it points to outlives the test's use of it.
+        Arc::new(unsafe { HostRef::copy(&raw const table) }.unwrap())
+    }
+
+    #[test]
+    fn an_image_that_is_started_once_more_logs_to_its_new_host() {
+        let (level, earlier, later) = (AtomicU32::new(3), AtomicU64::new(0), AtomicU64::new(0));
+        let bridge = Bridge::new(host(&earlier, &level));
+        tracing::subscriber::with_default(bridge, || {
+            for (lines, wanted) in [(&earlier, [1, 0]), (&later, [1, 1])] {
+                lead_to(host(lines, &level));
+                tracing::info!("a line");
+                tracing::debug!("none at this level");
+                assert_eq!([&earlier, &later].map(|lines| lines.load(Ordering::Relaxed)), wanted);
+            }
+        });
+    }
+}

@@ -3,7 +3,7 @@
 //! Every dynamic library has `tracing` globals of its own, so without this bridge a driver's log lines would vanish.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tracing::field::{Field, Visit};
 use tracing::span;
@@ -21,13 +21,22 @@ tokio::task_local! {
     pub(crate) static CURRENT_DEST: u64;
 }
 
+/// The host of the driver that runs now: an image that was at work before may be started once more.
+static HOST: RwLock<Option<Arc<HostRef>>> = RwLock::new(None);
+
+/// From now on lines go to `host`.
+pub(crate) fn lead_to(host: Arc<HostRef>) {
+    *HOST.write().unwrap_or_else(PoisonError::into_inner) = Some(host);
+}
+
 pub(crate) struct Bridge {
-    host: Arc<HostRef>,
+    /// Whose level is asked for: its gate is the same for all of the process's life, and asking it costs no lock.
+    gate: Arc<HostRef>,
 }
 
 impl Bridge {
-    pub(crate) fn new(host: Arc<HostRef>) -> Self {
-        Self { host }
+    pub(crate) fn new(gate: Arc<HostRef>) -> Self {
+        Self { gate }
     }
 }
 
@@ -48,7 +57,7 @@ impl Subscriber for Bridge {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        level_number(*metadata.level()) <= self.host.max_level()
+        level_number(*metadata.level()) <= self.gate.max_level()
     }
 
     // Spans are not forwarded: the host knows driver and destination of each line.
@@ -61,6 +70,8 @@ impl Subscriber for Bridge {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &Event<'_>) {
+        let host = HOST.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(host) = host else { return };
         let mut line = Line::default();
         event.record(&mut line);
         let fields: Vec<SatcastKv> = line
@@ -70,7 +81,7 @@ impl Subscriber for Bridge {
             .collect();
         let dest = CURRENT_DEST.try_with(|dest| *dest).unwrap_or(0);
         let level = level_number(*event.metadata().level());
-        self.host.log(dest, level, event.metadata().target(), &line.message, &fields);
+        host.log(dest, level, event.metadata().target(), &line.message, &fields);
     }
 
     fn enter(&self, _: &span::Id) {}

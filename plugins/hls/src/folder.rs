@@ -1,10 +1,11 @@
 //! Where files are: `<data folder>/dvr/<boot id>/<first number of the opening>/<number>.m4s`, all folders for the owner alone.
 //!
 //! Whatever an earlier process left is found at load: its highest number is a floor for ours, and its folders are renamed to
-//! `trash-*` at once, so that nothing of them can be taken for ours while they are deleted in the background.
+//! `trash-*` at once, so that nothing of them can be taken for ours while they are deleted in the background. An earlier
+//! instance of the driver that still serves, as after a change of its settings, holds a lock on its folder, which stays.
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, DirEntry};
+use std::fs::{DirBuilder, DirEntry, File, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -44,6 +45,8 @@ pub(crate) struct Found {
     pub(crate) floor: u64,
     /// Folders to be deleted.
     pub(crate) trash: Vec<PathBuf>,
+    /// The lock on our own folder, to be kept as long as it is used; `None` where the disk is in trouble.
+    pub(crate) held: Option<File>,
 }
 
 impl Root {
@@ -72,7 +75,7 @@ impl Root {
     /// memory works without it.
     pub(crate) fn take_stock(&self) -> Found {
         let all = self.all();
-        let mut found = Found { floor: 0, trash: Vec::new() };
+        let mut found = Found { floor: 0, trash: Vec::new(), held: None };
         if let Err(error) = make(&all) {
             tracing::warn!(%error, folder = %all.display(), "cannot make the folder for rewind; is the disk in order?");
         }
@@ -82,10 +85,26 @@ impl Root {
         let mut left = SCAN_ENTRIES_MAX;
         for entry in folders_in(&all) {
             found.floor = found.floor.max(highest(&entry.path(), &mut left));
-            found.trash.push(put_aside(&entry));
+            if !is_held(&entry.path()) {
+                found.trash.push(put_aside(&entry));
+            }
         }
+        found.held = hold(&self.boot()).ok();
         found
     }
+}
+
+/// Makes a folder and locks it until the file is closed, however that comes.
+fn hold(path: &Path) -> io::Result<File> {
+    make(path)?;
+    let folder = File::open(path)?;
+    folder.try_lock()?;
+    Ok(folder)
+}
+
+/// An instance of the driver is at work there.
+fn is_held(path: &Path) -> bool {
+    File::open(path).is_ok_and(|folder| matches!(folder.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 fn folders_in(path: &Path) -> impl Iterator<Item = DirEntry> {
@@ -229,6 +248,20 @@ mod tests {
         assert!(data.join("outside/300.m4s").exists());
         std::fs::write(data.join("dvr").join(LAST_FILE), "400").unwrap();
         assert_eq!(Root::new(data, "dvr", "newer").take_stock().floor, 400);
+    }
+
+    #[test]
+    fn what_an_earlier_instance_still_serves_stays() {
+        let data = tempfile::tempdir().unwrap();
+        let earlier = Root::new(data.path(), "dvr", "earlier").take_stock();
+        lay(data.path(), "dvr/earlier/100/105.m4s");
+        let later = Root::new(data.path(), "dvr", "later").take_stock();
+        assert_eq!((later.floor, later.trash.len()), (105, 0));
+        assert!(data.path().join("dvr/earlier/100/105.m4s").exists());
+        drop(earlier);
+        let last = Root::new(data.path(), "dvr", "last").take_stock();
+        assert_eq!((last.floor, last.trash), (105, vec![data.path().join("dvr/trash-earlier")]));
+        assert!(later.held.is_some() && data.path().join("dvr/later").exists());
     }
 
     #[test]

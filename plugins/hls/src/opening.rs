@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
 use std::future::pending;
 use std::path::Path;
 use std::pin::pin;
@@ -32,6 +33,8 @@ const CLEAR_WAIT: Duration = Duration::from_secs(1);
 /// What all openings share.
 pub(crate) struct Shared {
     root: Root,
+    /// Tells a later instance that this one is at work.
+    _held: Option<File>,
     numbers: Numbers,
     sessions: Sessions,
     janitor: Janitor,
@@ -55,7 +58,7 @@ impl Shared {
         janitor::sweep(found.trash).map_err(no_thread)?;
         let janitor = Janitor::start().map_err(no_thread)?;
         let numbers = Numbers::new(found.floor, root.all());
-        Ok(Shared { root, numbers, sessions: Sessions::default(), janitor, limits, write })
+        Ok(Shared { root, _held: found.held, numbers, sessions: Sessions::default(), janitor, limits, write })
     }
 
     /// Removes the files of this process, as far as that goes in a short time. Only when nobody is served any more.

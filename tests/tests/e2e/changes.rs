@@ -1,5 +1,6 @@
 //! Drivers that are enabled, disabled and replaced while the service runs, over the API and by SIGHUP.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use nix::sys::signal::{Signal, kill};
@@ -83,10 +84,7 @@ fn a_reload_takes_the_drivers_of_the_configuration() {
     };
     let (api, operator) = (service.api(), operator(&service));
     assert_eq!(types(&api), ["rtmp", "self-hosted"]);
-    let reload = || {
-        let pid = Pid::from_raw(i32::try_from(service.process().id()).expect("a process id"));
-        kill(pid, Signal::SIGHUP).expect("a signal to the service");
-    };
+    let reload = || hang_up(&service);
     add_test_driver(folder.path());
     write("[\"rtmp\", \"hls\", \"panic\"]", "[driver.rtmp]\nisolation = \"process\"\n");
     reload();
@@ -114,6 +112,59 @@ fn a_reload_takes_the_drivers_of_the_configuration() {
     });
 }
 
+#[test]
+fn changed_settings_are_taken_while_destinations_are_open() {
+    let folder = drivers(&["platform"]);
+    let (source, first, second) = (Source::shared(), Sink::recording(), Sink::recording());
+    let mut service = Setup::default()
+        .set("SATCAST_DRIVERS__DIR", folder.path().to_str().expect("a path in UTF-8"))
+        .set("SATCAST_DRIVERS__ENABLED", "[\"platform\"]")
+        .set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2")
+        .start();
+    let (api, operator) = (service.api(), operator(&service));
+    let file = service.folder().join("satcast.toml");
+    let reload = |made: &[&str]| {
+        let entry = |name: &&str| format!("[driver.platform.types.{name}]\nserver = \"{}\"\n", second.url());
+        std::fs::write(&file, made.iter().map(entry).collect::<String>()).expect("a configuration");
+        hang_up(&service);
+        wait::until("the types of the configuration", seconds(20), || {
+            let types = types(&api);
+            let is_made = |name: &str| types.iter().any(|known| known == name);
+            let there: Vec<_> = ["fone", "ftwo"].into_iter().filter(|name| is_made(name)).collect();
+            if there == made { Ok(()) } else { Err(format!("{there:?}")) }
+        });
+        assert_eq!(state(&operator, "platform"), "loaded");
+    };
+    // Nothing is open: the old one ends, the new one serves.
+    reload(&["fone"]);
+    reload(&[]);
+    let stream = api.create_stream("settings");
+    let path = format!("/api/streams/{}/destinations", stream.id);
+    let add = |body: &Value| api.post(&path, body).ok()["id"].as_i64().expect("an id");
+    let kept =
+        json!({ "type": "twitch", "config": { "key": "live_right_key_012345", "server": first.url() } });
+    let kept = add(&kept);
+    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    api.wait_for_destination(&stream, kept, "live", seconds(20));
+    reload(&["fone"]);
+    let new = add(&json!({ "type": "fone", "config": { "key": "live_other_key_012345" } }));
+    api.wait_for_destination(&stream, new, "live", seconds(20));
+    assert_eq!(second.names(), ["live_other_key_012345"]);
+    reload(&["fone", "ftwo"]);
+    let images = images(&service);
+    assert!(images >= 3, "{images}: two are at work for destinations, one for what comes");
+    // The same settings and the same library: nothing to do.
+    assert_eq!(change(&operator, "platform", "replace").status, 200);
+    // As it was: what rests is taken as it is.
+    reload(&["fone"]);
+    assert_eq!(self::images(&service), images);
+    encoder.finish(seconds(2 * SOURCE_SECONDS));
+    first.wait_until_left(seconds(20));
+    assert_complete("the sink of before", source.records(), &first.records());
+    assert_eq!((first.publishes(), second.publishes()), (1, 1), "nobody had to come again");
+    service.assert_running();
+}
+
 pub(crate) fn change(api: &Api, driver: &str, action: &str) -> satcast_tests::api::Answer {
     api.post("/api/drivers", &json!({ "driver": driver, "action": action }))
 }
@@ -122,6 +173,21 @@ pub(crate) fn operator(service: &Service) -> Api {
     service.run(&["account", "create", "operator", "--operator"]);
     let key = service.run(&["key", "create", "--account", "operator", "--type", "permanent"]);
     service.api().with_key(Some(key.trim()))
+}
+
+fn hang_up(service: &Service) {
+    let pid = Pid::from_raw(i32::try_from(service.process().id()).expect("a process id"));
+    kill(pid, Signal::SIGHUP).expect("a signal to the service");
+}
+
+/// Images of drivers that the service has in its memory.
+fn images(service: &Service) -> usize {
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", service.process().id())).expect("its maps");
+    let files = maps.lines().filter_map(|line| line.split_whitespace().last());
+    files
+        .filter(|file| file.ends_with(".so") && file.contains("driver-images"))
+        .collect::<BTreeSet<_>>()
+        .len()
 }
 
 fn state(api: &Api, id: &str) -> String {
