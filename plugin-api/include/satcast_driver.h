@@ -582,7 +582,7 @@ typedef struct SatcastOpen {
     SatcastMedia *media;
     /**
      * Since minor version 2, so only where `size` says that it is there. Who the opening is for, as a JSON object: `destinationId`,
-     * `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`, `accountId`. More may be added, each may be missing.
+     * `sessionId`, `streamKeyId`, `label`, `sessionStartedMs`, `accountId`, `via`. More may be added, each may be missing.
      */
     struct SatcastStr about_json;
 } SatcastOpen;
