@@ -85,7 +85,8 @@ static void attack(const SatcastPacket *packet) {
         TELL("\x01{\"Stopped\":{\"dest\":999999,\"failure\":null}}");
         TELL("\x01{\"Retract\":{\"dest\":999999,\"name\":\"../x\"}}");
         TELL("\x01{\"Publish\":{\"call\":1,\"dest\":999999,\"piece\":{\"name\":\"a\",\"content_type\":\"a\","
-                  "\"max_age_secs\":1,\"hosted\":true,\"preview\":true,\"bytes\":\"Memory\"}}}");
+                  "\"max_age_secs\":1,\"hosted\":true,\"preview\":true,\"bytes\":\"Memory\","
+                  "\"followed\":{\"hold_back_ms\":0,\"reload\":null}}}}");
     }
 }
 

@@ -338,7 +338,8 @@ pub(crate) fn is_nowhere(folder: &Path, text: &str) -> bool {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).all(|path| match path.is_dir() {
         true => is_nowhere(&path, text),
         false => {
-            let bytes = std::fs::read(path).unwrap();
+            // A file that is replaced at this moment may be gone.
+            let bytes = std::fs::read(path).unwrap_or_default();
             !bytes.windows(text.len()).any(|window| window == text.as_bytes())
         }
     })
