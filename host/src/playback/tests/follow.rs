@@ -1,8 +1,7 @@
 //! Viewers who wait: for a version, for a part, and for nothing any more.
 
-use std::time::Instant;
-
 use satcast_plugin_api::host::{Followed, Reload};
+use tokio::time::Instant;
 
 use super::*;
 use crate::drivers::WAITERS_MAX;
