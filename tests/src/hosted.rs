@@ -17,6 +17,9 @@ const PREVIEW_SEGMENTS: usize = 3;
 /// Path of the status.
 pub const STATUS: &str = "/api/public/stream/status";
 
+/// Streams made with one API key; each is two writes.
+const STREAMS_PER_KEY: usize = 25;
+
 /// The stream, its destination and the key.
 #[derive(Clone, Debug)]
 pub struct Hosted {
@@ -49,13 +52,35 @@ impl Hosted {
     #[track_caller]
     #[must_use]
     pub fn with(service: &Service, label: &str, config: &Value) -> Self {
-        let api = service.api();
+        Self::by(&service.api(), service, label, config)
+    }
+
+    /// So many streams with the default settings, made with several keys: each may write 60 times a minute.
+    ///
+    /// # Panics
+    /// When one is refused.
+    #[track_caller]
+    #[must_use]
+    pub fn many(service: &Service, count: usize) -> Vec<Self> {
+        let mut api = service.api();
+        let make = |number: usize| {
+            if number > 0 && number.is_multiple_of(STREAMS_PER_KEY) {
+                let key = service.run(&["key", "create", "--account", ACCOUNT, "--type", "permanent"]);
+                api = service.api().with_key(Some(key.trim()));
+            }
+            Self::by(&api, service, &format!("stream {number}"), &json!({}))
+        };
+        (0..count).map(make).collect()
+    }
+
+    #[track_caller]
+    fn by(api: &Api, service: &Service, label: &str, config: &Value) -> Self {
         let stream = api.create_stream(label);
         let path = format!("/api/streams/{}/destinations", stream.id);
         let body = api.post(&path, &json!({ "type": "self-hosted", "config": config })).ok();
         let destination = body["id"].as_i64().expect("the id of the destination");
         let key = Self::key(service, destination);
-        Self { stream, label: label.to_owned(), destination, key, api: api.with_key(None) }
+        Self { stream, label: label.to_owned(), destination, key, api: service.api().with_key(None) }
     }
 
     /// A further public key of a destination.

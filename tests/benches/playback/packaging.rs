@@ -36,8 +36,7 @@ pub(crate) fn run(source: &Source, options: Options) {
 
 fn satcast(source: &Source, streams: usize, options: Options) -> f64 {
     let service = Setup::default().start();
-    let hosted: Vec<Hosted> =
-        (0..streams).map(|number| Hosted::new(&service, &format!("bench {number}"))).collect();
+    let hosted = Hosted::many(&service, streams);
     let publish = |hosted: &Hosted| Publish::of(source).endless().to(&service.ingest_url(&hosted.stream.key));
     let _encoders: Vec<_> = hosted.iter().map(publish).collect();
     let mut viewers: Vec<_> = hosted.iter().map(|hosted| hosted.viewer(seconds(30))).collect();
