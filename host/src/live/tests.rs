@@ -128,6 +128,22 @@ fn group() -> Vec<Packet> {
     vec![config(), video(0, true), video(33, false), video(66, false)]
 }
 
+#[tokio::test]
+async fn media_that_came_through_the_stream_itself_or_too_many_is_refused() {
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    let from = async |marks: &[String]| {
+        let via = Via::read(&format!("x (compatible; Satcast; via {})", marks.join(" ")));
+        rig.live.publish_from(rig.stream.clone(), via).await.map(drop).map_err(|refused| refused.reason)
+    };
+    let mark = |id: i64| rig.live.inner.marks.of(StreamId(id));
+    let other = rig.stream.id.0 + 1;
+    let own = from(&[mark(other), mark(rig.stream.id.0)]).await.unwrap_err();
+    assert!(own.contains("this very stream"), "{own}");
+    let chain: Vec<_> = (other..=other + VIA_MAX as i64).map(mark).collect();
+    assert!(from(&chain).await.unwrap_err().contains("too many streams"));
+    from(&chain[1..]).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_begins_with_media_and_ends_when_stopped() {
     let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
