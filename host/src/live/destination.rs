@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use self::run::Run;
 use super::hub::Hub;
 use super::shelf::Shelves;
+use super::spool::Shares;
 use super::teller::{Teller, Turn};
 use super::troubles::Troubles;
 use super::via::Via;
@@ -48,6 +49,7 @@ pub(super) struct Parts {
     /// Time of the session's first media.
     pub(super) started_at: UnixMillis,
     pub(super) shelves: Arc<Shelves>,
+    pub(super) spools: Arc<Shares>,
     pub(super) troubles: Arc<Troubles>,
     pub(super) feed: Feed,
     pub(super) teller: Teller,

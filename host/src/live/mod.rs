@@ -121,6 +121,7 @@ struct Inner {
     quiet: Mutex<HashMap<StreamId, Quiet>>,
     next_number: AtomicU64,
     shelves: Arc<Shelves>,
+    spools: Arc<spool::Shares>,
     troubles: Arc<Troubles>,
     marks: Marks,
     /// Where sessions run: not on the thread of the encoder that began them, which may end before them.
@@ -155,6 +156,7 @@ impl Live {
             quiet: Mutex::default(),
             next_number: AtomicU64::new(1),
             shelves: Arc::default(),
+            spools: Arc::default(),
             troubles: Arc::default(),
             marks: Marks::new(),
             runtime: tokio::runtime::Handle::current(),

@@ -38,7 +38,7 @@ use tokio::time::MissedTickBehavior;
 
 pub use access::{ANSWERS_MAX, FRESH, KNOWN};
 pub(crate) use admit::Admission;
-pub use body::{FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
+pub use body::{FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
 pub(crate) use headers::accepts_gzip;
 pub use meter::FLUSH_INTERVAL;
 pub use token::PlaybackSecret;

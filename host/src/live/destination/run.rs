@@ -146,8 +146,9 @@ impl Run {
             None => Queue::new(dropped),
             Some(SpoolPlace { folder, bytes_max }) => {
                 let (destination, waker) = (self.id(), waker.clone());
+                let (account, shares) = (self.parts.account, self.parts.spools.clone());
                 let free_bytes_min = FREE_BYTES_MIN;
-                let spool = Spool { destination, folder, bytes_max, free_bytes_min, waker };
+                let spool = Spool { destination, account, shares, folder, bytes_max, free_bytes_min, waker };
                 Queue::spilling(dropped, Arc::new(spool))
             }
         }

@@ -327,6 +327,11 @@ impl Queue {
         (state.packets.len(), state.bytes)
     }
 
+    /// Packets in memory behind it.
+    pub(crate) fn tail_packets(&self) -> usize {
+        self.lock().tail.packets.len()
+    }
+
     /// Takes everything that waits as `(sequence, config, discontinuity)`.
     pub(crate) fn drain(&self) -> Vec<(u64, bool, bool)> {
         let mut state = self.lock();
