@@ -56,7 +56,7 @@ pub use panics::{DRIVER_PANICS_MAX, PANIC_ACCOUNTS_MIN, PANIC_WINDOW};
 pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, Observer};
-pub use versions::{HoldBack, WAITERS_MAX, Waiter, longest_wait};
+pub use versions::{WAITERS_MAX, Waiter, longest_wait};
 pub use waker::{Waker, gather_wakeups};
 pub use wishes::Wishes;
 
