@@ -40,7 +40,7 @@ struct Plate {
 
 impl Disk for Plate {
     fn bytes(&self) -> u64 {
-        self.packets.iter().map(|delivery| delivery.packet.payload.len() as u64).sum()
+        self.packets.iter().map(|delivery| delivery.packet.payload.len().max(1) as u64).sum()
     }
 
     fn append(&mut self, packets: &[Delivery]) -> io::Result<()> {

@@ -31,7 +31,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A place for packets that is slow, and may fail. Its drop gives everything back.
 pub(in super::super) trait Disk: Send {
-    /// Bytes that it takes up now.
+    /// Bytes that it takes up now; 0 only when nothing is on it.
     fn bytes(&self) -> u64;
     /// Puts packets at the end. On an error none of them is there.
     fn append(&mut self, packets: &[Delivery]) -> io::Result<()>;
