@@ -178,6 +178,7 @@ impl Destination {
             bitrate: view.bits_per_sec(),
             dropped_packets: self.dropped.load(Ordering::Relaxed),
             live_since: view.live_since,
+            server: view.server.clone(),
         }
     }
 

@@ -35,6 +35,11 @@ const EVENT_LOGGED_BYTES_MAX: usize = 512;
 /// Longest data of an event that those who watch are shown, in bytes: events are kept for who was away. Instead of longer ones they see null.
 pub(in crate::live) const EVENT_SHOWN_BYTES_MAX: usize = 4 * 1024;
 
+/// Event by which a driver says which server takes the stream, as `server` in its data.
+const PUBLISHING_EVENT: &str = "publishing";
+/// Longest such text that is shown, in characters: a host name and a port.
+const SERVER_CHARS_MAX: usize = 260;
+
 /// Least time between two log lines about a state its driver reports.
 const STATE_LOG_PAUSE: Duration = Duration::from_secs(1);
 
@@ -269,6 +274,11 @@ impl Run {
                 (0..=text.len().min(EVENT_LOGGED_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
             let logged = &text[..end.unwrap_or(0)];
             tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, data = logged, "driver event");
+            if name == PUBLISHING_EVENT {
+                let server =
+                    data["server"].as_str().map(|server| server.chars().take(SERVER_CHARS_MAX).collect());
+                lock(&self.destination.view).server = server;
+            }
             let data = if text.len() > EVENT_SHOWN_BYTES_MAX { serde_json::Value::Null } else { data };
             let (stream, destination) = (self.destination.record().stream_id.0, self.id().0);
             let data =

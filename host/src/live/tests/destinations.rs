@@ -89,6 +89,19 @@ async fn a_new_configuration_reaches_a_running_destination_or_opens_it_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_server_that_a_driver_names_is_shown_while_it_is_used() {
+    let rig = Rig::new(&["flaky", "live"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let shown = rig.until_state(0, DestState::Live).await;
+    assert_eq!(shown.server.as_deref(), Some("backup.example:1935"));
+    assert_eq!(rig.until_state(1, DestState::Live).await.server, None, "its driver says nothing of it");
+    let poison = Bytes::from_static(&[9; crate::live::testing::POISON_BYTES]);
+    publisher.push(&mut vec![Packet { payload: poison, ..super::video(99, false) }]);
+    assert_eq!(rig.until_state(0, DestState::Retrying).await.server, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_deaf_destination_loses_packets_alone_and_does_not_hold_up_the_end() {
     let rig = Rig::new(&["deaf", "live"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
