@@ -80,6 +80,16 @@ async fn without_the_right_key_the_page_says_what_is_wrong_and_nothing_of_the_st
 }
 
 #[tokio::test]
+async fn when_the_store_fails_the_page_says_so_to_people() {
+    let rig = Rig::new().await;
+    rig.intruder().await.damage_destination(rig.destination.0).await;
+    let answer = rig.get(&rig.watch(&format!("?apiKey={}", rig.key))).await;
+    assert_eq!((answer.status, answer.header("content-type")), (502, "text/html; charset=utf-8"));
+    assert!(answer.text().contains("cannot look this stream up at present"), "{answer:?}");
+    assert!(!answer.text().contains("pk_") && answer.text().contains("data-state=\"problem\""), "{answer:?}");
+}
+
+#[tokio::test]
 async fn players_are_counted_by_playlists_that_viewers_with_a_key_were_given() {
     let rig = Rig::new().await;
     let (media, segment) = (rig.piece("media.m3u8").await, rig.piece("1.m4s").await);
