@@ -16,7 +16,7 @@ use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
 use crate::drivers::{ConfigRefused, ValidateError};
-use crate::ids::{DestinationId, StreamId};
+use crate::ids::{AccountId, DestinationId, StreamId};
 use crate::live::{Delayed, DestState, Trouble};
 use crate::store::{DELAY_SECS_MAX, Delays, DestinationView, NewDestination};
 
@@ -259,7 +259,7 @@ impl DestinationsApi {
         body: Body<DestinationInput>,
     ) -> Result<Json<DestinationCreated>> {
         let (app, stream) = (Arc::clone(&app), StreamId(id.0));
-        let destination = accept(&app, body.0, "").await?;
+        let destination = accept(&app, caller.account, body.0, "").await?;
         let id = App::to_the_end(async move {
             let actor = caller.actor(&app);
             let id = app.store.add_destination(&actor, stream, destination, app.caps()).await?;
@@ -333,10 +333,11 @@ pub(super) fn too_many(app: &App) -> ApiError {
 /// 422 naming the field and the reason, never the value; 503 when the driver does not answer.
 pub(super) async fn accept(
     app: &App,
+    account: AccountId,
     input: DestinationInput,
     path: &str,
 ) -> std::result::Result<NewDestination, ApiError> {
-    if let Err(error) = app.drivers.validate(&input.kind, &input.config).await {
+    if let Err(error) = app.drivers.validate(account, &input.kind, &input.config).await {
         return Err(refusal(app, error, path));
     }
     check_addresses(app, &input.config, path)?;

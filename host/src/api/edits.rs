@@ -272,7 +272,7 @@ impl EditsApi {
             let config = app.drivers.restored_config(&known.kind, &stored, &sent);
             let config = config.map_err(|refused| destinations::config_refused(&refused, ""))?;
             let input = DestinationInput::new(known.kind, config);
-            change.config = Some(destinations::accept(&app, input, "").await?.config);
+            change.config = Some(destinations::accept(&app, account, input, "").await?.config);
         }
         App::to_the_end(async move {
             let is_configured = change.config.is_some();

@@ -255,6 +255,7 @@ impl Entry {
     pub(super) fn forgive(&self) {
         if let Some(loaded) = &self.loaded {
             loaded.services.forgive();
+            loaded.remote.iter().for_each(|remote| remote.forgive());
         }
     }
 }

@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::drivers::ValidateError;
+use crate::ids::AccountId;
 use crate::store::DestinationChange;
+
+/// Who sends configurations.
+const ACCOUNT: AccountId = AccountId(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_show_what_happened_and_what_comes() {
@@ -132,13 +136,14 @@ async fn configurations_are_judged_by_schema_then_driver() {
     assert!(
         drivers.has_playback("shown") && !drivers.has_playback("script") && !drivers.has_playback("none")
     );
-    drivers.validate("script", &json!({ "mode": "live" })).await.unwrap();
-    let unknown = drivers.validate("other", &json!({})).await;
+    drivers.validate(ACCOUNT, "script", &json!({ "mode": "live" })).await.unwrap();
+    let unknown = drivers.validate(ACCOUNT, "other", &json!({})).await;
     assert_eq!(unknown, Err(ValidateError::UnknownType));
-    let refused = drivers.validate("script", &json!({ "mode": "live", "nonsense": "sesame" })).await;
+    let refused = drivers.validate(ACCOUNT, "script", &json!({ "mode": "live", "nonsense": "sesame" })).await;
     let Err(ValidateError::Config(refused)) = refused else { panic!("{refused:?}") };
     assert!(!refused.reason.contains("sesame"), "{refused:?}");
-    let Err(ValidateError::Config(refused)) = drivers.validate("script", &json!({ "mode": "bad" })).await
+    let Err(ValidateError::Config(refused)) =
+        drivers.validate(ACCOUNT, "script", &json!({ "mode": "bad" })).await
     else {
         panic!("accepted")
     };
@@ -150,13 +155,13 @@ async fn a_driver_that_hangs_is_left_alone_until_it_returns() {
     // A driver of its own: the others must not wait for it.
     satcast_plugin_api::driver_entry!(hanging_entry, crate::live::testing::Scripted);
     let drivers = crate::live::testing::start(hanging_entry);
-    let asked = drivers.validate("script", &json!({ "mode": "hang" })).await;
+    let asked = drivers.validate(ACCOUNT, "script", &json!({ "mode": "hang" })).await;
     let Err(ValidateError::Driver(reason)) = asked else { panic!("{asked:?}") };
     assert!(reason.contains("does not answer"), "{reason}");
-    let refused = drivers.validate("script", &json!({ "mode": "live" })).await;
+    let refused = drivers.validate(ACCOUNT, "script", &json!({ "mode": "live" })).await;
     assert!(matches!(refused, Err(ValidateError::Driver(_))), "no call while it hangs");
     for _ in 0..500 {
-        if drivers.validate("script", &json!({ "mode": "live" })).await.is_ok() {
+        if drivers.validate(ACCOUNT, "script", &json!({ "mode": "live" })).await.is_ok() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
