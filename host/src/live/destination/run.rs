@@ -156,6 +156,10 @@ impl Run {
     fn past(&self, queue: &Arc<Queue>, waker: &Waker, kind: &str) -> Option<Arc<Past>> {
         let wants = self.parts.drivers.wants_past(kind) && !lock(&self.parts.had_past).contains(&self.id());
         let window = self.parts.shelves.longest_window(&self.parts.session).filter(|_| wants)?;
+        // A driver that does not say where its segments stand cannot be read, and is not waited for.
+        if window.assets().segments(0).is_empty() {
+            return None;
+        }
         let (session, source) = (self.parts.session.clone(), self.parts.source);
         let about = past::About { destination: self.id(), session, source };
         Some(Arc::new(Past::new(queue.clone(), waker.clone(), window, about)))
