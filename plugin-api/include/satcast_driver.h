@@ -352,6 +352,12 @@ typedef struct SatcastPacket SatcastPacket;
 #define SATCAST_ASSET_RELOAD 1
 
 /**
+ * `SatcastAsset.flags`: a media segment, fragmented MP4 whose samples are the payloads of packets (since minor version 4). Destinations
+ * that want what was before them are given it from these.
+ */
+#define SATCAST_ASSET_SEGMENT (1 << 1)
+
+/**
  * `SatcastPlayback`: the playlists say that no more will come.
  */
 #define SATCAST_PLAYBACK_ENDED 1
@@ -512,7 +518,8 @@ typedef struct SatcastPacket {
      */
     uint64_t source;
     /**
-     * Position in the session, growing by one; equal for all destinations of it.
+     * Position in the session, growing by one; equal for all destinations of it. 0 for packets from before a destination with
+     * `wantsPast` was there.
      */
     uint64_t sequence;
     /**
@@ -726,11 +733,12 @@ typedef struct SatcastDriver {
      */
     struct SatcastStr toolchain;
     /**
-     * What the driver serves, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback", "routes"}], "settings"}`.
+     * What the driver serves, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback", "routes", "wantsPast"}], "settings"}`.
      * `schema` is the JSON Schema (2020-12) of a destination's configuration; a text with `"x-secret": true` is masked everywhere.
-     * `codecs` (names as `"h264"`; none = all), `playback` (it publishes for viewers; default false) and `routes` (see `SatcastHttp`) may be
-     * left out, and so may `settings`, the schema of what operators write below `[driver.<id>]`. At most 1 MiB, 64 types, 64 KiB for each schema, no
-     * references outside a schema.
+     * `codecs` (names as `"h264"`; none = all), `playback` (it publishes for viewers; default false), `routes` (see `SatcastHttp`) and
+     * `wantsPast` (a destination that is added to a live stream begins with what viewers can go back to; default false; since minor
+     * version 4) may be left out, and so may `settings`, the schema of what operators write below `[driver.<id>]`. At most 1 MiB, 64 types,
+     * 64 KiB for each schema, no references outside a schema.
      */
     struct SatcastStr manifest_json;
     /**
@@ -936,7 +944,7 @@ typedef struct SatcastAsset {
      */
     struct SatcastStr source;
     /**
-     * `ASSET_RELOAD`. This and what follows: since minor version 4, for playlists that viewers follow.
+     * `ASSET_*`. This and what follows: since minor version 4, for playlists that viewers follow, and for segments.
      */
     uint32_t flags;
     /**
@@ -965,6 +973,22 @@ typedef struct SatcastAsset {
      * With `ASSET_RELOAD`: name of the piece that comes next. Who asks for it now waits for it. Empty when none comes.
      */
     struct SatcastStr hint;
+    /**
+     * With `ASSET_SEGMENT`: its media sequence number, which rises from segment to segment of an opening.
+     */
+    uint64_t number;
+    /**
+     * With `ASSET_SEGMENT`: what is to be added to its decode times to have those of the packets, in nanoseconds.
+     */
+    int64_t offset_ns;
+    /**
+     * With `ASSET_SEGMENT`: wall time of its start, in milliseconds since 1970.
+     */
+    int64_t start_ms;
+    /**
+     * With `ASSET_SEGMENT`: name of the piece with the initialization segment it needs, which is published before it.
+     */
+    struct SatcastStr init;
 } SatcastAsset;
 
 /**

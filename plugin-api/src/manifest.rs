@@ -76,6 +76,11 @@ pub struct DestType {
     /// What of viewers' requests it answers itself, below that address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
+    /// A destination that is added to a live stream, or enabled while it is live, is first given what viewers can go back to on a
+    /// destination with a rewind window. For recordings; best with a driver that must not lose anything, because what comes
+    /// meanwhile has to wait.
+    #[serde(default, rename = "wantsPast", skip_serializing_if = "std::ops::Not::not")]
+    pub wants_past: bool,
 }
 
 /// Requests of viewers that a driver answers itself.
@@ -115,12 +120,19 @@ impl DestType {
     pub fn of<C: JsonSchema>(name: &str) -> Self {
         let schema = schemars::schema_for!(C).to_value();
         let (name, title) = (name.to_string(), name.to_string());
-        Self { name, title, schema, codecs: Vec::new(), playback: false, routes: Vec::new() }
+        let (codecs, routes) = (Vec::new(), Vec::new());
+        Self { name, title, schema, codecs, playback: false, routes, wants_past: false }
     }
 
     /// Sets the human name.
     pub fn title(mut self, title: &str) -> Self {
         self.title = title.to_string();
+        self
+    }
+
+    /// Says that it begins with what viewers can go back to.
+    pub fn wants_past(mut self) -> Self {
+        self.wants_past = true;
         self
     }
 
@@ -263,7 +275,10 @@ mod tests {
     #[test]
     fn good_manifest() {
         let manifest = with_types(json!([kind("rtmp", json!({ "$ref": "#/$defs/a" }))])).unwrap();
-        assert_eq!(manifest.types[0].name, "rtmp");
+        assert_eq!((manifest.types[0].name.as_str(), manifest.types[0].wants_past), ("rtmp", false));
+        assert!(!serde_json::to_string(&manifest).unwrap().contains("wantsPast"));
+        let wanting = json!({ "name": "a", "title": "x", "schema": {}, "wantsPast": true });
+        assert!(with_types(json!([wanting])).unwrap().types[0].wants_past);
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn in_rust() -> String {
         SatcastAssets { size, publish, retract, playback }
         SatcastAsset {
             size, name, content_type, max_age_secs, audience, body, source, flags, hold_back_ms, next_sequence, next_part,
-            target_ms, delta, hint
+            target_ms, delta, hint, number, offset_ns, start_ms, init
         }
         SatcastPlayback { size, entry, preview, first_ms, window_ms, window_max_ms, fresh_ms, flags }
         SatcastDone { data, done }

@@ -20,6 +20,7 @@ use satcast_plugin_api::packet::{Codec, Kind};
 #[allow(dead_code)] // Nothing but its configurations is needed here.
 mod group;
 #[path = "../../src/live/queue/mod.rs"]
+#[allow(dead_code)] // Who looks into a queue from outside is not here.
 mod queue;
 
 mod locks {

@@ -2,6 +2,8 @@
 //!
 //! Written by driver threads, read by every request of a viewer: a look-up is one read lock and one shared pointer.
 
+mod segments;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write as _;
@@ -39,7 +41,7 @@ pub struct Published {
     pub audience: Audience,
     /// The bytes.
     pub body: PublishedBody,
-    /// What is to be known of a playlist that viewers follow.
+    /// What is to be known of it by who follows the stream.
     pub followed: Followed,
     gzip: OnceLock<Option<Bytes>>,
 }

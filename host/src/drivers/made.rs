@@ -89,6 +89,7 @@ mod tests {
             schema,
             codecs: vec!["h264".into()],
             playback: false,
+            wants_past: false,
             routes: Vec::new(),
         }
     }

@@ -191,6 +191,11 @@ impl Drivers {
         self.registry().kind(kind).is_some_and(|kind| kind.playback)
     }
 
+    /// Destinations of the type begin with what viewers can go back to.
+    pub fn wants_past(&self, kind: &str) -> bool {
+        self.registry().kind(kind).is_some_and(|kind| kind.wants_past)
+    }
+
     /// Where packets of a destination of this type wait when its queue is full; `None` when it loses them.
     pub fn spool(&self, kind: &str) -> Option<SpoolPlace> {
         self.registry().kind(kind)?.spool.clone()

@@ -53,6 +53,8 @@ impl std::ops::Deref for Kind {
 pub(super) struct KindFacts {
     pub(super) title: String,
     pub(super) playback: bool,
+    /// It begins with what viewers can go back to.
+    pub(super) wants_past: bool,
     /// Viewers' requests that it answers itself.
     pub(super) routes: Vec<Route>,
     pub(super) schema: ConfigSchema,
@@ -324,8 +326,8 @@ pub(super) fn start(
     for kind in made::types(&id, &manifest, settings).map_err(LoadError::Start)? {
         let schema = compile(&kind.name, &kind.schema)?;
         let wishes = Wishes::of(&kind.name, &kind.title, &kind.schema).map(Arc::new);
-        let (title, playback, routes) = (kind.title, kind.playback, kind.routes);
-        let facts = KindFacts { title, playback, routes, schema, wishes, spool: spool.clone() };
+        let (title, playback, routes, wants_past) = (kind.title, kind.playback, kind.routes, kind.wants_past);
+        let facts = KindFacts { title, playback, routes, wants_past, schema, wishes, spool: spool.clone() };
         kinds.insert(kind.name, Arc::new(Kind { driver: loaded.clone(), facts: Arc::new(facts) }));
     }
     Ok(Started { version, loaded, kinds })

@@ -141,7 +141,7 @@ mod tests {
     fn reload(hint: Option<&str>) -> Followed {
         let hint = hint.map(str::to_owned);
         let reload = Reload { next_sequence: 7, next_part: 1, target_ms: 2000, delta: None, hint };
-        Followed { hold_back_ms: 2000, reload: Some(reload) }
+        Followed { hold_back_ms: 2000, reload: Some(reload), ..Followed::default() }
     }
 
     fn publish(assets: &Assets, name: &str, followed: Followed) {
@@ -176,10 +176,10 @@ mod tests {
         publish(&assets, "media", reload(Some("p2")));
         assert!(is_woken(&mut waiter) && assets.coming("p1").is_none());
         // The last version: nothing comes.
-        publish(&assets, "media", Followed { hold_back_ms: 2000, reload: None });
+        publish(&assets, "media", Followed { hold_back_ms: 2000, ..Followed::default() });
         assert!(is_woken(&mut waiter) && assets.coming("p2").is_none());
         assert_eq!(assets.hold_back_ms(), Some(2000));
-        publish(&assets, "media", Followed { hold_back_ms: 6000, reload: None });
+        publish(&assets, "media", Followed { hold_back_ms: 6000, ..Followed::default() });
         assert!(!is_woken(&mut waiter));
         publish(&assets, "media", reload(None));
         publish(&assets, "media", Followed::default());

@@ -4,6 +4,7 @@
 
 mod run;
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -56,6 +57,8 @@ pub(super) struct Parts {
     /// Whose the stream is.
     pub(super) account: AccountId,
     pub(super) usage: Arc<dyn Usage>,
+    /// Destinations of the session that are not given what was before them any more.
+    pub(super) had_past: Arc<Mutex<HashSet<DestinationId>>>,
 }
 
 /// A destination while its session lives.

@@ -146,22 +146,7 @@ impl State {
         };
         self.gauge.take(&packet, placed.dts_ns, placed.pts_ns, placed.discontinuity, now);
         self.cut |= placed.discontinuity;
-        Packet {
-            kind: match packet.kind {
-                wire::TrackKind::Video => Kind::Video,
-                wire::TrackKind::Audio => Kind::Audio,
-            },
-            codec: codec(packet.codec),
-            config,
-            keyframe: packet.keyframe,
-            discontinuity: false,
-            track: 0,
-            source,
-            sequence: 0,
-            dts_ns: placed.dts_ns,
-            pts_ns: placed.pts_ns,
-            payload: packet.payload,
-        }
+        Packet { dts_ns: placed.dts_ns, pts_ns: placed.pts_ns, ..self::packet(packet, source) }
     }
 
     fn send(&mut self, mut packet: Packet, now: Duration, wakeups: &mut Wakeups) {
@@ -233,6 +218,37 @@ impl State {
                 wakeups.push((outlet.waker.clone(), driver));
             }
         }
+    }
+}
+
+/// A packet of the session `source` with its times as they are.
+pub(super) fn packet(packet: wire::Packet, source: u64) -> Packet {
+    Packet {
+        kind: match packet.kind {
+            wire::TrackKind::Video => Kind::Video,
+            wire::TrackKind::Audio => Kind::Audio,
+        },
+        codec: codec(packet.codec),
+        config: packet.role == wire::Role::Config,
+        keyframe: packet.keyframe,
+        discontinuity: false,
+        track: 0,
+        source,
+        sequence: 0,
+        dts_ns: packet.dts_ns,
+        pts_ns: packet.pts_ns,
+        payload: packet.payload,
+    }
+}
+
+/// As media calls it.
+pub(super) fn wire_codec(codec: Codec) -> wire::Codec {
+    match codec {
+        Codec::H264 => wire::Codec::H264,
+        Codec::Hevc => wire::Codec::Hevc,
+        Codec::Av1 => wire::Codec::Av1,
+        Codec::Aac => wire::Codec::Aac,
+        Codec::Opus => wire::Codec::Opus,
     }
 }
 

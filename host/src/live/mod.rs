@@ -3,6 +3,7 @@
 //! - [`hub`]: packets in, on one timeline ([`timeline`]), out to the queues; keeps configurations and the last keyframe
 //!   group ([`group`]).
 //! - [`queue`]: the bounded queue of one destination; [`spool`]: the disk behind it, for who must not lose anything.
+//! - [`past`]: what was before a destination, for recordings that are added to a live stream.
 //! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
 //! - [`session`]: the task that owns a session's life; [`quiet`]: whose encoder has to be quiet first; [`allowed`]: whose has to go.
 //! - [`health`]: what the encoder sends, and what of it platforms do not take.
@@ -21,6 +22,7 @@ mod heartbeat;
 mod hub;
 mod locks;
 mod mailbox;
+mod past;
 mod queue;
 #[cfg(test)]
 mod queue_tests;

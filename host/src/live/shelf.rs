@@ -96,6 +96,17 @@ impl Shelves {
         all.get(&destination)?.iter().rev().find(|shelf| !shelf.ended()).cloned()
     }
 
+    /// The open shelf of a session whose rewind window is the longest, if one has a window.
+    pub(super) fn longest_window(&self, session: &SessionId) -> Option<Arc<Shelf>> {
+        let all = self.by_destination.read().unwrap_or_else(PoisonError::into_inner);
+        let open = all.values().flatten().filter(|shelf| shelf.session == *session && !shelf.ended());
+        let windows = open.filter_map(|shelf| {
+            let playback = shelf.assets.playback()?;
+            (playback.window_max_ms > 0 && playback.window_ms > 0).then_some((playback.window_ms, shelf))
+        });
+        windows.max_by_key(|(window_ms, _)| *window_ms).map(|(_, shelf)| shelf.clone())
+    }
+
     /// The newest shelf of a destination's session that has the piece `name`, ended or not: while a new opening has nothing
     /// to show yet, players go on with what the one before left. The newest of all when none has it.
     pub(super) fn of(
@@ -170,6 +181,36 @@ mod tests {
             ended: false,
         };
         shelf.assets().set_playback(told, NOW);
+    }
+
+    #[test]
+    fn the_longest_window_of_the_session_is_found() {
+        let shelves = Shelves::default();
+        let session = SessionId("a".into());
+        assert!(shelves.longest_window(&session).is_none());
+        let told = |window_ms, window_max_ms| Playback {
+            entry: "index.m3u8".into(),
+            preview: None,
+            first_ms: 0,
+            window_ms,
+            window_max_ms,
+            fresh_ms: 0,
+            ended: false,
+        };
+        // Of the session, in order: no rewind, a short window, a long one; and a longer one of another session.
+        let all =
+            [(1, "a", 9_000, 0), (2, "a", 4_000, 60_000), (3, "a", 8_000, 60_000), (4, "b", 9_000, 60_000)];
+        let shelves_of = all.map(|(destination, session, window_ms, max_ms)| {
+            let shelf = shelf(destination, session);
+            assert!(shelves.begin(shelf.clone()).is_none());
+            shelf.assets().set_playback(told(window_ms, max_ms), NOW);
+            shelf
+        });
+        assert!(Arc::ptr_eq(&shelves.longest_window(&session).unwrap(), &shelves_of[2]));
+        shelves.end(&shelves_of[2], NOW);
+        assert!(Arc::ptr_eq(&shelves.longest_window(&session).unwrap(), &shelves_of[1]));
+        shelves.end(&shelves_of[1], NOW);
+        assert!(shelves.longest_window(&session).is_none());
     }
 
     #[test]

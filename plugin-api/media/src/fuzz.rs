@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes};
 
 use crate::codec::{aac, av1, avc, hevc, opus};
 use crate::flv::{demux, mux};
-use crate::fmp4::SEGMENT_BYTES_MAX;
+use crate::fmp4::{INIT_BYTES_MAX, Reader, SEGMENT_BYTES_MAX};
 use crate::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
 use crate::playlist::{
     Entry, MediaPlaylist, PartEntry, PartRules, PreviewPlaylist, init_name, part_name, segment_name,
@@ -23,7 +23,7 @@ use crate::segment::{Event, HELD_BYTES_MAX, Segmenter};
 pub type Target = fn(&[u8]);
 
 /// Name and body of every target.
-pub const TARGETS: [(&str, Target); 7] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("amf0", amf0),
     ("chunk", chunk),
     ("server_session", server_session),
@@ -31,6 +31,7 @@ pub const TARGETS: [(&str, Target); 7] = [
     ("flv", flv),
     ("codec", codec),
     ("segmenter", segmenter),
+    ("read", read),
 ];
 
 /// Configuration records that the segmenter's target chooses from.
@@ -192,6 +193,20 @@ pub fn codec(data: &[u8]) {
     let unit = Bytes::copy_from_slice(data);
     let stripped = av1::strip_temporal_delimiter(unit.clone());
     assert_eq!(stripped, unit.slice(unit.len() - stripped.remaining()..));
+}
+
+/// Fragmented MP4: one and the same bytes as initialization segment and as the media segments after it. Payloads lie in the bytes, and
+/// decode times rise.
+pub fn read(data: &[u8]) {
+    let Ok(mut reader) = Reader::new(&data[..data.len().min(INIT_BYTES_MAX)]) else { return };
+    for (codec, record) in RECORDS {
+        reader.know(codec, &Bytes::from_static(record));
+    }
+    let bytes = Bytes::copy_from_slice(data);
+    let Ok(segment) = reader.segment(&bytes, 0) else { return };
+    assert!(segment.packets.is_sorted_by_key(|packet| packet.dts_ns));
+    let all: usize = segment.packets.iter().map(|packet| packet.payload.len()).max().unwrap_or(0);
+    assert!(all <= bytes.len() && segment.start_ns <= segment.end_ns);
 }
 
 /// How long parts should be.

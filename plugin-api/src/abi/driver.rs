@@ -45,11 +45,12 @@ pub struct SatcastDriver {
     pub version: SatcastStr,
     /// Compiler, for error reports.
     pub toolchain: SatcastStr,
-    /// What the driver serves, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback", "routes"}], "settings"}`.
+    /// What the driver serves, as JSON: `{"title": "...", "types": [{"name", "title", "schema", "codecs", "playback", "routes", "wantsPast"}], "settings"}`.
     /// `schema` is the JSON Schema (2020-12) of a destination's configuration; a text with `"x-secret": true` is masked everywhere.
-    /// `codecs` (names as `"h264"`; none = all), `playback` (it publishes for viewers; default false) and `routes` (see `SatcastHttp`) may be
-    /// left out, and so may `settings`, the schema of what operators write below `[driver.<id>]`. At most 1 MiB, 64 types, 64 KiB for each schema, no
-    /// references outside a schema.
+    /// `codecs` (names as `"h264"`; none = all), `playback` (it publishes for viewers; default false), `routes` (see `SatcastHttp`) and
+    /// `wantsPast` (a destination that is added to a live stream begins with what viewers can go back to; default false; since minor
+    /// version 4) may be left out, and so may `settings`, the schema of what operators write below `[driver.<id>]`. At most 1 MiB, 64 types,
+    /// 64 KiB for each schema, no references outside a schema.
     pub manifest_json: SatcastStr,
     /// `[control]` Once, before everything else, within 5 s. The host table lives as long as the process. Returns `SATCAST_OK`, or
     /// `SATCAST_ERR` after a report to `error`: the driver is then not used and nothing else of it is called.

@@ -40,6 +40,9 @@ pub const AUDIENCE_PREVIEW: u32 = 1 << 1;
 
 /// `SatcastAsset.flags`: viewers may wait for a later version of this playlist (since minor version 4).
 pub const ASSET_RELOAD: u32 = 1;
+/// `SatcastAsset.flags`: a media segment, fragmented MP4 whose samples are the payloads of packets (since minor version 5). Destinations
+/// that want what was before them are given it from these.
+pub const ASSET_SEGMENT: u32 = 1 << 1;
 
 /// `SatcastPlayback`: the playlists say that no more will come.
 pub const PLAYBACK_ENDED: u32 = 1;
@@ -155,7 +158,7 @@ pub struct SatcastAsset {
     pub body: SatcastBody,
     /// Path for `BODY_FILE`, names for `BODY_PARTS`, else empty.
     pub source: SatcastStr,
-    /// `ASSET_RELOAD`. This and what follows: since minor version 4, for playlists that viewers follow.
+    /// `ASSET_*`. This and what follows: since minor version 4, for playlists that viewers follow; those for segments since minor version 5.
     pub flags: u32,
     /// How far behind the newest media players stay that follow this playlist, in milliseconds; 0 = not said.
     pub hold_back_ms: u32,
@@ -171,6 +174,14 @@ pub struct SatcastAsset {
     pub delta: SatcastStr,
     /// With `ASSET_RELOAD`: name of the piece that comes next. Who asks for it now waits for it. Empty when none comes.
     pub hint: SatcastStr,
+    /// With `ASSET_SEGMENT`: its media sequence number, which rises from segment to segment of an opening.
+    pub number: u64,
+    /// With `ASSET_SEGMENT`: what is to be added to its decode times to have those of the packets, in nanoseconds.
+    pub offset_ns: i64,
+    /// With `ASSET_SEGMENT`: wall time of its start, in milliseconds since 1970.
+    pub start_ms: i64,
+    /// With `ASSET_SEGMENT`: name of the piece with the initialization segment it needs, which is published before it.
+    pub init: SatcastStr,
 }
 
 /// Where viewers of a destination enter and what they can see.

@@ -26,7 +26,8 @@ pub struct SatcastPacket {
     pub reserved: u32,
     /// Session the packet belongs to; equal for all destinations of it.
     pub source: u64,
-    /// Position in the session, growing by one; equal for all destinations of it.
+    /// Position in the session, growing by one; equal for all destinations of it. 0 for packets from before a destination with
+    /// `wantsPast` was there.
     pub sequence: u64,
     /// Decode time on the session's timeline in nanoseconds; never falls within a track.
     pub dts_ns: i64,

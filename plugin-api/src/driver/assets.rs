@@ -47,13 +47,28 @@ pub enum AssetBody {
     Parts(Vec<String>),
 }
 
-/// What is to be known of a playlist that viewers follow.
+/// What is to be known of a piece by who follows the stream: viewers of a playlist, and recordings that begin with what was before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Followed<'a> {
     /// How far behind the newest media players stay, in milliseconds; 0 = not said.
     pub hold_back_ms: u32,
     /// Viewers may wait for a later version.
     pub reload: Option<Reload<'a>>,
+    /// It is a media segment: fragmented MP4 whose samples are the payloads of packets.
+    pub segment: Option<SegmentPlace<'a>>,
+}
+
+/// Where a media segment stands in its session: destinations that want what was before them are given it from there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentPlace<'a> {
+    /// Media sequence number; rises from segment to segment of an opening.
+    pub number: u64,
+    /// What is to be added to its decode times to have those of the packets, in nanoseconds.
+    pub offset_ns: i64,
+    /// Wall time of its start, in milliseconds since 1970.
+    pub start_ms: i64,
+    /// Name of the piece with its initialization segment; publish it first.
+    pub init: &'a str,
 }
 
 /// What the host must know of a version of a playlist to let viewers wait for the next one (RFC 8216bis, section 6.2.5.2).
@@ -148,13 +163,18 @@ pub(super) fn publish(
         audience: asset.audience.to_abi(),
         body,
         source: SatcastStr::new(&source),
-        flags: if followed.reload.is_some() { abi::ASSET_RELOAD } else { 0 },
+        flags: flag(followed.reload.is_some(), abi::ASSET_RELOAD)
+            | flag(followed.segment.is_some(), abi::ASSET_SEGMENT),
         hold_back_ms: followed.hold_back_ms,
         next_sequence: followed.reload.map_or(0, |reload| reload.next_sequence),
         next_part: followed.reload.map_or(0, |reload| reload.next_part),
         target_ms: followed.reload.map_or(0, |reload| reload.target_ms),
         delta: SatcastStr::new(followed.reload.and_then(|reload| reload.delta).unwrap_or_default()),
         hint: SatcastStr::new(followed.reload.and_then(|reload| reload.hint).unwrap_or_default()),
+        number: followed.segment.map_or(0, |segment| segment.number),
+        offset_ns: followed.segment.map_or(0, |segment| segment.offset_ns),
+        start_ms: followed.segment.map_or(0, |segment| segment.start_ms),
+        init: SatcastStr::new(followed.segment.map_or("", |segment| segment.init)),
     };
     let mut slot = ErrorSlot::new();
     let errors = slot.sink();
@@ -163,6 +183,10 @@ pub(super) fn publish(
         abi::OK => Ok(()),
         _ => Err(slot.take("the host refused the asset")),
     }
+}
+
+fn flag(is: bool, flag: u32) -> u32 {
+    if is { flag } else { 0 }
 }
 
 pub(super) fn retract(host: &HostRef, dest: u64, name: &str) {

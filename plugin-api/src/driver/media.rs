@@ -131,7 +131,7 @@ impl Packet {
         self.head().source
     }
 
-    /// Position in the session.
+    /// Position in the session; 0 for packets from before the destination was there, where its type wants them.
     pub fn sequence(&self) -> u64 {
         self.head().sequence
     }

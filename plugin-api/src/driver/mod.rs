@@ -72,7 +72,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use assets::{Asset, AssetBody, Followed, Playback, Reload};
+pub use assets::{Asset, AssetBody, Followed, Playback, Reload, SegmentPlace};
 pub use ctx::Ctx;
 pub use host::Host;
 pub(crate) use http::respond;

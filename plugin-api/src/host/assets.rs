@@ -28,7 +28,7 @@ pub struct Asset {
     pub audience: Audience,
     /// The bytes.
     pub body: AssetBody,
-    /// What is to be known of a playlist that viewers follow.
+    /// What is to be known of it by who follows the stream.
     pub followed: Followed,
 }
 
@@ -157,7 +157,9 @@ pub(super) unsafe fn read_asset(raw: abi::SatcastAsset) -> Result<Asset, Error> 
     // SAFETY: as above.
     let followed = unsafe { read_followed(&raw) };
     if !followed.is_sound() {
-        return Err(Error::internal(format!("asset {name} must name assets as its delta and its hint")));
+        return Err(Error::internal(format!(
+            "asset {name} must name assets as its delta, its hint and its init"
+        )));
     }
     let (name, content_type) = (name.into_owned(), content_type.into_owned());
     Ok(Asset { name, content_type, max_age_secs: raw.max_age_secs, audience, body, followed })

@@ -1,17 +1,34 @@
-//! Playlists that viewers follow and wait for, as the host gets them.
+//! What is said of pieces beside their bytes: how playlists are followed, where segments stand. As the host gets it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::abi;
 use crate::playback::is_asset_name;
 
-/// What is to be known of a playlist that viewers follow; its names are checked.
+/// What is to be known of a piece by who follows the stream: viewers of a playlist, and recordings that begin with what was before;
+/// its names are checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Followed {
     /// How far behind the newest media players stay, in milliseconds; 0 = not said.
     pub hold_back_ms: u32,
     /// Viewers may wait for a later version.
     pub reload: Option<Reload>,
+    /// It is a media segment.
+    #[serde(default)]
+    pub segment: Option<SegmentPlace>,
+}
+
+/// Where a media segment stands in its session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentPlace {
+    /// Media sequence number; rises from segment to segment of an opening.
+    pub number: u64,
+    /// What is to be added to its decode times to have those of the packets, in nanoseconds.
+    pub offset_ns: i64,
+    /// Wall time of its start, in milliseconds since 1970.
+    pub start_ms: i64,
+    /// Name of the piece with its initialization segment.
+    pub init: String,
 }
 
 /// What a version of a playlist lists, and what comes next.
@@ -33,7 +50,8 @@ impl Followed {
     /// True when its names are those of pieces.
     pub fn is_sound(&self) -> bool {
         let names = self.reload.iter().flat_map(|reload| [&reload.delta, &reload.hint]);
-        names.flatten().all(|name| is_asset_name(name))
+        let init = self.segment.iter().map(|segment| &segment.init);
+        names.flatten().chain(init).all(|name| is_asset_name(name))
     }
 }
 
@@ -49,7 +67,15 @@ pub(super) unsafe fn read_followed(raw: &abi::SatcastAsset) -> Followed {
         delta: Some(delta).filter(|name| !name.is_empty()),
         hint: Some(hint).filter(|name| !name.is_empty()),
     });
-    Followed { hold_back_ms: raw.hold_back_ms, reload }
+    // SAFETY: see above.
+    let init = unsafe { raw.init.read().into_owned() };
+    let segment = (raw.flags & abi::ASSET_SEGMENT != 0).then_some(SegmentPlace {
+        number: raw.number,
+        offset_ns: raw.offset_ns,
+        start_ms: raw.start_ms,
+        init,
+    });
+    Followed { hold_back_ms: raw.hold_back_ms, reload, segment }
 }
 
 /// A full-size copy of a driver's description; what an older driver does not have is empty. `None` when it is too short.
@@ -98,6 +124,10 @@ mod tests {
             target_ms: 2000,
             delta: SatcastStr::new("delta.m3u8"),
             hint: SatcastStr::new(""),
+            number: 9,
+            offset_ns: -40,
+            start_ms: 1_000,
+            init: SatcastStr::new("init.mp4"),
         };
         // SAFETY: the description lives, and so do its texts; its body is given back as often as it was made.
         let read = |asset: &abi::SatcastAsset| unsafe { copy_asset(asset).map(|copy| read_asset(copy)) };
@@ -117,8 +147,16 @@ mod tests {
             hint: None,
         };
         let new = read(&asset).unwrap().unwrap();
-        assert_eq!(new.followed, Followed { hold_back_ms: 2000, reload: Some(reload) });
+        assert_eq!(new.followed, Followed { hold_back_ms: 2000, reload: Some(reload), segment: None });
         again(&mut asset);
+        asset.flags = abi::ASSET_SEGMENT;
+        let place = SegmentPlace { number: 9, offset_ns: -40, start_ms: 1_000, init: "init.mp4".into() };
+        assert_eq!(read(&asset).unwrap().unwrap().followed.segment, Some(place));
+        again(&mut asset);
+        asset.init = SatcastStr::new("");
+        assert!(read(&asset).unwrap().unwrap_err().message.contains("must name assets"));
+        again(&mut asset);
+        asset.flags = abi::ASSET_RELOAD;
         asset.delta = SatcastStr::new("../delta");
         assert!(read(&asset).unwrap().unwrap_err().message.contains("as its delta"));
         asset.size = size - 1;

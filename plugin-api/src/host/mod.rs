@@ -39,7 +39,7 @@ use bytes::Bytes;
 
 pub use assets::{Asset, AssetBody, Body, Playback};
 pub use driver::{Driver, Instance};
-pub use followed::{Followed, Reload};
+pub use followed::{Followed, Reload, SegmentPlace};
 pub use http::{Http, HttpBody, HttpRequest, HttpResponse};
 pub use recordings::{Done, Recordings, SIGNED_BYTES_MAX};
 pub use services::DriverWaker;

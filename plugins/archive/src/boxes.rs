@@ -83,7 +83,7 @@ mod tests {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for piece in media::pieces(media::pictures(80, 25)) {
             match piece {
-                crate::cut::Piece::Begin(init) => bytes.extend_from_slice(&init),
+                crate::cut::Piece::Begin { init, .. } => bytes.extend_from_slice(&init),
                 crate::cut::Piece::Fragment { bytes: more, end_ns } => {
                     bytes.extend_from_slice(&more);
                     ends.push((bytes.len(), u64::try_from(end_ns / 1_000_000).unwrap()));

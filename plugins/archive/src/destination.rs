@@ -62,6 +62,10 @@ fn take(recorder: &mut Recorder, intake: &mut Intake, batch: &mut Vec<Packet>) {
         if packet.is_discontinuity() {
             recorder.gap();
         }
+        if !packet.is_config() {
+            // As the contract marks what was before the destination.
+            recorder.is_past(packet.sequence() == 0);
+        }
         if let Some(packet) = intake.take(packet, recorder.held_bytes()) {
             recorder.push(packet);
         }

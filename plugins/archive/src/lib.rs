@@ -75,7 +75,7 @@ impl Driver for Archive {
 
     fn types() -> Vec<DestType> {
         let codecs = ["h264", "hevc", "av1", "aac", "opus"];
-        vec![DestType::of::<Config>(TYPE).title("Cloud archive").codecs(&codecs)]
+        vec![DestType::of::<Config>(TYPE).title("Cloud archive").codecs(&codecs).wants_past()]
     }
 
     fn settings() -> Option<SettingsSchema> {

@@ -38,11 +38,21 @@ pub(crate) struct Recorder {
     open: Option<Open>,
     refusals: u32,
     spooled: u64,
+    /// What comes is from before the destination was there.
+    is_past: bool,
 }
 
 impl Recorder {
     pub(crate) fn new(core: Arc<Core>, order: Order) -> Self {
-        Recorder { core, order, cutter: Cutter::default(), open: None, refusals: 0, spooled: 0 }
+        Recorder {
+            core,
+            order,
+            cutter: Cutter::default(),
+            open: None,
+            refusals: 0,
+            spooled: 0,
+            is_past: false,
+        }
     }
 
     /// Payload bytes that are not written yet.
@@ -62,6 +72,11 @@ impl Recorder {
 
     pub(crate) fn push(&mut self, packet: Packet) {
         self.cutter.push(packet);
+    }
+
+    /// What comes next is from before the destination was there, or no longer.
+    pub(crate) fn is_past(&mut self, is_past: bool) {
+        self.is_past = is_past;
     }
 
     /// Nothing came for a while.
@@ -97,10 +112,10 @@ impl Recorder {
     async fn write_pieces(&mut self) -> Result<(), Error> {
         while let Some(piece) = self.cutter.poll() {
             match piece {
-                Piece::Begin(init) => {
+                Piece::Begin { init, base_ns } => {
                     self.close().await;
                     let length = init.len() as u64;
-                    self.open = Some(self.begin(init).await?);
+                    self.open = Some(self.begin(init, base_ns).await?);
                     self.spooled += length;
                 }
                 Piece::Fragment { bytes, end_ns } => {
@@ -125,10 +140,20 @@ impl Recorder {
     }
 
     /// Begins a file in a task of its own: who waits for it may be dropped at any moment, and the file is closed then.
-    async fn begin(&self, init: Bytes) -> Result<Open, Error> {
+    async fn begin(&self, init: Bytes, base_ns: i64) -> Result<Open, Error> {
         let (core, order) = (self.core.clone(), self.order.clone());
-        let begun = tokio::spawn(async move { Open::begin(&core, &order, init).await });
+        let started_ms = self.started_ms(base_ns);
+        let begun = tokio::spawn(async move { Open::begin(&core, &order, init, started_ms).await });
         begun.await.map_err(|_| Error::internal("the beginning of a recording was cut off"))?
+    }
+
+    /// Wall time of the start of a file that begins at `base_ns`: now, unless it is of the past. The session's time line begins with it.
+    fn started_ms(&self, base_ns: i64) -> i64 {
+        let (now_ms, session_ms) = (self.core.outside.now_ms(), self.order.about.session_started_ms);
+        if !self.is_past || session_ms == 0 {
+            return now_ms;
+        }
+        session_ms.saturating_add(base_ns / 1_000_000).min(now_ms)
     }
 
     async fn close(&mut self) {
@@ -153,10 +178,10 @@ struct Open {
 
 impl Open {
     /// A new file with its journal, and the task that uploads it.
-    async fn begin(core: &Arc<Core>, order: &Order, init: Bytes) -> Result<Self, Error> {
+    async fn begin(core: &Arc<Core>, order: &Order, init: Bytes, started_ms: i64) -> Result<Self, Error> {
         let owner = Owner::new(order.about.account_id, order.about.destination_id);
         core.reserve(owner, init.len() as u64)?;
-        let item = core.enter(order)?;
+        let item = core.enter(order, started_ms)?;
         let (task_core, entry) = (core.clone(), item.entry());
         let path = core.path(&item.file_name);
         let made = blocking(move || {

@@ -65,14 +65,13 @@ impl Core {
         Ok(())
     }
 
-    /// A new recording in the list, under a name nobody had.
+    /// A new recording in the list, under a name nobody had, that began at `started_ms`.
     ///
     /// # Errors
     /// `Internal`: there is no room for another one; `Remote`: the encoder made too many of late.
-    pub(crate) fn enter(&self, order: &Order) -> Result<Arc<Item>, Error> {
+    pub(crate) fn enter(&self, order: &Order, started_ms: i64) -> Result<Arc<Item>, Error> {
         let about = &order.about;
         let owner = Owner::new(about.account_id, about.destination_id);
-        let now_ms = self.outside.now_ms();
         let mut items = self.items();
         let (mut own, mut number) = (0, 0);
         for item in items.values() {
@@ -89,13 +88,13 @@ impl Core {
         }
         self.begins(about.destination_id)?;
         number = number.saturating_add(1);
-        let mut name = names::file_name(&about.label, now_ms, &about.session_id, number);
+        let mut name = names::file_name(&about.label, started_ms, &about.session_id, number);
         // Sessions whose ids differ only in letters that names do not have.
         while items.contains_key(&name) || self.path(&name).exists() {
             number = number.saturating_add(1);
-            name = names::file_name(&about.label, now_ms, &about.session_id, number);
+            name = names::file_name(&about.label, started_ms, &about.session_id, number);
         }
-        let mut entry = Entry::new(name.clone(), now_ms);
+        let mut entry = Entry::new(name.clone(), started_ms);
         entry.destination_id = about.destination_id;
         entry.account_id = about.account_id;
         entry.session_id.clone_from(&about.session_id);

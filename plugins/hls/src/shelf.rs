@@ -8,7 +8,7 @@ use serde_json::Value;
 pub(crate) trait Shelf {
     /// Gives viewers a piece.
     fn publish(&self, asset: Asset<'_>) -> Result<(), Error>;
-    /// Gives viewers a playlist that they follow.
+    /// Gives viewers a piece of which more is to be known than its bytes.
     fn publish_followed(&self, asset: Asset<'_>, followed: &Followed<'_>) -> Result<(), Error>;
     /// Takes a piece away.
     fn retract(&self, name: &str);

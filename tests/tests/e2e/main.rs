@@ -4,6 +4,7 @@ mod answers;
 mod api;
 mod archive;
 mod archive_isolated;
+mod archive_past;
 mod attacks;
 mod authors;
 mod billing;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use satcast_plugin_api::driver_state::State as DriverState;
+use satcast_plugin_api::host::MediaSource;
 use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Class, Error};
 use serde_json::json;
@@ -16,6 +17,7 @@ use crate::ids::{DestinationId, UnixMillis};
 use crate::live::backoff::{self, Next};
 use crate::live::hub::Codecs;
 use crate::live::mailbox::Mailbox;
+use crate::live::past::{self, Past};
 use crate::live::queue::Queue;
 use crate::live::shelf::Shelf;
 use crate::live::spool::{FREE_BYTES_MIN, Spool};
@@ -120,6 +122,11 @@ impl Run {
         let now = self.parts.clock.monotonic();
         self.codecs = self.parts.hub.codecs();
         self.parts.hub.attach(queue.clone(), waker.clone(), now);
+        let past = self.past(&queue, &waker, &record.kind);
+        let media: Arc<dyn MediaSource> = match &past {
+            Some(past) => past.clone(),
+            None => queue.clone(),
+        };
         let shelf = self.begin_shelf();
         let request = OpenRequest {
             kind: record.kind.clone(),
@@ -127,21 +134,40 @@ impl Run {
             destination: record.id,
             about: self.about(),
             source: self.parts.source,
-            media: queue.clone(),
+            media,
             observer: mailbox.clone(),
             counters: self.destination.counters.clone(),
             assets: shelf.assets().clone(),
         };
         let opened = self.parts.drivers.open(request).await;
         let outcome = match opened {
-            Ok(opening) => self.watch(opening, &mailbox, || waker.wake(queue.close())).await,
+            Ok(opening) => {
+                // Once in a session, whatever becomes of this opening.
+                lock(&self.parts.had_past).insert(record.id);
+                past.iter().for_each(|past| past.start());
+                self.watch(opening, &mailbox, past.as_deref(), || waker.wake(queue.close())).await
+            }
             Err(error) => Err(error),
         };
         self.parts.shelves.end(&shelf, self.parts.clock.monotonic());
         self.parts.hub.detach(&queue);
         waker.wake(queue.close());
+        past.iter().for_each(|past| past.give_up());
         queue.give_up();
         outcome
+    }
+
+    /// What was before, for the first opening of a destination that wants it and a session that can be gone back in.
+    fn past(&self, queue: &Arc<Queue>, waker: &Waker, kind: &str) -> Option<Arc<Past>> {
+        let wants = self.parts.drivers.wants_past(kind) && !lock(&self.parts.had_past).contains(&self.id());
+        let window = self.parts.shelves.longest_window(&self.parts.session).filter(|_| wants)?;
+        // A driver that does not say where its segments stand cannot be read, and is not waited for.
+        if window.assets().segments(0).is_empty() {
+            return None;
+        }
+        let (session, source) = (self.parts.session.clone(), self.parts.source);
+        let about = past::About { destination: self.id(), session, source };
+        Some(Arc::new(Past::new(queue.clone(), waker.clone(), window, about)))
     }
 
     /// An empty queue, with a disk behind it where the driver must not lose anything.
@@ -190,6 +216,7 @@ impl Run {
         &mut self,
         mut opening: Opening,
         mailbox: &Mailbox,
+        past: Option<&Past>,
         close_queue: impl Fn(),
     ) -> Result<(), Error> {
         let (mut stopping, mut orders, id) = (self.stopping.clone(), self.orders.clone(), self.id());
@@ -217,6 +244,9 @@ impl Run {
         drop(changes);
         if let Some(held) = self.held().filter(|_| !self.is_stopping()) {
             self.show(DestState::Stopped, Some(held.as_str().into()));
+        }
+        if let Some(past) = past {
+            past.settled().await;
         }
         close_queue();
         opening.stop(STOP_DEADLINE).await;

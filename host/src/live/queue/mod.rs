@@ -33,6 +33,17 @@ pub(super) struct Queue {
     core: Arc<Core>,
 }
 
+/// What waits in a queue, to be handed out first.
+#[derive(Default)]
+pub(super) struct Head {
+    /// Newest configuration of each track.
+    pub(super) configs: Configs,
+    /// First packet of pictures.
+    pub(super) video: Option<Arc<Packet>>,
+    /// First packet of sound.
+    pub(super) audio: Option<Arc<Packet>>,
+}
+
 struct Core {
     state: Mutex<State>,
     leased_bytes: AtomicUsize,
@@ -142,6 +153,16 @@ impl Queue {
             self.core.dropped.fetch_add(1, Ordering::Relaxed);
         }
         state.waker_if_ready()
+    }
+
+    /// What will be handed out first.
+    pub(super) fn head(&self) -> Head {
+        let state = self.lock();
+        let first = |kind: Kind| {
+            let mut packets = state.packets.iter().map(|queued| &queued.delivery.packet);
+            packets.find(|packet| !packet.config && packet.kind == kind).cloned()
+        };
+        Head { configs: state.configs.clone(), video: first(Kind::Video), audio: first(Kind::Audio) }
     }
 
     /// No more packets come; those inside are still handed out.

@@ -4,9 +4,9 @@ mod destinations;
 mod ending;
 mod health;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -51,6 +51,8 @@ pub(in crate::live) struct Run {
     wishes: Vec<Wish>,
     watch: Watch,
     schedule: Schedule,
+    /// Destinations that are not given what was before them any more.
+    had_past: Arc<Mutex<HashSet<DestinationId>>>,
 }
 
 struct End {
@@ -82,6 +84,7 @@ impl Run {
             wishes,
             watch,
             schedule,
+            had_past: Arc::default(),
         }
     }
 

@@ -28,7 +28,7 @@ impl Rig {
     fn list(&self, name: &str, text: String, reload: Option<Reload>) {
         let body = AssetBody::Memory(Bytes::from(text.into_bytes()).into());
         let (name, content_type, audience) = (name.to_owned(), PLAYLIST_TYPE.to_owned(), Audience::Hosted);
-        let followed = Followed { hold_back_ms: 2000, reload };
+        let followed = Followed { hold_back_ms: 2000, reload, ..Followed::default() };
         let asset = Asset { name, content_type, max_age_secs: 1, audience, body, followed };
         self.shelf.assets().publish(asset, self.folder.path()).unwrap();
     }

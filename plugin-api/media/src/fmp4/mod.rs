@@ -2,7 +2,7 @@
 //!
 //! [`TrackConfig`] turns a codec configuration record into a sample entry and what playlists say of it,
 //! [`init_segment`] writes `ftyp` and `moov`, [`media_segment`] one `styp`, `moof` and `mdat`. [`AudioClock`]
-//! counts samples; [`Reach`] says how far a file of such segments reaches. No function here knows playlists or
+//! counts samples; [`Reach`] says how far a file of such segments reaches, and [`Reader`] has their packets back. No function here knows playlists or
 //! keyframe rules; those are in [`crate::segment`].
 //!
 //! Times: video runs at [`VIDEO_TIMESCALE`], audio at its sample rate. There is no edit list: with B-frames
@@ -12,6 +12,7 @@
 mod clock;
 mod fragment;
 mod init;
+mod read;
 mod scan;
 mod track;
 
@@ -19,6 +20,7 @@ pub use clock::{AudioClock, Placed, opus_samples};
 pub use clock::{nanos_to_ticks, ticks_to_nanos};
 pub use fragment::{Sample, TrackRun, media_segment};
 pub use init::init_segment;
+pub use read::{INIT_BYTES_MAX, READ_BYTES_MAX, ReadSegment, Reader};
 pub use scan::{BOX_HEADER_BYTES, BoxHeader, Reach};
 pub use track::{TrackConfig, TrackDetails, VideoRange};
 

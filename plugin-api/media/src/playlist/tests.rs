@@ -28,6 +28,7 @@ fn segment(sequence: u64, duration_ns: i64, discontinuity: bool) -> Segment {
         independent: true,
         discontinuity,
         program_date_time_ms: WALL_MS,
+        offset_ns: 0,
         video_samples: 60,
         bytes: Bytes::from_static(&[0; 1000]),
     }

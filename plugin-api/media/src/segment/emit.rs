@@ -111,6 +111,7 @@ impl Segmenter {
             independent: builder.independent,
             discontinuity: self.discontinuity,
             program_date_time_ms: epoch.date_ms(builder.boundary_ns),
+            offset_ns: epoch.offset_ns(),
             video_samples,
             bytes,
         })

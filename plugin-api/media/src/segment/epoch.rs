@@ -113,6 +113,11 @@ impl Epoch {
         dts_ns.saturating_sub(self.base_dts).saturating_add(self.origin_ns)
     }
 
+    /// Publisher's time minus media time, in nanoseconds.
+    pub(super) fn offset_ns(&self) -> i64 {
+        self.base_dts.saturating_sub(self.origin_ns)
+    }
+
     /// Wall time of a presentation time, in milliseconds since 1970.
     pub(super) fn date_ms(&self, boundary_ns: i64) -> i64 {
         self.wall_ms.saturating_add((boundary_ns - self.first_boundary_ns) / NANOS_PER_MILLI)

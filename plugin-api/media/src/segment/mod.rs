@@ -136,6 +136,8 @@ pub struct Segment {
     pub discontinuity: bool,
     /// Wall time of its start in milliseconds since 1970.
     pub program_date_time_ms: i64,
+    /// What is to be added to its decode times to have those of its packets, in nanoseconds.
+    pub offset_ns: i64,
     /// Pictures in it.
     pub video_samples: u32,
     /// `styp`, `moof` and `mdat`, for each part if it has any.

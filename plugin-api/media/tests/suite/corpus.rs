@@ -5,6 +5,10 @@
 use std::path::PathBuf;
 
 use crate::common::{Random, programme, run};
+use bytes::Bytes;
+use satcast_media::fmp4::{
+    AUDIO_TRACK_ID, Sample, TrackConfig, TrackRun, VIDEO_TRACK_ID, init_segment, media_segment,
+};
 use satcast_media::fuzz;
 use satcast_media::rtmp::amf0::{Value, encode_all};
 
@@ -27,6 +31,24 @@ fn packet_steps(packets: usize, group: usize) -> Vec<u8> {
         steps.extend_from_slice(&[video, 33, [0, 66, 225][picture % 3], 40, 2, 33, 0, 9]);
     }
     steps
+}
+
+/// A small file of a track of pictures and one of sound, with pictures that are shown later than they are decoded.
+fn fragmented(composed: bool) -> Vec<u8> {
+    let track = |index: usize| {
+        let (codec, record) = fuzz::RECORDS[index];
+        TrackConfig::parse(codec, &Bytes::from_static(record)).expect("a record")
+    };
+    let init = init_segment(&[&track(0), &track(4)]).expect("two tracks");
+    let sample = |number: u8| Sample {
+        duration: 3000,
+        composition: if composed { 3000 * i32::from(number % 3) - 3000 } else { 0 },
+        sync: number == 0,
+        payload: vec![0xfc, number, number].into(),
+    };
+    let run = |track_id| TrackRun { track_id, decode_time: 9, samples: (0..4).map(sample).collect() };
+    let segment = media_segment(1, &[run(VIDEO_TRACK_ID), run(AUDIO_TRACK_ID)]).expect("a segment");
+    [&init[..], &segment, &segment].concat()
 }
 
 /// Name and bytes of the seeds of a target.
@@ -57,6 +79,7 @@ fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
             b"\x01\xaf\x01\x21\x22".to_vec(),
             b"\x01\x95\x01Opus\x00abc".to_vec(),
         ],
+        "read" => vec![fragmented(false), fragmented(true)],
         "segmenter" => vec![packet_steps(2000, 60), packet_steps(3000, 180), packet_steps(1500, 1)],
         _ => vec![
             b"\x01\x64\x00\x28\xff\xe1\x00\x08\x67\x64\x00\x28\xac\xd9\x40\x78\x01\x00\x02\x68\xeb".to_vec(),

@@ -238,7 +238,7 @@ impl File {
             let tracks: Vec<&TrackConfig> = [video, audio].into_iter().flatten().collect();
             // One or two tracks whose records were read: this cannot fail.
             let Ok(init) = init_segment(&tracks) else { return };
-            pieces.push_back(Piece::Begin(init));
+            pieces.push_back(Piece::Begin { init, base_ns: self.base_dts });
             self.begun = true;
         }
         self.fragment = self.fragment.wrapping_add(1);

@@ -39,8 +39,13 @@ pub(crate) const TIME_NANOS_MAX: i64 = 1 << 60;
 /// What comes out, in this order: `Begin`, `Fragment`s, the next `Begin`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Piece {
-    /// A new file begins with these bytes (`ftyp` and `moov`).
-    Begin(Bytes),
+    /// A new file begins.
+    Begin {
+        /// Its first bytes (`ftyp` and `moov`).
+        init: Bytes,
+        /// Its time 0 on the session's time line, in nanoseconds.
+        base_ns: i64,
+    },
     /// The next bytes of the file.
     Fragment {
         /// `styp`, `moof`, `mdat`.

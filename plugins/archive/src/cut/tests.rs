@@ -13,7 +13,7 @@ fn shape(packets: Vec<Packet>) -> Vec<Vec<i64>> {
     let mut files: Vec<Vec<i64>> = Vec::new();
     for piece in pieces(packets) {
         match piece {
-            Piece::Begin(_) => files.push(Vec::new()),
+            Piece::Begin { .. } => files.push(Vec::new()),
             Piece::Fragment { end_ns, .. } => files.last_mut().unwrap().push(end_ns / MS),
             Piece::TrackRefused(..) => {}
         }
@@ -173,12 +173,12 @@ fn quiet_times_and_rolls() {
     pictures(10, 10).into_iter().for_each(|packet| cutter.push(packet));
     assert_eq!(cutter.poll(), None);
     cutter.flush();
-    assert!(matches!(cutter.poll(), Some(Piece::Begin(_))));
+    assert!(matches!(cutter.poll(), Some(Piece::Begin { .. })));
     assert!(matches!(cutter.poll(), Some(Piece::Fragment { end_ns, .. }) if end_ns == 360 * MS));
     cutter.roll();
     (10..60).for_each(|number| cutter.push(packet(AVC, number % 25 == 0, number * 40, 100)));
     cutter.finish();
-    let begins = std::iter::from_fn(|| cutter.poll()).filter(|piece| matches!(piece, Piece::Begin(_)));
+    let begins = std::iter::from_fn(|| cutter.poll()).filter(|piece| matches!(piece, Piece::Begin { .. }));
     assert_eq!(begins.count(), 1, "at the next keyframe, once");
 }
 
@@ -227,7 +227,7 @@ fn packets_in_any_order_make_files_that_can_be_read() {
 fn take(cutter: &mut Cutter, files: &mut Vec<Vec<u8>>) {
     while let Some(piece) = cutter.poll() {
         match piece {
-            Piece::Begin(init) => files.push(init.to_vec()),
+            Piece::Begin { init, .. } => files.push(init.to_vec()),
             Piece::Fragment { bytes, .. } => files.last_mut().unwrap().extend_from_slice(&bytes),
             Piece::TrackRefused(..) => {}
         }

@@ -73,7 +73,7 @@ pub(crate) fn files(packets: Vec<Packet>) -> Vec<Vec<u8>> {
     let mut files: Vec<Vec<u8>> = Vec::new();
     for piece in pieces(packets) {
         match piece {
-            Piece::Begin(init) => files.push(init.to_vec()),
+            Piece::Begin { init, .. } => files.push(init.to_vec()),
             Piece::Fragment { bytes, .. } => files.last_mut().unwrap().extend_from_slice(&bytes),
             Piece::TrackRefused(..) => {}
         }

@@ -167,7 +167,13 @@ impl Lists {
             hint: Some(hint),
         });
         let hold_back_ms = u32::try_from(self.media.hold_back_ns() / 1_000_000).unwrap_or(u32::MAX);
-        publish_text(MEDIA, text, Audience::Hosted, &Followed { hold_back_ms, reload }, shelf)
+        publish_text(
+            MEDIA,
+            text,
+            Audience::Hosted,
+            &Followed { hold_back_ms, reload, ..Followed::default() },
+            shelf,
+        )
     }
 
     /// Viewers with a key can enter.

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use satcast_media::playlist::segment_name;
 use satcast_media::segment::{Init, Segment};
 use satcast_plugin_api::Audience;
-use satcast_plugin_api::driver::{Asset, AssetBody, Playback};
+use satcast_plugin_api::driver::{Asset, AssetBody, Followed, Playback, SegmentPlace};
 use serde_json::json;
 
 use crate::disk::WriteFailed;
@@ -180,7 +180,14 @@ impl Window {
         };
         let refused =
             |error| tracing::warn!(%error, sequence = segment.sequence, "the host refuses a segment");
-        shelf.publish(asset).map_err(refused)
+        let place = SegmentPlace {
+            number: segment.sequence,
+            offset_ns: segment.offset_ns,
+            start_ms: segment.program_date_time_ms,
+            init: &known.name,
+        };
+        let followed = Followed { segment: Some(place), ..Followed::default() };
+        shelf.publish_followed(asset, &followed).map_err(refused)
     }
 
     /// The next segment to be written, one at a time; its outcome is told to [`Window::written`].

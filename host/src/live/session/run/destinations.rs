@@ -1,6 +1,7 @@
 //! Which destinations of a session run: those of the database.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Run;
@@ -24,6 +25,9 @@ impl Run {
         };
         self.reload_due = false;
         self.read_wishes(wanted.iter().filter(|destination| destination.enabled));
+        // Whoever is to start later wants nothing of before.
+        let late = wanted.iter().filter(|destination| destination.delays.start_secs > 0);
+        self.had_past.lock().unwrap_or_else(PoisonError::into_inner).extend(late.map(|late| late.id));
         let wanted = self.due(wanted);
         let running: Vec<_> = self.session.lock().destinations.values().cloned().collect();
         let mut stopped = Vec::new();
@@ -102,6 +106,7 @@ impl Run {
             teller: self.teller.clone(),
             account: self.session.stream.account_id,
             usage: self.usage.clone(),
+            had_past: self.had_past.clone(),
         };
         let (destination, task) = Destination::start(record, parts);
         self.session.lock().destinations.insert(id, destination);

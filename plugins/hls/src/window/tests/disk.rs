@@ -246,6 +246,7 @@ fn a_segment_that_no_list_can_take_is_left_out() {
             independent: true,
             discontinuity: false,
             program_date_time_ms: 0,
+            offset_ns: 0,
             video_samples: 0,
             bytes: Bytes::from_static(b"x"),
         };

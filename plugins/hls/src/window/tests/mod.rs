@@ -96,6 +96,7 @@ impl Opening {
             independent: self.keyed,
             discontinuity: std::mem::take(&mut self.cut),
             program_date_time_ms: 1_760_000_000_000 + self.made as i64 * self.segment_ms,
+            offset_ns: 0,
             video_samples: 60,
             bytes: Bytes::from(self.made.to_be_bytes().repeat(self.segment_bytes / 8)),
         };

@@ -1,0 +1,372 @@
+//! A window of real segments, a queue, and a driver that takes what is given.
+
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc;
+
+use bytes::Bytes;
+use satcast_media::fuzz::RECORDS;
+use satcast_media::packet as wire;
+use satcast_media::segment::{Event, Segmenter};
+use satcast_plugin_api::Audience;
+use satcast_plugin_api::host::{Asset, AssetBody, Followed, Packet, Playback, SegmentPlace};
+use satcast_plugin_api::packet::Kind;
+
+use super::*;
+use crate::ids::UnixMillis;
+use crate::live::hub;
+
+const MS: i64 = wire::NANOS_PER_MILLI;
+const WAIT_MAX: Duration = Duration::from_secs(20);
+/// Bytes of a picture, unless a test wants more.
+const PICTURE_BYTES: usize = 40;
+/// Wall time of the session's start.
+const WALL_MS: i64 = 1_700_000_000_000;
+
+fn unit(index: usize, number: i64, at_ms: i64, keyframe: bool, bytes: usize) -> wire::Packet {
+    let (codec, _) = RECORDS[index];
+    let mut payload = vec![0xfc; bytes];
+    payload[..8].copy_from_slice(&number.to_be_bytes());
+    // As an Opus packet of 20 ms begins.
+    payload[0] = 0xfc;
+    let (dts_ns, role) = (at_ms * MS, wire::Role::Data);
+    wire::Packet {
+        kind: codec.kind(),
+        codec,
+        role,
+        keyframe,
+        dts_ns,
+        pts_ns: dts_ns,
+        payload: payload.into(),
+    }
+}
+
+fn record(index: usize) -> wire::Packet {
+    let (_, record) = RECORDS[index];
+    wire::Packet {
+        role: wire::Role::Config,
+        payload: Bytes::from_static(record),
+        ..unit(index, 0, 0, false, 8)
+    }
+}
+
+/// Pictures of 40 ms in groups of a second, and sound of 20 ms, from `from_ms` on; a picture or packet of sound has its time in it.
+fn media(from_ms: i64, to_ms: i64, bytes: usize) -> Vec<wire::Packet> {
+    let pictures = (from_ms..to_ms).step_by(40).map(|at| unit(0, at, at, at % 1000 == 0, bytes));
+    let sound = (from_ms..to_ms).step_by(20).map(|at| unit(4, at, at, false, 10));
+    let mut all: Vec<_> = pictures.chain(sound).collect();
+    all.sort_by_key(|packet| packet.dts_ns);
+    all
+}
+
+/// A destination with a rewind window, made as its driver makes it, and another one's queue.
+struct Rig {
+    shelf: Arc<Shelf>,
+    queue: Arc<Queue>,
+    segmenter: Segmenter,
+    init: String,
+    folder: tempfile::TempDir,
+    first_ms: Option<i64>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let shelf = Shelf::new(DestinationId(1), SessionId("s".into()), UnixMillis(WALL_MS));
+        let queue = Arc::new(Queue::new(Arc::new(AtomicU64::new(0))));
+        let mut segmenter = Segmenter::new(100);
+        [record(0), record(4)].iter().for_each(|packet| segmenter.push(packet, WALL_MS));
+        for packet in [record(0), record(4)] {
+            assert!(queue.push(&Arc::new(hub::packet(packet, 9)), true, Duration::ZERO).is_none());
+        }
+        let (init, first_ms) = (String::new(), None);
+        let folder = tempfile::tempdir().unwrap();
+        Self { shelf: Arc::new(shelf), queue, segmenter, init, folder, first_ms }
+    }
+
+    /// Both destinations of the stream get these; the queue from its first keyframe on.
+    fn publish(&mut self, packets: &[wire::Packet]) {
+        for packet in packets {
+            let wall_ms = WALL_MS + packet.dts_ns / MS;
+            self.segmenter.push(packet, wall_ms);
+            let live = Packet { sequence: 1, ..hub::packet(packet.clone(), 9) };
+            assert!(self.queue.push(&Arc::new(live), true, Duration::ZERO).is_none());
+        }
+        self.show();
+    }
+
+    /// Only the window has these.
+    fn before(&mut self, packets: &[wire::Packet]) {
+        packets.iter().for_each(|packet| self.segmenter.push(packet, WALL_MS + packet.dts_ns / MS));
+        self.show();
+    }
+
+    /// As its driver ends.
+    fn end(&mut self) {
+        self.segmenter.finish();
+        self.show();
+    }
+
+    /// Every second segment lies in a file.
+    fn show(&mut self) {
+        while let Some(event) = self.segmenter.poll_event() {
+            match event {
+                Event::Init(init) => {
+                    self.init = format!("init-{}.mp4", init.id);
+                    self.put(&self.init.clone(), AssetBody::Memory(init.bytes.into()), None);
+                }
+                Event::Segment(segment) => {
+                    let name = format!("{}.m4s", segment.sequence);
+                    let body = if segment.sequence.is_multiple_of(2) {
+                        std::fs::write(self.folder.path().join(&name), &segment.bytes).unwrap();
+                        let (len, keep) = (segment.bytes.len() as u64, Bytes::new().into());
+                        AssetBody::File { path: name.clone().into(), offset: 0, len, keep }
+                    } else {
+                        AssetBody::Memory(segment.bytes.into())
+                    };
+                    let place = SegmentPlace {
+                        number: segment.sequence,
+                        offset_ns: segment.offset_ns,
+                        start_ms: segment.program_date_time_ms,
+                        init: self.init.clone(),
+                    };
+                    let first_ms = *self.first_ms.get_or_insert(place.start_ms);
+                    self.put(&name, body, Some(place));
+                    self.tell(first_ms);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn tell(&self, first_ms: i64) {
+        let entry = "index.m3u8".to_owned();
+        let (window_ms, window_max_ms) = (60_000, 3_600_000);
+        let told =
+            Playback { entry, preview: None, first_ms, window_ms, window_max_ms, fresh_ms: 0, ended: false };
+        self.shelf.assets().set_playback(told, Duration::ZERO);
+    }
+
+    fn put(&self, name: &str, body: AssetBody, segment: Option<SegmentPlace>) {
+        let followed = Followed { segment, ..Followed::default() };
+        let (name, content_type, audience) = (name.to_owned(), "video/mp4".to_owned(), Audience::Both);
+        let asset = Asset { name, content_type, max_age_secs: 1, audience, body, followed };
+        self.shelf.assets().publish(asset, self.folder.path()).unwrap();
+    }
+
+    fn past(&self) -> Arc<Past> {
+        let about = About { destination: DestinationId(2), session: SessionId("s".into()), source: 9 };
+        Arc::new(Past::new(self.queue.clone(), Waker::idle(), self.shelf.clone(), about))
+    }
+
+    /// Reads on a thread of its own.
+    fn start(&self) -> (Arc<Past>, std::thread::JoinHandle<()>) {
+        let past = self.past();
+        let feed = Feed::new(past.core.clone(), past.window.clone(), past.about.clone());
+        (past, std::thread::spawn(move || feed.run()))
+    }
+}
+
+/// Takes what there is until the media packet of this time came, letting go of each batch at once.
+fn take_until(past: &Past, last_ms: i64) -> Vec<Delivery> {
+    let mut all: Vec<Delivery> = Vec::new();
+    let is_last = |all: &[Delivery]| {
+        all.iter().any(|one| one.packet.kind == Kind::Video && one.packet.dts_ns / MS == last_ms)
+    };
+    while !is_last(&all) {
+        let (tell, told) = mpsc::channel();
+        let waker = DriverWaker::calling(move || tell.send(()).unwrap_or_default());
+        let from = all.len();
+        match past.recv(16, &mut all, waker) {
+            Recv::Ready => past.released(all[from..].iter().map(|one| one.packet.payload.len()).sum()),
+            Recv::Empty => told.recv_timeout(WAIT_MAX).expect("a wake-up"),
+            Recv::Closed => panic!("closed after {} packets", all.len()),
+        }
+    }
+    all
+}
+
+/// Times of media in milliseconds, as they came.
+fn times(all: &[Delivery], kind: Kind) -> Vec<i64> {
+    let of_kind = all.iter().filter(|one| one.packet.kind == kind && !one.packet.config);
+    of_kind.map(|one| (one.packet.dts_ns + MS / 2) / MS).collect()
+}
+
+fn cuts(all: &[Delivery]) -> Vec<i64> {
+    let cut = all.iter().filter(|one| one.discontinuity || one.packet.discontinuity);
+    cut.map(|one| (one.packet.dts_ns + MS / 2) / MS).collect()
+}
+
+fn assert_all(all: &[Delivery], from_ms: i64, to_ms: i64) {
+    assert_eq!(times(all, Kind::Video), (from_ms..to_ms).step_by(40).collect::<Vec<_>>());
+    let sound = times(all, Kind::Audio);
+    // The last of it may come behind the last picture.
+    let expected: Vec<i64> = (from_ms..to_ms).step_by(20).take(sound.len()).collect();
+    assert!(sound == expected && sound.len() * 20 >= (to_ms - from_ms - 60) as usize, "{sound:?}");
+}
+
+#[test]
+fn what_was_before_comes_first_and_meets_what_waits() {
+    let mut rig = Rig::new();
+    rig.before(&media(0, 9_000, PICTURE_BYTES));
+    // The queue begins in the middle of a segment, which is finished later.
+    rig.publish(&media(9_000, 9_800, PICTURE_BYTES));
+    let (past, reading) = rig.start();
+    rig.publish(&media(9_800, 13_000, PICTURE_BYTES));
+    let all = take_until(&past, 12_960);
+    reading.join().unwrap();
+    assert_all(&all, 0, 13_000);
+    assert_eq!(cuts(&all), [0; 0]);
+    let configs: Vec<_> = all.iter().filter(|one| one.packet.config).collect();
+    // The same bytes twice: before what was before, and with what waits.
+    let records: Vec<_> = configs.iter().map(|one| one.packet.payload.clone()).collect();
+    let (video, audio) = (RECORDS[0].1, RECORDS[4].1);
+    assert_eq!(records, [video, audio, video, audio].map(Bytes::from_static));
+    let numbers: Vec<u64> = all.iter().map(|one| one.packet.sequence).collect();
+    let live = all.iter().position(|one| one.packet.sequence == 1).unwrap();
+    assert!(numbers[..live].iter().all(|number| *number == 0), "of before");
+    assert!(past.core.state.lock().unwrap().leased == 0);
+}
+
+#[test]
+fn a_segment_that_is_gone_is_a_gap_and_nothing_else() {
+    let mut rig = Rig::new();
+    rig.before(&media(0, 20_000, PICTURE_BYTES));
+    rig.publish(&media(20_000, 25_000, PICTURE_BYTES));
+    let assets = rig.shelf.assets();
+    let names: Vec<String> = assets.segments(0).into_iter().map(|(_, name)| name).collect();
+    // One was removed, one cannot be read, of one only half is left.
+    assets.retract(&names[2]);
+    let file = names.iter().find(|name| Path::new(name).with_extension("").to_str() == Some("106")).unwrap();
+    std::fs::write(rig.folder.path().join(file), b"half").unwrap();
+    let (past, reading) = rig.start();
+    let all = take_until(&past, 24_960);
+    reading.join().unwrap();
+    let pictures = times(&all, Kind::Video);
+    assert!(pictures.is_sorted_by(|one, next| one < next), "{pictures:?}");
+    assert_eq!(pictures.len(), 625 - 2 * 50);
+    assert_eq!(cuts(&all), [6_000, 14_000]);
+}
+
+#[test]
+fn what_left_the_window_is_not_given() {
+    let mut rig = Rig::new();
+    rig.before(&media(0, 12_000, PICTURE_BYTES));
+    rig.tell(WALL_MS + 4_000);
+    rig.first_ms = Some(WALL_MS + 4_000);
+    rig.publish(&media(12_000, 16_000, PICTURE_BYTES));
+    let (past, reading) = rig.start();
+    let all = take_until(&past, 15_960);
+    reading.join().unwrap();
+    assert_all(&all, 4_000, 16_000);
+    assert_eq!(cuts(&all), [0; 0]);
+}
+
+#[test]
+fn a_break_of_the_encoder_in_the_window_stays_one() {
+    let mut rig = Rig::new();
+    rig.before(&media(0, 6_000, PICTURE_BYTES));
+    rig.segmenter.gap();
+    rig.before(&media(11_000, 15_000, PICTURE_BYTES));
+    rig.publish(&media(15_000, 19_000, PICTURE_BYTES));
+    let (past, reading) = rig.start();
+    let all = take_until(&past, 18_960);
+    reading.join().unwrap();
+    assert_eq!(cuts(&all), [11_000]);
+    // What the segmenter had not finished is lost with the encoder.
+    let pictures = times(&all, Kind::Video);
+    assert_eq!(pictures.iter().filter(|at| **at >= 11_000).count(), 200);
+}
+
+#[test]
+fn no_more_is_read_than_the_driver_takes() {
+    let mut rig = Rig::new();
+    // Together far more than is held.
+    rig.before(&media(0, 20_000, 150_000));
+    rig.publish(&media(20_000, 23_000, PICTURE_BYTES));
+    let (past, reading) = rig.start();
+    let full = || past.core.lock().is_full();
+    let mut tries = 0;
+    while !full() && tries < 2_000 {
+        std::thread::sleep(Duration::from_millis(5));
+        tries += 1;
+    }
+    assert!(full() && past.core.lock().bytes < PAST_BYTES_MAX + 150_000);
+    assert!(!reading.is_finished());
+    // A driver that holds too much gets no more, and some when it lets go.
+    let mut held = Vec::new();
+    while let Recv::Ready = past.recv(64, &mut held, DriverWaker::calling(|| {})) {
+        let leased = past.core.lock().leased;
+        assert!(leased < LEASED_BYTES_MAX + 64 * 150_000);
+        while !full() && leased < LEASED_BYTES_MAX && !reading.is_finished() {
+            std::thread::yield_now();
+        }
+    }
+    let leased = past.core.lock().leased;
+    past.released(leased);
+    held.extend(take_until(&past, 22_960));
+    reading.join().unwrap();
+    assert_all(&held, 0, 23_000);
+}
+
+#[test]
+fn who_gives_the_queue_back_ends_the_reading() {
+    let mut rig = Rig::new();
+    rig.before(&media(0, 20_000, 100_000));
+    let (past, reading) = rig.start();
+    past.abandoned();
+    reading.join().unwrap();
+    let mut out = Vec::new();
+    assert!(matches!(past.recv(1, &mut out, DriverWaker::calling(|| {})), Recv::Closed));
+    assert!(out.is_empty() && past.core.lock().packets.is_empty());
+}
+
+#[test]
+fn a_window_that_ends_before_it_comes_to_what_waits_leaves_a_gap() {
+    let mut rig = Rig::new();
+    rig.before(&media(0, 6_000, PICTURE_BYTES));
+    rig.publish(&media(6_000, 6_400, PICTURE_BYTES));
+    // The unfinished segment goes with the gap.
+    rig.segmenter.gap();
+    let shelves = crate::live::shelf::Shelves::default();
+    shelves.end(&rig.shelf, Duration::ZERO);
+    let (past, reading) = rig.start();
+    let all = take_until(&past, 6_360);
+    reading.join().unwrap();
+    let pictures = times(&all, Kind::Video);
+    assert!(
+        pictures.is_sorted_by(|one, next| one < next) && pictures.ends_with(&[6_320, 6_360]),
+        "{pictures:?}"
+    );
+    assert_eq!(cuts(&all), [6_000]);
+}
+
+#[test]
+fn a_window_that_ends_with_the_session_gives_all() {
+    let mut rig = Rig::new();
+    rig.before(&media(0, 6_000, PICTURE_BYTES));
+    rig.publish(&media(6_000, 6_400, PICTURE_BYTES));
+    let (past, reading) = rig.start();
+    rig.end();
+    crate::live::shelf::Shelves::default().end(&rig.shelf, Duration::ZERO);
+    let all = take_until(&past, 6_360);
+    reading.join().unwrap();
+    assert_all(&all, 0, 6_400);
+    assert_eq!(cuts(&all), [0; 0]);
+}
+
+#[tokio::test]
+async fn the_end_waits_until_all_was_taken() {
+    let mut rig = Rig::new();
+    rig.before(&media(0, 6_000, PICTURE_BYTES));
+    rig.publish(&media(6_000, 8_000, PICTURE_BYTES));
+    rig.end();
+    let past = rig.past();
+    past.start();
+    let taking = past.clone();
+    let taken = tokio::task::spawn_blocking(move || take_until(&taking, 7_960));
+    past.settled().await;
+    assert_all(&taken.await.unwrap(), 0, 8_000);
+    let never = rig.past();
+    never.give_up();
+    never.settled().await;
+}

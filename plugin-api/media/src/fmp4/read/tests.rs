@@ -1,0 +1,236 @@
+//! What was written is read back; what was not written here is an error.
+
+use std::sync::Arc;
+
+use mp4_atom::Encode as _;
+
+use super::*;
+use crate::fmp4::tests::{AV1, HEVC};
+use crate::fmp4::{AUDIO_TRACK_ID, Sample, TrackRun, VIDEO_TRACK_ID, media_segment, nanos_to_ticks};
+use crate::fuzz::RECORDS;
+use crate::packet::NANOS_PER_MILLI;
+use crate::segment::{Event, Segmenter};
+use crate::testing::{Random, hex};
+
+fn config(codec: Codec, record: &[u8]) -> Packet {
+    let payload = Bytes::copy_from_slice(record);
+    let (kind, role) = (codec.kind(), Role::Config);
+    Packet { kind, codec, role, keyframe: false, dts_ns: 0, pts_ns: 0, payload }
+}
+
+fn unit(codec: Codec, at_ms: i64, apart_ms: i64, keyframe: bool, fill: u8) -> Packet {
+    let dts_ns = at_ms * NANOS_PER_MILLI;
+    // The first byte is that of an Opus packet of 20 ms.
+    let payload = Bytes::from([vec![0xfc], vec![fill; 3 + usize::from(fill)]].concat());
+    let pts_ns = dts_ns + apart_ms * NANOS_PER_MILLI;
+    Packet { kind: codec.kind(), codec, role: Role::Data, keyframe, dts_ns, pts_ns, payload }
+}
+
+/// Six seconds of pictures of 40 ms, in groups of a second, the first shown 80 ms after it is decoded, and sound of 20 ms or of 1024 samples.
+fn programme(video: (Codec, &[u8]), audio: (Codec, &[u8]), start_ms: i64) -> Vec<Packet> {
+    let mut all = vec![config(video.0, video.1), config(audio.0, audio.1)];
+    let mut media = Vec::new();
+    for number in 0..150i64 {
+        let apart = [80, 120, 40, 40][(number % 4) as usize];
+        media.push(unit(video.0, start_ms + number * 40, apart, number % 25 == 0, number as u8));
+    }
+    for number in 0..290i64 {
+        let length_us = if audio.0 == Codec::Opus { 20_000 } else { 21_333 };
+        media.push(unit(audio.0, start_ms + 80 + number * length_us / 1000, 0, false, (number % 200) as u8));
+    }
+    media.sort_by_key(|packet| packet.dts_ns);
+    all.extend(media);
+    all
+}
+
+struct Written {
+    init: Bytes,
+    segments: Vec<(Bytes, i64)>,
+}
+
+fn segments(packets: &[Packet], parts: bool) -> Written {
+    let mut segmenter = Segmenter::new(1);
+    if parts {
+        segmenter = segmenter.with_parts(500 * NANOS_PER_MILLI);
+    }
+    packets.iter().for_each(|packet| segmenter.push(packet, 0));
+    segmenter.finish();
+    let mut written = Written { init: Bytes::new(), segments: Vec::new() };
+    while let Some(event) = segmenter.poll_event() {
+        match event {
+            Event::Init(init) => written.init = init.bytes,
+            Event::Segment(segment) => written.segments.push((segment.bytes, segment.offset_ns)),
+            _ => {}
+        }
+    }
+    assert_eq!(segmenter.stats().samples_dropped, 0, "{:?}", segmenter.stats());
+    written
+}
+
+fn of_kind(packets: &[Packet], kind: TrackKind) -> Vec<&Packet> {
+    packets.iter().filter(|packet| packet.role == Role::Data && packet.kind == kind).collect()
+}
+
+/// Times of pictures are exact to a tick, those of sound as its clock counts them.
+fn assert_same(read: &[Packet], given: &[Packet]) {
+    for (kind, far_ns) in [(TrackKind::Video, 12_000), (TrackKind::Audio, 2 * NANOS_PER_MILLI)] {
+        let (read, given) = (of_kind(read, kind), of_kind(given, kind));
+        assert_eq!(read.len(), given.len(), "{kind:?}");
+        for (read, given) in read.iter().zip(given) {
+            assert_eq!(
+                (&read.payload, read.keyframe, read.codec),
+                (&given.payload, given.keyframe, given.codec)
+            );
+            let apart = [read.dts_ns - given.dts_ns, read.pts_ns - given.pts_ns];
+            assert!(apart.iter().all(|apart| apart.abs() <= far_ns), "{kind:?} {apart:?}");
+        }
+    }
+}
+
+#[test]
+fn every_codec_is_read_back_with_its_times_on_the_sessions_line() {
+    let (avc, aac, opus) = (RECORDS[0], RECORDS[2], RECORDS[4]);
+    let (hevc, av1) = (hex(HEVC), hex(AV1));
+    let videos = [avc, (Codec::Hevc, &hevc[..]), (Codec::Av1, &av1[..])];
+    for (video, parts) in videos.into_iter().flat_map(|video| [(video, false), (video, true)]) {
+        for audio in [aac, opus] {
+            let given = programme(video, audio, 7_200_040);
+            let written = segments(&given, parts);
+            assert!(written.segments.len() >= 3);
+            let mut reader = Reader::new(&written.init).expect("an init segment");
+            let records = |reader: &Reader| {
+                let configs = reader.configs(5).into_iter();
+                configs.map(|packet| (packet.codec, packet.payload)).collect::<Vec<_>>()
+            };
+            let known = [video, audio].map(|(codec, record)| (codec, Bytes::copy_from_slice(record)));
+            // The record of HEVC says in its own bytes that it is complete.
+            assert_eq!(records(&reader)[1], known[1]);
+            if video.0 != Codec::Hevc {
+                assert_eq!(records(&reader)[0], known[0]);
+            }
+            known.iter().for_each(|(codec, record)| reader.know(*codec, record));
+            assert_eq!(records(&reader), known);
+            let (mut read, mut end) = (Vec::new(), None);
+            for (bytes, offset_ns) in &written.segments {
+                let segment = reader.segment(bytes, *offset_ns).expect("a media segment");
+                assert!(end.is_none_or(|end| segment.start_ns <= end), "nothing is missing between them");
+                end = Some(segment.end_ns);
+                assert!(segment.packets.is_sorted_by_key(|packet| packet.dts_ns));
+                read.extend(segment.packets);
+            }
+            assert_same(&read, &given);
+        }
+    }
+}
+
+#[test]
+fn another_record_is_not_taken_for_the_one_that_was_written() {
+    let written = segments(&programme(RECORDS[0], RECORDS[2], 0), false);
+    let mut reader = Reader::new(&written.init).expect("an init segment");
+    let before = reader.configs(0);
+    for (codec, record) in [RECORDS[1], RECORDS[3], (Codec::H264, &b"garbage"[..])] {
+        reader.know(codec, &Bytes::from_static(record));
+    }
+    assert_eq!(reader.configs(0), before);
+}
+
+#[test]
+fn a_jump_of_the_encoder_changes_what_is_added() {
+    let mut given = programme(RECORDS[0], RECORDS[2], 0);
+    let records = given.drain(..2).collect::<Vec<_>>();
+    let later = programme(RECORDS[0], RECORDS[2], 60_000).split_off(2);
+    let all: Vec<_> = records.into_iter().chain(given).chain(later).collect();
+    let written = segments(&all, false);
+    let reader = Reader::new(&written.init).expect("an init segment");
+    let read = |(bytes, offset_ns): &(Bytes, i64)| reader.segment(bytes, *offset_ns).expect("a segment");
+    let read: Vec<_> = written.segments.iter().map(read).collect();
+    let gaps: Vec<_> = read.windows(2).filter(|pair| pair[1].start_ns > pair[0].end_ns).collect();
+    assert_eq!(gaps.len(), 1);
+    assert_eq!(gaps[0][1].start_ns, 60_000 * NANOS_PER_MILLI);
+    let packets: Vec<_> = read.iter().flat_map(|read| read.packets.clone()).collect();
+    assert_same(&packets, &all);
+}
+
+fn small() -> (Reader, Vec<TrackRun>) {
+    let tracks = [RECORDS[0], RECORDS[2]].map(|(codec, record)| {
+        Arc::new(TrackConfig::parse(codec, &Bytes::from_static(record)).expect("a record"))
+    });
+    let init = init_segment(&[&tracks[0], &tracks[1]]).expect("two tracks");
+    let sample =
+        |fill: u8| Sample { duration: 10, composition: -5, sync: fill == 0, payload: vec![fill; 4].into() };
+    let run = |track_id| TrackRun { track_id, decode_time: 90, samples: (0..3).map(sample).collect() };
+    (Reader::new(&init).expect("an init segment"), vec![run(VIDEO_TRACK_ID), run(AUDIO_TRACK_ID)])
+}
+
+#[test]
+fn what_was_not_written_here_is_an_error() {
+    let (reader, runs) = small();
+    let whole = media_segment(1, &runs).expect("a segment");
+    let read = reader.segment(&whole, 0).expect("a segment");
+    assert_eq!(
+        (read.packets.len(), read.start_ns),
+        (6, ticks_to_nanos(90, 90_000).min(ticks_to_nanos(90, 48_000)))
+    );
+    assert!(read.packets.iter().filter(|packet| packet.keyframe).count() == 1, "sound has no keyframes");
+    assert!(read.packets.iter().any(|packet| packet.pts_ns < packet.dts_ns));
+    for end in 0..whole.len() {
+        assert!(reader.segment(&whole.slice(..end), 0).is_err(), "cut at {end}");
+    }
+    let strange = TrackRun { track_id: 7, ..runs[0].clone() };
+    let strange = media_segment(1, &[strange]).expect("a segment");
+    assert_eq!(reader.segment(&strange, 0), Err(Fmp4Error::Tracks));
+    let long = Bytes::from(vec![0; READ_BYTES_MAX + 1]);
+    assert!(matches!(reader.segment(&long, 0), Err(Fmp4Error::TooLarge { .. })));
+    assert!(matches!(Reader::new(&vec![0; INIT_BYTES_MAX + 1]), Err(Fmp4Error::Box(_))));
+    assert_eq!(Reader::new(b"").map(drop), Err(Fmp4Error::Tracks));
+    let times = [i64::MIN, i64::MAX];
+    assert!(times.iter().all(|offset_ns| reader.segment(&whole, *offset_ns).is_ok()), "no time is too far");
+}
+
+#[test]
+fn a_count_that_is_only_claimed_is_not_believed() {
+    let (reader, runs) = small();
+    let many = |samples: usize| TrackRun {
+        samples: vec![Sample { duration: 1, composition: 0, sync: true, payload: Bytes::new() }; samples],
+        ..runs[0].clone()
+    };
+    let one = media_segment(1, &[many(SEGMENT_SAMPLES_MAX)]).expect("a segment");
+    assert_eq!(reader.segment(&one, 0).expect("as many as may be").packets.len(), SEGMENT_SAMPLES_MAX);
+    let three = Bytes::from([&one[..], &one, &one].concat());
+    assert!(matches!(reader.segment(&three, 0), Err(Fmp4Error::TooLarge { .. })));
+    // A run of four thousand million samples that says nothing of each.
+    let moof = Moof {
+        traf: vec![Traf {
+            tfhd: Tfhd { track_id: VIDEO_TRACK_ID, ..Tfhd::default() },
+            trun: vec![mp4_atom::Trun {
+                data_offset: Some(0),
+                samples: mp4_atom::TrunSamples::Inherited { count: u32::MAX, first_flags: None },
+            }],
+            ..Traf::default()
+        }],
+        ..Moof::default()
+    };
+    let mut bytes = Vec::new();
+    moof.encode(&mut bytes).expect("a box");
+    assert!(matches!(reader.segment(&bytes.into(), 0), Err(Fmp4Error::TooLarge { .. })));
+}
+
+#[test]
+fn bytes_that_were_changed_break_nothing() {
+    let written = segments(&programme(RECORDS[0], RECORDS[4], 0), true);
+    let reader = Reader::new(&written.init).expect("an init segment");
+    let mut random = Random::new(0x0df3);
+    for _ in 0..3_000 {
+        let mut init = written.init.to_vec();
+        let mut segment = written.segments[0].0[..1_200].to_vec();
+        for _ in 0..=random.below(4) {
+            let (at, head) = (random.below(init.len()), random.below(segment.len()));
+            (init[at], segment[head]) = (random.next() as u8, random.next() as u8);
+        }
+        // Either way is good, as long as it ends.
+        let changed = Reader::new(&init);
+        let segment = Bytes::from([&segment[..], &written.segments[0].0[1_200..]].concat());
+        let _ = changed.unwrap_or_else(|_| reader.clone()).segment(&segment, 0);
+    }
+    assert_eq!(nanos_to_ticks(ticks_to_nanos(9, 90_000), 90_000), 9);
+}
