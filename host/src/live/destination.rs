@@ -3,6 +3,7 @@
 //! Exactly this layer owns the retry; drivers end at their first failure.
 
 mod run;
+mod source;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

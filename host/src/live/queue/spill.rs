@@ -101,7 +101,7 @@ impl Tail {
         is_over
     }
 
-    fn media(&self) -> u64 {
+    pub(super) fn media(&self) -> u64 {
         let media = self.packets.iter().filter(|queued| !queued.delivery.packet.config);
         self.media_on_disk + media.count() as u64
     }
