@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Each of the source.
 const SEGMENT_SECONDS: f64 = 2.0;
 /// Filling takes a fraction of this.
-const FILLING: u64 = 200;
+const FILLING: u64 = 240;
 /// Longest delta: the bar, in any window.
 const DELTA_BYTES_MAX: usize = 2048;
 
