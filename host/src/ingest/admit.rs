@@ -25,8 +25,9 @@ pub trait Admission: Send + Sync + 'static {
     /// What takes the packets of an accepted encoder.
     type Publisher: PacketSink;
 
-    /// A publisher for the stream, or the status its encoder gets: somebody publishes it, it was stopped, no money.
-    /// `via`: which streams its media has come through; `address`: from where it publishes. Runs to its end even when the encoder has gone meanwhile; the publisher is then dropped.
+    /// A publisher for the stream, or the status its encoder gets: somebody publishes it, it was stopped, no money. `via`: which streams
+    /// its media has come through; `address`: from where it publishes. Runs to its end even when the encoder has gone meanwhile; the
+    /// publisher is then dropped.
     fn publish(
         &self,
         stream: StreamRecord,
