@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::run::Run;
+#[cfg(test)]
+pub(super) use self::source::SETTLE_MAX;
 use super::hub::Hub;
 use super::shelf::Shelves;
 use super::spool::Shares;

@@ -67,8 +67,8 @@ use shelf::Shelves;
 use troubles::Troubles;
 use via::Marks;
 
-/// Longest a shutdown waits for sessions to end.
-pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(8);
+/// Longest a shutdown waits for sessions to end: what destinations are given to take what waits, and to end.
+pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(15);
 
 /// Longest an encoder that returns is kept waiting while its former session ends.
 pub const ENDING_WAIT: Duration = Duration::from_secs(4);

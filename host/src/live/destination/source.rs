@@ -73,6 +73,7 @@ impl Source {
 
     /// Lets nothing new in, and gives a driver that must not lose anything the time to take what waits.
     pub(super) async fn settle(&self) {
+        let until = Instant::now() + SETTLE_MAX;
         if let Some(past) = &self.past {
             past.settled().await;
         }
@@ -86,7 +87,7 @@ impl Source {
             }
         };
         // What is left then is counted at the end.
-        let _ = tokio::time::timeout(SETTLE_MAX, taken).await;
+        let _ = tokio::time::timeout_at(until, taken).await;
     }
 
     /// The opening has ended. Gives the packets that are lost by it, and must not be.

@@ -1,5 +1,6 @@
 //! A driver that must not lose anything, and does not take it for a while.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use satcast_plugin_api::driver::{
@@ -9,12 +10,15 @@ use satcast_plugin_api::{DestType, Error, driver_entry};
 use tokio::sync::watch;
 
 use super::*;
+use crate::live::destination::SETTLE_MAX;
 use crate::live::testing::start;
 
 /// Together more than a queue without a disk holds, in groups of thirty.
 const PICTURES: i64 = 360;
 const PICTURE_BYTES: usize = 100_000;
 
+/// Pictures that the driver has taken.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// Whether the driver takes anything.
 static GOES: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
 
@@ -56,6 +60,7 @@ impl Destination for Kept {
                     next = Some(packet.dts_ns() + 40 * NANOS_PER_MILLI);
                 }
                 ctx.bytes_sent(packet.payload().len() as u64);
+                TAKEN.fetch_add(u64::from(!packet.is_config()), Ordering::SeqCst);
             }
             ctx.state(State::Live);
         }
@@ -65,8 +70,8 @@ impl Destination for Kept {
 
 driver_entry!(entry, Keeper);
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_a_lossless_driver_does_not_take_for_a_while_it_gets_later() {
+/// A live session with a destination of the driver, which has begun and has not taken the pictures that came.
+async fn held_up() -> (Rig, Publisher, DestinationId) {
     let mut rig = Rig::new(&[], Duration::from_secs(30)).await;
     let settings = Settings { reconnect_window: Duration::ZERO, refuse_quiet: Duration::from_secs(60) };
     let drivers = start(entry);
@@ -84,11 +89,44 @@ async fn what_a_lossless_driver_does_not_take_for_a_while_it_gets_later() {
     (1..PICTURES).for_each(|number| publisher.push(&mut vec![large(number)]));
     let shown = rig.live.destination(rig.stream.id, id).unwrap();
     assert_eq!((shown.bytes_sent, shown.dropped_packets), (1, 0));
+    (rig, publisher, id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_lossless_driver_does_not_take_for_a_while_it_gets_later() {
+    let (rig, _publisher, id) = held_up().await;
     GOES.send_replace(true);
     let all = 1 + 1_000 + PICTURES as u64 * PICTURE_BYTES as u64;
     let seen = || rig.live.destination(rig.stream.id, id).filter(|seen| seen.bytes_sent == all);
     let shown = rig.until("all of it", seen).await;
     assert_eq!((shown.error, shown.dropped_packets), (None, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_at_the_end_is_still_taken() {
+    let (rig, _publisher, id) = held_up().await;
+    let (live, stream) = (rig.live.clone(), rig.stream.id);
+    let ending = tokio::spawn(async move { live.stop(stream, EndReason::Stopped).await });
+    let ends =
+        || rig.live.snapshot(stream).is_none_or(|seen| seen.state == SessionState::Stopping).then_some(());
+    rig.until("the end to begin", ends).await;
+    GOES.send_replace(true);
+    assert!(ending.await.unwrap());
+    assert_eq!(TAKEN.load(Ordering::SeqCst), PICTURES as u64);
+    assert_eq!(rig.live.last_trouble(id), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_taken_at_the_end_is_lost_and_said() {
+    let (rig, _publisher, id) = held_up().await;
+    let began = std::time::Instant::now();
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+    assert!(began.elapsed() >= SETTLE_MAX, "it was waited for");
+    let trouble = rig.live.last_trouble(id).expect("what was lost");
+    assert_eq!(
+        trouble.error,
+        format!("{PICTURES} packets were lost at the end: the destination did not take them within 10 s")
+    );
 }
 
 fn large(number: i64) -> Packet {
