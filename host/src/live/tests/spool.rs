@@ -107,9 +107,7 @@ async fn what_waits_at_the_end_is_still_taken() {
     let (rig, _publisher, id) = held_up().await;
     let (live, stream) = (rig.live.clone(), rig.stream.id);
     let ending = tokio::spawn(async move { live.stop(stream, EndReason::Stopped).await });
-    let ends =
-        || rig.live.snapshot(stream).is_none_or(|seen| seen.state == SessionState::Stopping).then_some(());
-    rig.until("the end to begin", ends).await;
+    rig.until_session(SessionState::Stopping).await;
     GOES.send_replace(true);
     assert!(ending.await.unwrap());
     assert_eq!(TAKEN.load(Ordering::SeqCst), PICTURES as u64);
