@@ -25,7 +25,7 @@ fn times(records: &[Record], track: Track) -> Vec<i64> {
 #[test]
 fn an_archive_added_while_live_begins_with_the_rewind_window() {
     let (source, store) = (Source::shared(), Store::start());
-    let service = Setup::default().set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]").start();
+    let mut service = Setup::default().set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]").start();
     let api = service.api();
     let hosted = Hosted::new(&service, "past");
     let stream = &hosted.stream;
