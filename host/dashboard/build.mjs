@@ -7,6 +7,7 @@
 //
 // Fails when a script is larger than a page may make its viewers load.
 
+import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -54,7 +55,9 @@ const page = (await readFile(here('watch/page.html'), 'utf8'))
   .replace('{{style}}', `/assets/${made('watch/style.css')}`);
 await writeFile(join(folder, 'watch.html'), page);
 const licence = await readFile(here('node_modules/hls.js/LICENSE'), 'utf8');
-await writeFile(join(assets, 'licences.txt'), `The player uses hls.js, whose licence is this:\n\n${licence}`);
+const licences = `The player uses hls.js, whose licence is this:\n\n${licence}`;
+const hash = createHash('sha256').update(licences).digest('hex').slice(0, 8).toUpperCase();
+await writeFile(join(assets, `licences-${hash}.txt`), licences);
 
 const sizes = {};
 for (const path of Object.keys(metafile.outputs)) {

@@ -78,3 +78,38 @@ test('looks are spread, rarer when nobody sees the page, and slower after failur
   globalThis.document = { hidden: true };
   assert.ok(pause('offline', 0) >= 15_000);
 });
+
+test('a streamer who is away is told from one whose segments come unevenly', async () => {
+  const { Watchman } = await load('signal');
+  const listed = (version, more = {}) => ({ version, live: true, targetSecs: 2, ageSecs: 1, ...more });
+  const after = (...playlists) => {
+    const watchman = new Watchman();
+    for (const [at, version, more] of playlists) {
+      watchman.came(listed(version, more), at);
+    }
+    return watchman.signal;
+  };
+  assert.equal(after([0, 'a']), 'on');
+  assert.equal(after([0, 'a'], [3.9, 'a']), 'on', 'one that is late');
+  assert.equal(after([0, 'a'], [4, 'a']), 'away');
+  assert.equal(after([0, 'a', { targetSecs: 8 }], [15, 'a', { targetSecs: 8 }]), 'on', 'long segments');
+  assert.equal(after([0, 'a', { targetSecs: 8 }], [16, 'a', { targetSecs: 8 }]), 'away');
+  assert.equal(after([0, 'a'], [30, 'b']), 'on', 'who looked away himself');
+  assert.equal(after([0, 'a'], [4, 'a'], [5, 'a'], [6, 'b']), 'on', 'back');
+  assert.equal(after([0, 'a'], [4, 'a'], [6, 'b'], [9, 'b']), 'on');
+  assert.equal(after([0, 'a', { ageSecs: 11 }]), 'away', 'who comes while the streamer is away');
+  assert.equal(after([0, 'a', { ageSecs: 11 }], [1, 'a', { ageSecs: 12 }]), 'away');
+  assert.equal(after([0, 'a', { ageSecs: 11 }], [2, 'b', { ageSecs: 11 }]), 'on', 'a clock that went wrong');
+  assert.equal(after([0, 'a', { ageSecs: null }]), 'on');
+  assert.equal(after([0, 'a', { live: false, ageSecs: 99 }]), 'over');
+  assert.equal(after([0, 'a'], [9, 'a'], [10, 'a', { live: false }]), 'over');
+  const watchman = new Watchman();
+  watchman.came(listed('a'), 0);
+  watchman.waitedInVain();
+  assert.equal(watchman.signal, 'away', 'of who waits for parts');
+  watchman.came(listed('b'), 1);
+  assert.equal(watchman.signal, 'on');
+  watchman.came(listed('b', { live: false }), 2);
+  watchman.waitedInVain();
+  assert.equal(watchman.signal, 'over');
+});

@@ -66,6 +66,11 @@
 #define SATCAST_EXT_WAIT "satcast.wait/1"
 
 /**
+ * Host extension, since minor version 5: whom a thread works for, see `SatcastWorking`.
+ */
+#define SATCAST_EXT_WORKING "satcast.working/1"
+
+/**
  * Driver extension: recordings that outlive their sessions, see `SatcastRecordings`.
  */
 #define SATCAST_EXT_RECORDINGS "satcast.recordings/1"
@@ -110,7 +115,7 @@ typedef struct SatcastPacket SatcastPacket;
 /**
  * Grows with every appended field or extension; never a reason to refuse.
  */
-#define SATCAST_ABI_MINOR 4
+#define SATCAST_ABI_MINOR 5
 
 /**
  * Driver flag: a panic stays inside the driver, because the library was compiled with unwinding panics, or in a language without
@@ -1066,6 +1071,23 @@ typedef struct SatcastSettings {
 } SatcastSettings;
 
 /**
+ * `SATCAST_EXT_WORKING`, since minor version 5: with it a host knows whose destination was at work when a driver ends its process, and
+ * leaves alone the account whose it is, and not the driver.
+ */
+typedef struct SatcastWorking {
+    /**
+     * Size of this struct in bytes.
+     */
+    size_t size;
+    /**
+     * `[any]`, from `init` on: what the calling thread does from now on is for the opening `dest`, or with 0 for none. A thread that
+     * never calls it works for the opening that it last named to the host. May be called for each packet: it costs a few
+     * nanoseconds.
+     */
+    void (*working)(void *ctx, uint64_t dest);
+} SatcastWorking;
+
+/**
  * `SATCAST_EXT_WAIT`: for drivers whose threads serve several destinations each.
  */
 typedef struct SatcastWait {
@@ -1447,6 +1469,9 @@ SATCAST_ASSERT(offsetof(SatcastSettings, json) == 8, "SatcastSettings.json");
 SATCAST_ASSERT(sizeof(SatcastWait) == 16, "SatcastWait");
 SATCAST_ASSERT(offsetof(SatcastWait, size) == 0, "SatcastWait.size");
 SATCAST_ASSERT(offsetof(SatcastWait, wait_any) == 8, "SatcastWait.wait_any");
+SATCAST_ASSERT(sizeof(SatcastWorking) == 16, "SatcastWorking");
+SATCAST_ASSERT(offsetof(SatcastWorking, size) == 0, "SatcastWorking.size");
+SATCAST_ASSERT(offsetof(SatcastWorking, working) == 8, "SatcastWorking.working");
 SATCAST_ASSERT(sizeof(SatcastAssets) == 32, "SatcastAssets");
 SATCAST_ASSERT(offsetof(SatcastAssets, size) == 0, "SatcastAssets.size");
 SATCAST_ASSERT(offsetof(SatcastAssets, publish) == 8, "SatcastAssets.publish");

@@ -54,6 +54,7 @@ fn in_rust() -> String {
         SatcastDataDir { size, path }
         SatcastSettings { size, json }
         SatcastWait { size, wait_any }
+        SatcastWorking { size, working }
         SatcastAssets { size, publish, retract, playback }
         SatcastAsset {
             size, name, content_type, max_age_secs, audience, body, source, flags, hold_back_ms, next_sequence, next_part,
@@ -85,6 +86,43 @@ fn the_layout_is_the_committed_one() {
         std::fs::write(&file, in_rust()).unwrap();
     }
     assert_eq!(std::fs::read_to_string(file).unwrap(), in_rust());
+}
+
+/// What drivers in the field were built with: a struct may have grown at its end, and nothing else.
+#[test]
+fn structs_of_past_versions_have_grown_at_their_ends_alone() {
+    let present = in_rust();
+    let find = |name: &str| {
+        let line = present.lines().find(|line| line.split(' ').next() == Some(name));
+        line.unwrap_or_else(|| panic!("{name} is gone"))
+    };
+    let number = |line: &str, at: usize| line.split(' ').nth(at).unwrap().parse::<usize>().unwrap();
+    for minor in 1..ABI_MINOR {
+        let past = std::fs::read_to_string(path(&format!("tests/layouts/minor-{minor}.txt"))).unwrap();
+        let (mut structs, mut fields) = (0, BTreeSet::new());
+        for line in past.lines() {
+            let name = line.split(' ').next().unwrap();
+            if name.contains('.') {
+                assert_eq!(find(name), line, "minor version {minor}");
+                fields.insert(name);
+                continue;
+            }
+            structs += 1;
+            let now = find(name);
+            assert_eq!(number(now, 4), number(line, 4), "alignment of {name} of minor version {minor}");
+            assert!(number(now, 2) >= number(line, 2), "{name} of minor version {minor} has shrunk");
+        }
+        assert!(structs > 20 && fields.len() > 90, "{structs} structs, {} fields", fields.len());
+        for line in present
+            .lines()
+            .filter(|line| line.contains('.') && !fields.contains(&line.split(' ').next().unwrap()))
+        {
+            let of = line.split('.').next().unwrap();
+            // A struct that is new altogether.
+            let Some(was) = past.lines().find(|past| past.split(' ').next() == Some(of)) else { continue };
+            assert!(number(line, 2) >= number(was, 2), "{line}, within what minor version {minor} had");
+        }
+    }
 }
 
 #[test]

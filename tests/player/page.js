@@ -10,6 +10,13 @@ const WATCH_MS = 50;
 // The picture is compared at this size.
 const SAMPLE_WIDTH = 64;
 const SAMPLE_HEIGHT = 36;
+// A source whose picture says its second (`Publish::clock`): bars for the bits, lowest first, white for 1.
+const BARS = 12;
+const BAR_WIDTH = 5;
+const FIRST_BAR = 4;
+const WHITE = 128;
+// How far into the window a seek to its oldest second goes, in seconds.
+const INTO_WINDOW = 0.5;
 
 const video = document.querySelector('video');
 const canvas = Object.assign(document.createElement('canvas'), { width: SAMPLE_WIDTH, height: SAMPLE_HEIGHT });
@@ -24,13 +31,28 @@ const book = {
   fatal: [],
   minor: {},
   levelUpdates: 0,
+  // Seconds behind since the last `wait` began: least and most.
+  behind: { min: null, max: null },
+  // Least media in the buffer since then, in seconds.
+  ahead: null,
+  // How late this page's own clock was at worst: a machine that is too busy stalls every player.
+  lagMs: 0,
 };
 let hls = null;
 let clock = { position: 0, since: performance.now(), stalled: false };
+let watched = performance.now();
 
 // Seeks are measured by themselves; a clock that stands during one is not a stall.
 function watchClock() {
   const now = performance.now();
+  const lag = Math.round(now - watched) - WATCH_MS;
+  watched = now;
+  book.lagMs = Math.max(book.lagMs, lag);
+  const stall = book.stalls.at(-1);
+  if (stall?.open) {
+    stall.lagMs = Math.max(stall.lagMs, lag);
+  }
+  watchLatency();
   const moving = video.currentTime !== clock.position;
   if (moving || video.seeking || book.firstFrameMs === null || video.paused) {
     if (clock.stalled && moving) {
@@ -42,9 +64,22 @@ function watchClock() {
   } else if (now - clock.since > STALL_MS) {
     if (!clock.stalled) {
       clock.stalled = true;
-      book.stalls.push({ at: round(video.currentTime), ms: 0, open: true });
+      book.stalls.push({ at: round(video.currentTime), ms: 0, open: true, lagMs: lag });
     }
     book.stalls.at(-1).ms = Math.round(now - clock.since);
+  }
+}
+
+function watchLatency() {
+  const { buffered, currentTime } = video;
+  const last = buffered.length - 1;
+  if (last >= 0 && !video.seeking) {
+    book.ahead = Math.min(book.ahead ?? Infinity, round(buffered.end(last) - currentTime));
+  }
+  const behind = video.seeking ? null : latency();
+  if (behind !== null) {
+    book.behind.min = Math.min(book.behind.min ?? behind, behind);
+    book.behind.max = Math.max(book.behind.max ?? behind, behind);
   }
 }
 
@@ -80,7 +115,11 @@ function startHls(url) {
 
 const round = (seconds) => Math.round(seconds * 1000) / 1000;
 const later = (ms) => new Promise((done) => setTimeout(done, ms));
-const nextFrame = () => new Promise((done) => video.requestVideoFrameCallback(done));
+/** The next picture that is shown: what it says, and where it stands. */
+const nextFrame = () =>
+  new Promise((done) => {
+    video.requestVideoFrameCallback((_, { mediaTime }) => done({ mediaTime: round(mediaTime), second: second() }));
+  });
 
 /** What hls.js knows of the window. */
 function level() {
@@ -122,6 +161,14 @@ function sample() {
   return { mean, spread, grey };
 }
 
+/** The second that a picture of the source with bars shows. */
+function second() {
+  const { grey } = sample();
+  const middle = (SAMPLE_HEIGHT / 2) * SAMPLE_WIDTH;
+  const bits = Array.from({ length: BARS }, (_, bit) => grey[middle + FIRST_BAR + BAR_WIDTH * bit] > WHITE);
+  return bits.reduce((sum, isSet, bit) => sum + (isSet ? 2 ** bit : 0), 0);
+}
+
 const difference = (one, other) =>
   one.grey.reduce((sum, value, at) => sum + Math.abs(value - other.grey[at]), 0) / one.grey.length;
 
@@ -152,8 +199,25 @@ window.player = {
     const seeked = new Promise((done) => video.addEventListener('seeked', done, { once: true }));
     video.currentTime = to;
     await seeked;
-    await nextFrame();
-    return { to: round(to), position: round(video.currentTime), seekMs: Math.round(performance.now() - began) };
+    const frame = await nextFrame();
+    const seekMs = Math.round(performance.now() - began);
+    return { to: round(to), position: round(video.currentTime), seekMs, ...frame, level: level() };
+  },
+
+  /** The picture that is shown, and the window it is in. */
+  frame: async () => ({ ...(await nextFrame()), level: level() }),
+
+  /** The oldest second that can be asked for; null where a player offers none. */
+  oldest() {
+    const { seekable } = video;
+    const start = level()?.start ?? (seekable.length > 0 ? seekable.start(0) : null);
+    return start === null ? null : start + INTO_WINDOW;
+  },
+
+  /** From here on it is noted anew how far behind one is. */
+  watch() {
+    book.behind = { min: null, max: null };
+    book.ahead = null;
   },
 
   position: () => video.currentTime,
@@ -181,6 +245,7 @@ window.player = {
     const quality = video.getVideoPlaybackQuality();
     return {
       ...book,
+      engine: hls ? `hls.js ${Hls.version}` : 'native',
       position: round(video.currentTime),
       paused: video.paused,
       width: video.videoWidth,

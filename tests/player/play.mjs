@@ -8,6 +8,8 @@
 //   wait SECONDS    watches; gives the state and how the picture moved
 //   state           gives the state
 //   back SECONDS    seeks back from here
+//   oldest          seeks to the oldest second of the window; where a player offers none, `to` is null
+//   frame           gives the second that the next picture says it is of (see Publish::clock), and its place
 //   live            returns to the live edge
 //   reload          loads the address again
 //   shot FILE       writes a picture of the player (PNG)
@@ -140,12 +142,20 @@ const STEPS = {
     return page.evaluate(([how, where]) => player.start(how, where), [mode, url]);
   },
   async wait(seconds) {
+    await page.evaluate(() => player.watch());
     await new Promise((done) => setTimeout(done, Number(seconds) * 1000));
     return { ...(await state()), pixels: await page.evaluate((ms) => player.pixels(ms), MOVE_MS) };
   },
   state,
   async back(seconds) {
     return seek((await page.evaluate(() => player.position())) - Number(seconds));
+  },
+  async oldest() {
+    const to = await page.evaluate(() => player.oldest());
+    return to === null ? { to } : seek(to);
+  },
+  async frame() {
+    return page.evaluate(() => player.frame());
   },
   async live() {
     return seek(await page.evaluate(() => player.liveEdge()));

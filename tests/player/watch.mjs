@@ -8,12 +8,17 @@
 //   embed URL           opens a page of another origin that has the address in a frame
 //   sandbox URL         the same, with a frame that is cut off from its own origin
 //   native URL          opens an address in a browser without Media Source
+//   reload              loads the page again
 //   size WIDTH HEIGHT   makes the window as large
 //   until STATE         waits for that state of the page; `playing`, until the picture has moved too
+//   signal NAME         waits until the page says so of the streamer: on, away or over
+//   idle MILLISECONDS   gives how many requests there were in that time
 //   key NAME            presses a key
 //   click SELECTOR      presses a control
 //   state               gives what the viewer sees
 //   shot FILE           writes a picture of the page (PNG)
+//
+// An address that ends in #strict is opened by a browser that lets nothing play, not even silently, before a sign of the viewer.
 //
 // Each step gives one line of JSON, the first one stands for the start: {"step":"start","ok":true,...}.
 
@@ -46,12 +51,12 @@ await tab.addInitScript(() => {
     addEventListener(sign, () => (here = true), true);
   }
   HTMLMediaElement.prototype.play = function () {
-    return this.muted || here ? play.call(this) : Promise.reject(new DOMException('nobody was here yet', 'NotAllowedError'));
+    return (this.muted && location.hash !== '#strict') || here ? play.call(this) : Promise.reject(new DOMException('nobody was here yet', 'NotAllowedError'));
   };
 });
 
 /** What was asked for: paths that carried the key, in address or referrer, and addresses of others. */
-const requests = { withKey: [], referrers: [], foreign: [] };
+const requests = { all: 0, withKey: [], referrers: [], foreign: [] };
 const complaints = [];
 let embedder = null;
 tab.on('request', (request) => {
@@ -59,6 +64,7 @@ tab.on('request', (request) => {
   if (!/^https?:$/.test(address.protocol)) {
     return;
   }
+  requests.all += 1;
   if (address.origin !== service && address.origin !== embedder) {
     requests.foreign.push(address.href);
   }
@@ -84,7 +90,7 @@ const look = () =>
   view.evaluate(() => {
     const get = (id) => document.getElementById(id);
     const video = get('video');
-    const controls = [...document.querySelectorAll('#row > button, #seek')].filter((one) => one.offsetParent !== null);
+    const controls = [...document.querySelectorAll('#row > button, #seek, #start, #retry')].filter((one) => one.offsetParent !== null);
     const box = document.documentElement.getBoundingClientRect();
     const inside = (one) => {
       const { left, right, top, bottom } = one.getBoundingClientRect();
@@ -93,6 +99,9 @@ const look = () =>
     return {
       state: get('player').dataset.state,
       edge: get('player').dataset.edge ?? null,
+      signal: get('player').dataset.signal ?? null,
+      away: get('away').checkVisibility(),
+      start: get('start').checkVisibility(),
       title: document.title,
       headline: get('headline').textContent,
       advice: get('advice').textContent,
@@ -151,6 +160,8 @@ const STEPS = {
     return look();
   },
   async open(address) {
+    // Another fragment alone would not load it anew.
+    await tab.goto('about:blank');
     await tab.goto(address);
     view = tab.mainFrame();
     return {};
@@ -171,6 +182,10 @@ const STEPS = {
     });
     return STEPS.open(address);
   },
+  async reload() {
+    await tab.reload();
+    return look();
+  },
   async size(text) {
     const [width, height] = text.split(' ').map(Number);
     await tab.setViewportSize({ width, height });
@@ -183,6 +198,14 @@ const STEPS = {
       position ??= seen.state === 'playing' ? seen.position : null;
       return seen.state === state && (state !== 'playing' || moved);
     });
+  },
+  async signal(name) {
+    return until((seen) => seen.signal === name && (name !== 'away' || seen.away));
+  },
+  async idle(ms) {
+    const before = requests.all;
+    await new Promise((done) => setTimeout(done, Number(ms)));
+    return { came: requests.all - before };
   },
   async key(name) {
     await tab.keyboard.press(name);

@@ -32,7 +32,8 @@ pub type Paths = Arc<RwLock<Vec<String>>>;
 struct Counts {
     over: AtomicBool,
     bytes: AtomicU64,
-    answers: AtomicU64,
+    /// Of each viewer.
+    answers: Vec<AtomicU64>,
     failures: AtomicU64,
     times: [AtomicU64; STEPS],
 }
@@ -61,7 +62,7 @@ impl Crowd {
         let counts = Arc::new(Counts {
             over: AtomicBool::default(),
             bytes: AtomicU64::default(),
-            answers: AtomicU64::default(),
+            answers: (0..viewers).map(|_| AtomicU64::default()).collect(),
             failures: AtomicU64::default(),
             times: std::array::from_fn(|_| AtomicU64::default()),
         });
@@ -70,7 +71,9 @@ impl Crowd {
             let first = number * paths.read().unwrap_or_else(PoisonError::into_inner).len() / viewers.max(1);
             let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
             let from = Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + (number / VIEWERS_PER_ADDRESS) as u32);
-            thread.spawn(move || view(from, address, first, &paths, &counts)).expect("a thread for a viewer")
+            thread
+                .spawn(move || view(from, address, number, first, &paths, &counts))
+                .expect("a thread for a viewer")
         };
         let threads = (0..viewers).map(start).collect();
         Self { counts, threads }
@@ -85,7 +88,13 @@ impl Crowd {
     /// Whole answers received so far.
     #[must_use]
     pub fn answers(&self) -> u64 {
-        self.counts.answers.load(Ordering::Relaxed)
+        self.answers_of_each().iter().sum()
+    }
+
+    /// Whole answers that each viewer received so far.
+    #[must_use]
+    pub fn answers_of_each(&self) -> Vec<u64> {
+        self.counts.answers.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
     /// Milliseconds within which ninety-nine of a hundred answers came whole, those since `before` (as [`Crowd::times`]
@@ -127,10 +136,10 @@ impl Drop for Crowd {
     }
 }
 
-fn view(from: Ipv4Addr, address: SocketAddr, first: usize, paths: &Paths, counts: &Counts) {
-    let mut at = first;
+fn view(from: Ipv4Addr, address: SocketAddr, number: usize, first: usize, paths: &Paths, counts: &Counts) {
+    let (mut at, answers) = (first, &counts.answers[number]);
     while !counts.over.load(Ordering::Relaxed) {
-        if connected(from, address, &mut at, paths, counts).is_err() {
+        if connected(from, address, &mut at, paths, counts, answers).is_err() {
             counts.failures.fetch_add(1, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -151,6 +160,7 @@ fn connected(
     at: &mut usize,
     paths: &Paths,
     counts: &Counts,
+    answers: &AtomicU64,
 ) -> std::io::Result<()> {
     let mut socket = connect_from(from, address)?;
     socket.set_read_timeout(Some(READ_LIMIT))?;
@@ -177,7 +187,7 @@ fn connected(
             counts.bytes.fetch_add(got, Ordering::Relaxed);
         }
         counts.took(asked.elapsed());
-        counts.answers.fetch_add(1, Ordering::Relaxed);
+        answers.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! ffmpeg as an encoder that publishes.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -9,11 +9,16 @@ use tempfile::TempDir;
 use crate::process::{Process, guarded};
 use crate::source::Source;
 
+/// Bits of the clock that a picture of [`Publish::clock`] shows; `page.js` reads them.
+const CLOCK_BITS: u32 = 12;
+/// Pictures a second of that source.
+const CLOCK_RATE: u32 = 10;
+
 /// What to publish, before it starts.
 #[derive(Debug)]
 pub struct Publish {
-    input: PathBuf,
     before: Vec<String>,
+    input: Vec<String>,
     after: Vec<String>,
 }
 
@@ -21,7 +26,37 @@ impl Publish {
     /// The source in real time, once, unchanged.
     #[must_use]
     pub fn of(source: &Source) -> Self {
-        Self { input: source.path().to_owned(), before: vec!["-re".into()], after: Vec::new() }
+        let path = source.path().to_string_lossy().into_owned();
+        Self {
+            before: vec!["-re".into()],
+            input: vec!["-i".into(), path],
+            after: vec!["-c".into(), "copy".into()],
+        }
+    }
+
+    /// `seconds` that are made while they are sent, as fast as that goes. Each picture says which second it is of: twelve bars, the
+    /// lowest bit on the left, white for 1. Keyframes are exactly two seconds apart.
+    #[must_use]
+    pub fn clock(seconds: u64) -> Self {
+        let mut picture = format!("color=c=0x202020:size=320x180:rate={CLOCK_RATE}");
+        for bit in 0..CLOCK_BITS {
+            let (left, step) = (10 + 25 * bit, 1_u32 << bit);
+            picture.push_str(&format!(
+                ",drawbox=x={left}:y=20:w=25:h=140:color=white:t=fill:enable='mod(floor(t/{step})\\,2)'"
+            ));
+        }
+        let sound = "sine=frequency=440:sample_rate=48000".to_owned();
+        let encoding = format!(
+            "-t {seconds} -c:v libx264 -preset ultrafast -tune zerolatency -pix_fmt yuv420p -g {} -sc_threshold 0 \
+             -c:a aac -b:a 64k",
+            2 * CLOCK_RATE
+        );
+        let lavfi = |graph| ["-f".to_owned(), "lavfi".into(), "-i".into(), graph];
+        Self {
+            before: Vec::new(),
+            input: [lavfi(picture), lavfi(sound)].concat(),
+            after: encoding.split_whitespace().map(str::to_owned).collect(),
+        }
     }
 
     /// Only the first `seconds` of it.
@@ -45,6 +80,13 @@ impl Publish {
         self
     }
 
+    /// In real time.
+    #[must_use]
+    pub fn real_time(mut self) -> Self {
+        self.before = vec!["-re".into()];
+        self
+    }
+
     /// With timestamps that begin `seconds` later than those of the source.
     #[must_use]
     pub fn shifted(mut self, seconds: f64) -> Self {
@@ -61,7 +103,7 @@ impl Publish {
         let folder = tempfile::tempdir().expect("a folder for the encoder's log");
         let mut command = guarded(Path::new("ffmpeg"));
         command.args(["-nostdin", "-hide_banner", "-loglevel", "warning"]);
-        command.args(self.before).arg("-i").arg(self.input).args(["-c", "copy"]).args(self.after);
+        command.args(self.before).args(self.input).args(self.after);
         command.args(["-f", "flv", url]);
         let process = Process::start("ffmpeg", command, &folder.path().join("ffmpeg.log"));
         Encoder { process, _folder: folder }

@@ -76,6 +76,21 @@ impl Hosted {
     #[track_caller]
     fn by(api: &Api, service: &Service, label: &str, config: &Value) -> Self {
         let stream = api.create_stream(label);
+        Self::of(api, service, stream, label, config)
+    }
+
+    /// A second self-hosted destination of the same stream, with a key of its own.
+    ///
+    /// # Panics
+    /// When one is refused.
+    #[track_caller]
+    #[must_use]
+    pub fn beside(&self, service: &Service, config: &Value) -> Self {
+        Self::of(&service.api(), service, self.stream.clone(), &self.label, config)
+    }
+
+    #[track_caller]
+    fn of(api: &Api, service: &Service, stream: Stream, label: &str, config: &Value) -> Self {
         let path = format!("/api/streams/{}/destinations", stream.id);
         let body = api.post(&path, &json!({ "type": "self-hosted", "config": config })).ok();
         let destination = body["id"].as_i64().expect("the id of the destination");

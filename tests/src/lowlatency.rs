@@ -9,12 +9,14 @@ pub struct Version {
     pub part_target: f64,
     /// PART-HOLD-BACK in seconds.
     pub hold_back: f64,
+    /// CAN-SKIP-UNTIL in seconds.
+    pub skip_until: f64,
     /// EXT-X-MEDIA-SEQUENCE.
     pub sequence: u64,
     /// SKIPPED-SEGMENTS, 0 without.
     pub skipped: u64,
-    /// Names of the whole segments that are listed.
-    pub segments: Vec<String>,
+    /// Names of the whole segments that are listed, and their durations in seconds.
+    pub segments: Vec<(String, f64)>,
     /// Parts, oldest first.
     pub parts: Vec<Part>,
     /// Name of the part that comes next.
@@ -44,52 +46,66 @@ impl Version {
     #[track_caller]
     #[must_use]
     pub fn read(text: &str) -> Self {
-        let mut version = Version::default();
-        let (mut init, mut open) = (String::new(), false);
+        Self::parse(text).unwrap_or_else(|error| panic!("{error} in the playlist:\n{text}"))
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// The rule that it breaks, and where.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (mut version, mut reading) = (Version::default(), Reading::default());
         for line in text.lines() {
-            let (tag, value) = line.split_once(':').unwrap_or((line, ""));
-            let attribute =
-                |name: &str| attribute(value, name).unwrap_or_else(|| panic!("no {name} in {line}"));
-            let number = |text: &str| text.parse::<f64>().unwrap_or_else(|_| panic!("no number in {line}"));
-            match tag {
-                "#EXT-X-TARGETDURATION" => version.target = number(value),
-                "#EXT-X-MEDIA-SEQUENCE" => version.sequence = number(value) as u64,
-                "#EXT-X-SERVER-CONTROL" => {
-                    assert_eq!(attribute("CAN-BLOCK-RELOAD"), "YES");
-                    version.hold_back = number(&attribute("PART-HOLD-BACK"));
-                    assert!(number(&attribute("HOLD-BACK")) >= 3.0 * version.target, "{line}");
-                    assert!(number(&attribute("CAN-SKIP-UNTIL")) >= 6.0 * version.target, "{line}");
-                }
-                "#EXT-X-PART-INF" => version.part_target = number(&attribute("PART-TARGET")),
-                "#EXT-X-SKIP" => version.skipped = number(&attribute("SKIPPED-SEGMENTS")) as u64,
-                "#EXT-X-MAP" => init = attribute("URI"),
-                "#EXT-X-PART" => {
-                    open = true;
-                    version.parts.push(Part {
-                        sequence: version.next(),
-                        name: attribute("URI"),
-                        duration: number(&attribute("DURATION")),
-                        independent: value.ends_with(",INDEPENDENT=YES"),
-                        init: init.clone(),
-                    });
-                }
-                "#EXT-X-DISCONTINUITY" | "#EXT-X-PROGRAM-DATE-TIME" => {
-                    assert!(!open, "{line} behind a part:\n{text}")
-                }
-                "#EXT-X-PRELOAD-HINT" => {
-                    assert_eq!(attribute("TYPE"), "PART");
-                    assert!(version.hint.replace(attribute("URI")).is_none(), "two hints:\n{text}");
-                }
-                _ if !line.starts_with('#') => {
-                    assert!(version.hint.is_none(), "a segment behind the hint:\n{text}");
-                    version.segments.push(line.to_owned());
-                    open = false;
-                }
-                _ => {}
-            }
+            version.line(line, &mut reading).map_err(|what| format!("{what}: {line}"))?;
         }
-        version.check(text);
-        version
+        version.check(text)?;
+        Ok(version)
+    }
+
+    fn line(&mut self, line: &str, reading: &mut Reading) -> Result<(), String> {
+        let (tag, value) = line.split_once(':').unwrap_or((line, ""));
+        let text = |name: &str| attribute(value, name).ok_or_else(|| format!("no {name}"));
+        let number = |text: &str| text.parse::<f64>().map_err(|_| "no number".to_owned());
+        match tag {
+            "#EXT-X-TARGETDURATION" => self.target = number(value)?,
+            "#EXT-X-MEDIA-SEQUENCE" => self.sequence = number(value)? as u64,
+            "#EXT-X-SERVER-CONTROL" => {
+                expect(text("CAN-BLOCK-RELOAD")? == "YES", "no blocking reload")?;
+                self.hold_back = number(&text("PART-HOLD-BACK")?)?;
+                self.skip_until = number(&text("CAN-SKIP-UNTIL")?)?;
+                expect(number(&text("HOLD-BACK")?)? >= 3.0 * self.target, "less than three targets")?;
+                expect(self.skip_until >= 6.0 * self.target, "less than six targets")?;
+            }
+            "#EXT-X-PART-INF" => self.part_target = number(&text("PART-TARGET")?)?,
+            "#EXT-X-SKIP" => self.skipped = number(&text("SKIPPED-SEGMENTS")?)? as u64,
+            "#EXT-X-MAP" => reading.init = text("URI")?,
+            "#EXTINF" => reading.duration = number(value.trim_end_matches(','))?,
+            "#EXT-X-PART" => {
+                expect(self.hint.is_none(), "a part behind the hint")?;
+                reading.is_open = true;
+                self.parts.push(Part {
+                    sequence: self.next(),
+                    name: text("URI")?,
+                    duration: number(&text("DURATION")?)?,
+                    independent: value.ends_with(",INDEPENDENT=YES"),
+                    init: reading.init.clone(),
+                });
+            }
+            "#EXT-X-DISCONTINUITY" | "#EXT-X-PROGRAM-DATE-TIME" => {
+                expect(!reading.is_open, "behind a part of the same segment")?;
+            }
+            "#EXT-X-PRELOAD-HINT" => {
+                expect(text("TYPE")? == "PART", "no part")?;
+                expect(self.hint.replace(text("URI")?).is_none(), "a second hint")?;
+            }
+            _ if !line.starts_with('#') => {
+                expect(self.hint.is_none(), "a segment behind the hint")?;
+                self.segments.push((line.to_owned(), reading.duration));
+                reading.is_open = false;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Number of the first segment that is not whole.
@@ -104,21 +120,38 @@ impl Version {
         self.parts.iter().filter(|part| part.sequence == self.next()).count()
     }
 
-    #[track_caller]
-    fn check(&self, text: &str) {
-        assert!(self.hold_back >= 3.0 * self.part_target && self.part_target > 0.0, "{text}");
-        assert!(text.contains("\n#EXT-X-VERSION:9\n"), "{text}");
+    fn check(&self, text: &str) -> Result<(), String> {
+        expect(self.hold_back >= 3.0 * self.part_target && self.part_target > 0.0, "a hold-back too small")?;
+        expect(text.contains("\n#EXT-X-VERSION:9\n"), "another version than 9")?;
         for (at, part) in self.parts.iter().enumerate() {
+            let wrong = |is_right: bool, what: &str| expect(is_right, &format!("{what}: {part:?}"));
             let is_last = self.parts.get(at + 1).is_none_or(|next| next.sequence != part.sequence);
             let is_first = at == 0 || self.parts[at - 1].sequence != part.sequence;
-            assert!(part.duration <= self.part_target, "{part:?} is longer than {}", self.part_target);
-            assert!(is_last || part.duration >= 0.85 * self.part_target, "{part:?} is too short:\n{text}");
-            assert_eq!(part.independent, is_first, "{part:?}:\n{text}");
-            assert!(part.sequence + 3 > self.next(), "{part:?} is too old:\n{text}");
+            wrong(part.duration <= self.part_target, "longer than the target of parts")?;
+            wrong(is_last || part.duration >= 0.85 * self.part_target, "too short")?;
+            wrong(part.independent == is_first, "INDEPENDENT is for the first part")?;
+            wrong(part.sequence + 3 > self.next(), "too old")?;
         }
-        let head = text.find("#EXT-X-DISCONTINUITY-SEQUENCE").expect("a discontinuity sequence");
-        assert!(text.find("#EXT-X-SKIP").is_none_or(|skip| head < skip), "{text}");
-        assert!(self.hint.is_some() != text.ends_with("#EXT-X-ENDLIST\n"), "{text}");
+        let head = text.find("#EXT-X-DISCONTINUITY-SEQUENCE").ok_or("no discontinuity sequence")?;
+        expect(text.find("#EXT-X-SKIP").is_none_or(|skip| head < skip), "a head behind EXT-X-SKIP")?;
+        expect(
+            self.hint.is_some() != text.ends_with("#EXT-X-ENDLIST\n"),
+            "a hint until the end, and none then",
+        )?;
+        let last = text.lines().last().unwrap_or_default();
+        expect(self.hint.is_none() || last.starts_with("#EXT-X-PRELOAD-HINT:"), "something behind the hint")?;
+        self.check_skip()
+    }
+
+    /// A delta leaves out what is further from the end than CAN-SKIP-UNTIL, and nothing nearer (RFC 8216bis, 6.2.5.1).
+    fn check_skip(&self) -> Result<(), String> {
+        if self.skipped == 0 {
+            return Ok(());
+        }
+        let kept: f64 = self.segments.iter().map(|(_, duration)| duration).sum();
+        expect(kept >= self.skip_until, &format!("only {kept} s are kept of {} s", self.skip_until))?;
+        let oldest = self.segments.first().map_or(0.0, |(_, duration)| *duration);
+        expect(kept - oldest < self.skip_until, &format!("{kept} s are kept, one segment too many"))
     }
 
     /// Expects that this may be what `before` became, and that what was said to come next came.
@@ -127,18 +160,121 @@ impl Version {
     /// When it is otherwise.
     #[track_caller]
     pub fn assert_follows(&self, before: &Version) {
-        assert_eq!((self.part_target, self.hold_back), (before.part_target, before.hold_back));
+        self.follows(before).unwrap_or_else(|error| panic!("{error}: {self:?}\nafter {before:?}"));
+    }
+
+    /// Whether this may be what `before` became: the same promises, nothing taken back, and what was said to come next came.
+    ///
+    /// # Errors
+    /// What is otherwise.
+    pub fn follows(&self, before: &Version) -> Result<(), String> {
+        let promises = |version: &Version| (version.part_target, version.hold_back);
+        expect(promises(self) == promises(before), "the target of parts or the hold-back changed")?;
         let here = |version: &Version| (version.next(), version.next_part());
-        assert!(here(self) >= here(before), "{:?} after {:?}", here(self), here(before));
+        expect(here(self) >= here(before), &format!("{:?} after {:?}", here(self), here(before)))?;
         let last = before.parts.last().map(|part| &part.name);
         let new = self.parts.iter().skip_while(|part| Some(&part.name) != last).nth(1);
-        if let (Some(new), Some(hint)) = (new, &before.hint) {
-            assert_eq!(&new.name, hint, "another part than the one that was said to come next");
+        match (new, &before.hint) {
+            (Some(new), Some(hint)) if new.name != *hint => {
+                Err(format!("part {} came where {hint} was said to", new.name))
+            }
+            _ => Ok(()),
         }
     }
+}
+
+/// Where reading has come.
+#[derive(Debug, Default)]
+struct Reading {
+    init: String,
+    /// EXTINF of the next address.
+    duration: f64,
+    /// Parts of the next address stand before.
+    is_open: bool,
+}
+
+fn expect(is_right: bool, what: &str) -> Result<(), String> {
+    if is_right { Ok(()) } else { Err(what.to_owned()) }
 }
 
 fn attribute(list: &str, name: &str) -> Option<String> {
     let mut attributes = list.split(',').filter_map(|attribute| attribute.split_once('='));
     attributes.find(|(key, _)| *key == name).map(|(_, value)| value.trim_matches('"').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::playlist;
+
+    const HEAD: &str = "#EXTM3U\n#EXT-X-VERSION:9\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:7\n\
+        #EXT-X-DISCONTINUITY-SEQUENCE:0\n#EXT-X-INDEPENDENT-SEGMENTS\n\
+        #EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=2.000,HOLD-BACK=6.0,CAN-SKIP-UNTIL=12.0\n\
+        #EXT-X-PART-INF:PART-TARGET=0.502\n";
+    const MAP: &str = "#EXT-X-MAP:URI=\"i0.mp4\"\n";
+    const TAIL: &str = "#EXT-X-PART:DURATION=0.50000,URI=\"l7-4.m4s\",INDEPENDENT=YES\n\
+        #EXT-X-PART:DURATION=0.50000,URI=\"l7-5.m4s\"\n#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"l7-6.m4s\"\n";
+
+    /// `segments` whole ones and half of the next.
+    fn text(skip: &str, segments: usize) -> String {
+        let date = |at| format!("#EXT-X-PROGRAM-DATE-TIME:2025-11-20T17:45:{:02}.000Z\n", 2 * at);
+        let whole = |at| format!("{}#EXTINF:2.00000,\n{at}.m4s\n", date(at));
+        format!("{HEAD}{skip}{MAP}{}{}{TAIL}", (0..segments).map(whole).collect::<String>(), date(segments))
+    }
+
+    #[test]
+    fn a_good_version_is_read_and_a_wrong_one_refused() {
+        let good = text("", 2);
+        let version = playlist::media(&good).expect("a good playlist").parts.expect("it has parts");
+        assert_eq!((version.next(), version.next_part(), version.hint.as_deref()), (9, 2, Some("l7-6.m4s")));
+        for (from, to) in [
+            ("VERSION:9", "VERSION:7"),
+            ("CAN-BLOCK-RELOAD=YES,", ""),
+            ("PART-HOLD-BACK=2.000", "PART-HOLD-BACK=1.500"),
+            (",HOLD-BACK=6.0", ",HOLD-BACK=5.0"),
+            ("SKIP-UNTIL=12.0", "SKIP-UNTIL=11.0"),
+            ("DURATION=0.50000,URI=\"l7-4", "DURATION=0.40000,URI=\"l7-4"),
+            ("DURATION=0.50000,URI=\"l7-4", "DURATION=0.51000,URI=\"l7-4"),
+            (",INDEPENDENT=YES", ""),
+            ("TYPE=PART", "TYPE=MAP"),
+            ("#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"l7-6.m4s\"\n", ""),
+            ("#EXT-X-PRELOAD-HINT", "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"a\"\n#EXT-X-PRELOAD-HINT"),
+            ("\"l7-6.m4s\"\n", "\"l7-6.m4s\"\n#EXT-X-PART:DURATION=0.50000,URI=\"l7-6.m4s\"\n"),
+            ("\"l7-6.m4s\"\n", "\"l7-6.m4s\"\n#EXT-X-ENDLIST\n"),
+        ] {
+            let wrong = good.replacen(from, to, 1);
+            assert_ne!(wrong, good, "{from} is not in the example");
+            assert!(playlist::media(&wrong).is_err(), "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn a_delta_keeps_what_it_must_and_no_more() {
+        let skip = "#EXT-X-SKIP:SKIPPED-SEGMENTS=90\n";
+        assert_eq!(Version::read(&text(skip, 6)).next(), 7 + 90 + 6);
+        assert!(Version::parse(&text(skip, 5)).is_err(), "one is missing");
+        assert!(Version::parse(&text(skip, 7)).is_err(), "one is too many");
+    }
+
+    #[test]
+    fn what_was_promised_stands() {
+        let good = text("", 2);
+        let before = Version::read(&good);
+        before.follows(&before).unwrap();
+        let without = playlist::media(&good).unwrap();
+        let without = playlist::Media { parts: None, ..without };
+        assert!(playlist::media(&good).unwrap().follows(&without).is_err(), "parts from nowhere");
+        let part = "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"l7-6.m4s\"\n";
+        let next =
+            "#EXT-X-PART:DURATION=0.50000,URI=\"l7-6.m4s\"\n#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"l7-7.m4s\"\n";
+        Version::read(&good.replace(part, next)).follows(&before).unwrap();
+        for changed in [
+            good.replace(part, &next.replacen("l7-6", "l7-8", 1)),
+            good.replace("PART-TARGET=0.502", "PART-TARGET=0.503"),
+            good.replace("BACK=2.000", "BACK=2.100"),
+            text("", 1),
+        ] {
+            assert!(Version::read(&changed).follows(&before).is_err(), "{changed}");
+        }
+    }
 }

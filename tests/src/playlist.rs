@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::lowlatency::Version;
+
 /// Later versions are refused by one engine or another.
 const VERSION_MAX: u32 = 10;
 
@@ -32,6 +34,8 @@ pub struct Media {
     pub ended: bool,
     /// The window, oldest first; never empty.
     pub segments: Vec<Segment>,
+    /// What it says of parts, when it has them.
+    pub parts: Option<Version>,
 }
 
 /// One segment as it is listed.
@@ -80,6 +84,11 @@ impl Media {
         }
         if self.sequence < before.sequence || self.newest().sequence < before.newest().sequence {
             return Err(format!("the media sequence fell from {} to {}", before.sequence, self.sequence));
+        }
+        match (&before.parts, &self.parts) {
+            (Some(before), Some(now)) => now.follows(before)?,
+            (None, None) => {}
+            (before, _) => return Err(format!("parts came or went: {}", before.is_some())),
         }
         if before.ended && !self.ended {
             return Err("the end was taken back".into());
@@ -156,7 +165,9 @@ pub fn media(text: &str) -> Result<Media, String> {
                 | "#EXT-X-TARGETDURATION"
                 | "#EXT-X-MEDIA-SEQUENCE"
                 | "#EXT-X-DISCONTINUITY-SEQUENCE"
-                | "#EXT-X-INDEPENDENT-SEGMENTS"),
+                | "#EXT-X-INDEPENDENT-SEGMENTS"
+                | "#EXT-X-SERVER-CONTROL"
+                | "#EXT-X-PART-INF"),
                 value,
             ) => {
                 if init.is_some() || header.insert(tag, value).is_some() {
@@ -176,6 +187,8 @@ pub fn media(text: &str) -> Result<Media, String> {
                 pending.duration = Some(duration(value).ok_or_else(|| wrong("no duration"))?)
             }
             ("#EXT-X-ENDLIST", "") => ended = true,
+            // What they say is read below; a playlist without their head has none.
+            ("#EXT-X-PART" | "#EXT-X-PRELOAD-HINT", _) if header.contains_key("#EXT-X-PART-INF") => {}
             (tag, _) if tag.starts_with('#') => return Err(wrong("a tag that was not expected")),
             _ => {
                 let done = std::mem::take(&mut pending);
@@ -185,7 +198,9 @@ pub fn media(text: &str) -> Result<Media, String> {
             }
         }
     }
-    finish(&header, segments, ended)
+    let has_parts = header.contains_key("#EXT-X-PART-INF") || header.contains_key("#EXT-X-SERVER-CONTROL");
+    let parts = has_parts.then(|| Version::parse(text)).transpose()?;
+    Ok(Media { parts, ..finish(&header, segments, ended)? })
 }
 
 impl Pending {
@@ -229,6 +244,7 @@ fn finish(header: &BTreeMap<&str, &str>, segments: Vec<Segment>, ended: bool) ->
         independent: header.contains_key("#EXT-X-INDEPENDENT-SEGMENTS"),
         ended,
         segments,
+        parts: None,
     })
 }
 

@@ -35,6 +35,13 @@ impl Recipe {
         encoding: "-f lavfi -i testsrc2=size=640x360:rate=25 -f lavfi -i sine=frequency=660:sample_rate=48000 -t 30 \
             -c:v libx264 -preset ultrafast -pix_fmt yuv420p -b:v 800k -g 50 -sc_threshold 0 -c:a aac -b:a 96k",
     };
+    /// 360p with one picture a second and a keyframe every four: as of a camera that watches.
+    pub const SLOW: Self = Self {
+        name: "slow-v1",
+        encoding: "-f lavfi -i testsrc2=size=640x360:rate=1 -f lavfi -i sine=frequency=880:sample_rate=48000 -t 32 \
+            -c:v libx264 -preset ultrafast -tune zerolatency -pix_fmt yuv420p -b:v 400k -g 4 -sc_threshold 0 \
+            -c:a aac -b:a 96k",
+    };
     /// 30000/1001 frames a second with B-frames, and sound of 44.1 kHz in one channel.
     pub const NTSC: Self = Self {
         name: "ntsc-v1",

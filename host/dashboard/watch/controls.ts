@@ -3,7 +3,8 @@
 import type { Engine, Timeline } from './engine';
 import { storeSound, storedSound } from './options';
 import { flag, page, say } from './page';
-import { clock, spoken } from './text';
+import type { Signal } from './signal';
+import { AWAY, clock, spoken } from './text';
 
 /** A viewer this close to the live position counts as live: the player keeps no closer distance by itself. */
 const LIVE_SLACK_SECS = 4;
@@ -18,14 +19,24 @@ const VOLUME_STEP = 0.1;
 const IDLE_MS = 3_000;
 const REFRESH_MS = 250;
 
+/** What is said of the place where one follows the stream. */
+const SIGNALS: Record<Signal, { word: string; label: string; go: string; said: string }> = {
+  on: { word: 'Live', label: 'You are live', go: 'Go live', said: 'Playing' },
+  away: { word: 'Waiting', label: AWAY, go: 'To the end', said: AWAY },
+  over: { word: 'Ended', label: 'The stream has ended', go: 'To the end', said: 'The stream has ended. What is left plays on.' },
+};
+
 const { video, seek } = page;
 let engine: Engine | null = null;
+let signal: Signal = 'on';
 let dragging = false;
 let idle = 0;
 
 /** The engine that the controls move; `null` while nothing plays. */
 export function control(now: Engine | null): void {
   engine = now;
+  signal = 'on';
+  page.player.dataset['signal'] = 'on';
   refresh();
 }
 
@@ -179,13 +190,17 @@ function to(place: number): void {
   const oldest = Math.min(timeline.start + OLDEST_MARGIN_SECS, timeline.live);
   video.currentTime = Math.min(Math.max(place, oldest), timeline.live);
   const behind = timeline.live - video.currentTime;
-  say(behind < LIVE_SLACK_SECS ? 'Live' : `${spoken(behind)} behind live`);
+  say(behind < LIVE_SLACK_SECS ? SIGNALS[signal].label : `${spoken(behind)} behind live`);
   refresh();
   wake();
 }
 
 function goLive(): void {
-  to(Infinity);
+  const timeline = engine?.timeline();
+  // Who stands at the very end must not see the last seconds again.
+  if (timeline && video.currentTime < timeline.live) {
+    to(Infinity);
+  }
   if (video.paused) {
     video.play().catch(() => undefined);
   }
@@ -241,7 +256,17 @@ function refresh(): void {
   if (video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA) {
     page.player.dataset['picture'] = video.videoWidth > 0 ? 'some' : 'none';
   }
+  showSignal(engine?.signal() ?? 'on');
   place(engine?.timeline() ?? { start: video.currentTime, live: video.currentTime });
+}
+
+/** Shows whether the streamer sends, and says it when that changes. */
+function showSignal(now: Signal): void {
+  if (now !== signal) {
+    signal = now;
+    page.player.dataset['signal'] = now;
+    say(SIGNALS[now].said);
+  }
 }
 
 /** Shows where the viewer is. Without a window, as Chrome's own player has none, that is live. */
@@ -251,8 +276,9 @@ function place({ start, live }: Timeline): void {
   const isLive = behind < LIVE_SLACK_SECS;
   page.bar.hidden = span < WINDOW_SECS_MIN;
   page.player.dataset['edge'] = isLive ? 'live' : 'behind';
-  page.liveWord.textContent = isLive ? 'Live' : 'Go live';
-  page.live.setAttribute('aria-label', isLive ? 'You are live' : 'Go live');
+  const { word, label, go } = SIGNALS[signal];
+  page.liveWord.textContent = isLive ? word : go;
+  page.live.setAttribute('aria-label', isLive ? label : go);
   const text = isLive ? '' : `−${clock(behind)}`;
   if (page.behind.textContent !== text) {
     page.behind.textContent = text;

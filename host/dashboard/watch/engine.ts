@@ -1,7 +1,9 @@
 // What plays: hls.js wherever it can, as it knows the whole window; else the browser's own player (iPhones).
 
 import type Hls from 'hls.js/light';
-import type { ErrorData, HlsConfig, LoadPolicy } from 'hls.js/light';
+import type { ErrorData, HlsConfig, LevelDetails, LoadPolicy } from 'hls.js/light';
+import { native } from './native';
+import { Watchman, type Listed, type Signal } from './signal';
 
 /** Where in the stream one can be, in seconds of the media element's clock. */
 export interface Timeline {
@@ -16,14 +18,18 @@ export type End = 'over' | 'lost' | 'refused' | 'forbidden' | 'broken' | 'unsupp
 
 export interface Engine {
   timeline(): Timeline | null;
+  /** Whether the streamer sends. */
+  signal(): Signal;
   /** Resolves when it cannot go on by itself. */
   ended: Promise<End>;
   /** Lets go of the media element. */
   stop(): void;
 }
 
-/** How often a media error is mended before it is one. */
+/** How often a media error is mended before it is one, */
 const MENDS_MAX = 3;
+/** counted anew when there was none for so long. */
+const MENDS_MS = 60_000;
 
 /** A restart of the service takes seconds: what fails is asked for again for about as long as the buffer lasts. A 4xx is
     final for hls.js at once; then the index says what is the matter. */
@@ -36,6 +42,15 @@ function patient(firstByteMs: number, wholeMs: number): LoadPolicy {
       errorRetry: { maxNumRetry: 6, retryDelayMs: 500, maxRetryDelayMs: 4_000, backoff: 'exponential' },
     },
   };
+}
+
+/** A 503 to who waits for more says that the streamer sends nothing at present: that is waited for as long as it lasts. */
+function whileAway(policy: LoadPolicy): LoadPolicy {
+  const { errorRetry } = policy.default;
+  if (errorRetry) {
+    errorRetry.shouldRetry = (_, __, ___, response, retry) => retry || response?.code === 503;
+  }
+  return policy;
 }
 
 /** Tells this player from others behind the same address, for the count of viewers; a new one for each visit. */
@@ -67,7 +82,7 @@ const CONFIG: Partial<HlsConfig> = {
   maxBufferSize: 60_000_000,
   manifestLoadPolicy: patient(10_000, 15_000),
   // A blocking reload is answered within three target durations.
-  playlistLoadPolicy: patient(35_000, 40_000),
+  playlistLoadPolicy: whileAway(patient(35_000, 40_000)),
   fragLoadPolicy: patient(10_000, 60_000),
 };
 
@@ -85,26 +100,41 @@ export async function engine(video: HTMLVideoElement, index: string): Promise<En
   if (video.canPlayType('application/vnd.apple.mpegurl')) {
     return native(video, index);
   }
-  return { timeline: () => null, ended: Promise.resolve('unsupported'), stop: () => undefined };
+  return { timeline: () => null, signal: () => 'on', ended: Promise.resolve('unsupported'), stop: () => undefined };
 }
 
 function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): Engine {
   const hls = new Player(CONFIG);
   const watch = new AbortController();
-  let mends = 0;
+  const watchman = new Watchman();
+  let mends: number[] = [];
   const ended = new Promise<End>((resolve) => {
     video.addEventListener('ended', () => resolve('over'), { signal: watch.signal });
+    hls.on(Player.Events.LEVEL_LOADED, (_, { details, networkDetails }) => {
+      watchman.came(listed(details, networkDetails), performance.now() / 1000);
+    });
     hls.on(Player.Events.ERROR, (_, data) => {
-      if (!data.fatal) {
+      const status = data.details === Player.ErrorDetails.LEVEL_LOAD_ERROR ? (data.response?.code ?? 0) : 0;
+      if (status === 503) {
+        watchman.waitedInVain();
+      }
+      // hls.js plays on for a while with a key that was revoked.
+      const isRefused = status >= 400 && status < 500;
+      if (!data.fatal && !isRefused) {
         return;
       }
+      const now = performance.now();
       const unknown = data.details === Player.ErrorDetails.MANIFEST_INCOMPATIBLE_CODECS_ERROR;
-      if (data.type === Player.ErrorTypes.MEDIA_ERROR && !unknown && mends < MENDS_MAX) {
-        mends += 1;
+      mends = mends.filter((at) => now - at < MENDS_MS);
+      if (data.type === Player.ErrorTypes.MEDIA_ERROR && !unknown && mends.length < MENDS_MAX) {
+        mends.push(now);
         hls.recoverMediaError();
-        return;
+      } else if (watchman.signal === 'over' && video.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA) {
+        // What is left of it is no longer served, but what was fetched is still there.
+        video.addEventListener('waiting', () => resolve('over'), { signal: watch.signal });
+      } else {
+        resolve(watchman.signal === 'over' ? 'over' : endOf(Player, data));
       }
-      resolve(endOf(Player, data));
     });
   });
   hls.loadSource(index);
@@ -119,11 +149,26 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): En
       const live = details.live ? (hls.liveSyncPosition ?? details.edge) : details.edge;
       return { start: details.fragmentStart, live: Math.max(live, details.fragmentStart) };
     },
+    signal: () => watchman.signal,
     ended,
     stop() {
       watch.abort();
       hls.destroy();
     },
+  };
+}
+
+/** What a playlist lists; its age by the clock of who sent it, as the viewer's may be wrong. */
+function listed(details: LevelDetails, request: unknown): Listed {
+  const last = details.fragments.at(-1);
+  const sent = request instanceof XMLHttpRequest ? Date.parse(request.getResponseHeader('Date') ?? '') : NaN;
+  const end = last?.programDateTime ? last.programDateTime + last.duration * 1000 : NaN;
+  const age = (sent - end) / 1000;
+  return {
+    version: `${details.endSN} ${details.lastPartSn} ${details.lastPartIndex}`,
+    live: details.live,
+    targetSecs: details.targetduration,
+    ageSecs: Number.isFinite(age) ? age : null,
   };
 }
 
@@ -136,26 +181,4 @@ function endOf(Player: typeof Hls, data: ErrorData): End {
     return 'forbidden';
   }
   return data.type === Player.ErrorTypes.NETWORK_ERROR ? 'lost' : 'broken';
-}
-
-function native(video: HTMLVideoElement, index: string): Engine {
-  const watch = new AbortController();
-  const ended = new Promise<End>((resolve) => {
-    video.addEventListener('ended', () => resolve('over'), { signal: watch.signal });
-    // It does not say why; the index is asked next.
-    video.addEventListener('error', () => resolve('lost'), { signal: watch.signal });
-  });
-  video.src = index;
-  return {
-    timeline() {
-      const last = video.seekable.length - 1;
-      return last < 0 ? null : { start: video.seekable.start(0), live: video.seekable.end(last) };
-    },
-    ended,
-    stop() {
-      watch.abort();
-      video.removeAttribute('src');
-      video.load();
-    },
-  };
 }

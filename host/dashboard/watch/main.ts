@@ -16,9 +16,15 @@ const RELOAD_MS = 5_000;
 /** After these only the viewer or the owner can help. */
 const FINAL: ReadonlySet<Reason> = new Set<Reason>(['refused', 'forbidden', 'broken', 'unsupported', 'no-key']);
 
-/** Resolves with the viewer's press on the large button. */
-function pressed(): Promise<void> {
-  return new Promise((resolve) => page.start.addEventListener('click', () => resolve(), { once: true }));
+/** Resolves with whether the viewer pressed the large button, at the latest after so long. */
+async function pressed(ms: number): Promise<boolean> {
+  const listening = new AbortController();
+  const press = new Promise<boolean>((resolve) =>
+    page.start.addEventListener('click', () => resolve(true), { signal: listening.signal }),
+  );
+  const answer = await Promise.race([press, wait(ms).then(() => false)]);
+  listening.abort();
+  return answer;
 }
 
 /** Plays until it cannot go on. */
@@ -34,8 +40,21 @@ async function play(settings: Options): Promise<End> {
   }
   control(running);
   const shown = new AbortController();
-  page.video.addEventListener('loadeddata', playing, { signal: shown.signal });
-  void sound();
+  let refused = false;
+  page.video.addEventListener('loadeddata', () => refused || playing(), { signal: shown.signal });
+  void sound().then((plays) => {
+    if (plays || shown.signal.aborted) {
+      return;
+    }
+    // The browser wants to be asked by the viewer himself, even for a silent picture.
+    refused = true;
+    notice('ready');
+    const press = (): void => {
+      refused = false;
+      page.video.play().then(playing, () => undefined);
+    };
+    page.start.addEventListener('click', press, { signal: shown.signal });
+  });
   const end = await running.ended;
   shown.abort();
   control(null);
@@ -43,18 +62,26 @@ async function play(settings: Options): Promise<End> {
   return end;
 }
 
-/** Starts to play; without sound where the browser wants a sign of the viewer first. */
-async function sound(): Promise<void> {
-  try {
-    await page.video.play();
-  } catch (error) {
-    if (!(error instanceof DOMException && error.name === 'NotAllowedError') || page.video.muted) {
-      return;
-    }
-    page.video.muted = true;
-    flag('silenced', true);
-    await page.video.play().catch(() => undefined);
+/** Starts to play; without sound where the browser wants a sign of the viewer first. Gives whether it may. */
+async function sound(): Promise<boolean> {
+  const { muted } = page.video;
+  const plays = (): Promise<boolean> =>
+    page.video.play().then(
+      () => true,
+      // Others come of a new source, or of a viewer who paused.
+      (error: unknown) => !(error instanceof DOMException && error.name === 'NotAllowedError'),
+    );
+  if (await plays()) {
+    return true;
   }
+  page.video.muted = true;
+  const silent = await plays();
+  if (silent) {
+    flag('silenced', !muted);
+  } else {
+    page.video.muted = muted;
+  }
+  return silent;
 }
 
 async function run(settings: Options): Promise<void> {
@@ -78,8 +105,11 @@ async function run(settings: Options): Promise<void> {
     }
     if (!wanted) {
       show('ready');
-      await pressed();
-      wanted = true;
+      wanted = await pressed(pause('ready', 0));
+      if (!wanted) {
+        // It may have ended meanwhile.
+        continue;
+      }
       show('starting');
     }
     const began = performance.now();

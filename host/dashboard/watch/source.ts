@@ -1,6 +1,7 @@
 // Whether there is something to play: asked of the index, which counts against no limit, not of the stream status, whose 60
 // requests a minute belong to the site.
 
+import type { Listed } from './signal';
 import type { Reason } from './text';
 
 /** What the index says. */
@@ -9,24 +10,47 @@ export type Found = 'live' | Extract<Reason, 'offline' | 'lost' | 'busy' | 'refu
 const ANSWER_MS = 10_000;
 /** Between two looks while the stream is offline; each viewer's differs, so that they do not all come at once. */
 const LOOK_MS = 4_000;
-/** The same while nobody sees the page. */
+/** The same while nobody sees the page, or nobody has pressed play. */
 const HIDDEN_LOOK_MS = 20_000;
 /** After a failure: doubled each time from the first to the second. */
 const RETRY_MS_MIN = 1_000;
 const RETRY_MS_MAX = 15_000;
 
+function ask(address: string | URL): Promise<Response> {
+  return fetch(address, { credentials: 'omit', referrerPolicy: 'no-referrer', signal: AbortSignal.timeout(ANSWER_MS) });
+}
+
 /** Asks the index. */
 export async function look(index: string): Promise<Found> {
   try {
-    const answer = await fetch(index, {
-      credentials: 'omit',
-      referrerPolicy: 'no-referrer',
-      signal: AbortSignal.timeout(ANSWER_MS),
-    });
-    return found(answer.status);
+    return found((await ask(index)).status);
   } catch {
     return 'lost';
   }
+}
+
+/** What the first playlist of the index lists now; `null` when that cannot be had. */
+export async function listed(index: string): Promise<Listed | null> {
+  try {
+    const entry = await (await ask(index)).text();
+    const child = entry.split('\n').find((line) => line !== '' && !line.startsWith('#')) ?? '';
+    const answer = await ask(new URL(child, new URL(index, location.href)));
+    return answer.ok ? read(await answer.text()) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Enough of the end of a playlist that no two versions are alike in it. */
+const END_CHARS = 300;
+
+function read(playlist: string): Listed {
+  return {
+    version: playlist.slice(-END_CHARS),
+    live: !playlist.includes('#EXT-X-ENDLIST'),
+    targetSecs: Number(/#EXT-X-TARGETDURATION:(\d+)/.exec(playlist)?.[1] ?? 0),
+    ageSecs: null,
+  };
 }
 
 function found(status: number): Found {
@@ -47,9 +71,12 @@ function found(status: number): Found {
   }
 }
 
-/** How long to wait before the next look after `tries` of the same outcome. */
-export function pause(outcome: Found, tries: number): number {
+/** How long to wait before the next look after `tries` of the same outcome; `ready` while the viewer has to press play. */
+export function pause(outcome: Found | 'ready', tries: number): number {
   const spread = 0.75 + Math.random() / 2;
+  if (outcome === 'ready') {
+    return HIDDEN_LOOK_MS * spread;
+  }
   if (outcome === 'offline') {
     return (document.hidden ? HIDDEN_LOOK_MS : LOOK_MS) * spread;
   }

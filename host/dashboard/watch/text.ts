@@ -21,6 +21,9 @@ export function spoken(seconds: number): string {
   return said.join(' ') || '0 seconds';
 }
 
+/** The stream is open and its streamer sends nothing. */
+export const AWAY = 'Waiting for the streamer…';
+
 /** What stands over the picture, and what the viewer can do. */
 export interface Notice {
   headline: string;
@@ -44,8 +47,8 @@ export type Reason =
 export const NOTICES: Record<Reason, Notice> = {
   starting: { headline: 'Loading…', advice: '' },
   ready: { headline: 'Live now', advice: '' },
-  offline: { headline: 'The stream is offline', advice: 'It starts here by itself as soon as it is live.' },
-  over: { headline: 'The stream has ended', advice: 'If it comes back, it starts here by itself.' },
+  offline: { headline: 'The stream is offline', advice: 'This page shows it as soon as it is live.' },
+  over: { headline: 'The stream has ended', advice: 'If it comes back, this page shows it.' },
   lost: { headline: 'The server cannot be reached', advice: 'Check your connection. This page goes on trying.' },
   busy: { headline: 'Too many requests', advice: 'This page tries again in a moment.' },
   refused: {

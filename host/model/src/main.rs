@@ -218,6 +218,10 @@ impl Surroundings for Around {
         waker.wake();
     }
 
+    fn overflows(&self) {
+        panic!("it has no end");
+    }
+
     fn failed(&self, error: &io::Error) {
         panic!("{error}");
     }

@@ -16,7 +16,7 @@ use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
 use crate::drivers::{ConfigRefused, ValidateError};
-use crate::ids::{DestinationId, StreamId};
+use crate::ids::{AccountId, DestinationId, StreamId};
 use crate::live::{Delayed, DestState, Trouble};
 use crate::store::{DELAY_SECS_MAX, Delays, DestinationView, NewDestination};
 
@@ -76,6 +76,9 @@ pub(super) struct Destination {
     dropped_packets: u64,
     /// Since when it is live, Unix milliseconds; null when it is not.
     live_since: Null<i64>,
+    /// Server that has taken the stream, as host and port, where its driver says so: that of a platform may be a near one of a list, or
+    /// the backup. Null while there is none.
+    server: Null<String>,
     /// Seconds after which it starts, counted from the begin of the session, or from when it was added or enabled.
     start_delay_seconds: u32,
     /// Seconds for which it goes on after it was disabled.
@@ -122,6 +125,7 @@ impl Destination {
             bitrate: live.as_ref().map_or(0, |live| live.bitrate),
             dropped_packets: live.as_ref().map_or(0, |live| live.dropped_packets),
             live_since: live.as_ref().and_then(|live| live.live_since).map(|time| time.0).into(),
+            server: live.as_ref().and_then(|live| live.server.clone()).into(),
             start_delay_seconds: record.delays.start_secs,
             stop_delay_seconds: record.delays.stop_secs,
             starts_at: starts_at.into(),
@@ -255,7 +259,7 @@ impl DestinationsApi {
         body: Body<DestinationInput>,
     ) -> Result<Json<DestinationCreated>> {
         let (app, stream) = (Arc::clone(&app), StreamId(id.0));
-        let destination = accept(&app, body.0, "").await?;
+        let destination = accept(&app, caller.account, body.0, "").await?;
         let id = App::to_the_end(async move {
             let actor = caller.actor(&app);
             let id = app.store.add_destination(&actor, stream, destination, app.caps()).await?;
@@ -329,10 +333,11 @@ pub(super) fn too_many(app: &App) -> ApiError {
 /// 422 naming the field and the reason, never the value; 503 when the driver does not answer.
 pub(super) async fn accept(
     app: &App,
+    account: AccountId,
     input: DestinationInput,
     path: &str,
 ) -> std::result::Result<NewDestination, ApiError> {
-    if let Err(error) = app.drivers.validate(&input.kind, &input.config).await {
+    if let Err(error) = app.drivers.validate(account, &input.kind, &input.config).await {
         return Err(refusal(app, error, path));
     }
     check_addresses(app, &input.config, path)?;

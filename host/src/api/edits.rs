@@ -181,7 +181,7 @@ impl EditsApi {
 
     /// Change a stream key
     ///
-    /// An addition to the specification.
+    /// A running session whose encoder is at an address that is not allowed any more ends. An addition to the specification.
     #[oai(path = "/streams/:id", method = "patch", operation_id = "changeStream", tag = "Tag::Streams")]
     async fn change_stream(
         &self,
@@ -195,8 +195,15 @@ impl EditsApi {
             label: body.0.label.as_deref().map(checked_label).transpose()?,
             allowed: body.0.allowed_addresses.map(|entries| checked_addresses(&entries)).transpose()?,
         };
-        let (store, stream, actor) = (app.store.clone(), StreamId(id.0), caller.actor(&app));
-        App::to_the_end(async move { Ok(store.change_stream(&actor, stream, change).await?) }).await?;
+        let (app, stream, allowed) = (Arc::clone(&app), StreamId(id.0), change.allowed.clone());
+        App::to_the_end(async move {
+            app.store.change_stream(&caller.actor(&app), stream, change).await?;
+            if let Some(allowed) = allowed {
+                app.live.addresses_changed(stream, &allowed).await;
+            }
+            Ok(())
+        })
+        .await?;
         Ok(Json(Done::new()))
     }
 
@@ -265,7 +272,7 @@ impl EditsApi {
             let config = app.drivers.restored_config(&known.kind, &stored, &sent);
             let config = config.map_err(|refused| destinations::config_refused(&refused, ""))?;
             let input = DestinationInput::new(known.kind, config);
-            change.config = Some(destinations::accept(&app, input, "").await?.config);
+            change.config = Some(destinations::accept(&app, account, input, "").await?.config);
         }
         App::to_the_end(async move {
             let is_configured = change.config.is_some();

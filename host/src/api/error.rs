@@ -1,4 +1,4 @@
-//! The one error shape: `{"error", "code", "requestId"}`, and `retryAfter` when a limit was hit.
+//! The one error shape: `{"error", "code", "requestId"}`, and `retryAfter` when a limit was hit or a viewer should come again.
 //!
 //! Texts are ours: what a framework or an engine says may hold parts of a body, a header or a path, so it goes to
 //! the log at most.
@@ -19,6 +19,9 @@ const INVALID_KEY: &str = "invalid_key";
 const KEY_REQUIRED: &str = "key_required";
 const KEY_REQUIRED_TEXT: &str = "An API key is required: send it as X-API-Key header, as Authorization: Bearer \
     header, or as apiKey (or key) query parameter";
+
+/// When a viewer who got a 503 may ask again, in seconds: what was in the way is most often over by then.
+const VIEWER_RETRY_SECS: u64 = 1;
 
 /// An answer other than success.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -194,22 +197,28 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", text)
     }
 
+    /// 503 to a viewer, who may ask again after [`VIEWER_RETRY_SECS`].
+    fn come_again(code: &'static str, message: &'static str) -> Self {
+        let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message);
+        Self { retry_after_secs: Some(VIEWER_RETRY_SECS), ..error }
+    }
+
     /// 503: a published piece cannot be read.
     pub fn piece_unreadable() -> Self {
         let text = "The piece cannot be read at present; try again";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "piece_unreadable", text)
+        Self::come_again("piece_unreadable", text)
     }
 
     /// 503: too many viewers wait for the next version of a playlist.
     pub fn too_many_waiting() -> Self {
         let text = "Too many viewers wait for the next part of this stream; ask without _HLS_msn";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_waiting", text)
+        Self::come_again("too_many_waiting", text)
     }
 
     /// 503: what a viewer waited for did not come in time.
     pub fn not_in_time() -> Self {
         let text = "What was waited for did not come in time: the encoder sends nothing; try again";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_in_time", text)
+        Self::come_again("not_in_time", text)
     }
 
     /// 500: the driver of a destination failed to answer a viewer.
@@ -221,7 +230,7 @@ impl ApiError {
     /// 503: too many viewers wait for answers of the driver of a destination.
     pub fn driver_busy() -> Self {
         let text = "Too many requests wait for the driver of this destination; try again in a second";
-        Self { retry_after_secs: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "driver_busy", text) }
+        Self::come_again("driver_busy", text)
     }
 
     /// 504: the driver of a destination did not answer a viewer in time.

@@ -77,8 +77,8 @@ pub(super) struct StreamStatus {
     started_at: Null<i64>,
     /// Start of the stream, Unix milliseconds; null when offline.
     started_at_ms: Null<i64>,
-    /// Players that asked for a playlist in the last 30 seconds, told apart by address, `User-Agent` and, where they send it,
-    /// `X-Playback-Session-Id`; those that an HTTP cache serves are not seen. 0 when offline.
+    /// Players that were given a playlist in the last 30 seconds, told apart by address, `User-Agent` and, where they send it,
+    /// `X-Playback-Session-Id`, at most 256 from one network; those that an HTTP cache serves are not seen. 0 when offline.
     viewers: i64,
     /// Milliseconds from the arrival of a picture at the service until a viewer sees it who follows the stream: the age of
     /// what can be fetched, and the distance that the playlist asks players to keep. Null until there is something to play,

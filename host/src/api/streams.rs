@@ -147,7 +147,10 @@ impl StreamsApi {
         }
         let mut accepted = Vec::with_capacity(input.destinations.len());
         for (index, destination) in input.destinations.into_iter().enumerate() {
-            accepted.push(destinations::accept(&app, destination, &format!("destinations[{index}].")).await?);
+            accepted.push(
+                destinations::accept(&app, caller.account, destination, &format!("destinations[{index}]."))
+                    .await?,
+            );
         }
         let count = accepted.len();
         let stream_key = new_stream_key();

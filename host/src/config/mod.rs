@@ -110,6 +110,9 @@ pub struct Ingest {
     pub tls_cert: Option<PathBuf>,
     /// Private key in PEM for RTMPS.
     pub tls_key: Option<PathBuf>,
+    /// Proxies that begin each connection with a PROXY protocol header, which is believed.
+    #[serde(deserialize_with = "value::networks")]
+    pub proxy_protocol_from: Vec<IpNet>,
     /// Seconds in which a returning encoder continues its session, 0 to 300.
     pub reconnect_window_secs: u64,
     /// Seconds of quiet before a stopped stream may be published again, 0 to 3600.

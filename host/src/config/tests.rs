@@ -223,6 +223,7 @@ fn contradictions_are_one_sentence_with_the_fix() {
         ("[drivers]\nenabled = [\"../x\"]", "lower-case letters"),
         ("[outbound]\nallow = [\"10.0.0.0/99\"]", "use a network such as"),
         ("[http]\ntrusted_proxies = [\"proxy\"]", "use a network such as"),
+        ("[ingest]\nproxy_protocol_from = [\"proxy\"]", "use a network such as"),
         ("[log]\nlevel = \"loud\"", "log.level"),
         ("[log]\nlevel = \"info,satcast=loud\"", "log.level"),
         ("secret_key = \"abc\"", "openssl rand -hex 32"),

@@ -35,11 +35,11 @@ pub(super) enum Kept<'a> {
 }
 
 impl Backend {
-    /// Asks about a configuration its schema accepts.
-    pub(super) fn validate(&self, kind: &str, config: &str) -> Result<(), Error> {
+    /// Asks about a configuration its schema accepts, for `account`.
+    pub(super) fn validate(&self, account: i64, kind: &str, config: &str) -> Result<(), Error> {
         match self {
             Backend::Thread(driver, _) => driver.validate(kind, config),
-            Backend::Process(remote) => remote.validate(kind, config),
+            Backend::Process(remote) => remote.validate(account, kind, config),
         }
     }
 

@@ -87,7 +87,7 @@ fn remove_spool(folder: &Path) {
     }
 }
 
-/// Lists the enabled drivers that have no file.
+/// Lists the enabled drivers that have no file; those that go on because the folder is refused stay as they are.
 pub(super) fn add_missing(
     registry: &mut Registry,
     keeper: &Keeper,
@@ -95,6 +95,11 @@ pub(super) fn add_missing(
     no_folder: Option<String>,
 ) {
     for id in keeper.enabled().iter().filter(|id| !found.iter().any(|file| file.id == **id)) {
+        if let Some(reason) = no_folder.as_ref().filter(|_| registry.entry(id).is_some_and(Entry::is_loaded))
+        {
+            tracing::error!(driver = %id, "driver not looked at, it goes on as it is: {reason}");
+            continue;
+        }
         let state = no_folder.clone().map_or(State::Missing, State::Refused);
         let entry = Entry::with_state(id, None, state);
         report(&entry.summary());

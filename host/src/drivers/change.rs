@@ -213,7 +213,7 @@ impl Drivers {
         let Some(keeper) = self.inner.keeper.as_ref() else { return self.stay(id, change) };
         let _one = lock(&keeper.changing);
         let registry = self.registry();
-        let (found, _) = keeper.scan();
+        let (found, no_folder) = keeper.scan();
         let file = found.iter().find(|file| file.id == id);
         let was_enabled = keeper.enabled().contains(id);
         if change == Change::Disable {
@@ -224,7 +224,11 @@ impl Drivers {
             let path = file.map(|file| file.file.clone());
             return Ok(self.install(keeper, Entry::with_state(id, path, State::Disabled)));
         }
-        let file = file.ok_or_else(|| ChangeError::Unknown(id.to_string()))?;
+        let unknown = || match no_folder {
+            Some(reason) => ChangeError::Refused { id: id.to_string(), reason },
+            None => ChangeError::Unknown(id.to_string()),
+        };
+        let file = file.ok_or_else(unknown)?;
         lock(&keeper.chosen).enabled.insert(id.to_string());
         match keeper.examine(file, &registry, false).outcome {
             Ok(entry) => Ok(self.install(keeper, entry)),
@@ -249,7 +253,7 @@ impl Drivers {
 
     /// Takes `[drivers]` and `[driver.<name>]` of `config`: loads what is newly enabled, what has another library or other
     /// settings, and what crashed too often; lets go of what is no longer enabled. A driver whose new library is refused goes
-    /// on with its old one. Blocks.
+    /// on with its old one, and so do all when the folder is. Blocks.
     pub fn reconfigure(&self, config: &Config) {
         let Some(keeper) = self.inner.keeper.as_ref() else { return };
         let _one = lock(&keeper.changing);
@@ -271,7 +275,11 @@ impl Drivers {
             }
         }
         let mut registry = (*self.registry()).clone();
+        let enabled = keeper.enabled();
         for id in registry.ids().into_iter().filter(|id| !found.iter().any(|file| file.id == *id)) {
+            if no_folder.is_some() && enabled.contains(&id) {
+                continue;
+            }
             let gone = registry.take(&id);
             keeper.retire(&id, gone.as_ref(), &registry);
         }

@@ -136,8 +136,20 @@ impl Control {
         })
     }
 
+    /// What is wrong with it: a call that does not return.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.progress.hangs(self.clock.monotonic()).then(|| self.silence())
+    }
+
     fn no_answer(&self) -> Error {
-        Error::internal(format!("driver {} does not answer; restart the service if it stays so", self.id))
+        Error::internal(self.silence())
+    }
+
+    fn silence(&self) -> String {
+        format!(
+            "driver {} does not return from a call; if it stays so, the operator can enable it again, which loads it anew",
+            self.id
+        )
     }
 }
 

@@ -56,11 +56,12 @@ pub use panics::{DRIVER_PANICS_MAX, PANIC_ACCOUNTS_MIN, PANIC_WINDOW};
 pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, Observer};
-pub use versions::{HoldBack, WAITERS_MAX, Waiter, longest_wait};
+pub use versions::{WAITERS_MAX, Waiter, longest_wait};
 pub use waker::{Waker, gather_wakeups};
 pub use wishes::Wishes;
 
 use crate::clock::Clock;
+use crate::ids::AccountId;
 use crate::outbound::Guard;
 use crate::secret::{mask_key, mask_url};
 use change::Keeper;
@@ -156,11 +157,16 @@ impl Drivers {
         self.inner.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Checks a configuration with the schema of its type, then with the driver.
+    /// Checks a configuration that an account sent, with the schema of its type, then with the driver.
     ///
     /// # Errors
     /// Unknown type, or the field and reason of the refusal; never a value.
-    pub async fn validate(&self, kind: &str, config: &Value) -> Result<(), ValidateError> {
+    pub async fn validate(
+        &self,
+        account: AccountId,
+        kind: &str,
+        config: &Value,
+    ) -> Result<(), ValidateError> {
         let entry = self.registry().kind(kind).ok_or(ValidateError::UnknownType)?;
         entry.schema.check(config).map_err(ValidateError::Config)?;
         entry.driver.services.may_be_used().map_err(|error| ValidateError::Driver(error.message))?;
@@ -168,7 +174,7 @@ impl Drivers {
         let asked = entry
             .driver
             .control
-            .call(limit(), move |driver| driver.validate(&kind, &json), |_| ())
+            .call(limit(), move |driver| driver.validate(account.0, &kind, &json), |_| ())
             .await
             .map_err(|error| ValidateError::Driver(error.message))?;
         let redactor = entry.driver.services.redactor(entry.schema.secrets(config));

@@ -7,6 +7,12 @@ use serde_json::Value;
 
 /// Shorter secrets are not replaced: they would blank ordinary words.
 const SECRET_BYTES_MIN: usize = 4;
+/// Words that our own drivers and the host say of servers. A key that is one of them (`refused`, `live`) stays where it stands as a word in a
+/// sentence: there it would only spoil what is said, and nobody reads a key out of it. What a driver quotes from outside it has cleaned.
+const WORDS: &str = "accept accepted accepts address again backup before bytes cannot check closed closes connect connection could data \
+    destination does encoder encrypt ended error failed fails give goes host instead last left live login long look media \
+    mostly name need needs network port publish publishing reached read reason refused refuses reset route send server \
+    servers still stream take taken test time within";
 /// Redactors of closed destinations that are still used for lines without a destination.
 pub(super) const RETIRED_MAX: usize = 256;
 /// What stands in place of a secret.
@@ -37,7 +43,7 @@ impl Redactor {
     /// `text` without the secrets.
     pub(super) fn clean(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_string(), |text, secret| {
-            if text.contains(secret.as_str()) { text.replace(secret.as_str(), MASK) } else { text }
+            if text.contains(secret.as_str()) { hide(&text, secret) } else { text }
         })
     }
 
@@ -52,6 +58,28 @@ impl Redactor {
             plain => plain,
         }
     }
+}
+
+/// `text` with [`MASK`] for `secret`, except where that is a word of a sentence.
+fn hide(text: &str, secret: &str) -> String {
+    let is_word = WORDS.split(' ').any(|word| word == secret);
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = 0;
+    for (at, _) in text.match_indices(secret) {
+        let end = at + secret.len();
+        let stays = is_word && ends_like_a_word(&text[end..]) && (at == 0 || text[..at].ends_with(' '));
+        shown.push_str(&text[rest..at]);
+        shown.push_str(if stays { secret } else { MASK });
+        rest = end;
+    }
+    shown.push_str(&text[rest..]);
+    shown
+}
+
+/// Whether a text goes on as it does behind a word: with a space or the end, and at most one mark before it.
+fn ends_like_a_word(rest: &str) -> bool {
+    let after = rest.strip_prefix(['.', ',', ';', ':', '!', '?']).unwrap_or(rest);
+    after.is_empty() || after.starts_with(' ')
 }
 
 /// Redactors of destinations that are closed, for what a driver says late or without naming a destination.
@@ -87,6 +115,22 @@ mod tests {
         let redactor = Redactor::new(["key1".into(), "key1-long".into(), "abc".into()]);
         assert_eq!(redactor.clean("a key1-long b key1 c abc"), "a *** b *** c abc");
         assert_eq!(redactor.with(["key2".into()]).clean("key1 key2"), "*** ***");
+    }
+
+    #[test]
+    fn a_word_stays_where_it_is_one_and_nowhere_else() {
+        let redactor = Redactor::new(["refused".into(), "sesame".into(), "key7".into()]);
+        for (text, shown) in [
+            (
+                "refused: the server refused the stream, refused",
+                "refused: the server refused the stream, refused",
+            ),
+            ("no stream \"refused\" at rtmp://h/app/refused", "no stream \"***\" at rtmp://h/app/***"),
+            ("refused/1 xrefused refusedx app=refused refused?a=b", "***/1 x*** ***x app=*** ***?a=b"),
+            ("the key7 and the sesame are no such words", "the *** and the *** are no such words"),
+        ] {
+            assert_eq!(redactor.clean(text), shown);
+        }
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Resting {
         if self.hash != hash || self.settings != *settings {
             return None;
         }
-        let loaded = self.loaded.upgrade()?;
+        let loaded = self.loaded.upgrade().filter(|loaded| loaded.control.trouble().is_none())?;
         loaded.services.forgive();
         let kind = |facts: &Arc<KindFacts>| Arc::new(Kind { driver: loaded.clone(), facts: facts.clone() });
         let kinds = self.kinds.iter().map(|(name, facts)| (name.clone(), kind(facts))).collect();
@@ -246,15 +246,18 @@ impl Entry {
         summary
     }
 
-    /// What is wrong with its process.
+    /// What is wrong with its process, or with its thread.
     fn trouble(&self) -> Option<String> {
-        self.loaded.as_ref()?.remote.as_ref()?.trouble()
+        let loaded = self.loaded.as_ref()?;
+        let of_process = loaded.remote.as_ref().and_then(|remote| remote.trouble());
+        of_process.or_else(|| loaded.control.trouble())
     }
 
     /// Lets it be used again after its panics.
     pub(super) fn forgive(&self) {
         if let Some(loaded) = &self.loaded {
             loaded.services.forgive();
+            loaded.remote.iter().for_each(|remote| remote.forgive());
         }
     }
 }

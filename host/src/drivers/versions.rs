@@ -17,15 +17,6 @@ pub const WAITERS_MAX: usize = 20_000;
 /// Longest that a viewer waits, in target durations (RFC 8216bis, 6.2.5.2).
 const WAIT_TARGETS: u32 = 3;
 
-/// How far behind live players stay by design.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HoldBack {
-    /// Milliseconds.
-    pub ms: u32,
-    /// Viewers can wait for parts of segments.
-    pub low_latency: bool,
-}
-
 /// Longest that a viewer waits for what follows this version.
 pub fn longest_wait(reload: &Reload) -> Duration {
     Duration::from_millis(u64::from(reload.target_ms.saturating_mul(WAIT_TARGETS)))
@@ -61,9 +52,8 @@ impl Coming {
         reloads.find(|reload| reload.hint.as_deref() == Some(name)).map(longest_wait)
     }
 
-    pub(super) fn hold_back(&self) -> Option<HoldBack> {
-        let told = self.by_playlist.values().find(|followed| followed.hold_back_ms > 0)?;
-        Some(HoldBack { ms: told.hold_back_ms, low_latency: told.reload.is_some() })
+    pub(super) fn hold_back_ms(&self) -> Option<u32> {
+        self.by_playlist.values().map(|followed| followed.hold_back_ms).find(|ms| *ms > 0)
     }
 }
 
@@ -81,9 +71,10 @@ impl Versions {
 }
 
 impl Assets {
-    /// How far behind live players stay, as the driver said last of a playlist that they follow; `None` when it did not.
-    pub fn hold_back(&self) -> Option<HoldBack> {
-        self.look_ahead(Coming::hold_back)
+    /// How many milliseconds behind live players stay, as the driver said last of a playlist that they follow; `None` when it did
+    /// not.
+    pub fn hold_back_ms(&self) -> Option<u32> {
+        self.look_ahead(Coming::hold_back_ms)
     }
 
     /// How long a viewer may wait for the piece of that name, which is said to come next; `None` when it is not.
@@ -172,10 +163,10 @@ mod tests {
         let mut waiter = assets.wait().unwrap();
         publish(&assets, "1.m4s", Followed::default());
         assert!(!is_woken(&mut waiter));
-        assert_eq!((assets.hold_back(), assets.coming("p1")), (None, None));
+        assert_eq!((assets.hold_back_ms(), assets.coming("p1")), (None, None));
         publish(&assets, "media", reload(Some("p1")));
         assert!(is_woken(&mut waiter));
-        assert_eq!(assets.hold_back(), Some(HoldBack { ms: 2000, low_latency: true }));
+        assert_eq!(assets.hold_back_ms(), Some(2000));
         assert_eq!(assets.coming("p1"), Some(Duration::from_secs(6)));
         assert_eq!(assets.coming("p2"), None);
         publish(&assets, "2.m4s", Followed::default());
@@ -187,15 +178,15 @@ mod tests {
         // The last version: nothing comes.
         publish(&assets, "media", Followed { hold_back_ms: 2000, ..Followed::default() });
         assert!(is_woken(&mut waiter) && assets.coming("p2").is_none());
-        assert_eq!(assets.hold_back(), Some(HoldBack { ms: 2000, low_latency: false }));
+        assert_eq!(assets.hold_back_ms(), Some(2000));
         publish(&assets, "media", Followed { hold_back_ms: 6000, ..Followed::default() });
         assert!(!is_woken(&mut waiter));
         publish(&assets, "media", reload(None));
         publish(&assets, "media", Followed::default());
-        assert!(is_woken(&mut waiter) && assets.hold_back().is_none());
+        assert!(is_woken(&mut waiter) && assets.hold_back_ms().is_none());
         publish(&assets, "media", reload(Some("p3")));
         assets.retract("media");
-        assert_eq!((assets.coming("p3"), assets.hold_back()), (None, None));
+        assert_eq!((assets.coming("p3"), assets.hold_back_ms()), (None, None));
     }
 
     #[test]

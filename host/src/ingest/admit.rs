@@ -25,12 +25,14 @@ pub trait Admission: Send + Sync + 'static {
     /// What takes the packets of an accepted encoder.
     type Publisher: PacketSink;
 
-    /// A publisher for the stream, or the status its encoder gets: somebody publishes it, it was stopped, no money.
-    /// `via`: which streams its media has come through. Runs to its end even when the encoder has gone meanwhile; the publisher is then dropped.
+    /// A publisher for the stream, or the status its encoder gets: somebody publishes it, it was stopped, no money. `via`: which streams
+    /// its media has come through; `address`: from where it publishes. Runs to its end even when the encoder has gone meanwhile; the
+    /// publisher is then dropped.
     fn publish(
         &self,
         stream: StreamRecord,
         via: Via,
+        address: IpAddr,
     ) -> impl Future<Output = Result<Self::Publisher, Status>> + Send;
 }
 
@@ -118,7 +120,7 @@ pub(super) async fn admit<A: Admission>(
         return Err(Denied::WrongAddress);
     }
     let id = stream.id;
-    let publisher = admission.publish(stream, via).await.map_err(Denied::Refused)?;
+    let publisher = admission.publish(stream, via, address).await.map_err(Denied::Refused)?;
     // Whoever replaces a key ends the session that is there then. Looked up again, no encoder comes in between with the old key.
     let still = store.stream_by_key_hash(&key.hash()).await;
     let still = still.map_err(|error| Denied::Unavailable(error.to_string()))?.ok_or(Denied::UnknownKey)?;

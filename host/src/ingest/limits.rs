@@ -23,6 +23,10 @@ pub const REFUSAL_DELAY_MS: u64 = 5_000;
 pub const WARNINGS_PER_MINUTE_MAX: u32 = 60;
 /// Time for handshake, connect and an accepted publish together.
 pub const SETUP_TIMEOUT_MS: u64 = 10_000;
+/// Time in which a trusted proxy must say whom it connects for.
+pub const PROXY_HEADER_TIMEOUT_MS: u64 = 3_000;
+/// Connections of trusted proxies that have not said it, at once.
+pub const PROXY_HEADERS_MAX: usize = 256;
 /// Bytes a connection may send before it asks to publish. Encoders need less than 8 KiB; while the request is decided,
 /// nothing is read.
 pub const SETUP_BYTES_MAX: u64 = 256 * 1024;
@@ -50,6 +54,7 @@ pub(crate) struct Limits {
     pub(crate) refusal_delay: Duration,
     pub(crate) warnings_max: u32,
     pub(crate) setup: Duration,
+    pub(crate) proxy_header: Duration,
     pub(crate) setup_bytes_max: u64,
     pub(crate) admission: Duration,
     pub(crate) idle: Duration,
@@ -68,6 +73,7 @@ impl Default for Limits {
             refusal_delay: Duration::from_millis(REFUSAL_DELAY_MS),
             warnings_max: WARNINGS_PER_MINUTE_MAX,
             setup: Duration::from_millis(SETUP_TIMEOUT_MS),
+            proxy_header: Duration::from_millis(PROXY_HEADER_TIMEOUT_MS),
             setup_bytes_max: SETUP_BYTES_MAX,
             admission: Duration::from_millis(ADMISSION_TIMEOUT_MS),
             idle: Duration::from_millis(IDLE_TIMEOUT_MS),

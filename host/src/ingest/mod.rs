@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -20,17 +21,18 @@ use crate::certificates::{CertificateError, Certificates, Section};
 use crate::clock::Clock;
 use crate::config;
 use crate::ids::UnixMillis;
-use crate::places::{Full, Network, Place, Places};
 use crate::store::Store;
 
 mod admit;
 mod alarm;
 mod caps;
 mod conn;
+mod door;
 mod end;
 mod keys;
 mod limits;
 mod pace;
+mod proxy;
 mod sessions;
 mod threads;
 mod tls;
@@ -40,6 +42,7 @@ pub use admit::{Admission, PacketSink, Status};
 pub use limits::*;
 
 use caps::{Line, LogLimit};
+use door::{Door, Room};
 use keys::KeyAttempts;
 use pace::Pace;
 use threads::Threads;
@@ -50,6 +53,7 @@ pub struct Settings {
     listen: SocketAddr,
     secure: Option<(SocketAddr, Certificates)>,
     read_wait: Duration,
+    proxies: Vec<IpNet>,
     limits: Limits,
 }
 
@@ -59,7 +63,7 @@ impl Settings {
     #[must_use]
     pub fn new(listen: SocketAddr, read_batch_ms: u64) -> Self {
         let read_wait = Duration::from_millis(read_batch_ms);
-        Self { listen, secure: None, read_wait, limits: Limits::default() }
+        Self { listen, secure: None, read_wait, proxies: Vec::new(), limits: Limits::default() }
     }
 
     /// What `[ingest]` says; reads the certificate where one is set, and warns of one that is out of its time at `now`.
@@ -67,13 +71,21 @@ impl Settings {
     /// # Errors
     /// Names the file that cannot be used.
     pub fn of(config: &config::Ingest, now: UnixMillis) -> Result<Self, CertificateError> {
-        let settings = Self::new(config.rtmp_listen, config.read_batch_ms);
+        let settings =
+            Self::new(config.rtmp_listen, config.read_batch_ms).behind(config.proxy_protocol_from.clone());
         let Some((listen, cert, key)) = config.rtmps() else { return Ok(settings) };
         if let Some(objection) = Certificates::objection(Section::Ingest, cert, key, now)? {
             let file = cert.display();
             warn!(%file, "the RTMPS certificate {objection}; encoders that check it will not connect");
         }
         Ok(settings.with_tls(listen, Certificates::load(Section::Ingest, cert, key)?))
+    }
+
+    /// Believes what connections from these networks say of whom they are for, and takes none from there that does not say it: as `[ingest]
+    /// proxy_protocol_from`.
+    #[must_use]
+    pub fn behind(self, proxies: Vec<IpNet>) -> Self {
+        Self { proxies, ..self }
     }
 
     /// Listens for RTMPS too: at `listen` as `[ingest] rtmps_listen`, with this certificate.
@@ -105,6 +117,7 @@ pub struct Listener<A> {
     shared: Arc<Shared<A>>,
     room: Room,
     threads: Threads,
+    proxies: Vec<IpNet>,
 }
 
 /// The port with TLS.
@@ -120,36 +133,6 @@ impl Secure {
         let Some(secure) = secure else { return std::future::pending().await };
         let (socket, peer) = secure.socket.accept().await?;
         Ok((socket, peer, secure.certificates.current()))
-    }
-}
-
-/// The places there are.
-#[derive(Debug)]
-struct Room {
-    /// For all connections.
-    all: Arc<Places>,
-    /// For those whose publish is not accepted (yet), out of the same.
-    strangers: Arc<Places>,
-}
-
-impl Room {
-    fn new(limits: &Limits) -> Self {
-        let (all, per_network) = (limits.connections_max, limits.connections_per_network_max);
-        let part = |places: usize| places.div_ceil(STRANGERS_PART);
-        Self { all: Places::new(all, per_network), strangers: Places::new(part(all), part(per_network)) }
-    }
-
-    /// A place, and a stranger's place; or which of them are taken.
-    fn take(&self, network: Network) -> Result<(Place, Place), &'static str> {
-        let all = self.all.take(network).map_err(|full| match full {
-            Full::Service => "too many connections",
-            Full::Network => "too many connections from this address",
-        })?;
-        let stranger = self.strangers.take(network).map_err(|full| match full {
-            Full::Service => "too many connections that do not publish",
-            Full::Network => "too many connections from this address that do not publish",
-        })?;
-        Ok((all, stranger))
     }
 }
 
@@ -216,7 +199,7 @@ impl<A: Admission> Listener<A> {
             warnings: LogLimit::new(limits.warnings_max),
             limits,
         });
-        Ok(Self { socket, secure, shared, room, threads })
+        Ok(Self { socket, secure, shared, room, threads, proxies: settings.proxies })
     }
 
     /// The address listened on, with the port the system chose when 0 was asked for.
@@ -238,8 +221,9 @@ impl<A: Admission> Listener<A> {
     /// Serves encoders until `shutdown` resolves; then stops accepting, tells every publisher, and returns when all
     /// connections have ended or [`SHUTDOWN_TIMEOUT_MS`] is over.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { socket, secure, shared, room, threads } = self;
+        let Self { socket, secure, shared, room, threads, proxies } = self;
         let (stop, stopped) = watch::channel(false);
+        let door = Door { shared: Arc::clone(&shared), room: Arc::new(room), stopped, threads, proxies };
         let mut tasks = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
         let mut renewing =
@@ -250,15 +234,11 @@ impl<A: Admission> Listener<A> {
                 () = &mut shutdown => break,
                 Some(ended) = tasks.join_next() => report(ended),
                 accepted = socket.accept() => match accepted {
-                    Ok((socket, peer)) => {
-                        accept(socket, None, peer, &shared, &room, &stopped, &threads, &mut tasks);
-                    }
+                    Ok((socket, peer)) => door.accept(socket, None, peer, &mut tasks),
                     Err(failure) => pause_after(failure, &shared, socket.local_addr().ok()).await,
                 },
                 accepted = Secure::accept(&secure) => match accepted {
-                    Ok((socket, peer, tls)) => {
-                        accept(socket, Some(tls), peer, &shared, &room, &stopped, &threads, &mut tasks);
-                    }
+                    Ok((socket, peer, tls)) => door.accept(socket, Some(tls), peer, &mut tasks),
                     Err(failure) => pause_after(failure, &shared, None).await,
                 },
                 never = &mut renewing => match never {},
@@ -291,47 +271,6 @@ async fn keep_fresh(certificates: Option<Arc<Certificates>>) -> Infallible {
         Some(certificates) => certificates.keep_fresh().await,
         None => std::future::pending().await,
     }
-}
-
-/// Starts a connection's task, or closes the socket where a cap is reached.
-fn accept<A: Admission>(
-    socket: TcpStream,
-    tls: Option<Arc<ServerConfig>>,
-    peer: SocketAddr,
-    shared: &Arc<Shared<A>>,
-    room: &Room,
-    stopped: &watch::Receiver<bool>,
-    threads: &Threads,
-    tasks: &mut JoinSet<()>,
-) {
-    let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-    let network = Network::from(peer.ip());
-    if shared.keys.is_blocked(network, shared.clock.monotonic()) {
-        shared.warn(peer, None, "refused: too many wrong stream keys from this address in the last minute");
-        return;
-    }
-    let (place, stranger) = match room.take(network) {
-        Ok(places) => places,
-        Err(full) => return shared.warn(peer, None, &format!("refused: {full}")),
-    };
-    if let Err(failure) = socket.set_nodelay(true) {
-        return shared.warn(peer, None, &format!("refused: cannot set TCP_NODELAY: {failure}"));
-    }
-    // Events of the socket must come to the thread that reads it.
-    let socket = match socket.into_std() {
-        Ok(socket) => socket,
-        Err(failure) => return shared.warn(peer, None, &format!("refused: {failure}")),
-    };
-    let (shared, stopped) = (Arc::clone(shared), stopped.clone());
-    let (thread, seat) = threads.seat();
-    let work = async move {
-        match TcpStream::from_std(socket) {
-            Ok(socket) => conn::serve(socket, tls, peer, shared, stranger, stopped, seat).await,
-            Err(failure) => shared.warn(peer, None, &format!("refused: {failure}")),
-        }
-        drop(place);
-    };
-    tasks.spawn_on(work, &thread);
 }
 
 /// A connection that failed before it was accepted harms nobody; a lack of file handles passes by waiting.

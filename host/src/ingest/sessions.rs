@@ -1,5 +1,7 @@
 //! The live sessions as the port sees them.
 
+use std::net::IpAddr;
+
 use satcast_media::packet::Packet;
 
 use super::admit::{Admission, PacketSink, Status};
@@ -9,8 +11,8 @@ use crate::store::StreamRecord;
 impl Admission for Live {
     type Publisher = Publisher;
 
-    async fn publish(&self, stream: StreamRecord, via: Via) -> Result<Publisher, Status> {
-        let refused = Live::publish_from(self, stream, via).await;
+    async fn publish(&self, stream: StreamRecord, via: Via, address: IpAddr) -> Result<Publisher, Status> {
+        let refused = Live::publish_from(self, stream, via, Some(address)).await;
         refused.map_err(|refused| Status { code: refused.code, reason: refused.reason })
     }
 }

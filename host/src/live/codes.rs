@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Closed;
 use crate::ids::EndReason;
 
 /// This name cannot be published.
@@ -19,6 +20,12 @@ pub(super) const LOOP: &str =
 /// What is told to the end of a chain that nobody meant.
 pub(super) const CHAIN: &str =
     "this media came through too many streams that forward to each other; delete a destination among them";
+
+/// What an encoder is told whose address was allowed when it came.
+pub(super) fn wrong_address() -> Closed {
+    let reason = "this stream key may not be used from your address any more; add the address to allowedAddresses of the stream";
+    Closed { code: DENIED, reason: reason.into() }
+}
 
 pub(super) fn reason_text(reason: EndReason) -> &'static str {
     match reason {

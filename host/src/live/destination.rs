@@ -3,6 +3,7 @@
 //! Exactly this layer owns the retry; drivers end at their first failure.
 
 mod run;
+mod source;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use self::run::Run;
 use super::hub::Hub;
 use super::shelf::Shelves;
+use super::spool::Shares;
 use super::teller::{Teller, Turn};
 use super::troubles::Troubles;
 use super::via::Via;
@@ -49,6 +51,7 @@ pub(super) struct Parts {
     /// Time of the session's first media.
     pub(super) started_at: UnixMillis,
     pub(super) shelves: Arc<Shelves>,
+    pub(super) spools: Arc<Shares>,
     pub(super) troubles: Arc<Troubles>,
     pub(super) feed: Feed,
     pub(super) teller: Teller,
@@ -179,6 +182,7 @@ impl Destination {
             bitrate: view.bits_per_sec(),
             dropped_packets: self.dropped.load(Ordering::Relaxed),
             live_since: view.live_since,
+            server: view.server.clone(),
         }
     }
 

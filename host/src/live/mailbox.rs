@@ -16,12 +16,17 @@ pub(crate) const EVENTS_MAX: usize = 64;
 #[derive(Default)]
 pub(super) struct Mailbox {
     mail: Mutex<Mail>,
+    /// What it said of its state last, looked at or not.
+    said: Mutex<Option<Said>>,
     pub(super) arrived: Notify,
 }
 
+/// A state, and why it is not live.
+type Said = (DriverState, Option<Error>);
+
 #[derive(Default)]
 pub(super) struct Mail {
-    pub(super) state: Option<(DriverState, Option<Error>)>,
+    pub(super) state: Option<Said>,
     pub(super) events: VecDeque<(String, serde_json::Value)>,
     pub(super) outcome: Option<Result<(), Error>>,
 }
@@ -38,8 +43,17 @@ impl Mailbox {
 }
 
 impl Observer for Mailbox {
+    /// A driver may say the same with each packet: that is no news, and wakes nobody.
     fn state(&self, state: DriverState, reason: Option<Error>) {
-        self.lock().state = Some((state, reason));
+        let news = (state, reason);
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.as_ref() == Some(&news) {
+            return;
+        }
+        // Under the lock: who reports from several threads is shown as what is kept here.
+        self.lock().state = Some(news.clone());
+        *said = Some(news);
+        drop(said);
         self.arrived.notify_one();
     }
 
@@ -63,6 +77,24 @@ impl Observer for Mailbox {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_state_that_is_said_again_is_no_news() {
+        let mailbox = Mailbox::default();
+        let news = |mailbox: &Mailbox| mailbox.take().state;
+        mailbox.state(DriverState::Live, None);
+        assert_eq!(news(&mailbox), Some((DriverState::Live, None)));
+        mailbox.state(DriverState::Live, None);
+        assert_eq!(news(&mailbox), None);
+        let why = |text| (DriverState::Connecting, Some(Error::network(text)));
+        for text in ["one", "another"] {
+            let (state, reason) = why(text);
+            mailbox.state(state, reason);
+            assert_eq!(news(&mailbox), Some(why(text)));
+        }
+        mailbox.state(DriverState::Live, None);
+        assert_eq!(news(&mailbox), Some((DriverState::Live, None)), "after something else it is news again");
+    }
 
     #[test]
     fn the_last_state_the_first_end_and_the_newest_events_are_kept() {

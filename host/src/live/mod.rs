@@ -5,18 +5,20 @@
 //! - [`queue`]: the bounded queue of one destination; [`spool`]: the disk behind it, for who must not lose anything.
 //! - [`past`]: what was before a destination, for recordings that are added to a live stream.
 //! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
-//! - [`session`]: the task that owns a session's life; [`quiet`]: whose encoder has to be quiet first.
+//! - [`session`]: the task that owns a session's life; [`quiet`]: whose encoder has to be quiet first; [`allowed`]: whose has to go.
 //! - [`health`]: what the encoder sends, and what of it platforms do not take.
 //! - [`troubles`]: what went wrong last.
 //! - [`shelf`]: what destinations with playback publish, for as long as viewers may fetch it.
 //!
 //! Knows no money, no HTTP and no RTMP: what a session uses it tells by [`crate::usage`], and obeys the orders it gets.
 
+mod allowed;
 mod backoff;
 mod codes;
 mod destination;
 mod group;
 mod health;
+mod heartbeat;
 mod hub;
 mod locks;
 mod mailbox;
@@ -41,11 +43,13 @@ mod via;
 mod view;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
+pub use heartbeat::HEARTBEAT;
 pub use session::{Delayed, LiveDestination, LiveSession, Publisher, SessionSnapshot, SessionState};
 pub use shelf::{SHELF_KEPT, Shelf};
 pub use troubles::{TROUBLES_MAX, Trouble};
@@ -54,8 +58,8 @@ pub use view::{DestState, DestinationSnapshot};
 
 use crate::clock::Clock;
 use crate::drivers::Drivers;
-use crate::ids::{AccountId, DestinationId, EndReason, SessionId, StreamId, UnixMillis};
-use crate::store::{Store, StoreError, StreamLimits, StreamRecord};
+use crate::ids::{AccountId, DestinationId, EndReason, StreamId};
+use crate::store::{Store, StreamLimits, StreamRecord};
 use crate::usage::{Gate, Unmetered};
 use quiet::{Quiet, needs_quiet};
 use session::{Command, Refusal, Session};
@@ -63,8 +67,6 @@ use shelf::Shelves;
 use troubles::Troubles;
 use via::Marks;
 
-/// How often running sessions are marked as alive in the database; a crash bills nothing after the last mark.
-pub const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Longest a shutdown waits for sessions to end.
 pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(8);
 
@@ -123,6 +125,7 @@ struct Inner {
     quiet: Mutex<HashMap<StreamId, Quiet>>,
     next_number: AtomicU64,
     shelves: Arc<Shelves>,
+    spools: Arc<spool::Shares>,
     troubles: Arc<Troubles>,
     marks: Marks,
     /// Where sessions run: not on the thread of the encoder that began them, which may end before them.
@@ -157,6 +160,7 @@ impl Live {
             quiet: Mutex::default(),
             next_number: AtomicU64::new(1),
             shelves: Arc::default(),
+            spools: Arc::default(),
             troubles: Arc::default(),
             marks: Marks::new(),
             runtime: tokio::runtime::Handle::current(),
@@ -244,15 +248,21 @@ impl Live {
     /// # Errors
     /// As [`Live::publish_from`].
     pub async fn publish(&self, stream: StreamRecord) -> Result<Publisher, PublishRefused> {
-        self.publish_from(stream, Via::default()).await
+        self.publish_from(stream, Via::default(), None).await
     }
 
-    /// Lets an encoder in, whose stream key was checked and whose media has come through the streams in `via`.
+    /// Lets an encoder in, whose stream key was checked and whose media has come through the streams in `via`; it publishes from
+    /// `address`, where that is known.
     ///
     /// # Errors
     /// Another encoder is publishing, the stream was stopped and its encoder has not been quiet yet, or the media comes from the
     /// stream itself.
-    pub async fn publish_from(&self, stream: StreamRecord, via: Via) -> Result<Publisher, PublishRefused> {
+    pub async fn publish_from(
+        &self,
+        stream: StreamRecord,
+        via: Via,
+        address: Option<IpAddr>,
+    ) -> Result<Publisher, PublishRefused> {
         if via.has(&self.inner.marks.of(stream.id)) {
             return Err(PublishRefused::new(codes::DENIED, codes::LOOP));
         }
@@ -263,7 +273,7 @@ impl Live {
             self.refuse_unless_quiet(&stream).await?;
             let admitted = self.inner.gate.admit(&stream).await;
             admitted.map_err(|reason| PublishRefused::new(codes::DENIED, reason))?;
-            let ending = match self.enter(&stream, &via) {
+            let ending = match self.enter(&stream, &via, address) {
                 Ok(publisher) => return Ok(publisher),
                 Err(refused) => refused?,
             };
@@ -280,6 +290,7 @@ impl Live {
         &self,
         stream: &StreamRecord,
         via: &Via,
+        address: Option<IpAddr>,
     ) -> Result<Publisher, Result<Arc<Session>, PublishRefused>> {
         let busy = || {
             let reason = "this stream key is already publishing; stop the other encoder first";
@@ -287,14 +298,14 @@ impl Live {
         };
         let mut sessions = lock(&self.inner.sessions);
         if let Some(session) = sessions.get(&stream.id).filter(|session| !session.is_void()) {
-            return session.let_in(&self.inner, via).map_err(|refusal| match refusal {
+            return session.let_in(&self.inner, via, address).map_err(|refusal| match refusal {
                 Refusal::Busy => busy(),
                 Refusal::Closing => Ok(session.clone()),
             });
         }
         let number = self.inner.next_number.fetch_add(1, Ordering::Relaxed);
         let (session, run) = Session::new(stream.clone(), number, self.inner.clone());
-        let publisher = session.let_in(&self.inner, via).map_err(|_| busy())?;
+        let publisher = session.let_in(&self.inner, via, address).map_err(|_| busy())?;
         sessions.insert(stream.id, session);
         self.inner.runtime.spawn(run.run());
         Ok(publisher)
@@ -322,35 +333,6 @@ impl Live {
         lock(&self.inner.quiet).insert(stream, over);
         if let Some(session) = self.find(stream) {
             session.command(|done| Command::Limits { limits, done }).await;
-        }
-    }
-
-    /// Marks all running sessions as alive in the database and clears away what viewers may no longer fetch, for ever.
-    pub async fn keep_heartbeat(self) {
-        let mut tick = tokio::time::interval(HEARTBEAT);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tick.tick().await;
-            self.sweep_shelves();
-            let running: Vec<SessionId> =
-                self.all().iter().filter_map(|session| Some(session.snapshot()?.session_id)).collect();
-            if running.is_empty() {
-                continue;
-            }
-            let now: UnixMillis = self.inner.clock.now();
-            let marked: Result<(), StoreError> = self.inner.store.heartbeat_sessions(&running, now).await;
-            if let Err(error) = marked {
-                tracing::error!(%error, "sessions cannot be marked as alive");
-            }
-        }
-    }
-
-    /// The drop runs driver code and may free an hour of media: not on a thread of the runtime.
-    fn sweep_shelves(&self) {
-        let gone = self.inner.shelves.sweep(self.inner.clock.monotonic());
-        if !gone.is_empty() {
-            // Nobody waits for it: a driver that hangs here must not hold up the heartbeats.
-            tokio::task::spawn_blocking(move || drop(gone));
         }
     }
 
@@ -389,7 +371,11 @@ impl Inner {
 #[cfg(test)]
 impl Live {
     /// A shelf that no driver fills.
-    pub(crate) fn begin_shelf(&self, destination: DestinationId, session: SessionId) -> Arc<Shelf> {
+    pub(crate) fn begin_shelf(
+        &self,
+        destination: DestinationId,
+        session: crate::ids::SessionId,
+    ) -> Arc<Shelf> {
         let shelf = Arc::new(Shelf::new(destination, session, self.inner.clock.now()));
         drop(self.inner.shelves.begin(shelf.clone()));
         shelf

@@ -9,6 +9,7 @@ mod schedule;
 mod timer;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -140,6 +141,8 @@ struct Shared {
 
 struct Encoder {
     number: u64,
+    /// From where it publishes, where that is known.
+    address: Option<IpAddr>,
     close: watch::Sender<Option<Closed>>,
 }
 
@@ -175,7 +178,12 @@ impl Session {
     }
 
     /// Lets an encoder in: the first one, one that returns, or a newer one in place of a silent one.
-    pub(super) fn let_in(self: &Arc<Self>, live: &Arc<Inner>, via: &Via) -> Result<Publisher, Refusal> {
+    pub(super) fn let_in(
+        self: &Arc<Self>,
+        live: &Arc<Inner>,
+        via: &Via,
+        address: Option<IpAddr>,
+    ) -> Result<Publisher, Refusal> {
         let now = live.clock.monotonic();
         let mut shared = self.lock();
         if shared.closing {
@@ -196,7 +204,7 @@ impl Session {
         shared.encoders += 1;
         let number = shared.encoders;
         let (close, closed) = watch::channel(None);
-        shared.encoder = Some(Encoder { number, close });
+        shared.encoder = Some(Encoder { number, address, close });
         shared.gone_since = None;
         self.last_media_ms.store(millis(now), Ordering::Release);
         self.set_flow(false, now);
@@ -264,6 +272,18 @@ impl Session {
         if let Some(usage) = self.usage.get() {
             usage.flows(flows, at);
         }
+    }
+
+    /// Sends the encoder away if its address is such; whether it was.
+    pub(super) fn close_encoder_if(&self, closed: Closed, is_such: impl FnOnce(IpAddr) -> bool) -> bool {
+        let mut shared = self.lock();
+        let address = shared.encoder.as_ref().and_then(|encoder| encoder.address);
+        let Some(encoder) = address.filter(|address| is_such(*address)).and_then(|_| shared.encoder.take())
+        else {
+            return false;
+        };
+        encoder.close.send_replace(Some(closed));
+        true
     }
 
     fn close_encoder(&self, closed: Closed) {

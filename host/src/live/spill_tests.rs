@@ -15,7 +15,7 @@ use super::queue::*;
 use super::spool::Spool;
 use super::testing::{audio, video, video_config};
 use crate::drivers::Waker;
-use crate::ids::DestinationId;
+use crate::ids::{AccountId, DestinationId};
 
 const WAIT_MAX: Duration = Duration::from_secs(20);
 /// A group of two seconds.
@@ -27,6 +27,7 @@ struct Hand {
     takes_nothing: AtomicBool,
     loses_all: AtomicBool,
     failures: AtomicU64,
+    overflows: AtomicU64,
     /// Held by a test while the disk hangs.
     hang: Mutex<()>,
     bytes_max: u64,
@@ -39,7 +40,7 @@ struct Plate {
 
 impl Disk for Plate {
     fn bytes(&self) -> u64 {
-        self.packets.iter().map(|delivery| delivery.packet.payload.len() as u64).sum()
+        self.packets.iter().map(|delivery| delivery.packet.payload.len().max(1) as u64).sum()
     }
 
     fn append(&mut self, packets: &[Delivery]) -> io::Result<()> {
@@ -76,6 +77,10 @@ impl Surroundings for Around {
 
     fn wake(&self, waker: DriverWaker) {
         waker.wake();
+    }
+
+    fn overflows(&self) {
+        self.0.overflows.fetch_add(1, Ordering::SeqCst);
     }
 
     fn failed(&self, _: &io::Error) {
@@ -173,8 +178,9 @@ fn assert_whole_groups(got: &[Delivery]) {
 fn real(folder: &Path) -> (Queue, Arc<AtomicU64>) {
     let dropped = Arc::<AtomicU64>::default();
     let (folder, waker) = (folder.to_owned(), Waker::idle());
-    let (destination, bytes_max, free_bytes_min) = (DestinationId(1), 1 << 30, 0);
-    let spool = Spool { destination, folder, bytes_max, free_bytes_min, waker };
+    let (destination, account, shares) = (DestinationId(1), AccountId(1), Arc::default());
+    let (bytes_max, free_bytes_min) = (1 << 30, 0);
+    let spool = Spool { destination, account, shares, folder, bytes_max, free_bytes_min, waker };
     (Queue::spilling(dropped.clone(), Arc::new(spool)), dropped)
 }
 
@@ -222,6 +228,7 @@ fn a_spool_that_is_full_loses_up_to_a_keyframe_and_keeps_what_waits() {
     rig.pictures(0..GROUP * 20);
     let lost = rig.dropped();
     assert!(lost > GROUP, "{lost}");
+    assert_eq!(rig.hand.overflows.load(Ordering::SeqCst), 1, "said once");
     rig.push(&video_config(1, b"new"));
     let mut got = Vec::new();
     while got.len() < 600 {
@@ -235,6 +242,23 @@ fn a_spool_that_is_full_loses_up_to_a_keyframe_and_keeps_what_waits() {
     let again = got.iter().position(|delivery| delivery.discontinuity).unwrap();
     assert_eq!(&got[again - 1].packet.payload[..], b"new", "what holds after the gap comes before it");
     assert_eq!(got.iter().filter(|delivery| !delivery.packet.config).count() as u64 + lost, GROUP * 22);
+}
+
+#[test]
+fn small_packets_go_to_the_disk_too() {
+    let rig = Rig::new(u64::MAX);
+    rig.push(&video_config(0, b"held"));
+    rig.push(&picture(0));
+    // Ten minutes of sound that nobody takes, at the pace of the disk.
+    let all = (QUEUE_PACKETS_MAX + 2 * TAIL_PACKETS_MAX) as u64;
+    for sequence in 1..=all {
+        rig.push(&audio(sequence, sequence as i64 * 21));
+        if sequence.is_multiple_of(TAIL_PACKETS_MAX as u64 / 4) {
+            until("room in the tail", || rig.queue.tail_packets() < TAIL_PACKETS_MAX / 2);
+        }
+    }
+    assert_eq!(rig.rest().len() as u64, all + 2);
+    assert_eq!(rig.dropped(), 0);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //!
 //! The name goes before the first byte comes, so that the system frees the file with its last handle, however the service ends.
 
+mod share;
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -16,12 +18,15 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use satcast_plugin_api::host::{Delivery, DriverWaker, Packet};
 use satcast_plugin_api::packet::{Codec, Kind};
 
+use self::share::Share;
+pub(super) use self::share::Shares;
 use super::queue::{Disk, Surroundings};
 use crate::drivers::Waker;
-use crate::ids::DestinationId;
+use crate::ids::{AccountId, DestinationId};
 
-/// Free bytes that a spool leaves on its file system, for everything else that is written there.
-pub(super) const FREE_BYTES_MIN: u64 = 1024 * 1024 * 1024;
+/// Free bytes that a spool leaves on its file system, for everything else that is written there: twice what recordings leave by
+/// default, so that they go on when it is full.
+pub(super) const FREE_BYTES_MIN: u64 = 2 * 1024 * 1024 * 1024;
 /// Bytes read at once.
 const BLOCK_BYTES: usize = 1024 * 1024;
 /// Stack of a spool's thread.
@@ -41,6 +46,9 @@ static NEXT_FILE: AtomicU64 = AtomicU64::new(1);
 /// What is around the queue of one opening of a destination.
 pub(super) struct Spool {
     pub(super) destination: DestinationId,
+    pub(super) account: AccountId,
+    /// What all destinations of an account have on disk.
+    pub(super) shares: Arc<Shares>,
     /// Where the file is made.
     pub(super) folder: PathBuf,
     /// Most bytes that may wait.
@@ -57,7 +65,7 @@ impl Surroundings for Spool {
     }
 
     fn disk(&self) -> Box<dyn Disk> {
-        Box::new(SpoolFile::below(&self.folder, self.free_bytes_min))
+        Box::new(SpoolFile::below(&self.folder, self.free_bytes_min, self.shares.of(self.account)))
     }
 
     fn start(&self, body: Box<dyn FnOnce() + Send>) -> io::Result<()> {
@@ -72,6 +80,15 @@ impl Surroundings for Spool {
 
     fn wake(&self, waker: DriverWaker) {
         self.waker.wake([waker]);
+    }
+
+    fn overflows(&self) {
+        tracing::error!(
+            destination = self.destination.0,
+            bytes_max = self.bytes_max,
+            "more waits for a destination than may: packets that it must not lose are lost until there is room; it is too slow \
+             for its stream, or spool_mb of its driver is too small"
+        );
     }
 
     fn failed(&self, error: &io::Error) {
@@ -92,10 +109,11 @@ struct SpoolFile {
     gives_back: bool,
     read_at: u64,
     write_at: u64,
+    share: Share,
 }
 
 impl SpoolFile {
-    fn below(folder: &Path, free_bytes_min: u64) -> Self {
+    fn below(folder: &Path, free_bytes_min: u64, share: Share) -> Self {
         Self {
             folder: folder.to_owned(),
             file: None,
@@ -103,6 +121,7 @@ impl SpoolFile {
             gives_back: true,
             read_at: 0,
             write_at: 0,
+            share,
         }
     }
 
@@ -124,6 +143,8 @@ impl SpoolFile {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             self.gives_back = rustix::fs::fallocate(file, flags, from, bytes).is_ok();
         }
+        // Less than before always finds room.
+        let _ = self.share.set(self.bytes());
     }
 }
 
@@ -146,7 +167,12 @@ impl Disk for SpoolFile {
             let text = format!("{free} bytes are free, of which {} are left to others", self.free_bytes_min);
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
-        file.write_all_at(&block, self.write_at)?;
+        let before = self.bytes();
+        self.share.set(before + block.len() as u64)?;
+        if let Err(error) = file.write_all_at(&block, self.write_at) {
+            let _ = self.share.set(before);
+            return Err(error);
+        }
         self.write_at += block.len() as u64;
         Ok(())
     }
@@ -248,7 +274,7 @@ mod tests {
     use super::*;
 
     fn spool(folder: &Path) -> SpoolFile {
-        SpoolFile::below(folder, 0)
+        SpoolFile::below(folder, 0, Shares::default().of(AccountId(1)))
     }
 
     fn delivery(sequence: u64, payload: Vec<u8>) -> Delivery {
@@ -345,7 +371,7 @@ mod tests {
         let mut spool = SpoolFile { file: Some(full), ..spool(folder.path()) };
         let packets = [delivery(1, vec![1; 10])];
         assert_eq!(spool.append(&packets).unwrap_err().kind(), io::ErrorKind::StorageFull);
-        let mut spool = SpoolFile::below(folder.path(), u64::MAX);
+        let mut spool = SpoolFile::below(folder.path(), u64::MAX, Shares::default().of(AccountId(1)));
         let error = spool.append(&packets).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert!(error.to_string().contains("left to others"), "{error}");

@@ -158,8 +158,9 @@ fn show(ctx: &Ctx) -> Result<(), Error> {
     })
 }
 
-/// Goes live, until it gets a packet of [`POISON_BYTES`].
+/// Says where it goes, and goes live, until it gets a packet of [`POISON_BYTES`].
 async fn flaky(ctx: &Ctx, media: &mut Media) -> Result<(), Error> {
+    ctx.event("publishing", &serde_json::json!({ "server": "backup.example:1935" }));
     let mut batch = Vec::new();
     while media.recv_batch(&mut batch).await {
         for packet in batch.drain(..) {

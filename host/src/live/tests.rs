@@ -1,5 +1,6 @@
 //! Sessions with a real store and a real driver behind the C table; only the encoder is played by hand.
 
+mod allowed;
 mod destinations;
 mod health;
 mod spool;
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::config::Durability;
-use crate::ids::AccountId;
+use crate::ids::{AccountId, UnixMillis};
 use crate::live::testing::drivers;
 use crate::secret::{Redacted, Vault, new_stream_key};
 use crate::store::{self, Actor, Caps, NewAccount, NewDestination, NewStream, OpenOptions, Origin};
@@ -133,7 +134,7 @@ async fn media_that_came_through_the_stream_itself_or_too_many_is_refused() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     let from = async |marks: &[String]| {
         let via = Via::read(&format!("x (compatible; Satcast; via {})", marks.join(" ")));
-        rig.live.publish_from(rig.stream.clone(), via).await.map(drop).map_err(|refused| refused.reason)
+        rig.live.publish_from(rig.stream.clone(), via, None).await.map(drop).map_err(|refused| refused.reason)
     };
     let mark = |id: i64| rig.live.inner.marks.of(StreamId(id));
     let other = rig.stream.id.0 + 1;

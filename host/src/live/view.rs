@@ -69,6 +69,8 @@ pub struct DestinationSnapshot {
     pub dropped_packets: u64,
     /// Since when it is live without a break.
     pub live_since: Option<UnixMillis>,
+    /// The server it goes to now, where its driver says so.
+    pub server: Option<String>,
 }
 
 /// What those who meter the session were told of a destination.
@@ -95,6 +97,8 @@ pub(super) struct View {
     pub(super) live_since: Option<UnixMillis>,
     /// The same moment on the monotonic clock.
     pub(super) live_from: Option<Duration>,
+    /// The server it goes to, as its driver said in this try.
+    pub(super) server: Option<String>,
     /// Its driver says live, but no bytes leave.
     pub(super) is_quieted: bool,
     /// When a change of state was logged last.
@@ -154,6 +158,7 @@ impl View {
             next_retry_at: None,
             live_since: None,
             live_from: None,
+            server: None,
             is_quieted: false,
             logged_at: None,
             rate: Rate { at: now, grew_at: now, ..Rate::default() },
@@ -175,6 +180,9 @@ impl View {
         self.error = error;
         self.next_retry_at = None;
         self.is_quieted = false;
+        if !matches!(state, DestState::Connecting | DestState::Live) {
+            self.server = None;
+        }
         if state != DestState::Live {
             self.live_since = None;
             self.live_from = None;

@@ -1,6 +1,7 @@
 //! Bodies of pieces: memory sliced without a copy, files read piece by piece, several one after the other.
 //!
-//! A frame is small, so that a slow viewer pins little and an aborted answer is counted closely. A file's bytes are
+//! A frame is small, so that an aborted answer is counted closely; one read from a file also because a slow viewer pins it,
+//! while one of shared memory pins no more than its piece. A file's bytes are
 //! taken at once when the kernel has them in memory, and by a thread that may wait for the disk when not. A file that
 //! got shorter or is gone ends the body with an error, which closes the connection: never a wrong byte.
 
@@ -22,8 +23,11 @@ use tokio::task::JoinHandle;
 use super::meter::Count;
 use crate::drivers::{Published, PublishedBody};
 
-/// Most bytes of one frame.
+/// Most bytes of one frame read from a file.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
+/// Most bytes of one frame of shared memory. Each frame is a write of its own, and each write wakes the viewer, so that
+/// larger ones cost less; the last one is counted when it is given, which is what a broken-off answer may cost too much.
+pub const MEMORY_FRAME_BYTES_MAX: usize = 256 * 1024;
 /// Most bytes of one read of a file by a thread that may wait for the disk. What the kernel has in memory is read by the
 /// frame, which costs no more and holds less for a slow viewer.
 pub const WAITING_READ_BYTES_MAX: usize = 256 * 1024;
@@ -160,11 +164,14 @@ impl PieceBody {
                 let frame = self.ready.split_to(self.ready.len().min(FRAME_BYTES_MAX));
                 return Poll::Ready(Ok(Some(frame)));
             }
-            match self.slices.front() {
+            match self.slices.front_mut() {
                 None => return Poll::Ready(Ok(None)),
                 Some(Slice::Memory(bytes)) => {
-                    self.ready = bytes.clone();
-                    self.slices.pop_front();
+                    let frame = bytes.split_to(bytes.len().min(MEMORY_FRAME_BYTES_MAX));
+                    if bytes.is_empty() {
+                        self.slices.pop_front();
+                    }
+                    return Poll::Ready(Ok(Some(frame)));
                 }
                 Some(Slice::File { .. }) => {
                     let read = ready!(self.poll_read(context))?;

@@ -13,8 +13,9 @@ const ANY: HeaderValue = HeaderValue::from_static("*");
 const PREFLIGHT_MAX_AGE_SECS: u32 = 86_400;
 /// The methods of playback.
 pub(super) const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
-/// Request headers a page may send.
-const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static("Range, X-API-Key, Authorization");
+/// Request headers a page may send; the last tells its player from others for the count of viewers.
+const REQUEST_HEADERS: HeaderValue =
+    HeaderValue::from_static("Range, X-API-Key, Authorization, X-Playback-Session-Id");
 /// Answer headers a page may read.
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("Content-Length, Content-Range, Date, Age, Retry-After, X-Request-Id");

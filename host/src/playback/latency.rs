@@ -26,7 +26,7 @@ impl Playback {
         let text = ready::text(&media)?;
         let age_ms = (self.clock.now().0 - end_ms(text)?).max(0);
         // Drivers of earlier minors do not say it.
-        let told_ms = shelf.assets().hold_back().map(|told| i64::from(told.ms));
+        let told_ms = shelf.assets().hold_back_ms().map(i64::from);
         Some(age_ms + told_ms.or_else(|| distance_ms(text))?)
     }
 }

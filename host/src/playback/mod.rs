@@ -38,11 +38,11 @@ use tokio::time::MissedTickBehavior;
 
 pub use access::{ANSWERS_MAX, FRESH, KNOWN};
 pub(crate) use admit::Admission;
-pub use body::{FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
+pub use body::{FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, WAITING_READ_BYTES_MAX};
 pub(crate) use headers::accepts_gzip;
 pub use meter::FLUSH_INTERVAL;
 pub use token::PlaybackSecret;
-pub use viewers::{PLAYERS_MAX, SEEN};
+pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};
 
 use crate::api::{ApiError, RequestContext, Shell, logged_path};
 use crate::clock::Clock;
@@ -140,7 +140,7 @@ impl Playback {
         self.meter.used_this_hour(account).await
     }
 
-    /// Players of a destination that asked for a playlist in the last [`SEEN`].
+    /// Players of a destination that were given a playlist in the last [`SEEN`].
     pub fn viewers(&self, destination: DestinationId) -> u64 {
         self.viewers.count(destination, self.clock.monotonic())
     }

@@ -231,25 +231,24 @@ impl Playback {
         let age = if is_playlist { Age::Fresh } else { Age::Known };
         let mut access = self.allowed(&ticket, key, age).await?;
         let readers = readers(request, &access)?;
-        if is_playlist {
-            self.viewers.saw(access.destination, context.client, request.headers(), self.clock.monotonic());
-        }
         let query = request.uri().query().unwrap_or_default();
         let Current { piece, max_age_secs, waited } = follow(query, &shelf, name, piece).await?;
         if waited {
             // The key may have been revoked meanwhile.
             access = self.allowed(&ticket, key, Age::Fresh).await?;
         }
-        let Some(piece) = piece else {
+        let response = if let Some(piece) = piece {
+            let secs = max_age_secs.unwrap_or(piece.max_age_secs);
+            let keep = if piece.is_playlist() { Keep::Playlist(secs) } else { Keep::Media(secs) };
+            self.deliver(request, piece, Found { shelf, keep, counted: Some(access) }).await?
+        } else {
             let shelf = self.live.shelf(access.destination).filter(|open| open.session == shelf.session);
             let shelf = shelf.ok_or_else(|| ApiError::not_found("piece"))?;
             let found = Found { shelf, keep: Keep::Playlist(0), counted: Some(access) };
-            return Ok((self.ask_driver(request, Audience::Hosted, name, found).await?, readers));
+            self.ask_driver(request, Audience::Hosted, name, found).await?
         };
-        let secs = max_age_secs.unwrap_or(piece.max_age_secs);
-        let keep = if piece.is_playlist() { Keep::Playlist(secs) } else { Keep::Media(secs) };
-        let found = Found { shelf, keep, counted: Some(access) };
-        Ok((self.deliver(request, piece, found).await?, readers))
+        self.note_viewer(ticket.destination, context.client, request, &response);
+        Ok((response, readers))
     }
 
     /// Who the key of a token belongs to, when it still leads to this destination.

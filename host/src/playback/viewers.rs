@@ -1,8 +1,13 @@
-//! How many players watch: those that asked for a playlist in the last half minute.
+//! How many players watch: those that were given a playlist in the last half minute.
 //!
 //! A player is told from others by what it cannot help saying: its address, its `User-Agent`, and the `X-Playback-Session-Id`
-//! that some send. Only a hash of them is kept, under a secret of this process, for as long as it counts. Two players behind
-//! one address that say the same count as one; behind an HTTP cache those that it serves are not seen.
+//! that some send. The address is the one of the connection; what `X-Forwarded-For` says counts only when a trusted proxy says
+//! it. The other two anybody can make up, so that one network counts for at most [`PLAYERS_PER_NETWORK_MAX`] players of a
+//! destination. Only a GET that was answered with a playlist counts: no HEAD, nothing that was refused, no preview.
+//!
+//! Only hashes are kept, under a secret of this process. Two players behind one address that say the same count as one; behind an
+//! HTTP cache those that it serves are not seen. Each destination has a count of players by the second in which they were seen
+//! last, so that asking how many there are looks at seconds, not at players.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,42 +15,138 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use poem::http::HeaderMap;
-use poem::http::header::{HeaderName, USER_AGENT};
+use poem::Request;
+use poem::Response;
+use poem::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
+use poem::http::{HeaderMap, Method, StatusCode};
+use satcast_plugin_api::playback::PLAYLIST_TYPE;
 
+use super::Playback;
 use crate::ids::DestinationId;
+use crate::places::Network;
 
-/// How long a player counts after a playlist.
-pub const SEEN: Duration = Duration::from_secs(30);
-/// Most players known, all destinations together; those beyond are served and not counted.
+/// How long a player counts after a playlist, to the second.
+pub const SEEN: Duration = Duration::from_secs(SEEN_SECS as u64);
+const SEEN_SECS: usize = 30;
+/// Most players known, all destinations together, about 30 MB of them; those beyond are served and not counted.
 pub const PLAYERS_MAX: usize = 262_144;
+/// Most players of one destination that count from one network; those beyond are served and not counted.
+pub const PLAYERS_PER_NETWORK_MAX: u32 = 256;
 /// Parts of the table, each with a lock of its own: thousands of players ask every second.
 const SHARDS: usize = 16;
+const PLAYERS_OF_SHARD_MAX: usize = PLAYERS_MAX / SHARDS;
 const SESSION_ID: HeaderName = HeaderName::from_static("x-playback-session-id");
 
-/// A full part is looked through for players that have gone at most this often: a look costs as much as a thousand players.
-const SWEEP: Duration = Duration::from_secs(1);
+/// Players that have gone are taken out of a part of the table this often, in seconds, when a new one comes.
+const SWEEP_SECS: u64 = SEEN_SECS as u64;
+/// The same where there is no room: a look costs as much as a thousand players.
+const FULL_SWEEP_SECS: u64 = 1;
 
-/// Players by when they were seen last.
+/// Players of a destination by the second in which they were seen last.
+#[derive(Debug, Default)]
+struct Recent {
+    /// The second that `newest` stands for is at its remainder.
+    by_second: [u32; SEEN_SECS],
+    newest: u64,
+}
+
+impl Recent {
+    /// Forgets the seconds that have become too old. Time never goes back here: a request may come a moment late.
+    fn advance(&mut self, now: u64) {
+        let passed = now.saturating_sub(self.newest).min(SEEN_SECS as u64);
+        self.newest = self.newest.max(now);
+        for ago in 0..passed {
+            *self.at(self.newest - ago) = 0;
+        }
+    }
+
+    fn at(&mut self, second: u64) -> &mut u32 {
+        &mut self.by_second[(second % SEEN_SECS as u64) as usize]
+    }
+
+    /// Takes a player from the second in which it was seen before.
+    fn leave(&mut self, second: u64) {
+        if self.newest - second < SEEN_SECS as u64 {
+            *self.at(second) -= 1;
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.by_second.iter().copied().map(u64::from).sum()
+    }
+}
+
+/// A player that is known.
+#[derive(Debug)]
+struct Seen {
+    second: u64,
+    network: u64,
+}
+
+/// Players whose networks fall into one part.
 #[derive(Debug, Default)]
 struct Shard {
-    seen: HashMap<(DestinationId, u64), Duration>,
-    swept: Duration,
+    seen: HashMap<(DestinationId, u64), Seen>,
+    by_network: HashMap<(DestinationId, u64), u32>,
+    by_destination: HashMap<DestinationId, Recent>,
+    swept: u64,
 }
 
 impl Shard {
-    fn sweep(&mut self, now: Duration) {
-        self.swept = now;
-        self.seen.retain(|_, seen| now.saturating_sub(*seen) < SEEN);
+    fn saw(&mut self, destination: DestinationId, network: u64, player: u64, now: u64) {
+        let before = self.seen.get(&(destination, player)).map(|seen| seen.second);
+        if before.is_none() {
+            if !self.has_room(destination, network, now) {
+                return;
+            }
+            *self.by_network.entry((destination, network)).or_default() += 1;
+        }
+        let recent = self.by_destination.entry(destination).or_default();
+        recent.advance(now);
+        if let Some(second) = before {
+            recent.leave(second);
+        }
+        let second = recent.newest;
+        *recent.at(second) += 1;
+        self.seen.insert((destination, player), Seen { second, network });
     }
 
-    /// Whether there is room for one more.
-    fn has_room(&mut self, now: Duration) -> bool {
-        const PLAYERS_OF_SHARD_MAX: usize = PLAYERS_MAX / SHARDS;
-        if self.seen.len() >= PLAYERS_OF_SHARD_MAX && now.saturating_sub(self.swept) >= SWEEP {
+    /// Whether there is room for one more of a network.
+    fn has_room(&mut self, destination: DestinationId, network: u64, now: u64) -> bool {
+        let has_room = |this: &Self| {
+            let of_network = this.by_network.get(&(destination, network));
+            this.seen.len() < PLAYERS_OF_SHARD_MAX
+                && of_network.is_none_or(|players| *players < PLAYERS_PER_NETWORK_MAX)
+        };
+        let wait = if has_room(self) { SWEEP_SECS } else { FULL_SWEEP_SECS };
+        if now.saturating_sub(self.swept) >= wait {
             self.sweep(now);
         }
-        self.seen.len() < PLAYERS_OF_SHARD_MAX
+        has_room(self)
+    }
+
+    /// Takes out who has gone.
+    fn sweep(&mut self, now: u64) {
+        self.swept = now;
+        let by_network = &mut self.by_network;
+        self.seen.retain(|(destination, _), seen| {
+            let counts = now.saturating_sub(seen.second) < SEEN_SECS as u64;
+            if !counts && let Some(players) = by_network.get_mut(&(*destination, seen.network)) {
+                *players -= 1;
+            }
+            counts
+        });
+        by_network.retain(|_, players| *players > 0);
+        self.by_destination.retain(|_, recent| {
+            recent.advance(now);
+            recent.count() > 0
+        });
+    }
+
+    fn count(&mut self, destination: DestinationId, now: u64) -> u64 {
+        let Some(recent) = self.by_destination.get_mut(&destination) else { return 0 };
+        recent.advance(now);
+        recent.count()
     }
 }
 
@@ -57,24 +158,19 @@ pub(super) struct Viewers {
 }
 
 impl Viewers {
-    /// A player asked for a playlist at `now`, on the monotonic clock.
+    /// A player was given a playlist at `now`, on the monotonic clock.
     pub(super) fn saw(&self, destination: DestinationId, client: IpAddr, headers: &HeaderMap, now: Duration) {
-        let said = |name| headers.get(name).map(|value: &poem::http::HeaderValue| value.as_bytes());
+        let said = |name| headers.get(name).map(HeaderValue::as_bytes);
         let player = self.secret.hash_one((client, said(USER_AGENT), said(SESSION_ID)));
-        let mut shard = lock(&self.shards[player as usize % SHARDS]);
-        if shard.seen.contains_key(&(destination, player)) || shard.has_room(now) {
-            shard.seen.insert((destination, player), now);
-        }
+        let network = self.secret.hash_one(Network::from(client));
+        // By network, so that those of one are counted under one lock.
+        let mut shard = lock(&self.shards[network as usize % SHARDS]);
+        shard.saw(destination, network, player, now.as_secs());
     }
 
-    /// Players of a destination that count at `now`.
+    /// Players of a destination that count at `now`. It costs the same however many there are.
     pub(super) fn count(&self, destination: DestinationId, now: Duration) -> u64 {
-        let of_shard = |shard: &Mutex<Shard>| {
-            let mut shard = lock(shard);
-            shard.sweep(now);
-            shard.seen.keys().filter(|(of, _)| *of == destination).count() as u64
-        };
-        self.shards.iter().map(of_shard).sum()
+        self.shards.iter().map(|shard| lock(shard).count(destination, now.as_secs())).sum()
     }
 }
 
@@ -82,17 +178,36 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Playback {
+    /// Counts who asked, when the answer is a playlist.
+    pub(super) fn note_viewer(
+        &self,
+        destination: DestinationId,
+        client: IpAddr,
+        request: &Request,
+        response: &Response,
+    ) {
+        let is_playlist = response.headers().get(CONTENT_TYPE).is_some_and(|is| is == PLAYLIST_TYPE);
+        if is_playlist && response.status() == StatusCode::OK && request.method() == Method::GET {
+            self.viewers.saw(destination, client, request.headers(), self.clock.monotonic());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use poem::http::header::HeaderValue;
-
     use super::*;
 
     const NOW: Duration = Duration::from_secs(1_000);
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn headers(agent: &str, session: &str) -> HeaderMap {
         let value = |text: &str| HeaderValue::from_str(text).unwrap();
         HeaderMap::from_iter([(USER_AGENT, value(agent)), (SESSION_ID, value(session))])
+    }
+
+    fn known(viewers: &Viewers) -> usize {
+        viewers.shards.iter().map(|shard| lock(shard).seen.len()).sum()
     }
 
     #[test]
@@ -113,8 +228,58 @@ mod tests {
         let later = NOW + SEEN - Duration::from_millis(1);
         viewers.saw(one, client(1), &headers("a", ""), later);
         assert_eq!(viewers.count(one, later), 5);
+        viewers.saw(one, client(1), &headers("a", ""), later - SECOND);
+        assert_eq!(viewers.count(one, later), 5, "a request that was overtaken");
         assert_eq!(viewers.count(one, NOW + SEEN), 1, "the one that came again");
         assert_eq!(viewers.count(one, later + SEEN), 0);
+        assert_eq!(viewers.count(two, later + SEEN), 0);
+        viewers.saw(one, client(2), &headers("a", ""), later + SEEN * 3);
+        assert_eq!(viewers.count(one, later + SEEN * 3), 1, "one that was away for long");
+    }
+
+    #[test]
+    fn players_that_come_and_go_are_counted_as_by_looking_at_each() {
+        let viewers = Viewers::default();
+        let destination = DestinationId(1);
+        let mut last_seen = HashMap::new();
+        let (mut state, mut now) = (7_u64, NOW);
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let player = (state >> 40) as u8;
+            now += Duration::from_millis((state >> 20) % 400);
+            viewers.saw(destination, IpAddr::from([192, 0, 2, player]), &HeaderMap::new(), now);
+            last_seen.insert(player, now.as_secs());
+            let counted =
+                last_seen.values().filter(|second| now.as_secs() - **second < SEEN.as_secs()).count();
+            assert_eq!(viewers.count(destination, now), counted as u64);
+        }
+    }
+
+    #[test]
+    fn what_one_network_makes_up_is_bounded_and_hides_nobody_else() {
+        let viewers = Viewers::default();
+        let (one, two) = (DestinationId(1), DestinationId(2));
+        let liar = |host: u64| {
+            let address = (0x2001_0db8_u128 << 96) + u128::from(host);
+            IpAddr::from(address.to_be_bytes())
+        };
+        let make_up = |destination, now| {
+            for number in 0..2_000 {
+                let said = headers("a", &number.to_string());
+                viewers.saw(destination, liar(number), &said, now);
+            }
+        };
+        make_up(one, NOW);
+        let most = u64::from(PLAYERS_PER_NETWORK_MAX);
+        assert_eq!(viewers.count(one, NOW), most);
+        viewers.saw(one, IpAddr::from([192, 0, 2, 1]), &HeaderMap::new(), NOW);
+        viewers.saw(two, liar(1), &headers("a", "1"), NOW);
+        assert_eq!((viewers.count(one, NOW), viewers.count(two, NOW)), (most + 1, 1));
+        make_up(one, NOW + SECOND);
+        assert_eq!(viewers.count(one, NOW + SECOND), most + 1, "those that are known come again");
+        let said = headers("b", "another");
+        viewers.saw(one, liar(1), &said, NOW + SECOND + SEEN);
+        assert_eq!(viewers.count(one, NOW + SECOND + SEEN), 1, "the others have gone and made room");
     }
 
     #[test]
@@ -129,7 +294,15 @@ mod tests {
         };
         come(0, NOW);
         assert_eq!(viewers.count(destination, NOW), PLAYERS_MAX as u64, "and no more");
+        // Asking looks at no player: those that have gone are still in the table.
+        assert_eq!((viewers.count(destination, NOW + SEEN), known(&viewers)), (0, PLAYERS_MAX));
         come(1 << 30, NOW + SEEN);
         assert_eq!(viewers.count(destination, NOW + SEEN), PLAYERS_MAX as u64, "others than before");
+        let later = NOW + SEEN * 2;
+        for number in 0..1_000_u32 {
+            viewers.saw(DestinationId(2), IpAddr::from(number.to_be_bytes()), &none, later);
+        }
+        assert_eq!(known(&viewers), 1_000, "who has gone takes no room");
+        assert!(viewers.shards.iter().all(|shard| lock(shard).by_destination.len() == 1));
     }
 }

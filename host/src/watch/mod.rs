@@ -88,7 +88,7 @@ impl Pages {
     /// The player page of a playback, for whoever has a key of it; anybody else gets the page with what is wrong.
     ///
     /// # Errors
-    /// 503 without pages, 502 from the store.
+    /// 503 without pages.
     pub async fn watch(
         &self,
         playback: &Playback,
@@ -103,7 +103,6 @@ impl Pages {
         };
         let (status, view) = match admitted {
             Ok(admission) => (StatusCode::OK, View::player(admission)),
-            Err(error) if error.http_status().is_server_error() => return Err(error),
             Err(error) => (error.http_status(), View::problem(&error)),
         };
         let mut response = Response::from(page.fill(|slot| match slot {
@@ -151,6 +150,10 @@ impl View {
             StatusCode::TOO_MANY_REQUESTS => (
                 "Too many wrong keys came from your network",
                 "Wait a minute, then try again with the address exactly as you got it.",
+            ),
+            status if status.is_server_error() => (
+                "The service cannot look this stream up at present",
+                "It is a fault of the service and not of the address. Try again in a moment.",
             ),
             _ => (
                 "This key does not open this stream",

@@ -1,9 +1,11 @@
 //! The code on both sides of the driver contract under instruments: AddressSanitizer, ThreadSanitizer and Miri.
 //!
-//! All of them need a nightly toolchain, ThreadSanitizer also the sources of the standard library (component `rust-src`), and Miri its
-//! own component. Nothing is installed here: what is not there is printed as skipped.
+//! AddressSanitizer needs a nightly toolchain; Miri its component of that name. ThreadSanitizer needs a compiler with the sources of the
+//! standard library, which must be built with it: locks of one that was not look like races. That is a nightly toolchain with `rust-src`, or
+//! the system's compiler with its sources beside it (Debian: `rustc-web` and `rust-web-src`). Nothing is installed here: what is not there is
+//! printed as skipped.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{process, workspace};
@@ -17,26 +19,24 @@ const INTERPRETED: [&str; 4] = ["--lib", "--test", "tables", "--test=hostile"];
 /// Those of them that Miri cannot run: they look at the system, or start a driver's runtime.
 const NOT_INTERPRETED: [&str; 2] = ["opened_and_ended_a_thousand_times", "a_driver_that_panics_is_refused"];
 
+/// The system's compiler, beside those of rustup.
+const SYSTEM_COMPILER: &str = "/usr/bin/rustc";
+/// Where the sources of the standard library are, below a compiler's folder.
+const SOURCES: &str = "lib/rustlib/src/rust/library";
+
 /// Runs all that can be run here, one after the other.
 pub(crate) fn run() -> Result<(), String> {
-    let Some(sysroot) = answer(Command::new("rustc").args([TOOLCHAIN, "--print", "sysroot"])) else {
-        println!("skipped: AddressSanitizer, ThreadSanitizer and Miri, which need a nightly toolchain");
-        return Ok(());
-    };
-    let triple = answer(Command::new("rustc").args([TOOLCHAIN, "-vV"])).unwrap_or_default();
-    let triple = triple
-        .lines()
-        .find_map(|line| line.strip_prefix("host: "))
-        .ok_or("rustc -vV of the nightly toolchain names no host")?;
-    sanitizer("address", triple, &[])?;
-    if Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library").is_dir() {
-        sanitizer("thread", triple, &["-Zbuild-std"])?;
-    } else {
-        // Locks of a standard library that was built without it look like races.
-        println!("skipped: ThreadSanitizer, which needs the component rust-src of the nightly toolchain");
+    let triple = answer(Command::new("rustc").arg("-vV")).unwrap_or_default();
+    let triple =
+        triple.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc -vV names no host")?;
+    let nightly = folder_of(Command::new("rustc").arg(TOOLCHAIN));
+    match &nightly {
+        Some(_) => sanitizer("address", triple, &[])?,
+        None => println!("skipped: AddressSanitizer, which needs a nightly toolchain"),
     }
+    threads(triple, nightly.as_deref())?;
     if answer(Command::new("cargo").args([TOOLCHAIN, "miri", "--version"])).is_none() {
-        println!("skipped: Miri, which is a component of the nightly toolchain");
+        println!("skipped: Miri, which is a component of a nightly toolchain");
         return Ok(());
     }
     let skipped = NOT_INTERPRETED.iter().flat_map(|name| ["--skip", name]);
@@ -46,6 +46,54 @@ pub(crate) fn run() -> Result<(), String> {
     process::run(
         cargo.env("MIRIFLAGS", "-Zmiri-permissive-provenance -Zmiri-disable-isolation -Zmiri-ignore-leaks"),
     )
+}
+
+/// ThreadSanitizer, by whichever compiler has its sources.
+fn threads(triple: &str, nightly: Option<&Path>) -> Result<(), String> {
+    if nightly.is_some_and(|folder| folder.join(SOURCES).is_dir()) {
+        return sanitizer("thread", triple, &["-Zbuild-std"]);
+    }
+    let system = folder_of(&mut Command::new(SYSTEM_COMPILER)).filter(|folder| folder.join(SOURCES).is_dir());
+    let system = system.filter(|_| is_new_enough(&mut Command::new(SYSTEM_COMPILER)));
+    let runtime = folder_of(&mut Command::new("rustc")).and_then(|folder| runtime(&folder, triple));
+    let (Some(_), Some(runtime)) = (system, runtime) else {
+        println!(
+            "skipped: ThreadSanitizer, which needs a nightly toolchain with rust-src, or the system's compiler with its sources \
+             (rustc-web and rust-web-src)"
+        );
+        return Ok(());
+    };
+    // The system's compiler comes without the instrument's library; that of another version does the same.
+    let library = runtime.display();
+    let flags = format!(
+        "-Zsanitizer=thread -Zexternal-clangrt -Clink-arg=-Wl,--whole-archive -Clink-arg={library} -Clink-arg=-Wl,--no-whole-archive \
+         -Clink-arg=-Wl,--export-dynamic"
+    );
+    let mut cargo = process::command("cargo");
+    cargo.env("CARGO_TARGET_DIR", workspace::target_dir().join("instruments").join("thread"));
+    cargo.env("RUSTC", SYSTEM_COMPILER).env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags);
+    cargo.args(["test"]).args(PACKAGE).args(["--tests", "--target", triple, "-Zbuild-std"]);
+    process::run(&mut cargo)
+}
+
+/// The workspace can be built by this compiler.
+fn is_new_enough(compiler: &mut Command) -> bool {
+    let minor = |version: &str| version.split('.').nth(1)?.parse::<u32>().ok();
+    let said = answer(compiler.arg("--version")).unwrap_or_default();
+    let said = said.split(' ').nth(1).and_then(minor);
+    said.is_some_and(|said| Some(said) >= minor(env!("CARGO_PKG_RUST_VERSION")))
+}
+
+/// The library of ThreadSanitizer that came with a compiler.
+fn runtime(folder: &Path, triple: &str) -> Option<PathBuf> {
+    let libraries = std::fs::read_dir(folder.join("lib/rustlib").join(triple).join("lib")).ok()?;
+    let is_it = |path: &PathBuf| path.to_string_lossy().ends_with("_rt.tsan.a");
+    libraries.filter_map(|entry| Some(entry.ok()?.path())).find(is_it)
+}
+
+/// Where a compiler has its files, if it is there.
+fn folder_of(compiler: &mut Command) -> Option<PathBuf> {
+    answer(compiler.args(["--print", "sysroot"])).map(|folder| PathBuf::from(folder.trim()))
 }
 
 /// All tests of the contract with one sanitizer; each has a build of its own.

@@ -31,7 +31,7 @@ cargo xtask <command>
   header [--check]           write plugin-api/include/satcast_driver.h from the C table, or compare it
   openapi [--check]          write openapi/openapi.json from the built binary, or compare it
   bench [NAME] [ARGS]        relay, playback: CPU beside nginx; money: the database; parts: micro-benchmarks; all when left out
-  soak [MINUTES]             long tests: fuzzing (MINUTES for each target, default 5), mutations, kill -9 by the hundred, sanitizers
+  soak [MINUTES]             long tests: fuzzing (MINUTES for each target, default 5), mutations, kill -9 by the hundred, ten minutes of playback, sanitizers
 ";
 
 fn main() -> ExitCode {

@@ -10,6 +10,8 @@ const FUZZ_MINUTES: u64 = 5;
 const MUTATION_FACTOR: u64 = 500;
 /// Times that the service is killed in mid-stream and started again.
 const CRASHES: u64 = 200;
+/// Tests with a browser that plays.
+const BROWSERS: &str = "player::";
 /// The fuzz crate, outside the workspace because of its compiler flags.
 const FUZZ: &str = "plugin-api/media/fuzz";
 
@@ -29,17 +31,27 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     npm::install()?;
     python::install()?;
     let binary = build::run(build::Profile::Debug)?;
-    rounds(&["--workspace", "--exclude", "satcast-tests"], MUTATION_FACTOR, &binary)?;
-    rounds(&["--package", "satcast-tests"], CRASHES, &binary)?;
+    rounds(&["--workspace", "--exclude", "satcast-tests"], MUTATION_FACTOR, &binary, &[])?;
+    rounds(&["--package", "satcast-tests"], CRASHES, &binary, &["--skip", BROWSERS])?;
+    browsers(&binary)?;
     instruments::run()?;
     fuzz(minutes * 60)
 }
 
 /// Tests whose name holds `soak_` or `mutated` read `SATCAST_SOAK_ITERATIONS`; in a normal run they do their short form.
-fn rounds(packages: &[&str], iterations: u64, binary: &Path) -> Result<(), String> {
+fn rounds(packages: &[&str], iterations: u64, binary: &Path, more: &[&str]) -> Result<(), String> {
     let mut cargo = process::cargo();
-    cargo.args(["test"]).args(packages).args(["--", "soak_", "mutated", "--nocapture"]);
+    cargo.args(["test"]).args(packages).args(["--", "soak_", "mutated", "--nocapture"]).args(more);
     cargo.env("SATCAST_SOAK_ITERATIONS", iterations.to_string()).env("SATCAST_BIN", binary);
+    process::run(&mut cargo)
+}
+
+/// Ten minutes each at the live edge, plain and with low latency, one after the other: a busy machine stalls every player.
+fn browsers(binary: &Path) -> Result<(), String> {
+    let mut cargo = process::cargo();
+    cargo.args(["test", "--package", "satcast-tests", "--test", "e2e", "--"]);
+    cargo.args([&format!("{BROWSERS}soak_"), "--nocapture", "--test-threads=1"]);
+    cargo.env("SATCAST_SOAK_ITERATIONS", CRASHES.to_string()).env("SATCAST_BIN", binary);
     process::run(&mut cargo)
 }
 

@@ -14,6 +14,8 @@ pub const EXT_ASSETS: &str = "satcast.assets/1";
 pub const EXT_SETTINGS: &str = "satcast.settings/1";
 /// Host extension: threads that wait for media of many destinations, see `SatcastWait`.
 pub const EXT_WAIT: &str = "satcast.wait/1";
+/// Host extension, since minor version 5: whom a thread works for, see `SatcastWorking`.
+pub const EXT_WORKING: &str = "satcast.working/1";
 
 /// Most queues of one `SatcastWait.wait_any`.
 pub const WAIT_MEDIA_MAX: usize = 1024;
@@ -38,7 +40,7 @@ pub const AUDIENCE_PREVIEW: u32 = 1 << 1;
 
 /// `SatcastAsset.flags`: viewers may wait for a later version of this playlist (since minor version 4).
 pub const ASSET_RELOAD: u32 = 1;
-/// `SatcastAsset.flags`: a media segment, fragmented MP4 whose samples are the payloads of packets (since minor version 4). Destinations
+/// `SatcastAsset.flags`: a media segment, fragmented MP4 whose samples are the payloads of packets (since minor version 5). Destinations
 /// that want what was before them are given it from these.
 pub const ASSET_SEGMENT: u32 = 1 << 1;
 
@@ -156,7 +158,7 @@ pub struct SatcastAsset {
     pub body: SatcastBody,
     /// Path for `BODY_FILE`, names for `BODY_PARTS`, else empty.
     pub source: SatcastStr,
-    /// `ASSET_*`. This and what follows: since minor version 4, for playlists that viewers follow, and for segments.
+    /// `ASSET_*`. This and what follows: since minor version 4, for playlists that viewers follow; those for segments since minor version 5.
     pub flags: u32,
     /// How far behind the newest media players stay that follow this playlist, in milliseconds; 0 = not said.
     pub hold_back_ms: u32,
@@ -219,6 +221,19 @@ pub struct SatcastSettings {
             error: *const SatcastErrorSink,
         ) -> i32,
     >,
+}
+
+/// `SATCAST_EXT_WORKING`, since minor version 5: with it a host knows whose destination was at work when a driver ends its process, and
+/// leaves alone the account whose it is, and not the driver.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SatcastWorking {
+    /// Size of this struct in bytes.
+    pub size: usize,
+    /// `[any]`, from `init` on: what the calling thread does from now on is for the opening `dest`, or with 0 for none. A thread that
+    /// never calls it works for the opening that it last named to the host. May be called for each packet: it costs a few
+    /// nanoseconds.
+    pub working: Option<unsafe extern "C" fn(ctx: *mut c_void, dest: u64)>,
 }
 
 /// `SATCAST_EXT_WAIT`: for drivers whose threads serve several destinations each.

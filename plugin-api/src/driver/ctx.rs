@@ -1,8 +1,8 @@
 //! What a running destination can ask of the host.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -14,6 +14,7 @@ use super::assets::{Asset, Followed, Playback};
 use super::hostref::HostRef;
 use super::time::Time;
 use crate::Error;
+use crate::driver_state::Reported;
 use crate::recording::About;
 
 /// Minor version of hosts from which on they let viewers wait.
@@ -28,6 +29,7 @@ pub struct Ctx {
     about: Arc<About>,
     bytes_sent: Option<&'static AtomicU64>,
     stopping: watch::Receiver<bool>,
+    reported: Arc<Mutex<Reported>>,
 }
 
 impl Ctx {
@@ -39,7 +41,7 @@ impl Ctx {
         stopping: watch::Receiver<bool>,
     ) -> Self {
         let bytes_sent = host.metric(dest, "bytes_sent");
-        Self { host, dest, source, about: Arc::new(about), bytes_sent, stopping }
+        Self { host, dest, source, about: Arc::new(about), bytes_sent, stopping, reported: Arc::default() }
     }
 
     /// Who this opening is for. A host before minor version 2 says nothing of it.
@@ -57,7 +59,7 @@ impl Ctx {
         self.source
     }
 
-    /// Reports the state.
+    /// Reports the state. May be called with each packet: the host is told when it is another one.
     pub fn state(&self, state: State) {
         self.report(state, None);
     }
@@ -68,7 +70,11 @@ impl Ctx {
     }
 
     fn report(&self, state: State, reason: Option<&Error>) {
-        self.host.state(self.dest, state.to_abi(), reason);
+        // Held while the host is told, so that it hears of the last one last.
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.is_news(state, reason.is_some()) {
+            self.host.state(self.dest, state.to_abi(), reason);
+        }
     }
 
     /// Adds to the bytes the destination was sent.

@@ -6,6 +6,7 @@ use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::time::Duration;
 
 use super::assets::{playback, publish, retract};
+use super::crash::{WORKING, named};
 use super::http::HTTP_HOST;
 use super::recordings::{RECORDINGS_HOST, VAULT};
 use super::services::{Context, with};
@@ -37,6 +38,7 @@ pub(super) unsafe extern "C" fn get_extension(_: *mut c_void, name: SatcastStr) 
         abi::EXT_DATA_DIR => (&raw const DATA_DIR).cast(),
         abi::EXT_SETTINGS => (&raw const SETTINGS).cast(),
         abi::EXT_WAIT => (&raw const WAIT).cast(),
+        abi::EXT_WORKING => (&raw const WORKING).cast(),
         abi::EXT_ASSETS => (&raw const ASSETS).cast(),
         abi::EXT_RECORDINGS_HOST => (&raw const RECORDINGS_HOST).cast(),
         abi::EXT_VAULT => (&raw const VAULT).cast(),
@@ -96,6 +98,7 @@ unsafe extern "C" fn connect(
             };
             let host = request.host.read().into_owned();
             let timeout = Duration::from_millis(u64::from(request.timeout_ms));
+            named(dest);
             context.services.connect(dest, host, port, timeout, Box::new(|outcome| answer.give(outcome)));
             abi::OK
         })

@@ -2,12 +2,14 @@
 //!
 //! Each catches panics of the host itself, which must not unwind into a driver.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::crash::named;
 use super::extensions::get_extension;
 use super::{Delivery, LogLine, MediaSource, Recv, Services, lease};
 use crate::abi::{self, SatcastError, SatcastHost, SatcastMedia, SatcastPacket, SatcastStr};
@@ -100,6 +102,7 @@ unsafe extern "C" fn state(ctx: *mut c_void, dest: u64, state: u32, reason: *con
     // SAFETY: all arguments live for the call.
     unsafe {
         with(ctx, (), |context| {
+            named(dest);
             context.services.state(dest, State::from_abi(state), read_error(reason));
         });
     }
@@ -130,6 +133,7 @@ unsafe extern "C" fn metric(
     // SAFETY: description and slot live for the call.
     unsafe {
         with(ctx, abi::ERR, |context| {
+            named(dest);
             let Some(counter) = context.services.metric(dest, &(*desc).name.read()) else {
                 return abi::ERR;
             };
@@ -197,12 +201,18 @@ impl Drop for DriverWaker {
 
 /// What a [`SatcastMedia`] pointer points to.
 pub(super) struct MediaHandle {
+    dest: u64,
     pub(super) source: Arc<dyn MediaSource>,
 }
 
 /// A queue pointer for a driver; freed by `media_release`.
-pub(super) fn media_handle(source: Arc<dyn MediaSource>) -> *mut SatcastMedia {
-    Box::into_raw(Box::new(MediaHandle { source })).cast()
+pub(super) fn media_handle(dest: u64, source: Arc<dyn MediaSource>) -> *mut SatcastMedia {
+    Box::into_raw(Box::new(MediaHandle { dest, source })).cast()
+}
+
+thread_local! {
+    /// Room for what one call takes: most calls find nothing or little, and need not ask for memory.
+    static TAKEN: Cell<Vec<Delivery>> = const { Cell::new(Vec::new()) };
 }
 
 /// # Safety
@@ -218,18 +228,21 @@ unsafe extern "C" fn media_recv(
     unsafe {
         with(ctx, -1, |_| {
             let handle = &*media.cast::<MediaHandle>();
+            named(handle.dest);
             let waker = DriverWaker { raw: *waker };
-            let mut taken: Vec<Delivery> = Vec::with_capacity(cap.min(RECV_PACKETS_MAX));
-            match handle.source.recv(cap.min(RECV_PACKETS_MAX), &mut taken, waker) {
-                Recv::Empty => return 0,
-                Recv::Closed => return -1,
-                Recv::Ready => {}
-            }
+            // Taken out while it is used: what a queue lets go of may be code of the driver, which may come here again.
+            let mut taken = TAKEN.take();
+            let received = handle.source.recv(cap.min(RECV_PACKETS_MAX), &mut taken, waker);
             let count = taken.len();
-            for (index, delivery) in taken.into_iter().enumerate() {
+            for (index, delivery) in taken.drain(..).enumerate() {
                 out.add(index).write(lease::lend(delivery, &handle.source));
             }
-            count as isize
+            TAKEN.set(taken);
+            match received {
+                Recv::Empty => 0,
+                Recv::Closed => -1,
+                Recv::Ready => count as isize,
+            }
         })
     }
 }

@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use satcast_driver_rtmp::past::Pasts;
 use satcast_driver_rtmp::push::Push;
 use satcast_driver_rtmp::target::{TEXT_BYTES_MAX, Target};
 use satcast_driver_rtmp::timing::Timing;
@@ -57,6 +58,7 @@ pub struct Platforms {
     /// Lists of servers, by type.
     ingests: BTreeMap<String, Arc<Ingests>>,
     trust: Trust,
+    pasts: Pasts,
 }
 
 impl Driver for Platforms {
@@ -79,7 +81,7 @@ impl Driver for Platforms {
         let (platforms, trust) = (settings::with_settings(host.settings()?)?, Trust::system());
         // Without a folder a list lasts as long as the process.
         let ingests = lists(&platforms, host.data_dir().ok().as_deref(), &trust)?;
-        Ok(Platforms { platforms, ingests, trust })
+        Ok(Platforms { platforms, ingests, trust, pasts: Pasts::default() })
     }
 
     fn validate(&self, config: driver::Config<'_>) -> Result<(), Error> {
@@ -99,16 +101,29 @@ impl Platforms {
         let config = config.parse::<Config>()?;
         let server = config.server.as_ref().map(|server| server.expose().as_str());
         let server = server.filter(|server| !server.is_empty());
-        if config.key.expose().contains("://") {
-            return Err(Error::config("key: is an address; give the stream key alone"));
-        }
-        let targets = platform.targets(server, config.key.expose()).map_err(Error::config)?;
+        let key = checked_key(config.key.expose())?;
+        let targets = platform.targets(server, key.expose()).map_err(Error::config)?;
         // A server of one's own is the one.
         let ingests = self.ingests.get(name).filter(|_| server.is_none()).cloned();
         let codecs = platform.video_codecs.clone();
         let (title, trust) = (platform.title.clone(), self.trust.clone());
-        Ok(Patient { targets, ingests, key: config.key, codecs, title, trust })
+        let pasts = self.pasts.clone();
+        Ok(Patient { targets, ingests, key, codecs, title, trust, pasts })
     }
+}
+
+/// The key without what comes along when it is copied from a page: spaces and line breaks round it.
+fn checked_key(pasted: &str) -> Result<Secret<String>, Error> {
+    let key = pasted.trim();
+    if key.contains("://") {
+        return Err(Error::config("key: is an address; give the stream key alone"));
+    }
+    if key.chars().any(char::is_whitespace) {
+        return Err(Error::config(
+            "key: has a space or line break within; copy the stream key alone, in one piece",
+        ));
+    }
+    Ok(Secret::new(key.to_owned()))
 }
 
 /// The lists of servers of the platforms that publish one.
@@ -138,6 +153,7 @@ struct Patient {
     codecs: Vec<String>,
     title: String,
     trust: Trust,
+    pasts: Pasts,
 }
 
 impl Patient {
@@ -152,6 +168,7 @@ impl Patient {
         let codecs = self.codecs.iter().map(String::as_str).chain(AUDIO_CODECS);
         Ok(Push::new(first, Timing::default(), self.trust.clone())
             .with_backups(targets.collect())
+            .remembering(&self.pasts)
             .taking(codecs, &self.title))
     }
 

@@ -61,7 +61,8 @@ satcast_plugin_api::driver_entry!(entry, Platforms);
 fn a_platform_publishes_rests_and_refuses() {
     let kit = testkit::Testkit::start(entry).unwrap();
     let (url, asked) = server(None);
-    let dest = kit.open("twitch", &json!({ "key": KEY, "server": url })).unwrap();
+    // As people paste it.
+    let dest = kit.open("twitch", &json!({ "key": format!(" {KEY}\r\n"), "server": url })).unwrap();
     push(&dest, Codec::H264);
     assert!(dest.wait_for_state(State::Live));
     dest.stop();
@@ -88,7 +89,10 @@ fn a_platform_publishes_rests_and_refuses() {
     for (name, config, starts) in [
         ("kick", json!({ "key": KEY }), "server: Kick needs the address"),
         ("twitch", json!({ "key": "" }), "key: is empty"),
-        ("twitch", json!({ "key": "sesame\n" }), "key: has a space"),
+        ("twitch", json!({ "key": " \n" }), "key: is empty"),
+        ("twitch", json!({ "key": "a sesame" }), "key: has a space or line break within"),
+        ("twitch", json!({ "key": "a\nsesame" }), "key: has a space or line break within"),
+        ("twitch", json!({ "key": "sesame\u{7}" }), "key: has a space"),
         ("twitch", json!({ "key": KEY, "server": "http://sesame" }), "server: must begin with rtmp"),
         ("twitch", json!({}), "the configuration does not fit"),
     ] {

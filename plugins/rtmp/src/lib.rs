@@ -1,7 +1,7 @@
 //! Destination type `rtmp`: one stream pushed to one RTMP server.
 //!
 //! [`target`] reads the address, [`tls`] knows whom to believe, [`push`] owns the connection from connect to end, `feed` puts packets into the RTMP session,
-//! `watch` decides when silence is a failure, `redact` keeps the key out of what the server says.
+//! `watch` decides when it is live and when silence is a failure, [`past`] remembers how tries ended, `redact` keeps the key out of what the server says.
 //!
 //! Invariants: nothing here retries, resolves a name or spawns a task; the protocol itself is
 //! `satcast_media::rtmp::client`; no text that leaves this crate holds the key, the query or the login of a target.
@@ -9,6 +9,7 @@
 mod feed;
 mod link;
 mod login;
+pub mod past;
 mod pipe;
 pub mod push;
 mod redact;
@@ -26,6 +27,7 @@ use satcast_plugin_api::{DestType, Error, Secret};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use past::Pasts;
 use push::Push;
 use target::Target;
 use timing::Timing;
@@ -68,6 +70,7 @@ impl Config {
 /// The driver.
 pub struct Rtmp {
     trust: Trust,
+    pasts: Pasts,
 }
 
 impl Driver for Rtmp {
@@ -80,7 +83,7 @@ impl Driver for Rtmp {
     }
 
     fn load(_: &driver::Host) -> Result<Self, Error> {
-        Ok(Rtmp { trust: Trust::system() })
+        Ok(Rtmp { trust: Trust::system(), pasts: Pasts::default() })
     }
 
     fn validate(&self, config: driver::Config<'_>) -> Result<(), Error> {
@@ -89,7 +92,8 @@ impl Driver for Rtmp {
 
     fn open(&self, config: driver::Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
         let config = config.parse::<Config>()?;
-        let push = Push::new(config.target()?, Timing::default(), self.trust.clone());
+        let push =
+            Push::new(config.target()?, Timing::default(), self.trust.clone()).remembering(&self.pasts);
         Ok(Arc::new(if config.force_enhanced { push.taking_all() } else { push }))
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Link<'a> {
     input_bytes: u64,
     since: Instant,
     question: Option<Question>,
+    /// Output position that the server has said it has read.
+    pub(crate) read_bytes: u64,
     ctx: Ctx,
 }
 
@@ -66,6 +68,7 @@ impl<'a> Link<'a> {
             input_bytes: 0,
             since,
             question: None,
+            read_bytes: 0,
             ctx: ctx.clone(),
         }
     }
@@ -118,7 +121,7 @@ impl<'a> Link<'a> {
                 ClientEvent::PeerClosed { code, description } => {
                     return Err(refusal::ended(self.target, &code, &description));
                 }
-                ClientEvent::Acknowledged { .. } => {}
+                ClientEvent::Acknowledged { bytes } => self.read_bytes = bytes,
             }
         }
         parsed.map_err(|error| Error::remote(format!("{} does not keep to RTMP: {error}", self.target)))?;

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use satcast_media::rtmp::RtmpError;
 use satcast_plugin_api::driver::{Ctx, Destination, Media, State};
@@ -14,6 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::feed::Feed;
 use crate::link::{Link, write_some};
 use crate::login;
+use crate::past::{Ended, Pasts, Plan};
 use crate::pipe;
 use crate::refusal;
 use crate::taking::Taking;
@@ -22,27 +24,40 @@ use crate::timing::Timing;
 use crate::tls::{self, Trust};
 use crate::watch::{Due, Watch};
 
+/// How often a server is asked to say how much it has read until the destination is live, in bytes; it says so at each half or whole of it.
+const PROBE_WINDOW_BYTES: u32 = 8 * 1024;
+/// The same from then on: what encoders usually ask for.
+const WINDOW_BYTES: u32 = 2_500_000;
+
 /// A destination that pushes to one RTMP server.
 #[derive(Debug)]
 pub struct Push {
-    target: Target,
-    /// Tried in turn where `target` cannot be reached.
-    backups: Vec<Target>,
+    /// The servers: the first one and its backups. Never empty.
+    targets: Vec<Target>,
     timing: Timing,
     trust: Trust,
     taking: Taking,
+    pasts: Pasts,
 }
 
 impl Push {
     /// A push to `target`, whose certificate is checked against `trust` if it is one with TLS.
     pub fn new(target: Target, timing: Timing, trust: Trust) -> Self {
-        Push { target, backups: Vec::new(), timing, trust, taking: Taking::AsAnnounced }
+        let targets = vec![target];
+        Push { targets, timing, trust, taking: Taking::AsAnnounced, pasts: Pasts::default() }
     }
 
     /// The same with targets that are tried in turn, each with its own time, where the first cannot be reached or breaks off
-    /// before it has accepted the stream. A refusal counts: it would be the same there.
-    pub fn with_backups(self, backups: Vec<Target>) -> Self {
-        Push { backups, ..self }
+    /// before it has accepted the stream. A refusal is not answered by trying the next at once; but where two tries in a row failed at one
+    /// server, however they did, the next begins at the one after it: see [`crate::past`] for when that is left again.
+    pub fn with_backups(mut self, backups: Vec<Target>) -> Self {
+        self.targets.extend(backups);
+        self
+    }
+
+    /// The same, remembering in `pasts` how its tries ended: those of one driver share it.
+    pub fn remembering(self, pasts: &Pasts) -> Self {
+        Push { pasts: pasts.clone(), ..self }
     }
 
     /// The same for a server whose codecs are known (by `Codec::name`), whatever it announces; `who` it is stands in the
@@ -57,16 +72,20 @@ impl Push {
         Push { taking: Taking::All, ..self }
     }
 
-    /// Connects and publishes at the first target that can be reached.
-    async fn establish(&self, ctx: &Ctx) -> Result<Link<'_>, Error> {
-        let mut first = match self.establish_at(&self.target, ctx).await {
-            Err(failure) if failure.is_elsewhere_better && !self.backups.is_empty() => failure.error,
-            outcome => return outcome.map_err(|failure| failure.error),
+    /// Connects and publishes at the first target from `begin` on that can be reached; its place as well.
+    async fn establish(&self, begin: usize, ctx: &Ctx) -> Result<(usize, Link<'_>), Error> {
+        let mut order = (0..self.targets.len()).map(|step| (begin + step) % self.targets.len());
+        let place = order.next().unwrap_or_default();
+        let mut first = match self.establish_at(&self.targets[place], ctx).await {
+            Ok(link) => return Ok((place, link)),
+            Err(failure) if failure.is_elsewhere_better && self.targets.len() > 1 => failure.error,
+            Err(failure) => return Err(failure.error),
         };
-        for target in &self.backups {
-            tracing::warn!(%target, reason = %first, "trying the backup");
+        for place in order {
+            let target = &self.targets[place];
+            tracing::warn!(%target, reason = %first, "trying another server");
             match self.establish_at(target, ctx).await {
-                Ok(link) => return Ok(link),
+                Ok(link) => return Ok((place, link)),
                 // An address that may not be connected to is no reason to give up one that only fails now.
                 Err(Failure { error, is_elsewhere_better: true }) if first.class == Class::Config => {
                     first = error
@@ -117,28 +136,53 @@ impl Push {
     }
 }
 
-impl Destination for Push {
-    async fn run(self: Arc<Self>, ctx: Ctx, media: Media) -> Result<(), Error> {
-        let link = tokio::select! {
+impl Push {
+    /// From connect to the end, which is told to `ended` as far as it came.
+    async fn try_once(&self, plan: Plan, ctx: &Ctx, media: Media, ended: &mut Ended) -> Result<(), Error> {
+        let (place, link) = tokio::select! {
             biased;
             () = ctx.stopping() => return Ok(()),
-            link = self.establish(&ctx) => link?,
+            established = self.establish(plan.first, ctx) => established?,
         };
+        ended.server = Some(place);
         tracing::debug!(target = %link.target, "publishing");
         let (accepted, target) = (Instant::now(), link.target);
         // A platform's server may be a backup, or one of a published list.
         ctx.event("publishing", &json!({ "server": target.to_string() }));
-        let watch = Watch::new(self.timing, accepted);
-        let forward = Forward {
+        // What another server did says nothing of this one.
+        let taken = if place == plan.first { plan.taken } else { 0 };
+        let mut forward = Forward {
             link,
-            watch,
+            watch: Watch::new(self.timing, accepted, taken),
             feed: Feed::default(),
             taking: &self.taking,
-            ctx: &ctx,
+            ctx,
             media,
             open: true,
+            does_not_read: false,
         };
-        forward.run().await.map_err(|error| refusal::soon(target, error, accepted.elapsed()))
+        let outcome = forward.run().await;
+        ended.lived = forward.watch.lived(Instant::now());
+        ended.unread = forward.does_not_read.then(|| forward.watch.media_taken());
+        if outcome.is_ok() {
+            let by = forward.watch.stop(Instant::now());
+            forward.link.close(by).await;
+        }
+        outcome.map_err(|error| refusal::soon(target, error, accepted.elapsed()))
+    }
+}
+
+impl Destination for Push {
+    async fn run(self: Arc<Self>, ctx: Ctx, media: Media) -> Result<(), Error> {
+        let (servers, about) = (self.targets.len(), ctx.about());
+        let plan = self.pasts.plan(about, servers, Instant::now());
+        let mut ended = Ended { server: None, lived: Duration::ZERO, unread: None };
+        let outcome = self.try_once(plan, &ctx, media, &mut ended).await;
+        match &outcome {
+            Ok(()) => self.pasts.forget(about),
+            Err(_) => self.pasts.ended(about, servers, ended, Instant::now()),
+        }
+        outcome
     }
 }
 
@@ -155,11 +199,15 @@ struct Forward<'a> {
     media: Media,
     /// The host's queue may still have packets.
     open: bool,
+    /// It was given up because the server does not read.
+    does_not_read: bool,
 }
 
 impl Forward<'_> {
-    async fn run(mut self) -> Result<(), Error> {
+    async fn run(&mut self) -> Result<(), Error> {
         let ctx = self.ctx;
+        // The sooner the server says that it reads, the sooner this is known.
+        self.link.session.announce_window(PROBE_WINDOW_BYTES).map_err(broken)?;
         let sent = ctx.counter("packets_sent");
         let skipped = ctx.counter("packets_skipped");
         let mut batch = Vec::new();
@@ -199,11 +247,12 @@ impl Forward<'_> {
                 // Last: a server that talks without end must not keep media from it.
                 read = self.link.reader.read_buf(&mut self.link.input) => {
                     self.link.received(read)?;
+                    if self.watch.read(self.link.read_bytes) {
+                        timer.as_mut().reset(self.check()?);
+                    }
                 }
             }
         }
-        let by = self.watch.stop(Instant::now());
-        self.link.close(by).await;
         Ok(())
     }
 
@@ -234,6 +283,9 @@ impl Forward<'_> {
         let (position, all) = self.link.acknowledged()?;
         if self.watch.acknowledged(now, position, all && self.feed.is_empty()) {
             self.ctx.state(State::Live);
+            if self.open {
+                self.link.session.announce_window(WINDOW_BYTES).map_err(broken)?;
+            }
         }
         let target = self.link.target;
         match self.watch.due(now) {
@@ -245,8 +297,10 @@ impl Forward<'_> {
             Due::DoesNotRead => {
                 // A server that only pretends would else keep the stream's name with what is still on its way.
                 self.link.writer.abort();
+                self.does_not_read = true;
                 return Err(Error::network(format!(
-                    "{target} does not read: it has taken no data for too long"
+                    "{target} does not read: it accepted the stream and has taken no data for too long; it may hang or be \
+                     overloaded"
                 )));
             }
             Due::StopOverdue => {

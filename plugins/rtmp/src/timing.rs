@@ -11,6 +11,9 @@ pub struct Timing {
     pub stalled: Duration,
     /// Bytes wait and the server acknowledges none: the connection is given up. Above `stalled`.
     pub unread_max: Duration,
+    /// Media of a stream too thin to fill a server's memory flows for so long, and the server's side has taken all of it: that
+    /// counts for being read.
+    pub thin: Duration,
     /// No media comes: the destination counts as not live; the connection stays.
     pub media_silent: Duration,
     /// From the request to end until the last bytes are written and the server has closed its side.
@@ -23,6 +26,7 @@ impl Default for Timing {
             setup: Duration::from_secs(10),
             stalled: Duration::from_secs(5),
             unread_max: Duration::from_secs(15),
+            thin: Duration::from_secs(3),
             media_silent: Duration::from_secs(5),
             // Half of what the host grants a destination to end.
             flush: Duration::from_secs(1),

@@ -1,4 +1,10 @@
-//! When silence is a failure. No clock in here: every function is told the time.
+//! When a destination is live, and when silence is a failure. No clock in here: every function is told the time.
+//!
+//! What the server's system has taken does not show that the server reads: it keeps some for a program that hangs. On a new
+//! connection a destination is therefore live when the server has said in RTMP that it has read media, or when more was taken than a
+//! system keeps ([`UNREAD_BYTES_MAX`]), or when a stream too thin for that has flown for some time with nothing left on its way
+//! ([`Timing::thin`]). Where an earlier try ended because a server stopped reading, the thin stream's way is closed, and the others
+//! count only beyond what it took then.
 
 use std::time::Duration;
 
@@ -8,6 +14,10 @@ use crate::timing::Timing;
 
 /// Time between looks while the first media is on its way.
 const LOOK_SOON: Duration = Duration::from_millis(50);
+
+/// Most that the system of a server keeps for a program that does not read, in bytes, unless the program has asked for more: twice what
+/// usual ones do.
+pub(crate) const UNREAD_BYTES_MAX: u64 = 256 * 1024;
 
 /// Looks in the time after which a server counts as stalled.
 const LOOKS: u32 = 10;
@@ -37,7 +47,7 @@ enum Told {
 
 /// Watches one connection: bytes that are on their way, media that comes, and whether the destination is live.
 ///
-/// What counts is what the server's side has acknowledged. That the system takes bytes says nothing: it has room for minutes
+/// What counts is what the server's side has acknowledged. That our own system takes bytes says nothing: it has room for minutes
 /// of a thin stream.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -50,13 +60,25 @@ pub(crate) struct Watch {
     media_at: Instant,
     stop_by: Option<Instant>,
     told: Told,
-    live: bool,
-    /// Output position the server must have acknowledged to be live.
-    live_from: Option<u64>,
+    /// Since when the destination is live.
+    live: Option<Instant>,
+    /// How long it was live before.
+    lived: Duration,
+    /// Output position the server must have acknowledged to be live, and since when it is waited for.
+    live_from: Option<(u64, Instant)>,
+    /// Output position of the first media.
+    media_from: Option<u64>,
+    /// The server has shown that it reads.
+    proven: bool,
+    /// Output position that the server has said it has read.
+    read: u64,
+    /// Bytes that it took without reading them in an earlier try.
+    taken: u64,
 }
 
 impl Watch {
-    pub(crate) fn new(timing: Timing, now: Instant) -> Self {
+    /// `taken`: bytes that the server is known to take without reading them, 0 where nothing is known.
+    pub(crate) fn new(timing: Timing, now: Instant, taken: u64) -> Self {
         Watch {
             timing,
             waiting_since: None,
@@ -65,8 +87,13 @@ impl Watch {
             media_at: now,
             stop_by: None,
             told: Told::Nothing,
-            live: false,
+            live: None,
+            lived: Duration::ZERO,
             live_from: None,
+            media_from: None,
+            proven: false,
+            read: 0,
+            taken,
         }
     }
 
@@ -80,8 +107,9 @@ impl Watch {
 
     /// A media packet was queued that ends at output position `end`.
     pub(crate) fn queued_media(&mut self, now: Instant, end: u64) {
-        if !self.live && self.live_from.is_none() {
-            self.live_from = Some(end);
+        self.media_from.get_or_insert(end);
+        if self.live.is_none() && self.live_from.is_none() {
+            self.live_from = Some((end, now));
             self.look_at = self.look_at.min(now + LOOK_SOON);
         }
     }
@@ -90,7 +118,7 @@ impl Watch {
     pub(crate) fn waiting(&mut self, now: Instant) {
         if self.waiting_since.is_none() {
             self.waiting_since = Some(now);
-            self.look_at = self.look_at.min(now + self.look());
+            self.look_at = self.look_at.min(now + self.look(now));
         }
     }
 
@@ -118,12 +146,48 @@ impl Watch {
         if all {
             self.waiting_since = None;
         }
-        let becomes_live = !self.live && self.live_from.is_some_and(|from| position >= from);
+        let becomes_live = self.live.is_none() && self.shows_reading(now, all);
         if becomes_live {
-            self.live = true;
+            self.proven = true;
+            self.live = Some(now);
             self.live_from = None;
         }
         becomes_live
+    }
+
+    /// The server has said that it has read up to output position `position`. True when it is time to look what that means.
+    pub(crate) fn read(&mut self, position: u64) -> bool {
+        self.read = self.read.max(position);
+        self.live.is_none() && self.live_from.is_some()
+    }
+
+    /// Whether what came back shows that the server reads; `all`: nothing is on its way.
+    fn shows_reading(&self, now: Instant, all: bool) -> bool {
+        let Some((from, since)) = self.live_from else { return false };
+        if self.proven {
+            return self.acknowledged >= from;
+        }
+        // Beyond the first media, the earlier position: what was waited for anew since then says no less.
+        let media_from = self.media_from.unwrap_or(from);
+        let is_read = self.read >= from && self.read >= media_from + self.taken;
+        let is_more = self.acknowledged >= media_from + UNREAD_BYTES_MAX.max(2 * self.taken);
+        let is_thin = self.taken == 0 && all && self.acknowledged >= from && now >= since + self.timing.thin;
+        is_read || is_more || is_thin
+    }
+
+    /// How long the destination was live, in all.
+    pub(crate) fn lived(&self, now: Instant) -> Duration {
+        self.lived + self.live.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// Bytes of media that the server's side has taken.
+    pub(crate) fn media_taken(&self) -> u64 {
+        self.media_from.map_or(0, |from| self.acknowledged.saturating_sub(from))
+    }
+
+    fn leave_live(&mut self, now: Instant) {
+        self.lived = self.lived(now);
+        self.live = None;
     }
 
     /// The end was asked for; a second call changes nothing.
@@ -134,7 +198,7 @@ impl Watch {
     /// What is due now.
     pub(crate) fn due(&mut self, now: Instant) -> Due {
         let due = self.due_at(now);
-        self.look_at = now + self.look();
+        self.look_at = now + self.look(now);
         due
     }
 
@@ -149,15 +213,15 @@ impl Watch {
             if self.told != Told::Stalled && now >= since + self.timing.stalled {
                 self.told = Told::Stalled;
                 // The next byte the server acknowledges shows that it is back.
-                if self.live {
-                    self.live_from = Some(self.acknowledged + 1);
+                if self.live.is_some() {
+                    self.live_from = Some((self.acknowledged + 1, now));
                 }
-                self.live = false;
+                self.leave_live(now);
                 return Due::Stalled;
             }
         } else if self.told == Told::Nothing && now >= self.media_at + self.timing.media_silent {
             self.told = Told::NoMedia;
-            self.live = false;
+            self.leave_live(now);
             self.live_from = None;
             return Due::NoMedia;
         }
@@ -165,26 +229,23 @@ impl Watch {
     }
 
     /// Time until the next look.
-    fn look(&self) -> Duration {
+    fn look(&self, now: Instant) -> Duration {
         let look = self.timing.stalled / LOOKS;
-        if !self.live && self.live_from.is_some() && self.told != Told::Stalled {
-            look.min(LOOK_SOON)
-        } else {
-            look
-        }
+        let is_soon = self.live_from.is_some_and(|(_, since)| now <= since + self.timing.thin);
+        if self.live.is_none() && is_soon && self.told != Told::Stalled { look.min(LOOK_SOON) } else { look }
     }
 
     /// When to ask at the latest, also where nothing is written meanwhile.
     pub(crate) fn next(&self, now: Instant) -> Instant {
         let silence = match self.waiting_since {
             // One look more, so that a stream that flows looks between its writes.
-            Some(since) if since == now && self.live => now + self.look() * 2,
-            Some(_) => now + self.look(),
+            Some(since) if since == now && self.live.is_some() => now + self.look(now) * 2,
+            Some(_) => now + self.look(now),
             None if self.told == Told::Nothing => self.media_at + self.timing.media_silent,
             None => now + self.timing.media_silent,
         };
         // Bytes may begin to wait right after this.
-        let latest = now + self.look() * 2;
+        let latest = now + self.look(now) * 2;
         silence.min(latest).min(self.stop_by.unwrap_or(latest))
     }
 }
@@ -195,19 +256,72 @@ mod tests {
 
     fn watch() -> (Watch, impl Fn(u64) -> Instant) {
         let start = Instant::now();
-        (Watch::new(Timing::default(), start), move |seconds| start + Duration::from_secs(seconds))
+        (Watch::new(Timing::default(), start, 0), move |seconds| start + Duration::from_secs(seconds))
     }
 
+    /// What is sent with the first media, and what shows that it is read.
+    const FAR: u64 = 10 + UNREAD_BYTES_MAX;
+
     #[test]
-    fn live_only_when_media_was_acknowledged() {
+    fn live_only_when_media_was_read() {
         let (mut watch, at) = watch();
         watch.waiting(at(0));
         assert!(!watch.acknowledged(at(0), 3000, false), "the handshake is no media");
         watch.queued_media(at(0), 5000);
         watch.queued_media(at(0), 9000);
-        assert!(!watch.acknowledged(at(1), 4999, false));
+        assert!(
+            !watch.acknowledged(at(1), 5000, false),
+            "its system took it, which says nothing of the server"
+        );
+        assert!(watch.read(4999));
+        assert!(!watch.acknowledged(at(1), 5000, false));
+        assert!(watch.read(5000));
         assert!(watch.acknowledged(at(1), 5000, false));
-        assert!(!watch.acknowledged(at(1), 9000, true), "told once");
+        assert!(!watch.acknowledged(at(1), 9000, true) && !watch.read(9000), "told once");
+        assert_eq!((watch.lived(at(3)), watch.media_taken()), (Duration::from_secs(2), 4000));
+    }
+
+    #[test]
+    fn more_than_a_system_keeps_was_read() {
+        let (mut watch, at) = watch();
+        watch.queued_media(at(0), 10);
+        watch.waiting(at(0));
+        assert!(!watch.acknowledged(at(1), FAR - 1, false));
+        assert!(watch.acknowledged(at(1), FAR, false));
+    }
+
+    #[test]
+    fn a_thin_stream_is_live_when_all_of_it_was_taken_for_some_time() {
+        let (mut watch, at) = watch();
+        watch.queued_media(at(0), 10);
+        watch.waiting(at(0));
+        assert!(!watch.acknowledged(at(2), 10, true), "early");
+        assert!(!watch.acknowledged(at(3), 9_000, false), "some is on its way");
+        assert!(watch.acknowledged(at(3), 10_000, true));
+    }
+
+    #[test]
+    fn what_stalled_before_has_to_get_further_than_then() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let again = |taken| {
+            let mut watch = Watch::new(Timing::default(), start, taken);
+            watch.queued_media(at(0), 10);
+            watch.waiting(at(0));
+            watch
+        };
+        let mut watch = again(70_000);
+        assert!(!watch.acknowledged(at(4), 50_000, true), "thin, but it was so the last time");
+        assert!(watch.read(70_009));
+        assert!(!watch.acknowledged(at(4), 70_009, true));
+        assert!(watch.read(70_010));
+        assert!(watch.acknowledged(at(4), 70_010, true));
+        let mut watch = again(200_000);
+        assert!(!watch.acknowledged(at(4), 400_009, false));
+        assert!(watch.acknowledged(at(4), 400_010, false));
+        let mut watch = again(1);
+        assert!(!watch.acknowledged(at(4), FAR - 1, true));
+        assert!(watch.acknowledged(at(4), FAR, true));
     }
 
     #[test]
@@ -215,13 +329,14 @@ mod tests {
         let (mut watch, at) = watch();
         watch.queued_media(at(0), 10);
         watch.waiting(at(0));
-        assert!(watch.acknowledged(at(1), 20, false));
-        assert!(!watch.acknowledged(at(5), 20, false), "the system took more, the server did not");
+        assert!(watch.acknowledged(at(1), FAR, false));
+        assert!(!watch.acknowledged(at(5), FAR, false), "our system took more, the server's did not");
         assert_eq!(watch.due(at(5)), Due::Nothing);
         assert_eq!(watch.due(at(6)), Due::Stalled);
         assert_eq!(watch.due(at(7)), Due::Nothing, "told once");
         assert_eq!(watch.due(at(15)), Due::Nothing);
         assert_eq!(watch.due(at(16)), Due::DoesNotRead);
+        assert_eq!(watch.lived(at(16)), Duration::from_secs(5));
     }
 
     #[test]
@@ -229,9 +344,9 @@ mod tests {
         let (mut watch, at) = watch();
         watch.queued_media(at(0), 10);
         watch.waiting(at(0));
-        assert!(watch.acknowledged(at(0), 10, false));
+        assert!(watch.acknowledged(at(0), FAR, false));
         assert_eq!(watch.due(at(5)), Due::Stalled);
-        assert!(watch.acknowledged(at(14), 11, false));
+        assert!(watch.acknowledged(at(14), FAR + 1, false));
         assert_eq!(watch.due(at(18)), Due::Nothing);
         assert_eq!(watch.due(at(19)), Due::Stalled, "told again for a new silence");
     }
@@ -241,14 +356,15 @@ mod tests {
         let (mut watch, at) = watch();
         watch.queued_media(at(0), 10);
         watch.waiting(at(0));
-        assert!(watch.acknowledged(at(0), 10, true));
+        assert!(watch.acknowledged(at(0), FAR, true));
         assert_eq!(watch.due(at(4)), Due::Nothing);
         assert_eq!(watch.due(at(5)), Due::NoMedia);
         assert_eq!(watch.due(at(60)), Due::Nothing);
         watch.media(at(61));
-        watch.queued_media(at(61), 30);
+        watch.queued_media(at(61), FAR + 30);
         watch.waiting(at(61));
-        assert!(watch.acknowledged(at(61), 30, true));
+        assert!(!watch.acknowledged(at(61), FAR + 29, true));
+        assert!(watch.acknowledged(at(61), FAR + 30, true), "it has shown before that it reads");
         assert_eq!(watch.due(at(66)), Due::NoMedia);
     }
 
@@ -259,12 +375,12 @@ mod tests {
         watch.queued_media(at(0), 10);
         assert_eq!(watch.due(at(0)), Due::Nothing);
         assert!(!watch.is_look_due(at(0)) && watch.is_look_due(at(0) + LOOK_SOON));
-        assert!(watch.acknowledged(at(1), 10, false));
+        assert!(watch.acknowledged(at(1), FAR, false));
         assert_eq!(watch.due(at(1)), Due::Nothing);
         let look = Timing::default().stalled / LOOKS;
         assert!(watch.is_look_due(at(1) + look));
         assert_eq!(watch.next(at(1)), at(1) + look * 2, "a write comes before the timer");
-        assert!(!watch.acknowledged(at(2), 10, false));
+        assert!(!watch.acknowledged(at(2), FAR, false));
         assert_eq!(watch.next(at(2)), at(2) + look, "nothing came back: the timer looks");
     }
 

@@ -34,16 +34,16 @@ const WARM_UP: Duration = Duration::from_secs(2);
 
 /// What is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+pub(crate) enum What {
     Newest,
     Old,
     Playlist,
 }
 
 impl What {
-    const ALL: [Self; 3] = [Self::Newest, Self::Old, Self::Playlist];
+    pub(crate) const ALL: [Self; 3] = [Self::Newest, Self::Old, Self::Playlist];
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Newest => "newest",
             Self::Old => "old",
@@ -78,9 +78,11 @@ struct Figure {
     /// Gbit for each CPU second.
     rate: f64,
     p99_ms: f64,
+    /// Viewers that got no whole answer.
+    starved: f64,
 }
 
-pub(crate) fn run(source: &Source, options: Options) {
+pub(crate) fn run(source: &Source, options: Options, whats: &[What]) {
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "bench");
     let url = service.ingest_url(&hosted.stream.key);
@@ -99,13 +101,14 @@ pub(crate) fn run(source: &Source, options: Options) {
     // First of all: memory that an earlier crowd used is not given back.
     memory(&service, &mut viewer);
     println!(
-        "\nGbit for each CPU second of the server (nginx: the same bytes, sendfile), and p99 of whole answers"
+        "\nGbit for each CPU second of the server (nginx: the same bytes, sendfile), p99 of whole answers, and viewers that \
+         got none"
     );
     println!(
-        "{:>8} {:>7}  {:>24}  {:>24}  {:>24}  {:>9}  {:>9}",
-        "", "viewers", "satcast", "nginx", "ratio", "p99 ms", "nginx's"
+        "{:>8} {:>7}  {:>24}  {:>24}  {:>24}  {:>9}  {:>9}  {:>7}  {:>7}",
+        "", "viewers", "satcast", "nginx", "ratio", "p99 ms", "nginx's", "starved", "nginx's"
     );
-    for what in What::ALL {
+    for &what in whats {
         let theirs: Paths = Arc::new(RwLock::new(if what == What::Playlist {
             vec![format!("/{PLAYLIST}")]
         } else {
@@ -127,22 +130,29 @@ struct Case {
 impl Case {
     fn run(&self, service: &Service, viewer: &mut Viewer, folder: &Path, theirs: &Paths) {
         let mut pairs = Pairs::default();
-        let (our_p99, their_p99) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        let (ours_seen, theirs_seen) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         for repeat in 0..self.options.repeats {
             pairs.measure(
                 repeat,
-                || note(&our_p99, self.satcast(service, viewer)),
+                || note(&ours_seen, self.satcast(service, viewer)),
                 || {
                     let nginx = Nginx::serving(folder);
-                    note(&their_p99, self.measure(nginx.process(), nginx.address(), theirs))
+                    note(&theirs_seen, self.measure(nginx.process(), nginx.address(), theirs))
                 },
             );
         }
         let [ours, theirs, ratio] = pairs.summaries();
         let (name, viewers) = (self.what.name(), self.viewers);
-        let (our_p99, their_p99) = (median(&our_p99.borrow()), median(&their_p99.borrow()));
+        let seen = |figures: &RefCell<Vec<Figure>>, of: fn(&Figure) -> f64| {
+            median(&figures.borrow().iter().map(of).collect::<Vec<f64>>())
+        };
+        let [our_p99, their_p99] =
+            [&ours_seen, &theirs_seen].map(|figures| seen(figures, |figure| figure.p99_ms));
+        let [our_starved, their_starved] =
+            [&ours_seen, &theirs_seen].map(|figures| seen(figures, |figure| figure.starved));
         println!(
-            "{name:>8} {viewers:>7}  {ours:>24}  {theirs:>24}  {ratio:>24}  {our_p99:>9.1}  {their_p99:>9.1}"
+            "{name:>8} {viewers:>7}  {ours:>24}  {theirs:>24}  {ratio:>24}  {our_p99:>9.1}  {their_p99:>9.1}  \
+             {our_starved:>7}  {their_starved:>7}"
         );
         let verdict = if pairs.ratio() >= self.what.target() { "met" } else { "MISSED" };
         println!("{:>16}  target: at least {:.2} of nginx: {verdict}", "", self.what.target());
@@ -168,18 +178,22 @@ impl Case {
     fn measure(&self, server: &Process, address: SocketAddr, paths: &Paths) -> Figure {
         let crowd = Crowd::start(address, self.viewers, paths);
         std::thread::sleep(WARM_UP);
-        let (bytes, times, cpu) = (crowd.bytes(), crowd.times(), server.cpu());
+        let (bytes, times, answers, cpu) =
+            (crowd.bytes(), crowd.times(), crowd.answers_of_each(), server.cpu());
         std::thread::sleep(self.options.window);
         let (bytes, cpu) = (crowd.bytes() - bytes, server.cpu() - cpu);
         let p99_ms = crowd.p99_ms(&times);
+        let both = answers.iter().zip(crowd.answers_of_each());
+        let starved = both.filter(|(before, after)| *before == after).count() as f64;
         assert_eq!(crowd.failures(), 0, "viewers were not served");
-        Figure { rate: bytes as f64 * 8.0 / 1e9 / cpu.as_secs_f64(), p99_ms }
+        Figure { rate: bytes as f64 * 8.0 / 1e9 / cpu.as_secs_f64(), p99_ms, starved }
     }
 }
 
-fn note(p99: &RefCell<Vec<f64>>, figure: Figure) -> f64 {
-    p99.borrow_mut().push(figure.p99_ms);
-    figure.rate
+fn note(seen: &RefCell<Vec<Figure>>, figure: Figure) -> f64 {
+    let rate = figure.rate;
+    seen.borrow_mut().push(figure);
+    rate
 }
 
 /// Writes the newest segments and the playlist into `folder`; gives the paths of the segments.

@@ -2,32 +2,40 @@
 //! viewers of it cost.
 //!
 //! `cargo xtask bench playback [start] [package] [viewers] [--repeats N] [--seconds S]`; `bench package` and `bench viewers` are
-//! the parts of that name. CPU is user and system time of the server's process; both
+//! the parts of that name, `newest`, `old` and `playlist` are parts of `viewers`. CPU is user and system time of the server's process; both
 //! servers take turns inside a repeat with the same encoder (ffmpeg, real time, no transcoding) and the same bytes.
 
 mod crowds;
 mod packaging;
 mod start;
 
+use crowds::What;
 use satcast_tests::figures::Options;
 use satcast_tests::source::Source;
 
 const REPEATS: usize = 5;
 const WINDOW_SECONDS: u64 = 10;
+const PARTS: [&str; 3] = ["start", "package", "viewers"];
 
 fn main() {
-    let (options, parts) = Options::with_names(REPEATS, WINDOW_SECONDS, &["start", "package", "viewers"]);
+    let names: Vec<&str> = PARTS.into_iter().chain(What::ALL.map(What::name)).collect();
+    let (options, asked) = Options::with_names(REPEATS, WINDOW_SECONDS, &names);
     let source = Source::shared();
     println!(
         "one stream of 3 Mbit/s with a keyframe every 2 s, {} repeats of {} s; median (range)",
         options.repeats,
         options.window.as_secs()
     );
-    for part in parts {
-        match part {
-            "start" => start::run(&source, options),
-            "package" => packaging::run(&source, options),
-            _ => crowds::run(&source, options),
-        }
+    if asked.contains(&"start") {
+        start::run(&source, options);
+    }
+    if asked.contains(&"package") {
+        packaging::run(&source, options);
+    }
+    let whats =
+        What::ALL.into_iter().filter(|what| asked.contains(&"viewers") || asked.contains(&what.name()));
+    let whats: Vec<What> = whats.collect();
+    if !whats.is_empty() {
+        crowds::run(&source, options, &whats);
     }
 }

@@ -8,6 +8,8 @@ use satcast_tests::service::Setup;
 use satcast_tests::wait::{self, seconds};
 use serde_json::json;
 
+use crate::changes::{change, operator, state};
+
 /// How a driver attacks, and what is said of the end of its process, if it has to end.
 const ISOLATED: &[(&str, Option<&str>)] = &[
     ("fault", Some("signal 11")),
@@ -80,7 +82,10 @@ fn what_a_host_survives_on_its_own_threads_harms_no_stream_either() {
     let mut encoder = scene.publish();
     ANYWHERE.iter().for_each(|name| begins(&scene, name));
     let hangs = scene.api.wait_for_destination(&scene.stream, ids[ANYWHERE.len()], "retrying", seconds(30));
-    assert!(hangs["error"].as_str().is_some_and(|error| error.contains("does not answer")), "{hangs}");
+    assert!(hangs["error"].as_str().is_some_and(|error| error.contains("does not return")), "{hangs}");
+    let operator = operator(&scene.service);
+    assert_eq!(state(&operator, "hangopen"), "failing");
+    assert_eq!(change(&operator, "hangopen", "enable").ok()["state"], "loaded", "anew");
     scene.finish(&mut encoder);
     scene.service.wait_for_log("hangstop", seconds(30), |line| {
         line.contains("hangstop") && line.contains("driver does not return")

@@ -1,6 +1,8 @@
 //! Drivers that are enabled, disabled and replaced while the service runs, over the API and by SIGHUP.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use nix::sys::signal::{Signal, kill};
@@ -95,6 +97,20 @@ fn a_reload_takes_the_drivers_of_the_configuration() {
     wait::until("rtmp in a process", seconds(10), || {
         if children(&service) == 2 { Ok(()) } else { Err(format!("{} children", children(&service))) }
     });
+    // A folder that anybody may write to is refused; what runs goes on.
+    let everybody = |mode| {
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(mode)).expect("other permissions");
+    };
+    everybody(0o777);
+    reload();
+    service.wait_for_log("what goes on", seconds(10), |line| {
+        line.contains("driver not looked at, it goes on as it is")
+    });
+    assert_eq!(types(&api), ["answers", "panic", "rtmp", "self-hosted"]);
+    let refused = change(&operator, "rtmp", "replace");
+    assert_eq!(refused.status, 422, "{}", refused.body);
+    assert!(refused.body["error"].as_str().is_some_and(|error| error.contains("folder")), "{}", refused.body);
+    everybody(0o755);
     write("[\"rtmp\"", "");
     reload();
     service.wait_for_log("the refusal", seconds(10), |line| {
@@ -190,7 +206,7 @@ fn images(service: &Service) -> usize {
         .len()
 }
 
-fn state(api: &Api, id: &str) -> String {
+pub(crate) fn state(api: &Api, id: &str) -> String {
     let list = api.get("/api/drivers").ok();
     let driver = list.as_array().into_iter().flatten().find(|driver| driver["id"] == id).cloned();
     driver.unwrap_or_default()["state"].as_str().unwrap_or("absent").to_owned()

@@ -86,10 +86,14 @@
 //!   `no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it` (on threads of the service an exception is the end of the service)
 //! - a host that is killed leaves nobody: `no_child_outlives_its_host`
 //! - waits between restarts, and an end of them: `waits_grow_and_then_it_is_left_alone`,
-//!   `a_driver_that_crashes_again_and_again_is_left_alone`
+//!   `a_driver_that_several_accounts_crash_is_left_alone`
+//! - crashes on purpose, to take the driver from others: `who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on`,
+//!   `who_crashes_it_is_left_alone_and_the_others_go_on`, `crashes_that_nobody_is_known_for_take_it_from_nobody`,
+//!   `an_end_is_laid_to_who_was_at_work_then_to_the_only_one_inside`, `who_says_whom_it_works_for_is_believed_before_what_it_asks`,
+//!   `the_last_words_of_a_child_name_whose_work_it_was`
 //!
 //! # Also
-//! - the layout of every struct: `the_layout_is_the_committed_one`, `c_and_cpp_compilers_see_the_same`
+//! - the layout of every struct: `structs_of_past_versions_have_grown_at_their_ends_alone`, `the_layout_is_the_committed_one`, `c_and_cpp_compilers_see_the_same`
 //! - no symbol but the entry, and none of the service's libraries:
 //!   `libraries_export_their_entry_and_the_service_nothing_of_its_libraries`
 //! - sanitizers and an interpreter on the boundary's own code: `cargo xtask soak`

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use satcast_tests::author;
 use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::{Hosted, window_files};
 use satcast_tests::probe::records;
 use satcast_tests::record::{CARRIED_MILLIS, assert_carried, assert_complete};
-use satcast_tests::scene::{Scene, children, configuration, wait_until_gone};
+use satcast_tests::scene::{HOSTILE, Scene, children, configuration, wait_until_gone};
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
 use satcast_tests::source::{SOURCE_SECONDS, Source};
@@ -91,19 +92,34 @@ fn ends_nothing_else<const N: usize>(crashes: [(&str, &str); N]) {
 }
 
 #[test]
-fn a_driver_that_crashes_again_and_again_is_left_alone() {
+fn who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on() {
     let mut scene = Scene::hostile("process", Setup::default());
+    scene.service.run(&["account", "create", "other"]);
+    let key = scene.service.run(&["key", "create", "--account", "other", "--type", "permanent"]);
+    let others = scene.api.with_key(Some(key.trim()));
+    let beside = others.create_stream("beside");
+    let bystander = author::add(&others, &beside, HOSTILE, &configuration("nowhere"));
+    let mut beside_encoder = Publish::of(&scene.source).to(&scene.service.ingest_url(&beside.key));
+    others.wait_for_destination(&beside, bystander, "live", seconds(20));
     // Several, so that one of them soon comes after each restart.
     let ids: Vec<i64> = (0..6).map(|_| scene.add("abort")).collect();
     let mut encoder = scene.publish();
-    scene.service.wait_for_log("the quarantine", seconds(40), |line| {
-        line.contains("ERROR") && line.contains("left alone")
+    scene.service.wait_for_log("who is left alone", seconds(60), |line| {
+        line.contains("ERROR") && line.contains("for one account, which is left alone")
     });
-    assert!(children(&scene.service).is_empty(), "nothing is started any more");
+    others.wait_for_destination(&beside, bystander, "live", seconds(20));
+    let path = format!("/api/streams/{}/destinations", scene.stream.id);
+    let refused = scene.api.post(&path, &destination("nowhere"));
+    assert!(refused.status >= 500, "asked for by who is left alone: {}", refused.body);
+    scene.finish(&mut encoder);
     for id in ids {
         assert_ne!(scene.api.destination(&scene.stream, id)["state"], "live");
     }
-    scene.finish(&mut encoder);
+    let log = scene.service.log();
+    let crashes = log.lines().filter(|line| line.contains("the process of driver panic crashed (signal 6"));
+    assert_eq!(crashes.filter(|line| line.contains("ERROR")).count(), 3, "and no more");
+    assert!(!log.contains("crashed too often"), "the driver itself is used on");
+    beside_encoder.finish(seconds(60));
 }
 
 #[test]

@@ -41,6 +41,7 @@ mod peers;
 mod platform;
 mod playback;
 mod player;
+mod player_hour;
 mod postgres;
 mod readme;
 mod refusals;

@@ -8,7 +8,7 @@ use satcast_tests::wait::{self, seconds};
 use serde_json::json;
 
 /// The minor versions there were before the present one.
-const PAST: [u32; 2] = [0, 1];
+const PAST: [u32; 5] = [0, 1, 2, 3, 4];
 /// Seconds that are streamed.
 const STREAMED_SECS: u64 = 6;
 

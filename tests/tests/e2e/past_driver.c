@@ -23,8 +23,15 @@ struct Packet {
 };
 typedef struct { void *data; void (*wake)(void *); void (*drop)(void *); } Waker;
 typedef struct { uint32_t size, reserved; Str name; } MetricDesc;
-/* Without what minor version 2 appended. */
-typedef struct { size_t size; uint64_t dest, source; Str type_name, config_json; void *media; } Open;
+typedef struct {
+    size_t size;
+    uint64_t dest, source;
+    Str type_name, config_json;
+    void *media;
+#if MINOR >= 2
+    Str about_json;
+#endif
+} Open;
 typedef struct {
     size_t size;
     uint32_t abi_minor, flags;
@@ -40,7 +47,8 @@ typedef struct {
     const void *(*get_extension)(void *, Str);
 } Host;
 
-_Static_assert(sizeof(Open) == 64 && sizeof(Host) == 96 && sizeof(Packet) == 80, "sizes of minor versions 0 and 1");
+_Static_assert(sizeof(Host) == 96 && sizeof(Packet) == 80, "sizes of minor versions 0 to 4");
+_Static_assert(sizeof(Open) == (MINOR >= 2 ? 80 : 64), "minor version 2 appended whom the opening is for");
 
 #define STR(text) { text, sizeof text - 1 }
 
@@ -57,6 +65,122 @@ typedef struct { size_t size; int32_t (*reconfigure)(void *, Str, const ErrorSin
 static const Wait *waiting;
 static void count_text(void *data, Str text) { *(size_t *)data += text.len; }
 
+#if MINOR >= 2
+/* Extensions that came with minor version 2; minor version 4 appended to the recordings' table. */
+typedef struct { void *data; void (*done)(void *, const Error *); } Done;
+typedef struct {
+    size_t size;
+    int32_t (*list)(const TextSink *, const ErrorSink *);
+    void (*retry)(Str, Done);
+    void (*remove)(Str, uint32_t, Done);
+    int32_t (*sign)(Str, uint32_t, const TextSink *, const ErrorSink *);
+#if MINOR >= 4
+    int32_t (*configured)(int64_t, Str, Str, const ErrorSink *);
+#endif
+} Recordings;
+typedef struct { size_t size; int32_t (*report)(void *, Str, const ErrorSink *); } RecordingsHost;
+typedef struct {
+    size_t size;
+    int32_t (*seal)(void *, Str, const TextSink *, const ErrorSink *);
+    int32_t (*unseal)(void *, Str, const TextSink *, const ErrorSink *);
+} Vault;
+_Static_assert(sizeof(Recordings) == (MINOR >= 4 ? 48 : 40) && sizeof(Vault) == 24, "sizes of minor version 2, and 4");
+
+static int32_t list_none(const TextSink *texts, const ErrorSink *errors) {
+    (void)errors;
+    texts->put(texts->data, (Str)STR("[]"));
+    return 0;
+}
+static void done_with(Str name, Done done) { (void)name; done.done(done.data, NULL); }
+static void remove_it(Str name, uint32_t flags, Done done) { (void)flags; done_with(name, done); }
+static int32_t sign_none(Str name, uint32_t secs, const TextSink *texts, const ErrorSink *errors) {
+    (void)name, (void)secs, (void)texts, (void)errors;
+    return -1;
+}
+#if MINOR >= 4
+static int32_t heard(int64_t id, Str kind, Str config, const ErrorSink *errors) {
+    (void)id, (void)kind, (void)config, (void)errors;
+    return 0;
+}
+static const Recordings recordings = { sizeof recordings, list_none, done_with, remove_it, sign_none, heard };
+#else
+static const Recordings recordings = { sizeof recordings, list_none, done_with, remove_it, sign_none };
+#endif
+
+typedef struct { char bytes[4096]; size_t len; } Text;
+static void keep_text(void *data, Str text) {
+    Text *kept = data;
+    kept->len = text.len < sizeof kept->bytes ? text.len : 0;
+    memcpy(kept->bytes, text.ptr, kept->len);
+}
+
+/* What is sealed comes back as it was, and the host takes reports of recordings. */
+static int32_t look_further(void) {
+    const Vault *vault = host->get_extension(host->ctx, (Str)STR("satcast.vault/1"));
+    const RecordingsHost *reports = host->get_extension(host->ctx, (Str)STR("satcast.recordings-host/1"));
+    static Text sealed, plain;
+    TextSink for_sealed = { &sealed, keep_text }, for_plain = { &plain, keep_text };
+    if (!reports || reports->size < 16 || !vault || vault->size < sizeof *vault) return -1;
+    if (vault->seal(host->ctx, (Str)STR("a secret"), &for_sealed, NULL)) return -1;
+    if (vault->unseal(host->ctx, (Str){ sealed.bytes, sealed.len }, &for_plain, NULL)) return -1;
+    return plain.len == 8 && memcmp(plain.bytes, "a secret", 8) == 0 ? 0 : -1;
+}
+
+/* Pieces for viewers; minor version 4 appended what their followers need. */
+typedef struct {
+    uint32_t kind, reserved;
+    uint64_t offset, len;
+    const uint8_t *data;
+    void *owner;
+    void (*release)(void *);
+} Body;
+typedef struct {
+    size_t size;
+    Str name, content_type;
+    uint32_t max_age_secs, audience;
+    Body body;
+    Str source;
+#if MINOR >= 4
+    uint32_t flags, hold_back_ms;
+    uint64_t next_sequence;
+    uint32_t next_part, target_ms;
+    Str delta, hint;
+#endif
+} Asset;
+typedef struct {
+    size_t size;
+    int32_t (*publish)(void *, uint64_t, const Asset *, const ErrorSink *);
+    int32_t (*retract)(void *, uint64_t, Str);
+    int32_t (*playback)(void *, uint64_t, const void *, const ErrorSink *);
+} Assets;
+_Static_assert(sizeof(Asset) == (MINOR >= 4 ? 168 : 112), "the size of minor versions 2 and 3, and of 4");
+
+static void let_go(void *owner) { (void)owner; }
+
+static int32_t publish(uint64_t dest) {
+    const Assets *assets = host->get_extension(host->ctx, (Str)STR("satcast.assets/1"));
+    static const uint8_t bytes[] = "piece";
+    Asset asset = { .size = sizeof asset, .name = STR("piece.txt"), .content_type = STR("text/plain"), .max_age_secs = 60,
+                    .audience = 1, .body = { .kind = 1, .len = 5, .data = bytes, .release = let_go } };
+    return assets && assets->size >= sizeof *assets ? assets->publish(host->ctx, dest, &asset, NULL) : -1;
+}
+#else
+static int32_t look_further(void) { return 0; }
+#endif
+
+#if MINOR >= 3
+/* Extensions that came with minor version 3. */
+typedef struct { size_t size; void (*request)(const void *); } Http;
+static void no_request(const void *request) { (void)request; }
+static const Http http = { sizeof http, no_request };
+static int32_t look_last(void) {
+    const size_t *answers = host->get_extension(host->ctx, (Str)STR("satcast.http-host/1"));
+    return answers && *answers >= 16 ? 0 : -1;
+}
+#else
+static int32_t look_last(void) { return 0; }
+#endif
+
 static int32_t look(void) {
     const Settings *settings = host->get_extension(host->ctx, (Str)STR("satcast.settings/1"));
     const DataDir *folder = host->get_extension(host->ctx, (Str)STR("satcast.data-dir/1"));
@@ -65,7 +189,7 @@ static int32_t look(void) {
     TextSink for_settings = { &settings_len, count_text }, for_folder = { &folder_len, count_text };
     if (!settings || settings->json(host->ctx, &for_settings, NULL) || settings_len < 2) return -1;
     if (!folder || folder->path(host->ctx, &for_folder, NULL) || folder_len == 0) return -1;
-    return waiting ? 0 : -1;
+    return waiting && look_further() == 0 && look_last() == 0 ? 0 : -1;
 }
 
 static int32_t reconfigure(void *instance, Str config, const ErrorSink *errors) {
@@ -75,10 +199,18 @@ static int32_t reconfigure(void *instance, Str config, const ErrorSink *errors) 
 
 static const Reconfigure reconfigures = { sizeof reconfigures, reconfigure };
 
+static int is(Str name, const char *wanted) {
+    return name.len == strlen(wanted) && memcmp(name.ptr, wanted, name.len) == 0;
+}
+
 static const void *get_extension(Str name) {
-    const char wanted[] = "satcast.reconfigure/1";
-    int same = name.len == sizeof wanted - 1 && memcmp(name.ptr, wanted, name.len) == 0;
-    return same ? &reconfigures : NULL;
+#if MINOR >= 2
+    if (is(name, "satcast.recordings/1")) return &recordings;
+#endif
+#if MINOR >= 3
+    if (is(name, "satcast.http/1")) return &http;
+#endif
+    return is(name, "satcast.reconfigure/1") ? &reconfigures : NULL;
 }
 
 static void pause_for(Destination *it) { waiting->wait_any(host->ctx, &it->media, 1, 1000); }
@@ -88,8 +220,14 @@ static const void *get_extension(Str name) { (void)name; return NULL; }
 static void pause_for(Destination *it) { (void)it; usleep(5000); }
 #endif
 
+#if MINOR < 2
+static int32_t publish(uint64_t dest) { (void)dest; return 0; }
+#endif
+
 static void *run(void *raw) {
     Destination *it = raw;
+    /* It would never be live. */
+    if (publish(it->dest)) return NULL;
     uint64_t *sent = NULL;
     MetricDesc desc = { sizeof desc, 0, STR("bytes_sent") };
     host->metric(host->ctx, it->dest, &desc, &sent);
@@ -118,6 +256,9 @@ static int32_t init(const Host *table, const ErrorSink *errors) {
 
 static int32_t open_it(const Open *request, void **instance, const ErrorSink *errors) {
     (void)errors;
+#if MINOR >= 2
+    if (request->size < sizeof *request || !request->about_json.len || *request->about_json.ptr != '{') return -1;
+#endif
     Destination *it = malloc(sizeof *it);
     it->dest = request->dest;
     it->media = request->media;
@@ -149,6 +290,6 @@ static const struct {
             STR(NAME), STR("1.0.0"), STR("cc"), STR(MANIFEST),
             init, NULL, open_it, stop, destroy, deinit, get_extension };
 
-_Static_assert(sizeof table == 152, "the table of minor versions 0 and 1");
+_Static_assert(sizeof table == 152, "the table of minor versions 0 to 4");
 
 const void *satcast_driver_entry(uint32_t host_major) { return host_major == 1 ? &table : NULL; }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use satcast_tests::encoder::Publish;
+use satcast_tests::encoder::{Encoder, Publish};
 use satcast_tests::hosted::Hosted;
 use satcast_tests::player::Player;
-use satcast_tests::service::Setup;
+use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::Source;
 use satcast_tests::wait;
 use serde_json::{Value, json};
@@ -23,6 +23,10 @@ fn behind(state: &Value) -> f64 {
     number(&state["seek"], "most") - number(&state["seek"], "value")
 }
 
+fn publish(service: &Service, hosted: &Hosted) -> Encoder {
+    Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key))
+}
+
 #[track_caller]
 fn when(player: &mut Player, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     wait::until(what, WATCHED, || {
@@ -33,7 +37,10 @@ fn when(player: &mut Player, what: &str, wanted: impl Fn(&Value) -> bool) -> Val
 
 #[test]
 fn the_player_page_waits_plays_goes_back_and_says_what_is_wrong() {
-    let mut service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "1").start();
+    let mut service = Setup::default()
+        .set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "300")
+        .set("SATCAST_INGEST__REFUSE_QUIET_SECS", "0")
+        .start();
     let hosted = Hosted::new(&service, "on <the> page");
     let address = hosted.page(&service);
     let page = |key: &str| format!("{address}?apiKey={key}");
@@ -44,7 +51,7 @@ fn the_player_page_waits_plays_goes_back_and_says_what_is_wrong() {
     player.shot("page-offline");
 
     // It starts by itself; without a sign of the viewer the browser gives no sound.
-    let mut encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
+    let mut encoder = publish(&service, &hosted);
     let live = player.step("until playing");
     assert_eq!(
         (&live["edge"], &live["muted"], &live["behind"]),
@@ -62,20 +69,21 @@ fn the_player_page_waits_plays_goes_back_and_says_what_is_wrong() {
     let latency = status["latencyMs"].as_i64().expect("a latency");
     assert!((1_000..15_000).contains(&latency), "{latency} ms");
     keyboard(&mut player);
-    small_screen(&mut player);
     nothing_leaks(&mut player);
-    frames_and_options(&mut player, &page(&hosted.key));
-
+    // The encoder goes and comes back within its window.
     encoder.stop();
-    let over = player.step("until over");
-    assert_eq!(over["headline"], "The stream has ended", "{over}");
+    encoder = away(&mut player, || publish(&service, &hosted));
+    small_screens(&mut player);
+    frames_and_options(&mut player, &page(&hosted.key));
+    the_end(&mut player, &service, &hosted);
+    drop(encoder);
     // The service goes and comes back, then the stream does.
     service.kill();
     let lost = player.step("until lost");
     assert_eq!(lost["headline"], "The server cannot be reached", "{lost}");
     service.start();
     player.step("until offline");
-    let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
+    let _encoder = publish(&service, &hosted);
     player.step("until playing");
 
     let keys = service.api().get("/api/keys").ok();
@@ -85,6 +93,7 @@ fn the_player_page_waits_plays_goes_back_and_says_what_is_wrong() {
     let refused = player.step("until refused");
     assert!(refused["advice"].as_str().is_some_and(|text| text.contains("revoked")), "{refused}");
     player.shot("page-refused");
+    assert_eq!(player.step("idle 3000")["came"], 0, "nothing more is asked for with a key that was revoked");
     // With a new key, in a browser that has nothing but its own player.
     let another = Hosted::key(&service, hosted.destination);
     player.step(&format!("native {}&muted=1", page(&another)));
@@ -127,20 +136,67 @@ fn keyboard(player: &mut Player) {
     assert_eq!(player.step("key Escape")["shortcuts"], false);
 }
 
-/// Nothing is cut off or too small to touch on a narrow screen, behind live, where most has to be shown.
-fn small_screen(player: &mut Player) {
-    player.step("size 360 640");
-    player.step("key j");
-    player.step("until playing");
-    player.shot("page-360");
-    let small = player.step("state");
+/// Nothing is cut off or too small to touch, behind live, where most has to be shown.
+fn small_screens(player: &mut Player) {
+    for size in ["320 568", "390 844", "568 320", "1280 720"] {
+        player.step(&format!("size {size}"));
+        player.step("key j");
+        player.step("until playing");
+        player.shot(&format!("page-{}", size.replace(' ', "x")));
+        let small = player.step("state");
+        assert_eq!(
+            (&small["outside"], &small["small"], &small["scrolls"]),
+            (&json!([]), &json!([]), &json!(false)),
+            "{small}"
+        );
+        assert_eq!((&small["unnamed"], small["controls"].as_i64() >= Some(5)), (&json!(0), true), "{small}");
+        player.step("key End");
+    }
+}
+
+/// The page says that nothing comes, lets the viewer go back all the same, and goes on when media comes.
+fn away(player: &mut Player, publish: impl FnOnce() -> Encoder) -> Encoder {
+    let away = player.step("signal away");
     assert_eq!(
-        (&small["outside"], &small["small"], &small["scrolls"]),
-        (&json!([]), &json!([]), &json!(false)),
-        "{small}"
+        (&away["state"], &away["liveButton"], &away["said"]),
+        (&json!("playing"), &json!("Waiting"), &json!("Waiting for the streamer…")),
+        "{away}"
     );
-    assert_eq!((&small["unnamed"], small["controls"].as_i64() >= Some(5)), (&json!(0), true), "{small}");
+    player.shot("page-away");
+    player.step("key Home");
+    let back = player.step("until playing");
+    assert_eq!((&back["away"], &back["liveButton"]), (&json!(false), &json!("To the end")), "{back}");
+    player.step("click #live");
+    player.step("signal away");
+    // Who comes now is told as well.
+    let page = player.step("reload");
+    assert_eq!(page["title"], "on <the> page", "{page}");
+    player.step("signal away");
+    player.shot("page-away-from-the-start");
+    let encoder = publish();
+    player.step("signal on");
+    let live = player.step("until playing");
+    assert_eq!((&live["edge"], &live["liveButton"]), (&json!("live"), &json!("Live")), "{live}");
+    encoder
+}
+
+/// The end while the viewer is behind: what is left plays on, and then it is over.
+fn the_end(player: &mut Player, service: &Service, hosted: &Hosted) {
+    player.step("key Home");
+    player.step("until playing");
+    let _ = service.api().post(&format!("/api/streams/{}/stop", hosted.stream.id), &json!({})).ok();
+    let over = player.step("signal over");
+    assert_eq!(
+        (&over["state"], &over["edge"], &over["liveButton"]),
+        (&json!("playing"), &json!("behind"), &json!("To the end")),
+        "{over}"
+    );
+    player.step("until playing");
+    player.shot("page-ended-behind");
     player.step("key End");
+    let over = player.step("until over");
+    assert_eq!(over["headline"], "The stream has ended", "{over}");
+    player.shot("page-over");
 }
 
 /// The key goes with the page and the index, and nothing goes elsewhere.
@@ -171,5 +227,13 @@ fn frames_and_options(player: &mut Player, address: &str) {
     assert_eq!((&ready["headline"], ready["frames"].as_i64()), (&json!("Live now"), Some(0)), "{ready}");
     player.shot("page-ready");
     player.step("key k");
+    player.step("until playing");
+    // A browser that lets nothing play by itself.
+    player.step(&format!("open {address}#strict"));
+    let strict = player.step("until ready");
+    assert_eq!((&strict["start"], &strict["paused"]), (&json!(true), &json!(true)), "{strict}");
+    player.shot("page-refused-to-play");
+    let pressed = player.step("click #start");
+    assert_eq!(pressed["muted"], false, "{pressed}");
     player.step("until playing");
 }

@@ -199,6 +199,33 @@ async fn a_deleted_stream_is_gone_and_its_session_ends() {
 }
 
 #[tokio::test]
+async fn addresses_that_leave_out_the_encoder_end_its_session() {
+    let rig = Rig::new().await;
+    let id = rig.stream().await;
+    let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();
+    let address = Some("203.0.113.7".parse().unwrap());
+    let mut publisher = rig.app.live.publish_from(record, Default::default(), address).await.unwrap();
+    publisher.push(&mut vec![keyframe()]);
+    let change = async |list| {
+        let body = json!({"allowedAddresses": list});
+        let path = format!("/api/streams/{id}");
+        rig.ask(poem::http::Method::PATCH, &path, Some(&body.to_string())).await.ok();
+    };
+    change(json!(["203.0.113.0/24"])).await;
+    for _ in 0..1_000 {
+        if rig.app.live.session(StreamId(id)).is_some() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert!(rig.app.live.session(StreamId(id)).is_some(), "its address is among them");
+    change(json!(["203.0.113.8"])).await;
+    assert!(publisher.closed().await.reason.contains("not be used from your address any more"));
+    let shown = rig.get(&format!("/api/streams/{id}")).await.ok();
+    assert_eq!((&shown["status"], &shown["lastEndReason"]), (&json!("idle"), &json!("key_revoked")));
+}
+
+#[tokio::test]
 async fn a_replaced_key_ends_the_session_that_was_published_with_it() {
     let rig = Rig::new().await;
     let id = rig.stream().await;

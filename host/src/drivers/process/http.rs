@@ -19,7 +19,7 @@ impl Remote {
     /// Hands a request over; false when no child runs, or it answers none. A child that does not take it in time is ended.
     pub(in crate::drivers) fn request(&self, request: &HttpRequest) -> bool {
         let Ok(session) = self.session() else { return false };
-        session.request(|call| ToChild::Request {
+        session.request(request.dest, |call| ToChild::Request {
             call,
             dest: request.dest,
             token: request.token,
@@ -140,7 +140,7 @@ mod tests {
         let (session, child, _) = begin();
         let asking = session.clone();
         let asked = std::thread::spawn(move || {
-            asking.request(|call| ToChild::Request {
+            asking.request(1, |call| ToChild::Request {
                 call,
                 dest: 1,
                 token: 2,

@@ -12,11 +12,11 @@ use satcast_plugin_api::{Audience, Class, Error};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::notes::{Batch, Demand, FORM_DEMAND, FORM_MEDIA};
+use super::notes::{Batch, Demand, FORM_CRASH, FORM_DEMAND, FORM_MEDIA, read_crash};
 use crate::config::ProcessLimits;
 
 /// Version of these messages: both sides are one binary, unless it was replaced while it ran.
-pub(super) const PROTOCOL: u32 = 4;
+pub(super) const PROTOCOL: u32 = 5;
 
 const FORM_TEXT: u8 = 1;
 
@@ -374,6 +374,8 @@ pub(super) enum Message<T> {
     Media(Batch),
     /// To the host only.
     Demand(Demand),
+    /// The last words of a child, to the host only.
+    Crash(u64),
 }
 
 /// Reads a message.
@@ -383,6 +385,7 @@ pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<Message<T>, Malf
         FORM_TEXT => serde_json::from_slice(rest).map(Message::Text).map_err(|_| Malformed),
         FORM_MEDIA => Batch::read(rest).map(Message::Media),
         FORM_DEMAND => Demand::read(rest).map(Message::Demand),
+        FORM_CRASH => read_crash(rest).map(Message::Crash),
         _ => Err(Malformed),
     }
 }

@@ -7,8 +7,8 @@
 //!             queue ── feed ──> Slots ──> memory (host writes, child reads) ──> packets ──┘
 //! ```
 //!
-//! - [`remote`]: starts the child, restarts it after a crash, gives it up after too many ([`restart`]).
-//! - [`session`]: one child: calls into it, its media; [`requests`]: what it asks for; [`recordings`], [`http`]: what it is
+//! - [`remote`]: starts the child, restarts it after a crash, gives it up after too many ([`restart`]); [`blame`]: whom they are laid to.
+//! - [`session`]: one child: its media; [`calls`]: calls into it; [`requests`]: what it asks for; [`recordings`], [`http`]: what it is
 //!   asked about them, and by viewers.
 //! - [`child`]: the other side. It is a small host itself: it loads the library with the same code, and its services ask
 //!   over the socket.
@@ -31,6 +31,8 @@
 //! library that leaves its process group and clears its death signal can outlive the host, and memory that it holds where nobody looks (in
 //! processes of its own, say) is not counted. A system that has groups of processes with limits (systemd's `MemoryMax`) bounds that, too.
 
+mod blame;
+mod calls;
 mod channel;
 pub mod child;
 mod handed;

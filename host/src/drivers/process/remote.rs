@@ -12,11 +12,12 @@ use satcast_plugin_api::host::{MediaSource, Services};
 use satcast_plugin_api::manifest::Manifest;
 use satcast_plugin_api::recording::About;
 
+use super::blame::Blame;
 use super::channel::{ChannelError, MESSAGE_BYTES_MAX};
 use super::message::ToChild;
 use super::requests::Begun;
-use super::restart::{CRASH_WINDOW, Crashes, Verdict};
-use super::session::{RemoteInstance, Session};
+use super::restart::{Crashes, Verdict, left_alone, quarantined};
+use super::session::{RemoteInstance, Session, lock};
 use super::spawn::{Spawned, spawn};
 use super::{BYTES_PER_MB, END_MS, PING_MS, SILENCE_MS, START_MS};
 use crate::clock::Clock;
@@ -73,6 +74,7 @@ pub(in crate::drivers) struct Remote {
     changed: Condvar,
     /// As its last child said.
     keeps_recordings: AtomicBool,
+    crashes: Mutex<Crashes>,
 }
 
 enum State {
@@ -115,7 +117,8 @@ impl Remote {
         let id = spec.id.clone();
         let parts = Parts { spec, services, pump, clock, max_level, hooks };
         let (state, keeps_recordings) = (Mutex::new(State::Starting), AtomicBool::new(false));
-        let remote = Arc::new(Self { parts, state, changed: Condvar::new(), keeps_recordings });
+        let (changed, crashes) = (Condvar::new(), Mutex::default());
+        let remote = Arc::new(Self { parts, state, changed, keeps_recordings, crashes });
         let (first, outcome) = sync_channel(1);
         let supervised = remote.clone();
         // Children die with the thread that started them: this one lives as long as the driver.
@@ -160,9 +163,21 @@ impl Remote {
         self.keeps_recordings.load(Ordering::Acquire)
     }
 
-    /// Asks about a configuration.
-    pub(in crate::drivers) fn validate(&self, kind: &str, config: &str) -> Result<(), Error> {
-        self.session()?.validate(kind, config)
+    /// Asks about a configuration, for `account`.
+    pub(in crate::drivers) fn validate(&self, account: i64, kind: &str, config: &str) -> Result<(), Error> {
+        self.session_for(account)?.validate(account, kind, config)
+    }
+
+    /// Lets it be used again by accounts that crashed it.
+    pub(in crate::drivers) fn forgive(&self) {
+        lock(&self.crashes).forgive();
+    }
+
+    fn session_for(&self, account: i64) -> Result<Arc<Session>, Error> {
+        if lock(&self.crashes).is_left(account) {
+            return Err(Error::internal(left_alone(&self.parts.spec.id)).retry_after(QUARANTINE_RETRY));
+        }
+        self.session()
     }
 
     /// Opens a destination.
@@ -175,7 +190,7 @@ impl Remote {
         about: &About,
         media: Arc<dyn MediaSource>,
     ) -> Result<RemoteInstance, Error> {
-        self.session()?.open(dest, source, kind, config, about, media)
+        self.session_for(about.account_id)?.open(dest, source, kind, config, about, media)
     }
 
     /// Ends the child in order, within [`END_MS`], and for good.
@@ -189,9 +204,8 @@ impl Remote {
 
     fn supervise(&self, first: First) {
         let mut first = Some(first);
-        let mut crashes = Crashes::default();
         loop {
-            let why = self.one_child(&mut first);
+            let (why, blame) = self.one_child(&mut first);
             if let Some(first) = first.take() {
                 // Who started it may have gone.
                 let _ = first.send(Err(LoadError::Probe(why)));
@@ -202,8 +216,14 @@ impl Remote {
             }
             let id = self.parts.spec.id.as_str();
             let now = self.parts.clock.monotonic();
-            let wait = match crashes.add(now) {
+            // Not under its lock: what is logged may take a while.
+            let verdict = lock(&self.crashes).add(now, blame);
+            let wait = match verdict {
                 Verdict::Restart(wait) => wait,
+                Verdict::Without(account, wait) => {
+                    tracing::error!(driver = id, account, "{}", left_alone(id));
+                    wait
+                }
                 Verdict::Quarantine => {
                     tracing::error!(driver = id, "{}", quarantined(id, &why));
                     self.enter(State::Quarantined { why });
@@ -213,6 +233,7 @@ impl Remote {
             tracing::error!(
                 driver = id,
                 restart_in_ms = wait.as_millis() as u64,
+                account = blame.account(),
                 "the process of driver {id} {why}"
             );
             self.enter(State::Down { until: now + wait, why });
@@ -238,22 +259,25 @@ impl Remote {
         matches!(*waited.unwrap_or_else(PoisonError::into_inner).0, State::Ended)
     }
 
-    /// The life of one child; how it ended.
-    fn one_child(&self, first: &mut Option<First>) -> String {
+    /// The life of one child; how it ended, and whom that is laid to.
+    fn one_child(&self, first: &mut Option<First>) -> (String, Blame) {
         let Parts { spec, services, pump, max_level, .. } = &self.parts;
         let (session, theirs) = match Session::begin(spec, services, pump, *max_level) {
             Ok(begun) => begun,
-            Err(error) => return format!("cannot be given a socket and memory: {error}"),
+            Err(error) => return (format!("cannot be given a socket and memory: {error}"), Blame::Nobody),
         };
         let spawned = match spawn(&spec.exe, &spec.id, theirs, services) {
             Ok(spawned) => spawned,
-            Err(error) => return format!("cannot be started as {}: {error}", spec.exe.display()),
+            Err(error) => {
+                return (format!("cannot be started as {}: {error}", spec.exe.display()), Blame::Nobody);
+            }
         };
         let refused = self.follow(&session, &spawned, first);
         let why = self.end_child(&session, spawned, refused);
+        let blame = session.blame();
         let error = format!("the process of driver {} {why}", spec.id);
         session.bury(&Error::internal(error));
-        why
+        (why, blame)
     }
 
     fn end_child(&self, session: &Session, spawned: Spawned, refused: Option<String>) -> String {
@@ -272,7 +296,7 @@ impl Remote {
     fn follow(&self, session: &Arc<Session>, spawned: &Spawned, first: &mut Option<First>) -> Option<String> {
         let began = self.parts.clock.monotonic();
         let (mut is_ready, mut heard, mut pinged, mut ending) = (false, began, began, None);
-        let (mut looked, mut measured, mut said) = (began, began, None);
+        let (mut looked, mut measured, mut said, mut died) = (began, began, None, None);
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         loop {
             let received = session.channel.recv(&mut buffer);
@@ -298,6 +322,7 @@ impl Remote {
                         Err(what) => session.fail(what),
                     }
                 }
+                Err(ChannelError::TimedOut) if died.is_some() => return None,
                 Err(ChannelError::TimedOut) => {}
                 Err(ChannelError::TooLarge) => session.fail("sent more than a message holds"),
                 Err(ChannelError::Closed | ChannelError::System(_)) => return None,
@@ -312,9 +337,11 @@ impl Remote {
             }
             if now.saturating_sub(looked) > LOOK_PAUSE {
                 looked = now;
-                if spawned.has_ended() {
-                    return None;
-                }
+                died = died.or_else(|| spawned.has_ended().then_some(now));
+            }
+            // Its last words may not have been read yet, and what it left behind may speak on.
+            if died.is_some_and(|died| now.saturating_sub(died) > CLOSED_GRACE) {
+                return None;
             }
             if now.saturating_sub(measured) > MEMORY_PAUSE {
                 measured = now;
@@ -360,12 +387,4 @@ impl Remote {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn quarantined(id: &str, why: &str) -> String {
-    let minutes = CRASH_WINDOW.as_secs() / 60;
-    format!(
-        "driver {id} crashed too often within {minutes} minutes and is left alone until the operator enables it again: its \
-         process {why}"
-    )
 }

@@ -47,6 +47,10 @@ impl Session {
         match read::<ToHost>(bytes) {
             Ok(Message::Demand(demand)) => self.meet(&demand).map(|()| None),
             Ok(Message::Text(message)) => self.answer(*message, descriptors),
+            Ok(Message::Crash(mark)) => {
+                self.mark(mark);
+                Ok(None)
+            }
             Ok(Message::Media(_)) | Err(_) => Err("sent what is no message"),
         }
     }

@@ -3,22 +3,23 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Delivery, Done, DriverWaker, MediaSource, Recv, Services};
 use satcast_plugin_api::recording::About;
-use satcast_plugin_api::{Class, Error};
 
+use super::blame::Marked;
+use super::calls::Call;
 use super::channel::{Channel, ChannelError};
 use super::http::Held;
 use super::memory::SharedMemory;
-use super::message::{self, Failure, PROTOCOL, ToChild};
+use super::message::{self, PROTOCOL, ToChild};
 use super::notes::{BATCH_PACKETS_MAX, Batch, Note};
 use super::slots::{Lease, Slots};
-use super::{CALL_MS, SHARED_BYTES, Spec};
+use super::{SHARED_BYTES, Spec};
 use crate::drivers::control::Pump;
 
 /// How long a message to a child may wait for room; a child that does not read for so long is killed.
@@ -32,11 +33,13 @@ pub(super) struct Session {
     pub(super) channel: Channel,
     pub(super) services: Arc<dyn Services>,
     pub(super) pump: Arc<Pump>,
-    calls: Mutex<HashMap<u64, SyncSender<Result<Reply, Failure>>>>,
+    pub(super) calls: Mutex<HashMap<u64, Call>>,
+    /// Whose work ended it.
+    pub(super) marked: Mutex<Option<Marked>>,
     pub(super) next_number: AtomicU64,
     /// Requests about recordings that have no outcome yet.
     pub(super) requests: Mutex<HashMap<u64, Done>>,
-    dests: Mutex<HashMap<u64, Arc<Feed>>>,
+    pub(super) dests: Mutex<HashMap<u64, Arc<Feed>>>,
     media: Mutex<Shared>,
     /// Device and number of the memory that the child was given.
     pub(super) shared: (u64, u64),
@@ -55,16 +58,9 @@ struct Shared {
     starved: Vec<u64>,
 }
 
-/// What a child answers a call.
-#[derive(Default)]
-pub(super) struct Reply {
-    pub(super) is_taken: bool,
-    /// What came beside the answer.
-    pub(super) descriptors: Vec<OwnedFd>,
-}
-
 /// The media of one destination.
-struct Feed {
+pub(super) struct Feed {
+    pub(super) account: i64,
     source: Arc<dyn MediaSource>,
     /// Taken from the queue, not handed over yet.
     taken: Mutex<VecDeque<Delivery>>,
@@ -104,6 +100,7 @@ impl Session {
             services: services.clone(),
             pump: pump.clone(),
             calls: Mutex::default(),
+            marked: Mutex::default(),
             next_number: AtomicU64::new(0),
             requests: Mutex::default(),
             answers: Arc::default(),
@@ -143,7 +140,7 @@ impl Session {
         self.next_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn send(&self, bytes: &[u8], descriptor: Option<&OwnedFd>) {
+    pub(super) fn send(&self, bytes: &[u8], descriptor: Option<&OwnedFd>) {
         let descriptors: Vec<_> = descriptor.map(|descriptor| descriptor.as_fd()).into_iter().collect();
         match self.channel.send(bytes, &descriptors) {
             // The reader sees the end by itself.
@@ -151,65 +148,6 @@ impl Session {
             Err(ChannelError::TooLarge) => self.fail("was to be told more than a message holds"),
             Err(ChannelError::TimedOut | ChannelError::System(_)) => self.fail("does not read"),
         }
-    }
-
-    /// Calls the child and waits for its answer; one that does not come in time ends it.
-    fn call(&self, message: impl FnOnce(u64) -> ToChild) -> Result<bool, Error> {
-        self.call_with(message, None).map(|reply| reply.is_taken)
-    }
-
-    /// As [`Session::call`], with a descriptor beside the message.
-    pub(super) fn call_with(
-        &self,
-        message: impl FnOnce(u64) -> ToChild,
-        descriptor: Option<&OwnedFd>,
-    ) -> Result<Reply, Error> {
-        let number = self.number();
-        let (answer, outcome) = sync_channel(1);
-        lock(&self.calls).insert(number, answer);
-        if self.is_over.load(Ordering::Acquire) {
-            lock(&self.calls).remove(&number);
-            return Err(self.has_ended());
-        }
-        self.send(&message::text(&message(number)), descriptor);
-        let outcome = outcome.recv_timeout(Duration::from_millis(CALL_MS));
-        lock(&self.calls).remove(&number);
-        match outcome {
-            Ok(outcome) => outcome.map_err(Error::from),
-            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
-            Err(RecvTimeoutError::Timeout) => {
-                self.fail(&format!("did not return from a call within {CALL_MS} ms"));
-                Err(self.gone())
-            }
-        }
-    }
-
-    pub(super) fn has_ended(&self) -> Error {
-        Error::internal(format!("the process of driver {} has ended", self.id))
-    }
-
-    // A call that ends the process is a fault of what was asked for: as with a panic, it is not asked for again and again.
-    fn gone(&self) -> Error {
-        Error::new(Class::Panic, format!("the process of driver {} ended while it was called", self.id))
-    }
-
-    /// Hands the answer of a call over.
-    pub(super) fn answered(&self, call: u64, outcome: Result<bool, Failure>, descriptors: Vec<OwnedFd>) {
-        if let Some(answer) = lock(&self.calls).remove(&call) {
-            // The caller may have given up meanwhile.
-            let _ = answer.try_send(outcome.map(|is_taken| Reply { is_taken, descriptors }));
-        }
-    }
-
-    /// Asks about a configuration.
-    pub(super) fn validate(&self, kind: &str, config: &str) -> Result<(), Error> {
-        let (kind, config) = (kind.to_owned(), config.to_owned());
-        self.call(|call| ToChild::Validate { call, kind, config }).map(drop)
-    }
-
-    /// Hands a viewer's request over, and waits until it was taken; false when nobody answers it.
-    pub(super) fn request(&self, message: impl FnOnce(u64) -> ToChild) -> bool {
-        self.call(message).unwrap_or(false)
     }
 
     /// Opens a destination.
@@ -224,8 +162,10 @@ impl Session {
     ) -> Result<RemoteInstance, Error> {
         let (kind, config, about) = (kind.to_owned(), config.to_owned(), about.clone());
         // Before the call: the child may want media before it has answered.
-        lock(&self.dests).insert(dest, Arc::new(Feed { source: media, taken: Mutex::default() }));
-        match self.call(|call| ToChild::Open { call, dest, source, kind, config, about }) {
+        let account = about.account_id;
+        let feed = Feed { account, source: media, taken: Mutex::default() };
+        lock(&self.dests).insert(dest, Arc::new(feed));
+        match self.call(Some(account), |call| ToChild::Open { call, dest, source, kind, config, about }) {
             Ok(_) => Ok(RemoteInstance { session: self.clone(), dest }),
             Err(error) => {
                 self.forget(dest);
@@ -331,7 +271,7 @@ impl Session {
     /// After its end: fails what waits for it, gives all media back, and tells its destinations `error`.
     pub(super) fn bury(&self, error: &Error) {
         self.is_over.store(true, Ordering::Release);
-        lock(&self.calls).clear();
+        self.end_calls();
         let requests: Vec<Done> = lock(&self.requests).drain().map(|(_, done)| done).collect();
         requests.into_iter().for_each(|done| done(Err(error.clone())));
         let leases = lock(&self.media).slots.clear();
@@ -350,21 +290,25 @@ impl RemoteInstance {
     /// Offers a new configuration; false when it must be opened again for it.
     pub(in crate::drivers) fn reconfigure(&self, config: &str) -> Result<bool, Error> {
         let (dest, config) = (self.dest, config.to_owned());
-        self.session.call(|call| ToChild::Reconfigure { call, dest, config })
+        self.session.call(self.session.account_of(dest), |call| ToChild::Reconfigure { call, dest, config })
     }
 
     /// Asks for the end.
     pub(in crate::drivers) fn stop(&self, deadline_ms: u32) {
         let dest = self.dest;
         // A child that is gone has ended all of it.
-        let _ = self.session.call(|call| ToChild::Stop { call, dest, deadline_ms });
+        let _ = self.session.call(self.session.account_of(dest), |call| ToChild::Stop {
+            call,
+            dest,
+            deadline_ms,
+        });
     }
 
     /// Frees it.
     pub(in crate::drivers) fn destroy(self) {
         let dest = self.dest;
         // As above.
-        let _ = self.session.call(|call| ToChild::Destroy { call, dest });
+        let _ = self.session.call(self.session.account_of(dest), |call| ToChild::Destroy { call, dest });
         self.session.forget(dest);
     }
 }

@@ -3,10 +3,12 @@
 mod admitted;
 mod limits;
 mod log;
+mod proxied;
 mod refused;
 mod secure;
 mod wrong_keys;
 
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -56,7 +58,7 @@ struct FakePublisher(FakeLive);
 impl Admission for FakeLive {
     type Publisher = FakePublisher;
 
-    async fn publish(&self, stream: StreamRecord, _via: Via) -> Result<FakePublisher, Status> {
+    async fn publish(&self, stream: StreamRecord, _via: Via, _: IpAddr) -> Result<FakePublisher, Status> {
         assert_eq!(stream.label, "test");
         let behaviour = self.behaviour.lock().unwrap().clone();
         match behaviour {
@@ -115,6 +117,12 @@ struct Service {
 
 impl Service {
     async fn start(read_batch_ms: u64, change: impl FnOnce(&mut Limits)) -> Self {
+        let mut settings = Settings::new(SocketAddr::from(([127, 0, 0, 1], 0)), read_batch_ms);
+        change(&mut settings.limits);
+        Self::with(settings).await
+    }
+
+    async fn with(settings: Settings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = open_store(&folder).await;
         let (key, stream) = new_stream(&store).await;
@@ -126,8 +134,6 @@ impl Service {
             publishers: Arc::default(),
         };
         let clock = Clock::manual(UnixMillis(1_700_000_000_000));
-        let mut settings = Settings::new(SocketAddr::from(([127, 0, 0, 1], 0)), read_batch_ms);
-        change(&mut settings.limits);
         let settings =
             settings.with_tls(SocketAddr::from(([127, 0, 0, 1], 0)), secure::certificates(&folder));
         let mut listener =

@@ -5,22 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use satcast_plugin_api::driver_state::State as DriverState;
-use satcast_plugin_api::host::MediaSource;
 use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Class, Error};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
+use super::source::{Hoarding, SETTLE_MAX, Source};
 use super::{CHANGES_MAX, Change, Destination, Parts, STOP_DEADLINE, lock};
-use crate::drivers::{OpenRequest, Opening, SpoolPlace, Waker};
+use crate::drivers::{OpenRequest, Opening};
 use crate::ids::{DestinationId, UnixMillis};
 use crate::live::backoff::{self, Next};
 use crate::live::hub::Codecs;
 use crate::live::mailbox::Mailbox;
-use crate::live::past::{self, Past};
-use crate::live::queue::Queue;
+use crate::live::queue::LEASED_BYTES_MAX;
 use crate::live::shelf::Shelf;
-use crate::live::spool::{FREE_BYTES_MIN, Spool};
 use crate::live::view::{DestState, Told};
 use crate::secret;
 use crate::usage::{Held, Orders};
@@ -36,6 +34,11 @@ pub(in crate::live) const CODEC_CHANGE_WAIT: Duration = Duration::from_secs(2);
 const EVENT_LOGGED_BYTES_MAX: usize = 512;
 /// Longest data of an event that those who watch are shown, in bytes: events are kept for who was away. Instead of longer ones they see null.
 pub(in crate::live) const EVENT_SHOWN_BYTES_MAX: usize = 4 * 1024;
+
+/// Event by which a driver says which server takes the stream, as `server` in its data.
+const PUBLISHING_EVENT: &str = "publishing";
+/// Longest such text that is shown, in characters: a host name and a port.
+const SERVER_CHARS_MAX: usize = 260;
 
 /// Least time between two log lines about a state its driver reports.
 const STATE_LOG_PAUSE: Duration = Duration::from_secs(1);
@@ -112,16 +115,10 @@ impl Run {
             Error::config(format!("no driver serves type {}; the operator can enable one", record.kind))
         })?;
         self.show(DestState::Connecting, None);
-        let queue = Arc::new(self.queue(&record.kind, &waker));
         let mailbox = Arc::new(Mailbox::default());
-        let now = self.parts.clock.monotonic();
         self.codecs = self.parts.hub.codecs();
-        self.parts.hub.attach(queue.clone(), waker.clone(), now);
-        let past = self.past(&queue, &waker, &record.kind);
-        let media: Arc<dyn MediaSource> = match &past {
-            Some(past) => past.clone(),
-            None => queue.clone(),
-        };
+        let source =
+            Source::attached(&self.parts, self.id(), &record.kind, &waker, &self.destination.dropped);
         let shelf = self.begin_shelf();
         let request = OpenRequest {
             kind: record.kind.clone(),
@@ -129,7 +126,7 @@ impl Run {
             destination: record.id,
             about: self.about(),
             source: self.parts.source,
-            media,
+            media: source.media(),
             observer: mailbox.clone(),
             counters: self.destination.counters.clone(),
             assets: shelf.assets().clone(),
@@ -139,43 +136,29 @@ impl Run {
             Ok(opening) => {
                 // Once in a session, whatever becomes of this opening.
                 lock(&self.parts.had_past).insert(record.id);
-                past.iter().for_each(|past| past.start());
-                self.watch(opening, &mailbox, past.as_deref(), || waker.wake(queue.close())).await
+                source.start();
+                self.watch(opening, &mailbox, &source).await
             }
             Err(error) => Err(error),
         };
         self.parts.shelves.end(&shelf, self.parts.clock.monotonic());
-        self.parts.hub.detach(&queue);
-        waker.wake(queue.close());
-        past.iter().for_each(|past| past.give_up());
-        queue.give_up();
+        let lost = source.end(&self.parts.hub);
+        if lost > 0 {
+            self.tell_lost(lost);
+        }
         outcome
     }
 
-    /// What was before, for the first opening of a destination that wants it and a session that can be gone back in.
-    fn past(&self, queue: &Arc<Queue>, waker: &Waker, kind: &str) -> Option<Arc<Past>> {
-        let wants = self.parts.drivers.wants_past(kind) && !lock(&self.parts.had_past).contains(&self.id());
-        let window = self.parts.shelves.longest_window(&self.parts.session).filter(|_| wants)?;
-        // A driver that does not say where its segments stand cannot be read, and is not waited for.
-        if window.assets().segments(0).is_empty() {
-            return None;
-        }
-        let (session, source) = (self.parts.session.clone(), self.parts.source);
-        let about = past::About { destination: self.id(), session, source };
-        Some(Arc::new(Past::new(queue.clone(), waker.clone(), window, about)))
-    }
-
-    /// An empty queue, with a disk behind it where the driver must not lose anything.
-    fn queue(&self, kind: &str, waker: &Waker) -> Queue {
-        let dropped = self.destination.dropped.clone();
-        match self.parts.drivers.spool(kind) {
-            None => Queue::new(dropped),
-            Some(SpoolPlace { folder, bytes_max }) => {
-                let (destination, waker) = (self.id(), waker.clone());
-                let free_bytes_min = FREE_BYTES_MIN;
-                let spool = Spool { destination, folder, bytes_max, free_bytes_min, waker };
-                Queue::spilling(dropped, Arc::new(spool))
-            }
+    /// Packets that its driver must not lose, and did not take before its end.
+    fn tell_lost(&self, lost: u64) {
+        let (session, destination) = (&self.parts.session, self.id());
+        tracing::error!(%session, %destination, lost, "a destination ended before it took what waited for it");
+        if self.is_stopping() {
+            let wait = SETTLE_MAX.as_secs();
+            let text = format!(
+                "{lost} packets were lost at the end: the destination did not take them within {wait} s"
+            );
+            self.parts.troubles.note(destination, &text, self.parts.clock.now());
         }
     }
 
@@ -206,19 +189,21 @@ impl Run {
     }
 
     /// Follows an opening to its end.
-    async fn watch(
-        &mut self,
-        mut opening: Opening,
-        mailbox: &Mailbox,
-        past: Option<&Past>,
-        close_queue: impl Fn(),
-    ) -> Result<(), Error> {
+    async fn watch(&mut self, mut opening: Opening, mailbox: &Mailbox, source: &Source) -> Result<(), Error> {
         let (mut stopping, mut orders, id) = (self.stopping.clone(), self.orders.clone(), self.id());
         let (sender, mut changes) = mpsc::channel::<Change>(CHANGES_MAX);
         *lock(&self.destination.changes) = Some(sender);
+        let mut hoarding = Hoarding::new();
         loop {
             let change = tokio::select! {
                 () = mailbox.arrived.notified() => None,
+                () = hoarding.noticed(source) => {
+                    tracing::error!(
+                        session = %self.parts.session, destination = %id, kind = %self.destination.record().kind,
+                        bytes = LEASED_BYTES_MAX, "driver holds packets of a destination and lets go of none; it gets no more until it does"
+                    );
+                    None
+                }
                 change = changes.recv() => change,
                 // The sender lives as long as the destination, which `self` holds.
                 _ = stopping.wait_for(|stop| *stop) => break,
@@ -239,10 +224,7 @@ impl Run {
         if let Some(held) = self.held().filter(|_| !self.is_stopping()) {
             self.show(DestState::Stopped, Some(held.as_str().into()));
         }
-        if let Some(past) = past {
-            past.settled().await;
-        }
-        close_queue();
+        source.settle().await;
         opening.stop(STOP_DEADLINE).await;
         let end = async {
             loop {
@@ -298,6 +280,11 @@ impl Run {
                 (0..=text.len().min(EVENT_LOGGED_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
             let logged = &text[..end.unwrap_or(0)];
             tracing::info!(session = %self.parts.session, destination = %self.id(), event = name, data = logged, "driver event");
+            if name == PUBLISHING_EVENT {
+                let server =
+                    data["server"].as_str().map(|server| server.chars().take(SERVER_CHARS_MAX).collect());
+                lock(&self.destination.view).server = server;
+            }
             let data = if text.len() > EVENT_SHOWN_BYTES_MAX { serde_json::Value::Null } else { data };
             let (stream, destination) = (self.destination.record().stream_id.0, self.id().0);
             let data =

@@ -165,6 +165,18 @@ impl Queue {
         Head { configs: state.configs.clone(), video: first(Kind::Video), audio: first(Kind::Audio) }
     }
 
+    /// Packets of media that wait, wherever.
+    pub(super) fn media_waiting(&self) -> u64 {
+        let state = self.lock();
+        let front = state.packets.iter().filter(|queued| !queued.delivery.packet.config).count();
+        front as u64 + state.tail.media()
+    }
+
+    /// Its driver holds as much as it may.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.core.leased_bytes.load(Ordering::Acquire) >= LEASED_BYTES_MAX
+    }
+
     /// No more packets come; those inside are still handed out.
     pub(super) fn close(&self) -> Option<DriverWaker> {
         let mut state = self.lock();
@@ -346,6 +358,11 @@ impl Queue {
     pub(crate) fn level(&self) -> (usize, usize) {
         let state = self.lock();
         (state.packets.len(), state.bytes)
+    }
+
+    /// Packets in memory behind it.
+    pub(crate) fn tail_packets(&self) -> usize {
+        self.lock().tail.packets.len()
     }
 
     /// Takes everything that waits as `(sequence, config, discontinuity)`.

@@ -24,12 +24,14 @@ pub(in super::super) const TAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub(in super::super) const TAIL_PACKETS_MAX: usize = 16 * 1024;
 /// Written at once, so that the disk is not asked for every packet.
 const WRITE_BYTES: usize = 1024 * 1024;
+/// Written at once also when there are so many, so that a tail of small packets goes to the disk long before it is full.
+const WRITE_PACKETS: usize = 4096;
 /// Pause before a disk that took nothing is asked again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A place for packets that is slow, and may fail. Its drop gives everything back.
 pub(in super::super) trait Disk: Send {
-    /// Bytes that it takes up now.
+    /// Bytes that it takes up now; 0 only when nothing is on it.
     fn bytes(&self) -> u64;
     /// Puts packets at the end. On an error none of them is there.
     fn append(&mut self, packets: &[Delivery]) -> io::Result<()>;
@@ -47,6 +49,8 @@ pub(in super::super) trait Surroundings: Send + Sync + 'static {
     fn start(&self, body: Box<dyn FnOnce() + Send>) -> io::Result<()>;
     /// Wakes a driver.
     fn wake(&self, waker: DriverWaker);
+    /// Packets are lost from now on, until there is room again.
+    fn overflows(&self);
     /// The disk takes nothing for now, or lost what it had.
     fn failed(&self, error: &io::Error);
 }
@@ -97,7 +101,7 @@ impl Tail {
         is_over
     }
 
-    fn media(&self) -> u64 {
+    pub(super) fn media(&self) -> u64 {
         let media = self.packets.iter().filter(|queued| !queued.delivery.packet.config);
         self.media_on_disk + media.count() as u64
     }
@@ -111,6 +115,11 @@ impl Tail {
             is_first || bytes <= WRITE_BYTES
         };
         self.packets.iter().take_while(fits).map(|queued| queued.delivery.clone()).collect()
+    }
+
+    /// There is enough to be worth a write.
+    fn is_worth_writing(&self) -> bool {
+        self.bytes >= WRITE_BYTES || self.packets.len() >= WRITE_PACKETS
     }
 
     fn forget_first(&mut self, count: usize) {
@@ -170,7 +179,7 @@ impl State {
 
     /// The thread has something to do.
     fn has_work(&self) -> bool {
-        self.tail.is_given_up || self.has_room() || (self.tail.bytes >= WRITE_BYTES && !self.tail.is_blocked)
+        self.tail.is_given_up || self.has_room() || (self.tail.is_worth_writing() && !self.tail.is_blocked)
     }
 }
 
@@ -184,7 +193,9 @@ impl Core {
         has_video: bool,
         now: Duration,
     ) {
+        let was_full = state.tail.is_full;
         let lost = state.spill(packet, has_video, spill.around.bytes_max(), now);
+        let overflows = state.tail.is_full && !was_full;
         self.dropped.fetch_add(lost, Ordering::Relaxed);
         if !state.tail.has_thread {
             let (core, around) = (self.clone(), spill.around.clone());
@@ -196,6 +207,9 @@ impl Core {
             }
         }
         self.tell_spill(state);
+        if overflows {
+            spill.around.overflows();
+        }
     }
 
     /// Lets the thread look again if it has something to do.
@@ -278,7 +292,7 @@ impl Spiller {
                 state.tail = Tail::default();
                 return Step::End;
             }
-            if state.tail.bytes >= WRITE_BYTES && (rested || !state.tail.is_blocked) {
+            if state.tail.is_worth_writing() && (rested || !state.tail.is_blocked) {
                 return Step::Write(state.tail.batch());
             }
             state.tail.sleeps = true;

@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::drivers::ValidateError;
+use crate::ids::AccountId;
 use crate::store::DestinationChange;
+
+/// Who sends configurations.
+const ACCOUNT: AccountId = AccountId(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_show_what_happened_and_what_comes() {
@@ -89,6 +93,19 @@ async fn a_new_configuration_reaches_a_running_destination_or_opens_it_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_server_that_a_driver_names_is_shown_while_it_is_used() {
+    let rig = Rig::new(&["flaky", "live"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let shown = rig.until_state(0, DestState::Live).await;
+    assert_eq!(shown.server.as_deref(), Some("backup.example:1935"));
+    assert_eq!(rig.until_state(1, DestState::Live).await.server, None, "its driver says nothing of it");
+    let poison = Bytes::from_static(&[9; crate::live::testing::POISON_BYTES]);
+    publisher.push(&mut vec![Packet { payload: poison, ..super::video(99, false) }]);
+    assert_eq!(rig.until_state(0, DestState::Retrying).await.server, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_deaf_destination_loses_packets_alone_and_does_not_hold_up_the_end() {
     let rig = Rig::new(&["deaf", "live"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
@@ -119,13 +136,14 @@ async fn configurations_are_judged_by_schema_then_driver() {
     assert!(
         drivers.has_playback("shown") && !drivers.has_playback("script") && !drivers.has_playback("none")
     );
-    drivers.validate("script", &json!({ "mode": "live" })).await.unwrap();
-    let unknown = drivers.validate("other", &json!({})).await;
+    drivers.validate(ACCOUNT, "script", &json!({ "mode": "live" })).await.unwrap();
+    let unknown = drivers.validate(ACCOUNT, "other", &json!({})).await;
     assert_eq!(unknown, Err(ValidateError::UnknownType));
-    let refused = drivers.validate("script", &json!({ "mode": "live", "nonsense": "sesame" })).await;
+    let refused = drivers.validate(ACCOUNT, "script", &json!({ "mode": "live", "nonsense": "sesame" })).await;
     let Err(ValidateError::Config(refused)) = refused else { panic!("{refused:?}") };
     assert!(!refused.reason.contains("sesame"), "{refused:?}");
-    let Err(ValidateError::Config(refused)) = drivers.validate("script", &json!({ "mode": "bad" })).await
+    let Err(ValidateError::Config(refused)) =
+        drivers.validate(ACCOUNT, "script", &json!({ "mode": "bad" })).await
     else {
         panic!("accepted")
     };
@@ -137,13 +155,13 @@ async fn a_driver_that_hangs_is_left_alone_until_it_returns() {
     // A driver of its own: the others must not wait for it.
     satcast_plugin_api::driver_entry!(hanging_entry, crate::live::testing::Scripted);
     let drivers = crate::live::testing::start(hanging_entry);
-    let asked = drivers.validate("script", &json!({ "mode": "hang" })).await;
+    let asked = drivers.validate(ACCOUNT, "script", &json!({ "mode": "hang" })).await;
     let Err(ValidateError::Driver(reason)) = asked else { panic!("{asked:?}") };
     assert!(reason.contains("does not answer"), "{reason}");
-    let refused = drivers.validate("script", &json!({ "mode": "live" })).await;
+    let refused = drivers.validate(ACCOUNT, "script", &json!({ "mode": "live" })).await;
     assert!(matches!(refused, Err(ValidateError::Driver(_))), "no call while it hangs");
     for _ in 0..500 {
-        if drivers.validate("script", &json!({ "mode": "live" })).await.is_ok() {
+        if drivers.validate(ACCOUNT, "script", &json!({ "mode": "live" })).await.is_ok() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;

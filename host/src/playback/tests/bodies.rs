@@ -13,7 +13,9 @@ use satcast_plugin_api::Audience;
 use satcast_plugin_api::host::{Asset, AssetBody};
 
 use crate::drivers::{Assets, Published};
-use crate::playback::body::{FRAME_BYTES_MAX, PieceBody, Slice, WAITING_READ_BYTES_MAX};
+use crate::playback::body::{
+    FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, PieceBody, Slice, WAITING_READ_BYTES_MAX,
+};
 
 fn published(folder: &Path, body: AssetBody) -> Arc<Published> {
     let (name, content_type) = ("a".to_owned(), "video/mp4".to_owned());
@@ -49,12 +51,12 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|index| (index / 7) as u8).collect()
 }
 
-/// The frames up to the end, or the error.
-async fn frames(mut body: PieceBody) -> io::Result<Vec<Bytes>> {
+/// The frames up to the end, none over `most` bytes, or the error.
+async fn frames(mut body: PieceBody, most: usize) -> io::Result<Vec<Bytes>> {
     let mut frames = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame?.into_data().unwrap();
-        assert!((1..=FRAME_BYTES_MAX).contains(&frame.len()));
+        assert!((1..=most).contains(&frame.len()));
         frames.push(frame);
         assert_eq!(body.is_end_stream(), body.left() == 0);
     }
@@ -63,15 +65,17 @@ async fn frames(mut body: PieceBody) -> io::Result<Vec<Bytes>> {
 
 #[tokio::test]
 async fn memory_is_sent_in_frames_without_a_copy() {
-    let bytes = Bytes::from(pattern(200_000));
+    const SIZE: usize = MEMORY_FRAME_BYTES_MAX * 2;
+    let bytes = Bytes::from(pattern(SIZE));
     let piece = published(Path::new("/"), AssetBody::Memory(bytes.clone().into()));
-    let body = PieceBody::new(Slice::of(&piece, 1, 199_998), None);
-    assert_eq!((body.left(), body.size_hint().exact()), (199_998, Some(199_998)));
-    let frames = frames(body).await.unwrap();
-    assert_eq!(frames.concat(), bytes[1..199_999]);
+    let body = PieceBody::new(Slice::of(&piece, 1, SIZE as u64 - 2), None);
+    assert_eq!((body.left(), body.size_hint().exact()), (SIZE as u64 - 2, Some(SIZE as u64 - 2)));
+    let frames = frames(body, MEMORY_FRAME_BYTES_MAX).await.unwrap();
+    assert_eq!(frames.len(), 2);
+    assert_eq!(frames.concat(), bytes[1..SIZE - 1]);
     assert_eq!(frames[0].as_ptr(), bytes[1..].as_ptr(), "the driver's own memory");
     assert!(PieceBody::new([], None).is_end_stream());
-    assert!(Slice::of(&piece, 1, 200_000).is_none() && Slice::of(&piece, u64::MAX, 2).is_none());
+    assert!(Slice::of(&piece, 1, SIZE as u64).is_none() && Slice::of(&piece, u64::MAX, 2).is_none());
 }
 
 #[tokio::test]
@@ -89,7 +93,7 @@ async fn files_are_sent_whole_cached_or_not_opened_or_not() {
             file.sync_all().unwrap();
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         }
-        let frames = frames(PieceBody::new([slice], None)).await.unwrap();
+        let frames = frames(PieceBody::new([slice], None), FRAME_BYTES_MAX).await.unwrap();
         assert!(frames.concat() == bytes[10..bytes.len() - 10], "opened {opened}, cached {cached}");
     }
 }
@@ -106,7 +110,7 @@ async fn a_file_that_got_shorter_on_the_way_ends_with_an_error() {
     assert_eq!(first, bytes[..FRAME_BYTES_MAX]);
     let file = File::options().write(true).open(folder.path().join("f")).unwrap();
     file.set_len(WAITING_READ_BYTES_MAX as u64 + 5).unwrap();
-    let error = frames(body).await.unwrap_err();
+    let error = frames(body, FRAME_BYTES_MAX).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     let mut gone = Slice::of(&piece, 0, bytes.len() as u64).unwrap();
     assert_eq!(gone.open().await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
@@ -120,6 +124,6 @@ async fn a_file_is_kept_until_its_bytes_have_gone() {
     let body = PieceBody::new(Slice::of(&piece, 0, 100), None);
     drop(piece);
     assert!(!dropped.load(Ordering::SeqCst), "a viewer still needs it");
-    frames(body).await.unwrap();
+    frames(body, FRAME_BYTES_MAX).await.unwrap();
     assert!(dropped.load(Ordering::SeqCst));
 }

@@ -106,14 +106,20 @@ async fn senseless_and_late_requests_are_refused() {
     rig.get(&format!("{media}?_HLS_part=1")).await.ok();
     rig.version(7, 1, SHORT_TARGET_MS);
     for query in ["_HLS_part=1", "_HLS_msn=9", "_HLS_msn=9&_HLS_part=0", "_HLS_msn=x"] {
-        rig.get(&format!("{media}?{query}")).await.error(400, "malformed_directive");
+        let agent = [("User-Agent", query)];
+        rig.ask("GET", &format!("{media}?{query}"), &agent).await.error(400, "malformed_directive");
     }
     // Two ahead are waited for, but not for ever.
     let began = Instant::now();
-    rig.get(&format!("{media}?_HLS_msn=8")).await.error(503, "not_in_time");
+    let refused = rig.ask("GET", &format!("{media}?_HLS_msn=8"), &[("User-Agent", "early")]).await;
+    assert_eq!(refused.error(503, "not_in_time")["retryAfter"], 1);
     assert!(began.elapsed() >= Duration::from_millis(3 * u64::from(SHORT_TARGET_MS)));
     rig.get(&rig.piece("l1-7-1.m4s").await).await.error(503, "not_in_time");
-    assert_eq!(rig.waiters(), 0);
+    assert_eq!(
+        (rig.waiters(), rig.playback.viewers(rig.destination)),
+        (0, 1),
+        "the refused ones do not watch"
+    );
     // The preview is not told what to wait for.
     rig.list("media.m3u8", "#EXTM3U\n".into(), None);
 }

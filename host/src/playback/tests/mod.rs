@@ -88,6 +88,13 @@ impl Answer {
         assert_eq!(self.header("cache-control"), "no-store");
         assert_eq!(self.header("access-control-allow-origin"), "*");
         assert_eq!(self.header("x-content-type-options"), "nosniff");
+        let retry = body.get("retryAfter").map_or(String::new(), Value::to_string);
+        assert_eq!(self.header("retry-after"), retry);
+        assert_eq!(
+            !retry.is_empty(),
+            matches!(status, 429 | 503),
+            "who has to wait is told how long: {self:?}"
+        );
         body
     }
 

@@ -80,17 +80,37 @@ async fn without_the_right_key_the_page_says_what_is_wrong_and_nothing_of_the_st
 }
 
 #[tokio::test]
-async fn players_are_counted_by_playlists_of_viewers_with_a_key() {
+async fn when_the_store_fails_the_page_says_so_to_people() {
+    let rig = Rig::new().await;
+    rig.intruder().await.damage_destination(rig.destination.0).await;
+    let answer = rig.get(&rig.watch(&format!("?apiKey={}", rig.key))).await;
+    assert_eq!((answer.status, answer.header("content-type")), (502, "text/html; charset=utf-8"));
+    assert!(answer.text().contains("cannot look this stream up at present"), "{answer:?}");
+    assert!(!answer.text().contains("pk_") && answer.text().contains("data-state=\"problem\""), "{answer:?}");
+}
+
+#[tokio::test]
+async fn players_are_counted_by_playlists_that_viewers_with_a_key_were_given() {
     let rig = Rig::new().await;
     let (media, segment) = (rig.piece("media.m3u8").await, rig.piece("1.m4s").await);
     let preview = rig.preview_piece("preview.m3u8");
     rig.get(&segment).await.ok();
     rig.get(&preview).await.ok();
     assert_eq!(rig.playback.viewers(rig.destination), 0, "neither segments nor the preview");
+    assert_eq!(rig.ask("HEAD", &media, &[]).await.status, 200);
+    assert_eq!(rig.ask("OPTIONS", &media, &[]).await.status, 204);
+    rig.get(&rig.piece("none.m3u8").await).await.error(404, "not_found");
+    rig.get(&media.replace("/t/", "/t/x")).await.error(401, "invalid_key");
+    assert_eq!(rig.playback.viewers(rig.destination), 0, "neither who only asks nor who is refused");
     for agent in ["one", "one", "two"] {
-        rig.ask("GET", &media, &[("User-Agent", agent)]).await.ok();
+        rig.ask("GET", &media, &[("User-Agent", agent), ("Accept-Encoding", "gzip")]).await.ok();
     }
     assert_eq!(rig.playback.viewers(rig.destination), 2);
+    // Nobody here is a proxy that is trusted.
+    for name in ["X-Forwarded-For", "X-Real-IP", "Forwarded", "CF-Connecting-IP"] {
+        rig.ask("GET", &media, &[("User-Agent", "one"), (name, "198.51.100.7")]).await.ok();
+    }
+    assert_eq!(rig.playback.viewers(rig.destination), 2, "addresses that are only said");
     rig.app.clock.advance(SEEN);
     assert_eq!(rig.playback.viewers(rig.destination), 0);
 }

@@ -145,7 +145,8 @@ impl Segmenter {
     /// Why the open segment cannot have the held picture too, which ends at `boundary_ns`.
     fn overrun(&self, boundary_ns: i64) -> Option<Overrun> {
         let epoch = self.epoch.as_ref()?;
-        let video = epoch.video.as_ref().filter(|_| !epoch.open.video.samples.is_empty())?;
+        // Pictures that are out in parts are in it as well: with few a second each is out before the next one comes.
+        let video = epoch.video.as_ref().filter(|_| epoch.open.pictures() > 0)?;
         if epoch.open.is_full(TrackKind::Video, video.held.packet.payload.len()) {
             return Some(Overrun::Size);
         }

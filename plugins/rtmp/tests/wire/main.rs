@@ -3,7 +3,9 @@
 
 #[macro_use]
 mod server;
+mod backups;
 mod login;
 mod push;
 mod refusals;
 mod tls;
+mod unread;

@@ -2,26 +2,18 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use crate::server::{QUICK, Quick, Server, assert_not_logged, assert_same, push_all, stream};
-use bytes::Bytes;
+use crate::server::{Quick, Server, assert_not_logged, push_all, stream};
 use satcast_driver_rtmp::Rtmp;
-use satcast_driver_rtmp::push::Push;
-use satcast_driver_rtmp::target::Target;
-use satcast_plugin_api::driver::{
-    BATCH_PACKETS_MAX, Config, Driver, DriverInfo, DynDestination, Host, State,
-};
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{self, TestDestination};
-use satcast_plugin_api::{Class, DestType, Error};
+use satcast_plugin_api::{Class, Error};
 use serde_json::json;
 
-const KEY: &str = "live_sesame9876543210";
+pub(crate) const KEY: &str = "live_sesame9876543210";
 
 /// Waits for the end and checks what every failure must keep.
-fn failure(dest: &TestDestination) -> Error {
+pub(crate) fn failure(dest: &TestDestination) -> Error {
     let error = dest.wait_for_end().unwrap_err();
     assert_eq!(dest.leased_packets(), 0, "{error}");
     assert!(!error.message.contains(KEY) && !error.message.contains("sesame"), "{error}");
@@ -188,62 +180,6 @@ fn a_server_that_floods_is_left() {
 }
 
 #[test]
-fn a_server_that_never_reads_is_given_up() {
-    let kit = kit!(Quick);
-    let (done, ended) = mpsc::channel::<()>();
-    let server = Server::start(move |conn| {
-        conn.accept();
-        // An error is the expected end: the sender is dropped.
-        let _ = ended.recv();
-    });
-    let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
-    push_bulk(&dest, 1000);
-    assert!(dest.wait_for_state(State::Live), "the socket took media");
-    assert!(dest.wait_for_state(State::Connecting));
-    let leased = dest.leased_packets();
-    assert!((1..=BATCH_PACKETS_MAX as u64).contains(&leased), "the host's queue keeps the rest: {leased}");
-    let error = failure(&dest);
-    assert_eq!(error.class, Class::Network, "{error}");
-    assert!(error.message.contains("does not read"), "{error}");
-    dest.report(|report| {
-        let reasons: Vec<_> = report.states.iter().filter_map(|(_, reason)| reason.as_ref()).collect();
-        assert_eq!((report.states.len(), reasons.len()), (2, 1), "{report:?}");
-    });
-    drop(done);
-    server.finish();
-}
-
-#[test]
-fn a_stop_does_not_wait_for_a_server_that_never_reads() {
-    let kit = kit!(Rtmp);
-    let (done, ended) = mpsc::channel::<()>();
-    let server = Server::start(move |conn| {
-        conn.accept();
-        // As above.
-        let _ = ended.recv();
-    });
-    let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
-    push_bulk(&dest, 1000);
-    assert!(dest.wait_for_state(State::Live));
-    std::thread::sleep(Duration::from_millis(200));
-    let asked = Instant::now();
-    dest.stop();
-    let error = failure(&dest);
-    assert!(asked.elapsed() < Duration::from_millis(1900), "{:?}", asked.elapsed());
-    assert!(error.message.contains("did not take the last"), "{error}");
-    drop(done);
-    server.finish();
-}
-
-/// Pushes more than the socket buffers of loopback hold.
-fn push_bulk(dest: &TestDestination, count: u64) {
-    let payload = Bytes::from(vec![7; 64 * 1024]);
-    for index in 0..count {
-        dest.push(testkit::media(Codec::H264, index, index as i64, index == 0, payload.clone()));
-    }
-}
-
-#[test]
 fn a_silent_server_is_given_up_and_a_stop_does_not_wait_for_it() {
     let (quick, patient) = (kit!(Quick), kit!(Rtmp));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -269,71 +205,6 @@ fn nobody_listening_is_a_network_failure() {
     let url = format!("rtmp://u:sesame@127.0.0.1:{port}/live/{KEY}");
     let dest = kit.open("rtmp", &json!({ "url": url })).unwrap();
     assert_eq!(failure(&dest).class, Class::Network);
-}
-
-/// A driver whose destinations have a backup.
-struct Twofold;
-
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Two {
-    url: String,
-    backup: String,
-}
-
-impl Driver for Twofold {
-    const INFO: DriverInfo = DriverInfo { id: "twofold", version: "0.0.0", title: "two targets" };
-
-    fn types() -> Vec<DestType> {
-        vec![DestType::of::<Two>("rtmp")]
-    }
-
-    fn load(_: &Host) -> Result<Self, Error> {
-        Ok(Twofold)
-    }
-
-    fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
-        let two = config.parse::<Two>()?;
-        let [first, backup] = [two.url, two.backup].map(|url| Target::parse(&url, Some(KEY)).unwrap());
-        Ok(Arc::new(Push::new(first, QUICK, crate::tls::trust()).with_backups(vec![backup])))
-    }
-}
-
-#[test]
-fn a_backup_is_published_to_when_the_first_cannot_be_reached_and_not_when_it_refuses() {
-    let kit = kit!(Twofold);
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let nobody = format!("rtmp://{nobody}/live");
-    let closing = Server::start(|_| {});
-    for first in [nobody.clone(), closing.url("/live")] {
-        let backup = Server::healthy();
-        let dest = kit.open("rtmp", &json!({ "url": first, "backup": backup.url("/live") })).unwrap();
-        let sent = stream(0, 100);
-        push_all(&dest, &sent);
-        assert!(dest.wait_for_state(State::Live));
-        dest.stop();
-        dest.wait_for_end().unwrap();
-        assert_same(&backup.finish(), &sent);
-    }
-    closing.finish();
-    let dest = kit.open("rtmp", &json!({ "url": nobody, "backup": nobody })).unwrap();
-    let error = failure(&dest);
-    assert_eq!(error.class, Class::Network, "{error}");
-    assert!(error.message.ends_with("; its backup cannot be reached either"), "{error}");
-
-    let refusing = Server::start(|conn| {
-        let id = conn.requested();
-        conn.session.reject_publish(id, "NetStream.Publish.Denied", "no");
-        conn.flush();
-        conn.read_out();
-    });
-    // Nobody comes to it: its thread ends with the test.
-    let untouched = TcpListener::bind("127.0.0.1:0").unwrap();
-    untouched.set_nonblocking(true).unwrap();
-    let backup = format!("rtmp://{}/live", untouched.local_addr().unwrap());
-    let dest = kit.open("rtmp", &json!({ "url": refusing.url("/live"), "backup": backup })).unwrap();
-    assert_eq!(failure(&dest).class, Class::Auth);
-    assert!(untouched.accept().is_err(), "the backup was not asked");
-    refusing.finish();
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use satcast_driver_rtmp::past::Pasts;
 use satcast_driver_rtmp::push::Push;
 use satcast_driver_rtmp::timing::Timing;
 use satcast_media::rtmp::Metadata;
@@ -25,13 +26,14 @@ const READ_WAIT_MAX: Duration = Duration::from_secs(20);
 const READ_BYTES: usize = 256 * 1024;
 
 /// The rtmp driver with time limits a test can wait for.
-pub(crate) struct Quick;
+pub(crate) struct Quick(Pasts);
 
 /// Time limits of [`Quick`].
 pub(crate) const QUICK: Timing = Timing {
     setup: Duration::from_millis(800),
     stalled: Duration::from_millis(500),
     unread_max: Duration::from_millis(1500),
+    thin: Duration::from_millis(200),
     media_silent: Duration::from_millis(500),
     flush: Duration::from_millis(1000),
 };
@@ -44,12 +46,12 @@ impl Driver for Quick {
     }
 
     fn load(_: &Host) -> Result<Self, Error> {
-        Ok(Quick)
+        Ok(Quick(Pasts::default()))
     }
 
     fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error> {
         let target = config.parse::<satcast_driver_rtmp::Config>()?.target()?;
-        Ok(Arc::new(Push::new(target, QUICK, crate::tls::trust())))
+        Ok(Arc::new(Push::new(target, QUICK, crate::tls::trust()).remembering(&self.0)))
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use satcast_plugin_api::Error;
+use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Body, Connected};
 
 use super::super::channel::{Channel, ChannelError};
@@ -143,6 +144,13 @@ impl Link {
 
     pub(super) fn add_queue(&self, dest: u64, queue: &Arc<RemoteQueue>) {
         lock(&self.queues).insert(dest, queue.clone());
+    }
+
+    /// Whether the host is to be told of this state of a destination: not when it was told before.
+    pub(super) fn is_news(&self, dest: u64, state: State, has_reason: bool) -> bool {
+        let queue = lock(&self.queues).get(&dest).cloned();
+        // The host knows better than this side which destinations there are.
+        queue.is_none_or(|queue| queue.is_news(state, has_reason))
     }
 
     /// Forgets a destination that was freed.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use satcast_plugin_api::driver_state::{Reported, State as DriverState};
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 
 use super::super::notes::Note;
@@ -23,6 +24,7 @@ struct State {
     waker: Option<DriverWaker>,
     is_asked_for: bool,
     is_over: bool,
+    reported: Reported,
 }
 
 impl RemoteQueue {
@@ -44,6 +46,11 @@ impl RemoteQueue {
         let waker = state.waker.take();
         drop(state);
         self.link.pump.wake(waker);
+    }
+
+    /// Whether the host is to be told of what the library says of its state.
+    pub(super) fn is_news(&self, state: DriverState, has_reason: bool) -> bool {
+        self.lock().reported.is_news(state, has_reason)
     }
 
     /// No more will come.

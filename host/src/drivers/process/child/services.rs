@@ -86,6 +86,9 @@ impl Services for Proxy {
     }
 
     fn state(&self, dest: u64, state: State, reason: Option<Error>) {
+        if !self.link.is_news(dest, state, reason.is_some()) {
+            return;
+        }
         // What makes it live is known before it is.
         self.link.flush();
         self.link.send(&ToHost::State { dest, state: state_number(state), reason: reason.map(Into::into) });

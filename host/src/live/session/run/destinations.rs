@@ -100,6 +100,7 @@ impl Run {
             // Destinations start after the session has begun.
             started_at: self.session.lock().started_at.unwrap_or_else(|| self.live.clock.now()),
             shelves: self.live.shelves.clone(),
+            spools: self.live.spools.clone(),
             troubles: self.live.troubles.clone(),
             feed: self.live.store.feed().clone(),
             teller: self.teller.clone(),

@@ -203,6 +203,14 @@ impl ClientSession {
         self.link.send_media(header, &[], &Bytes::from(metadata.encode()))
     }
 
+    /// Asks the server to acknowledge every `bytes` bytes from now on, in place of [`ClientConfig::window_bytes`].
+    ///
+    /// # Errors
+    /// [`RtmpError::Chunk`]; nothing is appended then.
+    pub fn announce_window(&mut self, bytes: u32) -> Result<(), RtmpError> {
+        self.link.announce_window(bytes)
+    }
+
     /// Appends FCUnpublish and deleteStream; nothing can be sent afterwards and input is ignored.
     pub fn end(&mut self) {
         if let Stage::Publishing { stream } | Stage::Requesting { stream } = self.stage {

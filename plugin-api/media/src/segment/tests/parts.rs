@@ -146,3 +146,50 @@ fn pictures_that_are_too_long_are_not_cut() {
     // Six pictures would be too short for a part; with the long one it is too long, and listed as long as allowed.
     assert_eq!(open, [(7, 1120, true), (7, 520, false)]);
 }
+
+/// One picture a second from `from` to `to`, with a keyframe after every `group` milliseconds.
+fn slow(from: i64, to: i64, group: i64) -> Vec<Packet> {
+    let picture = |ms| if (ms - from) % group == 0 { key(ms) } else { delta(ms) };
+    (from..to).step_by(1000).map(picture).collect()
+}
+
+#[test]
+fn an_encoder_that_returns_with_a_picture_a_second_loses_nothing() {
+    // Length of its groups; durations of the segments after the return; whether the target has to rise.
+    let table: [(i64, &[i64], bool); 4] = [
+        (2000, &[2000; 12], false),
+        (4000, &[4000; 6], true),
+        (8000, &[8000; 3], true),
+        // Too long for any target: cut in the group, at a picture.
+        (24_000, &[10_000, 10_000, 4000], true),
+    ];
+    for (group, expected, is_raised) in table {
+        let mut segmenter = Segmenter::new(5).with_parts(HALF);
+        push(
+            &mut segmenter,
+            &mixed([vec![record(AVC), record(OPUS)], pictures(0, 6000, 2000), sound(0, 6000)]),
+        );
+        segmenter.gap();
+        push(&mut segmenter, &mixed([slow(0, 24_000, group), sound(0, 24_000)]));
+        segmenter.finish();
+        let told = events(&mut segmenter);
+        let raises = told.iter().filter(|event| matches!(event, Event::TargetRaised { .. })).count();
+        assert_eq!(raises, usize::from(is_raised), "groups of {group} ms");
+        let segments: Vec<&Segment> = told
+            .iter()
+            .filter_map(|event| match event {
+                Event::Segment(segment) => Some(segment),
+                _ => None,
+            })
+            .skip(3)
+            .collect();
+        let lasts = segments.iter().map(|segment| segment.duration_ns / MS).collect::<Vec<_>>();
+        // The last picture lasts as long as the one before it.
+        assert_eq!(lasts, expected, "groups of {group} ms");
+        let broken = segments.iter().map(|segment| segment.discontinuity);
+        assert!(broken.eq((0..segments.len()).map(|index| index == 0)), "groups of {group} ms");
+        let stats = segmenter.stats();
+        assert_eq!((stats.samples_in, stats.samples_dropped), (150 + 300 + 24 + 1200, 0), "{stats:?}");
+        assert_eq!(stats.samples_out, stats.samples_in);
+    }
+}

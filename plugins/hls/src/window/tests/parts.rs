@@ -94,6 +94,25 @@ fn each_part_is_a_version_that_viewers_wait_for() {
 }
 
 #[test]
+fn each_version_is_rendered_once_and_nothing_else_is() {
+    let mut opening = Opening::parted(60);
+    let times = |opening: &Opening, name: &str| opening.shelf.with(name, |piece| piece.times);
+    opening.parts_and_segment();
+    for segments in 1..60_u32 {
+        // Three parts, and the segment with its last.
+        assert_eq!(times(&opening, MEDIA), 1 + (segments - 1) * 4);
+        opening.parts_and_segment();
+        // What is written, handed over and taken away is in no list.
+        opening.pass(Duration::from_millis(10));
+        if segments == 6 {
+            assert_eq!(times(&opening, DELTA), 1);
+        } else if segments > 6 {
+            assert_eq!(times(&opening, DELTA), 1 + (segments - 6) * 4);
+        }
+    }
+}
+
+#[test]
 fn parts_are_there_for_three_targets_after_they_left_the_list() {
     let mut opening = Opening::parted(60);
     for segments in 1..40_u64 {

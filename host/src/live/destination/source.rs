@@ -1,0 +1,144 @@
+//! Where the driver of one opening has its media from: what was before it where it wants that, then a queue; and what becomes of what
+//! waits there at the end.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use satcast_plugin_api::host::MediaSource;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+
+use super::{Parts, lock};
+use crate::drivers::{SpoolPlace, Waker};
+use crate::ids::DestinationId;
+use crate::live::hub::Hub;
+use crate::live::past::{self, Past};
+use crate::live::queue::Queue;
+use crate::live::spool::{FREE_BYTES_MIN, Spool};
+
+/// How long a driver that must not lose anything may go on taking what waits when its destination is to end.
+pub(in crate::live) const SETTLE_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether all was taken.
+const SETTLE_LOOK: Duration = Duration::from_millis(50);
+/// How often it is looked whether a driver holds as much as it may at all.
+const HOARDING_LOOK: Duration = Duration::from_secs(5);
+
+/// The media of one opening.
+pub(super) struct Source {
+    queue: Arc<Queue>,
+    waker: Waker,
+    past: Option<Arc<Past>>,
+    /// What its driver does not take is lost, and must not be.
+    is_lossless: bool,
+}
+
+impl Source {
+    /// A queue that gets what the session has from now on, with a disk behind it where the driver must not lose anything; lost packets
+    /// are added to `dropped`.
+    pub(super) fn attached(
+        parts: &Parts,
+        destination: DestinationId,
+        kind: &str,
+        waker: &Waker,
+        dropped: &Arc<AtomicU64>,
+    ) -> Self {
+        let place = parts.drivers.spool(kind);
+        let is_lossless = place.is_some();
+        let queue = match place {
+            None => Queue::new(dropped.clone()),
+            Some(SpoolPlace { folder, bytes_max }) => {
+                let (account, shares, waker) = (parts.account, parts.spools.clone(), waker.clone());
+                let free_bytes_min = FREE_BYTES_MIN;
+                let spool = Spool { destination, account, shares, folder, bytes_max, free_bytes_min, waker };
+                Queue::spilling(dropped.clone(), Arc::new(spool))
+            }
+        };
+        let queue = Arc::new(queue);
+        parts.hub.attach(queue.clone(), waker.clone(), parts.clock.monotonic());
+        let past = before(parts, destination, kind, &queue, waker);
+        Self { queue, waker: waker.clone(), past, is_lossless }
+    }
+
+    pub(super) fn media(&self) -> Arc<dyn MediaSource> {
+        match &self.past {
+            Some(past) => past.clone(),
+            None => self.queue.clone(),
+        }
+    }
+
+    /// Its driver has opened.
+    pub(super) fn start(&self) {
+        self.past.iter().for_each(|past| past.start());
+    }
+
+    /// Lets nothing new in, and gives a driver that must not lose anything the time to take what waits.
+    pub(super) async fn settle(&self) {
+        if let Some(past) = &self.past {
+            past.settled().await;
+        }
+        self.waker.wake(self.queue.close());
+        if !self.is_lossless {
+            return;
+        }
+        let taken = async {
+            while self.queue.media_waiting() > 0 {
+                tokio::time::sleep(SETTLE_LOOK).await;
+            }
+        };
+        // What is left then is counted at the end.
+        let _ = tokio::time::timeout(SETTLE_MAX, taken).await;
+    }
+
+    /// The opening has ended. Gives the packets that are lost by it, and must not be.
+    pub(super) fn end(&self, hub: &Hub) -> u64 {
+        hub.detach(&self.queue);
+        self.waker.wake(self.queue.close());
+        self.past.iter().for_each(|past| past.give_up());
+        let lost = if self.is_lossless { self.queue.media_waiting() } else { 0 };
+        self.queue.give_up();
+        lost
+    }
+}
+
+/// What was before, for the first opening of a destination that wants it and a session that can be gone back in.
+fn before(
+    parts: &Parts,
+    destination: DestinationId,
+    kind: &str,
+    queue: &Arc<Queue>,
+    waker: &Waker,
+) -> Option<Arc<Past>> {
+    let wants = parts.drivers.wants_past(kind) && !lock(&parts.had_past).contains(&destination);
+    let window = parts.shelves.longest_window(&parts.session).filter(|_| wants)?;
+    // A driver that does not say where its segments stand cannot be read, and is not waited for.
+    if window.assets().segments(0).is_empty() {
+        return None;
+    }
+    let about = past::About { destination, session: parts.session.clone(), source: parts.source };
+    Some(Arc::new(Past::new(queue.clone(), waker.clone(), window, about)))
+}
+
+/// Whether a driver keeps all that it may hold; said once for an opening.
+pub(super) struct Hoarding {
+    look: Interval,
+    is_said: bool,
+}
+
+impl Hoarding {
+    pub(super) fn new() -> Self {
+        let mut look = tokio::time::interval_at(Instant::now() + HOARDING_LOOK, HOARDING_LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { look, is_said: false }
+    }
+
+    /// Ends when the driver holds all that it may while more waits, and not a second time.
+    pub(super) async fn noticed(&mut self, source: &Source) {
+        loop {
+            self.look.tick().await;
+            if !self.is_said && source.queue.is_held_up() && source.queue.media_waiting() > 0 {
+                self.is_said = true;
+                return;
+            }
+        }
+    }
+}

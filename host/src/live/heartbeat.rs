@@ -1,0 +1,41 @@
+//! What is done for all sessions every few seconds.
+
+use std::time::Duration;
+
+use super::Live;
+use crate::ids::{SessionId, UnixMillis};
+use crate::store::StoreError;
+
+/// How often running sessions are marked as alive in the database; a crash bills nothing after the last mark.
+pub const HEARTBEAT: Duration = Duration::from_secs(5);
+
+impl Live {
+    /// Marks all running sessions as alive in the database and clears away what viewers may no longer fetch, for ever.
+    pub async fn keep_heartbeat(self) {
+        let mut tick = tokio::time::interval(HEARTBEAT);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            self.sweep_shelves();
+            let running: Vec<SessionId> =
+                self.all().iter().filter_map(|session| Some(session.snapshot()?.session_id)).collect();
+            if running.is_empty() {
+                continue;
+            }
+            let now: UnixMillis = self.inner.clock.now();
+            let marked: Result<(), StoreError> = self.inner.store.heartbeat_sessions(&running, now).await;
+            if let Err(error) = marked {
+                tracing::error!(%error, "sessions cannot be marked as alive");
+            }
+        }
+    }
+
+    /// The drop runs driver code and may free an hour of media: not on a thread of the runtime.
+    fn sweep_shelves(&self) {
+        let gone = self.inner.shelves.sweep(self.inner.clock.monotonic());
+        if !gone.is_empty() {
+            // Nobody waits for it: a driver that hangs here must not hold up the heartbeats.
+            tokio::task::spawn_blocking(move || drop(gone));
+        }
+    }
+}

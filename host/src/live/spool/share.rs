@@ -1,0 +1,99 @@
+//! What the destinations of one account may have on disk together, so that one account's slow ones do not take it from the others.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::ids::AccountId;
+
+/// Most bytes that may wait for all destinations of one account.
+pub(super) const ACCOUNT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+/// Bytes on disk, by account.
+#[derive(Debug, Default)]
+pub(in crate::live) struct Shares(Mutex<HashMap<AccountId, Weak<AtomicU64>>>);
+
+impl Shares {
+    /// The count of one account, kept for as long as somebody has it.
+    pub(in crate::live) fn of(&self, account: AccountId) -> Share {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = all.get(&account).and_then(Weak::upgrade).unwrap_or_default();
+        all.retain(|_, bytes| bytes.strong_count() > 0);
+        all.insert(account, Arc::downgrade(&bytes));
+        Share { bytes, own: 0, most: ACCOUNT_BYTES_MAX }
+    }
+}
+
+/// What one spool has of its account's; its drop gives it back.
+#[derive(Debug)]
+pub(in crate::live) struct Share {
+    bytes: Arc<AtomicU64>,
+    own: u64,
+    most: u64,
+}
+
+impl Share {
+    /// Takes so many bytes in place of those it had.
+    ///
+    /// # Errors
+    /// The account's other destinations leave no room for them; it keeps what it had.
+    pub(super) fn set(&mut self, own: u64) -> io::Result<()> {
+        let taken = self.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, |all| {
+            let all = all - self.own + own;
+            (own <= self.own || all <= self.most).then_some(all)
+        });
+        let Ok(_) = taken else {
+            let text = format!("{} bytes may wait on disk for the destinations of one account", self.most);
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+        };
+        self.own = own;
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.bytes.fetch_sub(self.own, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(shares: &Shares, account: i64) -> Share {
+        let mut share = shares.of(AccountId(account));
+        share.most = 10;
+        share
+    }
+
+    #[test]
+    fn one_account_has_its_share_of_the_disk_and_no_more() {
+        let shares = Shares::default();
+        assert_eq!(shares.of(AccountId(1)).most, ACCOUNT_BYTES_MAX);
+        let (mut first, mut second, mut other) = (of(&shares, 1), of(&shares, 1), of(&shares, 2));
+        first.set(4).unwrap();
+        second.set(6).unwrap();
+        let refused = first.set(5).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
+        assert!(refused.to_string().contains("of one account"), "{refused}");
+        other.set(10).unwrap();
+        // What was read makes room, and what is given up.
+        second.set(2).unwrap();
+        first.set(8).unwrap();
+        first.set(9).unwrap_err();
+        drop(second);
+        first.set(10).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_kept_of_accounts_without_a_spool() {
+        let shares = Shares::default();
+        for account in 0..3 {
+            let mut share = of(&shares, account);
+            share.set(7).unwrap();
+        }
+        assert_eq!(shares.of(AccountId(0)).bytes.load(Ordering::Acquire), 0);
+        assert_eq!(shares.0.lock().unwrap().len(), 1);
+    }
+}

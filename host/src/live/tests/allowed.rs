@@ -1,0 +1,27 @@
+//! Encoders at addresses that may not be used any more.
+
+use super::*;
+use crate::networks::Networks;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encoder_whose_address_is_not_allowed_any_more_has_to_leave() {
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let networks = |entry: &str| Networks::parse([entry]).unwrap();
+    let publish =
+        || rig.live.publish_from(rig.stream.clone(), Via::default(), Some("203.0.113.7".parse().unwrap()));
+    let mut publisher = publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_session(SessionState::Live).await;
+    rig.live.addresses_changed(rig.stream.id, &networks("203.0.113.0/24")).await;
+    rig.live.addresses_changed(rig.stream.id, &Networks::default()).await;
+    assert!(rig.live.session(rig.stream.id).is_some(), "its own is allowed");
+    rig.live.addresses_changed(rig.stream.id, &networks("203.0.113.8")).await;
+    let closed = publisher.closed().await;
+    assert_eq!(closed.code, codes::DENIED);
+    assert!(
+        closed.reason.contains("not be used from your address any more; add the address to allowedAddresses")
+    );
+    rig.until_idle().await;
+    assert_eq!(rig.last_reason().await, Some(EndReason::KeyRevoked));
+    assert!(publish().await.is_ok(), "who may is for the port to say, and no quiet time is due");
+}

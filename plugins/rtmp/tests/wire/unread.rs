@@ -1,0 +1,139 @@
+//! Servers that accept and then do not read: never live, or not twice.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use satcast_driver_rtmp::Rtmp;
+use satcast_plugin_api::Class;
+use satcast_plugin_api::driver::{BATCH_PACKETS_MAX, State};
+use satcast_plugin_api::packet::Codec;
+use satcast_plugin_api::recording::About;
+use satcast_plugin_api::testkit::{self, TestDestination};
+use serde_json::json;
+
+use crate::refusals::{KEY, failure};
+use crate::server::{Quick, Server};
+
+/// A server that accepts and then never reads; it goes when the sender is dropped.
+fn deaf() -> (Server, mpsc::Sender<()>) {
+    let (done, ended) = mpsc::channel::<()>();
+    let server = Server::start(move |conn| {
+        conn.accept();
+        // An error is the expected end: the sender is dropped.
+        let _ = ended.recv();
+    });
+    (server, done)
+}
+
+/// Pushes more than the socket buffers of loopback hold.
+fn push_bulk(dest: &TestDestination, count: u64) {
+    push(dest, count, 64 * 1024);
+}
+
+fn push(dest: &TestDestination, count: u64, bytes: usize) {
+    let payload = Bytes::from(vec![7; bytes]);
+    for index in 0..count {
+        dest.push(testkit::media(Codec::H264, index, index as i64, index == 0, payload.clone()));
+    }
+}
+
+/// Whether it was reported live, however shortly.
+fn was_live(dest: &TestDestination) -> bool {
+    dest.report(|report| report.states.iter().any(|(state, _)| *state == State::Live))
+}
+
+fn wait_until_sent(dest: &TestDestination, bytes: u64) {
+    let until = Instant::now() + testkit::WAIT_MAX;
+    while dest.counter("bytes_sent") < bytes && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(dest.counter("bytes_sent") >= bytes);
+}
+
+#[test]
+fn a_server_that_never_reads_is_never_live_and_given_up() {
+    let kit = kit!(Quick);
+    let (server, done) = deaf();
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+    push_bulk(&dest, 1000);
+    assert!(dest.wait_for_state(State::Connecting), "and it is said why");
+    let leased = dest.leased_packets();
+    assert!((1..=BATCH_PACKETS_MAX as u64).contains(&leased), "the host's queue keeps the rest: {leased}");
+    let error = failure(&dest);
+    assert_eq!(error.class, Class::Network, "{error}");
+    assert!(error.message.contains("does not read: it accepted the stream"), "{error}");
+    assert!(dest.counter("bytes_sent") > 0, "its system took some");
+    dest.report(|report| {
+        let reasons: Vec<_> = report.states.iter().map(|(_, reason)| reason.as_ref()).collect();
+        assert_eq!(reasons.len(), 1, "{report:?}");
+        assert!(reasons[0].unwrap().message.contains("takes no data"), "{report:?}");
+    });
+    assert!(!was_live(&dest));
+    drop(done);
+    server.finish();
+}
+
+#[test]
+fn a_thin_stream_to_a_server_that_never_reads_is_live_once_and_not_at_each_try() {
+    let kit = kit!(Quick);
+    let about = About { destination_id: 7, session_id: "one".into(), ..About::default() };
+    let other = About { session_id: "two".into(), ..about.clone() };
+    for (about, is_live) in [(&about, true), (&about, false), (&about, false), (&other, true)] {
+        let (server, done) = deaf();
+        let config = json!({ "url": server.url("/live"), "key": KEY });
+        let dest = kit.open_for(about, "rtmp", &config).unwrap();
+        push(&dest, 30, 500);
+        if is_live {
+            assert!(dest.wait_for_state(State::Live), "its system took all, and nothing else is known");
+        } else {
+            wait_until_sent(&dest, 30 * 500);
+            std::thread::sleep(Duration::from_millis(400));
+        }
+        push_bulk(&dest, 100);
+        let error = failure(&dest);
+        assert!(error.message.contains("does not read"), "{error}");
+        assert_eq!(was_live(&dest), is_live);
+        drop(done);
+        server.finish();
+    }
+    let server = Server::healthy();
+    let dest = kit.open_for(&about, "rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+    push_bulk(&dest, 100);
+    assert!(dest.wait_for_state(State::Live), "it reads again, and says so");
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    server.finish();
+}
+
+#[test]
+fn a_server_that_says_nothing_of_what_it_reads_is_live_all_the_same() {
+    let kit = kit!(Rtmp);
+    let server = Server::start(|conn| {
+        conn.accept();
+        conn.drain();
+    });
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+    push_bulk(&dest, 10);
+    assert!(dest.wait_for_state(State::Live));
+    dest.stop();
+    dest.wait_for_end().unwrap();
+    server.finish();
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_server_that_never_reads() {
+    let kit = kit!(Rtmp);
+    let (server, done) = deaf();
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+    push_bulk(&dest, 1000);
+    wait_until_sent(&dest, 64 * 1024);
+    std::thread::sleep(Duration::from_millis(200));
+    let asked = Instant::now();
+    dest.stop();
+    let error = failure(&dest);
+    assert!(asked.elapsed() < Duration::from_millis(1900), "{:?}", asked.elapsed());
+    assert!(error.message.contains("did not take the last"), "{error}");
+    drop(done);
+    server.finish();
+}

@@ -1,0 +1,168 @@
+//! A window of an hour in a browser: filled faster than real time, then sought to its oldest second.
+
+use std::time::{Duration, Instant};
+
+use satcast_tests::encoder::{Encoder, Publish};
+use satcast_tests::hls::Viewer;
+use satcast_tests::hosted::{Hosted, window_files};
+use satcast_tests::player::{Engine, Player, stalls};
+use satcast_tests::playlist::Media;
+use satcast_tests::service::{Service, Setup};
+use satcast_tests::wait::{self, seconds};
+use serde_json::{Value, json};
+
+/// More than the window, so that its oldest second is not the first of the stream.
+const FILLED_SECONDS: u64 = 3_660;
+const WINDOW_SECONDS: f64 = 3_600.0;
+const FASTER: u32 = 90;
+/// The encoder waits while more segments than this are not on the disk: that a busy disk shortens the window is another test.
+const UNWRITTEN_MAX: usize = 12;
+const LOOK: Duration = Duration::from_millis(100);
+/// Each of the source.
+const SEGMENT_SECONDS: f64 = 2.0;
+/// Filling takes a fraction of this.
+const FILLING: u64 = 240;
+/// Longest delta: the bar, in any window.
+const DELTA_BYTES_MAX: usize = 2048;
+
+fn number(state: &Value, field: &str) -> f64 {
+    state[field].as_f64().unwrap_or_else(|| panic!("no {field} in {state}"))
+}
+
+/// Where a window begins in the stream.
+#[derive(Clone, Copy)]
+struct Begin {
+    /// Number of its first segment.
+    sequence: u64,
+    /// The second that its first picture says.
+    second: f64,
+}
+
+impl Begin {
+    /// Counted from the end of what was filled. When the encoder goes, the last group of pictures has no keyframe behind it: it is left
+    /// out, unless some of it is out in parts.
+    fn of(media: &Media) -> Self {
+        let filled = media
+            .segments
+            .iter()
+            .take_while(|segment| segment.sequence == media.sequence || !segment.discontinuity);
+        let seconds: f64 = filled.map(|segment| segment.duration).sum();
+        let lost = if media.parts.is_some() { 0.0 } else { SEGMENT_SECONDS };
+        Begin { sequence: media.sequence, second: FILLED_SECONDS as f64 - lost - seconds.round() }
+    }
+
+    /// Expects that a picture is that of its place.
+    #[track_caller]
+    fn assert_shows(self, shown: &Value) {
+        let rolled = number(&shown["level"], "first") - self.sequence as f64;
+        let into = number(shown, "mediaTime") - number(&shown["level"], "start");
+        // Places are rounded to milliseconds, and a picture says whole seconds.
+        let wanted = self.second + rolled * SEGMENT_SECONDS + into + 0.01;
+        assert_eq!(
+            number(shown, "second"),
+            wanted.floor(),
+            "another picture than that of {wanted} s: {shown}"
+        );
+    }
+}
+
+#[test]
+fn the_oldest_second_of_an_hour_is_soon_on_the_screen() {
+    let service = Setup::default().start();
+    let plain = Hosted::new(&service, "an hour");
+    let near = plain.beside(&service, &json!({ "lowLatency": true }));
+    let ingest = service.ingest_url(&plain.stream.key);
+    let before = service.process().resident_kib();
+    let began = Instant::now();
+    let mut filling = Publish::clock(FILLED_SECONDS).faster(FASTER).to(&ingest);
+    let mut windows = [("plain", plain), ("low latency", near)].map(|(name, hosted)| {
+        let mut viewer = hosted.viewer(seconds(20));
+        let media = viewer.media();
+        (name, viewer, hosted, media.sequence)
+    });
+    fill(&mut filling, &service, windows.iter_mut().map(|(_, viewer, ..)| viewer).collect());
+    println!("{FILLED_SECONDS} s were filled in {:.1} s", began.elapsed().as_secs_f64());
+    let _encoder = Publish::clock(180).real_time().to(&ingest);
+    for (name, mut viewer, hosted, first) in windows {
+        let media = viewer.media_when("the encoder that goes on", seconds(30), |media| {
+            media.segments.iter().skip(1).rev().skip(2).any(|segment| segment.discontinuity)
+        });
+        let window = media.seconds();
+        println!("{name}: a window of {window} s, {} segments", media.segments.len());
+        assert!(window <= WINDOW_SECONDS && window > WINDOW_SECONDS - 3.0 * SEGMENT_SECONDS, "{window} s");
+        assert!(media.sequence > first, "nothing has left the window");
+        figures(name, &mut viewer, &service, before);
+        watched(name, &hosted.ready(seconds(20)), Begin::of(&media));
+    }
+}
+
+/// Lets the encoder go on to its end as fast as the disk takes it.
+fn fill(encoder: &mut Encoder, service: &Service, mut viewers: Vec<&mut Viewer>) {
+    let mut waits = 0;
+    wait::until("the window to be filled", seconds(FILLING), || {
+        let listed: usize = viewers.iter_mut().map(|viewer| viewer.media().segments.len()).sum();
+        // Files of what has left the window stay for some time, so that there may be more of them.
+        let unwritten = listed.saturating_sub(window_files(service).len());
+        if unwritten > UNWRITTEN_MAX {
+            encoder.freeze();
+            waits += 1;
+        } else if encoder.running() {
+            encoder.thaw();
+        } else {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK);
+        Err(format!("{listed} segments are listed, {unwritten} not written"))
+    });
+    println!("the encoder had to wait {waits} times");
+    encoder.finish(seconds(1));
+}
+
+/// Size and time of the playlist, and memory.
+fn figures(name: &str, viewer: &mut Viewer, service: &Service, before: u64) {
+    let path = viewer.playlist();
+    let mut ask = |path: &str, headers: &[(&str, &str)]| {
+        let began = Instant::now();
+        let reply = viewer.http.get(path, headers);
+        reply.assert_status(200);
+        let sent = reply.header("content-length").and_then(|length| length.parse::<usize>().ok());
+        (reply.text().len(), sent.expect("a length"), began.elapsed())
+    };
+    let full = ask(&path, &[]);
+    let packed = ask(&path, &[("accept-encoding", "gzip")]);
+    println!("{name}: {} bytes, gzip {} bytes in {:?}, again {:?}", full.0, packed.1, packed.2, full.2);
+    let delta = ask(&format!("{path}?_HLS_skip=YES"), &[("accept-encoding", "gzip")]);
+    if name == "low latency" {
+        assert!(delta.0 <= DELTA_BYTES_MAX, "a delta of {} bytes", delta.0);
+        println!("{name}: delta {} bytes, gzip {} bytes", delta.0, delta.1);
+    }
+    println!("memory of the service: {} KiB, {before} KiB before", service.process().resident_kib());
+}
+
+/// Starts at the live edge, seeks to the oldest second, plays on there, and returns.
+fn watched(name: &str, url: &str, begin: Begin) {
+    let (mut player, started) = Player::start(Engine::HlsJs, url);
+    player.step("wait 2");
+    let oldest = player.step("oldest");
+    begin.assert_shows(&oldest);
+    assert!((number(&oldest, "mediaTime") - number(&oldest, "to")).abs() < 0.5, "{oldest}");
+    let state = player.step("wait 3");
+    assert_eq!((stalls(&state, seconds(1)), &state["fatal"]), (vec![], &json!([])), "{state}");
+    let later = player.step("frame");
+    begin.assert_shows(&later);
+    assert!(number(&later, "second") >= number(&oldest, "second") + 2.0, "{later}");
+    player.shot(&format!("the-oldest-second-{}", name.replace(' ', "-")));
+    let returned = player.step("live");
+    let live = player.step("wait 3");
+    assert!(number(&live, "position") > number(&oldest, "position") + WINDOW_SECONDS / 2.0, "{live}");
+    println!(
+        "{name}, {}: first picture after {} ms; second {} of the stream, the oldest, after {} ms, live again after {} ms; stalls {}",
+        state["engine"],
+        started["firstFrameMs"],
+        oldest["second"],
+        oldest["seekMs"],
+        returned["seekMs"],
+        live["stalls"]
+    );
+    player.finish();
+}
