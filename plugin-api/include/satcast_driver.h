@@ -352,7 +352,7 @@ typedef struct SatcastPacket SatcastPacket;
 #define SATCAST_ASSET_RELOAD 1
 
 /**
- * `SatcastAsset.flags`: a media segment, fragmented MP4 whose samples are the payloads of packets (since minor version 4). Destinations
+ * `SatcastAsset.flags`: a media segment, fragmented MP4 whose samples are the payloads of packets (since minor version 5). Destinations
  * that want what was before them are given it from these.
  */
 #define SATCAST_ASSET_SEGMENT (1 << 1)
@@ -944,7 +944,7 @@ typedef struct SatcastAsset {
      */
     struct SatcastStr source;
     /**
-     * `ASSET_*`. This and what follows: since minor version 4, for playlists that viewers follow, and for segments.
+     * `ASSET_*`. This and what follows: since minor version 4, for playlists that viewers follow; those for segments since minor version 5.
      */
     uint32_t flags;
     /**
@@ -1477,7 +1477,7 @@ SATCAST_ASSERT(offsetof(SatcastAssets, size) == 0, "SatcastAssets.size");
 SATCAST_ASSERT(offsetof(SatcastAssets, publish) == 8, "SatcastAssets.publish");
 SATCAST_ASSERT(offsetof(SatcastAssets, retract) == 16, "SatcastAssets.retract");
 SATCAST_ASSERT(offsetof(SatcastAssets, playback) == 24, "SatcastAssets.playback");
-SATCAST_ASSERT(sizeof(SatcastAsset) == 168, "SatcastAsset");
+SATCAST_ASSERT(sizeof(SatcastAsset) == 208, "SatcastAsset");
 SATCAST_ASSERT(offsetof(SatcastAsset, size) == 0, "SatcastAsset.size");
 SATCAST_ASSERT(offsetof(SatcastAsset, name) == 8, "SatcastAsset.name");
 SATCAST_ASSERT(offsetof(SatcastAsset, content_type) == 24, "SatcastAsset.content_type");
@@ -1492,6 +1492,10 @@ SATCAST_ASSERT(offsetof(SatcastAsset, next_part) == 128, "SatcastAsset.next_part
 SATCAST_ASSERT(offsetof(SatcastAsset, target_ms) == 132, "SatcastAsset.target_ms");
 SATCAST_ASSERT(offsetof(SatcastAsset, delta) == 136, "SatcastAsset.delta");
 SATCAST_ASSERT(offsetof(SatcastAsset, hint) == 152, "SatcastAsset.hint");
+SATCAST_ASSERT(offsetof(SatcastAsset, number) == 168, "SatcastAsset.number");
+SATCAST_ASSERT(offsetof(SatcastAsset, offset_ns) == 176, "SatcastAsset.offset_ns");
+SATCAST_ASSERT(offsetof(SatcastAsset, start_ms) == 184, "SatcastAsset.start_ms");
+SATCAST_ASSERT(offsetof(SatcastAsset, init) == 192, "SatcastAsset.init");
 SATCAST_ASSERT(sizeof(SatcastPlayback) == 72, "SatcastPlayback");
 SATCAST_ASSERT(offsetof(SatcastPlayback, size) == 0, "SatcastPlayback.size");
 SATCAST_ASSERT(offsetof(SatcastPlayback, entry) == 8, "SatcastPlayback.entry");
