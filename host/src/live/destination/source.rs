@@ -1,8 +1,8 @@
 //! Where the driver of one opening has its media from: what was before it where it wants that, then a queue; and what becomes of what
 //! waits there at the end.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use satcast_plugin_api::host::MediaSource;
@@ -30,6 +30,9 @@ pub(super) struct Source {
     past: Option<Arc<Past>>,
     /// What its driver does not take is lost, and must not be.
     is_lossless: bool,
+    /// Packets lost so far by the destination, and how many those were when the end began.
+    dropped: Arc<AtomicU64>,
+    dropped_before: OnceLock<u64>,
 }
 
 impl Source {
@@ -56,7 +59,8 @@ impl Source {
         let queue = Arc::new(queue);
         parts.hub.attach(queue.clone(), waker.clone(), parts.clock.monotonic());
         let past = before(parts, destination, kind, &queue, waker);
-        Self { queue, waker: waker.clone(), past, is_lossless }
+        let (waker, dropped) = (waker.clone(), dropped.clone());
+        Self { queue, waker, past, is_lossless, dropped, dropped_before: OnceLock::new() }
     }
 
     pub(super) fn media(&self) -> Arc<dyn MediaSource> {
@@ -81,6 +85,7 @@ impl Source {
         if !self.is_lossless {
             return;
         }
+        let _ = self.dropped_before.set(self.dropped.load(Ordering::Relaxed));
         let taken = async {
             while self.queue.media_waiting() > 0 {
                 tokio::time::sleep(SETTLE_LOOK).await;
@@ -90,14 +95,14 @@ impl Source {
         let _ = tokio::time::timeout_at(until, taken).await;
     }
 
-    /// The opening has ended. Gives the packets that are lost by it, and must not be.
+    /// The opening has ended. Gives the packets that were lost since its end began, and must not be.
     pub(super) fn end(&self, hub: &Hub) -> u64 {
         hub.detach(&self.queue);
         self.waker.wake(self.queue.close());
         self.past.iter().for_each(|past| past.give_up());
-        let lost = if self.is_lossless { self.queue.media_waiting() } else { 0 };
         self.queue.give_up();
-        lost
+        let before = self.dropped_before.get();
+        before.map_or(0, |before| self.dropped.load(Ordering::Relaxed).saturating_sub(*before))
     }
 }
 

@@ -344,6 +344,10 @@ impl MediaSource for Queue {
     fn abandoned(&self) {
         let mut state = self.lock();
         state.closed = true;
+        if self.core.spill.is_some() {
+            let lost = state.packets.iter().filter(|queued| !queued.delivery.packet.config).count();
+            self.core.dropped.fetch_add(lost as u64, Ordering::Relaxed);
+        }
         state.packets.clear();
         state.bytes = 0;
         let waker = state.waker.take();

@@ -157,7 +157,7 @@ async fn a_driver_that_hangs_is_left_alone_until_it_returns() {
     let drivers = crate::live::testing::start(hanging_entry);
     let asked = drivers.validate(ACCOUNT, "script", &json!({ "mode": "hang" })).await;
     let Err(ValidateError::Driver(reason)) = asked else { panic!("{asked:?}") };
-    assert!(reason.contains("does not answer"), "{reason}");
+    assert!(reason.contains("does not return"), "{reason}");
     let refused = drivers.validate(ACCOUNT, "script", &json!({ "mode": "live" })).await;
     assert!(matches!(refused, Err(ValidateError::Driver(_))), "no call while it hangs");
     for _ in 0..500 {
