@@ -108,6 +108,27 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): En
   const watch = new AbortController();
   const watchman = new Watchman();
   let mends: number[] = [];
+  /** Where it goes on after the source was loaded anew: what is before has the tracks that were. */
+  let from = NaN;
+  /** The source buffers were made for the tracks that were; only a fresh index says which there are now. */
+  const anew = (failed = NaN): void => {
+    const plays = !video.paused;
+    from = failed;
+    hls.detachMedia();
+    hls.loadSource(index);
+    hls.attachMedia(video);
+    if (plays) {
+      video.play().catch(() => undefined);
+    }
+  };
+  hls.on(Player.Events.LEVEL_UPDATED, (_, { details }) => {
+    const all = details.fragmentHint ? [...details.fragments, details.fragmentHint] : details.fragments;
+    const first = all.find(({ sn }) => sn >= from);
+    from = NaN;
+    if (first) {
+      hls.startLoad(first.start);
+    }
+  });
   const ended = new Promise<End>((resolve) => {
     video.addEventListener('ended', () => resolve('over'), { signal: watch.signal });
     hls.on(Player.Events.LEVEL_LOADED, (_, { details, networkDetails }) => {
@@ -128,7 +149,11 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): En
       mends = mends.filter((at) => now - at < MENDS_MS);
       if (data.type === Player.ErrorTypes.MEDIA_ERROR && !unknown && mends.length < MENDS_MAX) {
         mends.push(now);
-        hls.recoverMediaError();
+        if (isOtherTracks(Player, data)) {
+          anew(data.chunkMeta?.sn);
+        } else {
+          hls.recoverMediaError();
+        }
       } else if (watchman.signal === 'over' && video.readyState >= HTMLMediaElement.HAVE_FUTURE_DATA) {
         // What is left of it is no longer served, but what was fetched is still there.
         video.addEventListener('waiting', () => resolve('over'), { signal: watch.signal });
@@ -170,6 +195,15 @@ function listed(details: LevelDetails, request: unknown): Listed {
     targetSecs: details.targetduration,
     ageSecs: Number.isFinite(age) ? age : null,
   };
+}
+
+/** An encoder may come back with other tracks than it had. */
+function isOtherTracks({ ErrorDetails }: typeof Hls, { details }: ErrorData): boolean {
+  return (
+    details === ErrorDetails.BUFFER_APPEND_ERROR ||
+    details === ErrorDetails.BUFFER_ADD_CODEC_ERROR ||
+    details === ErrorDetails.BUFFER_INCOMPATIBLE_CODECS_ERROR
+  );
 }
 
 function endOf(Player: typeof Hls, data: ErrorData): End {

@@ -5,6 +5,8 @@ use satcast_plugin_api::Error;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
+use crate::limits::WINDOW_QUOTA_BYTES;
+
 /// Longest rewind in seconds.
 pub const DVR_SECONDS_MAX: u32 = WINDOW_SECONDS_MAX;
 /// Most origins.
@@ -28,6 +30,21 @@ pub struct Config {
     #[serde(default)]
     #[schemars(extend("maxItems" = ORIGINS_MAX), inner(length(max = ORIGIN_BYTES_MAX)))]
     pub allowed_origins: Vec<String>,
+}
+
+/// What the operator sets in `[driver.hls]`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct Settings {
+    /// Bytes that the window of one destination may take on disk; beyond it viewers cannot go back as far as `dvrSeconds`.
+    #[schemars(range(min = 1))]
+    pub window_quota_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { window_quota_bytes: WINDOW_QUOTA_BYTES }
+    }
 }
 
 fn dvr_seconds_default() -> u32 {

@@ -36,9 +36,10 @@ mod window;
 use std::sync::Arc;
 
 use satcast_plugin_api::driver::{self, Driver, DriverInfo, DynDestination};
-use satcast_plugin_api::{DestType, Error};
+use satcast_plugin_api::{DestType, Error, SettingsSchema};
 
-pub use config::{Config, DVR_SECONDS_MAX, ORIGIN_BYTES_MAX, ORIGINS_MAX};
+pub use config::{Config, DVR_SECONDS_MAX, ORIGIN_BYTES_MAX, ORIGINS_MAX, Settings};
+use limits::Limits;
 use opening::{Opening, Shared};
 
 /// The destination type.
@@ -58,8 +59,14 @@ impl Driver for Hls {
         vec![DestType::of::<Config>(TYPE).title("Self-hosted playback").codecs(&codecs).playback()]
     }
 
+    fn settings() -> Option<SettingsSchema> {
+        Some(SettingsSchema::of::<Settings>())
+    }
+
     fn load(host: &driver::Host) -> Result<Self, Error> {
-        Ok(Hls { shared: Arc::new(Shared::start(&host.data_dir()?, "dvr")?) })
+        let settings: Settings = host.settings()?;
+        let limits = Limits { window_bytes_max: settings.window_quota_bytes, ..Limits::default() };
+        Ok(Hls { shared: Arc::new(Shared::start(&host.data_dir()?, "dvr", limits)?) })
     }
 
     fn validate(&self, config: driver::Config<'_>) -> Result<(), Error> {

@@ -20,6 +20,9 @@ pub(crate) const PART_NANOS: i64 = 500_000_000;
 /// How far behind live players stay that play parts, in nanoseconds, or three parts if that is more: half a second is for the network.
 pub(crate) const PART_HOLD_BACK_NANOS: i64 = 2_000_000_000;
 
+/// Bytes of one destination's window unless the operator says otherwise: an hour at 50 Mbit/s and some more.
+pub(crate) const WINDOW_QUOTA_BYTES: u64 = 24 * 1024 * 1024 * 1024;
+
 /// What the window keeps, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
@@ -51,6 +54,8 @@ pub(crate) struct Limits {
     pub(crate) unwritten_bytes_max: usize,
     /// Bytes of all segments in memory, but for the newest: half of what the host allows an opening.
     pub(crate) memory_bytes_max: usize,
+    /// Bytes of all that is listed, but for the live edge: older segments leave the list. Those in their grace time come on top.
+    pub(crate) window_bytes_max: u64,
 }
 
 impl Default for Limits {
@@ -69,6 +74,7 @@ impl Default for Limits {
             unwritten_segments_max: 30,
             unwritten_bytes_max: 64 * 1024 * 1024,
             memory_bytes_max: 128 * 1024 * 1024,
+            window_bytes_max: WINDOW_QUOTA_BYTES,
         }
     }
 }

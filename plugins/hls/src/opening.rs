@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use satcast_media::packet::NANOS_PER_MILLI;
 use satcast_media::segment::{Event, Segmenter};
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver::{Ctx, Destination, Media, Packet, State};
@@ -30,6 +31,9 @@ use crate::window::{KEYFRAMES_TOO_FAR, Window};
 /// How long the removal of everything may take when the driver ends; the next start clears what is left.
 const CLEAR_WAIT: Duration = Duration::from_secs(1);
 
+/// How long after it began an opening may be given what was kept for it.
+const KEPT_WITHIN: Duration = Duration::from_secs(2);
+
 /// What all openings share.
 pub(crate) struct Shared {
     root: Root,
@@ -47,8 +51,8 @@ impl Shared {
     ///
     /// # Errors
     /// `Internal` when no thread can be started.
-    pub(crate) fn start(data: &Path, name: &str) -> Result<Self, Error> {
-        Self::start_with(data, name, Limits::default(), write_segment)
+    pub(crate) fn start(data: &Path, name: &str, limits: Limits) -> Result<Self, Error> {
+        Self::start_with(data, name, limits, write_segment)
     }
 
     pub(crate) fn start_with(data: &Path, name: &str, limits: Limits, write: Write) -> Result<Self, Error> {
@@ -172,7 +176,6 @@ impl Run {
 
     /// Takes packets in; true when that changed the window.
     fn take(&mut self, batch: &mut Vec<Packet>) -> bool {
-        let wall_ms = unix_ms();
         let mut bytes = 0;
         for packet in batch.drain(..) {
             bytes += packet.payload().len() as u64;
@@ -180,11 +183,22 @@ impl Run {
                 self.segmenter.gap();
             }
             if let Some(packet) = self.intake.take(packet, self.segmenter.held_bytes()) {
-                self.segmenter.push(&packet, wall_ms);
+                let arrived_ms = self.arrived_ms(packet.dts_ns);
+                self.segmenter.push(&packet, arrived_ms);
             }
         }
         self.ctx.bytes_sent(bytes);
         self.drain()
+    }
+
+    /// Wall time at which a packet came to the service. What an opening begins with came before it, all of it at once: it is placed by
+    /// the session's timeline, which goes by the wall.
+    fn arrived_ms(&self, dts_ns: i64) -> i64 {
+        let (now_ms, started_ms) = (unix_ms(), self.ctx.about().session_started_ms);
+        if started_ms <= 0 || self.start.elapsed() > KEPT_WITHIN {
+            return now_ms;
+        }
+        now_ms.min(started_ms.saturating_add(dts_ns / NANOS_PER_MILLI))
     }
 
     /// Gives what the segmenter made to the window.

@@ -2,8 +2,8 @@
 //!
 //! What the server's system has taken does not show that the server reads: it keeps some for a program that hangs. On a new
 //! connection a destination is therefore live when the server has said in RTMP that it has read media, or when more was taken than a
-//! system keeps ([`UNREAD_BYTES_MAX`]), or when a stream too thin for that has flown for some time with nothing left on its way
-//! ([`Timing::thin`]). Where an earlier try ended because a server stopped reading, the thin stream's way is closed, and the others
+//! system keeps ([`UNREAD_BYTES_MAX`]), or when a stream too thin for that has flown for some time ([`Timing::thin`]) without falling
+//! behind ([`BEHIND_PART`]). Where an earlier try ended because a server stopped reading, the thin stream's way is closed, and the others
 //! count only beyond what it took then.
 
 use std::time::Duration;
@@ -18,6 +18,9 @@ const LOOK_SOON: Duration = Duration::from_millis(50);
 /// Most that the system of a server keeps for a program that does not read, in bytes, unless the program has asked for more: twice what
 /// usual ones do.
 pub(crate) const UNREAD_BYTES_MAX: u64 = 256 * 1024;
+
+/// Media of a thin stream that is on its way for longer than this part of [`Timing::thin`] is behind; a slow round trip takes less.
+const BEHIND_PART: u32 = 3;
 
 /// Looks in the time after which a server counts as stalled.
 const LOOKS: u32 = 10;
@@ -68,6 +71,10 @@ pub(crate) struct Watch {
     live_from: Option<(u64, Instant)>,
     /// Output position of the first media.
     media_from: Option<u64>,
+    /// Output position of some media that is on its way, and when it was queued.
+    on_its_way: Option<(u64, Instant)>,
+    /// The same of the newest media, wherever it is.
+    newest: Option<(u64, Instant)>,
     /// The server has shown that it reads.
     proven: bool,
     /// Output position that the server has said it has read.
@@ -91,6 +98,8 @@ impl Watch {
             lived: Duration::ZERO,
             live_from: None,
             media_from: None,
+            on_its_way: None,
+            newest: None,
             proven: false,
             read: 0,
             taken,
@@ -108,6 +117,8 @@ impl Watch {
     /// A media packet was queued that ends at output position `end`.
     pub(crate) fn queued_media(&mut self, now: Instant, end: u64) {
         self.media_from.get_or_insert(end);
+        self.newest = Some((end, now));
+        self.on_its_way = self.on_its_way.or(self.newest);
         if self.live.is_none() && self.live_from.is_none() {
             self.live_from = Some((end, now));
             self.look_at = self.look_at.min(now + LOOK_SOON);
@@ -139,6 +150,8 @@ impl Watch {
         if position > self.acknowledged {
             self.acknowledged = position;
             self.waiting_since = Some(now);
+            let is_out = |(end, _): &(u64, Instant)| *end > position;
+            self.on_its_way = self.on_its_way.filter(is_out).or(self.newest.filter(is_out));
             if self.told == Told::Stalled {
                 self.told = Told::Nothing;
             }
@@ -146,7 +159,7 @@ impl Watch {
         if all {
             self.waiting_since = None;
         }
-        let becomes_live = self.live.is_none() && self.shows_reading(now, all);
+        let becomes_live = self.live.is_none() && self.shows_reading(now);
         if becomes_live {
             self.proven = true;
             self.live = Some(now);
@@ -161,17 +174,22 @@ impl Watch {
         self.live.is_none() && self.live_from.is_some()
     }
 
-    /// Whether what came back shows that the server reads; `all`: nothing is on its way.
-    fn shows_reading(&self, now: Instant, all: bool) -> bool {
+    /// Whether what came back shows that the server reads.
+    fn shows_reading(&self, now: Instant) -> bool {
         let Some((from, since)) = self.live_from else { return false };
         if self.proven {
             return self.acknowledged >= from;
         }
         // Beyond the first media, the earlier position: what was waited for anew since then says no less.
         let media_from = self.media_from.unwrap_or(from);
-        let is_read = self.read >= from && self.read >= media_from + self.taken;
-        let is_more = self.acknowledged >= media_from + UNREAD_BYTES_MAX.max(2 * self.taken);
-        let is_thin = self.taken == 0 && all && self.acknowledged >= from && now >= since + self.timing.thin;
+        // More than was sent says nothing.
+        let read = self.read.min(self.acknowledged);
+        let is_read = read >= from && read >= media_from + self.taken;
+        let is_more = self.acknowledged >= media_from + UNREAD_BYTES_MAX + self.taken;
+        let keeps_up =
+            self.on_its_way.is_none_or(|(_, queued)| now < queued + self.timing.thin / BEHIND_PART);
+        let is_thin =
+            self.taken == 0 && keeps_up && self.acknowledged >= from && now >= since + self.timing.thin;
         is_read || is_more || is_thin
     }
 
@@ -180,9 +198,9 @@ impl Watch {
         self.lived + self.live.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Bytes of media that the server's side has taken.
+    /// Bytes of media that the server's side has taken, without those that the server has said it has read.
     pub(crate) fn media_taken(&self) -> u64 {
-        self.media_from.map_or(0, |from| self.acknowledged.saturating_sub(from))
+        self.media_from.map_or(0, |from| self.acknowledged.saturating_sub(from.max(self.read)))
     }
 
     fn leave_live(&mut self, now: Instant) {
@@ -278,7 +296,7 @@ mod tests {
         assert!(watch.read(5000));
         assert!(watch.acknowledged(at(1), 5000, false));
         assert!(!watch.acknowledged(at(1), 9000, true) && !watch.read(9000), "told once");
-        assert_eq!((watch.lived(at(3)), watch.media_taken()), (Duration::from_secs(2), 4000));
+        assert_eq!((watch.lived(at(3)), watch.media_taken()), (Duration::from_secs(2), 0));
     }
 
     #[test]
@@ -296,8 +314,22 @@ mod tests {
         watch.queued_media(at(0), 10);
         watch.waiting(at(0));
         assert!(!watch.acknowledged(at(2), 10, true), "early");
-        assert!(!watch.acknowledged(at(3), 9_000, false), "some is on its way");
+        watch.queued_media(at(2), 10_000);
+        assert!(!watch.acknowledged(at(3), 9_000, false), "some has been on its way for a while");
         assert!(watch.acknowledged(at(3), 10_000, true));
+    }
+
+    #[test]
+    fn a_thin_stream_to_a_server_far_away_is_live_although_some_of_it_is_always_on_its_way() {
+        let (mut watch, at) = watch();
+        let look = |tenths: u64| at(0) + Duration::from_millis(100 * tenths);
+        let live = (0..).find(|tenths| {
+            watch.queued_media(look(*tenths), 10 + tenths * 10);
+            watch.waiting(look(*tenths));
+            // Five tenths of a second there and back.
+            watch.acknowledged(look(*tenths), tenths.saturating_sub(5) * 10, false)
+        });
+        assert_eq!(live, Some(30));
     }
 
     #[test]
@@ -317,11 +349,15 @@ mod tests {
         assert!(watch.read(70_010));
         assert!(watch.acknowledged(at(4), 70_010, true));
         let mut watch = again(200_000);
-        assert!(!watch.acknowledged(at(4), 400_009, false));
-        assert!(watch.acknowledged(at(4), 400_010, false));
+        assert!(!watch.acknowledged(at(4), FAR + 199_999, false));
+        assert!(watch.acknowledged(at(4), FAR + 200_000, false));
         let mut watch = again(1);
-        assert!(!watch.acknowledged(at(4), FAR - 1, true));
-        assert!(watch.acknowledged(at(4), FAR, true));
+        assert!(!watch.acknowledged(at(4), FAR, true));
+        assert!(watch.acknowledged(at(4), FAR + 1, true));
+        // A server that says it has read more than there was has said nothing.
+        let mut watch = again(70_000);
+        assert!(watch.read(100_000_000));
+        assert!(!watch.acknowledged(at(4), 60_000, false));
     }
 
     #[test]

@@ -92,7 +92,8 @@ fn a_stream_key_is_good_from_the_named_addresses_only() {
     let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
     api.wait_for_stream(&stream, "live", seconds(20));
     let _ = allow(json!(["203.0.113.0/24"]));
-    assert_eq!(api.stream(&stream)["state"], "live", "it holds from the next publish on");
-    let _ = encoder.stop();
+    // Who is no longer among them goes at once, and hears why.
     api.wait_for_stream(&stream, "idle", seconds(20));
+    assert_eq!(api.stream(&stream)["lastEndReason"], "key_revoked");
+    assert!(!encoder.wait(seconds(20)).success(), "{}", encoder.log());
 }

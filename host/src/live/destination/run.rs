@@ -134,10 +134,13 @@ impl Run {
         let opened = self.parts.drivers.open(request).await;
         let outcome = match opened {
             Ok(opening) => {
-                // Once in a session, whatever becomes of this opening.
-                lock(&self.parts.had_past).insert(record.id);
                 source.start();
-                self.watch(opening, &mailbox, &source).await
+                let outcome = self.watch(opening, &mailbox, &source).await;
+                // Once in a session; what broke off in the middle begins anew.
+                if source.is_past_taken() {
+                    lock(&self.parts.had_past).insert(record.id);
+                }
+                outcome
             }
             Err(error) => Err(error),
         };

@@ -75,6 +75,11 @@ impl Source {
         self.past.iter().for_each(|past| past.start());
     }
 
+    /// There is nothing before it, or its driver has taken all of that.
+    pub(super) fn is_past_taken(&self) -> bool {
+        self.past.as_ref().is_none_or(|past| past.is_taken())
+    }
+
     /// Lets nothing new in, and gives a driver that must not lose anything the time to take what waits.
     pub(super) async fn settle(&self) {
         let until = Instant::now() + SETTLE_MAX;

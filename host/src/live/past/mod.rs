@@ -102,6 +102,12 @@ impl Past {
         }
     }
 
+    /// The driver has taken all of it.
+    pub(super) fn is_taken(&self) -> bool {
+        let state = self.core.lock();
+        state.is_read && state.packets.is_empty() && !state.is_given_up
+    }
+
     /// Its destination has ended.
     pub(super) fn give_up(&self) {
         self.core.give_up();

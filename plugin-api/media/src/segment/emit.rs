@@ -43,15 +43,6 @@ impl Segmenter {
         open
     }
 
-    /// Drops what is not finished; a segment that only waits for sound is.
-    pub(super) fn drop_unfinished(&mut self) {
-        self.emit_closing();
-        let Some(epoch) = self.epoch.take() else { return };
-        let held = u64::from(epoch.video.is_some());
-        self.stats.samples_dropped += epoch.open.samples() as u64 + held;
-        self.discontinuity = self.init.is_some();
-    }
-
     pub(super) fn emit_closing(&mut self) {
         let Some(mut epoch) = self.epoch.take() else { return };
         if let Some((builder, end_ns)) = epoch.closing.take() {

@@ -119,8 +119,8 @@ impl Segmenter {
         self.events.pop_front()
     }
 
-    /// The encoder went and came back, or packets were lost: the unfinished segment is dropped (or ended, when some of it is out in
-    /// parts) and the next one, which starts at a keyframe, has a discontinuity. Time stamps may start anew.
+    /// The encoder went and came back, or packets were lost: the unfinished segment ends with what came of it, and the next one, which
+    /// starts at a keyframe, has a discontinuity. Time stamps may start anew.
     pub fn gap(&mut self) {
         if let Some(probe) = self.probe.take() {
             self.restart_probe(probe);
@@ -129,12 +129,7 @@ impl Segmenter {
         self.drop_waiting();
         self.sound_alone_ns = 0;
         self.last_audio_dts = None;
-        if self.epoch.as_ref().is_some_and(|epoch| epoch.open.has_parts()) {
-            // What is out in parts cannot be taken back: it becomes a short segment.
-            self.close_epoch(None);
-        } else {
-            self.drop_unfinished();
-        }
+        self.close_epoch(None);
     }
 
     /// Ends the session: everything held becomes segments.

@@ -28,6 +28,8 @@ pub(super) struct Health {
     /// When one did so last.
     full_at: Option<Duration>,
     degraded: bool,
+    /// The window is shorter than configured because of its quota.
+    bounded: bool,
 }
 
 impl Health {
@@ -81,6 +83,16 @@ impl Health {
         if segments > 0 {
             shelf.count(COUNTER_LOST, segments as u64);
             self.degrade("the disk does not keep up", shelf);
+        }
+    }
+
+    /// The window takes all that it may; told once.
+    pub(super) fn bounded(&mut self, shelf: &impl Shelf) {
+        if !self.bounded {
+            self.bounded = true;
+            let reason = "it takes as much of the disk as one destination may (windowQuotaBytes)";
+            tracing::warn!(reason, "rewind is shorter than configured");
+            shelf.event(EVENT_DEGRADED, &json!({ "reason": reason }));
         }
     }
 

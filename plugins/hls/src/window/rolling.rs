@@ -14,6 +14,7 @@ impl Window {
     pub(crate) fn roll(&mut self, now: Duration, shelf: &impl Shelf) {
         self.list(now, shelf);
         self.shorten(now, shelf);
+        self.keep_quota(now, shelf);
         self.make_room(now, shelf);
         self.age_parts(now);
         self.publish_lists(false, shelf);
@@ -66,6 +67,24 @@ impl Window {
             (count, bytes, lost) = (count - 1, bytes - size, lost + 1);
         }
         self.health.lost(lost, shelf);
+    }
+
+    /// Takes the oldest segments off the list while all that is listed takes more than the destination may have.
+    fn keep_quota(&mut self, now: Duration, shelf: &impl Shelf) {
+        let is_listed = |held: &&Held| held.place == Place::Listed;
+        let mut bytes: u64 = self.held.all.iter().filter(is_listed).map(|held| held.bytes as u64).sum();
+        while bytes > self.limits.window_bytes_max {
+            let behind = self.held.behind_edge(self.limits.edge_segments);
+            let Some(oldest) = self.held.all.iter().take(behind).find(is_listed) else { break };
+            let (sequence, size) = (oldest.sequence(), oldest.bytes as u64);
+            self.take_off(sequence, now);
+            // The list gets no shorter.
+            if self.held.find(sequence).is_some_and(|held| held.place == Place::Listed) {
+                break;
+            }
+            bytes -= size;
+            self.health.bounded(shelf);
+        }
     }
 
     /// The disk is full: the oldest files go at once, so that what waits can be written. Nobody's grace time counts: who reads one

@@ -80,16 +80,16 @@ pub(crate) fn a_reconnect_with_another_size(kit: &Testkit) -> u64 {
     let mut second = media::encode(&format!("{LARGER} {SOUND}"), 8);
     second[0].discontinuity = true;
     media::push(&destination, second);
-    assert!(kit.wait_until(&destination, |report| media::numbers(report).len() == 7));
+    assert!(kit.wait_until(&destination, |report| media::numbers(report).len() == 8));
     stop(&destination);
     let (last, text) = destination
         .report(|report| (*media::numbers(report).last().unwrap(), media::text(report, "media.m3u8")));
-    // Four whole segments before the cut, four after; the unfinished one is dropped.
-    let first = last - 7;
+    // Four whole segments before the cut and what came of the next, four after.
+    let first = last - 8;
     // The kit has one session, so this opening follows another.
     let (_, text) = text.split_once("#EXT-X-DISCONTINUITY\n").unwrap();
     let (before, after) = text.split_once("#EXT-X-DISCONTINUITY\n").unwrap();
-    assert_eq!((before.matches(".m4s\n").count(), after.matches(".m4s\n").count()), (4, 4), "{text}");
+    assert_eq!((before.matches(".m4s\n").count(), after.matches(".m4s\n").count()), (5, 4), "{text}");
     assert!(
         after.starts_with(&format!("#EXT-X-MAP:URI=\"i{first}-1.mp4\"\n#EXT-X-PROGRAM-DATE-TIME:")),
         "{text}"
@@ -97,7 +97,7 @@ pub(crate) fn a_reconnect_with_another_size(kit: &Testkit) -> u64 {
     assert!(destination.report(|report| media::text(report, "index.m3u8")).contains("RESOLUTION=480x270"));
     let folder = tempfile::tempdir().unwrap();
     destination.report(|report| media::fetch(report, folder.path()));
-    for (init, segment, size) in [(0, first, "320,240"), (1, first + 4, "480,270")] {
+    for (init, segment, size) in [(0, first, "320,240"), (1, first + 5, "480,270")] {
         let init = std::fs::read(folder.path().join(format!("i{first}-{init}.mp4"))).unwrap();
         let segment = std::fs::read(folder.path().join(format!("{segment}.m4s"))).unwrap();
         std::fs::write(folder.path().join("whole.mp4"), [init, segment].concat()).unwrap();

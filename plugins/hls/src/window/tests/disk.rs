@@ -44,6 +44,21 @@ fn a_broken_disk_shortens_the_window_and_the_live_edge_goes_on() {
     assert_eq!(opening.shelf.segment_memory(), 6000);
 }
 
+#[test]
+fn one_destination_takes_no_more_of_the_disk_than_its_quota() {
+    let mut opening = Opening::new(3600, Limits { window_bytes_max: 20_500, ..Limits::default() });
+    opening.run(20);
+    assert_eq!((opening.listed().len(), opening.shelf.events().len()), (20, 0));
+    // A thousand bytes each.
+    run_within(&mut opening, 100, 20, 20);
+    assert_eq!(opening.shelf.events(), [EVENT_DEGRADED], "told once");
+    assert!(opening.shelf.events.borrow()[0].1["reason"].as_str().unwrap().contains("windowQuotaBytes"));
+    // The live edge stays, however little is left.
+    let mut opening = Opening::new(3600, Limits { window_bytes_max: 1, ..Limits::default() });
+    opening.run(30);
+    assert_eq!(opening.listed().len(), 6);
+}
+
 /// Runs on and expects that every list has from `least` to `most` segments.
 fn run_within(opening: &mut Opening, count: u64, least: usize, most: usize) {
     for _ in 0..count {
