@@ -117,7 +117,7 @@ async fn what_waits_at_the_end_is_still_taken() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_taken_at_the_end_is_lost_and_said() {
     let (rig, _publisher, id) = held_up().await;
-    let began = std::time::Instant::now();
+    let began = tokio::time::Instant::now();
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
     assert!(began.elapsed() >= SETTLE_MAX, "it was waited for");
     let trouble = rig.live.last_trouble(id).expect("what was lost");
