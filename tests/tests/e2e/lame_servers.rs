@@ -8,7 +8,6 @@ use satcast_tests::service::Setup;
 use satcast_tests::sink::{Behaviour, Sink};
 use satcast_tests::source::{SOURCE_SECONDS, Source};
 use satcast_tests::wait::{self, seconds};
-use serde_json::Value;
 
 /// Longest until a server that takes nothing is shown as such: five seconds, a look, and the first media before them.
 const STALLED_WAIT_MAX: Duration = Duration::from_secs(12);
@@ -90,7 +89,10 @@ fn a_slow_server_loses_packets_alone() {
         if shown["droppedPackets"].as_i64() > Some(0) { Ok(()) } else { Err(shown.to_string()) }
     });
     let shown = api.destination(&stream, to_slow);
-    assert_eq!((&shown["state"], &shown["error"]), (&"live".into(), &Value::Null), "it does read: {shown}");
+    assert_eq!(shown["state"], "live", "it does read: {shown}");
+    // Said from the next look on.
+    let error = shown["error"].as_str();
+    assert!(error.is_none_or(|error| error.contains("takes less than the stream sends")), "{shown}");
     assert_eq!(api.destination(&stream, to_healthy)["droppedPackets"], 0);
 
     encoder.finish(seconds(2 * SOURCE_SECONDS));
