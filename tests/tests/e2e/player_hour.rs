@@ -39,16 +39,14 @@ struct Begin {
 }
 
 impl Begin {
-    /// Counted from the end of what was filled. When the encoder goes, the last group of pictures has no keyframe behind it: it is left
-    /// out, unless some of it is out in parts.
+    /// Counted from the end of what was filled.
     fn of(media: &Media) -> Self {
         let filled = media
             .segments
             .iter()
             .take_while(|segment| segment.sequence == media.sequence || !segment.discontinuity);
         let seconds: f64 = filled.map(|segment| segment.duration).sum();
-        let lost = if media.parts.is_some() { 0.0 } else { SEGMENT_SECONDS };
-        Begin { sequence: media.sequence, second: FILLED_SECONDS as f64 - lost - seconds.round() }
+        Begin { sequence: media.sequence, second: FILLED_SECONDS as f64 - seconds.round() }
     }
 
     /// Expects that a picture is that of its place.
