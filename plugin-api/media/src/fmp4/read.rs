@@ -58,7 +58,9 @@ impl Reader {
             return Err(Fmp4Error::Box(format!("an initialization segment of {} bytes", init.len())));
         }
         let moov = boxes(init).find(|(kind, ..)| kind == b"moov").ok_or(Fmp4Error::Tracks)?;
-        let moov = Moov::decode(&mut &init[moov.1..moov.2])?;
+        let moov = &init[moov.1..moov.2];
+        only_ours(moov, NESTED_MAX)?;
+        let moov = Moov::decode(&mut &moov[..])?;
         if moov.trak.is_empty() || moov.trak.len() > TRACKS_MAX {
             return Err(Fmp4Error::Tracks);
         }
@@ -106,6 +108,7 @@ impl Reader {
         }
         let mut read = ReadSegment { packets: Vec::new(), start_ns: i64::MAX, end_ns: i64::MIN };
         for (_, from, to) in boxes(bytes).filter(|(kind, ..)| kind == b"moof") {
+            only_ours(&bytes[from..to], NESTED_MAX)?;
             let moof = Moof::decode(&mut &bytes[from..to])?;
             for traf in &moof.traf {
                 let track = self.tracks.iter().find(|track| track.id == traf.tfhd.track_id);
@@ -199,6 +202,35 @@ fn boxes(bytes: &[u8]) -> impl Iterator<Item = ([u8; 4], usize, usize)> {
         let from = std::mem::replace(&mut at, end);
         (end <= bytes.len()).then_some((header.kind, from, end))
     })
+}
+
+/// Boxes in boxes that [`init_segment`] and `media_segment` write.
+const CONTAINERS: [&[u8; 4]; 9] =
+    [b"moov", b"mvex", b"trak", b"mdia", b"minf", b"dinf", b"stbl", b"moof", b"traf"];
+/// What they write into those.
+const LEAVES: [&[u8; 4]; 17] = [
+    b"mvhd", b"trex", b"tkhd", b"mdhd", b"hdlr", b"vmhd", b"smhd", b"dref", b"stsd", b"stts", b"stsc",
+    b"stsz", b"stco", b"mfhd", b"tfhd", b"tfdt", b"trun",
+];
+/// How deep they do.
+const NESTED_MAX: usize = 5;
+
+/// Refuses every box that we do not write: some have counts of things without a size, for each of which a reader would allocate.
+fn only_ours(bytes: &[u8], depth: usize) -> Result<(), Fmp4Error> {
+    let mut read = 0;
+    for (kind, from, to) in boxes(bytes) {
+        let is_container = CONTAINERS.contains(&&kind);
+        if (is_container && depth == 0) || !(is_container || LEAVES.contains(&&kind)) {
+            return Err(Fmp4Error::Box(format!("a box that is not ours: {}", kind.escape_ascii())));
+        }
+        if is_container {
+            // A size of 64 bits has eight bytes more before the content.
+            let header = if bytes[from..].starts_with(&[0, 0, 0, 1]) { 16 } else { 8 };
+            only_ours(&bytes[from + header..to], depth - 1)?;
+        }
+        read = to;
+    }
+    if read == bytes.len() { Ok(()) } else { Err(Fmp4Error::Box("bytes that are no box".into())) }
 }
 
 /// The configuration record that a sample entry was made from.

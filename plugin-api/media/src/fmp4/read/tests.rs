@@ -216,6 +216,32 @@ fn a_count_that_is_only_claimed_is_not_believed() {
 }
 
 #[test]
+fn boxes_that_are_not_ours_are_not_read() {
+    let written = segments(&programme(RECORDS[0], RECORDS[4], 0), true);
+    let with = |kind: &[u8; 4], body: &[u8]| {
+        let mut init = written.init.to_vec();
+        let at = init.windows(4).position(|four| four == b"moov").expect("a moov") - 4;
+        let mut more = u32::try_from(8 + body.len()).expect("a size").to_be_bytes().to_vec();
+        more.extend_from_slice(kind);
+        more.extend_from_slice(body);
+        let size = u32::from_be_bytes(init[at..at + 4].try_into().expect("four")) + more.len() as u32;
+        init[at..at + 4].copy_from_slice(&size.to_be_bytes());
+        init.extend_from_slice(&more);
+        Reader::new(&init).map(drop)
+    };
+    // Groups without a size, four thousand million of them.
+    let groups = [&[1, 0, 0, 0][..], b"tele", &[0; 4], &[0xff; 4]].concat();
+    for (kind, body) in [(b"sgpd", &groups[..]), (b"free", &[]), (b"moov", &[0, 0, 0, 9, 0])] {
+        assert!(matches!(with(kind, body), Err(Fmp4Error::Box(_))), "{}", kind.escape_ascii());
+    }
+    let mut nested = Vec::new();
+    for _ in 0..NESTED_MAX + 1 {
+        nested.splice(0..0, [&(8 + nested.len() as u32).to_be_bytes()[..], b"trak"].concat());
+    }
+    assert!(matches!(with(b"trak", &nested), Err(Fmp4Error::Box(_))), "too deep");
+}
+
+#[test]
 fn bytes_that_were_changed_break_nothing() {
     let written = segments(&programme(RECORDS[0], RECORDS[4], 0), true);
     let reader = Reader::new(&written.init).expect("an init segment");
