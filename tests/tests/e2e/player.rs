@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use satcast_tests::encoder::Publish;
@@ -195,6 +196,26 @@ struct Followed {
     crossed: bool,
 }
 
+/// Somebody who follows the versions of a playlist beside a player.
+struct Following {
+    done: Arc<AtomicBool>,
+    thread: JoinHandle<Followed>,
+}
+
+impl Following {
+    fn begin(url: &str) -> Self {
+        let done = Arc::new(AtomicBool::new(false));
+        let (viewer, until) = (Viewer::of(url), done.clone());
+        Self { done, thread: std::thread::spawn(move || follow(viewer, &until)) }
+    }
+
+    #[track_caller]
+    fn end(self) -> Followed {
+        self.done.store(true, Ordering::Relaxed);
+        self.thread.join().expect("every version keeps the rules")
+    }
+}
+
 /// Waits for each part, every other time for what changed alone, and for every fifth segment loads its parts too.
 fn follow(mut viewer: Viewer, done: &AtomicBool) -> Followed {
     let mut seen = Followed::default();
@@ -259,11 +280,7 @@ fn soak_hls_js_plays_parts_and_stays_near() {
     let ingest = service.ingest_url(&hosted.stream.key);
     let mut encoder = Publish::of(&Source::shared()).endless().to(&ingest);
     let url = hosted.ready(seconds(20));
-    let done = Arc::new(AtomicBool::new(false));
-    let following = std::thread::spawn({
-        let (viewer, done) = (Viewer::of(&url), done.clone());
-        move || follow(viewer, &done)
-    });
+    let following = Following::begin(&url);
     let (mut player, started) = Player::start(Engine::HlsJs, &url);
     let live = watch(&mut player, watched);
     println!("first picture after {} ms, {} s behind", started["firstFrameMs"], live["latency"]);
@@ -291,8 +308,7 @@ fn soak_hls_js_plays_parts_and_stays_near() {
     println!("after the cut {} s behind, stalls {}", state["latency"], state["stalls"]);
     player.finish();
 
-    done.store(true, Ordering::Relaxed);
-    let seen = following.join().expect("every version keeps the rules");
+    let seen = following.end();
     assert!(
         seen.versions as u64 > watched && seen.deltas * 3 > seen.versions && seen.crossed,
         "{}",
@@ -315,11 +331,7 @@ fn hls_js_plays_parts_of_an_isolated_driver() {
     let ingest = service.ingest_url(&hosted.stream.key);
     let mut encoder = Publish::of(&Source::shared()).endless().to(&ingest);
     let url = hosted.ready(seconds(20));
-    let done = Arc::new(AtomicBool::new(false));
-    let following = std::thread::spawn({
-        let (viewer, done) = (Viewer::of(&url), done.clone());
-        move || follow(viewer, &done)
-    });
+    let following = Following::begin(&url);
     let (mut player, _) = Player::start(Engine::HlsJs, &url);
     let live = player.step("wait 15");
     tell(15, &live);
@@ -342,8 +354,7 @@ fn hls_js_plays_parts_of_an_isolated_driver() {
     let broken = media.segments.iter().filter(|segment| segment.discontinuity).count();
     assert_eq!(broken, 1, "each group follows the one before: {media:?}");
     player.finish();
-    done.store(true, Ordering::Relaxed);
-    let seen = following.join().expect("every version keeps the rules");
+    let seen = following.end();
     assert!(seen.versions > 20 && seen.deltas > 0, "{} versions, {} deltas", seen.versions, seen.deltas);
     println!("{} versions, {} deltas of at most {:?} bytes", seen.versions, seen.deltas, seen.largest);
 }

@@ -84,7 +84,7 @@ impl Source {
     pub(super) async fn settle(&self) {
         let until = Instant::now() + SETTLE_MAX;
         if let Some(past) = &self.past {
-            past.settled().await;
+            past.settled(until).await;
         }
         self.waker.wake(self.queue.close());
         if !self.is_lossless {

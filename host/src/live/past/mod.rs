@@ -12,10 +12,12 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use self::feed::Feed;
 use super::queue::{LEASED_BYTES_MAX, Queue};
@@ -27,8 +29,8 @@ use crate::ids::{DestinationId, SessionId};
 pub(super) const PAST_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Most packets of them.
 pub(super) const PAST_PACKETS_MAX: usize = 2048;
-/// How long a destination that is to end may go on taking what was before it.
-const SETTLE_MAX: Duration = Duration::from_secs(10);
+/// Stack of the thread that reads.
+const STACK_BYTES: usize = 1024 * 1024;
 
 /// Media of one opening: what was before, then the queue.
 pub(super) struct Past {
@@ -87,16 +89,22 @@ impl Past {
         Self { core: Arc::new(Core { queue, waker, state, room, over }), window, about }
     }
 
-    /// Begins to read, on a thread for what blocks. It ends by itself, soon after [`Past::give_up`].
+    /// Begins to read, on a thread of its own: it waits for the driver, and viewers need the threads of the runtime for what blocks. It
+    /// ends by itself, soon after [`Past::give_up`].
     pub(super) fn start(&self) {
         let feed = Feed::new(self.core.clone(), self.window.clone(), self.about.clone());
-        tokio::task::spawn_blocking(move || feed.run());
+        let thread = thread::Builder::new().name("past".into()).stack_size(STACK_BYTES);
+        if let Err(error) = thread.spawn(move || feed.run()) {
+            let (session, destination) = (&self.about.session, self.about.destination);
+            tracing::error!(%session, %destination, %error, "what was before a destination cannot be read");
+            self.core.finish(false);
+        }
     }
 
-    /// Waits until the driver has taken all of it, but not for ever.
-    pub(super) async fn settled(&self) {
+    /// Waits until the driver has taken all of it, or until `until`.
+    pub(super) async fn settled(&self, until: Instant) {
         let mut over = self.core.over.subscribe();
-        if tokio::time::timeout(SETTLE_MAX, over.wait_for(|over| *over)).await.is_err() {
+        if tokio::time::timeout_at(until, over.wait_for(|over| *over)).await.is_err() {
             let (session, destination) = (&self.about.session, self.about.destination);
             tracing::warn!(%session, %destination, "a destination ends before it took all that was before it");
         }

@@ -364,9 +364,10 @@ async fn the_end_waits_until_all_was_taken() {
     past.start();
     let taking = past.clone();
     let taken = tokio::task::spawn_blocking(move || take_until(&taking, 7_960));
-    past.settled().await;
+    let until = Instant::now() + WAIT_MAX;
+    past.settled(until).await;
     assert_all(&taken.await.unwrap(), 0, 8_000);
     let never = rig.past();
     never.give_up();
-    never.settled().await;
+    never.settled(until).await;
 }
