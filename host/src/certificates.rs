@@ -16,12 +16,15 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName,
 use tokio_rustls::rustls::{self, CertificateError as Fault, RootCertStore, ServerConfig, crypto::ring};
 use tracing::{info, warn};
 
+use crate::clock::Clock;
 use crate::ids::UnixMillis;
 
 /// Time between two looks at the files.
 pub const CERTIFICATE_LOOK_MS: u64 = 5_000;
-/// Looks at a pair that cannot be used until it is told again: an hour.
+/// Looks after which what is wrong with a pair is told again: an hour.
 const CERTIFICATE_TOLD_LOOKS: u32 = 720;
+/// Time before its end from which on a certificate is told to end: seven days.
+const CERTIFICATE_SOON_MS: i64 = 7 * 24 * 3_600_000;
 /// Name of HTTP/2 inside TLS (RFC 9113 section 3.2).
 pub(crate) const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
@@ -181,11 +184,22 @@ impl Certificates {
     /// Looks at the files again and again. A pair that cannot be used leaves the one in use where it is.
     pub(crate) async fn keep_fresh(self: Arc<Self>) -> Infallible {
         let mut telling = Telling::default();
+        let mut looks = 0_u32;
         loop {
             sleep(Duration::from_millis(CERTIFICATE_LOOK_MS)).await;
             let this = Arc::clone(&self);
+            let is_time = looks.is_multiple_of(CERTIFICATE_TOLD_LOOKS);
+            looks = looks.wrapping_add(1);
+            let look = move || {
+                let look = this.look();
+                let is_due = is_time || look == Ok(Look::Renewed);
+                (look, is_due.then(|| this.end(Clock::system().now())).flatten())
+            };
             // A panic would have been a bug in reading; the certificate in use stays.
-            let Ok(look) = tokio::task::spawn_blocking(move || this.look()).await else { continue };
+            let Ok((look, end)) = tokio::task::spawn_blocking(look).await else { continue };
+            if let Some(end) = end {
+                warn!(section = %self.section, file = %self.cert.display(), "the certificate {end}");
+            }
             match look {
                 Ok(Look::Same) => telling = Telling::default(),
                 Ok(Look::Renewed) => {
@@ -199,6 +213,14 @@ impl Certificates {
                 }
             }
         }
+    }
+
+    /// What is wrong with its time at `now`, or will be soon. Of files that cannot be read something else is told.
+    fn end(&self, now: UnixMillis) -> Option<&'static str> {
+        let files = Files::read(self.section, &self.cert, &self.key).ok()?;
+        let soon = UnixMillis(now.0.saturating_add(CERTIFICATE_SOON_MS));
+        let ends_soon = || files.objection(soon).map(|_| "expires within seven days; renew it");
+        files.objection(now).or_else(ends_soon)
     }
 
     fn look(&self) -> Result<Look, CertificateError> {

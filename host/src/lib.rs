@@ -4,9 +4,10 @@
 //! `cli` -> `boot` -> `http`, `api`, `playback`, `ingest` -> `archive`, `auth`, `billing`, `live`, `webhooks` -> `drivers`, `outbound`,
 //! `usage` -> `store` -> `config`, `feed`, `secret`, `clock`, `rate`, `places`, `ids`.
 //!
-//! What is deliberately absent: SQL outside `store`, HTTP-JSON outside `api`, `unsafe` outside `drivers`,
+//! What is deliberately absent: SQL outside `store`, HTTP-JSON outside `api`, `unsafe` outside `drivers` and `allocator`,
 //! wall clock reads outside `clock`, randomness outside `secret`, and any import of a driver.
 
+pub mod allocator;
 pub mod api;
 pub mod archive;
 pub mod auth;

@@ -8,7 +8,10 @@ use satcast::cli::{self, Cli, Command};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match &cli.command {
-        None | Some(Command::Run) => cli::exit(cli::run(&cli)),
+        None | Some(Command::Run) => {
+            satcast::allocator::share_arenas();
+            cli::exit(cli::run(&cli))
+        }
         Some(Command::DriverProbe { file }) => satcast::drivers::probe::child(file),
         Some(Command::DriverRunner { .. }) => satcast::drivers::process::child::run(),
         Some(command) => cli::exit(cli::execute(&cli, command)),

@@ -661,7 +661,7 @@ typedef struct SatcastHost {
     void (*state)(void *ctx, uint64_t dest, uint32_t state, const struct SatcastError *reason);
     /**
      * `[any]` Between `open` and `stopped`: something the owner may want to know. `json` is an object of at most 16 KiB without
-     * secrets.
+     * secrets; a longer one is left out. The owner is shown `null` instead of one of over 4 KiB.
      */
     void (*event)(void *ctx, uint64_t dest, struct SatcastStr name, struct SatcastStr json);
     /**

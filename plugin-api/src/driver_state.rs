@@ -20,9 +20,13 @@ impl State {
         }
     }
 
-    /// From the number on the wire. Unknown states of newer drivers are not live.
-    pub fn from_abi(state: u32) -> Self {
-        if state == abi::STATE_LIVE { State::Live } else { State::Connecting }
+    /// From the number on the wire; `None` for one that this version does not know, which changes nothing.
+    pub fn from_abi(state: u32) -> Option<Self> {
+        match state {
+            abi::STATE_CONNECTING => Some(State::Connecting),
+            abi::STATE_LIVE => Some(State::Live),
+            _ => None,
+        }
     }
 }
 
@@ -41,6 +45,14 @@ impl Reported {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_mean_nothing_are_no_state() {
+        for state in [State::Connecting, State::Live] {
+            assert_eq!(State::from_abi(state.to_abi()), Some(state));
+        }
+        assert_eq!([0, 3, u32::MAX].map(State::from_abi), [None; 3]);
+    }
 
     #[test]
     fn what_was_told_is_told_again_only_after_something_else() {

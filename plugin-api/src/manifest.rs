@@ -46,7 +46,7 @@ pub struct TypesSetting {
 pub struct SettingsSchema(Value);
 
 impl SettingsSchema {
-    /// Settings that are read as `S`. Its keys must not be `isolation`, `sha256`, `limits` or `spool_mb`, which are the host's own, nor look like
+    /// Settings that are read as `S`. Its keys must not be `isolation`, `sha256`, `limits`, `spool_mb` or `queue`, which are the host's own, nor look like
     /// them; give every field a default, unless the driver is of no use without it.
     pub fn of<S: JsonSchema>() -> Self {
         Self(schemars::schema_for!(S).to_value())

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::abi::{SatcastDone, SatcastError, SatcastErrorSink};
+use crate::abi::{self, SatcastDone, SatcastError, SatcastErrorSink};
 use crate::error::{Class, Error, cut};
 
 /// Collects the one error a call reports.
@@ -21,7 +21,21 @@ impl ErrorSlot {
     }
 
     pub(crate) fn take(self, otherwise: &str) -> Error {
-        self.0.unwrap_or_else(|| Error::internal(otherwise))
+        self.or(Error::internal(otherwise))
+    }
+
+    pub(crate) fn or(self, otherwise: Error) -> Error {
+        self.0.unwrap_or(otherwise)
+    }
+
+    /// Why a call of a driver failed that returned `code`. A panic is one, whatever else was said of it.
+    pub(crate) fn failed(self, code: i32) -> Error {
+        let what = if code == abi::ERR_PANIC { "panicked" } else { "failed" };
+        let mut error = self.take(&format!("the driver {what} with code {code} and no reason"));
+        if code == abi::ERR_PANIC {
+            error.class = Class::Panic;
+        }
+        error
     }
 }
 

@@ -134,11 +134,23 @@ unsafe extern "C" fn init(host: *const SatcastHost, _: *const SatcastErrorSink) 
 unsafe extern "C" fn open(
     request: *const SatcastOpen,
     instance: *mut *mut c_void,
-    _: *const SatcastErrorSink,
+    errors: *const SatcastErrorSink,
 ) -> i32 {
-    // SAFETY: request and instance live for the call.
+    // SAFETY: request, instance and sink live for the call.
     unsafe {
         let place: String = serde_json::from_str(&(*request).config_json.read()).unwrap();
+        match place.as_str() {
+            "refuses" => return abi::ERR,
+            "panics" => return abi::ERR_PANIC,
+            "panics-as-network" => {
+                let size = size_of::<abi::SatcastError>() as u32;
+                let (error_class, message) = (abi::CLASS_NETWORK, SatcastStr::new("no way there"));
+                let error = abi::SatcastError { size, error_class, retry_ms: 0, reserved: 0, message };
+                (*errors).put.unwrap()((*errors).data, &raw const error);
+                return abi::ERR_PANIC;
+            }
+            _ => {}
+        }
         let rogue = Rogue { place, dest: (*request).dest, media: (*request).media as usize };
         std::thread::spawn(move || rogue.run());
         // Nothing that could be freed.
@@ -168,7 +180,7 @@ extern "C" fn rogue_entry(_: u32) -> *const SatcastDriver {
         toolchain: SatcastStr::new("test"),
         manifest_json: SatcastStr::new(MANIFEST),
         init: Some(init),
-        validate: None,
+        validate: Some(validate),
         open: Some(open),
         stop: Some(stop),
         destroy: Some(destroy),
@@ -176,6 +188,18 @@ extern "C" fn rogue_entry(_: u32) -> *const SatcastDriver {
         get_extension: None,
     };
     Box::leak(Box::new(table))
+}
+
+/// Refuses, or fails, without a word.
+unsafe extern "C" fn validate(_: SatcastStr, config: SatcastStr, _: *const SatcastErrorSink) -> i32 {
+    // SAFETY: the text lives for the call.
+    let place: String = serde_json::from_str(&unsafe { config.read() }).unwrap();
+    match place.as_str() {
+        "invalid" => abi::ERR,
+        "invalid-odd" => 77,
+        "invalid-panic" => abi::ERR_PANIC,
+        _ => abi::OK,
+    }
 }
 
 fn opened(kit: &Testkit, place: &str) -> TestDestination {
@@ -214,10 +238,33 @@ fn a_table_that_breaks_the_rules_harms_itself() {
         dest.wait_for_end().unwrap();
         all_given_back(&dest, place);
     }
+    refuses_without_a_word(&kit);
+    says_that_it_panicked(&kit);
     keeps_packets_beyond_the_end(&kit);
     #[cfg(debug_assertions)]
     releases_twice(&kit);
     kit.shut_down();
+}
+
+fn refuses_without_a_word(kit: &Testkit) {
+    for (place, class) in
+        [("invalid", Class::Config), ("invalid-odd", Class::Internal), ("invalid-panic", Class::Panic)]
+    {
+        let error = kit.validate("rogue", &json!(place)).err().unwrap();
+        assert_eq!(error.class, class, "{error}");
+    }
+}
+
+/// What says so is a panic, whatever else it says.
+fn says_that_it_panicked(kit: &Testkit) {
+    for (place, class, words) in [
+        ("refuses", Class::Internal, "the driver failed with code -1 and no reason"),
+        ("panics", Class::Panic, "the driver panicked with code -3 and no reason"),
+        ("panics-as-network", Class::Panic, "no way there"),
+    ] {
+        let error = kit.open("rogue", &json!(place)).err().unwrap();
+        assert_eq!((error.class, error.message.as_str()), (class, words), "{place}");
+    }
 }
 
 fn keeps_packets_beyond_the_end(kit: &Testkit) {

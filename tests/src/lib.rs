@@ -17,7 +17,8 @@
 //! * [`source`], [`flv`], [`record`]: the media itself, and how two copies of it are compared
 //! * [`crowd`], [`load`], [`node_media_server`], [`figures`]: what the benchmarks need (viewers; publishers and servers with
 //!   stamped frames; a peer; repeats and medians)
-//! * [`process`], [`ports`], [`wait`], [`soak`]: children that always end, ports of one's own, bounded waits, rounds
+//! * [`process`], [`usage`], [`ports`], [`wait`], [`soak`]: children that always end, what a process holds, ports of one's own, bounded
+//!   waits, rounds
 //!
 //! Waits are for conditions, never for a time to pass, and each has a limit and says what it waited for. A failed
 //! expectation panics: that is how a test fails.
@@ -58,5 +59,6 @@ pub mod sink;
 pub mod soak;
 pub mod source;
 pub mod tls;
+pub mod usage;
 pub mod verifiers;
 pub mod wait;

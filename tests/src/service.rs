@@ -248,6 +248,17 @@ impl Service {
         Api::new(&self.base(), Some(self.key()))
     }
 
+    /// The API with one more key of `account`: limits of requests are those of a key.
+    ///
+    /// # Panics
+    /// When there is no such account.
+    #[must_use]
+    #[track_caller]
+    pub fn api_of(&self, account: &str) -> Api {
+        let key = self.run(&["key", "create", "--account", account, "--type", "permanent"]);
+        Api::new(&self.base(), Some(key.trim()))
+    }
+
     /// The permanent key of the account.
     ///
     /// # Panics

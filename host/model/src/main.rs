@@ -29,20 +29,20 @@ mod locks {
 }
 
 use queue::{
-    Disk, LEASED_BYTES_MAX, QUEUE_BYTES_MAX, QUEUE_PACKETS_MAX, QUEUE_WAIT_MAX, Queue, Surroundings,
+    Bounds, Disk, LEASED_BYTES_MAX, Queue, Surroundings,
 };
 
 /// Switches between threads that loom forces at most in one order; more find nothing new here and take much longer.
 const SWITCHES_MAX: usize = 3;
 /// When every packet comes: nothing waits too long.
-const NOW: Duration = QUEUE_WAIT_MAX;
+const NOW: Duration = Bounds::USUAL.wait;
 /// Fewest orders that count as all: less means that a model does nothing.
 const ORDERS_MIN: u64 = 20;
 /// More than a queue with a disk behind it takes at once, so that each such packet goes that way.
 const LARGE_BYTES: usize = 9 * 1024 * 1024;
 
 /// The models are made for a queue that never drops what they put in.
-const _: () = assert!(LEASED_BYTES_MAX / 2 <= QUEUE_BYTES_MAX && QUEUE_PACKETS_MAX > 3);
+const _: () = assert!(LEASED_BYTES_MAX / 2 <= Bounds::USUAL.bytes && Bounds::USUAL.packets > 3);
 
 fn main() {
     check("what is pushed before the end reaches a driver that sleeps", pushed);
@@ -93,7 +93,7 @@ impl Bell {
 }
 
 fn empty() -> loom::sync::Arc<Queue> {
-    loom::sync::Arc::new(Queue::new(Arc::new(AtomicU64::new(0))))
+    loom::sync::Arc::new(Queue::new(Arc::new(AtomicU64::new(0)), Bounds::USUAL))
 }
 
 fn wake(waker: Option<DriverWaker>) {

@@ -76,6 +76,8 @@ pub(super) struct Destination {
     dropped_packets: u64,
     /// Since when it is live, Unix milliseconds; null when it is not.
     live_since: Null<i64>,
+    /// Since when it is in its state, Unix milliseconds; null without a running session.
+    state_since: Null<i64>,
     /// Server that has taken the stream, as host and port, where its driver says so: that of a platform may be a near one of a list, or
     /// the backup. Null while there is none.
     server: Null<String>,
@@ -125,6 +127,7 @@ impl Destination {
             bitrate: live.as_ref().map_or(0, |live| live.bitrate),
             dropped_packets: live.as_ref().map_or(0, |live| live.dropped_packets),
             live_since: live.as_ref().and_then(|live| live.live_since).map(|time| time.0).into(),
+            state_since: live.as_ref().and_then(|live| live.state_since).map(|time| time.0).into(),
             server: live.as_ref().and_then(|live| live.server.clone()).into(),
             start_delay_seconds: record.delays.start_secs,
             stop_delay_seconds: record.delays.stop_secs,

@@ -117,11 +117,15 @@ pub(super) struct Driver {
     state: DriverState,
     /// Where it runs.
     isolation: DriverIsolation,
-    /// Why it was refused or what its process died of, for operators; null otherwise.
+    /// Why it was refused or what its process died of; of one that goes on as it was, why its changed library or settings were
+    /// refused when they were looked at last. For operators; null otherwise.
     error: Null<String>,
     /// The destination types it serves; empty unless it is loaded.
     types: Vec<DestinationType>,
 }
+
+/// What stands before the reason why a change of a driver was refused.
+const REFUSED_CHANGE: &str = "what was to take its place is refused, and it goes on as it was: ";
 
 /// Operations on drivers.
 pub(super) struct DriversApi;
@@ -203,6 +207,11 @@ fn view(driver: Summary, is_operator: bool, schemas: &mut HashMap<String, TypeSc
         State::Refused(why) => (DriverState::Refused, Some(why)),
         State::Missing => (DriverState::Missing, None),
     };
+    let refused = driver.refused.map(|why| format!("{REFUSED_CHANGE}{why}"));
+    let error = match (error, refused) {
+        (Some(error), Some(refused)) => Some(format!("{error}. {refused}")),
+        (error, refused) => error.or(refused),
+    };
     let is_loaded = matches!(state, DriverState::Loaded | DriverState::Failing);
     let types = if is_loaded { driver.types } else { Vec::new() };
     let isolation = match driver.isolation {
@@ -217,5 +226,42 @@ fn view(driver: Summary, is_operator: bool, schemas: &mut HashMap<String, TypeSc
         isolation,
         error: error.filter(|_| is_operator).into(),
         types: types.iter().filter_map(|name| schemas.remove(name)).map(DestinationType::from).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use poem_openapi::types::ToJSON as _;
+
+    use super::*;
+
+    #[test]
+    fn operators_see_what_is_wrong_and_what_was_refused() {
+        let summary = |state, refused: Option<&str>| Summary {
+            id: "x".into(),
+            file: None,
+            version: "1".into(),
+            types: Vec::new(),
+            state,
+            refused: refused.map(str::to_owned),
+            isolation: None,
+        };
+        let seen = |summary: Summary, is_operator| {
+            let driver = view(summary, is_operator, &mut HashMap::new());
+            (driver.state, driver.to_json().unwrap()["error"].clone())
+        };
+        let failing = || State::Failing("died".into());
+        let refused = format!("{REFUSED_CHANGE}it has another hash");
+        let both = format!("died. {refused}");
+        for (state, why, expected) in [
+            (State::Loaded, None, Value::Null),
+            (State::Loaded, Some("it has another hash"), json!(refused)),
+            (failing(), None, json!("died")),
+            (failing(), Some("it has another hash"), json!(both)),
+        ] {
+            assert_eq!(seen(summary(state.clone(), why), true).1, expected);
+            assert_eq!(seen(summary(state, why), false).1, Value::Null, "of no concern to others");
+        }
+        assert_eq!(seen(summary(State::Loaded, Some("x")), true).0, DriverState::Loaded);
     }
 }

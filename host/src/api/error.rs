@@ -251,9 +251,10 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "pages_not_built", text)
     }
 
-    /// 503: the driver of a destination type does not answer.
+    /// 503: the driver of a destination type does not answer, or fails.
     pub fn driver_unavailable() -> Self {
-        let text = "The driver of this destination type does not answer; try again, then tell the operator";
+        let text =
+            "The driver of this destination type does not answer or fails; try again, then tell the operator";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "driver_unavailable", text)
     }
 

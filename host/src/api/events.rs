@@ -70,7 +70,8 @@ impl EventsApi {
     ///
     /// Server-sent events (`text/event-stream`) of the account: every entry of its audit log that this service writes, under
     /// the entry's action; `stream.started`, `stream.reconnecting`, `stream.reconnected`, `stream.health`, `stream.ended` of
-    /// its sessions; `destination.state`, `destination.event` (what its driver tells: `name` and `data`) and `recording.state`. `data` is a JSON object with `at` in Unix milliseconds. The stream begins with `ready`, or with
+    /// its sessions; `destination.state` (`state`, `error`, `attempt`, `nextRetryAt`, `liveSince` and `stateSince` as in the stream's
+    /// detail), `destination.event` (what its driver tells: `name` and `data`) and `recording.state`. `data` is a JSON object with `at` in Unix milliseconds. The stream begins with `ready`, or with
     /// `reset` when events were missed, which may come later as well: then read everything anew. `Last-Event-ID` goes on
     /// after that event. Without events a comment comes every 15 seconds. What operators change by command is seen in the
     /// audit log alone. An addition to the specification.

@@ -12,6 +12,7 @@ use super::drivers::is_operator;
 use super::{ApiError, App, VERSION};
 use crate::api::caller::Caller;
 use crate::drivers::State;
+use crate::ids::UnixMillis;
 use crate::live::{LiveDestination, SessionState};
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -41,9 +42,19 @@ fn text(app: &App) -> String {
         "gauge",
         "1 for each driver that serves destinations, 0 for one that does not",
     );
-    for driver in app.drivers.summaries() {
+    let drivers = app.drivers.summaries();
+    for driver in &drivers {
         let is_loaded = driver.state == State::Loaded;
         text.sample("satcast_driver_loaded", &[("driver", &driver.id)], u64::from(is_loaded));
+    }
+    text.family(
+        "satcast_driver_change_refused",
+        "gauge",
+        "1 for each driver that goes on as it was because its changed library or settings were refused",
+    );
+    for driver in &drivers {
+        let is_refused = driver.refused.is_some();
+        text.sample("satcast_driver_change_refused", &[("driver", &driver.id)], u64::from(is_refused));
     }
     text.0
 }
@@ -105,7 +116,31 @@ fn destinations(text: &mut Text, all: &[LiveDestination]) {
             text.sample(name, &labels, value(seen));
         }
     }
+    times(text, all);
     driver_counters(text, all);
+}
+
+/// When what happens to them, as far as it does.
+fn times(text: &mut Text, all: &[LiveDestination]) {
+    type Time = fn(&LiveDestination) -> Option<UnixMillis>;
+    let families: [(&str, &str, Time); 2] = [
+        ("satcast_destination_state_since_seconds", "Unix time since when it is in its state", |seen| {
+            seen.shown.state_since
+        }),
+        ("satcast_destination_next_retry_seconds", "Unix time of the next try, where one is due", |seen| {
+            seen.shown.next_retry_at
+        }),
+    ];
+    for (name, help, time) in families {
+        text.family(name, "gauge", help);
+        for seen in all {
+            let (stream, id) = (seen.stream.to_string(), seen.id.to_string());
+            let labels = [("stream", stream.as_str()), ("destination", &id), ("type", &seen.kind)];
+            if let Some(at) = time(seen) {
+                text.sample(name, &labels, u64::try_from(at.0 / 1_000).unwrap_or_default());
+            }
+        }
+    }
 }
 
 const DRIVER_TOTAL: &str = "satcast_destination_driver_total";

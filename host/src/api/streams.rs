@@ -3,6 +3,7 @@
 mod view;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use poem::Result;
 use poem::web::Data;
@@ -21,6 +22,9 @@ use crate::secret::new_stream_key;
 use crate::store::{Change, NewStream, Page, StreamLimits, StreamView};
 use view::{Limits, Stream, StreamDetail};
 pub(super) use view::{State, Status};
+
+/// Longest wait of a stop's answer for the end of the session.
+const STOP_ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 /// Longest label in characters, after trimming.
 pub(super) const LABEL_CHARS_MAX: usize = 128;
@@ -195,7 +199,8 @@ impl StreamsApi {
 
     /// Stop a stream
     ///
-    /// Ends the running session, if there is one. The encoder is refused until it has been quiet for a while.
+    /// Ends the running session, if there is one; destinations that must not lose anything may take some seconds after the answer.
+    /// The encoder is refused until it has been quiet for a while.
     #[oai(path = "/streams/:id/stop", method = "post", operation_id = "stopStream")]
     async fn stop(
         &self,
@@ -208,7 +213,10 @@ impl StreamsApi {
         let stream = owned(&app, &caller, id.0).await?.stream.id;
         let app = Arc::clone(&app);
         let stopped = App::to_the_end(async move {
-            let stopped = app.live.stop(stream, EndReason::Stopped).await;
+            let ended =
+                tokio::time::timeout(STOP_ANSWER_WAIT, app.live.stop(stream, EndReason::Stopped)).await;
+            // One that takes longer was told, and had something to end.
+            let stopped = ended.unwrap_or(true);
             if stopped {
                 let change = Change::new("stream.stopped", "stream", stream.0, json!({}));
                 // A stream that costs money is stopped even when the log cannot be written.

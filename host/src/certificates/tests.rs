@@ -97,6 +97,17 @@ fn a_certificate_out_of_its_time_is_objected_to() {
 }
 
 #[test]
+fn the_end_of_a_certificate_in_use_is_told_before_it_comes() {
+    // NOW is 20 November 2025.
+    let end = |pair: Pair| pair.load().unwrap().end(NOW);
+    assert_eq!(end(Pair::new(|_| {})), None);
+    let ends = |day: u8| Pair::new(|params| params.not_after = date_time_ymd(2025, 11, day));
+    assert_eq!(end(ends(28)), None);
+    assert_eq!(end(ends(26)), Some("expires within seven days; renew it"));
+    assert_eq!(end(ends(19)), Some("has expired; renew it"));
+}
+
+#[test]
 fn a_renewed_pair_is_taken_and_a_broken_one_is_not() {
     let pair = Pair::new(|_| {});
     let certificates = pair.load().unwrap();

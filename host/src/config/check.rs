@@ -147,7 +147,11 @@ const PROCESS_CPU_SECS: (u64, u64) = (0, 1_000_000_000);
 /// Least and most MiB of packets that wait on disk for a destination.
 const SPOOL_MB: (u64, u64) = (0, 1_048_576);
 /// Keys of `[driver.<name>]` that are not the driver's own.
-const DRIVER_KEYS: [&str; 4] = ["isolation", "sha256", "limits", "spool_mb"];
+const DRIVER_KEYS: [&str; 5] = ["isolation", "sha256", "limits", "spool_mb", "queue"];
+/// Least and most packets, MiB and seconds of a destination's queue.
+const QUEUE_PACKETS: (u64, u64) = (64, 65_536);
+const QUEUE_MB: (u64, u64) = (1, 1_024);
+const QUEUE_SECS: (u64, u64) = (1, 60);
 /// A driver's own key this near to one of them is taken for a misspelt one.
 const DRIVER_KEY_DISTANCE_MAX: usize = 2;
 
@@ -165,6 +169,9 @@ fn check_drivers(config: &Config) -> Result<(), ConfigError> {
             ("limits.open_files", limits.open_files, PROCESS_OPEN_FILES),
             ("limits.cpu_secs", limits.cpu_secs, PROCESS_CPU_SECS),
             ("spool_mb", driver.spool_mb, SPOOL_MB),
+            ("queue.packets", driver.queue.packets, QUEUE_PACKETS),
+            ("queue.mb", driver.queue.mb, QUEUE_MB),
+            ("queue.secs", driver.queue.secs, QUEUE_SECS),
         ];
         for (key, value, (least, most)) in ranges {
             if !(least..=most).contains(&value) {

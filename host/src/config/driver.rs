@@ -20,6 +20,9 @@ pub struct DriverSettings {
     /// Most MiB of packets that wait on disk for each destination of a driver that must not lose any, 0 (none) to 1,048,576.
     #[serde(default = "spool_mb")]
     pub spool_mb: u64,
+    /// Packets that wait for each destination of another driver.
+    #[serde(default)]
+    pub queue: QueueLimits,
     /// Everything else: the driver's own settings, checked by the driver.
     #[serde(flatten)]
     pub settings: BTreeMap<String, serde_json::Value>,
@@ -34,8 +37,8 @@ fn spool_mb() -> u64 {
 
 impl Default for DriverSettings {
     fn default() -> Self {
-        let (limits, settings) = (ProcessLimits::default(), BTreeMap::new());
-        Self { isolation: None, sha256: None, limits, spool_mb: SPOOL_MB_DEFAULT, settings }
+        let (limits, queue, settings) = (ProcessLimits::default(), QueueLimits::default(), BTreeMap::new());
+        Self { isolation: None, sha256: None, limits, spool_mb: SPOOL_MB_DEFAULT, queue, settings }
     }
 }
 
@@ -43,7 +46,7 @@ impl Default for DriverSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProcessLimits {
-    /// Memory in MiB, without the media that it shares with the host; 128 to 1,048,576. A process that uses more
+    /// Memory in MiB of it and of what it starts, without the media that it shares with the host; 128 to 1,048,576. One that uses more
     /// is ended within a second.
     pub memory_mb: u64,
     /// Open files and sockets, 64 to 1,048,576.
@@ -55,6 +58,25 @@ pub struct ProcessLimits {
 impl Default for ProcessLimits {
     fn default() -> Self {
         Self { memory_mb: 4096, open_files: 8192, cpu_secs: 0 }
+    }
+}
+
+/// What may wait in memory for a destination that does not keep up, before packets are left out up to the newest keyframe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct QueueLimits {
+    /// Packets, 64 to 65,536.
+    pub packets: u64,
+    /// MiB of payloads, 1 to 1,024.
+    pub mb: u64,
+    /// Seconds for which a packet may wait, 1 to 60.
+    pub secs: u64,
+}
+
+impl Default for QueueLimits {
+    /// What an encoder catches up at once after a minute without network.
+    fn default() -> Self {
+        Self { packets: 8192, mb: 32, secs: 5 }
     }
 }
 

@@ -20,7 +20,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use url::Url;
 
-pub use driver::{DriverSettings, Isolation, ProcessLimits, SPOOL_MB_DEFAULT};
+pub use driver::{DriverSettings, Isolation, ProcessLimits, QueueLimits, SPOOL_MB_DEFAULT};
 pub use load::{ConfigError, DEFAULT_FILE_NAME, Flags, Loaded};
 pub use value::AllowEntry;
 pub use wallet::Wallet;

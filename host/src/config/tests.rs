@@ -66,6 +66,24 @@ fn every_commented_out_key_is_a_real_one() {
 }
 
 #[test]
+fn what_the_printed_file_says_of_a_drivers_own_keys_is_so() {
+    const SAYS: &str = "# Settings of one driver; everything but these five goes to the driver itself.";
+    let mut lines = DEFAULT_TOML.lines().skip_while(|line| *line != SAYS).skip(2);
+    let keys: BTreeSet<&str> = lines
+        .by_ref()
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix("# ")?.split_once(" = "))
+        .map(|(key, _)| key)
+        .collect();
+    assert_eq!(keys, BTreeSet::from(["isolation", "limits", "queue", "sha256", "spool_mb"]));
+    let text =
+        "[driver.x]\nisolation = \"thread\"\nsha256 = \"a\"\nspool_mb = 1\nlimits = {}\nqueue = {}\nown = 1";
+    let driver = toml::from_str::<toml::Table>(text).unwrap()["driver"]["x"].clone();
+    let settings = driver.try_into::<DriverSettings>().unwrap().settings;
+    assert_eq!(settings.keys().collect::<Vec<_>>(), ["own"]);
+}
+
+#[test]
 fn unknown_keys_are_named_with_their_line_and_the_nearest_name() {
     assert_eq!(
         error("\n[ingest]\nrtmp_lisen = \"127.0.0.1:1\"\n"),
@@ -220,6 +238,9 @@ fn contradictions_are_one_sentence_with_the_fix() {
         ("[archive]\nbucket = \"b\"", "without archive.endpoint"),
         ("[driver.x]\nsha256 = \"abc\"", "driver.x.sha256"),
         ("[driver.x]\nspool_mb = 1048577", "driver.x.spool_mb is 1048577; set it to 0 to 1048576"),
+        ("[driver.x]\nqueue = { packets = 63 }", "driver.x.queue.packets is 63; set it to 64 to 65536"),
+        ("[driver.x]\nqueue = { mb = 1025 }", "driver.x.queue.mb is 1025; set it to 1 to 1024"),
+        ("[driver.x]\nqueue = { secs = 0 }", "driver.x.queue.secs is 0; set it to 1 to 60"),
         ("[drivers]\nenabled = [\"../x\"]", "lower-case letters"),
         ("[outbound]\nallow = [\"10.0.0.0/99\"]", "use a network such as"),
         ("[http]\ntrusted_proxies = [\"proxy\"]", "use a network such as"),

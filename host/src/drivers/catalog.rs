@@ -48,6 +48,9 @@ pub struct Summary {
     pub types: Vec<String>,
     /// What became of it.
     pub state: State,
+    /// Why what was to take its place, another library or other settings, was refused when it was looked at last; it goes on as it
+    /// was. `None` when it is what it should be.
+    pub refused: Option<String>,
     /// Where it runs; `None` when it does not.
     pub isolation: Option<Isolation>,
 }
@@ -98,6 +101,7 @@ pub(super) fn add_missing(
         if let Some(reason) = no_folder.as_ref().filter(|_| registry.entry(id).is_some_and(Entry::is_loaded))
         {
             tracing::error!(driver = %id, "driver not looked at, it goes on as it is: {reason}");
+            registry.note_refusal(id, reason.clone());
             continue;
         }
         let state = no_folder.clone().map_or(State::Missing, State::Refused);

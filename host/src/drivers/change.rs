@@ -119,9 +119,18 @@ impl Keeper {
             Some(entry) => {
                 // Its image and its threads are as they were; only what it did is forgotten.
                 entry.forgive();
-                Ok(entry.clone())
+                Ok(entry.accepted())
             }
-            None => self.make(found, &bytes, &hash, &chosen, &settings, is_enabled, registry),
+            None => {
+                let made = self.make(found, &bytes, &hash, &chosen, &settings, is_enabled, registry);
+                // What made the one before hang comes again, and would take this one from all as well.
+                if let (Ok(made), Some(account)) =
+                    (&made, registry.entry(&found.id).and_then(Entry::hung_for))
+                {
+                    made.hold(account);
+                }
+                made
+            }
         };
         Examined { hash: Some(hash), outcome }
     }
@@ -224,8 +233,13 @@ impl Drivers {
             let path = file.map(|file| file.file.clone());
             return Ok(self.install(keeper, Entry::with_state(id, path, State::Disabled)));
         }
-        let unknown = || match no_folder {
-            Some(reason) => ChangeError::Refused { id: id.to_string(), reason },
+        let no_file = || format!("there is no {id}.so in the drivers folder");
+        let is_loaded = registry.entry(id).is_some_and(Entry::is_loaded);
+        let unknown = || match no_folder.or_else(|| is_loaded.then(no_file)) {
+            Some(reason) => {
+                self.keep(id, reason.clone());
+                ChangeError::Refused { id: id.to_string(), reason }
+            }
             None => ChangeError::Unknown(id.to_string()),
         };
         let file = file.ok_or_else(unknown)?;
@@ -236,6 +250,7 @@ impl Drivers {
                 if !was_enabled {
                     lock(&keeper.chosen).enabled.remove(id);
                 }
+                self.keep(id, error.to_string());
                 Err(ChangeError::Refused { id: id.to_string(), reason: error.to_string() })
             }
         }
@@ -267,6 +282,7 @@ impl Drivers {
                 Ok(entry) => drop(self.install(keeper, entry)),
                 Err(error) if before && is_enabled => {
                     tracing::error!(driver = %file.id, %error, "driver not replaced, the old one goes on");
+                    self.keep(&file.id, error.to_string());
                 }
                 Err(error) => {
                     let state = State::Refused(error.to_string());
@@ -287,15 +303,24 @@ impl Drivers {
         self.publish(registry);
     }
 
+    /// The driver `id` goes on as it is, if it runs, and shows `why`.
+    fn keep(&self, id: &str, why: String) {
+        let mut registry = (*self.registry()).clone();
+        registry.note_refusal(id, why);
+        self.publish(registry);
+    }
+
     fn install(&self, keeper: &Keeper, entry: Entry) -> Summary {
         let mut registry = (*self.registry()).clone();
         let summary = entry.summary();
         let before = registry.take(&summary.id);
-        let is_same =
-            before.as_ref().is_some_and(|before| before.summary() == summary && before.is_same(&entry));
+        let is_same = before.as_ref().is_some_and(|before| before.is_same(&entry));
+        let is_news = !is_same || before.as_ref().is_none_or(|before| before.summary() != summary);
         registry.put(entry);
         if !is_same {
             keeper.retire(&summary.id, before.as_ref(), &registry);
+        }
+        if is_news {
             report(&summary);
         }
         self.publish(registry);
@@ -315,3 +340,6 @@ impl Drivers {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,6 +33,15 @@ pub(super) struct Control {
     jobs: SyncSender<Job>,
     progress: Arc<Progress>,
     clock: Clock,
+    /// Whose call ran over its time last.
+    hung_for: Mutex<Option<i64>>,
+}
+
+/// Who a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Whom {
+    pub(super) account: i64,
+    pub(super) destination: Option<i64>,
 }
 
 /// Which call runs, and which ran over its time. Numbers grow, so that a late answer and a late verdict cannot be mixed up.
@@ -82,13 +91,24 @@ impl Control {
         outcome.recv_timeout(limit).unwrap_or_else(|_| {
             Err(Error::internal(format!("driver {id} did not start within {INIT_TIMEOUT_MS} ms")))
         })?;
-        Ok(Self { id, jobs, progress, clock })
+        Ok(Self { id, jobs, progress, clock, hung_for: Mutex::default() })
     }
 
     /// Runs `job` on the control thread and waits for it: [`CALL_QUEUE_WAIT_MS`] until it begins, `limit` from then on. A
     /// driver that is over a limit takes no further calls until the late one returns, whose result goes to `late`.
     pub(super) async fn call<R: Send + 'static>(
         &self,
+        limit: Duration,
+        job: impl FnOnce(&Backend) -> R + Send + 'static,
+        late: impl FnOnce(R) + Send + 'static,
+    ) -> Result<R, Error> {
+        self.call_for(None, limit, job, late).await
+    }
+
+    /// As [`Control::call`], for somebody who is known.
+    pub(super) async fn call_for<R: Send + 'static>(
+        &self,
+        whom: Option<Whom>,
         limit: Duration,
         job: impl FnOnce(&Backend) -> R + Send + 'static,
         late: impl FnOnce(R) + Send + 'static,
@@ -115,7 +135,11 @@ impl Control {
             Ok(result) => result.map_err(ended),
             Err(_) => {
                 self.progress.overdue.fetch_max(number, Ordering::AcqRel);
-                tracing::error!(driver = %self.id, limit_ms = limit.as_millis() as u64, "driver does not return");
+                let (account, destination) =
+                    (whom.map(|whom| whom.account), whom.and_then(|whom| whom.destination));
+                *self.hung_for.lock().unwrap_or_else(PoisonError::into_inner) = account;
+                let limit_ms = limit.as_millis() as u64;
+                tracing::error!(driver = %self.id, limit_ms, account, destination, "driver does not return");
                 Err(self.no_answer())
             }
         }
@@ -139,6 +163,12 @@ impl Control {
     /// What is wrong with it: a call that does not return.
     pub(super) fn trouble(&self) -> Option<String> {
         self.progress.hangs(self.clock.monotonic()).then(|| self.silence())
+    }
+
+    /// The account with whose work it hangs now; `None` when it does not, or that is not known.
+    pub(super) fn hung_for(&self) -> Option<i64> {
+        self.trouble()?;
+        *self.hung_for.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn no_answer(&self) -> Error {

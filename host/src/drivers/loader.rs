@@ -35,6 +35,8 @@ const ROOT: u32 = 0;
 const IMAGE_MODE: u32 = 0o400;
 /// Mode of their folder.
 const IMAGES_FOLDER_MODE: u32 = 0o700;
+/// Bytes of a private copy that are compared at a time.
+const COMPARED_BYTES: usize = 64 * 1024;
 
 /// Why a file is not loaded. The text follows "driver FILE: ".
 #[derive(Debug, thiserror::Error)]
@@ -190,7 +192,9 @@ pub(super) fn read_library(file: &Path) -> Result<(Vec<u8>, String), LoadError> 
         return Err(LoadError::NoFile);
     }
     refuse_if_of_others(file, &metadata)?;
-    let mut bytes = Vec::new();
+    // At once: what a growing buffer leaves behind stays with the allocator.
+    let expected = metadata.len().min(LIBRARY_BYTES_MAX) + 1;
+    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
     opened.take(LIBRARY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(LoadError::Read)?;
     if bytes.len() as u64 > LIBRARY_BYTES_MAX {
         return Err(LoadError::TooLarge);
@@ -230,7 +234,7 @@ pub(super) fn private_copy(folder: &Path, bytes: &[u8], hash: &str) -> Result<Pa
 
 fn write_copy(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(IMAGES_FOLDER_MODE).create(folder)?;
-    if fs::read(path).is_ok_and(|there| there == bytes) {
+    if holds(path, bytes).unwrap_or(false) {
         return Ok(());
     }
     let partial = path.with_extension("partial");
@@ -239,6 +243,23 @@ fn write_copy(folder: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&partial, path)
+}
+
+/// Whether the file has this content.
+fn holds(path: &Path, bytes: &[u8]) -> std::io::Result<bool> {
+    let mut file = fs::File::open(path)?;
+    if file.metadata()?.len() != bytes.len() as u64 {
+        return Ok(false);
+    }
+    let mut piece = vec![0; COMPARED_BYTES];
+    for expected in bytes.chunks(COMPARED_BYTES) {
+        let there = &mut piece[..expected.len()];
+        file.read_exact(there)?;
+        if there != expected {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Removes private copies whose hash is not in `kept`: those of drivers that were replaced. Only for the one process that

@@ -30,7 +30,14 @@ pub(super) fn types(
         }
         let Some(entry) = entry.as_object() else { return Err(format!("{place}: is no table")) };
         match types.iter_mut().find(|kind| kind.name == *name) {
-            Some(kind) => change(kind, entry),
+            Some(kind) => {
+                let known = kind.schema[DESCRIPTION].clone();
+                let says_what_holds = !entry.contains_key(DESCRIPTION) && !changes_facts(kind, entry);
+                change(kind, entry);
+                if says_what_holds && !known.is_null() {
+                    kind.schema[DESCRIPTION] = known;
+                }
+            }
             None => types.push(new(made, name, entry)),
         }
     }
@@ -48,6 +55,13 @@ fn new(made: &TypesSetting, name: &str, entry: &Map<String, Value>) -> DestType 
     kind
 }
 
+/// Whether an entry changes what the type's own description may speak of: its title and what is known of the platform.
+fn changes_facts(kind: &DestType, entry: &Map<String, Value>) -> bool {
+    let facts = &kind.schema["x-platform"];
+    let differs = |field: &str, value: &Value| facts.get(field).is_some_and(|known| known != value);
+    entry.iter().any(|(field, value)| !value.is_null() && (*field == *TITLE || differs(field, value)))
+}
+
 /// Writes an entry into a type: a field that the configuration has too becomes its default, and need not be given any more; every
 /// other one stands beside what is known of the platform.
 fn change(kind: &mut DestType, entry: &Map<String, Value>) {
@@ -63,7 +77,14 @@ fn change(kind: &mut DestType, entry: &Map<String, Value>) {
             continue;
         }
         if schema["properties"].get(field).is_some() {
-            schema["properties"][field]["default"] = value.clone();
+            let property = &mut schema["properties"][field];
+            // What is said of the old default holds for the new one.
+            if let (Some(text), Some(old), Some(new)) =
+                (property[DESCRIPTION].as_str(), property["default"].as_str(), value.as_str())
+            {
+                property[DESCRIPTION] = json!(text.replace(old, new));
+            }
+            property["default"] = value.clone();
             if let Some(required) = schema["required"].as_array_mut() {
                 required.retain(|name| name != field);
             }
@@ -123,6 +144,39 @@ mod tests {
         assert_eq!(church["x-platform"]["backup"], "rtmp://b.example/app");
         assert_eq!(types[1].codecs, ["h264"]);
         assert_eq!(made(json!({})).unwrap(), [kind("twitch")]);
+    }
+
+    #[test]
+    fn descriptions_say_what_holds_after_the_change() {
+        let (old, new) = ("rtmp://old.example/app", "rtmp://new.example/app");
+        let mut known = kind("twitch");
+        known.schema["description"] = json!("Stream to Twitch, up to 6000 kbit/s.");
+        known.schema["properties"]["server"] =
+            json!({"type": "string", "default": old, "description": format!("Left out, {old} is used.")});
+        let changed = |entry: Value| {
+            let made = TypesSetting { setting: "types".into(), like: kind("like") };
+            let manifest = Manifest {
+                title: "t".into(),
+                types: vec![known.clone()],
+                settings: None,
+                made: Some(made.into()),
+            };
+            let settings = [("types".to_owned(), json!({ "twitch": entry }))].into();
+            types("platform", &manifest, &settings).unwrap().remove(0).schema
+        };
+        let schema = changed(json!({ "server": new, "ingests": "", "videoKbpsMax": 6000 }));
+        assert_eq!(schema["description"], "Stream to Twitch, up to 6000 kbit/s.");
+        assert_eq!(
+            schema["properties"]["server"]["description"],
+            "Left out, rtmp://new.example/app is used."
+        );
+        let theirs = "twitch, as the operator of this service set it up.";
+        assert_eq!(changed(json!({ "videoKbpsMax": 8000 }))["description"], theirs);
+        assert_eq!(
+            changed(json!({ "title": "TV" }))["description"],
+            "TV, as the operator of this service set it up."
+        );
+        assert_eq!(changed(json!({ "description": "Ours." }))["description"], "Ours.");
     }
 
     #[test]

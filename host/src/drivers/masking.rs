@@ -2,20 +2,16 @@
 
 use serde_json::{Map, Value};
 
-use super::schema::{ConfigRefused, is_secret, is_secret_text, url_secrets};
+use super::schema::{ConfigRefused, field, is_secret, is_secret_text, item, url_secrets};
 use crate::secret::{is_masked_key, mask_key, mask_url};
 
 /// `config` with every secret in it masked, of the addresses in it too.
 pub(super) fn masked(schema: Option<&Value>, config: &Value) -> Value {
     match config {
         Value::String(text) => Value::String(masked_text(schema, text)),
-        Value::Array(items) => {
-            let schema = schema.and_then(|schema| schema.get("items"));
-            items.iter().map(|item| masked(schema, item)).collect()
-        }
+        Value::Array(items) => items.iter().map(|value| masked(item(schema), value)).collect(),
         Value::Object(fields) => {
-            let shown =
-                |(name, value): (&String, &Value)| (name.clone(), masked(property(schema, name), value));
+            let shown = |(name, value): (&String, &Value)| (name.clone(), masked(field(schema, name), value));
             Value::Object(fields.iter().map(shown).collect())
         }
         plain => plain.clone(),
@@ -50,23 +46,18 @@ fn is_same_but_secrets(schema: Option<&Value>, one: &Value, other: &Value) -> bo
     }
     match (one, other) {
         (Value::Array(one), Value::Array(other)) => {
-            let schema = schema.and_then(|schema| schema.get("items"));
+            let schema = item(schema);
             one.len() == other.len()
                 && one.iter().zip(other).all(|(one, other)| is_same_but_secrets(schema, one, other))
         }
         (Value::Object(one), Value::Object(other)) => one.keys().chain(other.keys()).all(|name| {
             let value = |fields: &Map<String, Value>| fields.get(name).cloned().unwrap_or_default();
-            let is_secret = property(schema, name).is_some_and(is_secret);
-            is_secret
+            field(schema, name).is_some_and(is_secret)
                 || one.contains_key(name) == other.contains_key(name)
-                    && is_same_but_secrets(property(schema, name), &value(one), &value(other))
+                    && is_same_but_secrets(field(schema, name), &value(one), &value(other))
         }),
         (one, other) => one == other,
     }
-}
-
-fn property<'a>(schema: Option<&'a Value>, name: &str) -> Option<&'a Value> {
-    schema?.get("properties")?.get(name)
 }
 
 fn masked_text(schema: Option<&Value>, text: &str) -> String {
@@ -92,7 +83,7 @@ impl Restoring {
                 Value::String(self.text(schema, stored.and_then(Value::as_str), text, path))
             }
             Value::Array(items) => {
-                let schema = schema.and_then(|schema| schema.get("items"));
+                let schema = item(schema);
                 let known = |index| stored.and_then(|stored| stored.get(index));
                 let items = items.iter().enumerate();
                 items
@@ -103,7 +94,7 @@ impl Restoring {
                 let mut config = Map::new();
                 for (name, value) in fields {
                     let known = stored.and_then(|stored| stored.get(name));
-                    let value = self.restore(property(schema, name), known, value, &join(path, name));
+                    let value = self.restore(field(schema, name), known, value, &join(path, name));
                     config.insert(name.clone(), value);
                 }
                 Value::Object(config)

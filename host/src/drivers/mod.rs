@@ -55,17 +55,20 @@ pub use opening::{OpenRequest, Opening};
 pub use panics::{DRIVER_PANICS_MAX, PANIC_ACCOUNTS_MIN, PANIC_WINDOW};
 pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
-pub use services::{Counters, Observer};
+pub use services::{Counters, EVENT_BYTES_MAX, Observer, SENT_BYTES_PER_SEC_MAX};
 pub use versions::{WAITERS_MAX, Waiter, longest_wait};
 pub use waker::{Waker, gather_wakeups};
 pub use wishes::Wishes;
 
 use crate::clock::Clock;
+use crate::config::QueueLimits;
 use crate::ids::AccountId;
 use crate::outbound::Guard;
 use crate::secret::{mask_key, mask_url};
 use change::Keeper;
+use control::Whom;
 use registry::Registry;
+use services::shown;
 
 /// How long `open` and `validate` of a driver may take.
 pub const CALL_TIMEOUT_MS: u64 = 1_000;
@@ -169,20 +172,21 @@ impl Drivers {
     ) -> Result<(), ValidateError> {
         let entry = self.registry().kind(kind).ok_or(ValidateError::UnknownType)?;
         entry.schema.check(config).map_err(ValidateError::Config)?;
-        entry.driver.services.may_be_used().map_err(|error| ValidateError::Driver(error.message))?;
+        entry.driver.services.may_ask(account.0).map_err(|error| ValidateError::Driver(error.message))?;
         let (kind, json) = (kind.to_string(), config.to_string());
+        let whom = Some(Whom { account: account.0, destination: None });
         let asked = entry
             .driver
             .control
-            .call(limit(), move |driver| driver.validate(account.0, &kind, &json), |_| ())
+            .call_for(whom, limit(), move |driver| driver.validate(account.0, &kind, &json), |_| ())
             .await
             .map_err(|error| ValidateError::Driver(error.message))?;
         let redactor = entry.driver.services.redactor(entry.schema.secrets(config));
         asked.map_err(|error| match error.class {
             Class::Config => {
-                ValidateError::Config(entry.schema.refused_by_driver(&redactor.clean(&error.message)))
+                ValidateError::Config(entry.schema.refused_by_driver(&shown(&redactor, &error.message)))
             }
-            _ => ValidateError::Driver(redactor.clean(&error.message)),
+            _ => ValidateError::Driver(shown(&redactor, &error.message)),
         })
     }
 
@@ -199,6 +203,11 @@ impl Drivers {
     /// Where packets of a destination of this type wait when its queue is full; `None` when it loses them.
     pub fn spool(&self, kind: &str) -> Option<SpoolPlace> {
         self.registry().kind(kind)?.spool.clone()
+    }
+
+    /// What may wait in memory for a destination of this type that does not keep up.
+    pub fn queue(&self, kind: &str) -> QueueLimits {
+        self.registry().kind(kind).map(|kind| kind.queue).unwrap_or_default()
     }
 
     /// What the service behind a type asks of streams; `None` when it asks for nothing.

@@ -10,9 +10,10 @@ use satcast_plugin_api::recording::About;
 use serde_json::Value;
 
 use super::backend::{Backend, Held};
+use super::control::Whom;
 use super::http::Door;
 use super::registry::Loaded;
-use super::services::{Counters, LogGate, Observer, Opened};
+use super::services::{Counters, LogGate, Observer, Opened, shown};
 use super::{Assets, Drivers, limit};
 use crate::ids::DestinationId;
 
@@ -44,6 +45,7 @@ pub struct Opening {
     kind: String,
     driver: Arc<Loaded>,
     dest: u64,
+    whom: Option<Whom>,
     instance: Option<Held>,
     assets: Arc<Assets>,
 }
@@ -77,6 +79,7 @@ impl Drivers {
         services.insert(dest, opened);
         let (kind, json, media) = (request.kind.clone(), request.config.to_string(), request.media);
         let (source, about) = (request.source, request.about);
+        let whom = Some(Whom { account, destination: Some(request.destination.0) });
         let open = move |driver: &Backend| driver.open(dest, source, &kind, &json, &about, media);
         // Too late: nobody will drive this instance, so it is asked to end; it cannot be freed, as its end is not watched.
         let late = |outcome: Result<Held, Error>| {
@@ -84,18 +87,18 @@ impl Drivers {
                 instance.stop(0);
             }
         };
-        let outcome = driver.control.call(limit(), open, late).await.and_then(|outcome| outcome);
+        let outcome = driver.control.call_for(whom, limit(), open, late).await.and_then(|outcome| outcome);
         match outcome {
             Ok(instance) => {
                 let (drivers, kind, assets) = (self.clone(), request.kind, request.assets);
                 if !entry.routes.is_empty() {
                     assets.set_door(Some(Door::new(&driver, dest, entry.routes.clone())));
                 }
-                Ok(Opening { drivers, kind, driver, dest, instance: Some(instance), assets })
+                Ok(Opening { drivers, kind, driver, dest, whom, instance: Some(instance), assets })
             }
             Err(mut error) => {
                 services.remove(dest);
-                error.message = redactor.clean(&error.message);
+                error.message = shown(&redactor, &error.message);
                 services.note(account, &error);
                 Err(error)
             }
@@ -120,12 +123,13 @@ impl Opening {
         };
         // Nobody knows what a late one made of it, and the destination is opened again: this opening is asked to end.
         let late = |(instance, _): (Held, Result<bool, Error>)| instance.stop(0);
-        let Ok((instance, outcome)) = self.driver.control.call(limit(), offer, late).await else {
+        let Ok((instance, outcome)) = self.driver.control.call_for(self.whom, limit(), offer, late).await
+        else {
             return false;
         };
         self.instance = Some(instance);
         outcome.unwrap_or_else(|error| {
-            let reason = entry.driver.services.redactor(entry.schema.secrets(config)).clean(&error.message);
+            let reason = shown(&entry.driver.services.redactor(entry.schema.secrets(config)), &error.message);
             tracing::warn!(kind = %self.kind, reason, "driver refuses a new configuration of a running destination");
             false
         })
@@ -139,7 +143,7 @@ impl Opening {
             instance.stop(deadline_ms);
             instance
         };
-        self.instance = self.driver.control.call(limit(), stop, drop).await.ok();
+        self.instance = self.driver.control.call_for(self.whom, limit(), stop, drop).await.ok();
     }
 
     /// Frees it after the observer was told of its end.

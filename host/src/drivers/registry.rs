@@ -20,7 +20,7 @@ use super::schema::ConfigSchema;
 use super::services::{DriverServices, OperatorSettings};
 use super::wishes::Wishes;
 use super::{HostParts, MAX_LEVEL, SpoolPlace, made, settings};
-use crate::config::{DriverSettings, Isolation};
+use crate::config::{DriverSettings, Isolation, QueueLimits};
 
 /// Folder of packets that wait on disk, beside the folders of the drivers: no driver has such a name.
 pub(super) const SPOOL_FOLDER: &str = ".spool";
@@ -60,6 +60,8 @@ pub(super) struct KindFacts {
     pub(super) schema: ConfigSchema,
     /// Where its packets wait rather than being lost.
     pub(super) spool: Option<SpoolPlace>,
+    /// What waits in memory where there is no such place.
+    pub(super) queue: QueueLimits,
     /// What the service behind it asks of streams.
     pub(super) wishes: Option<Arc<Wishes>>,
 }
@@ -161,6 +163,13 @@ impl Registry {
         Some(entry)
     }
 
+    /// Notes on a driver that goes on why what was to take its place was refused.
+    pub(super) fn note_refusal(&mut self, id: &str, why: String) {
+        if let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.is_loaded()) {
+            entry.summary.refused = Some(why);
+        }
+    }
+
     /// How many drivers run on threads.
     pub(super) fn on_threads(&self) -> usize {
         let on_threads = |entry: &&Entry| entry.summary.isolation == Some(Isolation::Thread);
@@ -176,7 +185,8 @@ impl Entry {
     /// A driver that is not loaded.
     pub(super) fn with_state(id: &str, file: Option<PathBuf>, state: State) -> Self {
         let (version, types) = (String::new(), Vec::new());
-        let summary = Summary { id: id.to_string(), file, version, types, state, isolation: None };
+        let summary =
+            Summary { id: id.to_string(), file, version, types, state, refused: None, isolation: None };
         let (hash, settings) = (String::new(), DriverSettings::default());
         Self { summary, hash, settings, loaded: None, kinds: BTreeMap::new() }
     }
@@ -198,6 +208,13 @@ impl Entry {
         self.hash = hash.to_string();
         self.settings = settings.clone();
         self
+    }
+
+    /// The same without what was refused: it is what it should be.
+    pub(super) fn accepted(&self) -> Self {
+        let mut entry = self.clone();
+        entry.summary.refused = None;
+        entry
     }
 
     /// It runs, and would be the same if it were loaded again.
@@ -253,6 +270,16 @@ impl Entry {
         of_process.or_else(|| loaded.control.trouble())
     }
 
+    /// The account with whose work it hangs on its threads.
+    pub(super) fn hung_for(&self) -> Option<i64> {
+        self.loaded.as_ref()?.control.hung_for()
+    }
+
+    /// Leaves it alone for an account with whose work the one before it hung.
+    pub(super) fn hold(&self, account: i64) {
+        self.loaded.iter().for_each(|loaded| loaded.services.hold(account));
+    }
+
     /// Lets it be used again after its panics.
     pub(super) fn forgive(&self) {
         if let Some(loaded) = &self.loaded {
@@ -282,7 +309,7 @@ pub(super) fn start(
         parts.runtime.clone(),
         parts.clock.clone(),
         OperatorSettings::default(),
-        pump.clone(),
+        &pump,
         parts.recordings.clone(),
     ));
     let cleaned = |mut error: Error| {
@@ -327,7 +354,8 @@ pub(super) fn start(
         let schema = compile(&kind.name, &kind.schema)?;
         let wishes = Wishes::of(&kind.name, &kind.title, &kind.schema).map(Arc::new);
         let (title, playback, routes, wants_past) = (kind.title, kind.playback, kind.routes, kind.wants_past);
-        let facts = KindFacts { title, playback, routes, wants_past, schema, wishes, spool: spool.clone() };
+        let (spool, queue) = (spool.clone(), chosen.queue);
+        let facts = KindFacts { title, playback, routes, wants_past, schema, wishes, spool, queue };
         kinds.insert(kind.name, Arc::new(Kind { driver: loaded.clone(), facts: Arc::new(facts) }));
     }
     Ok(Started { version, loaded, kinds })

@@ -1,11 +1,41 @@
 //! Configurations checked against the JSON Schema of their destination type, and the secrets in them found by its marks.
 
+mod bounds;
+
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
 /// Largest configuration of a destination in bytes of JSON.
 pub(super) const CONFIG_BYTES_MAX: usize = 64 * 1024;
+/// Most of the product of a configuration's bytes and its schema's parts, which bounds what checking it costs: parts of a second at worst.
+const CHECK_WORK_MAX: usize = 128 * CONFIG_BYTES_MAX;
+/// The same for a refusal that says which field is wrong: all errors of an alternative are collected for that, and each takes memory.
+const REASON_WORK_MAX: usize = 500_000;
+
+/// Keywords by which a schema says more of a value than what stands beside its type: who reads a mark there must follow them.
+const ELSEWHERE: [&str; 18] = [
+    "$ref",
+    "$dynamicRef",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentSchemas",
+    "patternProperties",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "prefixItems",
+    "contains",
+    "contentSchema",
+    "propertyNames",
+    "dependencies",
+];
+/// Those of an optional value.
+const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
 
 /// A configuration that was refused: which field, and why. Never holds a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,17 +50,22 @@ pub struct ConfigRefused {
 pub(super) struct ConfigSchema {
     schema: Value,
     validator: Validator,
+    /// References followed.
+    parts: usize,
 }
 
 impl ConfigSchema {
+    /// # Errors
+    /// Why it is no schema that configurations can be checked with.
     pub(super) fn compile(schema: &Value) -> Result<Self, String> {
+        let parts = bounds::parts(schema)?;
         let validator = jsonschema::draft202012::options()
             .should_validate_formats(false)
             // Linear in the text, whatever pattern a driver declares.
             .with_pattern_options(PatternOptions::regex())
             .build(schema)
             .map_err(|error| error.to_string())?;
-        Ok(Self { schema: schema.clone(), validator })
+        Ok(Self { schema: schema.clone(), validator, parts })
     }
 
     pub(super) fn json(&self) -> &Value {
@@ -41,11 +76,20 @@ impl ConfigSchema {
         if !config.is_object() {
             return Err(ConfigRefused { field: String::new(), reason: "must be a JSON object".into() });
         }
-        if config.to_string().len() > CONFIG_BYTES_MAX {
-            let reason = format!("is larger than {CONFIG_BYTES_MAX} bytes");
+        let bytes = config.to_string().len();
+        if bytes > CONFIG_BYTES_MAX || bytes.saturating_mul(self.parts) > CHECK_WORK_MAX {
+            let bytes_max = CONFIG_BYTES_MAX.min(CHECK_WORK_MAX / self.parts);
+            let reason = format!("is larger than {bytes_max} bytes");
             return Err(ConfigRefused { field: String::new(), reason });
         }
-        let Some(error) = self.validator.iter_errors(config).next() else { return Ok(()) };
+        if self.validator.is_valid(config) {
+            return Ok(());
+        }
+        if bytes.saturating_mul(self.parts) > REASON_WORK_MAX {
+            let reason = "does not fit the schema of its type, and is too large to say where".to_owned();
+            return Err(ConfigRefused { field: String::new(), reason });
+        }
+        let Err(error) = self.validator.validate(config) else { return Ok(()) };
         let path = error.instance_path().to_string();
         // An unknown or missing field is an error of the object that should not or should hold it.
         let child = match error.kind() {
@@ -91,33 +135,55 @@ fn collect_secrets(schema: Option<&Value>, config: &Value, found: &mut Vec<Strin
             }
             found.extend(url_secrets(text));
         }
-        Value::Array(items) => {
-            let schema = schema.and_then(|schema| schema.get("items"));
-            items.iter().for_each(|item| collect_secrets(schema, item, found));
-        }
+        Value::Array(items) => items.iter().for_each(|value| collect_secrets(item(schema), value, found)),
         Value::Object(fields) => {
-            let properties = schema.and_then(|schema| schema.get("properties"));
-            // A table of entries under any name.
-            let any =
-                schema.and_then(|schema| schema.get("additionalProperties")).filter(|any| any.is_object());
-            for (name, value) in fields {
-                collect_secrets(properties.and_then(|properties| properties.get(name)).or(any), value, found);
-            }
+            fields.iter().for_each(|(name, value)| collect_secrets(field(schema, name), value, found));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// Whether a text with this schema is a secret.
-pub(super) fn is_secret_text(schema: Option<&Value>) -> bool {
-    schema.is_none_or(|schema| is_secret(schema) || schema.get("$ref").is_some())
+/// Schema of the items of a list; `None` where it is not plain to see.
+pub(super) fn item(schema: Option<&Value>) -> Option<&Value> {
+    schema.filter(|schema| is_plain(schema))?.get("items")
 }
 
+/// Schema of the field `name`, or of every field of a table; `None` where it is not plain to see.
+pub(super) fn field<'a>(schema: Option<&'a Value>, name: &str) -> Option<&'a Value> {
+    let schema = schema.filter(|schema| is_plain(schema))?;
+    let own = schema.get("properties").and_then(|properties| properties.get(name));
+    own.or_else(|| schema.get("additionalProperties").filter(|any| any.is_object()))
+}
+
+/// It says all that it says in itself, and hides nothing.
+fn is_plain(schema: &Value) -> bool {
+    schema.is_object() && !is_marked(schema) && !ELSEWHERE.iter().any(|name| schema.get(name).is_some())
+}
+
+/// Whether a text with this schema is a secret, or may be one.
+pub(super) fn is_secret_text(schema: Option<&Value>) -> bool {
+    let Some(schema) = schema.filter(|schema| schema.is_object()) else { return true };
+    let others = || ELSEWHERE.iter().filter(|name| !ALTERNATIVES.contains(name));
+    is_secret(schema)
+        || others().any(|name| schema.get(name).is_some())
+        || !alternatives(schema).all(is_plain)
+}
+
+/// Whether it is marked as a secret: a field that is free to change while other secrets stay.
 pub(super) fn is_secret(schema: &Value) -> bool {
-    let marked = |schema: &Value| schema.get("x-secret") == Some(&Value::Bool(true));
-    let alternatives =
-        ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|name| schema.get(name)?.as_array());
-    marked(schema) || alternatives.flatten().any(marked)
+    is_marked(schema) || alternatives(schema).any(is_marked)
+}
+
+fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
+    ALTERNATIVES.into_iter().filter_map(|name| schema.get(name)?.as_array()).flatten()
+}
+
+/// By our mark, or by those that forms know.
+fn is_marked(schema: &Value) -> bool {
+    let is_true = |name: &str| schema.get(name) == Some(&Value::Bool(true));
+    is_true("x-secret")
+        || is_true("writeOnly")
+        || schema.get("format").is_some_and(|format| format == "password")
 }
 
 /// The parts of a URL that let somebody in: password, query, and the path after its first part, where RTMP servers expect the
@@ -201,6 +267,62 @@ mod tests {
         }
         let secrets = schema().secrets(&json!({ "url": "rtmp://h/app/inst/skey/" }));
         assert_eq!(secrets, ["inst", "skey"]);
+    }
+
+    #[test]
+    fn a_text_is_shown_only_where_its_schema_is_plain_to_see() {
+        let token = json!({ "type": "string", "x-secret": true });
+        let (text, none) = (json!({ "type": "string" }), json!({ "type": "null" }));
+        let reference = json!({ "$ref": "#/$defs/token" });
+        for (schema, secret) in [
+            (text.clone(), false),
+            (json!({ "type": ["string", "null"] }), false),
+            (json!({ "anyOf": [text, none] }), false),
+            (json!({ "anyOf": [token, none] }), true),
+            // What is derived for an optional type of an author's own.
+            (json!({ "anyOf": [reference, none] }), true),
+            (json!({ "anyOf": [{ "anyOf": [token] }] }), true),
+            (json!({ "if": {}, "then": token }), true),
+            (json!({ "type": "string", "allOf": [token] }), true),
+            (json!({ "type": "string", "not": token }), true),
+            (json!({ "type": "string", "writeOnly": true }), true),
+            (json!({ "type": "string", "format": "password" }), true),
+            (json!(true), true),
+        ] {
+            let schema = json!({ "properties": { "a": schema }, "$defs": { "token": token } });
+            let schema = ConfigSchema::compile(&schema).unwrap();
+            let found = schema.secrets(&json!({ "a": "sesame" }));
+            assert_eq!(!found.is_empty(), secret, "{}", schema.json());
+        }
+        for beside in [
+            json!({ "allOf": [{ "properties": { "a": token } }] }),
+            json!({ "patternProperties": { "a": token } }),
+            json!({ "if": { "properties": { "a": token } } }),
+        ] {
+            let mut schema = json!({ "properties": { "a": { "type": "string" } } });
+            schema.as_object_mut().unwrap().extend(beside.as_object().unwrap().clone());
+            let schema = ConfigSchema::compile(&schema).unwrap();
+            assert_eq!(schema.secrets(&json!({ "a": "sesame" })), ["sesame"], "{beside}");
+        }
+    }
+
+    #[test]
+    fn a_large_schema_takes_smaller_configurations_and_a_refusal_of_many_parts_names_none() {
+        let names: Vec<_> = (0..8_000).map(|number| number.to_string()).collect();
+        let schema = json!({ "properties": { "x": { "items": { "type": "object", "required": names } } } });
+        let schema = ConfigSchema::compile(&schema).unwrap();
+        let items = |count: usize| json!({ "x": vec![json!({}); count] });
+        let refused = schema.check(&items(10)).unwrap_err();
+        assert_eq!(
+            (refused.field.as_str(), refused.reason.contains("required")),
+            ("x.0.0", true),
+            "{refused:?}"
+        );
+        // Each would be 8,000 errors more.
+        let refused = schema.check(&items(300)).unwrap_err();
+        assert!(refused.field.is_empty() && refused.reason.contains("too large to say where"), "{refused:?}");
+        let refused = schema.check(&items(9_000)).unwrap_err();
+        assert!(refused.reason.contains("is larger than 104"), "{refused:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use satcast_plugin_api::Error;
@@ -19,8 +19,9 @@ use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Asset, Connected, HttpResponse, LogLine, Playback, Services};
 use satcast_plugin_api::recording::Recording;
 
-pub use self::counters::Counters;
 use self::counters::Names;
+pub(super) use self::counters::is_counter_name;
+pub use self::counters::{Counters, SENT_BYTES_PER_SEC_MAX};
 pub(super) use self::log_gate::LogGate;
 use self::on_pump::{OnPump, connect_error};
 use super::assets::Assets;
@@ -52,7 +53,7 @@ pub(super) const ERROR_TEXT_BYTES_MAX: usize = 1024;
 /// Counters one destination may have.
 pub(super) const COUNTERS_MAX: usize = 64;
 /// Longest event payload in bytes; longer ones are dropped.
-pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024;
+pub const EVENT_BYTES_MAX: usize = 16 * 1024;
 /// Reports of recordings of one driver per second; what is left out is found by a list.
 pub(super) const REPORTS_PER_SEC_MAX: u32 = 1_000;
 /// Longest a connection attempt may take when the driver names no limit.
@@ -115,7 +116,8 @@ pub(super) struct DriverServices {
     retired: Retired,
     /// With what hides the secrets in them.
     settings: RwLock<Arc<(OperatorSettings, Redactor)>>,
-    pump: Arc<Pump>,
+    /// Not kept by this: a driver on threads leaves its host table, and this behind it, to late calls for ever.
+    pump: Weak<Pump>,
     recordings: RecordingParts,
     requests: Waiting,
     panics: Mutex<Panics>,
@@ -129,7 +131,7 @@ impl DriverServices {
         runtime: tokio::runtime::Handle,
         clock: Clock,
         settings: OperatorSettings,
-        pump: Arc<Pump>,
+        pump: &Arc<Pump>,
         recordings: RecordingParts,
     ) -> Self {
         let opened = RwLock::new(HashMap::new());
@@ -149,7 +151,7 @@ impl DriverServices {
             opened,
             retired: Retired::default(),
             settings,
-            pump,
+            pump: Arc::downgrade(pump),
             recordings,
             requests: Waiting::default(),
             panics: Mutex::default(),
@@ -261,10 +263,14 @@ impl Services for DriverServices {
             done(Err(Error::internal("this destination is not open any more")));
             return;
         }
+        let Some(pump) = self.pump.upgrade() else {
+            done(Err(Error::internal("this driver has ended")));
+            return;
+        };
         let timeout =
             if timeout.is_zero() { Duration::from_millis(CONNECT_TIMEOUT_DEFAULT_MS) } else { timeout };
         let guard = self.guard.clone();
-        let answer = OnPump { pump: self.pump.clone(), done: Some(done) };
+        let answer = OnPump { pump, done: Some(done) };
         self.runtime.spawn(async move {
             let outcome = guard.connect(&host, port, timeout).await;
             answer.give(outcome.map(OwnedFd::from).map_err(connect_error));
@@ -323,8 +329,13 @@ impl Services for DriverServices {
 }
 
 fn cleaned(redactor: &Redactor, mut error: Error) -> Error {
-    error.message = shortened(&redactor.clean(&error.message), ERROR_TEXT_BYTES_MAX);
+    error.message = shown(redactor, &error.message);
     error
+}
+
+/// An error of a driver as it may be shown.
+pub(super) fn shown(redactor: &Redactor, text: &str) -> String {
+    shortened(&redactor.clean(text), ERROR_TEXT_BYTES_MAX)
 }
 
 /// `text` cut to the limit and without characters that would break a log line or colour a terminal.

@@ -13,9 +13,10 @@ use crate::store::{Store, StreamRecord};
 /// Random characters of a stream key after its prefix.
 const STREAM_KEY_BODY_CHARS: usize = 32;
 
-/// RTMP status: this name cannot be published (wrong key, or somebody publishes it).
+/// RTMP status: this name cannot be published now, as it already is.
 pub(super) const CODE_BAD_NAME: &str = "NetStream.Publish.BadName";
-/// RTMP status: this encoder may not publish.
+/// RTMP status: this encoder may not publish. For wrong keys too: OBS and ffmpeg treat it like [`CODE_BAD_NAME`], but whoever forwards
+/// reads that one as "still publishing" and comes back in seconds.
 const CODE_DENIED: &str = "NetStream.Publish.Denied";
 /// RTMP status: the server could not do it; trying again may help.
 pub(super) const CODE_FAILED: &str = "NetStream.Failed";
@@ -62,14 +63,14 @@ impl Status {
     /// No text of a stream key's form was sent.
     pub(super) fn no_key() -> Self {
         Self::new(
-            CODE_BAD_NAME,
+            CODE_DENIED,
             "no stream key was sent that could be right; copy the whole key of your stream into the encoder",
         )
     }
 
     /// No stream has the key.
     pub(super) fn unknown_key() -> Self {
-        Self::new(CODE_BAD_NAME, "unknown stream key; it may have been replaced, copy it again")
+        Self::new(CODE_DENIED, "unknown stream key; it may have been replaced, copy it again")
     }
 
     /// The owner of the key named other addresses.

@@ -86,14 +86,14 @@ impl<A: Admission> Connection<A> {
             if self.wire.bytes_in() > bytes_max {
                 return Err(End::SetupFull(bytes_max));
             }
-            let read = tokio::select! {
+            tokio::select! {
                 biased;
                 () = stopped(&mut self.stop) => return Err(End::Shutdown),
-                read = self.wire.fill(deadline) => read?,
+                ready = self.wire.ready(deadline) => ready?,
                 () = sleep_until(deadline) => return Err(End::SetupTimeout(setup_ms)),
-            };
+            }
             let events = &mut self.events;
-            self.wire.take(read, |event| events.push_back(event))?;
+            self.wire.take(|event| events.push_back(event))?;
         }
     }
 
@@ -182,7 +182,7 @@ impl<A: Admission> Connection<A> {
         held.into_iter().for_each(|event| intake.add(event));
         self.wire.events(&mut |event| intake.add(event));
         let mut last_media = Instant::now();
-        let mut turn = Ok(false);
+        let mut turn = Ok(());
         loop {
             if intake.has_media() {
                 last_media = Instant::now();
@@ -191,19 +191,19 @@ impl<A: Admission> Connection<A> {
                 publisher.push(&mut intake.packets);
                 intake.packets.clear();
             }
-            let more = turn?;
+            turn?;
             self.wire.flush()?;
             intake.verdict()?;
-            let due = self.next_read(more);
+            let due = self.next_read();
             let silence_ends = silence_ends(&self.shared.limits, last_media, self.wire.stuck_since());
-            let read = tokio::select! {
+            tokio::select! {
                 biased;
                 () = stopped(&mut self.stop) => return Err(End::Shutdown),
                 status = publisher.closed() => return Err(End::Closed(status)),
-                read = self.wire.fill(due) => read?,
-                () = sleep_until(silence_ends) => 0,
-            };
-            turn = self.wire.take(read, |event| intake.add(event));
+                ready = self.wire.ready(due) => ready?,
+                () = sleep_until(silence_ends) => {}
+            }
+            turn = self.wire.take(|event| intake.add(event));
             if turn.is_ok() && !intake.has_media() {
                 let now = Instant::now();
                 check_silence(&self.shared.limits, last_media, self.wire.stuck_since(), now)?;
@@ -212,14 +212,10 @@ impl<A: Admission> Connection<A> {
     }
 
     /// When an unwatched socket is read next.
-    fn next_read(&self, more: bool) -> Instant {
-        match self.shared.pace {
-            Some(pace) if !more => {
-                let started = self.shared.started;
-                started + pace.next(started.elapsed(), self.seat.connections())
-            }
-            _ => Instant::now(),
-        }
+    fn next_read(&self) -> Instant {
+        let started = self.shared.started;
+        let next = self.shared.pace.map(|pace| pace.next(started.elapsed(), self.seat.connections()));
+        next.map_or_else(Instant::now, |next| started + next)
     }
 
     /// Says why, to the log and where possible to the encoder.

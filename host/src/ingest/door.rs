@@ -9,11 +9,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::rustls::ServerConfig;
+use tracing::debug;
 
 use super::admit::Admission;
 use super::limits::{Limits, PROXY_HEADERS_MAX, STRANGERS_PART};
+use super::proxy::{self, Fault};
 use super::threads::{Seat, Threads};
-use super::{Shared, conn, proxy};
+use super::{Shared, conn};
 use crate::places::{Full, Network, Place, Places};
 
 /// The places there are.
@@ -138,6 +140,8 @@ async fn enter<A: Admission>(
             drop(place);
             let client = match header {
                 Ok(Ok(client)) => client.map_or(peer, canonical),
+                // Health checks of a proxy are no trouble, and come every few seconds.
+                Ok(Err(fault @ Fault::Nothing)) => return debug!(%peer, "RTMP connection: {fault}"),
                 Ok(Err(fault)) => return shared.warn(peer, None, &format!("refused: {fault}")),
                 Err(_) => return shared.warn(peer, None, "refused: no PROXY protocol header came in time"),
             };

@@ -25,6 +25,7 @@ use crate::store::Store;
 
 mod admit;
 mod alarm;
+mod block;
 mod caps;
 mod conn;
 mod door;

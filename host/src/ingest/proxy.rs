@@ -21,6 +21,9 @@ const FIXED_BYTES: usize = 4;
 /// Why no address is known. The texts hold nothing that the peer wrote.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
+    /// The connection ended before anything came: the proxy looked whether the port is open.
+    #[error("the proxy closed the connection without a word")]
+    Nothing,
     /// Something else came.
     #[error(
         "no PROXY protocol header came from this proxy; let it send one, or take it out of [ingest] proxy_protocol_from"
@@ -41,7 +44,8 @@ pub(super) enum Fault {
 /// Any [`Fault`]; the connection is of no use then.
 pub(super) async fn read(socket: &mut (impl AsyncRead + Unpin)) -> Result<Option<SocketAddr>, Fault> {
     let mut start = [0; START_BYTES];
-    socket.read_exact(&mut start).await?;
+    let Ok(read @ 1..) = socket.read(&mut start).await else { return Err(Fault::Nothing) };
+    socket.read_exact(&mut start[read..]).await?;
     if start == SIGNATURE {
         return read_second(socket).await;
     }
@@ -195,7 +199,8 @@ mod tests {
     #[tokio::test]
     async fn cut_and_scrambled_headers_do_no_harm() {
         let whole = v2(0x21, 0x11, &[9; 40]);
-        for end in 0..whole.len() {
+        assert!(matches!(said(&[]).await.0, Err(Fault::Nothing)));
+        for end in 1..whole.len() {
             assert!(matches!(said(&whole[..end]).await.0, Err(Fault::Io(_))), "{end}");
         }
         let mut seed = 1_u32;

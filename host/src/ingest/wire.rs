@@ -4,10 +4,9 @@
 //! and read by the clock: left inside, every arriving segment would still wake the process, and waiting would save
 //! nothing (measured: 2 to 3 times the CPU).
 
-use std::future::poll_fn;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -17,31 +16,27 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::alarm::Alarm;
+use super::block::{BLOCK_BYTES, Block};
 use super::end::End;
 use super::tls::Tls;
 
-/// Read block of a connection until its publish is accepted, and what is taken of it in one turn: a stranger has not
-/// earned more, and what comes behind its request waits in the kernel for the decision.
-const SETUP_BLOCK_BYTES: usize = 16 * 1024;
-/// Smallest and largest read block of a publishing connection. A block lives as long as a packet in it.
-const BLOCK_BYTES_MIN: usize = 64 * 1024;
-/// See [`BLOCK_BYTES_MIN`]. In larger blocks the pictures of a usual stream (6 Mbit/s) are small enough to be copied out
-/// of them, which costs more than the second read that one of this size sometimes takes (measured).
-const BLOCK_BYTES_MAX: usize = 128 * 1024;
-/// A block with less room than this part of it is not read into any more.
-const BLOCK_REST_PART: usize = 4;
+/// What is taken of a connection in one turn until its publish is accepted: a stranger has not earned more, and what comes
+/// behind its request waits in the kernel for the decision.
+const SETUP_TURN_BYTES: usize = 16 * 1024;
 /// Bytes taken from one connection before others get their turn.
 pub(super) const TURN_BYTES_MAX: usize = 1024 * 1024;
 
-/// One connection's socket, read block, protocol state and unsent replies.
+/// Bytes read at once while the goodbye waits for the encoder's.
+const DRAIN_BYTES: usize = 4 * 1024;
+
+/// One connection's socket, protocol state and unsent replies.
 pub(super) struct Wire {
     socket: Socket,
     tls: Option<Tls>,
-    /// Taken in pieces from the front as bytes come; all of it is initialised.
-    block: BytesMut,
-    block_bytes: usize,
-    /// The publish was accepted: blocks grow, and a turn reads all that has come.
+    /// The publish was accepted: a turn reads all that has come.
     admitted: bool,
+    /// The last turn ended before a short read: more bytes may be there already.
+    more: bool,
     /// The protocol state; replies it makes leave with the next [`Wire::flush`].
     pub(super) session: ServerSession,
     /// As they go over the wire: with TLS, encrypted.
@@ -61,20 +56,22 @@ enum Socket {
 
 impl Wire {
     pub(super) fn new(socket: TcpStream, tls: Option<Tls>, replies_max: usize) -> Self {
+        let mut session = ServerSession::new(ServerConfig::default());
+        // A queue counts payloads, not the blocks they hold in memory.
+        session.set_block_bytes(BLOCK_BYTES);
         Self {
             socket: Socket::Watched(socket),
             tls,
-            block: BytesMut::zeroed(SETUP_BLOCK_BYTES),
-            block_bytes: SETUP_BLOCK_BYTES,
             admitted: false,
-            session: ServerSession::new(ServerConfig::default()),
+            more: false,
+            session,
             replies: BytesMut::new(),
             replies_max,
             stuck_since: None,
         }
     }
 
-    /// The encoder may publish: from now on it gets larger blocks and longer turns.
+    /// The encoder may publish: from now on it gets longer turns.
     pub(super) fn admit(&mut self) {
         self.admitted = true;
     }
@@ -87,60 +84,44 @@ impl Wire {
         Ok(())
     }
 
-    /// Waits for bytes, or for room to send stuck replies, and reads at most once. An unwatched socket is read at
-    /// `due`. Zero: nothing was there. Nothing is lost when the future is dropped.
-    pub(super) async fn fill(&mut self, due: Instant) -> Result<usize, End> {
-        let stuck = !self.replies.is_empty();
-        let read = match (&mut self.socket, &mut self.tls) {
-            (Socket::Watched(socket), Some(tls)) => {
-                // What is decrypted already makes no socket readable, and an answer of TLS itself must leave first.
-                let read = ended(tls.read(&mut Trying(socket), &mut self.block));
-                if read.as_ref().is_err_and(is_transient) && !tls.has_output() {
-                    let room = if stuck { Interest::WRITABLE } else { Interest::READABLE };
-                    socket.ready(Interest::READABLE | room).await?;
-                }
-                read
-            }
-            (Socket::Watched(socket), None) if stuck => read_or_room(socket, &mut self.block).await,
-            (Socket::Watched(socket), None) => ended(socket.read(&mut self.block).await),
-            (Socket::Unwatched(_, alarm), _) => {
-                alarm.at(due).await;
-                self.read_now()
-            }
-            (Socket::Lost, _) => Err(ErrorKind::NotConnected.into()),
+    /// Waits until there may be bytes to [`Self::take`], or room to send stuck replies. An unwatched socket is read at `due`, one
+    /// of which more is there at once, when others had their turn. Nothing is lost when the future is dropped.
+    pub(super) async fn ready(&mut self, due: Instant) -> Result<(), End> {
+        let interest = match self.replies.is_empty() {
+            true => Interest::READABLE,
+            false => Interest::READABLE | Interest::WRITABLE,
         };
-        match read {
-            Err(error) if is_transient(&error) => Ok(0),
-            read => read.map_err(End::from),
+        match &mut self.socket {
+            _ if self.more => tokio::task::yield_now().await,
+            Socket::Watched(socket) => drop(socket.ready(interest).await?),
+            Socket::Unwatched(_, alarm) => alarm.at(due).await,
+            Socket::Lost => return Err(io::Error::from(ErrorKind::NotConnected).into()),
         }
+        Ok(())
     }
 
-    /// Hands `first` bytes of the block to the session and, once the encoder is admitted, what else has come, until a read
-    /// comes up short; events go to `on_event`. True when the turn ended before a short read: more bytes wait.
-    pub(super) fn take(&mut self, first: usize, mut on_event: impl FnMut(ServerEvent)) -> Result<bool, End> {
-        let mut read = first;
-        let mut total = 0;
-        loop {
-            let full = read > 0 && read == self.block.len();
-            total += read;
-            let fed = match read {
-                0 => Ok(()),
-                _ => self.session.input(self.block.split_to(read).freeze()),
-            };
-            self.events(&mut on_event);
-            fed?;
-            self.renew_block(total);
-            if !full {
-                return Ok(false);
-            }
-            if !self.admitted || total >= TURN_BYTES_MAX {
-                return Ok(true);
-            }
-            read = match self.read_now() {
-                Err(error) if is_transient(&error) => return Ok(false),
+    /// Hands what has come to the session, until a read comes up short or the turn is over; events go to `on_event`.
+    pub(super) fn take(&mut self, mut on_event: impl FnMut(ServerEvent)) -> Result<(), End> {
+        let mut block = Block::of_thread();
+        let turn_max = if self.admitted { TURN_BYTES_MAX } else { SETUP_TURN_BYTES };
+        let mut left = turn_max;
+        self.more = true;
+        while self.more && left > 0 {
+            let room = if self.admitted { BLOCK_BYTES } else { left };
+            let read = match self.read_now(&mut block.bytes()[..room]) {
+                Err(error) if is_transient(&error) => 0,
                 read => read?,
             };
+            // With TLS a short read may stand before the end, of which the socket says nothing.
+            self.more = read == room || (self.tls.is_some() && read > 0);
+            left = left.saturating_sub(read);
+            if read > 0 {
+                let fed = block.lend(read, |bytes| self.session.input(bytes));
+                self.events(&mut on_event);
+                fed?;
+            }
         }
+        Ok(())
     }
 
     /// Events that wait without new bytes.
@@ -150,27 +131,14 @@ impl Wire {
         }
     }
 
-    fn read_now(&mut self) -> io::Result<usize> {
-        let block = &mut self.block;
+    fn read_now(&mut self, block: &mut [u8]) -> io::Result<usize> {
         ended(match (&mut self.socket, &mut self.tls) {
             (Socket::Watched(socket), Some(tls)) => tls.read(&mut Trying(socket), block),
-            (Socket::Watched(socket), None) => socket.try_read(block),
+            (Socket::Watched(socket), None) => Trying(socket).read(block),
             (Socket::Unwatched(socket, _), Some(tls)) => tls.read(socket, block),
             (Socket::Unwatched(socket, _), None) => socket.read(block),
             (Socket::Lost, _) => Err(ErrorKind::NotConnected.into()),
         })
-    }
-
-    /// A new block when the old one is nearly used up: twice what came in one turn, so that one read is enough.
-    fn renew_block(&mut self, turn_bytes: usize) {
-        if self.block.len() < self.block_bytes / BLOCK_REST_PART {
-            if self.admitted {
-                self.block_bytes = block_bytes_for(turn_bytes);
-                // A queue counts payloads, not the blocks they hold in memory.
-                self.session.set_block_bytes(self.block_bytes);
-            }
-            self.block = BytesMut::zeroed(self.block_bytes);
-        }
     }
 
     /// Sends what the session has to say, as far as the socket takes it without waiting.
@@ -241,7 +209,8 @@ impl Wire {
         let farewell = async {
             socket.write_all(&self.replies).await?;
             socket.shutdown().await?;
-            while socket.read(&mut self.block).await? > 0 {}
+            let mut rest = vec![0; DRAIN_BYTES];
+            while socket.read(&mut rest).await? > 0 {}
             Ok::<(), io::Error>(())
         };
         // Whatever goes wrong here, the connection is over.
@@ -250,25 +219,18 @@ impl Wire {
 }
 
 /// Reads what has come to a socket in the runtime's event queue.
-struct Trying<'a>(&'a TcpStream);
+struct Trying<'a>(&'a mut TcpStream);
 
 impl io::Read for Trying<'_> {
+    /// As the runtime reads itself, which takes a short read for the last one; `try_read` would need another to see that.
     fn read(&mut self, block: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read(block)
-    }
-}
-
-/// Bytes, or room to write (`Ok(0)`), whichever comes first.
-async fn read_or_room(socket: &mut TcpStream, block: &mut BytesMut) -> io::Result<usize> {
-    poll_fn(|cx| {
-        if let Poll::Ready(room) = socket.poll_write_ready(cx) {
-            return Poll::Ready(room.map(|()| 0));
-        }
         let mut buffer = ReadBuf::new(block);
-        let read = Pin::new(&mut *socket).poll_read(cx, &mut buffer);
-        read.map(|read| ended(read.map(|()| buffer.filled().len())))
-    })
-    .await
+        // Who waits for bytes asks again for them with a waker of its own.
+        match Pin::new(&mut *self.0).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer) {
+            Poll::Ready(read) => read.map(|()| buffer.filled().len()),
+            Poll::Pending => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
 }
 
 /// A read of nothing is the end of the stream.
@@ -281,10 +243,6 @@ fn ended(read: io::Result<usize>) -> io::Result<usize> {
 
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
-}
-
-fn block_bytes_for(turn_bytes: usize) -> usize {
-    (turn_bytes.min(BLOCK_BYTES_MAX) * 2).next_power_of_two().clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
 }
 
 #[cfg(test)]
@@ -303,9 +261,9 @@ mod tests {
         let mut client = ClientSession::new(ClientConfig { stream_key: "key".into(), ..Default::default() });
         while client.poll_event() != Some(ClientEvent::Publishing) {
             socket.write_all(&client.output().take()).await.unwrap();
-            let read = timeout(Duration::from_millis(20), wire.fill(Instant::now())).await.unwrap_or(Ok(0));
+            let _nothing_yet = timeout(Duration::from_millis(20), wire.ready(Instant::now())).await;
             let mut request = None;
-            wire.take(read.unwrap(), |event| {
+            wire.take(|event| {
                 if let ServerEvent::PublishRequested { id, .. } = event {
                     request = Some(id);
                 }
@@ -321,42 +279,40 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_small_packet_does_not_keep_a_large_block() {
+    async fn usual_packets_leave_the_block_to_the_next_read() {
         let (mut wire, mut socket, mut client) = publishing().await;
         wire.admit();
-        wire.block.clear();
-        wire.renew_block(usize::MAX);
-        for (bytes, copied) in [(BLOCK_BYTES_MAX / 8 - 100, true), (BLOCK_BYTES_MAX / 8 + 100, false)] {
+        let block = Block::of_thread().bytes().as_ptr();
+        for bytes in [300, 10_000, 50_000, 100_000] {
             let (kind, codec, role) = (TrackKind::Audio, Codec::Aac, Role::Data);
             let payload = vec![7; bytes].into();
             let sent = Packet { kind, codec, role, keyframe: false, dts_ns: 0, pts_ns: 0, payload };
             client.send(&sent).unwrap();
-            socket.write_all(&client.output().take()).await.unwrap();
+            let output = client.output().take();
+            socket.write_all(&output).await.unwrap();
+            wait_until_all_has_come(&wire, output.len()).await;
             let mut arrived = Vec::new();
-            while arrived.is_empty() {
-                let read = wire.fill(Instant::now()).await.unwrap();
-                let keep = |event| {
-                    if let ServerEvent::Packet(packet) = event {
-                        arrived.push(packet);
-                    }
-                };
-                wire.take(read, keep).unwrap();
-            }
+            let keep = |event| {
+                if let ServerEvent::Packet(packet) = event {
+                    arrived.push(packet);
+                }
+            };
+            wire.take(keep).unwrap();
             assert!(arrived == [sent], "{bytes}");
-            assert_eq!(arrived[0].payload.is_unique(), copied, "{bytes} of a block of {BLOCK_BYTES_MAX}");
+            assert_eq!(Block::of_thread().bytes().as_ptr(), block, "{bytes}");
         }
     }
 
-    #[test]
-    fn blocks_follow_the_bitrate_within_their_bounds() {
-        for (turn, block) in [
-            (1, BLOCK_BYTES_MIN),
-            (BLOCK_BYTES_MIN / 2, BLOCK_BYTES_MIN),
-            (38_000, 128 * 1024),
-            (BLOCK_BYTES_MAX / 2 + 1, BLOCK_BYTES_MAX),
-            (usize::MAX, BLOCK_BYTES_MAX),
-        ] {
-            assert_eq!(block_bytes_for(turn), block, "{turn}");
-        }
+    /// So that one read gets it all.
+    async fn wait_until_all_has_come(wire: &Wire, bytes: usize) {
+        let Socket::Watched(socket) = &wire.socket else { panic!("read by the clock") };
+        let mut seen = vec![0; bytes];
+        timeout(Duration::from_secs(20), async {
+            while socket.peek(&mut seen).await.unwrap() < bytes {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .expect("everything in time");
     }
 }

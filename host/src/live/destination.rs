@@ -2,11 +2,12 @@
 //!
 //! Exactly this layer owns the retry; drivers end at their first failure.
 
+mod codecs;
 mod run;
 mod source;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use self::run::Run;
 #[cfg(test)]
-pub(super) use self::source::SETTLE_MAX;
+pub(super) use self::{run::EVENT_SHOWN_BYTES_MAX, source::SETTLE_MAX};
 use super::hub::Hub;
 use super::shelf::Shelves;
 use super::spool::Shares;
@@ -24,7 +25,7 @@ use super::troubles::Troubles;
 use super::via::Via;
 use super::view::{DestState, DestinationSnapshot, Told, View};
 use crate::clock::Clock;
-use crate::drivers::{Counters, Drivers};
+use crate::drivers::{Counters, Drivers, SENT_BYTES_PER_SEC_MAX};
 use crate::feed::Feed;
 use crate::ids::{AccountId, DestinationId, SessionId, UnixMillis};
 use crate::store::{DestinationRecord, Happening, ToldDestination};
@@ -60,6 +61,8 @@ pub(super) struct Parts {
     /// Whose the stream is.
     pub(super) account: AccountId,
     pub(super) usage: Arc<dyn Usage>,
+    /// Media of the present encoder comes.
+    pub(super) flows: watch::Receiver<bool>,
     /// Destinations of the session that are not given what was before them any more.
     pub(super) had_past: Arc<Mutex<HashSet<DestinationId>>>,
 }
@@ -74,6 +77,7 @@ pub(super) struct Destination {
     counters: Arc<Counters>,
     dropped: Arc<AtomicU64>,
     stop: watch::Sender<bool>,
+    has_given_way: AtomicBool,
     feed: Feed,
     teller: Teller,
     troubles: Arc<Troubles>,
@@ -104,6 +108,7 @@ impl Destination {
             view: Mutex::new(view),
             counters: Arc::default(),
             dropped: Arc::default(),
+            has_given_way: AtomicBool::new(false),
             stop,
             feed: parts.feed.clone(),
             teller: parts.teller.clone(),
@@ -115,7 +120,17 @@ impl Destination {
         let orders = parts.usage.orders();
         let codecs = parts.hub.codecs();
         let (failures, panics) = (0, 0);
-        let run = Run { destination: destination.clone(), parts, stopping, orders, failures, panics, codecs };
+        let given = [None, None];
+        let run = Run {
+            destination: destination.clone(),
+            parts,
+            stopping,
+            orders,
+            failures,
+            panics,
+            codecs,
+            given,
+        };
         (destination, tokio::spawn(run.run()))
     }
 
@@ -142,6 +157,11 @@ impl Destination {
             *lock(&self.record) = Arc::new(wanted.clone());
         }
         taken
+    }
+
+    /// Another takes its place: what becomes of this one is told to nobody who watches any more.
+    pub(super) fn give_way(&self) {
+        self.has_given_way.store(true, Ordering::Relaxed);
     }
 
     /// Asks for the end. What it does until then is no use any more.
@@ -184,6 +204,7 @@ impl Destination {
             bitrate: view.bits_per_sec(),
             dropped_packets: self.dropped.load(Ordering::Relaxed),
             live_since: view.live_since,
+            state_since: view.state_since,
             server: view.server.clone(),
         }
     }
@@ -194,12 +215,19 @@ impl Destination {
     }
 
     fn bytes_sent(&self) -> u64 {
-        self.counters.value("bytes_sent")
+        self.counters.bytes_sent(self.clock.monotonic())
     }
 
     /// Looks at the bytes sent; called about once a second.
     pub(super) fn sample_rate(&self, now: Duration, wall_now: UnixMillis) {
         let bytes = self.bytes_sent();
+        if let Some(excess) = self.counters.take_excess() {
+            let (destination, kind) = (self.id, self.record().kind.clone());
+            tracing::warn!(
+                %destination, kind, bytes = excess,
+                "driver counts more bytes sent than can be; what is beyond {SENT_BYTES_PER_SEC_MAX} a second is left out, now and later"
+            );
+        }
         let mut view = lock(&self.view);
         let before = view.state;
         view.sample(bytes, now, wall_now);
@@ -234,6 +262,9 @@ impl Destination {
 
     /// Tells webhooks and those who watch the account, unless they know.
     fn tell_watchers(&self, view: &mut View, now: Duration, at: UnixMillis, urgent: bool) {
+        if self.has_given_way.load(Ordering::Relaxed) {
+            return;
+        }
         self.tell_webhooks(view, at);
         if !view.take_news(now, urgent) {
             return;
@@ -244,6 +275,9 @@ impl Destination {
             "state": view.state.as_str(),
             "error": view.error,
             "attempt": view.attempt,
+            "nextRetryAt": view.next_retry_at.map(|at| at.0),
+            "liveSince": view.live_since.map(|since| since.0),
+            "stateSince": view.state_since.map(|since| since.0),
         });
         self.feed.send(self.account, "destination.state", at, data);
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use satcast_plugin_api::host::Packet;
-use satcast_plugin_api::packet::Kind;
+use satcast_plugin_api::packet::{Codec, Kind};
 
 /// Most packets of a kept keyframe group.
 pub(super) const GROUP_PACKETS_MAX: usize = 4096;
@@ -40,6 +40,11 @@ impl Configs {
     /// There is no such track any more.
     pub(super) fn forget(&mut self, kind: Kind) {
         *self.slot(kind) = None;
+    }
+
+    /// Codecs of video and audio.
+    pub(super) fn codecs(&self) -> [Option<Codec>; 2] {
+        [&self.video, &self.audio].map(|config| config.as_ref().map(|config| config.codec))
     }
 
     /// The configurations, video first.
@@ -132,6 +137,7 @@ mod tests {
         assert!(!configs.changes(&video_config(1, b"one")));
         assert!(configs.changes(&video_config(2, b"two")));
         assert_eq!(configs.iter().count(), 1);
+        assert_eq!(configs.codecs(), [Some(Codec::H264), None]);
         configs.forget(Kind::Video);
         assert_eq!(configs.iter().count(), 0);
     }

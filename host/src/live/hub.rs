@@ -265,6 +265,7 @@ fn codec(codec: wire::Codec) -> Codec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::queue::Bounds;
     use bytes::Bytes;
     use std::sync::atomic::AtomicU64;
 
@@ -307,7 +308,7 @@ mod tests {
         }
 
         fn attach(&self) -> Arc<Queue> {
-            let queue = Arc::new(Queue::new(Arc::new(AtomicU64::new(0))));
+            let queue = Arc::new(Queue::new(Arc::new(AtomicU64::new(0)), Bounds::USUAL));
             let mut state = self.hub.lock();
             queue.begin(&state.configs, state.group.iter(), self.now);
             let waker = crate::drivers::Waker::idle();

@@ -18,7 +18,7 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let dropped = Arc::new(AtomicU64::new(0));
-        Self { queue: Queue::new(dropped.clone()), dropped }
+        Self { queue: Queue::new(dropped.clone(), Bounds::USUAL), dropped }
     }
 
     fn push(&self, packet: &Arc<Packet>) {
@@ -62,6 +62,26 @@ fn audio_without_video_waits_for_nothing() {
 }
 
 #[test]
+fn an_operators_limits_hold() {
+    let packet = video(9, 0, true);
+    let bytes = 3 * packet.payload.len();
+    let usual = Bounds::USUAL;
+    for bounds in [
+        Bounds { packets: 3, ..usual },
+        Bounds { bytes, ..usual },
+        Bounds { wait: Duration::from_millis(2), ..usual },
+    ] {
+        let dropped = Arc::new(AtomicU64::new(0));
+        let queue = Queue::new(dropped.clone(), bounds);
+        for sequence in 0..4 {
+            assert_eq!(dropped.load(Ordering::Relaxed), 0, "{bounds:?}");
+            queue.push(&video(sequence, 0, true), true, Duration::from_millis(sequence));
+        }
+        assert_eq!(dropped.load(Ordering::Relaxed), 2, "{bounds:?}: all before the newest keyframe");
+    }
+}
+
+#[test]
 fn overflow_drops_to_the_newest_queued_keyframe_and_repeats_the_configuration() {
     let rig = Rig::new();
     rig.push(&video_config(0, b"v"));
@@ -70,9 +90,9 @@ fn overflow_drops_to_the_newest_queued_keyframe_and_repeats_the_configuration() 
     rig.push_at(&video(2, 2_000, true), at(2_000));
     rig.push_at(&video_config(3, b"changed"), at(3_000));
     rig.push_at(&video(4, 4_000, true), at(4_000));
-    rig.push_at(&video(5, 4_500, false), QUEUE_WAIT_MAX);
+    rig.push_at(&video(5, 4_500, false), Bounds::USUAL.wait);
     assert_eq!(rig.dropped(), 0);
-    rig.push_at(&video(6, 5_001, false), QUEUE_WAIT_MAX + at(1));
+    rig.push_at(&video(6, 5_001, false), Bounds::USUAL.wait + at(1));
     let seen = rig.drain();
     assert_eq!(seen, [(3, true, false), (4, false, true), (5, false, false), (6, false, false)]);
     assert_eq!(rig.dropped(), 2);
@@ -84,7 +104,7 @@ fn overflow_without_a_queued_keyframe_drops_all_and_waits_for_the_next() {
     rig.push(&video_config(0, b"v"));
     rig.push(&video(1, 0, true));
     // The configuration has a place, too.
-    for sequence in 2..QUEUE_PACKETS_MAX as u64 {
+    for sequence in 2..Bounds::USUAL.packets as u64 {
         rig.push(&video(sequence, 1, false));
     }
     assert_eq!(rig.dropped(), 0);
@@ -92,7 +112,7 @@ fn overflow_without_a_queued_keyframe_drops_all_and_waits_for_the_next() {
     assert_eq!(rig.queue.level(), (0, 0));
     rig.push(&audio(50_001, 1));
     rig.push(&video_config(50_002, b"new"));
-    assert_eq!(rig.dropped(), QUEUE_PACKETS_MAX as u64 + 1);
+    assert_eq!(rig.dropped(), Bounds::USUAL.packets as u64 + 1);
     rig.push(&video(50_003, 2, true));
     assert_eq!(rig.drain(), [(50_002, true, false), (50_003, false, true)]);
 }
@@ -106,7 +126,7 @@ fn a_minute_of_media_that_comes_at_once_is_no_overflow() {
     }
     assert_eq!((rig.dropped(), rig.queue.level().0), (0, 60 * 77 + 1));
     // Who does not take it in time is slow all the same.
-    rig.push_at(&video(9_000, 60_000, true), QUEUE_WAIT_MAX + Duration::from_millis(1));
+    rig.push_at(&video(9_000, 60_000, true), Bounds::USUAL.wait + Duration::from_millis(1));
     assert!(rig.dropped() > 4_000);
 }
 
@@ -114,7 +134,7 @@ fn a_minute_of_media_that_comes_at_once_is_no_overflow() {
 fn the_byte_limit_is_one_too() {
     let rig = Rig::new();
     let mut large = (*video(1, 0, true)).clone();
-    large.payload = vec![0; QUEUE_BYTES_MAX].into();
+    large.payload = vec![0; Bounds::USUAL.bytes].into();
     rig.push(&Arc::new(large));
     rig.push(&video(2, 1, false));
     assert_eq!(rig.queue.level(), (0, 0));
@@ -124,18 +144,18 @@ fn the_byte_limit_is_one_too() {
 #[test]
 fn audio_alone_loses_its_older_half() {
     let rig = Rig::new();
-    for sequence in 0..=QUEUE_PACKETS_MAX as u64 {
+    for sequence in 0..=Bounds::USUAL.packets as u64 {
         rig.queue.push(&audio(sequence, 0), false, Duration::ZERO);
     }
-    assert_eq!(rig.dropped(), QUEUE_PACKETS_MAX as u64 / 2);
+    assert_eq!(rig.dropped(), Bounds::USUAL.packets as u64 / 2);
     let seen = rig.drain();
-    assert_eq!(seen[0], (QUEUE_PACKETS_MAX as u64 / 2, false, true));
-    assert_eq!(seen.last(), Some(&(QUEUE_PACKETS_MAX as u64, false, false)));
+    assert_eq!(seen[0], (Bounds::USUAL.packets as u64 / 2, false, true));
+    assert_eq!(seen.last(), Some(&(Bounds::USUAL.packets as u64, false, false)));
 }
 
 #[test]
 fn the_first_group_may_be_longer_than_the_limits() {
-    const GROUP: u64 = 2 * QUEUE_PACKETS_MAX as u64;
+    const GROUP: u64 = 2 * Bounds::USUAL.packets as u64;
     let rig = Rig::new();
     let mut configs = Configs::default();
     configs.replace(&video_config(0, b"v"));
@@ -145,7 +165,7 @@ fn the_first_group_may_be_longer_than_the_limits() {
     assert_eq!(rig.queue.level().0, GROUP as usize + 2);
     assert_eq!(rig.dropped(), 0);
     // The allowance is no permanent one.
-    for n in 0..QUEUE_PACKETS_MAX as u64 {
+    for n in 0..Bounds::USUAL.packets as u64 {
         rig.push(&video(2 * GROUP + n, 10_010, false));
     }
     assert!(rig.dropped() > 0);
@@ -168,9 +188,9 @@ fn a_flood_of_configurations_is_bounded_and_the_newest_is_not_lost() {
     let rig = Rig::new();
     rig.push(&video_config(0, b"first"));
     rig.push(&video(1, 0, true));
-    for n in 2..10 * QUEUE_PACKETS_MAX as u64 {
+    for n in 2..10 * Bounds::USUAL.packets as u64 {
         rig.push(&video_config(n, RECORDS[n as usize % 2]));
-        assert!(rig.queue.level().0 <= QUEUE_PACKETS_MAX);
+        assert!(rig.queue.level().0 <= Bounds::USUAL.packets);
     }
     rig.push(&video_config(900_000, b"last"));
     rig.push(&video(900_001, 1, true));

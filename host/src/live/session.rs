@@ -117,7 +117,7 @@ pub(super) struct Session {
     last_media_ms: AtomicU64,
     has_media: AtomicBool,
     /// Media of the present encoder has come.
-    flows: AtomicBool,
+    flows: watch::Sender<bool>,
     /// Whom the session tells what it uses, once it has begun.
     usage: OnceLock<Arc<dyn Usage>>,
 }
@@ -165,7 +165,7 @@ impl Session {
             commands,
             last_media_ms: AtomicU64::new(millis(live.clock.monotonic())),
             has_media: AtomicBool::new(false),
-            flows: AtomicBool::new(false),
+            flows: watch::Sender::new(false),
             usage: OnceLock::new(),
         });
         let run = Run::new(session.clone(), live, queue);
@@ -268,7 +268,7 @@ impl Session {
 
     /// Media of the encoder comes from `at` on, or no longer does.
     fn set_flow(&self, flows: bool, at: Duration) {
-        self.flows.store(flows, Ordering::Release);
+        self.flows.send_replace(flows);
         if let Some(usage) = self.usage.get() {
             usage.flows(flows, at);
         }

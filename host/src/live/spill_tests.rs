@@ -180,7 +180,8 @@ fn real(folder: &Path) -> (Queue, Arc<AtomicU64>) {
     let (folder, waker) = (folder.to_owned(), Waker::idle());
     let (destination, account, shares) = (DestinationId(1), AccountId(1), Arc::default());
     let (bytes_max, free_bytes_min) = (1 << 30, 0);
-    let spool = Spool { destination, account, shares, folder, bytes_max, free_bytes_min, waker };
+    let clock = crate::clock::Clock::system();
+    let spool = Spool { destination, account, shares, folder, bytes_max, free_bytes_min, waker, clock };
     (Queue::spilling(dropped.clone(), Arc::new(spool)), dropped)
 }
 
@@ -250,7 +251,7 @@ fn small_packets_go_to_the_disk_too() {
     rig.push(&video_config(0, b"held"));
     rig.push(&picture(0));
     // Ten minutes of sound that nobody takes, at the pace of the disk.
-    let all = (QUEUE_PACKETS_MAX + 2 * TAIL_PACKETS_MAX) as u64;
+    let all = (Bounds::USUAL.packets + 2 * TAIL_PACKETS_MAX) as u64;
     for sequence in 1..=all {
         rig.push(&audio(sequence, sequence as i64 * 21));
         if sequence.is_multiple_of(TAIL_PACKETS_MAX as u64 / 4) {
@@ -329,11 +330,11 @@ fn what_a_disk_lost_is_counted_and_followed_by_a_keyframe() {
 fn sound_alone_goes_on_as_soon_as_there_is_room() {
     let rig = Rig::new(1000);
     let large = |sequence| Arc::new(Packet { payload: vec![0; 300].into(), ..(*audio(sequence, 0)).clone() });
-    let most = (QUEUE_PACKETS_MAX + 100) as u64;
+    let most = (Bounds::USUAL.packets + 100) as u64;
     (0..most).for_each(|sequence| drop(rig.queue.push(&large(sequence), false, Duration::ZERO)));
-    assert_eq!(rig.dropped(), most - QUEUE_PACKETS_MAX as u64 - 3);
+    assert_eq!(rig.dropped(), most - Bounds::USUAL.packets as u64 - 3);
     let mut got = take(&rig.queue).unwrap();
-    while got.len() < QUEUE_PACKETS_MAX + 3 {
+    while got.len() < Bounds::USUAL.packets + 3 {
         got.extend(take(&rig.queue).unwrap());
     }
     drop(rig.queue.push(&large(most), false, Duration::ZERO));
@@ -348,7 +349,7 @@ fn packets_without_bytes_are_limited_too() {
     let hang = rig.hand.hang.lock().unwrap();
     let empty =
         |sequence| Arc::new(Packet { payload: Bytes::new(), ..(*video(sequence, 0, sequence == 0)).clone() });
-    let most = (QUEUE_PACKETS_MAX + TAIL_PACKETS_MAX) as u64;
+    let most = (Bounds::USUAL.packets + TAIL_PACKETS_MAX) as u64;
     (0..most + 7).for_each(|sequence| rig.push(&empty(sequence)));
     assert_eq!(rig.dropped(), 7);
     drop(hang);

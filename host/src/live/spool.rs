@@ -3,6 +3,8 @@
 //!
 //! The name goes before the first byte comes, so that the system frees the file with its last handle, however the service ends.
 
+mod around;
+mod lines;
 mod share;
 
 use std::fs::{File, OpenOptions};
@@ -11,26 +13,22 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use bytes::Bytes;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
-use satcast_plugin_api::host::{Delivery, DriverWaker, Packet};
+use satcast_plugin_api::host::{Delivery, Packet};
 use satcast_plugin_api::packet::{Codec, Kind};
 
+pub(super) use self::around::Spool;
 use self::share::Share;
 pub(super) use self::share::Shares;
-use super::queue::{Disk, Surroundings};
-use crate::drivers::Waker;
-use crate::ids::{AccountId, DestinationId};
+use super::queue::Disk;
 
 /// Free bytes that a spool leaves on its file system, for everything else that is written there: twice what recordings leave by
 /// default, so that they go on when it is full.
 pub(super) const FREE_BYTES_MIN: u64 = 2 * 1024 * 1024 * 1024;
 /// Bytes read at once.
 const BLOCK_BYTES: usize = 1024 * 1024;
-/// Stack of a spool's thread.
-const STACK_BYTES: usize = 256 * 1024;
 /// Bytes before each payload.
 const HEAD_BYTES: usize = 46;
 
@@ -42,62 +40,6 @@ const MARK_CUT: u8 = 1 << 3;
 
 /// Numbers of the files of this process, for the moment in which they have names.
 static NEXT_FILE: AtomicU64 = AtomicU64::new(1);
-
-/// What is around the queue of one opening of a destination.
-pub(super) struct Spool {
-    pub(super) destination: DestinationId,
-    pub(super) account: AccountId,
-    /// What all destinations of an account have on disk.
-    pub(super) shares: Arc<Shares>,
-    /// Where the file is made.
-    pub(super) folder: PathBuf,
-    /// Most bytes that may wait.
-    pub(super) bytes_max: u64,
-    /// Free bytes that are left on its file system; [`FREE_BYTES_MIN`] but in tests.
-    pub(super) free_bytes_min: u64,
-    /// Wakes its driver.
-    pub(super) waker: Waker,
-}
-
-impl Surroundings for Spool {
-    fn bytes_max(&self) -> u64 {
-        self.bytes_max
-    }
-
-    fn disk(&self) -> Box<dyn Disk> {
-        Box::new(SpoolFile::below(&self.folder, self.free_bytes_min, self.shares.of(self.account)))
-    }
-
-    fn start(&self, body: Box<dyn FnOnce() + Send>) -> io::Result<()> {
-        let destination = self.destination.0;
-        tracing::warn!(destination, "a destination does not keep up; what it must not lose waits on disk");
-        let ended = move || {
-            body();
-            tracing::info!(destination, "nothing of the destination waits on disk any more");
-        };
-        thread::Builder::new().name("spool".into()).stack_size(STACK_BYTES).spawn(ended).map(drop)
-    }
-
-    fn wake(&self, waker: DriverWaker) {
-        self.waker.wake([waker]);
-    }
-
-    fn overflows(&self) {
-        tracing::error!(
-            destination = self.destination.0,
-            bytes_max = self.bytes_max,
-            "more waits for a destination than may: packets that it must not lose are lost until there is room; it is too slow \
-             for its stream, or spool_mb of its driver is too small"
-        );
-    }
-
-    fn failed(&self, error: &io::Error) {
-        tracing::error!(
-            destination = self.destination.0, folder = %self.folder.display(), %error,
-            "what waits for a destination cannot be put on disk; make room there"
-        );
-    }
-}
 
 /// The file; it is made when the first packet comes.
 struct SpoolFile {
@@ -272,6 +214,7 @@ fn read_record(record: &Bytes) -> Option<Delivery> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::AccountId;
 
     fn spool(folder: &Path) -> SpoolFile {
         SpoolFile::below(folder, 0, Shares::default().of(AccountId(1)))

@@ -19,7 +19,9 @@ const SLOW_SHOWN: Duration = Duration::from_secs(30);
 const RATE_SAMPLE_MIN: Duration = Duration::from_millis(900);
 /// The bit rate is that of so many samples, about a second apart.
 const RATE_SAMPLES: usize = 5;
-/// Least time between two changes that are told, of those that a driver may make at will.
+/// Changes that are told at once, of those that a driver may make at will: a healthy start is two.
+const NEWS_BURST: u32 = 3;
+/// Time after which one more is.
 const NEWS_PAUSE: Duration = Duration::from_secs(1);
 
 /// State of a destination of a live session.
@@ -69,6 +71,8 @@ pub struct DestinationSnapshot {
     pub dropped_packets: u64,
     /// Since when it is live without a break.
     pub live_since: Option<UnixMillis>,
+    /// Since when it is in its state.
+    pub state_since: Option<UnixMillis>,
     /// The server it goes to now, where its driver says so.
     pub server: Option<String>,
 }
@@ -95,6 +99,8 @@ pub(super) struct View {
     pub(super) attempt: u32,
     pub(super) next_retry_at: Option<UnixMillis>,
     pub(super) live_since: Option<UnixMillis>,
+    /// `None` until a state is set.
+    pub(super) state_since: Option<UnixMillis>,
     /// The same moment on the monotonic clock.
     pub(super) live_from: Option<Duration>,
     /// The server it goes to, as its driver said in this try.
@@ -104,14 +110,18 @@ pub(super) struct View {
     /// When a change of state was logged last.
     pub(super) logged_at: Option<Duration>,
     rate: Rate,
-    /// Packets left out so far, and when the last ones were.
+    /// Packets left out so far, and when the last ones were while it was live.
     lost: (u64, Option<Duration>),
+    /// It was live at the last sample: what is left out from then on is its fault.
+    is_judged: bool,
     news: Option<News>,
 }
 
 /// What those who watch were told last.
 struct News {
+    /// When it was told, and how many more may be told at once then.
     at: Duration,
+    left: u32,
     state: DestState,
     error: Option<String>,
     attempt: u32,
@@ -157,12 +167,14 @@ impl View {
             attempt: 1,
             next_retry_at: None,
             live_since: None,
+            state_since: None,
             live_from: None,
             server: None,
             is_quieted: false,
             logged_at: None,
             rate: Rate { at: now, grew_at: now, ..Rate::default() },
             lost: (0, None),
+            is_judged: false,
             news: None,
         }
     }
@@ -176,6 +188,9 @@ impl View {
         wall: UnixMillis,
     ) -> bool {
         let changed = self.state != state;
+        if changed || self.state_since.is_none() {
+            self.state_since = Some(wall);
+        }
         self.state = state;
         self.error = error;
         self.next_retry_at = None;
@@ -186,6 +201,7 @@ impl View {
         if state != DestState::Live {
             self.live_since = None;
             self.live_from = None;
+            self.is_judged = false;
         } else if changed {
             self.live_since = Some(wall);
             self.live_from = Some(now);
@@ -215,7 +231,11 @@ impl View {
 
     /// Takes the packets left out so far, after [`View::sample`]: a destination that loses them is live, and not well.
     pub(super) fn sample_lost(&mut self, lost: u64, now: Duration) {
-        if lost > self.lost.0 {
+        if !self.is_judged {
+            // While nobody takes the stream, or hangs, more than it can help is left out.
+            self.is_judged = self.state == DestState::Live;
+            self.lost = (lost, None);
+        } else if lost > self.lost.0 {
             self.lost = (lost, Some(now));
         }
         let is_slow = self.lost.1.is_some_and(|at| now.saturating_sub(at) < SLOW_SHOWN);
@@ -228,17 +248,20 @@ impl View {
     }
 
     /// Whether state, error or attempt are others than those that were told last, and it is time to tell. A driver may change
-    /// them as fast as it likes: unless it is `urgent`, news wait for [`NEWS_PAUSE`], or for the next sample.
+    /// them as fast as it likes: unless they are `urgent`, news beyond [`NEWS_BURST`] wait for [`NEWS_PAUSE`], or for the next sample.
     pub(super) fn take_news(&mut self, now: Duration, urgent: bool) -> bool {
+        let mut left = NEWS_BURST;
         if let Some(told) = &self.news {
+            let earned = now.saturating_sub(told.at).as_millis() / NEWS_PAUSE.as_millis();
+            left = u32::try_from(earned).unwrap_or(NEWS_BURST).saturating_add(told.left).min(NEWS_BURST);
             let is_known =
                 told.state == self.state && told.error == self.error && told.attempt == self.attempt;
-            if is_known || (!urgent && now.saturating_sub(told.at) < NEWS_PAUSE) {
+            if is_known || (!urgent && left == 0) {
                 return false;
             }
         }
         let (state, error, attempt) = (self.state, self.error.clone(), self.attempt);
-        self.news = Some(News { at: now, state, error, attempt });
+        self.news = Some(News { at: now, left: left.saturating_sub(1), state, error, attempt });
         true
     }
 
@@ -288,16 +311,21 @@ mod tests {
         let mut view = View::new(Duration::ZERO);
         let secs = Duration::from_secs;
         assert!(view.take_news(secs(0), false), "connecting");
-        assert!(!view.take_news(secs(9), true), "known");
-        view.set(DestState::Live, None, secs(9), UnixMillis(0));
-        assert!(view.take_news(secs(9), false));
-        view.set(DestState::Connecting, None, secs(9), UnixMillis(0));
-        assert!(!view.take_news(secs(9) + NEWS_PAUSE / 2, false), "too early");
-        assert!(view.take_news(secs(9) + NEWS_PAUSE / 2, true), "with the next sample");
+        assert!(!view.take_news(secs(0), true), "known");
+        view.set(DestState::Live, None, secs(0), UnixMillis(0));
+        assert!(view.take_news(secs(0), false), "a start is told as it happens");
+        let mut told = 2;
+        for flip in 1..=40 {
+            let state = if flip % 2 == 0 { DestState::Live } else { DestState::Connecting };
+            view.set(state, None, NEWS_PAUSE * flip / 10, UnixMillis(0));
+            told += u32::from(view.take_news(NEWS_PAUSE * flip / 10, false));
+        }
+        assert_eq!(told, NEWS_BURST + 3, "three pauses are over");
         view.error = Some("other words".into());
-        assert!(view.take_news(secs(11), false));
+        assert!(!view.take_news(NEWS_PAUSE * 4, false), "too early");
+        assert!(view.take_news(NEWS_PAUSE * 4, true), "with the next sample");
         view.attempt += 1;
-        assert!(!view.take_news(secs(11), false) && view.take_news(secs(12), false));
+        assert!(!view.take_news(NEWS_PAUSE * 4, false) && view.take_news(NEWS_PAUSE * 5, false));
     }
 
     #[test]
@@ -308,7 +336,7 @@ mod tests {
         assert_eq!(view.error, None, "not live, and has its own reasons");
         view.set(DestState::Live, None, secs(40), UnixMillis(0));
         view.sample_lost(3, secs(41));
-        assert_eq!(view.error, None, "long ago");
+        assert_eq!(view.error, None, "before it");
         view.sample_lost(4, secs(42));
         assert_eq!((view.state, view.error.as_deref()), (DestState::Live, Some(SLOW_TEXT)));
         view.sample_lost(4, secs(71));
@@ -321,10 +349,35 @@ mod tests {
     }
 
     #[test]
+    fn a_server_is_not_blamed_for_what_was_left_out_while_it_was_not_live() {
+        let mut view = View::new(Duration::ZERO);
+        let secs = Duration::from_secs;
+        view.set(DestState::Live, None, secs(1), UnixMillis(0));
+        view.sample_lost(80, secs(2));
+        view.sample_lost(90, secs(3));
+        assert_eq!(view.error.as_deref(), Some(SLOW_TEXT));
+        for (state, error) in [(DestState::Retrying, Some("why")), (DestState::Connecting, None)] {
+            view.set(state, error.map(Into::into), secs(4), UnixMillis(0));
+            view.sample_lost(500, secs(5));
+        }
+        view.set(DestState::Live, None, secs(6), UnixMillis(0));
+        // Some more until it was live.
+        view.sample_lost(585, secs(7));
+        view.sample_lost(585, secs(8));
+        assert_eq!((view.state, view.error.as_deref()), (DestState::Live, None));
+        view.sample_lost(586, secs(9));
+        assert_eq!(view.error.as_deref(), Some(SLOW_TEXT));
+    }
+
+    #[test]
     fn live_needs_bytes_and_comes_back_with_them() {
         let mut view = View::new(Duration::ZERO);
         let (now, wall) = at(100);
+        view.set(DestState::Connecting, None, at(99).0, at(99).1);
+        assert_eq!(view.state_since, Some(at(99).1));
         assert!(view.set(DestState::Live, None, now, wall));
+        assert!(!view.set(DestState::Live, None, at(101).0, at(101).1));
+        assert_eq!(view.state_since, Some(wall));
         assert_eq!(sample(&mut view, 0, 104), DestState::Live, "five seconds count from being live");
         assert_eq!(sample(&mut view, 0, 105), DestState::Connecting);
         assert_eq!((view.error.as_deref(), view.live_since), (Some(QUIET_TEXT), None));

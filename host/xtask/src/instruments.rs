@@ -63,17 +63,17 @@ fn threads(triple: &str, nightly: Option<&Path>) -> Result<(), String> {
         );
         return Ok(());
     };
-    // The system's compiler comes without the instrument's library; that of another version does the same.
+    // The system's compiler comes without the instrument's library; that of another version does the same. Before all else, as the
+    // compiler would put it: behind the system's libraries the linker finds nothing more in them for it.
     let library = runtime.display();
     let flags = format!(
-        "-Zsanitizer=thread -Zexternal-clangrt -Clink-arg=-Wl,--whole-archive -Clink-arg={library} -Clink-arg=-Wl,--no-whole-archive \
-         -Clink-arg=-Wl,--export-dynamic"
+        "-Zsanitizer=thread -Zexternal-clangrt -Zpre-link-arg=-Wl,--whole-archive -Zpre-link-arg={library} \
+         -Zpre-link-arg=-Wl,--no-whole-archive -Clink-arg=-lm -Clink-arg=-Wl,--export-dynamic"
     );
     let mut cargo = process::command("cargo");
     cargo.env("CARGO_TARGET_DIR", workspace::target_dir().join("instruments").join("thread"));
     cargo.env("RUSTC", SYSTEM_COMPILER).env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags);
-    cargo.args(["test"]).args(PACKAGE).args(["--tests", "--target", triple, "-Zbuild-std"]);
-    process::run(&mut cargo)
+    tests(triple, &["-Zbuild-std"], cargo)
 }
 
 /// The workspace can be built by this compiler.
@@ -96,13 +96,18 @@ fn folder_of(compiler: &mut Command) -> Option<PathBuf> {
     answer(compiler.args(["--print", "sysroot"])).map(|folder| PathBuf::from(folder.trim()))
 }
 
-/// All tests of the contract with one sanitizer; each has a build of its own.
+/// The tests with one sanitizer of the nightly toolchain; each has a build of its own.
 fn sanitizer(name: &str, triple: &str, arguments: &[&str]) -> Result<(), String> {
     let mut cargo = cargo(name);
-    cargo.args(["test"]).args(PACKAGE).args(["--tests", "--target", triple]).args(arguments);
+    cargo.env("RUSTFLAGS", format!("-Zsanitizer={name}"));
+    tests(triple, arguments, cargo)
+}
+
+/// All tests of the contract; what an instrument reports fails the run.
+fn tests(triple: &str, arguments: &[&str], mut cargo: Command) -> Result<(), String> {
     // Host tables and their contexts live for the process: a late call of a driver must find them.
     cargo.env("ASAN_OPTIONS", "detect_leaks=0");
-    process::run(cargo.env("RUSTFLAGS", format!("-Zsanitizer={name}")))
+    process::run(cargo.arg("test").args(PACKAGE).args(["--tests", "--target", triple]).args(arguments))
 }
 
 fn cargo(build: &str) -> Command {

@@ -32,6 +32,7 @@ cargo xtask <command>
   openapi [--check]          write openapi/openapi.json from the built binary, or compare it
   bench [NAME] [ARGS]        relay, playback: CPU beside nginx; money: the database; parts: micro-benchmarks; all when left out
   soak [MINUTES]             long tests: fuzzing (MINUTES for each target, default 5), mutations, kill -9 by the hundred, ten minutes of playback, sanitizers
+  soak fuzz [EXECUTIONS]     every fuzz target so many times (default 10000000)
 ";
 
 fn main() -> ExitCode {

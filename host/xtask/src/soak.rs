@@ -6,6 +6,10 @@ use crate::{build, instruments, npm, process, python, setup, workspace};
 
 /// Minutes for each fuzz target when none are named.
 const FUZZ_MINUTES: u64 = 5;
+/// Executions of each fuzz target with `fuzz`, when none are named.
+const FUZZ_EXECUTIONS: u64 = 10_000_000;
+/// Targets whose inputs are kept short, in bytes: longer ones repeat themselves, and millions of them would take days.
+const FUZZ_LENGTHS: [(&str, usize); 1] = [("segmenter", 768)];
 /// How many times as many rounds the mutation and property tests do (each has thousands in its short form).
 const MUTATION_FACTOR: u64 = 500;
 /// Times that the service is killed in mid-stream and started again.
@@ -22,10 +26,18 @@ const FUZZ_FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage
 
 /// Runs the long forms, one after the other, and stops at the first failure.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let minutes = match args {
+    let number = |text: &str, what| text.parse().map_err(|_| format!("\"{text}\" is no number of {what}"));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let minutes = match args[..] {
         [] => FUZZ_MINUTES,
-        [minutes] => minutes.parse().map_err(|_| format!("\"{minutes}\" is no number of minutes"))?,
-        _ => return Err("`cargo xtask soak` takes at most one argument: minutes for each fuzz target".into()),
+        ["fuzz"] => return fuzz(&Budget::Executions(FUZZ_EXECUTIONS)),
+        ["fuzz", executions] => return fuzz(&Budget::Executions(number(executions, "executions")?)),
+        [minutes] => number(minutes, "minutes")?,
+        _ => {
+            return Err(
+                "`cargo xtask soak` takes minutes for each fuzz target, or fuzz and executions".into()
+            );
+        }
     };
     setup::run()?;
     npm::install()?;
@@ -35,7 +47,23 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     rounds(&["--package", "satcast-tests"], CRASHES, &binary, &["--skip", BROWSERS])?;
     browsers(&binary)?;
     instruments::run()?;
-    fuzz(minutes * 60)
+    fuzz(&Budget::Seconds(minutes * 60))
+}
+
+/// How long each fuzz target runs.
+enum Budget {
+    Seconds(u64),
+    Executions(u64),
+}
+
+impl Budget {
+    /// As libFuzzer is told.
+    fn argument(&self) -> String {
+        match self {
+            Budget::Seconds(seconds) => format!("-max_total_time={seconds}"),
+            Budget::Executions(count) => format!("-runs={count}"),
+        }
+    }
 }
 
 /// Tests whose name holds `soak_` or `mutated` read `SATCAST_SOAK_ITERATIONS`; in a normal run they do their short form.
@@ -55,8 +83,8 @@ fn browsers(binary: &Path) -> Result<(), String> {
     process::run(&mut cargo)
 }
 
-/// Runs every fuzz target for its time; libFuzzer prints the seed, and leaves what it found in `artifacts`.
-fn fuzz(seconds_each: u64) -> Result<(), String> {
+/// Runs every fuzz target; libFuzzer prints the seed and how often it ran, and leaves what it found in `artifacts`.
+fn fuzz(budget: &Budget) -> Result<(), String> {
     let targets = workspace::files(&format!("{FUZZ}/fuzz_targets"), "rs")?;
     if targets.is_empty() {
         return Err(format!("there is no fuzz target below {FUZZ}/fuzz_targets"));
@@ -80,7 +108,10 @@ fn fuzz(seconds_each: u64) -> Result<(), String> {
         let mut cargo = process::cargo();
         cargo.current_dir(&folder).env("RUSTFLAGS", FUZZ_FLAGS);
         cargo.args(["run", "--release", "--target", triple, "--bin", &name, "--"]);
-        cargo.arg(&found).arg(&corpus).arg(format!("-max_total_time={seconds_each}"));
+        cargo.arg(&found).arg(&corpus).arg(budget.argument());
+        if let Some((_, bytes)) = FUZZ_LENGTHS.iter().find(|(target, _)| *target == name) {
+            cargo.arg(format!("-max_len={bytes}"));
+        }
         cargo.arg(format!("-artifact_prefix={}/", artifacts.display()));
         process::run(cargo.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]))?;
     }

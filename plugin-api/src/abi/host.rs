@@ -51,7 +51,7 @@ pub struct SatcastHost {
     pub state:
         Option<unsafe extern "C" fn(ctx: *mut c_void, dest: u64, state: u32, reason: *const SatcastError)>,
     /// `[any]` Between `open` and `stopped`: something the owner may want to know. `json` is an object of at most 16 KiB without
-    /// secrets.
+    /// secrets; a longer one is left out. The owner is shown `null` instead of one of over 4 KiB.
     pub event: Option<unsafe extern "C" fn(ctx: *mut c_void, dest: u64, name: SatcastStr, json: SatcastStr)>,
     /// `[any]` From `open` on: puts a counter into `slot` that lives as long as the process; afterwards the driver adds to it with
     /// atomic additions, without a call. The same name gives the same counter. Returns `SATCAST_OK`, or `SATCAST_ERR` when there

@@ -44,27 +44,27 @@ impl Ctx {
         Self { host, dest, source, about: Arc::new(about), bytes_sent, stopping, reported: Arc::default() }
     }
 
-    /// Who this opening is for. A host before minor version 2 says nothing of it.
+    /// `[any]` Who this opening is for. A host before minor version 2 says nothing of it.
     pub fn about(&self) -> &About {
         &self.about
     }
 
-    /// The driver's time: to wait by, so that tests need not.
+    /// `[any]` The driver's time: to wait by, so that tests need not.
     pub fn time(&self) -> &Time {
         &self.host.time
     }
 
-    /// Session whose media comes; destinations of one session share it.
+    /// `[any]` Session whose media comes; destinations of one session share it.
     pub fn source(&self) -> u64 {
         self.source
     }
 
-    /// Reports the state. May be called with each packet: the host is told when it is another one.
+    /// `[any]` Reports the state. May be called with each packet: the host is told when it is another one.
     pub fn state(&self, state: State) {
         self.report(state, None);
     }
 
-    /// Reports that the destination is not live, and why, while `run` goes on trying.
+    /// `[any]` Reports that the destination is not live, and why, while `run` goes on trying.
     pub fn waiting(&self, reason: &Error) {
         self.report(State::Connecting, Some(reason));
     }
@@ -77,31 +77,31 @@ impl Ctx {
         }
     }
 
-    /// Adds to the bytes the destination was sent.
+    /// `[any]` Adds to the bytes the destination was sent.
     pub fn bytes_sent(&self, bytes: u64) {
         if let Some(slot) = self.bytes_sent {
             slot.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
-    /// A counter of the driver's own; `None` when the host refuses more.
+    /// `[any]` A counter of the driver's own; `None` when the host refuses more.
     pub fn counter(&self, name: &str) -> Option<&'static AtomicU64> {
         self.host.metric(self.dest, name)
     }
 
-    /// Tells the owner something. `data` must be an object without secrets.
+    /// `[any]` Tells the owner something. `data` must be an object without secrets.
     pub fn event(&self, name: &str, data: &Value) {
         self.host.event(self.dest, name, &data.to_string());
     }
 
-    /// Resolves when the end was asked for. Work that does not wait for media must give way to it.
+    /// `[task]` Resolves when the end was asked for. Work that does not wait for media must give way to it.
     pub async fn stopping(&self) {
         let mut stopping = self.stopping.clone();
         // An error means that the instance is gone, which is an end too.
         let _ = stopping.wait_for(|stop| *stop).await;
     }
 
-    /// A TCP connection to an address the user gave, resolved and checked by the host's outbound guard.
+    /// `[task]` A TCP connection to an address the user gave, resolved and checked by the host's outbound guard.
     ///
     /// # Errors
     /// `Config` when the guard refuses the address, `Network` when resolving or connecting fails or takes over `timeout`.
@@ -109,12 +109,12 @@ impl Ctx {
         super::net::connect(&self.host, self.dest, host, port, timeout).await
     }
 
-    /// A folder that is the driver's alone and outlives sessions; it exists.
+    /// `[any]` A folder that is the driver's alone and outlives sessions; it exists.
     pub fn data_dir(&self) -> Result<PathBuf, Error> {
         self.host.data_dir()
     }
 
-    /// Gives viewers a piece under its name, in place of an earlier one.
+    /// `[any]` Gives viewers a piece under its name, in place of an earlier one.
     ///
     /// # Errors
     /// `Internal` when the host refuses it: a bad name, or one of its limits is reached. The earlier piece stays.
@@ -122,7 +122,7 @@ impl Ctx {
         super::assets::publish(&self.host, self.dest, asset, &Followed::default())
     }
 
-    /// Publishes a playlist that viewers follow, with what the host needs to let them wait for the next version. A host before minor
+    /// `[any]` Publishes a playlist that viewers follow, with what the host needs to let them wait for the next version. A host before minor
     /// version 4 takes it as [`Ctx::publish`]; see [`Ctx::lets_viewers_wait`].
     ///
     /// # Errors
@@ -131,17 +131,17 @@ impl Ctx {
         super::assets::publish(&self.host, self.dest, asset, followed)
     }
 
-    /// The host heeds [`Followed`]: only then may a playlist promise that viewers can wait.
+    /// `[any]` The host heeds [`Followed`]: only then may a playlist promise that viewers can wait.
     pub fn lets_viewers_wait(&self) -> bool {
         self.host.table().abi_minor >= FOLLOWED_MINOR
     }
 
-    /// Takes a name away from viewers.
+    /// `[any]` Takes a name away from viewers.
     pub fn retract(&self, name: &str) {
         super::assets::retract(&self.host, self.dest, name);
     }
 
-    /// Says where viewers enter and what they can see now.
+    /// `[any]` Says where viewers enter and what they can see now.
     ///
     /// # Errors
     /// `Internal` when the host knows no playback or refuses a name.

@@ -28,7 +28,7 @@ impl Host {
         Self { host }
     }
 
-    /// A folder that is the driver's alone and outlives sessions; it exists.
+    /// `[any]` A folder that is the driver's alone and outlives sessions; it exists.
     ///
     /// # Errors
     /// `Internal` when the host has none or cannot make it.
@@ -36,12 +36,12 @@ impl Host {
         self.host.data_dir()
     }
 
-    /// The driver's time.
+    /// `[any]` The driver's time.
     pub fn time(&self) -> Time {
         self.host.time.clone()
     }
 
-    /// What the operator wrote below `[driver.<id>]`, read as `S`: the type that [`Driver::settings`](super::Driver::settings) names.
+    /// `[any]` What the operator wrote below `[driver.<id>]`, read as `S`: the type that [`Driver::settings`](super::Driver::settings) names.
     /// The host has checked it with its schema. It stays the same while the driver runs.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Host {
             .map_err(|_| Error::config("the settings of the driver do not fit what it declares"))
     }
 
-    /// As [`Ctx::connect`](super::Ctx::connect), for work that outlives its destination.
+    /// `[task]` As [`Ctx::connect`](super::Ctx::connect), for work that outlives its destination.
     ///
     /// # Errors
     /// As there.
@@ -59,7 +59,7 @@ impl Host {
         net::connect(&self.host, NO_DEST, host, port, timeout).await
     }
 
-    /// Tells the host of a change of a recording: at every change of state, and now and then while sizes grow.
+    /// `[any]` Tells the host of a change of a recording: at every change of state, and now and then while sizes grow.
     ///
     /// # Errors
     /// The recording breaks a rule of its fields, or the host knows no recordings. Nothing is lost by a report that fails: the host
@@ -71,7 +71,7 @@ impl Host {
         self.host.report_recording(&json)
     }
 
-    /// `text` encrypted with a key of the host's, for the driver's own folder. Only this driver's [`Host::unseal`] reads it, on this
+    /// `[any]` `text` encrypted with a key of the host's, for the driver's own folder. Only this driver's [`Host::unseal`] reads it, on this
     /// service. Printable ASCII. At most [`SEAL_BYTES_MAX`](crate::recording::SEAL_BYTES_MAX) bytes are taken.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Host {
         self.host.vault(|vault| vault.seal, text)
     }
 
-    /// What was given to [`Host::seal`].
+    /// `[any]` What was given to [`Host::seal`].
     ///
     /// # Errors
     /// It was sealed by somebody else, with another key, or changed since.

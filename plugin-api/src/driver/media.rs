@@ -29,7 +29,7 @@ impl Media {
         Self { host, raw }
     }
 
-    /// Waits until there is media and appends up to [`BATCH_PACKETS_MAX`] packets to `out`. False when the destination shall
+    /// `[task]`, one at a time. Waits until there is media and appends up to [`BATCH_PACKETS_MAX`] packets to `out`. False when the destination shall
     /// end and everything queued was handed over: flush and return from `run`. Cancel safe.
     pub async fn recv_batch(&mut self, out: &mut Vec<Packet>) -> bool {
         poll_fn(|cx| self.poll_batch(cx, out)).await
@@ -96,57 +96,57 @@ impl Packet {
         unsafe { &*self.head }
     }
 
-    /// Video or audio.
+    /// `[any]` Video or audio.
     pub fn kind(&self) -> Kind {
         if self.head().kind == abi::KIND_VIDEO { Kind::Video } else { Kind::Audio }
     }
 
-    /// The codec; `None` for one this version does not know.
+    /// `[any]` The codec; `None` for one this version does not know.
     pub fn codec(&self) -> Option<Codec> {
         Codec::from_abi(self.head().codec)
     }
 
-    /// Track number inside its kind.
+    /// `[any]` Track number inside its kind.
     pub fn track(&self) -> u32 {
         self.head().track
     }
 
-    /// The payload is the codec configuration record, not media.
+    /// `[any]` The payload is the codec configuration record, not media.
     pub fn is_config(&self) -> bool {
         self.head().flags & abi::PACKET_CONFIG != 0
     }
 
-    /// Can be decoded without an earlier packet of its track.
+    /// `[any]` Can be decoded without an earlier packet of its track.
     pub fn is_keyframe(&self) -> bool {
         self.head().flags & abi::PACKET_KEYFRAME != 0
     }
 
-    /// Packets before this one are missing.
+    /// `[any]` Packets before this one are missing.
     pub fn is_discontinuity(&self) -> bool {
         self.head().flags & abi::PACKET_DISCONTINUITY != 0
     }
 
-    /// Session the packet belongs to.
+    /// `[any]` Session the packet belongs to.
     pub fn source(&self) -> u64 {
         self.head().source
     }
 
-    /// Position in the session; 0 for packets from before the destination was there, where its type wants them.
+    /// `[any]` Position in the session; 0 for packets from before the destination was there, where its type wants them.
     pub fn sequence(&self) -> u64 {
         self.head().sequence
     }
 
-    /// Decode time in nanoseconds on the session's timeline.
+    /// `[any]` Decode time in nanoseconds on the session's timeline.
     pub fn dts_ns(&self) -> i64 {
         self.head().dts_ns
     }
 
-    /// Presentation time in nanoseconds on the session's timeline.
+    /// `[any]` Presentation time in nanoseconds on the session's timeline.
     pub fn pts_ns(&self) -> i64 {
         self.head().pts_ns
     }
 
-    /// The payload.
+    /// `[any]` The payload.
     pub fn payload(&self) -> &[u8] {
         let head = self.head();
         if head.len == 0 {
@@ -156,7 +156,7 @@ impl Packet {
         unsafe { std::slice::from_raw_parts(head.data, head.len) }
     }
 
-    /// The payload as `Bytes` that keep the packet alive; nothing is copied.
+    /// `[any]` The payload as `Bytes` that keep the packet alive; nothing is copied.
     pub fn into_bytes(self) -> Bytes {
         Bytes::from_owner(self)
     }

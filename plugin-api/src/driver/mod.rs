@@ -45,6 +45,17 @@
 //!
 //! satcast_plugin_api::export_driver!(Tcp);
 //! ```
+//!
+//! # Threads and states
+//!
+//! A mark begins the description of each function:
+//! - `[probe]`: called in a child process before anything is loaded, and at every look at the file, without a runtime.
+//! - `[control]`: the host calls it on the driver's one control thread, never two at once, from `load` to the end of the process. It may spawn
+//!   tasks and must not wait.
+//! - `[task]`: runs as a task of the driver's runtime, or may be awaited in one.
+//! - `[any]`: from any thread of the driver, also from several at once, and never blocks. With a [`Ctx`] from the beginning of
+//!   [`Destination::run`] on: once that has returned, or was cut off, a call changes nothing. With a [`Host`] from [`Driver::load`] on. A
+//!   [`Packet`] stays valid for as long as it is held.
 
 #[allow(unsafe_code)] // Calls the host's table.
 mod assets;
@@ -116,28 +127,28 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// minor version 4 does not know it.
     const LOSSLESS: bool = false;
 
-    /// The destination types it serves. Called before `load`, without a runtime, at every look at the file: no side effects.
+    /// `[probe]` The destination types it serves. Called before `load`, without a runtime, at every look at the file: no side effects.
     fn types() -> Vec<DestType>;
 
-    /// The settings it takes from its operator; without them anything below `[driver.<id>]` that is not the host's own is an error.
+    /// `[probe]` The settings it takes from its operator; without them anything below `[driver.<id>]` that is not the host's own is an error.
     /// Called as [`Driver::types`] is.
     fn settings() -> Option<SettingsSchema> {
         None
     }
 
-    /// The setting by which operators make destination types like one of its own, or change those it names. Called as
+    /// `[probe]` The setting by which operators make destination types like one of its own, or change those it names. Called as
     /// [`Driver::types`] is.
     fn made_types() -> Option<TypesSetting> {
         None
     }
 
-    /// Called once, before anything is opened; within five seconds.
+    /// `[control]` Called once, before anything is opened; within five seconds.
     ///
     /// # Errors
     /// The driver cannot work here; it is then listed as refused, with this text.
     fn load(host: &Host) -> Result<Self, Error>;
 
-    /// Checks a configuration that its schema accepts. No I/O; within one second.
+    /// `[control]` Checks a configuration that its schema accepts. No I/O; within one second.
     ///
     /// # Errors
     /// Class `Config`. A text that begins with a field's name and a colon is shown at that field.
@@ -146,13 +157,13 @@ pub trait Driver: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Makes a destination; no I/O. Within one second. Called anew for each try.
+    /// `[control]` Makes a destination; no I/O. Within one second. Called anew for each try.
     ///
     /// # Errors
     /// As [`Destination::run`]; the destination is then not run.
     fn open(&self, config: Config<'_>) -> Result<Arc<dyn DynDestination>, Error>;
 
-    /// The recordings it keeps beyond their sessions, if it is a driver that does.
+    /// `[control]` The recordings it keeps beyond their sessions, if it is a driver that does.
     fn recordings(&self) -> Option<&dyn Recordings> {
         None
     }
@@ -169,12 +180,12 @@ pub enum Reconfigured {
 
 /// One per opening of a destination.
 pub trait Destination: Send + Sync + 'static {
-    /// Runs on the driver's runtime from `open` to the end. Return `Ok` when [`Media::recv_batch`] says that no more comes,
+    /// `[task]` Runs on the driver's runtime from `open` to the end. Return `Ok` when [`Media::recv_batch`] says that no more comes,
     /// after flushing; return an error at the first failure: the host opens the destination again when it is time. It is dropped
     /// where it stands when it does not end within the stop deadline, and a panic in it is its outcome.
     fn run(self: Arc<Self>, ctx: Ctx, media: Media) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// The owner changed the configuration while `run` runs; the new one is valid. Called on the control thread, beside `run`: hand
+    /// `[control]` The owner changed the configuration while `run` runs; the new one is valid. Called on the control thread, beside `run`: hand
     /// it over, by a lock or a `watch` channel, and return. The default asks for a new opening.
     ///
     /// # Errors
@@ -184,7 +195,7 @@ pub trait Destination: Send + Sync + 'static {
         Ok(Reconfigured::Reopen)
     }
 
-    /// A viewer asks below one of the type's [`routes`](crate::DestType::route). Runs on the driver's runtime, beside `run` and other
+    /// `[task]` A viewer asks below one of the type's [`routes`](crate::DestType::route). Runs on the driver's runtime, beside `run` and other
     /// requests, within [`ANSWER_SECS`](crate::http::ANSWER_SECS), or [`LONG_ANSWER_SECS`](crate::http::LONG_ANSWER_SECS) for a
     /// long route. The default finds nothing.
     ///

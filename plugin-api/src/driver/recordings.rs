@@ -11,28 +11,28 @@ use crate::wire::done_of;
 /// Recordings that outlive their sessions. Every function is called on the control thread, inside the driver's runtime, and returns
 /// within one second; answers are given from any thread.
 pub trait Recordings: Send + Sync {
-    /// Every recording the driver still knows, in its newest state. At most
+    /// `[control]` Every recording the driver still knows, in its newest state. At most
     /// [`RECORDINGS_MAX`](crate::recording::RECORDINGS_MAX).
     ///
     /// # Errors
     /// The journal cannot be read.
     fn list(&self) -> Result<Vec<Recording>, Error>;
 
-    /// Uploads a failed one again. Answers once the store has opened the upload, or why not; the rest goes on in the background and
+    /// `[control]` Uploads a failed one again. Answers once the store has opened the upload, or why not; the rest goes on in the background and
     /// is told by [`Host::recording`](super::Host::recording). Each call that is taken up counts one to `attempt`.
     fn retry(&self, file_name: &str, answer: Answer);
 
-    /// Forgets a recording: removes the local copy, and with `remote` the object, too. Answers when that is done. A name that is
+    /// `[control]` Forgets a recording: removes the local copy, and with `remote` the object, too. Answers when that is done. A name that is
     /// not known is done already.
     fn delete(&self, file_name: &str, remote: bool, answer: Answer);
 
-    /// An address by which the object may be fetched without a login for `valid`. No I/O.
+    /// `[control]` An address by which the object may be fetched without a login for `valid`. No I/O.
     ///
     /// # Errors
     /// The recording is not known, or the store has not got it.
     fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error>;
 
-    /// What a destination's configuration is now, or `None` when it was deleted: for recordings that go on without an opening, with
+    /// `[control]` What a destination's configuration is now, or `None` when it was deleted: for recordings that go on without an opening, with
     /// other keys perhaps. Told when it was changed, and after `load` for destinations with recordings, also when nothing changed.
     /// No I/O that takes time. A driver that does not care leaves it out.
     ///

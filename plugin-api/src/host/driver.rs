@@ -57,10 +57,15 @@ impl Driver {
     /// Asks the driver about a configuration its schema accepts.
     pub fn validate(&self, type_name: &str, config_json: &str) -> Result<(), Error> {
         let Some(validate) = self.table.raw().validate else { return Ok(()) };
-        call(|errors| {
-            // SAFETY: text and sink live for the call.
-            unsafe { validate(SatcastStr::new(type_name), SatcastStr::new(config_json), errors) }
-        })
+        let mut slot = ErrorSlot::new();
+        let sink = slot.sink();
+        // SAFETY: text and sink live for the call.
+        match unsafe { validate(SatcastStr::new(type_name), SatcastStr::new(config_json), &raw const sink) } {
+            abi::OK => Ok(()),
+            // That it refuses is said by the code alone.
+            abi::ERR => Err(slot.or(Error::config("the driver refuses it and does not say why"))),
+            code => Err(slot.failed(code)),
+        }
     }
 
     /// Opens a destination under the number `dest`, which is never used again.
@@ -145,7 +150,7 @@ impl Instance {
         match unsafe { reconfigure(self.raw, SatcastStr::new(config_json), &raw const sink) } {
             abi::OK => Ok(true),
             abi::REOPEN => Ok(false),
-            code => Err(slot.take(&format!("the driver failed with code {code} and no reason"))),
+            code => Err(slot.failed(code)),
         }
     }
 
@@ -172,6 +177,6 @@ fn call(function: impl FnOnce(*const abi::SatcastErrorSink) -> i32) -> Result<()
     let sink = slot.sink();
     match function(&raw const sink) {
         abi::OK => Ok(()),
-        code => Err(slot.take(&format!("the driver failed with code {code} and no reason"))),
+        code => Err(slot.failed(code)),
     }
 }

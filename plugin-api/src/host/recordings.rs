@@ -141,7 +141,7 @@ fn ask(function: impl FnOnce(*const SatcastErrorSink) -> i32) -> Result<(), Erro
     let sink = slot.sink();
     match function(&raw const sink) {
         abi::OK => Ok(()),
-        code => Err(slot.take(&format!("the driver failed with code {code} and no reason"))),
+        code => Err(slot.failed(code)),
     }
 }
 

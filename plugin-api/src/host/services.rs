@@ -103,7 +103,9 @@ unsafe extern "C" fn state(ctx: *mut c_void, dest: u64, state: u32, reason: *con
     unsafe {
         with(ctx, (), |context| {
             named(dest);
-            context.services.state(dest, State::from_abi(state), read_error(reason));
+            if let Some(state) = State::from_abi(state) {
+                context.services.state(dest, state, read_error(reason));
+            }
         });
     }
 }

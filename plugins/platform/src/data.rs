@@ -49,6 +49,9 @@ pub struct Platform {
     pub needs_audio: bool,
     /// What else its users should know.
     pub notes: Option<String>,
+    /// What is wrong with what the operator says of it; nothing can be sent to it then.
+    #[serde(skip)]
+    pub fault: Option<String>,
 }
 
 /// All platforms, in the order of the file.
@@ -118,6 +121,12 @@ impl Platform {
     /// # Errors
     /// A sentence that begins with the name of the field.
     pub fn targets(&self, server: Option<&str>, key: &str) -> Result<Vec<Target>, String> {
+        if let Some(fault) = &self.fault {
+            return Err(format!(
+                "{} cannot be used until the operator of this service mends {fault}",
+                self.title
+            ));
+        }
         let own = [self.server.as_deref(), self.backup.as_deref()];
         let servers: Vec<&str> = match server.filter(|server| !server.is_empty()) {
             Some(server) => vec![server],

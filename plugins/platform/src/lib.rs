@@ -78,9 +78,9 @@ impl Driver for Platforms {
     }
 
     fn load(host: &driver::Host) -> Result<Self, Error> {
-        let (platforms, trust) = (settings::with_settings(host.settings()?)?, Trust::system());
+        let (mut platforms, trust) = (settings::with_settings(host.settings()?), Trust::system());
         // Without a folder a list lasts as long as the process.
-        let ingests = lists(&platforms, host.data_dir().ok().as_deref(), &trust)?;
+        let ingests = lists(&mut platforms, host.data_dir().ok().as_deref(), &trust);
         Ok(Platforms { platforms, ingests, trust, pasts: Pasts::default() })
     }
 
@@ -126,22 +126,17 @@ fn checked_key(pasted: &str) -> Result<Secret<String>, Error> {
     Ok(Secret::new(key.to_owned()))
 }
 
-/// The lists of servers of the platforms that publish one.
-fn lists(
-    platforms: &[Platform],
-    folder: Option<&Path>,
-    trust: &Trust,
-) -> Result<BTreeMap<String, Arc<Ingests>>, Error> {
-    let with_list =
-        platforms.iter().filter_map(|platform| Some((&platform.name, platform.ingests.as_deref()?)));
-    let lists = with_list.map(|(name, address)| {
-        let list = Ingests::new(name, address, folder, trust.clone());
-        let list = list.map_err(|fault| {
-            Error::config(format!("{}.{name} in [driver.platform]: ingests: {fault}", settings::TYPES))
-        })?;
-        Ok((name.clone(), Arc::new(list)))
-    });
-    lists.collect()
+/// The lists of servers of the platforms that publish one. A platform whose list has an address that is none has a fault then.
+fn lists(platforms: &mut [Platform], folder: Option<&Path>, trust: &Trust) -> BTreeMap<String, Arc<Ingests>> {
+    let mut lists = BTreeMap::new();
+    for platform in platforms {
+        let Some(address) = platform.ingests.clone() else { continue };
+        match Ingests::new(&platform.name, &address, folder, trust.clone()) {
+            Ok(list) => drop(lists.insert(platform.name.clone(), Arc::new(list))),
+            Err(fault) => settings::set_fault(platform, &format!("ingests: {fault}")),
+        }
+    }
+    lists
 }
 
 /// A push to the nearest server, else to the usual ones, whose failures rest for [`RETRY_FLOOR`] at least.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use satcast_driver_rtmp::target::TEXT_BYTES_MAX;
-use satcast_plugin_api::{DestType, Error};
+use satcast_plugin_api::DestType;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -43,7 +43,8 @@ pub struct Described {
     #[schemars(extend("maxLength" = TEXT_BYTES_MAX))]
     pub ingests: Option<String>,
     /// Video codecs it takes: `h264`, `hevc`, `av1`.
-    #[schemars(length(min = 1, max = 3))]
+    // A plain list, so that a refusal can name what there is.
+    #[schemars(with = "Option<Vec<String>>", length(min = 1, max = 3), extend("items" = { "enum": ["h264", "hevc", "av1"] }))]
     pub video_codecs: Option<Vec<VideoCodec>>,
     /// Highest video bit rate, in kbit/s.
     #[schemars(range(min = 1))]
@@ -67,9 +68,8 @@ pub struct Described {
 }
 
 /// A video codec.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[schemars(inline)]
 pub enum VideoCodec {
     /// H.264.
     H264,
@@ -110,6 +110,7 @@ fn plain(name: &str) -> Platform {
         b_frames: None,
         needs_audio: false,
         notes: None,
+        fault: None,
     }
 }
 
@@ -118,11 +119,9 @@ pub(crate) fn plain_type() -> DestType {
     dest_type(&plain("platform"))
 }
 
-/// All platforms, with what the operator says.
-///
-/// # Errors
-/// Names the entry whose address is none.
-pub(crate) fn with_settings(settings: Settings) -> Result<Vec<Platform>, Error> {
+/// All platforms, with what the operator says. A platform whose entry names an address that is none has a fault and cannot be used; the
+/// others can.
+pub(crate) fn with_settings(settings: Settings) -> Vec<Platform> {
     let mut all = platforms().to_vec();
     for (name, described) in settings.types {
         let known = all.iter().position(|platform| platform.name == name);
@@ -130,21 +129,25 @@ pub(crate) fn with_settings(settings: Settings) -> Result<Vec<Platform>, Error> 
             all.push(plain(&name));
             all.len() - 1
         });
-        let has_server = described.server.is_some();
-        if described.backup.is_some() && !has_server {
-            return Err(Error::config(format!(
-                "{TYPES}.{name} in [driver.platform]: backup needs a server before it"
-            )));
-        }
+        let (has_server, has_backup) = (described.server.is_some(), described.backup.is_some());
         let platform = &mut all[index];
         described.write_into(platform);
         if has_server {
-            let targets = platform.targets(None, "key");
-            targets
-                .map_err(|error| Error::config(format!("{TYPES}.{name} in [driver.platform]: {error}")))?;
+            if let Err(error) = platform.targets(None, "key") {
+                set_fault(platform, &error);
+            }
+        } else if has_backup {
+            set_fault(platform, "backup needs a server before it");
         }
     }
-    Ok(all)
+    all
+}
+
+/// Notes what is wrong with the operator's entry of a platform, and tells the operator.
+pub(crate) fn set_fault(platform: &mut Platform, what: &str) {
+    let fault = format!("{TYPES}.{} in [driver.platform]: {what}", platform.name);
+    tracing::error!("a platform cannot be used: {fault}");
+    platform.fault = Some(fault);
 }
 
 impl Described {
@@ -173,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    fn with(types: Value) -> Result<Vec<Platform>, Error> {
+    fn with(types: Value) -> Vec<Platform> {
         with_settings(serde_json::from_value(json!({ "types": types })).unwrap())
     }
 
@@ -189,7 +192,6 @@ mod tests {
             "church-tv": { "title": "Church TV", "server": "rtmp://b.example/app", "backup": "rtmp://c.example/app" },
             "own": {},
         }));
-        let all = all.unwrap();
         assert_eq!(all.len(), platforms().len() + 2);
         let youtube = found(&all, "youtube");
         assert_eq!(youtube.targets(None, "k").unwrap().len(), 1, "its own backup is not one of that server");
@@ -200,12 +202,12 @@ mod tests {
         assert_eq!((church.title.as_str(), church.targets(None, "k").unwrap().len()), ("Church TV", 2));
         let refused = found(&all, "own").targets(None, "k").unwrap_err();
         assert!(refused.starts_with("server: own needs the address"), "{refused}");
-        assert_eq!(with_settings(Settings::default()).unwrap().len(), platforms().len());
+        assert_eq!(with_settings(Settings::default()).len(), platforms().len());
     }
 
     #[test]
     fn a_list_of_servers_goes_with_the_usual_server() {
-        let ingests = |entry: Value| found(&with(json!({ "twitch": entry })).unwrap(), "twitch").ingests;
+        let ingests = |entry: Value| found(&with(json!({ "twitch": entry })), "twitch").ingests;
         assert_eq!(
             ingests(json!({ "server": "rtmp://a.example/app" })),
             None,
@@ -225,6 +227,7 @@ mod tests {
         for field in ["title", "server", "ingests"] {
             assert_eq!(entry[field]["type"], json!(["string", "null"]), "{schema}");
         }
+        assert_eq!(entry["videoCodecs"]["items"], json!({ "enum": ["h264", "hevc", "av1"] }), "{schema}");
         assert!(
             !schema.to_string().contains("$ref"),
             "what a reference leads to would count as a secret: {schema}"
@@ -233,10 +236,21 @@ mod tests {
 
     #[test]
     fn entries_that_cannot_be_used_are_named() {
-        let error = with(json!({ "kick": { "server": "a.example" } })).unwrap_err();
-        assert!(error.message.starts_with("types.kick in [driver.platform]: server: must begin"), "{error}");
-        let error = with(json!({ "mux": { "backup": "rtmp://a.example/app" } })).unwrap_err();
-        assert!(error.message.starts_with("types.mux in [driver.platform]: backup needs"), "{error}");
+        let all =
+            with(json!({ "kick": { "server": "a.example" }, "mux": { "backup": "rtmp://a.example/app" } }));
+        for (name, fault) in [
+            ("kick", "types.kick in [driver.platform]: server: must begin"),
+            ("mux", "types.mux in [driver.platform]: backup needs"),
+        ] {
+            for server in [None, Some("rtmp://b.example/app")] {
+                let refused = found(&all, name).targets(server, "k").unwrap_err();
+                assert!(
+                    refused.contains("until the operator of this service mends") && refused.contains(fault),
+                    "{refused}"
+                );
+            }
+        }
+        assert_eq!(found(&all, "twitch").targets(None, "k").unwrap().len(), 2, "the others go on");
         for wrong in [json!({ "a": { "servre": "x" } }), json!({ "a": { "videoCodecs": ["vp9"] } })] {
             assert!(serde_json::from_value::<Settings>(json!({ "types": wrong })).is_err(), "{wrong}");
         }

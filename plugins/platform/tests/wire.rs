@@ -71,18 +71,22 @@ fn a_platform_publishes_rests_and_refuses() {
 
     let (url, _asked) = server(Some("NetStream.Publish.Denied"));
     let dest = kit.open("youtube", &json!({ "key": KEY, "server": url })).unwrap();
+    push(&dest, Codec::H264);
     let error = failure(&dest);
     assert_eq!((error.class, error.retry_after), (Class::Auth, Some(Duration::from_secs(60))), "{error}");
 
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let config = json!({ "key": KEY, "server": format!("rtmp://{nobody}/app") });
-    let error = failure(&kit.open("trovo", &config).unwrap());
+    let dest = kit.open("trovo", &config).unwrap();
+    push(&dest, Codec::H264);
+    let error = failure(&dest);
     assert_eq!((error.class, error.retry_after), (Class::Network, Some(RETRY_FLOOR)), "{error}");
 
-    let (url, _asked) = server(None);
+    let (url, asked) = server(None);
     let dest = kit.open("twitch", &json!({ "key": KEY, "server": url })).unwrap();
     push(&dest, Codec::Hevc);
     let error = failure(&dest);
+    assert!(asked.try_recv().is_err(), "no broadcast is begun for it");
     assert_eq!(error.class, Class::Config, "not tried again until something changes: {error}");
     assert_eq!(error.message, "destination Twitch does not accept HEVC; send H.264");
 
@@ -93,6 +97,7 @@ fn a_platform_publishes_rests_and_refuses() {
         ("twitch", json!({ "key": "a sesame" }), "key: has a space or line break within"),
         ("twitch", json!({ "key": "a\nsesame" }), "key: has a space or line break within"),
         ("twitch", json!({ "key": "sesame\u{7}" }), "key: has a space"),
+        ("twitch", json!({ "key": "sesame\u{202e}\u{2028}x" }), "key: has a space"),
         ("twitch", json!({ "key": KEY, "server": "http://sesame" }), "server: must begin with rtmp"),
         ("twitch", json!({}), "the configuration does not fit"),
     ] {

@@ -17,6 +17,9 @@ pub const BACK_AFTER: Duration = Duration::from_secs(10 * 60);
 pub const HELD_AFTER: Duration = Duration::from_secs(20);
 /// Most that a server is remembered to have taken without reading it, in bytes: more than its system keeps for it.
 pub const TAKEN_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// The same after it has stopped reading once: more than a system keeps unless it is asked for more. One that says nothing of its reading
+/// may have read all that it took before it hung; that a system keeps megabytes for it shows when it happens again.
+pub const TAKEN_ONCE_BYTES_MAX: u64 = 1024 * 1024;
 /// Destinations remembered at once; beyond it the one that was tried longest ago is forgotten.
 pub const PASTS_MAX: usize = 4096;
 
@@ -127,7 +130,8 @@ impl Past {
             return;
         }
         if let Some(unread) = ended.unread.filter(|_| is_here) {
-            self.taken = self.taken.max(unread.min(TAKEN_BYTES_MAX));
+            let most = if self.taken == 0 { TAKEN_ONCE_BYTES_MAX } else { TAKEN_BYTES_MAX };
+            self.taken = self.taken.max(unread.min(most));
         }
         self.failures += 1;
         if self.failures < TRIES_A_SERVER || servers < 2 {
@@ -205,6 +209,11 @@ mod tests {
         assert_eq!(taken(1), TAKEN_BYTES_MAX);
         pasts.ended(&about(1), 1, Ended { lived: HELD_AFTER, ..unread(9) }, now);
         assert_eq!(taken(1), 0);
+        pasts.ended(&about(1), 1, unread(4_000_000), now);
+        assert_eq!(taken(1), TAKEN_ONCE_BYTES_MAX, "it may have read most of it");
+        pasts.ended(&about(1), 1, unread(4_000_000), now);
+        assert_eq!(taken(1), 4_000_000, "twice is no accident");
+        pasts.ended(&about(1), 1, Ended { lived: HELD_AFTER, ..unread(9) }, now);
         pasts.ended(&about(1), 2, unread(70_000), now);
         assert_eq!(taken(2), 70_000);
         pasts.ended(&about(1), 2, unread(70_000), now);

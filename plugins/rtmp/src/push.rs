@@ -138,7 +138,21 @@ impl Push {
 
 impl Push {
     /// From connect to the end, which is told to `ended` as far as it came.
-    async fn try_once(&self, plan: Plan, ctx: &Ctx, media: Media, ended: &mut Ended) -> Result<(), Error> {
+    async fn try_once(
+        &self,
+        plan: Plan,
+        ctx: &Ctx,
+        mut media: Media,
+        ended: &mut Ended,
+    ) -> Result<(), Error> {
+        let mut first = Vec::new();
+        if self.taking.is_known() {
+            // A broadcast is not begun to say then that its codec is none for it.
+            if !media.recv_batch(&mut first).await {
+                return Ok(());
+            }
+            self.taking.check_known(&first)?;
+        }
         let (place, link) = tokio::select! {
             biased;
             () = ctx.stopping() => return Ok(()),
@@ -158,6 +172,7 @@ impl Push {
             taking: &self.taking,
             ctx,
             media,
+            first,
             open: true,
             does_not_read: false,
         };
@@ -197,6 +212,8 @@ struct Forward<'a> {
     taking: &'a Taking,
     ctx: &'a Ctx,
     media: Media,
+    /// What was taken of it before the connection.
+    first: Vec<satcast_plugin_api::driver::Packet>,
     /// The host's queue may still have packets.
     open: bool,
     /// It was given up because the server does not read.
@@ -210,7 +227,10 @@ impl Forward<'_> {
         self.link.session.announce_window(PROBE_WINDOW_BYTES).map_err(broken)?;
         let sent = ctx.counter("packets_sent");
         let skipped = ctx.counter("packets_skipped");
-        let mut batch = Vec::new();
+        let mut batch = std::mem::take(&mut self.first);
+        if !batch.is_empty() {
+            self.took(&mut batch)?;
+        }
         let mut stop_seen = false;
         let mut stopping = pin!(ctx.stopping());
         let mut timer = pin!(sleep_until(self.watch.next(Instant::now())));
@@ -292,6 +312,12 @@ impl Forward<'_> {
             Due::Nothing => {}
             Due::Stalled => {
                 self.ctx.waiting(&Error::network(format!("{target} takes no data at the moment")));
+            }
+            Due::Slow => {
+                self.ctx.waiting(&Error::network(format!(
+                    "{target} takes less than the stream sends, and nothing for seconds at a time; send at a lower bit rate, or look \
+                     at the way to it"
+                )));
             }
             Due::NoMedia => self.ctx.waiting(&Error::network("no media from the encoder")),
             Due::DoesNotRead => {

@@ -2,6 +2,7 @@
 
 use satcast_media::rtmp::client::ClientSession;
 use satcast_plugin_api::Error;
+use satcast_plugin_api::driver::Packet;
 use satcast_plugin_api::packet::Codec;
 
 use crate::target::Target;
@@ -22,6 +23,18 @@ pub(crate) enum Taking {
 }
 
 impl Taking {
+    /// The codecs do not depend on what the server announces.
+    pub(crate) fn is_known(&self) -> bool {
+        matches!(self, Taking::Known { .. })
+    }
+
+    /// As [`Taking::check`] for the configurations in `packets`, before there is a session, where the codecs are known.
+    pub(crate) fn check_known(&self, packets: &[Packet]) -> Result<(), Error> {
+        let Taking::Known { codecs, who } = self else { return Ok(()) };
+        let configs = packets.iter().filter(|packet| packet.is_config());
+        configs.filter_map(Packet::codec).try_for_each(|codec| known(codecs, who, codec))
+    }
+
     /// Whether media of `codec` may be sent; a codec unknown here is somebody else's matter.
     ///
     /// # Errors
@@ -42,14 +55,17 @@ impl Taking {
                 shown(codec),
                 instead(codec),
             ))),
-            Taking::Known { codecs, .. } if codecs.iter().any(|known| known == codec.name()) => Ok(()),
-            Taking::Known { who, .. } => Err(Error::config(format!(
-                "destination {who} does not accept {}; send {}",
-                shown(codec),
-                instead(codec)
-            ))),
+            Taking::Known { codecs, who } => known(codecs, who, codec),
         }
     }
+}
+
+fn known(codecs: &[String], who: &str, codec: Codec) -> Result<(), Error> {
+    if codecs.iter().any(|known| known == codec.name()) {
+        return Ok(());
+    }
+    let (sent, instead) = (shown(codec), instead(codec));
+    Err(Error::config(format!("destination {who} does not accept {sent}; send {instead}")))
 }
 
 fn of_media(codec: Codec) -> satcast_media::Codec {

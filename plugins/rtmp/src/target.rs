@@ -21,8 +21,8 @@ pub enum TargetError {
     /// Longer than [`TEXT_BYTES_MAX`].
     #[error("{0}: longer than {TEXT_BYTES_MAX} bytes; check that only the address was pasted")]
     TooLong(&'static str),
-    /// A control character, or white space in the URL or round the key.
-    #[error("{0}: has a space, line break or control character; remove it")]
+    /// A character that controls or shows nothing, or white space in the URL or round the key.
+    #[error("{0}: has a space, line break, control or invisible character; remove it")]
     BadCharacter(&'static str),
     /// Neither `rtmp://` nor `rtmps://`.
     #[error("url: must begin with rtmp:// or rtmps://")]
@@ -174,12 +174,26 @@ impl fmt::Display for Target {
     }
 }
 
+/// Characters that nobody sees (Unicode's control and format characters, line and paragraph separators, and fillers): they come along
+/// with what is copied from a page, and can make a text look like another one.
+fn is_invisible(character: char) -> bool {
+    let is_format = matches!(
+        character,
+        '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+            | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+    );
+    is_format || character.is_control()
+}
+
 fn check_text(url: &str, key: Option<&str>) -> Result<(), TargetError> {
     for (field, text) in [("url", url), ("key", key.unwrap_or_default())] {
         if text.len() > TEXT_BYTES_MAX {
             return Err(TargetError::TooLong(field));
         }
-        if text.chars().any(char::is_control) || text.trim() != text {
+        if text.chars().any(is_invisible) || text.trim() != text {
             return Err(TargetError::BadCharacter(field));
         }
     }

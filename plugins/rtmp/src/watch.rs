@@ -4,8 +4,9 @@
 //! connection a destination is therefore live when the server has said in RTMP that it has read media, or when more was taken than a
 //! system keeps ([`UNREAD_BYTES_MAX`]), or when a stream too thin for that has flown for some time ([`Timing::thin`]) without falling
 //! behind ([`BEHIND_PART`]). Where an earlier try ended because a server stopped reading, the thin stream's way is closed, and the others
-//! count only beyond what it took then.
+//! count only beyond what it took then. One that has stalled is live again when it keeps up, or has taken bytes for long ([`stalls`]).
 
+mod stalls;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use self::stalls::Stalls;
 use crate::timing::Timing;
 
 /// Time between looks while the first media is on its way.
@@ -35,6 +37,8 @@ pub(crate) enum Due {
     Nothing,
     /// The server acknowledges no bytes; told once per silence.
     Stalled,
+    /// The server acknowledges bytes again, but does not get back to the stream; told once per silence.
+    Slow,
     /// The server has acknowledged no bytes for too long.
     DoesNotRead,
     /// No media comes; told once per silence.
@@ -48,6 +52,7 @@ pub(crate) enum Due {
 enum Told {
     Nothing,
     Stalled,
+    Slow,
     NoMedia,
 }
 
@@ -66,6 +71,7 @@ pub(crate) struct Watch {
     media_at: Instant,
     stop_by: Option<Instant>,
     told: Told,
+    stalls: Stalls,
     /// Since when the destination is live.
     live: Option<Instant>,
     /// How long it was live before.
@@ -97,6 +103,7 @@ impl Watch {
             media_at: now,
             stop_by: None,
             told: Told::Nothing,
+            stalls: Stalls::default(),
             live: None,
             lived: Duration::ZERO,
             live_from: None,
@@ -150,20 +157,22 @@ impl Watch {
     /// The server has acknowledged bytes up to output position `position`, perhaps the same as before; `all`: nothing is on
     /// its way. True when the destination is live from now on.
     pub(crate) fn acknowledged(&mut self, now: Instant, position: u64, all: bool) -> bool {
-        if position > self.acknowledged {
+        let took = position > self.acknowledged;
+        if took {
             self.acknowledged = position;
             self.waiting_since = Some(now);
             let is_out = |(end, _): &(u64, Instant)| *end > position;
             self.on_its_way = self.on_its_way.filter(is_out).or(self.newest.filter(is_out));
-            if self.told == Told::Stalled {
-                self.told = Told::Nothing;
-            }
         }
         if all {
             self.waiting_since = None;
         }
-        let becomes_live = self.live.is_none() && self.shows_reading(now);
+        self.stalls.looked(now, took, self.keeps_up(now), &self.timing);
+        let becomes_live =
+            self.live.is_none() && self.shows_reading(now) && self.stalls.is_over(now, &self.timing);
         if becomes_live {
+            self.stalls.end();
+            self.told = Told::Nothing;
             self.proven = true;
             self.live = Some(now);
             self.live_from = None;
@@ -189,11 +198,16 @@ impl Watch {
         let read = self.read.min(self.acknowledged);
         let is_read = read >= from && read >= media_from + self.taken;
         let is_more = self.acknowledged >= media_from + UNREAD_BYTES_MAX + self.taken;
-        let keeps_up =
-            self.on_its_way.is_none_or(|(_, queued)| now < queued + self.timing.thin / BEHIND_PART);
-        let is_thin =
-            self.taken == 0 && keeps_up && self.acknowledged >= from && now >= since + self.timing.thin;
+        let is_thin = self.taken == 0
+            && self.keeps_up(now)
+            && self.acknowledged >= from
+            && now >= since + self.timing.thin;
         is_read || is_more || is_thin
+    }
+
+    /// What is on its way is not late.
+    fn keeps_up(&self, now: Instant) -> bool {
+        self.on_its_way.is_none_or(|(_, queued)| now < queued + self.timing.thin / BEHIND_PART)
     }
 
     /// How long the destination was live, in all.
@@ -231,20 +245,24 @@ impl Watch {
             if now >= since + self.timing.unread_max {
                 return Due::DoesNotRead;
             }
-            if self.told != Told::Stalled && now >= since + self.timing.stalled {
+            if now >= since + self.timing.stalled && self.stalls.begin() {
                 self.told = Told::Stalled;
-                // The next byte the server acknowledges shows that it is back.
                 if self.live.is_some() {
                     self.live_from = Some((self.acknowledged + 1, now));
                 }
                 self.leave_live(now);
                 return Due::Stalled;
             }
-        } else if self.told == Told::Nothing && now >= self.media_at + self.timing.media_silent {
+        } else if self.told != Told::NoMedia && now >= self.media_at + self.timing.media_silent {
             self.told = Told::NoMedia;
+            self.stalls.end();
             self.leave_live(now);
             self.live_from = None;
             return Due::NoMedia;
+        }
+        if self.told == Told::Stalled && self.stalls.is_slow(now, &self.timing) {
+            self.told = Told::Slow;
+            return Due::Slow;
         }
         Due::Nothing
     }
@@ -253,7 +271,7 @@ impl Watch {
     fn look(&self, now: Instant) -> Duration {
         let look = self.timing.stalled / LOOKS;
         let is_soon = self.live_from.is_some_and(|(_, since)| now <= since + self.timing.thin);
-        if self.live.is_none() && is_soon && self.told != Told::Stalled { look.min(LOOK_SOON) } else { look }
+        if self.live.is_none() && is_soon && !self.stalls.is_on() { look.min(LOOK_SOON) } else { look }
     }
 
     /// When to ask at the latest, also where nothing is written meanwhile.
@@ -262,7 +280,7 @@ impl Watch {
             // One look more, so that a stream that flows looks between its writes.
             Some(since) if since == now && self.live.is_some() => now + self.look(now) * 2,
             Some(_) => now + self.look(now),
-            None if self.told == Told::Nothing => self.media_at + self.timing.media_silent,
+            None if self.told != Told::NoMedia => self.media_at + self.timing.media_silent,
             None => now + self.timing.media_silent,
         };
         // Bytes may begin to wait right after this.

@@ -24,6 +24,7 @@ const ISOLATED: &[(&str, Option<&str>)] = &[
     ("linger", Some("signal 6")),
     ("hangopen", Some("did not return from a call")),
     ("memfd", Some("took more memory than its 128 MiB")),
+    ("forks", Some("took more memory than its 128 MiB")),
     ("threads", None),
     ("other", None),
 ];
@@ -66,7 +67,10 @@ fn no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it() {
     assert!(scene.service.stop().success());
     wait::until("all that they started to go", seconds(10), || {
         let named = |name: &str| std::fs::read_to_string(format!("/proc/{name}/cmdline")).unwrap_or_default();
-        let of_ours = |name: &String| named(name).contains("driver-runner") && named(name).contains("linger");
+        let of_ours = |name: &String| {
+            let named = named(name);
+            named.contains("driver-runner") && ["linger", "forks"].iter().any(|id| named.contains(id))
+        };
         let pids = std::fs::read_dir("/proc").expect("the list of processes");
         let left =
             pids.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(of_ours).count();
@@ -110,7 +114,7 @@ fn scene(names: &[&str], isolation: &str) -> Scene {
     }
     let small = |setup: Setup, name| setup.set(&format!("SATCAST_DRIVER__{name}__LIMITS__MEMORY_MB"), "128");
     let setup = if names.contains(&"memfd") {
-        small(small(Setup::default(), "MEMFD"), "THREADS")
+        ["MEMFD", "FORKS", "THREADS"].into_iter().fold(Setup::default(), small)
     } else {
         Setup::default()
     };

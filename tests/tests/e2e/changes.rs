@@ -17,6 +17,9 @@ use satcast_tests::source::{SOURCE_SECONDS, Source};
 use satcast_tests::wait::{self, seconds};
 use serde_json::{Value, json};
 
+/// Account of an operator.
+pub(crate) const OPERATOR: &str = "operator";
+
 #[test]
 fn operators_change_drivers_and_what_runs_goes_on() {
     let folder = drivers(&["rtmp"]);
@@ -49,9 +52,10 @@ fn operators_change_drivers_and_what_runs_goes_on() {
     std::fs::write(folder.path().join("panic.so"), "this is no library").expect("the file can be written");
     change(&operator, "panic", "replace").assert_error(422, Some("driver_refused"));
     assert_eq!(state(&operator, "panic"), "loaded");
+    assert!(error(&operator, "panic").contains("goes on as it was"), "{}", error(&operator, "panic"));
     assert_eq!(api.destination(&stream, hosted)["state"], "live");
     add_test_driver(folder.path());
-    assert_eq!(change(&operator, "panic", "replace").status, 200);
+    assert_eq!(change(&operator, "panic", "replace").ok()["error"], Value::Null);
 
     // Nothing new, and what is open goes on to its end.
     assert_eq!(change(&operator, "rtmp", "disable").status, 200);
@@ -186,9 +190,8 @@ pub(crate) fn change(api: &Api, driver: &str, action: &str) -> satcast_tests::ap
 }
 
 pub(crate) fn operator(service: &Service) -> Api {
-    service.run(&["account", "create", "operator", "--operator"]);
-    let key = service.run(&["key", "create", "--account", "operator", "--type", "permanent"]);
-    service.api().with_key(Some(key.trim()))
+    service.run(&["account", "create", OPERATOR, "--operator"]);
+    service.api_of(OPERATOR)
 }
 
 fn hang_up(service: &Service) {
@@ -207,9 +210,18 @@ fn images(service: &Service) -> usize {
 }
 
 pub(crate) fn state(api: &Api, id: &str) -> String {
+    shown(api, id)["state"].as_str().unwrap_or("absent").to_owned()
+}
+
+/// What is said to be wrong with it.
+fn error(api: &Api, id: &str) -> String {
+    shown(api, id)["error"].as_str().unwrap_or_default().to_owned()
+}
+
+fn shown(api: &Api, id: &str) -> Value {
     let list = api.get("/api/drivers").ok();
     let driver = list.as_array().into_iter().flatten().find(|driver| driver["id"] == id).cloned();
-    driver.unwrap_or_default()["state"].as_str().unwrap_or("absent").to_owned()
+    driver.unwrap_or_default()
 }
 
 /// The destination types of the served document.

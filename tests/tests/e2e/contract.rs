@@ -23,7 +23,8 @@
 //!   write to: `files_that_are_no_drivers_are_refused_and_named`, `in_a_process_of_their_own_they_are_refused_as_well`,
 //!   `writable_files_are_refused_and_copies_are_private`,
 //!   `only_root_and_who_runs_the_service_may_own_a_library`, `a_folder_that_everyone_can_write_to_is_refused_for_what_it_is`
-//! - a file that is overwritten or replaced while it runs: `operators_change_drivers_and_what_runs_goes_on`
+//! - a file that is overwritten or replaced while it runs: `operators_change_drivers_and_what_runs_goes_on`,
+//!   `a_driver_whose_change_was_refused_says_so_until_it_is_what_it_should_be`
 //! - another compiler: `a_driver_of_another_rust_compiler_carries_a_stream`; C by gcc and clang:
 //!   `a_new_driver_in_c_builds_passes_its_test_and_carries_a_stream`
 //!
@@ -42,6 +43,8 @@
 //!   `what_a_host_survives_on_its_own_threads_harms_no_stream_either`, `a_table_that_breaks_the_rules_harms_itself`
 //! - opened and ended a thousand times without a thread, a descriptor or memory more: `opened_and_ended_a_thousand_times_nothing_stays`,
 //!   `soak_opened_and_ended_again_and_again_nothing_stays`, `soak_opened_and_ended_again_and_again_in_a_process_nothing_stays`
+//! - loaded, opened, killed or disabled, and replaced again and again: `soak_killed_and_replaced_again_and_again_nothing_stays`,
+//!   `soak_disabled_and_replaced_again_and_again_nothing_stays`
 //!
 //! # Media
 //! - never reads, leaks all: `what_floods_leaks_or_never_reads_hurts_itself_alone`, `on_threads_of_the_service_as_well`,
@@ -62,8 +65,11 @@
 //! - floods of lines and events, a line of 1 MiB, a thousand counters: `what_floods_leaks_or_never_reads_hurts_itself_alone`,
 //!   `on_threads_of_the_service_as_well`, `a_log_flood_is_cut_and_counted`, `a_flood_of_events_is_cut`, `counters_are_shared_and_limited`,
 //!   `a_driver_says_so_much_through_all_its_destinations_and_no_more`, `counters_have_plain_names_and_few_in_all`
+//! - more bytes than can be: `no_more_bytes_are_believed_than_can_be_sent_and_that_is_said_once`
 //! - panics on purpose, to take the driver from others: `an_account_takes_a_driver_from_itself_alone`,
-//!   `panics_of_one_account_take_the_driver_from_nobody_else`
+//!   `panics_of_one_account_take_the_driver_from_nobody_else`,
+//!   `accounts_that_are_held_at_other_times_take_it_from_nobody_and_not_without_end`; a panic that only a return code tells:
+//!   `a_table_that_breaks_the_rules_harms_itself`
 //! - texts that are none, records that are too short, numbers that mean nothing:
 //!   `no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it`, `what_a_host_survives_on_its_own_threads_harms_no_stream_either`
 //! - a secret in a line, an error or a panic: `a_driver_that_panics_harms_only_its_destination_and_tells_no_secret`,
@@ -79,7 +85,7 @@
 //! # Process
 //! - fault, abort, exit, a full stack: `a_fault_or_an_abort_ends_the_child_and_nothing_else`,
 //!   `an_exit_or_a_full_stack_ends_the_child_and_nothing_else`; over its memory: `a_child_over_its_memory_dies_alone`,
-//!   `memory_without_a_mapping_counts_once_and_what_was_given_does_not`; a request that is not taken:
+//!   `memory_without_a_mapping_counts_once_and_what_was_given_does_not`, `what_a_child_started_counts_below_it_however_deep`; a request that is not taken:
 //!   `a_child_that_does_not_take_a_request_is_ended`; stopped by a signal:
 //!   `a_child_that_does_not_return_or_live_is_replaced`
 //! - an exception of C++ over the boundary, garbage on the socket, a child of its own that stays:

@@ -71,7 +71,7 @@ fn a_stream_is_not_sent_back_to_itself() {
 }
 
 #[test]
-fn a_stream_key_is_good_from_the_named_addresses_only() {
+fn a_stream_key_is_good_from_the_named_addresses_only_and_until_it_is_replaced() {
     let source = Source::shared();
     let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "0").start();
     let api = service.api();
@@ -96,4 +96,18 @@ fn a_stream_key_is_good_from_the_named_addresses_only() {
     api.wait_for_stream(&stream, "idle", seconds(20));
     assert_eq!(api.stream(&stream)["lastEndReason"], "key_revoked");
     assert!(!encoder.wait(seconds(20)).success(), "{}", encoder.log());
+
+    // A new key: whoever publishes with the old one goes, and comes in with the new one only.
+    let _ = allow(json!([]));
+    let mut encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
+    api.wait_for_stream(&stream, "live", seconds(20));
+    let rotated = api.post(&format!("{path}/rotate"), &json!({})).ok();
+    let new_key = rotated["streamKey"].as_str().unwrap_or_else(|| panic!("{rotated}"));
+    assert!(!encoder.wait(seconds(20)).success(), "{}", encoder.log());
+    assert_eq!(api.wait_for_stream(&stream, "idle", seconds(20))["lastEndReason"], "key_revoked");
+    let mut late = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    assert!(!late.wait(seconds(20)).success(), "{}", late.log());
+    let _encoder = Publish::of(&source).endless().to(&service.ingest_url(new_key));
+    api.wait_for_stream(&stream, "live", seconds(20));
+    service.assert_not_logged(&[("the old key", &stream.key), ("the new key", new_key)]);
 }

@@ -2,7 +2,6 @@
 //! leaves nothing behind.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use satcast_tests::api::{Stream, stream_of};
 use satcast_tests::encoder::Publish;
@@ -10,6 +9,7 @@ use satcast_tests::scene::{Scene, children, configuration};
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
 use satcast_tests::soak;
+use satcast_tests::usage::Usage;
 use satcast_tests::wait::{self, seconds};
 use serde_json::{Value, json};
 
@@ -122,32 +122,4 @@ fn figures(list: &Value, name: &str) -> Vec<u64> {
     let by_id: BTreeMap<i64, u64> =
         entries.iter().filter_map(|entry| Some((entry["id"].as_i64()?, entry[name].as_u64()?))).collect();
     by_id.into_values().collect()
-}
-
-/// What a process holds.
-#[derive(Debug, PartialEq)]
-struct Usage {
-    files: usize,
-    threads: usize,
-    /// Names of the threads that run drivers.
-    drivers: BTreeMap<String, usize>,
-    kib: u64,
-}
-
-impl Usage {
-    fn of(pid: i32) -> Self {
-        let folder = PathBuf::from(format!("/proc/{pid}"));
-        let listed = |name: &str| std::fs::read_dir(folder.join(name)).expect("a running process");
-        let names: Vec<String> = listed("task")
-            .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
-            .collect();
-        let mut drivers = BTreeMap::new();
-        for name in names.iter().filter(|name| ["c:", "p:", "r:"].iter().any(|mark| name.starts_with(mark))) {
-            *drivers.entry(name.trim().to_owned()).or_default() += 1;
-        }
-        let status = std::fs::read_to_string(folder.join("status")).expect("a running process");
-        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
-        let kib = kib.trim().trim_end_matches(" kB").parse().expect("a number");
-        Self { files: listed("fd").count(), threads: names.len(), drivers, kib }
-    }
 }

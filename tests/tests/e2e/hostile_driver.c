@@ -55,6 +55,8 @@ static void nonsense(uint64_t dest) {
     if (host->metric(host->ctx, dest, &small, &slot) == SATCAST_OK) abort();
     if (host->metric(host->ctx, dest, &unnamed, NULL) == SATCAST_OK) abort();
     host->metric(host->ctx, dest, &unnamed, &slot);
+    SatcastMetricDesc spaced = { sizeof spaced, 0, str("Not Plain") };
+    if (host->metric(host->ctx, dest, &spaced, &slot) == SATCAST_OK) abort();
     if (host->get_extension(host->ctx, broken) || host->get_extension(host->ctx, nothing)) abort();
     const SatcastAssets *assets = host->get_extension(host->ctx, str(SATCAST_EXT_ASSETS));
     SatcastAsset none = { .size = sizeof none, .name = broken };
@@ -118,6 +120,22 @@ static void start_threads(void) {
     }
 }
 
+/* Holds memory in processes that have left their parents and their group. */
+static void start_processes(void) {
+    static int started;
+    if (started++) return;
+    for (int n = 0; n < 16; n++) {
+        if (fork()) continue;
+        if (fork()) _exit(0);
+        setsid();
+        /* Nobody reads it; a compiler must write it all the same. */
+        volatile char *own = malloc(16 << 20);
+        if (!own) abort();
+        for (int at = 0; at < 16 << 20; at += 1024) own[at] = 1;
+        for (;;) pause();
+    }
+}
+
 /* A waker that takes the thread that wakes it. */
 static void block(void *data) { (void)data; for (;;) pause(); }
 static void forget(void *data) { (void)data; }
@@ -127,6 +145,7 @@ static void take(Destination *it, const SatcastPacket *packet) {
     attack(packet);
     if (is("memfd")) hoard();
     if (is("threads")) start_threads();
+    if (is("forks")) start_processes();
     if (is("hoarder")) return;
     if (is("keeper")) {
         /* Some of it for ever, also after the end. */

@@ -1,5 +1,7 @@
 //! A server that dies, one that stalls, one that refuses: each harms only itself, and comes back by itself.
 
+use std::io::Read as _;
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use satcast_tests::encoder::Publish;
@@ -28,6 +30,16 @@ fn a_dead_and_a_stalled_server_harm_nobody_else() {
     let to_healthy = api.add_destination(&stream, &healthy.url(), "healthy");
     let to_dying = api.add_destination(&stream, &dying.url(), "dying-secret-key");
     let to_stalling = api.add_destination(&stream, &stalling.url(), "stalling");
+    let (silent, resetting) = (listener(false), listener(true));
+    let refusing = Sink::start(refusal("NetStream.Publish.Rejected", "not today"));
+    let worse = [
+        (format!("rtmp://{silent}/app"), "did not accept the stream within"),
+        (format!("rtmp://{resetting}/app"), "closed the connection"),
+        ("rtmp://no-such-host.invalid/app".to_owned(), "cannot resolve"),
+        ("rtmp://127.0.0.1:1/app".to_owned(), "refused"),
+        (refusing.url(), "not today"),
+    ]
+    .map(|(url, words)| (api.add_destination(&stream, &url, "other-secret-key"), words));
 
     let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
     dying.wait_for_media(200, seconds(20));
@@ -59,6 +71,14 @@ fn a_dead_and_a_stalled_server_harm_nobody_else() {
         if shown["droppedPackets"].as_i64() > Some(0) { Ok(()) } else { Err(shown.to_string()) }
     });
     assert_eq!(api.destination(&stream, to_healthy)["droppedPackets"], 0);
+    for (id, words) in worse {
+        // Between two tries the reason of the last one stays.
+        wait::until_api(words, seconds(30), || {
+            let shown = api.destination(&stream, id);
+            let is_said = shown["error"].as_str().is_some_and(|error| error.contains(words));
+            if is_said && shown["state"] != "live" { Ok(()) } else { Err(shown.to_string()) }
+        });
+    }
 
     encoder.finish(seconds(2 * SOURCE_SECONDS));
     api.wait_for_stream(&stream, "idle", seconds(30));
@@ -67,7 +87,27 @@ fn a_dead_and_a_stalled_server_harm_nobody_else() {
     assert_eq!(healthy.publishes(), 1);
     let resident = service.process().resident_kib();
     assert!(resident < RESIDENT_KIB_MAX, "the service holds {resident} KiB");
-    service.assert_not_logged(&[("the key of a destination", "dying-secret-key")]);
+    service.assert_not_logged(&[
+        ("the key of a destination", "dying-secret-key"),
+        ("the key of a destination", "other-secret-key"),
+    ]);
+}
+
+/// A port where connections are taken and nothing is ever said, or that resets them: what it closes with unread bytes is.
+fn listener(resets: bool) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        for mut socket in listener.incoming().map_while(Result::ok) {
+            if resets {
+                let _ = socket.read(&mut [0]);
+            } else {
+                held.push(socket);
+            }
+        }
+    });
+    address
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod contract;
 mod control;
 mod crash;
 mod crowded;
+mod cycles;
 mod document;
 mod drivers;
 mod encoder_returns;

@@ -159,7 +159,7 @@ mod tests {
     fn nullable_fields_are_required_and_nullable() {
         let document = bundled();
         let destination = &document["components"]["schemas"]["Destination"];
-        for name in ["config", "error", "nextRetryAt", "liveSince"] {
+        for name in ["config", "error", "nextRetryAt", "liveSince", "stateSince"] {
             assert_eq!(destination["properties"][name]["nullable"], true, "{name}");
             assert!(destination["required"].as_array().unwrap().contains(&json!(name)), "{name}");
         }

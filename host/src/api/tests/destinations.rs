@@ -20,7 +20,7 @@ async fn a_destination_is_shown_masked_with_every_nullable_field() {
         json!([{"id": id, "type": "rtmp", "platform": "rtmp", "enabled": true,
                 "url": "rtmp://a.example:1936/live/abc...nop",
                 "config": {"url": "rtmp://a.example:1936/live", "key": "abc...nop"}, "state": "stopped", "error": null, "lastError": null, "attempt": 0,
-                "nextRetryAt": null, "bytesSent": 0, "bitrate": 0, "droppedPackets": 0, "liveSince": null, "server": null,
+                "nextRetryAt": null, "bytesSent": 0, "bitrate": 0, "droppedPackets": 0, "liveSince": null, "stateSince": null, "server": null,
                 "startDelaySeconds": 0, "stopDelaySeconds": 0, "startsAt": null, "stopsAt": null}])
     );
 }

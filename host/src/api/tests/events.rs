@@ -281,7 +281,7 @@ async fn a_session_is_followed_from_its_start_to_its_end() {
     assert_eq!(
         state,
         json!({"at": now, "streamId": stream, "destinationId": destination, "state": "connecting",
-            "error": null, "attempt": 1})
+            "error": null, "attempt": 1, "nextRetryAt": null, "liveSince": null, "stateSince": now})
     );
     rig.post(&format!("/api/streams/{stream}/stop"), &json!({})).await.ok();
     let (_, state) = follower.expect("destination.state").await;

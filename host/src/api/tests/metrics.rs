@@ -22,9 +22,14 @@ async fn metrics_are_for_operators_and_show_what_is_live() {
         format!("satcast_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")),
         format!("satcast_destination_dropped_packets_total{{{labels}}} 0"),
         "# TYPE satcast_destination_driver_total counter".to_owned(),
+        "satcast_driver_loaded{driver=\"bad\"} 0".to_owned(),
+        "satcast_driver_change_refused{driver=\"bad\"} 0".to_owned(),
     ] {
         assert!(answer.text.lines().any(|known| known == line), "{line} is not in {}", answer.text);
     }
+    let since = rig.app.clock.now().0 / 1_000;
+    let since = format!("satcast_destination_state_since_seconds{{{labels}}} {since}");
+    assert!(answer.text.lines().any(|known| known == since), "{since} is not in {}", answer.text);
     assert!(
         answer.text.contains(&format!("satcast_destination_state{{{labels},state=\"")),
         "{}",

@@ -28,8 +28,9 @@
 //!
 //! There is no sandbox. The library runs as the service's user: it can read and write that user's files, open connections
 //! of its own past the guard, and send signals. What the host does for it is checked; what it does by itself is not. A
-//! library that leaves its process group and clears its death signal can outlive the host, and memory that it holds where nobody looks (in
-//! processes of its own, say) is not counted. A system that has groups of processes with limits (systemd's `MemoryMax`) bounds that, too.
+//! library that leaves its process group and clears its death signal can outlive the host. Processes that it starts count with it and are ended with it;
+//! those that left its group outlive it where it ends before the host ends it; memory that it holds where nobody looks (in descriptors on their way through a socket,
+//! say) is not counted. A system that has groups of processes with limits (systemd's `MemoryMax`) bounds that, too.
 
 mod blame;
 mod calls;

@@ -19,6 +19,7 @@ use super::requests::Begun;
 use super::restart::{Crashes, Verdict, left_alone, quarantined};
 use super::session::{RemoteInstance, Session, lock};
 use super::spawn::{Spawned, spawn};
+use super::usage::{PROCESSES_MAX, Watch};
 use super::{BYTES_PER_MB, END_MS, PING_MS, SILENCE_MS, START_MS};
 use crate::clock::Clock;
 use crate::config::ProcessLimits;
@@ -297,7 +298,7 @@ impl Remote {
         let began = self.parts.clock.monotonic();
         let (mut is_ready, mut heard, mut pinged, mut ending) = (false, began, began, None);
         let (mut looked, mut measured, mut said, mut died) = (began, began, None, None);
-        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let (mut watch, mut buffer) = (Watch::default(), vec![0; MESSAGE_BYTES_MAX]);
         loop {
             let received = session.channel.recv(&mut buffer);
             let now = self.parts.clock.monotonic();
@@ -345,7 +346,7 @@ impl Remote {
             }
             if now.saturating_sub(measured) > MEMORY_PAUSE {
                 measured = now;
-                self.measure(session, spawned);
+                self.measure(session, spawned, &mut watch);
             }
             let silent = now.saturating_sub(heard);
             if silent > Duration::from_millis(SILENCE_MS) {
@@ -357,12 +358,17 @@ impl Remote {
         }
     }
 
-    /// Ends a child that takes more memory than it may.
-    fn measure(&self, session: &Session, spawned: &Spawned) {
-        let memory_mb = self.parts.spec.limits.memory_mb;
-        let taken = spawned.memory_bytes(session.shared);
-        if taken.is_some_and(|taken| taken / BYTES_PER_MB >= memory_mb) {
-            let id = &self.parts.spec.id;
+    /// Ends a child that takes more memory than it may, with what it started, or started too much.
+    fn measure(&self, session: &Session, spawned: &Spawned, watch: &mut Watch) {
+        let (id, memory_mb) = (&self.parts.spec.id, self.parts.spec.limits.memory_mb);
+        let Some(taken) = spawned.taken(session.shared) else { return };
+        if taken.processes > PROCESSES_MAX {
+            spawned.end_below();
+            session.fail(&format!("started more than {PROCESSES_MAX} processes"));
+        }
+        if watch.is_over(taken, memory_mb.saturating_mul(BYTES_PER_MB)) {
+            // Before it: what is orphaned is found no more.
+            spawned.end_below();
             session.fail(&format!(
                 "took more memory than its {memory_mb} MiB ([driver.{id}] limits, memory_mb)"
             ));

@@ -126,7 +126,9 @@ impl Session {
     fn report(&self, report: ToHost) {
         match report {
             ToHost::State { dest, state, reason } if self.has(dest) => {
-                self.services.state(dest, State::from_abi(state), reason.map(Error::from));
+                if let Some(state) = State::from_abi(state) {
+                    self.services.state(dest, state, reason.map(Error::from));
+                }
             }
             ToHost::Event { dest, name, json } if self.has(dest) => self.services.event(dest, &name, &json),
             ToHost::Counted { dest, name, added } if self.has(dest) => {

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use satcast_plugin_api::host::{LogLine, Services};
 
-use super::{RUNNER_COMMAND, usage};
+use super::RUNNER_COMMAND;
+use super::usage::{self, PROCESSES_MAX, Taken};
 
 /// Longest line of a child's output that is logged, in bytes; the rest comes as further lines.
 const OUTPUT_LINE_BYTES_MAX: u64 = 2 * 1024;
@@ -73,16 +74,33 @@ fn log_output(output: PipeReader, services: &dyn Services) {
 impl Spawned {
     /// Waits for its end for at most `grace`, ends it and its group, and says how it ended: by itself, or `None`.
     pub(super) fn end(mut self, grace: Duration) -> Option<String> {
+        let below = self.below();
         let ended_itself = self.wait(grace);
+        kill_all(below);
+        self.end_below();
         // Before its number is free for others. An error means that nobody is left.
         let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
         let status = self.child.wait().ok()?;
         ended_itself.then(|| verdict(status))
     }
 
-    /// Memory that it takes; see [`usage::bytes`].
-    pub(super) fn memory_bytes(&self, given: (u64, u64)) -> Option<u64> {
-        usage::bytes(self.group, given)
+    /// Ends what it started. It does nothing more itself from then on.
+    pub(super) fn end_below(&self) {
+        // It starts nothing more now. An error means that it has ended.
+        let _ = rustix::process::kill_process(self.group, Signal::STOP);
+        kill_all(self.below());
+    }
+
+    /// What it started, which may have left the group: handles, as numbers may be another's soon.
+    fn below(&self) -> Vec<OwnedFd> {
+        let family = usage::family(self.group.as_raw_nonzero().get(), PROCESSES_MAX);
+        let below = family.into_iter().skip(1).filter_map(Pid::from_raw);
+        below.filter_map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()).collect()
+    }
+
+    /// What it takes; see [`usage::taken`].
+    pub(super) fn taken(&self, given: (u64, u64)) -> Option<Taken> {
+        usage::taken(self.group, given)
     }
 
     /// It has ended; something it left behind may still hold its socket.
@@ -101,6 +119,13 @@ impl Spawned {
             }
         }
         false
+    }
+}
+
+fn kill_all(processes: Vec<OwnedFd>) {
+    for process in processes {
+        // An error means that it has ended.
+        let _ = rustix::process::pidfd_send_signal(process, Signal::KILL);
     }
 }
 

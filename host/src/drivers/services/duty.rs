@@ -30,9 +30,15 @@ impl DriverServices {
         lock(&self.panics).forgive();
     }
 
-    /// Whether it may get something new to do.
-    pub(in crate::drivers) fn may_be_used(&self) -> Result<(), Error> {
-        self.unless(self.quarantine())
+    /// Leaves it alone for an account with whose work it hung.
+    pub(in crate::drivers) fn hold(&self, account: i64) {
+        lock(&self.panics).hold_hung(self.clock.monotonic(), account);
+    }
+
+    /// Whether it may be asked about a configuration of `account`: also one whose destinations panic may change them, and not one with whose
+    /// work it hung.
+    pub(in crate::drivers) fn may_ask(&self, account: i64) -> Result<(), Error> {
+        self.unless(lock(&self.panics).reason_to_ask(account))
     }
 
     /// Whether a destination of `account` may be opened.

@@ -46,21 +46,28 @@ fn opened(secret: &str) -> Opened {
 }
 
 fn services() -> DriverServices {
-    DriverServices::new(
+    with_pump().0
+}
+
+/// And what keeps its pump thread, without which a driver has ended.
+fn with_pump() -> (DriverServices, Arc<Pump>) {
+    let pump = Arc::new(Pump::start("t").unwrap());
+    let services = DriverServices::new(
         "t",
         std::env::temp_dir(),
         Guard::new(&[]).unwrap(),
         tokio::runtime::Handle::current(),
         Clock::system(),
         OperatorSettings { json: r#"{"token":"operators"}"#.into(), secrets: vec!["operators".into()] },
-        Arc::new(Pump::start("t").unwrap()),
+        &pump,
         RecordingParts::default(),
-    )
+    );
+    (services, pump)
 }
 
 #[tokio::test]
 async fn connection_outcomes_reach_the_driver_on_its_pump_thread() {
-    let services = services();
+    let (services, _pump) = with_pump();
     services.insert(7, opened("secret"));
     let (tell, told) = tokio::sync::oneshot::channel();
     let done = move |outcome: Result<OwnedFd, Error>| {
@@ -74,7 +81,7 @@ async fn connection_outcomes_reach_the_driver_on_its_pump_thread() {
 
 #[tokio::test]
 async fn a_driver_connects_for_itself_past_the_same_guard() {
-    let services = services();
+    let (services, pump) = with_pump();
     for (dest, said) in [(0, Class::Config), (99, Class::Internal)] {
         let (tell, told) = tokio::sync::oneshot::channel();
         let done = move |outcome: Result<OwnedFd, Error>| {
@@ -83,6 +90,14 @@ async fn a_driver_connects_for_itself_past_the_same_guard() {
         services.connect(dest, "127.0.0.1".into(), 9, Duration::from_secs(1), Box::new(done));
         assert_eq!(told.await.unwrap(), Err(said), "{dest}");
     }
+    // What a driver's table keeps for late calls does not keep its thread.
+    assert_eq!(Arc::strong_count(&pump), 1);
+    drop(pump);
+    let (tell, told) = std::sync::mpsc::channel();
+    let done = move |outcome: Result<OwnedFd, Error>| tell.send(outcome.map(drop)).unwrap();
+    services.connect(0, "127.0.0.1".into(), 9, Duration::from_secs(1), Box::new(done));
+    let refused = told.recv().unwrap().unwrap_err();
+    assert!(refused.message.contains("has ended"), "{refused}");
 }
 
 #[tokio::test]
@@ -136,6 +151,8 @@ fn counters_are_shared_and_limited() {
 #[test]
 fn text_is_cut_and_made_printable() {
     assert_eq!(printable("a\x1b[31m\nb"), "a [31m b");
+    let shown = shown(&Redactor::new(["secret".to_owned()]), &format!("a\x1b\nsecret{}", "b".repeat(2_000)));
+    assert!(shown.starts_with("a  ***bb") && shown.len() == ERROR_TEXT_BYTES_MAX, "{shown}");
     assert_eq!(printable(&"ä".repeat(LOG_TEXT_BYTES_MAX)).len(), LOG_TEXT_BYTES_MAX);
 }
 
@@ -257,13 +274,17 @@ async fn panics_of_one_account_take_the_driver_from_nobody_else() {
         services.note(1, &Error::network("no panic"));
         services.note(1, &panic);
     }
-    assert!(services.may_be_used().is_ok() && services.may_open(2).is_ok());
+    assert!(services.may_ask(1).is_ok() && services.may_open(2).is_ok());
     let refused = services.may_open(1).unwrap_err();
     assert!(refused.message.contains("for one account") && refused.retry_after.is_some(), "{refused:?}");
     services.forgive();
     assert!(services.may_open(1).is_ok());
-    services.note(1, &panic);
-    services.note(1, &panic);
-    services.note(2, &panic);
-    assert!(services.may_be_used().is_err() && services.may_open(3).is_err());
+    for account in [1, 2, 1, 2, 3, 4, 5] {
+        services.note(account, &panic);
+    }
+    assert!((1..6).all(|account| services.may_open(account).is_ok()), "nobody panicked it too often");
+    for account in [1, 2, 3, 3, 3] {
+        services.note(account, &panic);
+    }
+    assert!(services.may_ask(9).is_err() && services.may_open(9).is_err());
 }

@@ -104,3 +104,19 @@ async fn eventually_publishes(service: &Service) {
     }
     panic!("no place comes back");
 }
+
+#[tokio::test]
+async fn a_look_whether_the_port_is_open_is_no_warning() {
+    let log = Log::start();
+    let service = behind(|_| {}).await;
+    drop(TcpStream::connect(service.address).await.unwrap());
+    let reset = socket2::SockRef::from(&TcpStream::connect(service.address).await.unwrap())
+        .set_linger(Some(Duration::ZERO));
+    reset.unwrap();
+    log.says("closed the connection without a word").await;
+    let (_encoder, answer) = publish(&service, &from("203.0.113.7"), &service.key).await;
+    assert_eq!(answer, Some(ClientEvent::Publishing));
+    assert!(!log.text().contains("WARN"), "{}", log.text());
+    let _ = TcpStream::connect(service.address).await.unwrap().write_all(b"PROXY").await;
+    log.says("WARN").await;
+}

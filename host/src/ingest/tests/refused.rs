@@ -14,7 +14,7 @@ async fn a_wrong_key_is_told_so() {
     let service = Service::quick().await;
     let (mut encoder, answer) = Encoder::publish(service.address, &wrong_key()).await;
     let reason = "unknown stream key; it may have been replaced, copy it again";
-    assert_eq!(answer, rejected("NetStream.Publish.BadName", reason));
+    assert_eq!(answer, rejected("NetStream.Publish.Denied", reason));
     assert_eq!(encoder.event().await, None, "and the connection ends");
 }
 
@@ -25,7 +25,7 @@ async fn a_missing_key_is_told_so() {
         "no stream key was sent that could be right; copy the whole key of your stream into the encoder";
     for name in ["", "obs", "live_short"] {
         let (_, answer) = Encoder::publish(service.address, name).await;
-        assert_eq!(answer, rejected("NetStream.Publish.BadName", reason), "{name}");
+        assert_eq!(answer, rejected("NetStream.Publish.Denied", reason), "{name}");
     }
 }
 
@@ -195,6 +195,6 @@ async fn a_key_that_is_replaced_while_its_encoder_comes_is_not_let_in() {
     service.behave(Behaviour::Replace(service.store.clone()));
     let (_, answer) = Encoder::publish(service.address, &service.key).await;
     let reason = "unknown stream key; it may have been replaced, copy it again";
-    assert_eq!(answer, rejected("NetStream.Publish.BadName", reason));
+    assert_eq!(answer, rejected("NetStream.Publish.Denied", reason));
     service.no_publisher_is_left().await;
 }

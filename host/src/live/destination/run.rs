@@ -10,6 +10,7 @@ use satcast_plugin_api::{Class, Error};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
+use super::codecs::another_codec;
 use super::source::{Hoarding, SETTLE_MAX, Source};
 use super::{CHANGES_MAX, Change, Destination, Parts, STOP_DEADLINE, lock};
 use crate::drivers::{OpenRequest, Opening};
@@ -26,9 +27,8 @@ use crate::usage::{Held, Orders};
 /// What is waited beyond the deadline for a driver that does not answer.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// Wait after a change of codec before a destination that gave up is tried again: both tracks may change, and an encoder that
-/// changes them without end must not have connections opened at that rate.
-pub(in crate::live) const CODEC_CHANGE_WAIT: Duration = Duration::from_secs(2);
+/// What is shown of a destination that would be opened while the encoder is away.
+const NO_MEDIA_TEXT: &str = "no media from the encoder; it connects when that is back";
 
 /// Bytes of an event's data that are logged; the rest is cut.
 const EVENT_LOGGED_BYTES_MAX: usize = 512;
@@ -43,13 +43,6 @@ const SERVER_CHARS_MAX: usize = 260;
 /// Least time between two log lines about a state its driver reports.
 const STATE_LOG_PAUSE: Duration = Duration::from_secs(1);
 
-/// Waits until the encoder sends another codec than when the try began: what cannot take one may take another.
-async fn another_codec(codecs: &mut watch::Receiver<Codecs>) {
-    if codecs.changed().await.is_ok() {
-        tokio::time::sleep(CODEC_CHANGE_WAIT).await;
-    }
-}
-
 pub(super) struct Run {
     pub(super) destination: Arc<Destination>,
     pub(super) parts: Parts,
@@ -59,6 +52,8 @@ pub(super) struct Run {
     pub(super) panics: u32,
     /// What the encoder sends, as this try began.
     pub(super) codecs: watch::Receiver<Codecs>,
+    /// What its driver was given of them last.
+    pub(super) given: Codecs,
 }
 
 impl Run {
@@ -96,9 +91,21 @@ impl Run {
                     self.destination.usage.claims(self.id());
                 }
             }
-            let Some(held) = self.held() else { return true };
-            self.show(DestState::Stopped, Some(held.as_str().into()));
             let id = self.id();
+            let Some(held) = self.held() else {
+                if *self.parts.flows.borrow() || self.shows_what_was() {
+                    return true;
+                }
+                self.show(DestState::Connecting, Some(NO_MEDIA_TEXT.into()));
+                tokio::select! {
+                    // The senders outlive this.
+                    _ = self.parts.flows.wait_for(|flows| *flows) => {}
+                    _ = self.orders.wait_for(|orders| orders.held.contains_key(&id)) => {}
+                    _ = self.stopping.wait_for(|stop| *stop) => {}
+                }
+                continue;
+            };
+            self.show(DestState::Stopped, Some(held.as_str().into()));
             tokio::select! {
                 // The senders of both outlive this.
                 _ = self.orders.wait_for(|orders| !orders.held.contains_key(&id)) => {}
@@ -106,6 +113,13 @@ impl Run {
             }
         }
         false
+    }
+
+    /// It has something to do without an encoder: it has viewers, or keeps what must not be lost. Another would begin a broadcast with a
+    /// picture from before the encoder went.
+    fn shows_what_was(&self) -> bool {
+        let kind = &self.destination.record().kind;
+        self.parts.drivers.has_playback(kind) || self.parts.drivers.spool(kind).is_some()
     }
 
     /// From open to the end of the opening, however it came.
@@ -145,6 +159,7 @@ impl Run {
             Err(error) => Err(error),
         };
         self.parts.shelves.end(&shelf, self.parts.clock.monotonic());
+        self.given = source.given();
         let lost = source.end(&self.parts.hub);
         if lost > 0 {
             self.tell_lost(lost);
@@ -315,8 +330,7 @@ impl Run {
                     %session, %destination, attempt = self.failures, retry_in_ms = wait.as_millis() as u64,
                     error = %error.message, "destination failed, will be tried again"
                 );
-                self.show(DestState::Retrying, Some(error.message));
-                lock(&self.destination.view).next_retry_at = Some(retry_at);
+                self.show_until(DestState::Retrying, Some(error.message), Some(retry_at));
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
                     _ = self.stopping.wait_for(|stop| *stop) => {}
@@ -328,7 +342,7 @@ impl Run {
                 self.show(DestState::Failed, Some(error.message));
                 // As above: the senders outlive this.
                 tokio::select! {
-                    () = another_codec(&mut self.codecs), if may_be_the_codec => {}
+                    () = another_codec(&mut self.codecs, self.given), if may_be_the_codec => {}
                     _ = self.stopping.wait_for(|stop| *stop) => {}
                 }
             }
@@ -336,18 +350,25 @@ impl Run {
     }
 
     fn show(&self, state: DestState, error: Option<String>) {
+        self.show_until(state, error, None);
+    }
+
+    /// As [`Run::show`], with the time of the next try.
+    fn show_until(&self, state: DestState, error: Option<String>, next_retry_at: Option<UnixMillis>) {
         let (now, wall_now) = (self.parts.clock.monotonic(), self.parts.clock.now());
         let mut view = lock(&self.destination.view);
         // Another try is no reason to forget why it is needed.
         let is_again = state == DestState::Connecting && self.failures > 0;
-        let error = error.or_else(|| view.error.clone().filter(|_| is_again));
+        let why = || view.error.clone().filter(|why| is_again && why != NO_MEDIA_TEXT);
+        let error = error.or_else(why);
         let changed = view.set(state, error, now, wall_now);
+        view.next_retry_at = next_retry_at;
         self.destination.note_trouble(&view, wall_now);
         self.destination.tell_usage(&mut view, now);
         view.attempt = match state {
-            DestState::Live => 0,
+            DestState::Live | DestState::Stopped => 0,
             DestState::Retrying | DestState::Failed => self.failures,
-            DestState::Connecting | DestState::Stopped => self.failures.saturating_add(1),
+            DestState::Connecting => self.failures.saturating_add(1),
         };
         // A driver may flip between the two as fast as it likes.
         let flips = matches!(state, DestState::Live | DestState::Connecting);

@@ -9,11 +9,12 @@ use satcast_plugin_api::host::MediaSource;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::{Parts, lock};
+use crate::config::QueueLimits;
 use crate::drivers::{SpoolPlace, Waker};
 use crate::ids::DestinationId;
-use crate::live::hub::Hub;
+use crate::live::hub::{Codecs, Hub};
 use crate::live::past::{self, Past};
-use crate::live::queue::Queue;
+use crate::live::queue::{Bounds, Queue};
 use crate::live::spool::{FREE_BYTES_MIN, Spool};
 
 /// How long a driver that must not lose anything may go on taking what waits when its destination is to end.
@@ -22,6 +23,8 @@ pub(in crate::live) const SETTLE_MAX: Duration = Duration::from_secs(10);
 const SETTLE_LOOK: Duration = Duration::from_millis(50);
 /// How often it is looked whether a driver holds as much as it may at all.
 const HOARDING_LOOK: Duration = Duration::from_secs(5);
+
+const BYTES_PER_MB: usize = 1024 * 1024;
 
 /// The media of one opening.
 pub(super) struct Source {
@@ -48,11 +51,13 @@ impl Source {
         let place = parts.drivers.spool(kind);
         let is_lossless = place.is_some();
         let queue = match place {
-            None => Queue::new(dropped.clone()),
+            None => Queue::new(dropped.clone(), bounds(parts.drivers.queue(kind))),
             Some(SpoolPlace { folder, bytes_max }) => {
                 let (account, shares, waker) = (parts.account, parts.spools.clone(), waker.clone());
                 let free_bytes_min = FREE_BYTES_MIN;
-                let spool = Spool { destination, account, shares, folder, bytes_max, free_bytes_min, waker };
+                let clock = parts.clock.clone();
+                let spool =
+                    Spool { destination, account, shares, folder, bytes_max, free_bytes_min, waker, clock };
                 Queue::spilling(dropped.clone(), Arc::new(spool))
             }
         };
@@ -73,6 +78,11 @@ impl Source {
     /// Its driver has opened.
     pub(super) fn start(&self) {
         self.past.iter().for_each(|past| past.start());
+    }
+
+    /// Codecs of video and audio that its driver was given last.
+    pub(super) fn given(&self) -> Codecs {
+        self.queue.given()
     }
 
     /// There is nothing before it, or its driver has taken all of that.
@@ -109,6 +119,13 @@ impl Source {
         let before = self.dropped_before.get();
         before.map_or(0, |before| self.dropped.load(Ordering::Relaxed).saturating_sub(*before))
     }
+}
+
+/// As the operator has set it.
+fn bounds(limits: QueueLimits) -> Bounds {
+    let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    let bytes = number(limits.mb).saturating_mul(BYTES_PER_MB);
+    Bounds { packets: number(limits.packets), bytes, wait: Duration::from_secs(limits.secs) }
 }
 
 /// What was before, for the first opening of a destination that wants it and a session that can be gone back in.

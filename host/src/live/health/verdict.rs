@@ -304,6 +304,10 @@ mod tests {
         let fast = with_video(|video| video.bitrate = Some(7_000_000));
         let text = "video bitrate 7000 kbit/s: Twitch takes 6000 kbit/s";
         assert_bad(&fast, IssueCode::VideoBitrate, text, &["twitch"]);
+        let mut loud = figures();
+        loud.audio.as_mut().unwrap().bitrate = Some(400_000);
+        let text = "audio bitrate 400 kbit/s: Twitch takes 320 kbit/s";
+        assert_bad(&loud, IssueCode::AudioBitrate, text, &["twitch"]);
         let smooth = with_video(|video| video.frame_rate = Some(120.0));
         assert_bad(&smooth, IssueCode::FrameRate, "120 pictures a second: YouTube takes 60", &["youtube"]);
         let reordered = with_video(|video| video.b_frames = true);

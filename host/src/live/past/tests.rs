@@ -15,6 +15,7 @@ use satcast_plugin_api::packet::Kind;
 use super::*;
 use crate::ids::UnixMillis;
 use crate::live::hub;
+use crate::live::queue::Bounds;
 
 const MS: i64 = wire::NANOS_PER_MILLI;
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -72,7 +73,7 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let shelf = Shelf::new(DestinationId(1), SessionId("s".into()), UnixMillis(WALL_MS));
-        let queue = Arc::new(Queue::new(Arc::new(AtomicU64::new(0))));
+        let queue = Arc::new(Queue::new(Arc::new(AtomicU64::new(0)), Bounds::USUAL));
         let mut segmenter = Segmenter::new(100);
         [record(0), record(4)].iter().for_each(|packet| segmenter.push(packet, WALL_MS));
         for packet in [record(0), record(4)] {

@@ -1,6 +1,7 @@
 //! The bounded queue between a session and one destination. The publisher never waits; a destination that does not keep up
 //! loses packets up to the next keyframe, alone. One that must not lose any has a disk behind its queue ([`spill`]).
 
+mod bounds;
 mod spill;
 
 use std::collections::VecDeque;
@@ -9,8 +10,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Packet, Recv};
-use satcast_plugin_api::packet::Kind;
+use satcast_plugin_api::packet::{Codec, Kind};
 
+pub(super) use self::bounds::Bounds;
 pub(super) use self::spill::{Disk, Surroundings};
 #[cfg(test)]
 pub(super) use self::spill::{FRONT_BYTES_MAX, TAIL_BYTES_MAX, TAIL_PACKETS_MAX};
@@ -18,13 +20,6 @@ use self::spill::{Spill, Tail};
 use super::group::Configs;
 use super::locks::{AtomicUsize, Mutex, MutexGuard};
 
-/// Most packets waiting: what an encoder catches up at once after a minute without network.
-pub(super) const QUEUE_PACKETS_MAX: usize = 8192;
-/// Most bytes waiting.
-pub(super) const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Longest time a packet may wait. Counted in time that passes and not in that of the media: what comes all at once does
-/// not make a destination slow.
-pub(super) const QUEUE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Most bytes a driver may hold at once; it gets no more until it lets go of some.
 pub(super) const LEASED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -46,6 +41,7 @@ pub(super) struct Head {
 
 struct Core {
     state: Mutex<State>,
+    bounds: Bounds,
     leased_bytes: AtomicUsize,
     dropped: Arc<AtomicU64>,
     /// Where packets go that find no room.
@@ -88,18 +84,18 @@ struct Burst {
 
 impl Queue {
     /// An empty queue that waits for a keyframe; lost packets are added to `dropped`.
-    pub(super) fn new(dropped: Arc<AtomicU64>) -> Self {
-        Self::with(dropped, None)
+    pub(super) fn new(dropped: Arc<AtomicU64>, bounds: Bounds) -> Self {
+        Self::with(dropped, bounds, None)
     }
 
     /// The same for a destination that must not lose what it cannot take at once.
     pub(super) fn spilling(dropped: Arc<AtomicU64>, around: Arc<dyn Surroundings>) -> Self {
-        Self::with(dropped, Some(Spill::new(around)))
+        Self::with(dropped, Bounds::USUAL, Some(Spill::new(around)))
     }
 
-    fn with(dropped: Arc<AtomicU64>, spill: Option<Spill>) -> Self {
+    fn with(dropped: Arc<AtomicU64>, bounds: Bounds, spill: Option<Spill>) -> Self {
         let state = Mutex::new(State { waiting: true, ..State::default() });
-        Self { core: Arc::new(Core { state, leased_bytes: AtomicUsize::new(0), dropped, spill }) }
+        Self { core: Arc::new(Core { state, bounds, leased_bytes: AtomicUsize::new(0), dropped, spill }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -137,7 +133,7 @@ impl Queue {
                 self.core.push_behind(spill, state, packet, has_video, now);
                 return None;
             }
-        } else if state.is_over(packet, now) {
+        } else if state.is_over(packet, now, self.core.bounds) {
             // Configurations count as well: an encoder may change them without end.
             let lost = state.make_room(has_video);
             self.core.dropped.fetch_add(lost, Ordering::Relaxed);
@@ -153,6 +149,11 @@ impl Queue {
             self.core.dropped.fetch_add(1, Ordering::Relaxed);
         }
         state.waker_if_ready()
+    }
+
+    /// Codecs of video and audio in what was handed out last; `None` for a track of which nothing was.
+    pub(super) fn given(&self) -> [Option<Codec>; 2] {
+        self.lock().head_configs.codecs()
     }
 
     /// What will be handed out first.
@@ -206,11 +207,11 @@ impl State {
         self.closed && self.packets.is_empty() && !self.tail.is_active
     }
 
-    fn is_over(&self, packet: &Packet, now: Duration) -> bool {
+    fn is_over(&self, packet: &Packet, now: Duration, bounds: Bounds) -> bool {
         let first = self.packets.iter().find(|queued| !queued.delivery.packet.config);
-        self.packets.len() >= QUEUE_PACKETS_MAX + self.burst.packets
-            || self.bytes + packet.payload.len() > QUEUE_BYTES_MAX + self.burst.bytes
-            || first.is_some_and(|first| now.saturating_sub(first.at) > QUEUE_WAIT_MAX)
+        self.packets.len() >= bounds.packets + self.burst.packets
+            || self.bytes + packet.payload.len() > bounds.bytes + self.burst.bytes
+            || first.is_some_and(|first| now.saturating_sub(first.at) > bounds.wait)
     }
 
     /// Configurations are never lost: while media waits for a keyframe they wait with it.

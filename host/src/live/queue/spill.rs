@@ -14,7 +14,7 @@ use std::time::Duration;
 use satcast_plugin_api::host::{Delivery, DriverWaker, Packet};
 
 use super::super::locks::{Condvar, MutexGuard};
-use super::{Core, QUEUE_PACKETS_MAX, Queued, State};
+use super::{Bounds, Core, Queued, State};
 
 /// Most bytes in memory before what comes goes to the tail; without a disk a queue may hold more, as then it is all there is.
 pub(in super::super) const FRONT_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -132,7 +132,7 @@ impl Tail {
 impl State {
     /// As [`State::is_over`], for a queue with a disk behind it: how long a packet waited does not matter.
     pub(super) fn is_front_full(&self, packet: &Packet) -> bool {
-        self.packets.len() >= QUEUE_PACKETS_MAX + self.burst.packets
+        self.packets.len() >= Bounds::USUAL.packets + self.burst.packets
             || self.bytes + packet.payload.len() > FRONT_BYTES_MAX + self.burst.bytes
     }
 
@@ -157,7 +157,7 @@ impl State {
     }
 
     fn has_room(&self) -> bool {
-        self.packets.len() < QUEUE_PACKETS_MAX / 2 && self.bytes < FRONT_BYTES_MAX / 2
+        self.packets.len() < Bounds::USUAL.packets / 2 && self.bytes < FRONT_BYTES_MAX / 2
     }
 
     fn put_back(&mut self, queued: Queued) {

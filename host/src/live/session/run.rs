@@ -187,7 +187,7 @@ impl Run {
         // Under the lock in which encoders come and go: what they told before nobody heard.
         let _encoders = self.session.lock();
         let usage = self.session.usage.get_or_init(|| self.usage.clone());
-        usage.flows(self.session.flows.load(Ordering::Acquire), self.live.clock.monotonic());
+        usage.flows(*self.session.flows.borrow(), self.live.clock.monotonic());
     }
 
     /// The life of a running session, until something ends it.

@@ -4,23 +4,34 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
+use super::lines::{Line, Lines};
 use crate::ids::AccountId;
 
 /// Most bytes that may wait for all destinations of one account.
 pub(super) const ACCOUNT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
-/// Bytes on disk, by account.
+
+/// Bytes on disk, by account, and what was said of them.
 #[derive(Debug, Default)]
-pub(in crate::live) struct Shares(Mutex<HashMap<AccountId, Weak<AtomicU64>>>);
+pub(in crate::live) struct Shares {
+    bytes: Mutex<HashMap<AccountId, Weak<AtomicU64>>>,
+    lines: Mutex<Lines>,
+}
 
 impl Shares {
     /// The count of one account, kept for as long as somebody has it.
     pub(in crate::live) fn of(&self, account: AccountId) -> Share {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = all.get(&account).and_then(Weak::upgrade).unwrap_or_default();
         all.retain(|_, bytes| bytes.strong_count() > 0);
         all.insert(account, Arc::downgrade(&bytes));
         Share { bytes, own: 0, most: ACCOUNT_BYTES_MAX }
+    }
+
+    /// Whether a line may be written; see [`Lines::admit`].
+    pub(super) fn admit(&self, account: AccountId, line: Line, now: Duration) -> Option<u64> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).admit(account, line, now)
     }
 }
 
@@ -94,6 +105,6 @@ mod tests {
             share.set(7).unwrap();
         }
         assert_eq!(shares.of(AccountId(0)).bytes.load(Ordering::Acquire), 0);
-        assert_eq!(shares.0.lock().unwrap().len(), 1);
+        assert_eq!(shares.bytes.lock().unwrap().len(), 1);
     }
 }

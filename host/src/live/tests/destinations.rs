@@ -43,6 +43,27 @@ async fn what_gave_up_is_tried_again_when_the_codec_is_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_destination_added_while_the_encoder_is_away_waits_for_it() {
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_session(SessionState::Live).await;
+    drop(publisher);
+    rig.until_session(SessionState::Reconnecting).await;
+    let added = destination(json!({ "mode": "live" }));
+    let id = rig.store.add_destination(&rig.owner(), rig.stream.id, added, CAPS).await.unwrap();
+    rig.live.destinations_changed(rig.stream.id).await;
+    let seen = || rig.live.destination(rig.stream.id, id).filter(|seen| seen.error.is_some());
+    let waits = rig.until("the reason", seen).await;
+    assert_eq!((waits.state, waits.bytes_sent), (DestState::Connecting, 0));
+    assert!(waits.error.unwrap().contains("no media from the encoder"));
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let seen = || rig.live.destination(rig.stream.id, id).filter(|seen| seen.state == DestState::Live);
+    assert_eq!(rig.until("the destination", seen).await.error, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn destinations_come_and_go_while_live() {
     let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();

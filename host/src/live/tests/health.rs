@@ -31,3 +31,33 @@ async fn a_lasting_issue_is_shown_and_told_once() {
     rig.until_idle().await;
     assert!(!rig.store.has_due_delivery(rig.clock.now()).await.unwrap(), "once");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_and_an_encoder_that_sends_nothing_are_named() {
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let shown = || rig.live.health(rig.stream.id);
+    // Forward by more than a queue holds, and back.
+    publisher.push(&mut vec![
+        video(100_000, true),
+        video(100_033, false),
+        video(200, true),
+        video(233, false),
+    ]);
+    let jumped = || {
+        let health = shown()
+            .filter(|health| health.issues.iter().any(|issue| issue.code == IssueCode::TimestampJumps));
+        health.map(|health| (health.figures.timestamp_jumps, health.issues[0].text.clone()))
+    };
+    let text = "the encoder's timestamps jumped; viewers see a break each time".to_owned();
+    assert_eq!(rig.until("the jumps", jumped).await, (2, text));
+
+    rig.clock.advance(Duration::from_secs(5));
+    let silent = || {
+        let issues = shown()?.issues;
+        issues.into_iter().find(|issue| issue.code == IssueCode::NothingArrives).map(|issue| issue.text)
+    };
+    assert_eq!(rig.until("the silence", silent).await, "the encoder is connected but sends nothing");
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+}

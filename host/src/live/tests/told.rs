@@ -1,7 +1,10 @@
 //! What those who watch an account are told of its sessions.
 
 use super::*;
+use crate::drivers::EVENT_BYTES_MAX;
 use crate::feed::{Seen, Watch};
+use crate::live::destination::EVENT_SHOWN_BYTES_MAX;
+use crate::store::DestinationChange;
 
 /// The next event: its name, and what it says.
 async fn next(watch: &mut Watch) -> (String, Value) {
@@ -43,21 +46,29 @@ async fn who_watches_is_told_what_becomes_of_the_encoder_and_of_destinations() {
     }
     assert_eq!(names, ["stream.started", "stream.reconnecting", "stream.reconnected", "stream.ended"]);
     let state = |name: &str, attempt: u32| (name.to_owned(), json!(attempt));
-    assert_eq!(states, [state("connecting", 1), state("live", 0), state("stopped", 1)]);
+    assert_eq!(states, [state("connecting", 1), state("live", 0), state("stopped", 0)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_watches_is_told_why_a_destination_is_not_live() {
-    let rig = Rig::new(&["config"], Duration::from_secs(30)).await;
+    let rig = Rig::new(&["config", "network", "live"], Duration::from_secs(30)).await;
     let mut watch = rig.store.feed().watch(rig.account, None).unwrap();
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
-    loop {
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 3 {
         let (name, data) = next(&mut watch).await;
-        if name == "destination.state" && data["state"] == "failed" {
-            assert_eq!((&data["error"], &data["attempt"]), (&json!("this can never work"), &json!(1)));
-            break;
+        let retry_in = data["nextRetryAt"].as_i64().map(|at| at - rig.clock.now().0);
+        match data["state"].as_str().filter(|_| name == "destination.state") {
+            Some("failed") => {
+                assert_eq!((&data["error"], &data["attempt"]), (&json!("this can never work"), &json!(1)));
+                assert_eq!((retry_in, &data["liveSince"]), (None, &Value::Null));
+            }
+            Some("retrying") => assert!(retry_in > Some(0) && data["liveSince"].is_null(), "{data}"),
+            Some("live") => assert!(retry_in.is_none() && data["liveSince"].is_i64(), "{data}"),
+            _ => continue,
         }
+        seen.insert(data["state"].to_string());
     }
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
 }
@@ -84,6 +95,46 @@ async fn who_watches_is_told_what_a_driver_says_and_its_counters_are_shown() {
         Some(seen.counters).filter(|counters| *counters == [("media_packets".to_owned(), 3)])
     };
     rig.until("the counter", counters).await;
+}
+
+#[test]
+fn authors_are_told_how_long_an_event_may_be() {
+    let (shown, taken) =
+        (format!("{} KiB", EVENT_SHOWN_BYTES_MAX / 1024), format!("{} KiB", EVENT_BYTES_MAX / 1024));
+    let guide = include_str!("../../../../plugin-api/GUIDE.md").replace("\n ", "");
+    let header = include_str!("../../../../plugin-api/include/satcast_driver.h").replace("\n     *", "");
+    let of_guide = guide.split("data of up to ").nth(1).and_then(|rest| rest.split_once("- **Logs**"));
+    let of_header =
+        header.split("`json` is an object of at most ").nth(1).and_then(|rest| rest.split_once("*/"));
+    for text in [of_guide, of_header] {
+        let (text, _) = text.unwrap();
+        assert!(text.contains(&shown) && text.contains(&taken), "{text}");
+    }
+    assert!(of_guide.unwrap().0.starts_with(&shown) && of_header.unwrap().0.starts_with(&taken));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_destination_is_no_news_when_another_takes_its_place() {
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let mut watch = rig.store.feed().watch(rig.account, None).unwrap();
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_state(0, DestState::Live).await;
+    let config = DestinationChange {
+        config: Some(json!({ "mode": "live", "token": "sesame-8" })),
+        ..Default::default()
+    };
+    rig.store.change_destination(&rig.owner(), rig.stream.id, rig.destinations[0], config).await.unwrap();
+    rig.live.destinations_changed(rig.stream.id).await;
+    let mut states = Vec::new();
+    while states.len() < 4 {
+        let (name, data) = next(&mut watch).await;
+        if name == "destination.state" {
+            states.push(data["state"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_eq!(states, ["connecting", "live", "connecting", "live"]);
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
 }
 
 impl Rig {

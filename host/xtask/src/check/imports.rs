@@ -47,10 +47,11 @@ const RULES: &[Rule] = &[
         words: &["sqlx::", "SELECT", "INSERT INTO", "DELETE FROM", "UPDATE"],
     },
     Rule {
-        says: "unsafe only in the driver loader and the driver contract",
+        says: "unsafe only in the driver loader, the driver contract and host/src/allocator.rs",
         scope: &["host", "plugin-api", "plugins", "tests"],
         home: &[
             "host/src/drivers",
+            "host/src/allocator",
             "plugin-api/src",
             "plugin-api/tests",
             "plugin-api/benches",

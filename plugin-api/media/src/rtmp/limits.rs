@@ -29,7 +29,7 @@ pub const SMALL_PAYLOAD_BYTES: usize = 2 * 1024;
 
 /// Payloads below one such part of the read block are copied out of it as well: a slice keeps the whole block in memory,
 /// which is then at most this many times what the slice counts. Test: `chunk::tests::zero_copy`.
-pub const SMALL_PAYLOAD_PART: usize = 8;
+pub const SMALL_PAYLOAD_PART: usize = 2;
 
 /// Nesting depth of AMF0 values, the outermost value being 1. Test: `amf0::tests`.
 pub const AMF_DEPTH_MAX: usize = 16;

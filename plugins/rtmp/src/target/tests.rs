@@ -127,6 +127,38 @@ fn every_refusal() {
 }
 
 #[test]
+fn what_nobody_sees_is_refused_and_what_is_only_foreign_is_not() {
+    for character in [
+        '\u{85}',
+        '\u{ad}',
+        '\u{61c}',
+        '\u{200b}',
+        '\u{200d}',
+        '\u{200e}',
+        '\u{2028}',
+        '\u{2029}',
+        '\u{202a}',
+        '\u{202e}',
+        '\u{2060}',
+        '\u{2066}',
+        '\u{2069}',
+        '\u{fe0f}',
+        '\u{feff}',
+        '\u{e0001}',
+        '\u{e0041}',
+    ] {
+        let (key, url) = (format!("a{character}b"), format!("rtmp://a.example/live/a{character}b"));
+        let refused = Target::parse("rtmp://a.example/live", Some(&key));
+        assert_eq!(refused, Err(TargetError::BadCharacter("key")), "{character:?}");
+        assert_eq!(Target::parse(&url, None), Err(TargetError::BadCharacter("url")), "{character:?}");
+    }
+    for key in ["schlüssel", "ключ", "鍵", "مفتاح", "k€y", "🔑"] {
+        let target = Target::parse("rtmp://a.example/live", Some(key));
+        assert_eq!(target.unwrap().publish_name(), key);
+    }
+}
+
+#[test]
 fn length_limits() {
     let fit = |bytes: usize| format!("rtmp://a.example/live/{}", "k".repeat(bytes - 22));
     assert!(Target::parse(&fit(TEXT_BYTES_MAX), None).is_ok());

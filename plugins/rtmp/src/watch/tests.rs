@@ -100,16 +100,61 @@ fn a_server_that_acknowledges_nothing_is_stalled_then_given_up() {
     assert_eq!(watch.lived(at(16)), Duration::from_secs(5));
 }
 
-#[test]
-fn a_stalled_server_that_acknowledges_one_byte_is_live_again() {
+/// One that was live and has stalled for the first time, at 5 s.
+fn stalled() -> (Watch, impl Fn(u64) -> Instant) {
     let (mut watch, at) = watch();
     watch.queued_media(at(0), 10);
     watch.waiting(at(0));
     assert!(watch.acknowledged(at(0), FAR, false));
+    watch.queued_media(at(0), 2 * FAR);
     assert_eq!(watch.due(at(5)), Due::Stalled);
-    assert!(watch.acknowledged(at(14), FAR + 1, false));
-    assert_eq!(watch.due(at(18)), Due::Nothing);
-    assert_eq!(watch.due(at(19)), Due::Stalled, "told again for a new silence");
+    (watch, at)
+}
+
+#[test]
+fn a_stalled_server_is_live_again_when_it_keeps_up() {
+    let (mut watch, at) = stalled();
+    assert!(!watch.acknowledged(at(14), FAR + 1, false), "one byte is little");
+    watch.queued_media(at(15), 2 * FAR + 10);
+    assert!(!watch.acknowledged(at(15), 2 * FAR, false));
+    watch.queued_media(at(16), 2 * FAR + 20);
+    assert!(!watch.acknowledged(at(16), 2 * FAR + 10, false));
+    assert_eq!(watch.due(at(16)), Due::Nothing);
+    watch.queued_media(at(17), 2 * FAR + 30);
+    assert!(watch.acknowledged(at(17), 2 * FAR + 20, false), "two seconds on the stream's heels");
+    assert_eq!(watch.due(at(21)), Due::Nothing);
+    assert_eq!(watch.due(at(22)), Due::Stalled, "told again for a new silence");
+}
+
+#[test]
+fn a_server_that_takes_a_lump_now_and_then_is_slow_and_not_live_again() {
+    let (mut watch, at) = stalled();
+    let (mut told, mut taken) = (Vec::new(), FAR);
+    for second in 6..=600 {
+        // What is queued next, as it always is when a lump made room for it. Some come sooner than after a stall.
+        let is_lump = matches!(second % 11, 0 | 6 | 7);
+        taken += if is_lump { 30_000 } else { 0 };
+        if is_lump {
+            watch.queued_media(at(second), taken + 40_000);
+        }
+        assert!(!watch.acknowledged(at(second), taken, false), "{second}");
+        told.push(watch.due(at(second)));
+    }
+    told.retain(|due| *due != Due::Nothing);
+    assert_eq!(told, [Due::Slow], "one steady state with one reason");
+    assert_eq!(watch.lived(at(600)), Duration::from_secs(5));
+}
+
+#[test]
+fn a_server_that_takes_too_little_all_the_time_is_live_again_later_each_time() {
+    let (mut watch, at) = stalled();
+    let mut second = 5;
+    for waits in [15, 30, 45] {
+        let live = (second + 1..).find(|second| watch.acknowledged(at(*second), FAR + second, false));
+        assert_eq!(live, Some(second + 1 + waits), "it is behind for ever, and reads");
+        second += 1 + waits + 5;
+        assert_eq!(watch.due(at(second)), Due::Stalled);
+    }
 }
 
 #[test]

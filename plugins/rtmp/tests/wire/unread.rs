@@ -13,7 +13,7 @@ use satcast_plugin_api::testkit::{self, TestDestination};
 use serde_json::json;
 
 use crate::refusals::{KEY, failure};
-use crate::server::{Quick, Server};
+use crate::server::{QUICK, Quick, Server};
 
 /// A server that accepts and then never reads; it goes when the sender is dropped.
 fn deaf() -> (Server, mpsc::Sender<()>) {
@@ -136,4 +136,36 @@ fn a_stop_does_not_wait_for_a_server_that_never_reads() {
     assert!(error.message.contains("did not take the last"), "{error}");
     drop(done);
     server.finish();
+}
+
+#[test]
+fn a_server_that_reads_a_lump_now_and_then_is_shown_in_one_state_with_the_reason() {
+    const LUMPS: usize = 5;
+    let kit = kit!(Quick);
+    let (lump, lumps) = mpsc::channel();
+    let server = Server::start(move |conn| {
+        conn.accept();
+        conn.until(|seen| !seen.packets.is_empty());
+        let mut block = vec![0; 1024 * 1024];
+        for _ in 0..LUMPS {
+            // Longer than a stall, shorter than what it is given up for.
+            std::thread::sleep(QUICK.stalled + Duration::from_millis(400));
+            let _ = lump.send(conn.stream.read(&mut block).unwrap());
+        }
+    });
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+    push_bulk(&dest, 2000);
+    assert!(dest.wait_for_state(State::Live), "it reads");
+    let read: Vec<usize> = lumps.iter().collect();
+    assert!(read.len() == LUMPS && read.iter().all(|bytes| *bytes > 0), "{read:?}");
+    server.finish();
+    let error = failure(&dest);
+    assert_eq!(error.class, Class::Remote, "{error}");
+    dest.report(|report| {
+        let states: Vec<_> = report.states.iter().map(|(state, _)| *state).collect();
+        assert_eq!(states, [State::Live, State::Connecting, State::Connecting], "{report:?}");
+        let reason = |at: usize| report.states[at].1.clone().unwrap().message;
+        assert!(reason(1).contains("takes no data at the moment"), "{report:?}");
+        assert!(reason(2).contains("takes less than the stream sends"), "{report:?}");
+    });
 }

@@ -180,6 +180,8 @@ fn confine(id: &str, limits: &ProcessLimits) -> std::io::Result<()> {
     // The socket's end would tell as well, but only this thread.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_no_new_privs(true)?;
+    // What the library starts stays below this process, where the host sees it.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let limit = |resource, value| {
         // More than the service itself may use is not to be had.
         let most = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);

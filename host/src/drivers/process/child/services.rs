@@ -19,7 +19,7 @@ use super::super::message::{
     Line, Piece, PieceBytes, Responded, RespondedBytes, ToHost, coded, decoded, state_number,
 };
 use super::link::Link;
-use crate::drivers::services::EVENT_BYTES_MAX;
+use crate::drivers::services::{EVENT_BYTES_MAX, is_counter_name};
 
 /// Bytes of all texts of a log line together: in the form on the way each can take six. Fields beyond are left out whole,
 /// because half a secret would not be found.
@@ -102,7 +102,8 @@ impl Services for Proxy {
     }
 
     fn metric(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>> {
-        self.link.counter(dest, name)
+        // As the host sees it, which is not asked here.
+        if is_counter_name(name) { self.link.counter(dest, name) } else { None }
     }
 
     fn stopped(&self, dest: u64, outcome: Result<(), Error>) {

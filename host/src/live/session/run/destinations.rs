@@ -38,6 +38,9 @@ impl Run {
                 None => false,
             };
             if !same {
+                if wanted.contains_key(&record.id) {
+                    destination.give_way();
+                }
                 self.stop_destination(record.id);
                 stopped.push(record.id);
             }
@@ -106,6 +109,7 @@ impl Run {
             teller: self.teller.clone(),
             account: self.session.stream.account_id,
             usage: self.usage.clone(),
+            flows: self.session.flows.subscribe(),
             had_past: self.had_past.clone(),
         };
         let (destination, task) = Destination::start(record, parts);

@@ -10,8 +10,8 @@ use crate::rtmp::limits::{CHUNK_SIZE_MAX, CHUNK_SIZE_MIN, MESSAGE_BYTES_MAX};
 /// Payload pieces up to this many bytes are copied behind their header: cheaper than one more segment.
 const INLINE_BYTES_MAX: usize = 256;
 
-/// Bytes of header memory allocated at a time.
-const SCRATCH_BYTES: usize = 16 * 1024;
+/// Bytes of header memory allocated at a time: those of some hundred messages. Every connection has so much.
+const SCRATCH_BYTES: usize = 4 * 1024;
 
 /// Last message written on one chunk stream.
 #[derive(Debug, Clone, Copy)]

@@ -31,7 +31,7 @@ fn a_small_message_is_copied_out_of_the_block() {
 
 #[test]
 fn a_message_small_in_its_block_is_copied_out_of_it() {
-    let block_bytes = 256 * 1024;
+    let block_bytes = 64 * 1024;
     let limit = block_bytes / SMALL_PAYLOAD_PART;
     for (bytes, shared) in [(limit - 1, false), (limit, true)] {
         let body = vec![1; bytes];
