@@ -65,7 +65,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::drivers::Drivers;
 use crate::ids::{AccountId, KeyId, StreamId};
-use crate::live::Live;
+use crate::live::{Live, SessionSnapshot};
 use crate::outbound::Guard;
 use crate::places::Network;
 use crate::playback::Playback;
@@ -331,9 +331,9 @@ async fn readyz(app: Data<&Arc<App>>) -> poem::Result<&'static str> {
 }
 
 /// Whether a stream is live, in the two forms the API shows: `status` and `state`.
-fn stream_state(live: &Live, stream: StreamId) -> (streams::Status, streams::State, Option<i64>) {
+fn stream_state(session: Option<&SessionSnapshot>) -> (streams::Status, streams::State, Option<i64>) {
     use crate::live::SessionState;
-    match live.session(stream) {
+    match session {
         None => (streams::Status::Idle, streams::State::Idle, None),
         Some(session) => {
             let state = match session.state {

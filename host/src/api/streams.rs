@@ -2,6 +2,7 @@
 
 mod view;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,11 +126,17 @@ impl StreamsApi {
         cursor: Query<Option<String>>,
     ) -> Result<Response<Json<Vec<Stream>>>> {
         let page = PageRequest::new(limit.0, cursor.0.as_deref())?;
+        let sessions: HashMap<_, _> = app
+            .live
+            .sessions_of(caller.account)
+            .into_iter()
+            .map(|live| (live.stream, live.session))
+            .collect();
         let mut views =
             app.store.streams_of(caller.account, page.to_store()).await.map_err(ApiError::from)?;
         let address = format!("{}/api/streams", app.config.public_base());
         let link = page.finish(&mut views, &address, |view| view.stream.id.0);
-        let streams = views.into_iter().map(|view| Stream::of(&app, view)).collect();
+        let streams = views.into_iter().map(|view| Stream::of(sessions.get(&view.stream.id), view)).collect();
         Ok(with_link(Json(streams), link))
     }
 
@@ -191,10 +198,11 @@ impl StreamsApi {
         /// Stream key identifier.
         id: Path<i64>,
     ) -> Result<Json<StreamDetail>> {
+        let session = app.live.session(StreamId(id.0));
         let view = owned(&app, &caller, id.0).await?;
         let records = app.store.destinations_page(caller.account, view.stream.id, Page::ALL).await;
         let records = records.map_err(ApiError::from)?.ok_or_else(|| ApiError::not_found("stream"))?;
-        Ok(Json(StreamDetail::of(&app, view, &records)))
+        Ok(Json(StreamDetail::of(&app, session.as_ref(), view, &records)))
     }
 
     /// Stop a stream

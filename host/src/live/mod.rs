@@ -5,6 +5,7 @@
 //! - [`queue`]: the bounded queue of one destination; [`spool`]: the disk behind it, for who must not lose anything.
 //! - [`past`]: what was before a destination, for recordings that are added to a live stream.
 //! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
+//! - [`entry`]: which encoder is let in, and which has to wait.
 //! - [`session`]: the task that owns a session's life; [`quiet`]: whose encoder has to be quiet first; [`allowed`]: whose has to go.
 //! - [`health`]: what the encoder sends, and what of it platforms do not take.
 //! - [`troubles`]: what went wrong last.
@@ -16,6 +17,7 @@ mod allowed;
 mod backoff;
 mod codes;
 mod destination;
+mod entry;
 mod group;
 mod health;
 mod heartbeat;
@@ -43,11 +45,11 @@ mod via;
 mod view;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use entry::PublishRefused;
 pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
 pub use heartbeat::HEARTBEAT;
 pub use session::{Delayed, LiveDestination, LiveSession, Publisher, SessionSnapshot, SessionState};
@@ -62,18 +64,13 @@ use crate::ids::{AccountId, DestinationId, EndReason, StreamId};
 use crate::store::{Store, StreamLimits, StreamRecord};
 use crate::usage::{Gate, Unmetered};
 use quiet::{Quiet, needs_quiet};
-use session::{Command, Refusal, Session};
+use session::{Command, Session};
 use shelf::Shelves;
 use troubles::Troubles;
 use via::Marks;
 
 /// Longest a shutdown waits for sessions to end: what destinations are given to take what waits, and to end.
 pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(15);
-
-/// Longest an encoder that returns is kept waiting while its former session ends.
-pub const ENDING_WAIT: Duration = Duration::from_secs(4);
-/// Endings waited for in one attempt to publish.
-pub const ENDINGS_AWAITED_MAX: u32 = 2;
 
 /// Why an encoder has to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,21 +79,6 @@ pub struct Closed {
     pub code: &'static str,
     /// One sentence for the person at the encoder; no secrets.
     pub reason: String,
-}
-
-/// Why an encoder may not publish.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublishRefused {
-    /// RTMP status code.
-    pub code: &'static str,
-    /// One sentence for the person at the encoder; no secrets.
-    pub reason: String,
-}
-
-impl PublishRefused {
-    fn new(code: &'static str, reason: impl Into<String>) -> Self {
-        Self { code, reason: reason.into() }
-    }
 }
 
 /// Times of `[ingest]`.
@@ -243,74 +225,6 @@ impl Live {
         self.all().iter().filter(|session| session.snapshot().is_some()).count()
     }
 
-    /// Lets an encoder in, whose stream key was checked.
-    ///
-    /// # Errors
-    /// As [`Live::publish_from`].
-    pub async fn publish(&self, stream: StreamRecord) -> Result<Publisher, PublishRefused> {
-        self.publish_from(stream, Via::default(), None).await
-    }
-
-    /// Lets an encoder in, whose stream key was checked and whose media has come through the streams in `via`; it publishes from
-    /// `address`, where that is known.
-    ///
-    /// # Errors
-    /// Another encoder is publishing, the stream was stopped and its encoder has not been quiet yet, or the media comes from the
-    /// stream itself.
-    pub async fn publish_from(
-        &self,
-        stream: StreamRecord,
-        via: Via,
-        address: Option<IpAddr>,
-    ) -> Result<Publisher, PublishRefused> {
-        if via.has(&self.inner.marks.of(stream.id)) {
-            return Err(PublishRefused::new(codes::DENIED, codes::LOOP));
-        }
-        if via.is_too_long() {
-            return Err(PublishRefused::new(codes::DENIED, codes::CHAIN));
-        }
-        for _ in 0..ENDINGS_AWAITED_MAX {
-            self.refuse_unless_quiet(&stream).await?;
-            let admitted = self.inner.gate.admit(&stream).await;
-            admitted.map_err(|reason| PublishRefused::new(codes::DENIED, reason))?;
-            let ending = match self.enter(&stream, &via, address) {
-                Ok(publisher) => return Ok(publisher),
-                Err(refused) => refused?,
-            };
-            // Encoders take a refusal for final, so that the end of the session before is waited for.
-            if tokio::time::timeout(ENDING_WAIT, ending.gone()).await.is_err() {
-                break;
-            }
-        }
-        Err(PublishRefused::new(codes::DENIED, "the stream is just being stopped; try again in a moment"))
-    }
-
-    /// Lets an encoder into the stream's session, or a new one; the session to wait for when it is ending.
-    fn enter(
-        &self,
-        stream: &StreamRecord,
-        via: &Via,
-        address: Option<IpAddr>,
-    ) -> Result<Publisher, Result<Arc<Session>, PublishRefused>> {
-        let busy = || {
-            let reason = "this stream key is already publishing; stop the other encoder first";
-            Err(PublishRefused::new(codes::BAD_NAME, reason))
-        };
-        let mut sessions = lock(&self.inner.sessions);
-        if let Some(session) = sessions.get(&stream.id).filter(|session| !session.is_void()) {
-            return session.let_in(&self.inner, via, address).map_err(|refusal| match refusal {
-                Refusal::Busy => busy(),
-                Refusal::Closing => Ok(session.clone()),
-            });
-        }
-        let number = self.inner.next_number.fetch_add(1, Ordering::Relaxed);
-        let (session, run) = Session::new(stream.clone(), number, self.inner.clone());
-        let publisher = session.let_in(&self.inner, via, address).map_err(|_| busy())?;
-        sessions.insert(stream.id, session);
-        self.inner.runtime.spawn(run.run());
-        Ok(publisher)
-    }
-
     /// Ends the session of a stream and waits for its end; `false` when there is none.
     pub async fn stop(&self, stream: StreamId, reason: EndReason) -> bool {
         let Some(session) = self.find(stream) else { return false };
@@ -350,21 +264,23 @@ impl Live {
 }
 
 impl Inner {
-    /// Takes a session that has ended out of the registry.
-    fn forget(&self, session: &Arc<Session>, reason: EndReason) {
+    /// Takes a session that has ended out of the registry, and calls `gone` before anyone can look for it or begin another one.
+    fn forget(&self, session: &Arc<Session>, reason: EndReason, gone: impl FnOnce()) {
         let stream = session.stream.id;
         let mut sessions = lock(&self.sessions);
         if sessions.get(&stream).is_some_and(|held| Arc::ptr_eq(held, session)) {
+            // Before it has gone: an encoder that finds no session must find why there is none.
+            let mut quiet = lock(&self.quiet);
+            if needs_quiet(reason) {
+                let until = self.clock.monotonic() + self.settings.refuse_quiet;
+                quiet.insert(stream, Quiet { until, reason });
+            } else {
+                quiet.remove(&stream);
+            }
+            drop(quiet);
             sessions.remove(&stream);
         }
-        drop(sessions);
-        let mut quiet = lock(&self.quiet);
-        if needs_quiet(reason) {
-            let until = self.clock.monotonic() + self.settings.refuse_quiet;
-            quiet.insert(stream, Quiet { until, reason });
-        } else {
-            quiet.remove(&stream);
-        }
+        gone();
     }
 }
 

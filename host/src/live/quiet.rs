@@ -33,9 +33,23 @@ impl Live {
             lock(&self.inner.quiet).insert(stream.id, quiet);
             return Ok(());
         }
+        Err(self.begin_anew(stream.id, quiet, now))
+    }
+
+    /// The same for an encoder that was let through, when it enters: its stream may have been stopped since.
+    pub(super) fn refuse_if_stopped(&self, stream: StreamId) -> Result<(), PublishRefused> {
+        let now = self.inner.clock.monotonic();
+        let known = lock(&self.inner.quiet).get(&stream).copied();
+        known
+            .filter(|quiet| now < quiet.until)
+            .map_or(Ok(()), |quiet| Err(self.begin_anew(stream, quiet, now)))
+    }
+
+    /// The refusal of a try that came too early.
+    fn begin_anew(&self, stream: StreamId, quiet: Quiet, now: Duration) -> PublishRefused {
         let wait = self.inner.settings.refuse_quiet;
-        lock(&self.inner.quiet).insert(stream.id, Quiet { until: now + wait, ..quiet });
-        Err(PublishRefused::new(codes::DENIED, codes::quiet_text(quiet.reason, wait)))
+        lock(&self.inner.quiet).insert(stream, Quiet { until: now + wait, ..quiet });
+        PublishRefused::new(codes::DENIED, codes::quiet_text(quiet.reason, wait))
     }
 
     /// The same after a restart of the service, from the last session's end.

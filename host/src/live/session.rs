@@ -22,6 +22,7 @@ use super::hub::Hub;
 use super::via::Via;
 use super::view::DestinationSnapshot;
 use super::{Closed, Inner, codes};
+use crate::clock::Clock;
 use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
 use crate::store::{StreamLimits, StreamRecord};
 use crate::usage::Usage;
@@ -32,6 +33,10 @@ use run::Run;
 pub(super) const COMMANDS_QUEUED_MAX: usize = 64;
 /// An encoder that has sent nothing for this long gives way to a newer one.
 pub(super) const TAKE_OVER_AFTER: Duration = Duration::from_secs(2);
+/// Media of an encoder for longer than this after another one came is not what was still on its way: it is there.
+const ON_ITS_WAY: Duration = Duration::from_millis(500);
+/// How often it is looked whether it has gone.
+const REST_POLL: Duration = Duration::from_millis(20);
 
 /// State of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +180,26 @@ impl Session {
     /// Resolves when the session is out of the registry.
     pub(super) async fn gone(&self) {
         self.commands.closed().await;
+    }
+
+    /// Whether the encoder that is there has gone or is silent for [`TAKE_OVER_AFTER`] within `patience`; answers sooner when it
+    /// goes on sending.
+    pub(super) async fn encoder_rests(&self, clock: &Clock, patience: Duration) -> bool {
+        let came = millis(clock.monotonic());
+        let looks = patience.as_millis() / REST_POLL.as_millis();
+        for _ in 0..looks {
+            tokio::time::sleep(REST_POLL).await;
+            let last = self.last_media_ms.load(Ordering::Acquire);
+            if self.lock().encoder.is_none()
+                || millis(clock.monotonic()).saturating_sub(last) >= millis(TAKE_OVER_AFTER)
+            {
+                return true;
+            }
+            if last.saturating_sub(came) > millis(ON_ITS_WAY) {
+                break;
+            }
+        }
+        false
     }
 
     /// Lets an encoder in: the first one, one that returns, or a newer one in place of a silent one.

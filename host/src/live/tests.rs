@@ -2,7 +2,9 @@
 
 mod allowed;
 mod destinations;
+mod entry;
 mod health;
+mod quiet;
 mod spool;
 mod told;
 mod webhooks;
@@ -170,34 +172,6 @@ async fn a_session_begins_with_media_and_ends_when_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_stream_refuses_its_encoder_until_it_was_quiet() {
-    let rig = Rig::new(&[], Duration::from_secs(30)).await;
-    let mut publisher = rig.publish().await.unwrap();
-    publisher.push(&mut group());
-    rig.until_session(SessionState::Live).await;
-    rig.live.stop(rig.stream.id, EndReason::Stopped).await;
-    drop(publisher);
-
-    let refused = rig.publish().await.err().unwrap();
-    assert_eq!(refused.code, codes::DENIED);
-    rig.clock.advance(Duration::from_secs(59));
-    assert!(rig.publish().await.is_err(), "still inside the wait");
-    rig.clock.advance(Duration::from_secs(59));
-    assert!(rig.publish().await.is_err(), "the refused try began the wait anew");
-    rig.clock.advance(Duration::from_secs(60));
-    assert!(rig.publish().await.is_ok());
-
-    // A restart knows it from the database.
-    let settings = Settings { reconnect_window: Duration::ZERO, refuse_quiet: Duration::from_secs(60) };
-    let clock = Clock::manual(UnixMillis(5_030_000));
-    let restarted = Live::new(rig.store.clone(), drivers(), clock, settings);
-    assert!(restarted.publish(rig.stream.clone()).await.is_err());
-    let clock = Clock::manual(UnixMillis(5_060_000));
-    let restarted = Live::new(rig.store.clone(), drivers(), clock, settings);
-    assert!(restarted.publish(rig.stream.clone()).await.is_ok());
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_end_that_the_database_does_not_take_is_recorded_when_it_does() {
     let rig = Rig::new(&[], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();
@@ -219,24 +193,6 @@ async fn an_end_that_the_database_does_not_take_is_recorded_when_it_does() {
     }
     let last = rig.store.last_session(rig.stream.id).await.unwrap().unwrap();
     assert_eq!(last.ended_at, Some(ended_at), "when it was, not when it was written");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_second_encoder_waits_until_the_first_is_silent() {
-    let rig = Rig::new(&[], Duration::from_secs(30)).await;
-    let mut first = rig.publish().await.unwrap();
-    first.push(&mut group());
-    let session = rig.until_session(SessionState::Live).await;
-    rig.clock.advance(session::TAKE_OVER_AFTER - Duration::from_millis(1));
-    assert_eq!(rig.publish().await.err().unwrap().code, codes::BAD_NAME);
-    rig.clock.advance(Duration::from_millis(1));
-    first.push(&mut vec![config()]);
-    let mut second = rig.publish().await.unwrap();
-    assert!(first.closed().await.reason.contains("took over"));
-    drop(first);
-    second.push(&mut group());
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(rig.live.session(rig.stream.id), Some(session), "the same session goes on");
 }
 
 #[tokio::test(flavor = "multi_thread")]

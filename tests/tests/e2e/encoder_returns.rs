@@ -49,6 +49,27 @@ fn a_session_survives_its_encoder_for_the_reconnect_window() {
 }
 
 #[test]
+fn an_encoder_that_returns_at_once_is_not_taken_for_a_second_one() {
+    const RETURNS: usize = 3;
+    let source = Source::shared();
+    let sink = Sink::recording();
+    let service = Setup::default().start();
+    let api = service.api();
+    let stream = api.create_stream("at once");
+    api.add_destination(&stream, &sink.url(), "copy");
+    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    for turn in 1..=RETURNS {
+        sink.wait_for_media(sink.records().len() + 60, seconds(20));
+        encoder.cut();
+        encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+        sink.wait_for_media(sink.records().len() + 60, seconds(20));
+        assert!(encoder.running(), "return {turn}: {}", encoder.log());
+    }
+    assert_eq!(sink.publishes(), 1, "the push to the server was interrupted");
+    service.assert_not_logged(&[("a refusal", "already publishing")]);
+}
+
+#[test]
 fn an_encoder_that_stays_away_ends_its_session() {
     let source = Source::shared();
     let sink = Sink::recording();

@@ -7,6 +7,7 @@ use crate::api::health::StreamHealth;
 use crate::api::null::Null;
 use crate::api::playback::StreamPlayback;
 use crate::api::{App, stream_state};
+use crate::live::SessionSnapshot;
 use crate::store::{DestinationView, StreamLimits, StreamView};
 
 /// Whether a session runs.
@@ -70,8 +71,10 @@ pub(in crate::api) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn of(app: &App, view: StreamView) -> Self {
-        let (status, state, _) = stream_state(&app.live, view.stream.id);
+    /// A stream and its session, which was looked up before the stream was read: an end is recorded before its session is
+    /// forgotten, so that one that has gone has its reason in `view`.
+    pub(super) fn of(session: Option<&SessionSnapshot>, view: StreamView) -> Self {
+        let (status, state, _) = stream_state(session);
         Self {
             id: view.stream.id.0,
             stream_key: view.stream_key.into_inner(),
@@ -118,8 +121,14 @@ pub(in crate::api) struct StreamDetail {
 }
 
 impl StreamDetail {
-    pub(super) fn of(app: &App, view: StreamView, destinations: &[DestinationView]) -> Self {
-        let (status, state, started_at) = stream_state(&app.live, view.stream.id);
+    /// As [`Stream::of`], with its destinations.
+    pub(super) fn of(
+        app: &App,
+        session: Option<&SessionSnapshot>,
+        view: StreamView,
+        destinations: &[DestinationView],
+    ) -> Self {
+        let (status, state, started_at) = stream_state(session);
         Self {
             id: view.stream.id.0,
             stream_key: view.stream_key.into_inner(),

@@ -172,6 +172,37 @@ async fn a_live_stream_is_active_until_it_is_stopped() {
     assert!(detail.get("startedAt").is_none());
 }
 
+/// The end is read while it happens, again and again, so that some reads fall between its parts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_stream_that_is_idle_has_the_reason_of_its_end() {
+    const ENDS: usize = 40;
+    const READS_MAX: usize = 100_000;
+    let rig = Rig::new().await;
+    for end in 0..ENDS {
+        let id = rig.stream().await;
+        let path = format!("/api/streams/{id}");
+        let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();
+        let mut publisher = rig.app.live.publish(record).await.unwrap();
+        publisher.push(&mut vec![keyframe()]);
+        until(&rig, &path, |detail| detail["status"] == "active").await;
+        let live = rig.app.live.clone();
+        let stop = tokio::spawn(async move { live.stop(StreamId(id), EndReason::Stopped).await });
+        let mut shown = Value::Null;
+        for _ in 0..READS_MAX {
+            shown = match end % 2 {
+                0 => rig.get(&path).await.ok(),
+                _ => rig.get("/api/streams?limit=1").await.ok()[0].take(),
+            };
+            if shown["status"] == "idle" {
+                break;
+            }
+        }
+        let status = (&shown["status"], &shown["lastEndReason"]);
+        assert_eq!(status, (&json!("idle"), &json!("stopped")), "end {end}");
+        assert!(stop.await.unwrap());
+    }
+}
+
 #[tokio::test]
 async fn stopping_an_idle_stream_says_so_and_an_unknown_one_is_404() {
     let rig = Rig::new().await;

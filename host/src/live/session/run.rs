@@ -296,10 +296,16 @@ impl Run {
                 tracing::error!(session = %self.session.id, "what the session used is not settled yet; it ends without waiting");
             }
             self.record_end(ended_at, end.reason).await;
-            self.tell("stream.ended", ended_at, json!({"reason": end.reason.as_str()}));
+        }
+        self.live.forget(&self.session, end.reason, || {
+            // Who reads the stream when told finds it idle.
+            if started {
+                self.tell("stream.ended", ended_at, json!({"reason": end.reason.as_str()}));
+            }
+        });
+        if started {
             tracing::info!(session = %self.session.id, stream = %self.session.stream.id, reason = %end.reason, "session ended");
         }
-        self.live.forget(&self.session, end.reason);
         // Late commands learn that there is no session any more by their dropped answer.
         self.queue.close();
         if let Some(done) = end.done {
