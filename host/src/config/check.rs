@@ -152,6 +152,7 @@ const DRIVER_KEYS: [&str; 5] = ["isolation", "sha256", "limits", "spool_mb", "qu
 const QUEUE_PACKETS: (u64, u64) = (64, 65_536);
 const QUEUE_MB: (u64, u64) = (1, 1_024);
 const QUEUE_SECS: (u64, u64) = (1, 60);
+const QUEUE_REOPEN_SECS: (u64, u64) = (0, 3_600);
 /// A driver's own key this near to one of them is taken for a misspelt one.
 const DRIVER_KEY_DISTANCE_MAX: usize = 2;
 
@@ -172,6 +173,7 @@ fn check_drivers(config: &Config) -> Result<(), ConfigError> {
             ("queue.packets", driver.queue.packets, QUEUE_PACKETS),
             ("queue.mb", driver.queue.mb, QUEUE_MB),
             ("queue.secs", driver.queue.secs, QUEUE_SECS),
+            ("queue.reopen_secs", driver.queue.reopen_secs, QUEUE_REOPEN_SECS),
         ];
         for (key, value, (least, most)) in ranges {
             if !(least..=most).contains(&value) {

@@ -71,12 +71,15 @@ pub struct QueueLimits {
     pub mb: u64,
     /// Seconds for which a packet may wait, 1 to 60.
     pub secs: u64,
+    /// Seconds for which more than a fifth of the packets may be left out before the destination is opened anew, in steps of 30 s up to
+    /// 3,600; 0 = never.
+    pub reopen_secs: u64,
 }
 
 impl Default for QueueLimits {
     /// What an encoder catches up at once after a minute without network.
     fn default() -> Self {
-        Self { packets: 8192, mb: 32, secs: 5 }
+        Self { packets: 8192, mb: 32, secs: 5, reopen_secs: 120 }
     }
 }
 

@@ -241,6 +241,10 @@ fn contradictions_are_one_sentence_with_the_fix() {
         ("[driver.x]\nqueue = { packets = 63 }", "driver.x.queue.packets is 63; set it to 64 to 65536"),
         ("[driver.x]\nqueue = { mb = 1025 }", "driver.x.queue.mb is 1025; set it to 1 to 1024"),
         ("[driver.x]\nqueue = { secs = 0 }", "driver.x.queue.secs is 0; set it to 1 to 60"),
+        (
+            "[driver.x]\nqueue = { reopen_secs = 3601 }",
+            "driver.x.queue.reopen_secs is 3601; set it to 0 to 3600",
+        ),
         ("[drivers]\nenabled = [\"../x\"]", "lower-case letters"),
         ("[outbound]\nallow = [\"10.0.0.0/99\"]", "use a network such as"),
         ("[http]\ntrusted_proxies = [\"proxy\"]", "use a network such as"),

@@ -3,6 +3,7 @@
 //! Exactly this layer owns the retry; drivers end at their first failure.
 
 mod codecs;
+mod losing;
 mod run;
 mod source;
 
@@ -12,8 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
+use self::losing::Losing;
+#[cfg(test)]
+pub(super) use self::losing::WINDOW as LOSING_WINDOW;
 use self::run::Run;
 #[cfg(test)]
 pub(super) use self::{run::EVENT_SHOWN_BYTES_MAX, source::SETTLE_MAX};
@@ -76,6 +80,9 @@ pub(super) struct Destination {
     view: Mutex<View>,
     counters: Arc<Counters>,
     dropped: Arc<AtomicU64>,
+    losing: Mutex<Losing>,
+    /// It loses too much, and is to be opened anew.
+    gives_up: Notify,
     stop: watch::Sender<bool>,
     has_given_way: AtomicBool,
     feed: Feed,
@@ -108,6 +115,8 @@ impl Destination {
             view: Mutex::new(view),
             counters: Arc::default(),
             dropped: Arc::default(),
+            losing: Mutex::default(),
+            gives_up: Notify::new(),
             has_given_way: AtomicBool::new(false),
             stop,
             feed: parts.feed.clone(),
@@ -218,8 +227,8 @@ impl Destination {
         self.counters.bytes_sent(self.clock.monotonic())
     }
 
-    /// Looks at the bytes sent; called about once a second.
-    pub(super) fn sample_rate(&self, now: Duration, wall_now: UnixMillis) {
+    /// Looks at the bytes sent, and at what was lost of the `offered` packets of the session; called about once a second.
+    pub(super) fn sample_rate(&self, offered: u64, now: Duration, wall_now: UnixMillis) {
         let bytes = self.bytes_sent();
         if let Some(excess) = self.counters.take_excess() {
             let (destination, kind) = (self.id, self.record().kind.clone());
@@ -231,7 +240,11 @@ impl Destination {
         let mut view = lock(&self.view);
         let before = view.state;
         view.sample(bytes, now, wall_now);
-        view.sample_lost(self.dropped.load(Ordering::Relaxed), now);
+        let lost = self.dropped.load(Ordering::Relaxed);
+        view.sample_lost(lost, now);
+        if lock(&self.losing).sample(view.state == DestState::Live, offered, lost, now) {
+            self.gives_up.notify_one();
+        }
         if view.state != before {
             self.tell_usage(&mut view, now);
         }

@@ -113,6 +113,11 @@ impl Hub {
         self.lock().gauge.figures(now)
     }
 
+    /// Packets sent to destinations so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.lock().sequence
+    }
+
     /// What the encoder sends; changes when a codec does, and not when a track gets its first one.
     pub(super) fn codecs(&self) -> watch::Receiver<Codecs> {
         self.lock().codecs.subscribe()

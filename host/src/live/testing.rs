@@ -107,6 +107,7 @@ impl Destination for Out {
                 ctx.bytes_sent(1);
                 std::future::pending::<()>().await;
             }
+            "lame" => return lame(&ctx).await,
             "flaky" => return flaky(&ctx, &mut media).await,
             "mute" => return mute(&ctx, &mut media).await,
             "show" => show(&ctx)?,
@@ -172,6 +173,15 @@ async fn flaky(ctx: &Ctx, media: &mut Media) -> Result<(), Error> {
         ctx.state(State::Live);
     }
     Ok(())
+}
+
+/// Sends something and takes nothing.
+async fn lame(ctx: &Ctx) -> Result<(), Error> {
+    loop {
+        ctx.bytes_sent(1);
+        ctx.state(State::Live);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Says live, whatever happens.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use satcast_plugin_api::driver_state::State as DriverState;
 use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Class, Error};
@@ -11,6 +12,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use super::codecs::another_codec;
+use super::losing::Losing;
 use super::source::{Hoarding, SETTLE_MAX, Source};
 use super::{CHANGES_MAX, Change, Destination, Parts, STOP_DEADLINE, lock};
 use crate::drivers::{OpenRequest, Opening};
@@ -29,6 +31,9 @@ const STOP_GRACE: Duration = Duration::from_millis(500);
 
 /// What is shown of a destination that would be opened while the encoder is away.
 const NO_MEDIA_TEXT: &str = "no media from the encoder; it connects when that is back";
+/// The same of one that is opened anew because it does not keep up.
+const LOSING_TEXT: &str = "it took less than four fifths of the stream for too long and is connected to anew; send at a lower bit rate, \
+    or look at the way to it";
 
 /// Bytes of an event's data that are logged; the rest is cut.
 const EVENT_LOGGED_BYTES_MAX: usize = 512;
@@ -130,6 +135,8 @@ impl Run {
         })?;
         self.show(DestState::Connecting, None);
         let mailbox = Arc::new(Mailbox::default());
+        let patience = self.parts.drivers.queue(&record.kind).reopen_secs;
+        *lock(&self.destination.losing) = Losing::new((patience > 0).then(|| Duration::from_secs(patience)));
         self.codecs = self.parts.hub.codecs();
         let source =
             Source::attached(&self.parts, self.id(), &record.kind, &waker, &self.destination.dropped);
@@ -212,6 +219,9 @@ impl Run {
         let (sender, mut changes) = mpsc::channel::<Change>(CHANGES_MAX);
         *lock(&self.destination.changes) = Some(sender);
         let mut hoarding = Hoarding::new();
+        let mut gives_up = false;
+        // One of an earlier try is no reason to give up this one.
+        self.destination.gives_up.notified().now_or_never();
         loop {
             let change = tokio::select! {
                 () = mailbox.arrived.notified() => None,
@@ -223,6 +233,10 @@ impl Run {
                     None
                 }
                 change = changes.recv() => change,
+                () = self.destination.gives_up.notified() => {
+                    gives_up = true;
+                    break;
+                }
                 // The sender lives as long as the destination, which `self` holds.
                 _ = stopping.wait_for(|stop| *stop) => break,
                 _ = orders.wait_for(|orders| orders.held.contains_key(&id)) => break,
@@ -255,7 +269,7 @@ impl Run {
         match tokio::time::timeout(STOP_DEADLINE + STOP_GRACE, end).await {
             Ok(outcome) => {
                 opening.ended();
-                outcome
+                if gives_up { Err(Error::remote(LOSING_TEXT)) } else { outcome }
             }
             Err(_) => {
                 tracing::error!(
@@ -321,7 +335,7 @@ impl Run {
         }
         self.failures = self.failures.saturating_add(1);
         self.panics += u32::from(error.class == Class::Panic);
-        self.destination.sample_rate(monotonic_now, now);
+        self.destination.sample_rate(self.parts.hub.sent(), monotonic_now, now);
         let (session, destination) = (self.parts.session.clone(), self.id());
         match backoff::next(&error, self.failures, self.panics, secret::random_u64()) {
             Next::Retry(wait) => {

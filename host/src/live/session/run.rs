@@ -270,7 +270,8 @@ impl Run {
     fn sample_rates(&self) {
         let (now, wall_now) = (self.live.clock.monotonic(), self.live.clock.now());
         let destinations: Vec<_> = self.session.lock().destinations.values().cloned().collect();
-        destinations.iter().for_each(|destination| destination.sample_rate(now, wall_now));
+        let sent = self.session.hub.sent();
+        destinations.iter().for_each(|destination| destination.sample_rate(sent, now, wall_now));
     }
 
     async fn finish(mut self, end: End) {

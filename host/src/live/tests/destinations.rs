@@ -3,6 +3,7 @@
 use super::*;
 use crate::drivers::ValidateError;
 use crate::ids::AccountId;
+use crate::live::destination::LOSING_WINDOW;
 use crate::store::DestinationChange;
 
 /// Who sends configurations.
@@ -148,6 +149,41 @@ async fn a_deaf_destination_loses_packets_alone_and_does_not_hold_up_the_end() {
     };
     assert_eq!(rig.until("losses on one side only", both).await, 0);
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_loses_too_much_for_too_long_is_opened_anew() {
+    const WINDOWS_MAX: i64 = 40;
+    let rig = Rig::new(&["lame", "live"], Duration::from_secs(3_600)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut vec![config(), video(0, true)]);
+    rig.until_state(0, DestState::Live).await;
+    let good = rig.until_state(1, DestState::Live).await;
+    let shown = || rig.live.destination(rig.stream.id, rig.destinations[0]).unwrap();
+    let patience = crate::config::QueueLimits::default().reopen_secs;
+    let mut windows = 0;
+    // The session looks once a second, whatever its clock says.
+    while shown().state != DestState::Retrying {
+        windows += 1;
+        assert!(windows < WINDOWS_MAX, "{:?}", shown());
+        rig.clock.advance(LOSING_WINDOW / 3);
+        for second in 0..10 {
+            publisher.push(&mut vec![video((windows * 10 + second) * 1_000, true)]);
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    let since = shown();
+    let error = since.error.unwrap_or_default();
+    assert!(error.contains("less than four fifths") && since.next_retry_at.is_some(), "{error}");
+    let passed = (rig.clock.now().0 - good.live_since.unwrap().0).unsigned_abs() / 1_000;
+    assert!(passed >= patience, "{passed}");
+    rig.until_state(0, DestState::Live).await;
+    let other = rig.until_state(1, DestState::Live).await;
+    assert_eq!(
+        (other.live_since, other.dropped_packets),
+        (good.live_since, 0),
+        "who keeps up stays as it was"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
