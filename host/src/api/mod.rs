@@ -64,7 +64,7 @@ use crate::billing::Billing;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::drivers::Drivers;
-use crate::ids::{AccountId, KeyId, StreamId};
+use crate::ids::{AccountId, KeyId};
 use crate::live::{Live, SessionSnapshot};
 use crate::outbound::Guard;
 use crate::places::Network;

@@ -45,7 +45,7 @@ mod via;
 mod view;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ pub use view::{DestState, DestinationSnapshot};
 use crate::clock::Clock;
 use crate::drivers::Drivers;
 use crate::ids::{AccountId, DestinationId, EndReason, StreamId};
-use crate::store::{Store, StreamLimits, StreamRecord};
+use crate::store::{Store, StreamLimits};
 use crate::usage::{Gate, Unmetered};
 use quiet::{Quiet, needs_quiet};
 use session::{Command, Session};

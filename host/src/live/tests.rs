@@ -21,7 +21,9 @@ use crate::config::Durability;
 use crate::ids::{AccountId, UnixMillis};
 use crate::live::testing::drivers;
 use crate::secret::{Redacted, Vault, new_stream_key};
-use crate::store::{self, Actor, Caps, NewAccount, NewDestination, NewStream, OpenOptions, Origin};
+use crate::store::{
+    self, Actor, Caps, NewAccount, NewDestination, NewStream, OpenOptions, Origin, StreamRecord,
+};
 
 const CAPS: Caps = Caps { destinations_per_stream: 50, streams_per_account: 1000, keys_per_account: 100 };
 const WAIT_MAX: Duration = Duration::from_secs(10);
