@@ -10,6 +10,8 @@ use std::time::Duration;
 pub(super) const AHEAD_MAX: Duration = Duration::from_secs(3);
 /// A step back of a track beyond this is a restart as well; smaller ones are flattened.
 pub(super) const BACK_MAX: Duration = Duration::from_secs(1);
+/// A track may begin this long before what the other one has, or be flattened by it.
+pub(super) const LATE_MAX: Duration = AHEAD_MAX;
 /// Smallest step over a gap, so that the first packet after it is later than the last before it.
 const GAP_MIN: Duration = Duration::from_millis(1);
 /// Tracks that are told apart.
@@ -18,14 +20,20 @@ const TRACKS: usize = 2;
 /// Maps an encoder's times to the session's.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
-    /// Session time minus encoder time, in nanoseconds.
-    offset_ns: i64,
-    /// Last encoder time of each track; `None` before the first packet of an encoder.
-    last_in: [Option<i64>; TRACKS],
-    /// Last session time of each track.
-    last_out: [Option<i64>; TRACKS],
+    tracks: [Track; TRACKS],
     /// Largest session time so far and the moment of the last packet.
     end: Option<(i64, Duration)>,
+}
+
+/// Each track has a clock of its own: most encoders set both anew at once, and some only one.
+#[derive(Debug, Default, Clone, Copy)]
+struct Track {
+    /// Session time minus encoder time, in nanoseconds.
+    offset_ns: i64,
+    /// Last encoder time and when it came; `None` before the first packet of an encoder.
+    last_in: Option<(i64, Duration)>,
+    /// Last session time.
+    last_out: Option<i64>,
 }
 
 /// A packet's place on the session's timeline.
@@ -42,7 +50,7 @@ pub(super) struct Placed {
 impl Timeline {
     /// Another encoder, or the same one after a pause, begins.
     pub(super) fn new_encoder(&mut self) {
-        self.last_in = [None; TRACKS];
+        self.tracks.iter_mut().for_each(|track| track.last_in = None);
     }
 
     /// The place of something that has no time: the end of what was placed so far.
@@ -54,22 +62,15 @@ impl Timeline {
     /// Places a packet of `track` (0 or 1) with the encoder's times that came at the monotonic time `now`.
     pub(super) fn place(&mut self, track: usize, dts_ns: i64, pts_ns: i64, now: Duration) -> Placed {
         let track = track.min(TRACKS - 1);
-        let mut discontinuity = false;
-        if self.jumps(track, dts_ns, now) {
-            let begin = match self.end {
-                None => 0,
-                Some((end, at)) => {
-                    discontinuity = true;
-                    end.saturating_add(nanos(now.saturating_sub(at).max(GAP_MIN)))
-                }
-            };
-            self.offset_ns = begin.saturating_sub(dts_ns);
-            self.last_in = [None; TRACKS];
-        }
-        self.last_in[track] = Some(dts_ns);
-        let exact = dts_ns.saturating_add(self.offset_ns);
-        let placed = self.last_out[track].map_or(exact, |last| exact.max(last));
-        self.last_out[track] = Some(placed);
+        let discontinuity = self.tracks[track].begins(dts_ns, now) && !self.joins(track, dts_ns, now) && {
+            self.tracks[track].offset_ns = self.next(now).saturating_sub(dts_ns);
+            self.end.is_some()
+        };
+        let own = &mut self.tracks[track];
+        own.last_in = Some((dts_ns, now));
+        let exact = dts_ns.saturating_add(own.offset_ns);
+        let placed = own.last_out.map_or(exact, |last| exact.max(last));
+        own.last_out = Some(placed);
         let end = self.end.map_or(placed, |(end, _)| end.max(placed));
         self.end = Some((end, now));
         // Presentation may precede decoding only by broken input; the distance is kept, not judged.
@@ -77,12 +78,35 @@ impl Timeline {
         Placed { dts_ns: placed, pts_ns, discontinuity }
     }
 
-    fn jumps(&self, track: usize, dts_ns: i64, now: Duration) -> bool {
-        let Some(newest) = self.last_in.iter().flatten().max() else { return true };
-        let passed = self.end.map_or(Duration::ZERO, |(_, at)| now.saturating_sub(at));
-        let is_ahead = dts_ns.saturating_sub(*newest) > nanos(passed.saturating_add(AHEAD_MAX));
-        let is_back = self.last_in[track].is_some_and(|last| last.saturating_sub(dts_ns) > nanos(BACK_MAX));
-        is_ahead || is_back
+    /// Where what follows a gap goes.
+    fn next(&self, now: Duration) -> i64 {
+        self.end.map_or(0, |(end, at)| end.saturating_add(nanos(now.saturating_sub(at).max(GAP_MIN))))
+    }
+
+    /// Puts a track that begins on the clock of the other one, if that makes sense: so both stay together.
+    fn joins(&mut self, track: usize, dts_ns: i64, now: Duration) -> bool {
+        let (own, other) = (self.tracks[track], self.tracks[TRACKS - 1 - track]);
+        let Some((end, at)) = self.end.filter(|_| other.last_in.is_some()) else { return false };
+        let exact = dts_ns.saturating_add(other.offset_ns);
+        let latest = end.saturating_add(nanos(now.saturating_sub(at).saturating_add(AHEAD_MAX)));
+        let late_max = if own.last_in.is_some() { BACK_MAX } else { LATE_MAX };
+        let joins = exact <= latest && own.last_out.unwrap_or(end).saturating_sub(exact) <= nanos(late_max);
+        if joins {
+            self.tracks[track].offset_ns = other.offset_ns;
+        }
+        joins
+    }
+}
+
+impl Track {
+    /// Whether its clock is not the one of its last packet, if it had one of this encoder.
+    fn begins(&self, dts_ns: i64, now: Duration) -> bool {
+        let Some((last, at)) = self.last_in else { return true };
+        let passed = now.saturating_sub(at);
+        let exact = dts_ns.saturating_add(self.offset_ns);
+        dts_ns.saturating_sub(last) > nanos(passed.saturating_add(AHEAD_MAX))
+            || last.saturating_sub(dts_ns) > nanos(BACK_MAX)
+            || self.last_out.is_some_and(|out| out.saturating_sub(exact) > nanos(LATE_MAX))
     }
 }
 
@@ -150,6 +174,64 @@ mod tests {
             place(&mut timeline, 1, 200_000, 0);
             assert!(!place(&mut timeline, 1, 200_000 + step, 0).1, "the limit itself is no jump: {step}");
         }
+    }
+
+    #[test]
+    fn a_jump_of_one_track_alone_leaves_the_other_as_it_was() {
+        for jump in [4_000, 100_000, -4_000, -100_000] {
+            let mut timeline = Timeline::default();
+            let mut shift = 0;
+            for n in 0..200_u64 {
+                let ms = n as i64 * 40;
+                assert_eq!(place(&mut timeline, 0, 200_000 + ms, n * 40), (ms, false), "{jump}: {n}");
+                shift += if n == 100 { jump } else { 0 };
+                let (placed, discontinuity) = place(&mut timeline, 1, 200_000 + ms + shift, n * 40);
+                assert_eq!(discontinuity, n == 100, "{jump}: {n}");
+                assert!((placed - ms).abs() <= 1, "{jump}: {n}: {placed}");
+            }
+            // It is set right again, and so are both together.
+            let (placed, discontinuity) = place(&mut timeline, 1, 208_000, 8_000);
+            assert_eq!((placed, discontinuity), (8_000, false), "{jump}");
+        }
+    }
+
+    #[test]
+    fn a_jump_of_both_tracks_keeps_them_together_whatever_was_still_on_its_way() {
+        for jump in [3_500, 100_000, -2_000, -100_000] {
+            let mut timeline = Timeline::default();
+            place(&mut timeline, 1, 200_000, 0);
+            place(&mut timeline, 0, 200_010, 10);
+            assert_eq!(place(&mut timeline, 1, 200_040 + jump, 40), (40, true), "{jump}");
+            assert_eq!(place(&mut timeline, 0, 200_031, 40), (31, false), "{jump}: sound from before it");
+            assert_eq!(place(&mut timeline, 0, 200_052 + jump, 52), (52, false), "{jump}");
+            assert_eq!(place(&mut timeline, 1, 200_073 + jump, 73), (73, false), "{jump}");
+        }
+    }
+
+    #[test]
+    fn tracks_whose_clocks_have_nothing_in_common_both_go_on() {
+        let mut timeline = Timeline::default();
+        place(&mut timeline, 1, 5_000_000, 0);
+        for n in 0..100_u64 {
+            let ms = n as i64 * 40;
+            let (sound, _) = place(&mut timeline, 0, ms, n * 40);
+            assert!((sound - ms).abs() <= 1, "{n}: {sound}");
+            assert!(!place(&mut timeline, 1, 5_000_000 + ms, n * 40).1);
+        }
+    }
+
+    #[test]
+    fn many_small_steps_back_do_not_hold_a_track_for_ever() {
+        let mut timeline = Timeline::default();
+        let (mut encoder, mut last, mut held, mut held_most) = (0, -1, 0, 0);
+        for n in 0..1_000_u64 {
+            encoder += if n % 10 == 0 { -960 } else { 40 };
+            let (placed, _) = place(&mut timeline, 1, encoder, n * 40);
+            held = if placed == last { held + 1 } else { 0 };
+            held_most = held.max(held_most);
+            last = placed;
+        }
+        assert!(held_most > 20 && held_most < 80, "{held_most}");
     }
 
     #[test]

@@ -74,6 +74,9 @@ impl Gauge {
             TrackKind::Audio => &mut self.audio,
         };
         if packet.role == Role::Config {
+            if packet.kind == TrackKind::Video && track.codec.is_some_and(|codec| codec != packet.codec) {
+                self.pictures = Pictures::default();
+            }
             return track.configure(packet);
         }
         // The first packet of an encoder is placed anew in any case.
@@ -280,6 +283,24 @@ mod tests {
         assert!(rig.video_health().b_frames);
         (0..300).for_each(|n| rig.video(4_080 + n * 40, 80, false));
         assert!(!rig.video_health().b_frames, "for as long as the rates look back");
+    }
+
+    #[test]
+    fn another_codec_has_pictures_of_its_own() {
+        let mut rig = Rig::new();
+        (0..100).for_each(|n| rig.video(n * 40, if n % 2 == 0 { 160 } else { 40 }, n % 50 == 0));
+        assert!(rig.video_health().b_frames);
+        let config = |codec, payload: &'static [u8]| Packet {
+            codec,
+            role: Role::Config,
+            payload: Bytes::from_static(payload),
+            ..Rig::packet(TrackKind::Video, 1)
+        };
+        rig.gauge.take(&config(Codec::H264, b"other"), 0, 0, false, rig.now);
+        assert!(rig.video_health().b_frames, "the same codec");
+        rig.gauge.take(&config(Codec::Hevc, b"other"), 0, 0, false, rig.now);
+        (100..150).for_each(|n| rig.video(n * 40, 40, n % 50 == 0));
+        assert!(!rig.video_health().b_frames);
     }
 
     #[test]

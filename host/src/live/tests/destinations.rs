@@ -153,7 +153,7 @@ async fn a_deaf_destination_loses_packets_alone_and_does_not_hold_up_the_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_destination_that_loses_too_much_for_too_long_is_opened_anew() {
-    const WINDOWS_MAX: i64 = 40;
+    const WINDOWS_MAX: i64 = 100;
     let rig = Rig::new(&["lame", "live"], Duration::from_secs(3_600)).await;
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut vec![config(), video(0, true)]);
