@@ -274,7 +274,8 @@ impl Run {
             Err(_) => {
                 tracing::error!(
                     session = %self.parts.session, destination = %self.id(), kind = %self.destination.record().kind,
-                    "driver did not end a destination; it is left behind until the service restarts"
+                    "driver did not end a destination in time; it gets nothing more of it, and what it holds stays until it lets go of it or its \
+                     process ends"
                 );
                 Err(Error::internal("the driver did not end the destination"))
             }

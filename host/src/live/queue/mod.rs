@@ -185,9 +185,20 @@ impl Queue {
         state.waker.take()
     }
 
-    /// Its destination has ended, whatever its driver still does with it: what waits on a disk goes.
+    /// Its destination has ended, whatever its driver still does with it: what waits is not handed out any more, and is lost where it
+    /// must not be.
     pub(super) fn give_up(&self) {
-        self.core.give_up(self.lock());
+        let mut state = self.lock();
+        state.closed = true;
+        if self.core.spill.is_some() {
+            let lost = state.packets.iter().filter(|queued| !queued.delivery.packet.config).count();
+            self.core.dropped.fetch_add(lost as u64, Ordering::Relaxed);
+        }
+        state.packets.clear();
+        state.bytes = 0;
+        let waker = state.waker.take();
+        self.core.give_up(state);
+        drop(waker);
     }
 }
 
@@ -343,17 +354,7 @@ impl MediaSource for Queue {
     }
 
     fn abandoned(&self) {
-        let mut state = self.lock();
-        state.closed = true;
-        if self.core.spill.is_some() {
-            let lost = state.packets.iter().filter(|queued| !queued.delivery.packet.config).count();
-            self.core.dropped.fetch_add(lost as u64, Ordering::Relaxed);
-        }
-        state.packets.clear();
-        state.bytes = 0;
-        let waker = state.waker.take();
-        self.core.give_up(state);
-        drop(waker);
+        self.give_up();
     }
 }
 

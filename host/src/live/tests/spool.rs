@@ -1,6 +1,6 @@
 //! A driver that must not lose anything, and does not take it for a while.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use satcast_plugin_api::driver::{
@@ -21,6 +21,9 @@ const PICTURE_BYTES: usize = 100_000;
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// Whether the driver takes anything.
 static GOES: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
+
+/// Whether it holds its thread while it takes nothing, so that nothing can end it.
+static IS_STUBBORN: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
 struct Nothing {}
@@ -48,6 +51,9 @@ impl Driver for Keeper {
 impl Destination for Kept {
     async fn run(self: Arc<Self>, ctx: Ctx, mut media: Media) -> Result<(), Error> {
         ctx.bytes_sent(1);
+        while IS_STUBBORN.load(Ordering::SeqCst) && !*GOES.borrow() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let _ = GOES.subscribe().wait_for(|goes| *goes).await;
         let (mut batch, mut next) = (Vec::new(), None);
         while media.recv_batch(&mut batch).await {
@@ -112,6 +118,18 @@ async fn what_waits_at_the_end_is_still_taken() {
     assert!(ending.await.unwrap());
     assert_eq!(TAKEN.load(Ordering::SeqCst), PICTURES as u64);
     assert_eq!(rig.live.last_trouble(id), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_driver_that_does_not_end_did_not_take_is_lost_and_said_as_well() {
+    IS_STUBBORN.store(true, Ordering::SeqCst);
+    let (rig, _publisher, id) = held_up().await;
+    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+    let trouble = rig.live.last_trouble(id).expect("what was lost");
+    assert!(trouble.error.starts_with(&format!("{PICTURES} packets were lost at the end")), "{trouble:?}");
+    GOES.send_replace(true);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(TAKEN.load(Ordering::SeqCst), 0, "what was counted as lost is not taken later");
 }
 
 #[tokio::test(flavor = "multi_thread")]
