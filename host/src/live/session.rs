@@ -33,8 +33,9 @@ use run::Run;
 pub(super) const COMMANDS_QUEUED_MAX: usize = 64;
 /// An encoder that has sent nothing for this long gives way to a newer one.
 pub(super) const TAKE_OVER_AFTER: Duration = Duration::from_secs(2);
-/// Media of an encoder for longer than this after another one came is not what was still on its way: it is there.
-const ON_ITS_WAY: Duration = Duration::from_millis(500);
+/// Media of an encoder for longer than this after another one came is not what was still on its way, in a socket that is read once a
+/// second at the least: it is there.
+pub(super) const ON_ITS_WAY: Duration = Duration::from_millis(1_250);
 /// How often it is looked whether it has gone.
 const REST_POLL: Duration = Duration::from_millis(20);
 

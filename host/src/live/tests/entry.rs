@@ -68,7 +68,7 @@ async fn an_encoder_is_refused_as_soon_as_the_other_one_goes_on_sending() {
     tokio::time::sleep(MOMENT).await;
     assert!(!second.is_finished(), "that may have been on its way");
     // What is waited for at most would be longer than all time that passes here.
-    rig.clock.advance(Duration::from_secs(1));
+    rig.clock.advance(session::ON_ITS_WAY + Duration::from_millis(1));
     first.push(&mut group());
     assert_eq!(second.await.unwrap().err().unwrap().code, codes::BAD_NAME);
     assert!(rig.live.session(rig.stream.id).is_some());
