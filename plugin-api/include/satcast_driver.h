@@ -255,6 +255,11 @@ typedef struct SatcastPacket SatcastPacket;
 #define SATCAST_BATCH_PACKETS_MAX 64
 
 /**
+ * Most recordings that break a rule of which a [`Listing`] says which; the others are counted.
+ */
+#define SATCAST_REFUSED_NAMED_MAX 4
+
+/**
  * Longest address a driver signs, in bytes.
  */
 #define SATCAST_SIGNED_BYTES_MAX (16 * 1024)
@@ -1134,8 +1139,8 @@ typedef struct SatcastRecordings {
      */
     size_t size;
     /**
-     * `[control]` Puts every recording the driver still knows into `sink`, one call of `put` for each, within 1 s. Returns
-     * `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`.
+     * `[control]` Puts every recording the driver still knows into `sink`, one call of `put` for each, within 1 s. One that breaks a rule is
+     * left out and named in the host's log. Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`.
      */
     int32_t (*list)(const struct SatcastTextSink *sink, const struct SatcastErrorSink *error);
     /**
@@ -1149,8 +1154,8 @@ typedef struct SatcastRecordings {
      */
     void (*remove)(struct SatcastStr file_name, uint32_t flags, struct SatcastDone done);
     /**
-     * `[control]` Puts an address into `sink` by which the object may be fetched without a login for `valid_secs` seconds. No I/O.
-     * Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`.
+     * `[control]` Puts an address into `sink` by which the object may be fetched without a login for `valid_secs` seconds: `http://` or
+     * `https://`, printable ASCII without spaces, at most 16 KiB. No I/O. Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`.
      */
     int32_t (*sign)(struct SatcastStr file_name,
                     uint32_t valid_secs,
@@ -1318,7 +1323,9 @@ typedef struct SatcastHttpHost {
     /**
      * `[any]` From the request on, once for each token. The host owns body and descriptor in every case. Returns `SATCAST_OK`;
      * `SATCAST_ERR_CLOSED` when nobody waits for an answer to `token` (any more); or `SATCAST_ERR` after a report to `error` when the
-     * answer breaks a rule: the viewer is told of a failure then, and the token is used up.
+     * answer breaks a rule: the viewer is told of a failure then, and the token is used up. `SATCAST_OK` says that the answer was taken, not
+     * that a viewer gets it: of a driver in a process of its own the host refuses an answer from memory while viewers have not read
+     * 256 MiB of others; the viewer is told of a failure, and the host's log says so.
      */
     int32_t (*respond)(void *ctx,
                        uint64_t token,

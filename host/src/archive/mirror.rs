@@ -7,11 +7,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use satcast_plugin_api::host::Listing;
 use satcast_plugin_api::recording::{Recording, RecordingState};
 
-use super::Archive;
+use super::objections::Objections;
+use super::{Archive, Inner};
 use crate::ids::{DestinationId, SessionId, UnixMillis};
-use crate::store::{ArchiveReport, ArchiveState, AskedRecovery, KnownArchive, StoreError};
+use crate::store::{ArchiveReport, ArchiveState, AskedRecovery, KnownArchive, Recorded, StoreError};
 
 /// Time between two lists.
 const LIST_PAUSE: Duration = Duration::from_secs(60);
@@ -55,28 +57,29 @@ impl Archive {
         let _one_at_a_time = self.inner.writing.lock().await;
         let told = self.inner.reports.take();
         let mut is_short = told.is_short;
+        let mut objections = Objections::default();
         for (driver, recording) in told.reports {
-            is_short |= !self.record(&driver, recording).await;
+            is_short |= !self.record(&driver, recording, &mut objections).await;
         }
+        objections.say(&self.inner.drivers);
         is_short
     }
 
     /// False when the database failed, so that it must be listed again.
-    async fn record(&self, driver: &str, recording: Recording) -> bool {
-        let file_name = recording.file_name.clone();
+    async fn record(&self, driver: &str, recording: Recording, objections: &mut Objections) -> bool {
+        let Inner { store, drivers, clock, .. } = &*self.inner;
         let is_gone = recording.gone;
-        let (report, now) = (report(driver, recording), self.inner.clock.now());
+        let (report, now) = (report(driver, recording), clock.now());
+        let may_tell_of = |kind: &str| drivers.may_tell_of(driver, kind);
         let recorded = match is_gone {
-            true => self.inner.store.archive_gone(report, now).await,
-            false => self.inner.store.record_archive(report, now).await.map(drop),
+            true => store.archive_gone(report.clone(), now).await.map(|()| Recorded::Late),
+            false => store.record_archive(report.clone(), &may_tell_of, now).await,
         };
+        objections.add(&report, &recorded);
         match recorded {
-            Ok(()) => true,
-            Err(error @ StoreError::NotFound(_)) => {
-                tracing::warn!(driver, file_name, %error, "a driver tells of a recording that is nobody's");
-                true
-            }
+            Ok(_) | Err(StoreError::NotFound(_)) => true,
             Err(error) => {
+                let file_name = report.file_name;
                 tracing::error!(driver, file_name, %error, "a recording's state was not written down");
                 false
             }
@@ -95,6 +98,15 @@ impl Archive {
                     continue;
                 }
             };
+            if let Some(complaint) = listed.complaint()
+                && self.inner.drivers.may_log_of(&driver, complaint.len())
+            {
+                tracing::warn!(
+                    driver,
+                    "a driver lists recordings that break the rules; they are left out, and none that is missing counts as lost until \
+                     they are gone: {complaint}"
+                );
+            }
             if let Err(error) = self.compare(&driver, listed, &asking).await {
                 tracing::error!(driver, %error, "recordings were not compared with what is known of them");
             }
@@ -147,26 +159,26 @@ impl Archive {
     }
 
     /// `asking` are recordings whose driver was being asked for a retry when the list was made.
-    async fn compare(
-        &self,
-        driver: &str,
-        listed: Vec<Recording>,
-        asking: &HashSet<i64>,
-    ) -> Result<(), StoreError> {
+    async fn compare(&self, driver: &str, listing: Listing, asking: &HashSet<i64>) -> Result<(), StoreError> {
         let store = &self.inner.store;
         let asked = store.asked_recoveries(driver).await?;
+        // One that is missing may be one that was refused, as its name may be what is wrong with it: then nothing follows from it.
+        let is_whole = listing.is_whole();
+        let listed = listing.recordings;
         let by_name: HashMap<&str, &Recording> =
             listed.iter().map(|recording| (recording.file_name.as_str(), recording)).collect();
         for recovery in asked {
             let is_asked = asking.contains(&recovery.archive) || self.asking().contains(&recovery.archive);
-            if !is_asked {
-                self.make_up(&recovery, by_name.get(recovery.file_name.as_str()).copied()).await?;
+            let told = by_name.get(recovery.file_name.as_str()).copied();
+            if !is_asked && (is_whole || told.is_some()) {
+                self.make_up(&recovery, told).await?;
             }
         }
         let known = store.known_archives(driver).await?;
         let names: HashSet<String> = listed.iter().map(|recording| recording.file_name.clone()).collect();
         let by_name: HashMap<&str, &KnownArchive> =
             known.iter().map(|known| (known.file_name.as_str(), known)).collect();
+        let mut objections = Objections::default();
         for recording in listed {
             let known = by_name.get(recording.file_name.as_str());
             // Who has it deleted at this moment writes that down.
@@ -179,9 +191,21 @@ impl Archive {
             // What is gone, and not shown, is as it should be.
             let is_told = known.map_or(!recording.gone, |known| is_news(known, &recording));
             if is_told {
-                self.record(driver, recording).await;
+                self.record(driver, recording, &mut objections).await;
             }
         }
+        objections.say(&self.inner.drivers);
+        if is_whole { self.lose(driver, &known, &names).await } else { Ok(()) }
+    }
+
+    /// Ends what a driver does not list any more.
+    async fn lose(
+        &self,
+        driver: &str,
+        known: &[KnownArchive],
+        names: &HashSet<String>,
+    ) -> Result<(), StoreError> {
+        let store = &self.inner.store;
         let is_lost = |known: &&KnownArchive| {
             let goes_on = matches!(known.state, ArchiveState::Recording | ArchiveState::Uploading);
             // One that is being deleted is gone at its driver first.
@@ -233,7 +257,7 @@ fn state(state: RecordingState) -> ArchiveState {
     }
 }
 
-fn report(driver: &str, recording: Recording) -> ArchiveReport {
+pub(super) fn report(driver: &str, recording: Recording) -> ArchiveReport {
     let class: Option<&'static str> = recording.error_class.map(Into::into);
     ArchiveReport {
         driver: driver.to_owned(),

@@ -5,6 +5,7 @@
 //! knows no HTTP and no media.
 
 mod mirror;
+mod objections;
 mod recovery;
 #[cfg(test)]
 pub(crate) mod testing;

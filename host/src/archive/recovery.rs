@@ -105,7 +105,15 @@ impl Archive {
     async fn counted(&self, driver: &str, file_name: &str) -> Result<u32, RecoveryError> {
         let listed = self.inner.drivers.recordings(driver).await?.unwrap_or_default();
         let is_it = |recording: &Recording| recording.file_name == file_name && !recording.gone;
-        let recording = listed.into_iter().find(is_it).ok_or(RecoveryError::Lost)?;
+        let lost = match listed.complaint() {
+            None => RecoveryError::Lost,
+            // It may be among those that were refused.
+            Some(complaint) => RecordingsError::Unavailable(format!(
+                "driver {driver} lists recordings that break the rules, so it is not known whether it has this one: {complaint}"
+            ))
+            .into(),
+        };
+        let recording = listed.recordings.into_iter().find(is_it).ok_or(lost)?;
         match recording.state {
             RecordingState::Failed if !recording.has_copy => Err(RecoveryError::NoCopy),
             RecordingState::Failed => Ok(recording.attempt),

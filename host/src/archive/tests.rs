@@ -2,6 +2,7 @@
 
 mod events;
 mod money;
+mod refused;
 mod told;
 
 use std::sync::{Arc, OnceLock};
@@ -19,7 +20,7 @@ use crate::billing::testing::{Rig as Billed, START};
 use crate::drivers::{Drivers, RecordingParts};
 use crate::ids::{Msat, SessionId, UnixMillis};
 use crate::secret::Vault;
-use crate::store::{Actor, ArchiveRecord, ArchiveState, AuditFilter, By, Page};
+use crate::store::{Actor, ArchiveRecord, ArchiveState, AuditFilter, By, Page, Recorded};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -33,7 +34,8 @@ impl Driver for Keeper {
     const INFO: DriverInfo = DriverInfo { id: "keeper", version: "1.0.0", title: "Keeper" };
 
     fn types() -> Vec<DestType> {
-        vec![DestType::of::<Nothing>("kept")]
+        // The second is that of the destinations of a rig.
+        vec![DestType::of::<Nothing>("kept"), DestType::of::<Nothing>("script")]
     }
 
     fn load(host: &Host) -> Result<Self, Error> {
@@ -116,6 +118,13 @@ impl Rig {
     async fn tell(&self, recording: Recording) {
         reports().put("keeper", recording);
         self.archive.write_down().await;
+    }
+
+    /// A driver that was loaded has told of it.
+    async fn told_by(&self, driver: &str, recording: Recording) {
+        let report = super::mirror::report(driver, recording);
+        let recorded = self.billed.store.record_archive(report, &|_| true, START).await.unwrap();
+        assert!(matches!(recorded, Recorded::Taken(_)), "{recorded:?}");
     }
 
     async fn record(&self, file_name: &str) -> ArchiveRecord {

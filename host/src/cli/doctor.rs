@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
-use super::{CliError, inspect, maintenance, print};
+use super::{CliError, drivers as command, inspect, print};
 use crate::boot;
 use crate::certificates::{Certificates, Section};
 use crate::clock::Clock;
@@ -165,17 +165,13 @@ fn clock() -> Finding {
 }
 
 async fn drivers(config: &Config) -> Finding {
-    let summaries = match maintenance::with_drivers(config, |drivers| drivers.summaries()).await {
+    let summaries = match command::with(config, |drivers| drivers.summaries()).await {
         Ok(summaries) => summaries,
         Err(error) => return Bad(error.to_string()),
     };
     let loaded = summaries.iter().filter(|summary| summary.state == State::Loaded).count();
     let enabled = config.drivers.enabled.len();
-    let refused = summaries.iter().find_map(|summary| match &summary.state {
-        State::Refused(reason) => Some(format!("{}: {reason}", summary.id)),
-        _ => None,
-    });
-    match refused {
+    match summaries.iter().find_map(command::refusal) {
         Some(reason) => Bad(reason),
         None if loaded < enabled => Note(format!("{loaded} of {enabled}; see: satcast drivers")),
         None => Good(format!("{loaded} of {enabled}")),

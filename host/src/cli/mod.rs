@@ -5,6 +5,7 @@
 
 mod accounts;
 mod doctor;
+mod drivers;
 mod maintenance;
 mod new_driver;
 #[cfg(test)]
@@ -64,7 +65,7 @@ pub struct Global {
 pub enum Command {
     /// Run the service (the default)
     Run,
-    /// Check the configuration, touch nothing
+    /// Check the configuration, and the drivers' settings with the drivers; touch nothing
     CheckConfig,
     /// Print a commented configuration file with every default
     Config,
@@ -302,9 +303,6 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
         return new_driver::run(new);
     }
     let loaded = cli.load_config()?;
-    if let Command::CheckConfig = command {
-        return maintenance::check_config(&loaded);
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let config = &loaded.config;
     runtime.block_on(async {
@@ -325,14 +323,13 @@ pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
             Command::Ledger(LedgerCommand::Check) => maintenance::check_ledger(config).await,
             Command::Migrate => maintenance::migrate(config).await,
             Command::Backup { file } => maintenance::backup(config, file.as_deref()).await,
-            Command::Drivers { .. } => maintenance::list_drivers(config).await,
+            Command::CheckConfig => maintenance::check_config(&loaded).await,
+            Command::Drivers { .. } => drivers::list(config).await,
             Command::Openapi => maintenance::print_document(config).await,
             Command::Doctor => doctor::run(&loaded).await,
-            Command::Run
-            | Command::DriverProbe { .. }
-            | Command::DriverRunner { .. }
-            | Command::CheckConfig
-            | Command::Config => Err(CliError::Failed("this command is started elsewhere".to_owned())),
+            Command::Run | Command::DriverProbe { .. } | Command::DriverRunner { .. } | Command::Config => {
+                Err(CliError::Failed("this command is started elsewhere".to_owned()))
+            }
         }
     })
 }

@@ -170,6 +170,9 @@ mod tests {
         let files = rust("my-own", "path = \"/x\"");
         assert!(files[2].1.contains("pub struct MyOwn;") && files[2].1.contains("id: \"my-own\""));
         assert!(files[0].1.contains("satcast-plugin-api = { path = \"/x\" }"));
+        // Events are made of its values.
+        let (dependencies, for_tests) = files[0].1.split_once("[dev-dependencies]").unwrap();
+        assert!(dependencies.contains("serde_json = ") && !for_tests.contains("serde_json"));
         assert!(c("my-own")[0].1.contains("NAME = my-own\nHEADER ?= .\n"));
     }
 

@@ -117,18 +117,20 @@ async fn initial_credit_is_given_only_where_credit_pays() {
     }
 }
 
-#[test]
-fn check_config_reads_the_wallet_as_run_does() {
+#[tokio::test]
+async fn check_config_reads_the_wallet_as_run_does() {
     let folder = tempfile::tempdir().unwrap();
-    let check = |url: &str| {
+    let check = async |url: &str| {
         let toml = format!("[wallet]\ntype = \"nwc\"\nurl = \"{url}\"\n");
-        maintenance::check_config(&Loaded { config: config(folder.path(), &toml), file: None, keys_set: 2 })
+        let loaded = Loaded { config: config(folder.path(), &toml), file: None, keys_set: 2 };
+        maintenance::check_config(&loaded).await
     };
-    let refused = check("nostr+walletconnect://nope?secret=S").unwrap_err();
+    let refused = check("nostr+walletconnect://nope?secret=S").await.unwrap_err();
     assert!(matches!(&refused, CliError::Usage(text) if text.contains("[wallet] `url`")), "{refused:?}");
     let (wallet, secret) =
         ("79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798", "01".repeat(32));
     check(&format!("nostr+walletconnect://{wallet}?relay=wss%3A%2F%2Frelay.example&secret={secret}"))
+        .await
         .unwrap();
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Done, Driver, HttpRequest, Instance, MediaSource, Recordings};
-use satcast_plugin_api::recording::{About, Recording};
+use satcast_plugin_api::host::{Done, Driver, HttpRequest, Instance, Listing, MediaSource, Recordings};
+use satcast_plugin_api::recording::About;
 
 use super::images::Lease;
 use super::process::{Remote, RemoteInstance};
@@ -94,7 +94,7 @@ impl Backend {
 
 impl Kept<'_> {
     /// All that it knows.
-    pub(super) fn list(&self) -> Result<Vec<Recording>, Error> {
+    pub(super) fn list(&self) -> Result<Listing, Error> {
         match self {
             Kept::Thread(recordings) => recordings.list(),
             Kept::Process(remote) => remote.list_recordings(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use satcast_plugin_api::Error;
-use satcast_plugin_api::host::Done;
+use satcast_plugin_api::host::{Done, Listing};
 use satcast_plugin_api::recording::Recording;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
@@ -126,19 +126,39 @@ impl Drivers {
         registry.ids().into_iter().filter(|id| registry.entry(id).is_some_and(Entry::is_loaded)).collect()
     }
 
-    /// Every recording that a driver knows; `None` when it keeps none.
+    /// Every recording that a driver knows, and which break a rule; `None` when it keeps none.
     ///
     /// # Errors
     /// It is not loaded, does not answer, or cannot list them.
-    pub async fn recordings(&self, driver: &str) -> Result<Option<Vec<Recording>>, RecordingsError> {
+    pub async fn recordings(&self, driver: &str) -> Result<Option<Listing>, RecordingsError> {
         let loaded = self.keeper_of(driver)?;
         let list = |backend: &Backend| backend.recordings().map(|recordings| recordings.list()).transpose();
         let listed = loaded.control.call(limit(), list, drop).await.map_err(unavailable)?;
         let mut listed = listed.map_err(|error| refused(&loaded, error))?;
-        for recording in listed.iter_mut().flatten() {
-            loaded.services.clean_recording(recording);
+        if let Some(listing) = &mut listed {
+            listing.recordings.iter_mut().for_each(|recording| loaded.services.clean_recording(recording));
+            for refused in &mut listing.refused {
+                refused.name = loaded.services.clean_text(&refused.name);
+                refused.why = loaded.services.clean_text(&refused.why);
+            }
         }
         Ok(listed)
+    }
+
+    /// Whether a driver may tell of recordings of a destination of this type: it serves the type. One that was taken out and still ends
+    /// what it began serves nothing any more; it may, as long as no other serves the type.
+    pub fn may_tell_of(&self, driver: &str, kind: &str) -> bool {
+        let registry = self.registry();
+        let server = registry.kind(kind);
+        match registry.entry(driver).and_then(Entry::running) {
+            Some(loaded) => server.is_some_and(|kind| Arc::ptr_eq(&kind.driver, &loaded)),
+            None => server.is_none(),
+        }
+    }
+
+    /// Whether a line of so many bytes about what a driver did may be logged: it counts as one of the driver's own, while that is loaded.
+    pub fn may_log_of(&self, driver: &str, bytes: usize) -> bool {
+        self.keeper_of(driver).ok().is_none_or(|loaded| loaded.services.may_log(bytes))
     }
 
     /// Asks for another upload of a failed recording, and waits at most `wait` until the store has opened it.

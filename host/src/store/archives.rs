@@ -90,6 +90,25 @@ pub struct ArchiveRecord {
     pub recovering: bool,
 }
 
+/// What became of a driver's word on a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It is written down, for the recording of that id.
+    Taken(i64),
+    /// It changes nothing: it is older than what is known, or the recording was deleted.
+    Late,
+    /// Its destination is of a type of which the driver may not tell.
+    Foreign {
+        /// The type.
+        kind: String,
+    },
+    /// Another driver has a recording of that name, or had one.
+    NameTaken {
+        /// That driver.
+        driver: String,
+    },
+}
+
 /// As much of a recording as tells whether its driver knows more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownArchive {
@@ -125,12 +144,17 @@ impl std::fmt::Debug for RecordedDestination {
 #[async_trait]
 pub trait Archives: Send + Sync {
     /// Records what a driver tells, with the event of what became of it, and ends the paid retry that it is about; the account
-    /// follows from the destination. What is older than what is known, about a deleted recording, or by another driver than the
-    /// one before, changes nothing.
+    /// follows from the destination. `may_tell_of` says of the destination's type whether the driver may begin a recording of it; what it
+    /// has begun it may end whatever its types are since. [`Recorded`] names what changes nothing.
     ///
     /// # Errors
     /// [`NotFound`](super::StoreError::NotFound) for a destination that has no such session.
-    async fn record_archive(&self, report: ArchiveReport, now: UnixMillis) -> Result<i64>;
+    async fn record_archive(
+        &self,
+        report: ArchiveReport,
+        may_tell_of: &(dyn for<'k> Fn(&'k str) -> bool + Send + Sync),
+        now: UnixMillis,
+    ) -> Result<Recorded>;
     /// A driver tells that a recording is not in its store any more, as its days there were over or, with an error that says so, for
     /// another reason: it is shown no more, and the log of the account says so. What is deleted, or by another driver, stays as it is.
     ///

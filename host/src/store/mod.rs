@@ -29,7 +29,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use archives::{
-    ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, ArchiveState, Archives, KnownArchive,
+    ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveReport, ArchiveState, Archives, KnownArchive, Recorded,
     RecordedDestination,
 };
 pub use audit::{

@@ -59,7 +59,9 @@ pub struct SatcastHttpHost {
     pub size: usize,
     /// `[any]` From the request on, once for each token. The host owns body and descriptor in every case. Returns `SATCAST_OK`;
     /// `SATCAST_ERR_CLOSED` when nobody waits for an answer to `token` (any more); or `SATCAST_ERR` after a report to `error` when the
-    /// answer breaks a rule: the viewer is told of a failure then, and the token is used up.
+    /// answer breaks a rule: the viewer is told of a failure then, and the token is used up. `SATCAST_OK` says that the answer was taken, not
+    /// that a viewer gets it: of a driver in a process of its own the host refuses an answer from memory while viewers have not read
+    /// 256 MiB of others; the viewer is told of a failure, and the host's log says so.
     pub respond: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,

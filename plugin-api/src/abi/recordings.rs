@@ -37,8 +37,8 @@ pub struct SatcastDone {
 pub struct SatcastRecordings {
     /// Size of this struct in bytes.
     pub size: usize,
-    /// `[control]` Puts every recording the driver still knows into `sink`, one call of `put` for each, within 1 s. Returns
-    /// `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`.
+    /// `[control]` Puts every recording the driver still knows into `sink`, one call of `put` for each, within 1 s. One that breaks a rule is
+    /// left out and named in the host's log. Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`.
     pub list:
         Option<unsafe extern "C" fn(sink: *const SatcastTextSink, error: *const SatcastErrorSink) -> i32>,
     /// `[control]` Uploads a failed one again; returns within 1 s. `done` is called once the store has opened the upload, or cannot;
@@ -47,8 +47,8 @@ pub struct SatcastRecordings {
     /// `[control]` Forgets a recording and removes the local copy, with `SATCAST_REMOVE_REMOTE` in `flags` the object in the store,
     /// too; returns within 1 s. `done` is called when that is done.
     pub remove: Option<unsafe extern "C" fn(file_name: SatcastStr, flags: u32, done: SatcastDone)>,
-    /// `[control]` Puts an address into `sink` by which the object may be fetched without a login for `valid_secs` seconds. No I/O.
-    /// Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`.
+    /// `[control]` Puts an address into `sink` by which the object may be fetched without a login for `valid_secs` seconds: `http://` or
+    /// `https://`, printable ASCII without spaces, at most 16 KiB. No I/O. Returns `SATCAST_OK`, or `SATCAST_ERR` after a report to `error`.
     pub sign: Option<
         unsafe extern "C" fn(
             file_name: SatcastStr,

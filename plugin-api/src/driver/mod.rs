@@ -94,9 +94,10 @@ pub use recordings::{Answer, Recordings};
 pub use time::Time;
 
 pub use crate::driver_state::State;
+pub use crate::manifest::{Route, SettingsSchema};
 pub use crate::recording::{About, Recording, RecordingState};
 
-use crate::{DestType, Error, SettingsSchema, TypesSetting};
+use crate::{DestType, Error, TypesSetting};
 
 /// Who the driver is.
 #[derive(Debug, Clone, Copy)]

@@ -12,7 +12,7 @@ use crate::wire::done_of;
 /// within one second; answers are given from any thread.
 pub trait Recordings: Send + Sync {
     /// `[control]` Every recording the driver still knows, in its newest state. At most
-    /// [`RECORDINGS_MAX`](crate::recording::RECORDINGS_MAX).
+    /// [`RECORDINGS_MAX`](crate::recording::RECORDINGS_MAX). One that breaks a rule of [`Recording`] is left out and named in the log.
     ///
     /// # Errors
     /// The journal cannot be read.
@@ -26,7 +26,8 @@ pub trait Recordings: Send + Sync {
     /// not known is done already.
     fn delete(&self, file_name: &str, remote: bool, answer: Answer);
 
-    /// `[control]` An address by which the object may be fetched without a login for `valid`. No I/O.
+    /// `[control]` An address by which the object may be fetched without a login for `valid`: `http://` or `https://`, printable ASCII without
+    /// spaces. No I/O.
     ///
     /// # Errors
     /// The recording is not known, or the store has not got it.

@@ -20,6 +20,7 @@ mod followed;
 mod http;
 #[allow(unsafe_code)] // Hands out reference-counted packets.
 mod lease;
+mod listing;
 #[allow(unsafe_code)] // Calls the driver's table; functions a driver calls.
 mod recordings;
 #[allow(unsafe_code)] // Functions a driver calls.
@@ -41,7 +42,8 @@ pub use assets::{Asset, AssetBody, Body, Playback};
 pub use driver::{Driver, Instance};
 pub use followed::{Followed, Reload, SegmentPlace};
 pub use http::{Http, HttpBody, HttpRequest, HttpResponse};
-pub use recordings::{Done, Recordings, SIGNED_BYTES_MAX};
+pub use listing::{Listing, REFUSED_NAMED_MAX, RefusedRecording};
+pub use recordings::{Done, Recordings, SIGNED_BYTES_MAX, is_signed_address};
 pub use services::DriverWaker;
 pub use table::{Table, TableError};
 

@@ -4,10 +4,11 @@ use std::ffi::c_void;
 use std::time::Duration;
 
 use super::extensions::tell;
+use super::listing::Listing;
 use super::services::with;
 use crate::Error;
 use crate::abi::{self, SatcastErrorSink, SatcastRecordings, SatcastStr, SatcastTextSink};
-use crate::recording::{RECORDINGS_MAX, Recording, SEAL_BYTES_MAX};
+use crate::recording::{Recording, SEAL_BYTES_MAX};
 use crate::wire::{ErrorSlot, done_of, report};
 
 pub(super) static RECORDINGS_HOST: abi::SatcastRecordingsHost = abi::SatcastRecordingsHost {
@@ -78,19 +79,19 @@ impl Recordings {
         })
     }
 
-    /// Every recording the driver still knows; what breaks a rule is an error.
+    /// Every recording the driver still knows; those that break a rule stand apart.
     ///
     /// # Errors
-    /// What the driver says, a recording that cannot be read, or over [`RECORDINGS_MAX`] of them.
-    pub fn list(&self) -> Result<Vec<Recording>, Error> {
+    /// What the driver says, or over [`RECORDINGS_MAX`](crate::recording::RECORDINGS_MAX) of them.
+    pub fn list(&self) -> Result<Listing, Error> {
         let list = self.raw.list.ok_or_else(|| lacks("list"))?;
-        let mut listed = Listed { recordings: Vec::new(), error: None };
+        let mut listed = Listed { listing: Listing::default(), error: None };
         let sink = SatcastTextSink { data: (&raw mut listed).cast(), put: Some(put_recording) };
         ask(|errors| {
             // SAFETY: both sinks live for the call.
             unsafe { list(&raw const sink, errors) }
         })?;
-        listed.error.map_or(Ok(listed.recordings), Err)
+        listed.error.map_or(Ok(listed.listing), Err)
     }
 
     /// Asks for another upload; `done` is called once the store has opened it or cannot.
@@ -115,7 +116,7 @@ impl Recordings {
     /// An address by which the object may be fetched without a login for `valid`, in whole seconds.
     ///
     /// # Errors
-    /// What the driver says, or that the address is over [`SIGNED_BYTES_MAX`].
+    /// What the driver says, or that the address is none by [`is_signed_address`].
     pub fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
         let sign = self.raw.sign.ok_or_else(|| lacks("sign"))?;
         let mut address = String::new();
@@ -125,11 +126,21 @@ impl Recordings {
             // SAFETY: name and sinks live for the call.
             unsafe { sign(SatcastStr::new(file_name), valid_secs, &raw const sink, errors) }
         })?;
-        if address.is_empty() || address.len() > SIGNED_BYTES_MAX {
-            return Err(Error::internal("the driver signed no address that can be used"));
+        if !is_signed_address(&address) {
+            return Err(Error::internal(
+                "the driver signed no address that can be used: it must begin with http:// or https:// and be printable ASCII without spaces",
+            ));
         }
         Ok(address)
     }
+}
+
+/// Whether an address that a driver signed may be handed on to browsers: `http://` or `https://`, printable ASCII without spaces, at most
+/// [`SIGNED_BYTES_MAX`].
+pub fn is_signed_address(address: &str) -> bool {
+    let rest = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
+    address.len() <= SIGNED_BYTES_MAX
+        && rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 
 fn lacks(function: &str) -> Error {
@@ -146,7 +157,7 @@ fn ask(function: impl FnOnce(*const SatcastErrorSink) -> i32) -> Result<(), Erro
 }
 
 struct Listed {
-    recordings: Vec<Recording>,
+    listing: Listing,
     error: Option<Error>,
 }
 
@@ -155,13 +166,8 @@ struct Listed {
 unsafe extern "C" fn put_recording(data: *mut c_void, text: SatcastStr) {
     // SAFETY: see above; the text lives for the call.
     let (listed, text) = unsafe { (&mut *data.cast::<Listed>(), text.read()) };
-    if listed.recordings.len() == RECORDINGS_MAX {
-        listed.error = Some(Error::internal(format!("the driver lists over {RECORDINGS_MAX} recordings")));
-        return;
-    }
-    match Recording::parse(&text) {
-        Ok(recording) => listed.recordings.push(recording),
-        Err(error) => listed.error = Some(error),
+    if let Err(error) = listed.listing.add(&text) {
+        listed.error = Some(error);
     }
 }
 
@@ -233,6 +239,33 @@ mod tests {
 
     unsafe extern "C" fn refuse(_: i64, _: SatcastStr, _: SatcastStr, _: *const SatcastErrorSink) -> i32 {
         abi::ERR
+    }
+
+    #[test]
+    fn only_addresses_of_the_web_are_handed_on() {
+        let longest = format!("https://{}", "x".repeat(SIGNED_BYTES_MAX - 8));
+        for good in ["https://s.example/a%20b.mp4?sig=%2F", "http://127.0.0.1:9/a", &longest] {
+            assert!(is_signed_address(good), "{good}");
+        }
+        let bad = [
+            "",
+            "http://",
+            "https://",
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "//s.example/a",
+            "ftp://s.example/a",
+        ];
+        for bad in bad.into_iter().chain([
+            "https://a b",
+            "https://a\n",
+            "https://\u{e4}",
+            "https://a\u{7f}",
+            " https://a",
+        ]) {
+            assert!(!is_signed_address(bad), "{bad:?}");
+        }
+        assert!(!is_signed_address(&format!("{longest}x")));
     }
 
     /// A driver built before a function was appended ends there, and what follows in its memory is something else.

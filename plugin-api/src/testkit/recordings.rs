@@ -17,9 +17,9 @@ impl Testkit {
     /// Every recording the driver knows.
     ///
     /// # Errors
-    /// What the driver says, or that it keeps none.
+    /// What the driver says, that it keeps none, or which of them break a rule.
     pub fn recordings(&self) -> Result<Vec<Recording>, Error> {
-        self.offered()?.list()
+        self.offered()?.list()?.whole()
     }
 
     /// Asks for another upload and waits for the answer.

@@ -94,8 +94,16 @@ fn settings_that_a_driver_does_not_take_are_refused_by_name() {
         .set("SATCAST_DRIVER__RECORDER__ISOLATION", "thread")
         .set("SATCAST_DRIVER__RECORDER__COLOUR", "red")
         .start();
-    let listed = service.run(&["drivers"]);
-    assert!(listed.contains("its setting colour in [driver.recorder] is refused"), "{listed}");
+    let why = "its setting colour in [driver.recorder] is refused";
+    let listed = service.command(&["drivers"]);
+    assert_eq!(listed.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&listed.stdout).contains(why), "{listed:?}");
+    let checked = service.command(&["check-config"]);
+    assert_eq!(checked.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&checked.stderr).contains(&format!("driver recorder: {why}")),
+        "{checked:?}"
+    );
 }
 
 #[test]

@@ -39,7 +39,12 @@ fn a_driver_that_panics_at_its_start_is_refused_and_one_at_its_end_has_ended() {
         for (fail, state) in [("load", "refused"), ("unload", "loaded")] {
             let setup = Setup::default().set("SATCAST_DRIVER__PANIC__FAIL", fail);
             let mut scene = Scene::hostile(isolation, setup);
-            let listed = scene.service.run(&["drivers"]);
+            let output = scene.service.command(&["drivers"]);
+            assert_eq!(output.status.success(), state == "loaded", "{isolation}, {fail}");
+            let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+            let checked = scene.service.command(&["check-config"]);
+            let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+            assert_eq!(checked.status.code(), Some(if state == "loaded" { 0 } else { 2 }), "{said}");
             let line = listed.lines().find(|line| line.contains("panic")).unwrap_or_default();
             assert!(line.contains(state), "{isolation}, {fail}: {listed}\n{}", scene.service.log());
             if fail == "load" {

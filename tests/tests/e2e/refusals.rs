@@ -80,7 +80,9 @@ fn refusals(isolation: &str, more: &[(&str, &str)]) {
     for (case, words) in &cases {
         refused(&scene.service, case, words);
     }
-    let listed = scene.service.run(&["drivers"]);
+    let listed = scene.service.command(&["drivers"]);
+    assert_eq!(listed.status.code(), Some(1), "some that are enabled are refused");
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let loaded = listed.lines().filter(|line| line.split_whitespace().nth(1) == Some("loaded"));
     assert_eq!(loaded.count(), 1, "{listed}");
     let mut encoder = scene.publish();

@@ -119,8 +119,7 @@ async fn a_retry_whose_driver_is_not_there_is_given_back_after_an_hour() {
     let rig = Rig::new(1_000).await;
     let failed = rig.recording("a.mp4", RecordingState::Failed);
     testing::lose("a.mp4");
-    reports().put("disabled", failed);
-    rig.archive.write_down().await;
+    rig.told_by("disabled", failed).await;
     let failed = rig.record("a.mp4").await;
     let begun = rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, FEE).await.unwrap();
     assert!(matches!(begun, RecoveryBegun::Begun(_)));
@@ -325,8 +324,7 @@ async fn an_upload_with_which_nobody_goes_on_is_given_back_after_an_hour() {
     let rig = Rig::new(1_000).await;
     for (name, driver) in [("a.mp4", "disabled"), ("b.mp4", "keeper")] {
         let failed = rig.recording(name, RecordingState::Failed);
-        reports().put(driver, failed);
-        rig.archive.write_down().await;
+        rig.told_by(driver, failed).await;
         let failed = rig.record(name).await;
         let begun = rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, FEE).await.unwrap();
         let RecoveryBegun::Begun(id) = begun else { panic!("{begun:?}") };

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Done, SIGNED_BYTES_MAX};
-use satcast_plugin_api::recording::{RECORDINGS_MAX, Recording};
+use satcast_plugin_api::host::{Done, Listing, SIGNED_BYTES_MAX, is_signed_address};
+use satcast_plugin_api::recording::Recording;
 
 use super::Remote;
 use super::handed::{sealed, sealed_memory};
@@ -19,8 +19,8 @@ pub(super) const LIST_BYTES_MAX: u64 = 128 * 1024 * 1024;
 pub(super) const REQUESTS_MAX: usize = 1024;
 
 impl Remote {
-    /// Every recording its driver still knows; what breaks a rule is an error.
-    pub(in crate::drivers) fn list_recordings(&self) -> Result<Vec<Recording>, Error> {
+    /// Every recording its driver still knows; those that break a rule stand apart.
+    pub(in crate::drivers) fn list_recordings(&self) -> Result<Listing, Error> {
         self.session()?.list_recordings()
     }
 
@@ -62,16 +62,12 @@ impl Remote {
 }
 
 impl Session {
-    fn list_recordings(&self) -> Result<Vec<Recording>, Error> {
+    fn list_recordings(&self) -> Result<Listing, Error> {
         let reply = self.call_with(|call| ToChild::Recordings { call }, None)?;
         let json = sealed(reply.descriptors, LIST_BYTES_MAX)?;
-        let listed: Vec<Recording> = serde_json::from_slice(&json)
+        let listed: Listing = serde_json::from_slice(&json)
             .map_err(|error| Error::internal(format!("the driver's recordings cannot be read: {error}")))?;
-        if listed.len() > RECORDINGS_MAX {
-            return Err(Error::internal(format!("the driver lists over {RECORDINGS_MAX} recordings")));
-        }
-        listed.iter().try_for_each(Recording::check)?;
-        Ok(listed)
+        listed.checked()
     }
 
     fn sign_recordings(&self, names: &[String], valid: Duration) -> Result<Vec<Option<String>>, Error> {
@@ -83,8 +79,7 @@ impl Session {
         let json = sealed(reply.descriptors, bytes_max)?;
         let signed: Vec<Option<String>> = serde_json::from_slice(&json)
             .map_err(|error| Error::internal(format!("the driver's addresses cannot be read: {error}")))?;
-        let is_sound = |address: &String| (1..=SIGNED_BYTES_MAX).contains(&address.len());
-        if signed.len() != names.len() || !signed.iter().flatten().all(is_sound) {
+        if signed.len() != names.len() || !signed.iter().flatten().all(|address| is_signed_address(address)) {
             return Err(Error::internal("the driver signed no addresses that can be used"));
         }
         Ok(signed)

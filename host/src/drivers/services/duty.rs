@@ -57,6 +57,11 @@ impl DriverServices {
         &self.requests
     }
 
+    /// Whether a line of so many bytes about what the driver did may be logged.
+    pub(in crate::drivers) fn may_log(&self, bytes: usize) -> bool {
+        self.may_write(None, bytes)
+    }
+
     /// A driver's answer as it may be sent.
     pub(in crate::drivers) fn accept(&self, response: HttpResponse) -> Result<Answer, Unanswered> {
         http::accepted(response, &self.data_dir).map_err(|reason| {

@@ -8,14 +8,14 @@ use super::lock::Lock;
 use super::{SqlStore, audit, commit, db, events, recoveries};
 use crate::ids::{AccountId, DestinationId, JSON_INTEGER_MAX, SessionId, UnixMillis};
 use crate::store::{
-    Actor, ArchiveRecord, ArchiveReport, ArchiveState, Archives, By, Change, KnownArchive, Page,
+    Actor, ArchiveRecord, ArchiveReport, ArchiveState, Archives, By, Change, KnownArchive, Page, Recorded,
     RecordedDestination, Result, StoreError,
 };
 
-/// Whose the destination is, if it had that session.
-const OWNER: &str = "SELECT s.account_id FROM destinations d JOIN streams s ON s.id = d.stream_id
+/// Whose the destination is, and of which type, if it had that session.
+const OWNER: &str = "SELECT s.account_id, d.kind FROM destinations d JOIN streams s ON s.id = d.stream_id
     JOIN sessions e ON e.stream_id = s.id WHERE d.id = $1 AND e.id = $2";
-const FIND: &str = "SELECT id, driver, state, changed_ms, attempt, deleted_ms FROM archives
+const FIND: &str = "SELECT id, driver, destination_id, state, changed_ms, attempt, deleted_ms FROM archives
     WHERE account_id = $1 AND file_name = $2";
 const INSERT: &str = "INSERT INTO archives (state, size_bytes, uploaded_bytes, duration_ms, error, error_class, url,
     changed_ms, attempt, attempt_opened, trouble, account_id, destination_id, session_id, file_name, driver, started_ms)
@@ -62,6 +62,7 @@ const RECORDED: &str = "SELECT DISTINCT destination_id FROM archives
 struct Before {
     id: i64,
     driver: String,
+    destination: i64,
     state: String,
     changed_ms: i64,
     attempt: i64,
@@ -70,21 +71,30 @@ struct Before {
 
 impl Before {
     async fn find(tx: &mut Tx, account: i64, file_name: &str) -> Result<Option<Self>> {
-        let row = engine::query_as(FIND).bind(account).bind(file_name).fetch_optional(&mut *tx).await;
-        let row: Option<(i64, String, String, i64, i64, Option<i64>)> =
-            row.map_err(db("look for a recording"))?;
-        Ok(row.map(|(id, driver, state, changed_ms, attempt, deleted_ms)| Self {
-            id,
-            driver,
-            state,
-            changed_ms,
-            attempt,
-            deleted_ms,
-        }))
+        let row = engine::query(FIND).bind(account).bind(file_name).fetch_optional(&mut *tx).await;
+        let row = row.map_err(db("look for a recording"))?;
+        row.as_ref().map(Self::read).transpose().map_err(db("look for a recording"))
+    }
+
+    fn read(row: &Row) -> sqlx::Result<Self> {
+        Ok(Self {
+            id: row.try_get("id")?,
+            driver: row.try_get("driver")?,
+            destination: row.try_get("destination_id")?,
+            state: row.try_get("state")?,
+            changed_ms: row.try_get("changed_ms")?,
+            attempt: row.try_get("attempt")?,
+            deleted_ms: row.try_get("deleted_ms")?,
+        })
+    }
+
+    /// It is the one that the report is about, whatever types its driver serves by now.
+    fn is_own(&self, report: &ArchiveReport) -> bool {
+        self.driver == report.driver && self.destination == report.destination_id.0
     }
 
     fn takes(&self, report: &ArchiveReport) -> bool {
-        self.driver == report.driver && self.deleted_ms.is_none() && report.changed_at.0 >= self.changed_ms
+        self.deleted_ms.is_none() && report.changed_at.0 >= self.changed_ms
     }
 
     /// A new state, or the same end of a later retry that had begun.
@@ -100,16 +110,26 @@ impl Before {
 
 #[async_trait]
 impl Archives for SqlStore {
-    async fn record_archive(&self, report: ArchiveReport, now: UnixMillis) -> Result<i64> {
+    async fn record_archive(
+        &self,
+        report: ArchiveReport,
+        may_tell_of: &(dyn for<'k> Fn(&'k str) -> bool + Send + Sync),
+        now: UnixMillis,
+    ) -> Result<Recorded> {
         let failed = db("record what became of a recording");
         let mut tx = self.begin_holding(Lock::Destination(report.destination_id)).await?;
-        let owner =
-            engine::query_scalar(OWNER).bind(report.destination_id.0).bind(report.session_id.as_str());
-        let owner: Option<i64> = owner.fetch_optional(&mut tx).await.map_err(&failed)?;
-        let account = owner.ok_or(StoreError::NotFound("destination with that session"))?;
+        let owner = engine::query_as(OWNER).bind(report.destination_id.0).bind(report.session_id.as_str());
+        let owner: Option<(i64, String)> = owner.fetch_optional(&mut tx).await.map_err(&failed)?;
+        let (account, kind) = owner.ok_or(StoreError::NotFound("destination with that session"))?;
         let before = Before::find(&mut tx, account, &report.file_name).await?;
+        if !before.as_ref().is_some_and(|before| before.is_own(&report)) && !may_tell_of(&kind) {
+            return Ok(Recorded::Foreign { kind });
+        }
         let (id, turns) = match &before {
-            Some(before) if !before.takes(&report) => return Ok(before.id),
+            Some(before) if before.driver != report.driver => {
+                return Ok(Recorded::NameTaken { driver: before.driver.clone() });
+            }
+            Some(before) if !before.takes(&report) => return Ok(Recorded::Late),
             Some(before) => {
                 let update = changing(UPDATE, &report).bind(before.id);
                 update.execute(&mut tx).await.map_err(&failed)?;
@@ -130,7 +150,7 @@ impl Archives for SqlStore {
         recoveries::settle(&mut tx, id, false, now).await?;
         let turn = turns.then_some((id, &report, report.changed_at));
         self.commit_turn(tx, AccountId(account), turn, now).await?;
-        Ok(id)
+        Ok(Recorded::Taken(id))
     }
 
     async fn archive_gone(&self, report: ArchiveReport, now: UnixMillis) -> Result<()> {

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Asset, Connected, LogLine, Playback, Services};
-use satcast_plugin_api::recording::RecordingState;
+use satcast_plugin_api::recording::{RECORDINGS_MAX, RecordingState};
 
 use super::*;
 use crate::config::ProcessLimits;
@@ -115,7 +115,7 @@ fn memory(list: &impl serde::Serialize) -> Option<OwnedFd> {
     Some(sealed_memory(&serde_json::to_vec(list).unwrap()).unwrap())
 }
 
-fn listed(memory: Option<OwnedFd>) -> Result<Vec<Recording>, String> {
+fn listed(memory: Option<OwnedFd>) -> Result<Listing, String> {
     let (session, child, _) = begin();
     let answered = answering(&session, child, Ok(true), memory);
     let listed = session.list_recordings().map_err(|error| error.message);
@@ -125,13 +125,15 @@ fn listed(memory: Option<OwnedFd>) -> Result<Vec<Recording>, String> {
 
 #[test]
 fn lists_are_checked_before_they_are_believed() {
-    let good = vec![recording("a.mp4"), recording("b/c.mp4")];
+    let list = |recordings: Vec<Recording>| Listing { recordings, ..Listing::default() };
+    let good = list(vec![recording("a.mp4"), recording("b/c.mp4")]);
     assert_eq!(listed(memory(&good)).unwrap(), good);
     assert!(listed(None).unwrap_err().contains("no memory"));
     assert!(listed(memory(&"nonsense")).unwrap_err().contains("cannot be read"));
-    let outside = vec![recording("a.mp4"), recording("../b.mp4")];
-    assert!(listed(memory(&outside)).unwrap_err().contains("name"));
-    let many: Vec<_> = (0..=RECORDINGS_MAX).map(|_| recording("a")).collect();
+    let outside = listed(memory(&list(vec![recording("../b.mp4"), recording("a.mp4")]))).unwrap();
+    assert_eq!((outside.recordings, outside.refused_count), (vec![recording("a.mp4")], 1));
+    assert!(outside.refused[0].to_string().starts_with("number 1 in its list, \"../b.mp4\": "));
+    let many = list((0..=RECORDINGS_MAX).map(|_| recording("a")).collect());
     assert!(listed(memory(&many)).unwrap_err().contains("lists over"));
     let pipe = std::io::pipe().unwrap().0;
     assert!(listed(Some(pipe.into())).unwrap_err().contains("no sealed memory"));
@@ -149,10 +151,13 @@ fn addresses_answer_the_names_that_were_asked_about() {
     };
     let good = sign(&serde_json::json!(["https://a", null])).unwrap();
     assert_eq!(good, [Some("https://a".to_owned()), None]);
-    let long = "x".repeat(SIGNED_BYTES_MAX + 1);
-    for bad in
-        [serde_json::json!(["https://a"]), serde_json::json!([long, null]), serde_json::json!(["", null])]
-    {
+    let long = format!("https://{}", "x".repeat(SIGNED_BYTES_MAX));
+    for bad in [
+        serde_json::json!(["https://a"]),
+        serde_json::json!([long, null]),
+        serde_json::json!(["", null]),
+        serde_json::json!(["javascript:alert(1)", null]),
+    ] {
         assert!(sign(&bad).is_err(), "{}", bad.to_string().len());
     }
 }

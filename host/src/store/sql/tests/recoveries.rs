@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::{
-    ArchiveReport, ArchiveState, Archives as _, Charges as _, Recoveries as _, RecoveryBegun,
+    ArchiveReport, ArchiveState, Archives as _, Charges as _, Recorded, Recoveries as _, RecoveryBegun,
 };
 
 const FEE: Msat = Msat(360_000);
@@ -40,7 +40,8 @@ impl Failed {
             attempt: 0,
             attempt_opened: false,
         };
-        let archive = rig.store.record_archive(report.clone(), NOW).await.unwrap();
+        let recorded = rig.store.record_archive(report.clone(), &|_| true, NOW).await.unwrap();
+        let Recorded::Taken(archive) = recorded else { panic!("{recorded:?}") };
         Self { rig, account, report, archive }
     }
 
@@ -57,7 +58,7 @@ impl Failed {
             changed_at: UnixMillis(NOW.0 + 1),
             ..self.report.clone()
         };
-        self.rig.store.record_archive(ours, NOW).await.unwrap();
+        self.rig.store.record_archive(ours, &|_| true, NOW).await.unwrap();
     }
 
     /// A retry that was opened and given back because it failed through us.

@@ -1,0 +1,182 @@
+//! `satcast drivers`, and the drivers as other commands look at them: loaded as the service would, with the operator's settings.
+
+use std::fmt::Write as _;
+
+use super::{CliError, print};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::data_dir;
+use crate::drivers::{Drivers, HostParts, LoadOptions, State, Summary};
+use crate::outbound::Guard;
+use crate::secret::new_uid;
+
+/// Lists the drivers; fails when one that is enabled is refused.
+pub(super) async fn list(config: &Config) -> Result<(), CliError> {
+    let summaries = with(config, |drivers| drivers.summaries()).await?;
+    let mut text = format!("folder {}\n", config.drivers_dir().display());
+    for summary in &summaries {
+        let state = match &summary.state {
+            State::Loaded => format!("loaded    {} serves {}", summary.version, summary.types.join(", ")),
+            State::Failing(reason) => format!("failing   {reason}"),
+            State::Disabled => "disabled  not in [drivers] enabled".to_owned(),
+            State::Missing => "missing   enabled, but there is no such file".to_owned(),
+            State::Refused(reason) => format!("refused   {reason}"),
+        };
+        let _ = writeln!(text, "{:<16} {state}", summary.id);
+    }
+    print(&text)?;
+    if enabled(config, &summaries).any(|summary| refusal(summary).is_some()) {
+        return Err(CliError::Printed);
+    }
+    Ok(())
+}
+
+/// Has the settings of the enabled drivers checked by the drivers. Gives what could not be checked.
+pub(super) async fn check(config: &Config) -> Result<Vec<String>, CliError> {
+    if config.drivers.enabled.is_empty() {
+        return Ok(Vec::new());
+    }
+    let summaries = with(config, |drivers| drivers.summaries()).await?;
+    judge(config, &summaries)
+}
+
+fn judge(config: &Config, summaries: &[Summary]) -> Result<Vec<String>, CliError> {
+    let folder = config.drivers_dir();
+    if !folder.exists() {
+        let folder = folder.display();
+        return Ok(vec![format!(
+            "settings of drivers were not checked: there is no drivers folder {folder}"
+        )]);
+    }
+    // A folder that is not used refuses all in the same words; it says nothing about the settings.
+    let unused = enabled(config, summaries).find_map(|summary| match (&summary.state, &summary.file) {
+        (State::Refused(reason), None) => Some(reason),
+        _ => None,
+    });
+    if let Some(reason) = unused {
+        return Ok(vec![format!("settings of drivers were not checked: {reason}")]);
+    }
+    let refused: Vec<String> = enabled(config, summaries).filter_map(refusal).collect();
+    if !refused.is_empty() {
+        return Err(CliError::Usage(format!("driver {}", refused.join("; driver "))));
+    }
+    let missing = enabled(config, summaries).filter(|summary| summary.state == State::Missing);
+    let missing = missing.map(|Summary { id, .. }| {
+        let folder = folder.display();
+        format!("driver {id} is enabled, but there is no {id}.so in {folder}; its settings were not checked")
+    });
+    Ok(missing.collect())
+}
+
+fn enabled<'a>(config: &'a Config, summaries: &'a [Summary]) -> impl Iterator<Item = &'a Summary> {
+    summaries.iter().filter(|summary| config.drivers.enabled.contains(&summary.id))
+}
+
+/// Why a driver does not serve, behind its name; `None` when nothing is wrong with it.
+pub(super) fn refusal(summary: &Summary) -> Option<String> {
+    match &summary.state {
+        State::Refused(reason) | State::Failing(reason) => Some(format!("{}: {reason}", summary.id)),
+        State::Loaded | State::Disabled | State::Missing => None,
+    }
+}
+
+/// Loads the drivers as the service would, in this process and from a folder of its own, and looks at them.
+pub(super) async fn with<T: Send + 'static>(
+    config: &Config,
+    look: impl FnOnce(&Drivers) -> T + Send + 'static,
+) -> Result<T, CliError> {
+    let guard = Guard::new(&Config::allow_texts(&config.outbound.allow))
+        .map_err(|error| CliError::Usage(error.to_string()))?;
+    let scratch = std::env::temp_dir().join(format!("satcast-drivers-{}", new_uid()));
+    data_dir::prepare(&scratch)?;
+    let parts = HostParts {
+        guard,
+        runtime: tokio::runtime::Handle::current(),
+        clock: Clock::system(),
+        data_dir: scratch.join("data"),
+        recordings: Default::default(),
+    };
+    let exe = std::env::current_exe()?;
+    let (config, images) = (config.clone(), scratch.join("images"));
+    let loading = tokio::task::spawn_blocking(move || {
+        look(&Drivers::load(&LoadOptions { config: &config, exe, images }, &parts))
+    });
+    let seen = loading.await.map_err(|error| CliError::Failed(error.to_string()));
+    std::fs::remove_dir_all(&scratch)?;
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Flags;
+
+    fn config(folder: &Path) -> Config {
+        let file = folder.with_extension("toml");
+        std::fs::write(&file, "").unwrap();
+        let mut config = Config::load(Some(&file), [], &Flags::default()).unwrap().config;
+        std::fs::remove_file(&file).unwrap();
+        config.drivers.dir = Some(folder.to_owned());
+        config.drivers.enabled = vec!["good".into(), "evil-t".into()];
+        config
+    }
+
+    fn summary(id: &str, has_file: bool, state: State) -> Summary {
+        let file = has_file.then(|| format!("{id}.so").into());
+        let (version, types) = (String::new(), Vec::new());
+        Summary { id: id.into(), file, version, types, state, refused: None, isolation: None }
+    }
+
+    #[test]
+    fn settings_that_a_driver_refuses_are_a_wrong_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path());
+        let good = || summary("good", true, State::Loaded);
+        let refused = |why: &str| State::Refused(why.to_owned());
+        let why = "its setting nosuch in [driver.evil-t] is refused: is not known";
+        let error = judge(&config, &[good(), summary("evil-t", true, refused(why))]).unwrap_err();
+        assert!(
+            matches!(&error, CliError::Usage(text) if *text == format!("driver evil-t: {why}")),
+            "{error}"
+        );
+        // One that is not used may be whatever it is.
+        let idle = summary("idle", true, refused("is no regular file"));
+        assert!(judge(&config, &[good(), summary("evil-t", true, State::Loaded), idle]).unwrap().is_empty());
+        let unchecked = judge(&config, &[good(), summary("evil-t", false, State::Missing)]).unwrap();
+        assert!(unchecked[0].starts_with("driver evil-t is enabled, but there is no evil-t.so in "));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_read_is_said_and_is_no_fault_of_the_settings() {
+        let folder = tempfile::tempdir().unwrap();
+        let config_of = |folder: &Path| config(folder);
+        let unused =
+            |id: &str| summary(id, false, State::Refused("the drivers folder /x is not used".into()));
+        let said = judge(&config_of(folder.path()), &[unused("evil-t"), unused("good")]).unwrap();
+        assert_eq!(said, ["settings of drivers were not checked: the drivers folder /x is not used"]);
+        let absent = folder.path().join("absent");
+        let said = judge(&config_of(&absent), &[summary("good", false, State::Missing)]).unwrap();
+        assert!(said.len() == 1 && said[0].contains("there is no drivers folder"), "{said:?}");
+    }
+
+    #[tokio::test]
+    async fn what_is_enabled_and_refused_fails_the_list_and_the_check() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("evil-t.so");
+        std::fs::write(&library, "no library").unwrap();
+        // Refused for its mode, before anything of it would run.
+        std::fs::set_permissions(&library, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let mut config = config(folder.path());
+        assert!(matches!(list(&config).await, Err(CliError::Printed)));
+        let error = check(&config).await.unwrap_err();
+        assert!(matches!(&error, CliError::Usage(text) if text.starts_with("driver evil-t: ")), "{error}");
+        config.drivers.enabled = vec!["good".into()];
+        list(&config).await.unwrap();
+        assert_eq!(check(&config).await.unwrap().len(), 1, "there is no good.so");
+        config.drivers.enabled.clear();
+        assert!(check(&config).await.unwrap().is_empty());
+    }
+}

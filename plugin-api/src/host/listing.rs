@@ -1,0 +1,237 @@
+//! What a driver lists of its recordings: those that can be used, and beside them those that break a rule.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::recording::{RECORDING_BYTES_MAX, RECORDINGS_MAX, Recording};
+
+/// Most recordings that break a rule of which a [`Listing`] says which; the others are counted.
+pub const REFUSED_NAMED_MAX: usize = 4;
+/// Longest beginning of a name that is shown, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+/// Longest reason that is shown, in bytes.
+const WHY_BYTES_MAX: usize = 256;
+/// Stands for what was cut off.
+const CUT: &str = "...";
+
+/// Every recording a driver knows, as far as it can be used.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Those that keep the rules.
+    pub recordings: Vec<Recording>,
+    /// The first [`REFUSED_NAMED_MAX`] of those that do not.
+    pub refused: Vec<RefusedRecording>,
+    /// How many do not.
+    pub refused_count: usize,
+}
+
+/// A recording that breaks a rule. Its texts are short and printable ASCII, whatever the driver wrote.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRecording {
+    /// Its place in the list; the first has 1.
+    pub place: usize,
+    /// How its name begins, or its JSON form where no name can be read.
+    pub name: String,
+    /// The rule.
+    pub why: String,
+}
+
+impl Listing {
+    /// Nothing was refused, so that what is not in it is not known to the driver.
+    pub fn is_whole(&self) -> bool {
+        self.refused_count == 0
+    }
+
+    /// What is wrong, with the first few by name; `None` when nothing is.
+    pub fn complaint(&self) -> Option<String> {
+        let named: Vec<String> = self.refused.iter().map(ToString::to_string).collect();
+        let others = self.refused_count.saturating_sub(named.len());
+        let others = if others == 0 { String::new() } else { format!("; and {others} more") };
+        (!self.is_whole()).then(|| format!("{}{others}", named.join("; ")))
+    }
+
+    /// The recordings of a list without faults.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn whole(self) -> Result<Vec<Recording>, Error> {
+        match self.complaint() {
+            Some(complaint) => Err(Error::internal(complaint)),
+            None => Ok(self.recordings),
+        }
+    }
+
+    /// The same once more, for a list that another process made.
+    ///
+    /// # Errors
+    /// Over [`RECORDINGS_MAX`] recordings.
+    pub fn checked(self) -> Result<Self, Error> {
+        let refused_count = self.refused_count.max(self.refused.len());
+        let mut checked = Self { refused_count: refused_count.min(RECORDINGS_MAX), ..Self::default() };
+        for refused in self.refused.into_iter().take(REFUSED_NAMED_MAX) {
+            let (name, why) =
+                (printable(&refused.name, NAME_BYTES_MAX), printable(&refused.why, WHY_BYTES_MAX));
+            checked.refused.push(RefusedRecording { name, why, ..refused });
+        }
+        for (index, recording) in self.recordings.into_iter().enumerate() {
+            checked.has_room()?;
+            match recording.check() {
+                Ok(()) => checked.recordings.push(recording),
+                Err(error) => checked.refuse(index + 1, &recording.file_name, &error),
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Takes the next recording in its JSON form.
+    ///
+    /// # Errors
+    /// Over [`RECORDINGS_MAX`] recordings.
+    pub(super) fn add(&mut self, json: &str) -> Result<(), Error> {
+        self.has_room()?;
+        match Recording::parse(json) {
+            Ok(recording) => self.recordings.push(recording),
+            Err(error) => {
+                let place = self.recordings.len() + self.refused_count + 1;
+                self.refuse(place, &name_in(json).unwrap_or_else(|| json.to_owned()), &error);
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, place: usize, name: &str, error: &Error) {
+        self.refused_count += 1;
+        if self.refused.len() < REFUSED_NAMED_MAX {
+            let (name, why) = (printable(name, NAME_BYTES_MAX), printable(&error.message, WHY_BYTES_MAX));
+            self.refused.push(RefusedRecording { place, name, why });
+        }
+    }
+
+    fn has_room(&self) -> Result<(), Error> {
+        if self.recordings.len().saturating_add(self.refused_count) < RECORDINGS_MAX {
+            return Ok(());
+        }
+        Err(Error::internal(format!("the driver lists over {RECORDINGS_MAX} recordings")))
+    }
+}
+
+impl std::fmt::Display for RefusedRecording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "number {} in its list, \"{}\": {}", self.place, self.name, self.why)
+    }
+}
+
+/// The name in the JSON form of a recording that cannot be used.
+fn name_in(json: &str) -> Option<String> {
+    if json.len() > RECORDING_BYTES_MAX {
+        return None;
+    }
+    let form: serde_json::Value = serde_json::from_str(json).ok()?;
+    Some(form.get("fileName")?.as_str()?.to_owned())
+}
+
+/// The beginning of a text, of printable ASCII; a text that is that already stays as it is.
+fn printable(text: &str, bytes_max: usize) -> String {
+    let mut shown = String::new();
+    for letter in text.chars() {
+        match letter {
+            ' '..='~' => shown.push(letter),
+            _ => shown.extend(letter.escape_default()),
+        }
+        if shown.len() > bytes_max {
+            shown.truncate(bytes_max - CUT.len());
+            shown.push_str(CUT);
+            break;
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // A failed step is a failed test.
+mod tests {
+    use super::*;
+
+    fn json(name: &str) -> String {
+        let form = serde_json::json!({
+            "fileName": name, "destinationId": 7, "sessionId": "s", "state": "uploading", "sizeBytes": 3,
+            "uploadedBytes": 2, "durationMs": 1, "error": null, "errorClass": null, "url": null, "startedAtMs": 5,
+            "changedAtMs": 6, "attempt": 0, "attemptOpened": false
+        });
+        form.to_string()
+    }
+
+    #[test]
+    fn a_bad_name_takes_nothing_else_out_of_sight_and_is_told() {
+        let mut listing = Listing::default();
+        for name in ["a.mp4", "../\n\u{1b}[31mb", "c.mp4"] {
+            listing.add(&json(name)).unwrap();
+        }
+        let names: Vec<_> = listing.recordings.iter().map(|one| one.file_name.as_str()).collect();
+        assert_eq!(names, ["a.mp4", "c.mp4"]);
+        let complaint = listing.complaint().unwrap();
+        assert!(
+            complaint.starts_with("number 2 in its list, \"../\\n\\u{1b}[31mb\": a recording's name must")
+        );
+        assert!(!listing.is_whole() && listing.whole().is_err());
+    }
+
+    #[test]
+    fn the_first_are_named_and_the_others_counted() {
+        let mut listing = Listing::default();
+        assert_eq!((listing.complaint(), listing.is_whole()), (None, true));
+        listing.add("no JSON\n").unwrap();
+        listing.add(&format!("\"{}\"", "x".repeat(RECORDING_BYTES_MAX))).unwrap();
+        listing.add(&json(&"\u{e4}".repeat(500))).unwrap();
+        for _ in 3..REFUSED_NAMED_MAX + 7 {
+            listing.add(&json("")).unwrap();
+        }
+        let complaint = listing.complaint().unwrap();
+        assert_eq!(
+            (listing.refused.len(), listing.refused_count),
+            (REFUSED_NAMED_MAX, REFUSED_NAMED_MAX + 7)
+        );
+        assert!(complaint.contains("\"no JSON\\n\"") && complaint.ends_with("; and 7 more"), "{complaint}");
+        let is_shown = |text: &str, most: usize| {
+            text.len() <= most && text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+        };
+        for refused in &listing.refused {
+            assert!(
+                is_shown(&refused.name, NAME_BYTES_MAX) && is_shown(&refused.why, WHY_BYTES_MAX),
+                "{refused}"
+            );
+        }
+        assert!(listing.refused[2].name.ends_with(CUT));
+        assert_eq!(
+            listing.clone().checked().unwrap(),
+            listing,
+            "what another process made well stays as it is"
+        );
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_refused_as_a_whole() {
+        let mut listing = Listing { refused_count: RECORDINGS_MAX - 1, ..Listing::default() };
+        listing.add(&json("a.mp4")).unwrap();
+        assert!(listing.add(&json("b.mp4")).unwrap_err().message.contains("lists over"));
+        assert!(listing.add("bad").unwrap_err().message.contains("lists over"));
+        listing.clone().checked().unwrap();
+        listing.refused_count = usize::MAX;
+        assert!(listing.checked().unwrap_err().message.contains("lists over"));
+    }
+
+    #[test]
+    fn what_another_process_made_is_checked_again() {
+        let mut listing = Listing::default();
+        listing.add(&json("a.mp4")).unwrap();
+        let mut outside = listing.recordings[0].clone();
+        outside.file_name = "../b.mp4".into();
+        listing.recordings.push(outside);
+        let line = RefusedRecording { place: 9, name: "c\n".repeat(100), why: "d\n".repeat(500) };
+        listing.refused = vec![line; REFUSED_NAMED_MAX + 1];
+        let checked = listing.checked().unwrap();
+        assert_eq!((checked.recordings.len(), checked.refused.len()), (1, REFUSED_NAMED_MAX));
+        assert_eq!(checked.refused_count, REFUSED_NAMED_MAX + 2);
+        assert!(!checked.complaint().unwrap().contains('\n'));
+    }
+}
