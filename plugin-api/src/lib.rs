@@ -37,6 +37,7 @@ pub mod manifest;
 pub mod packet;
 pub mod playback;
 pub mod recording;
+pub mod redact;
 mod secret;
 #[allow(unsafe_code)] // Reads the other side's pointers.
 mod text;

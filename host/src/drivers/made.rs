@@ -10,6 +10,13 @@ use serde_json::{Map, Value, json};
 /// Fields of an entry that take the place of the type's own.
 const TITLE: &str = "title";
 const DESCRIPTION: &str = "description";
+/// Addresses that are the driver's to use and not its users' to see.
+const UNSEEN: [&str; 2] = [BACKUP, "ingests"];
+const BACKUP: &str = "backup";
+/// The address that a backup goes with: a known backup is none of another server.
+const SERVER: &str = "server";
+/// What is shown in place of a backup's address.
+const HAS_BACKUP: &str = "hasBackup";
 
 /// The types a driver serves with these settings, which its schema accepts.
 ///
@@ -63,7 +70,7 @@ fn changes_facts(kind: &DestType, entry: &Map<String, Value>) -> bool {
 }
 
 /// Writes an entry into a type: a field that the configuration has too becomes its default, and need not be given any more; every
-/// other one stands beside what is known of the platform.
+/// other one stands beside what is known of the platform, but for [`UNSEEN`] ones.
 fn change(kind: &mut DestType, entry: &Map<String, Value>) {
     if let Some(title) = entry.get(TITLE).and_then(Value::as_str) {
         kind.title = title.to_owned();
@@ -73,7 +80,8 @@ fn change(kind: &mut DestType, entry: &Map<String, Value>) {
     let schema = &mut kind.schema;
     (schema[TITLE], schema[DESCRIPTION]) = (json!(kind.title), json!(description));
     for (field, value) in entry {
-        if [TITLE, DESCRIPTION].contains(&field.as_str()) || value.is_null() {
+        let field = field.as_str();
+        if [TITLE, DESCRIPTION].contains(&field) || UNSEEN.contains(&field) || value.is_null() {
             continue;
         }
         if schema["properties"].get(field).is_some() {
@@ -91,6 +99,11 @@ fn change(kind: &mut DestType, entry: &Map<String, Value>) {
         } else {
             schema["x-platform"][field] = value.clone();
         }
+    }
+    let says = |field: &str| entry.get(field).is_some_and(|value| !value.is_null());
+    let facts = &mut schema["x-platform"];
+    if says(BACKUP) || (says(SERVER) && facts.get(HAS_BACKUP).is_some()) {
+        facts[HAS_BACKUP] = json!(says(BACKUP));
     }
 }
 
@@ -141,9 +154,39 @@ mod tests {
         assert_eq!((&twitch["required"], &church["required"]), (&json!(["key"]), &json!(["key", "server"])));
         assert_eq!(twitch["description"], "twitch, as the operator of this service set it up.");
         assert_eq!((&church["title"], &church["description"]), (&json!("Church TV"), &json!("Ours.")));
-        assert_eq!(church["x-platform"]["backup"], "rtmp://b.example/app");
         assert_eq!(types[1].codecs, ["h264"]);
         assert_eq!(made(json!({})).unwrap(), [kind("twitch")]);
+    }
+
+    #[test]
+    fn of_a_backup_and_a_list_is_only_shown_that_there_is_a_backup() {
+        let mut known = kind("twitch");
+        known.schema["x-platform"]["hasBackup"] = json!(true);
+        let mut like = kind("like");
+        like.schema["x-platform"]["hasBackup"] = json!(false);
+        let shown = |name: &str, entry: Value| {
+            let manifest = Manifest {
+                title: "t".into(),
+                types: vec![known.clone()],
+                settings: None,
+                made: Some(TypesSetting { setting: "types".into(), like: like.clone() }.into()),
+            };
+            let types =
+                types("platform", &manifest, &[("types".into(), json!({ name: entry }))].into()).unwrap();
+            let schema = &types.iter().find(|kind| kind.name == name).unwrap().schema;
+            assert!(!schema["x-platform"].to_string().contains("://"), "{schema}");
+            schema["x-platform"]["hasBackup"].clone()
+        };
+        let (server, backup) = ("rtmp://a.example/app", "rtmp://b.example/app");
+        assert_eq!(shown("church-tv", json!({ "server": server, "backup": backup })), true);
+        assert_eq!(shown("church-tv", json!({ "server": server })), false);
+        assert_eq!(shown("twitch", json!({ "ingests": "https://c.example/", "backup": null })), true);
+        assert_eq!(
+            shown("twitch", json!({ "server": server })),
+            false,
+            "the known one is none of that server"
+        );
+        assert_eq!(shown("twitch", json!({ "server": server, "backup": backup })), true);
     }
 
     #[test]

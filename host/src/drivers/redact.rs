@@ -1,8 +1,10 @@
 //! Keeps the secrets of destinations out of everything their driver says.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use satcast_plugin_api::redact::{Readings, Secrets};
 use serde_json::Value;
 
 /// Shorter secrets are not replaced: they would blank ordinary words.
@@ -15,24 +17,20 @@ const WORDS: &str = "accept accepted accepts address again backup before bytes c
     servers still stream take taken test time within";
 /// Redactors of closed destinations that are still used for lines without a destination.
 pub(super) const RETIRED_MAX: usize = 256;
-/// What stands in place of a secret.
-const MASK: &str = "***";
 
-/// The secret values of one destination.
+/// The secret values of one destination. They are hidden where they stand whole: of pieces a driver's own sentences are made.
 #[derive(Default)]
 pub(super) struct Redactor {
-    // Longest first, so that a secret inside another one does not leave the rest of it.
     secrets: Vec<String>,
+    readings: Secrets,
 }
 
 impl Redactor {
     /// Hides `secrets`.
     pub(super) fn new(secrets: impl IntoIterator<Item = String>) -> Self {
-        let mut secrets: Vec<String> =
-            secrets.into_iter().filter(|secret| secret.len() >= SECRET_BYTES_MIN).collect();
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        secrets.dedup();
-        Self { secrets }
+        let secrets: Vec<String> = secrets.into_iter().collect();
+        let readings = Secrets::new(secrets.iter().map(String::as_str)).of_at_least(SECRET_BYTES_MIN);
+        Self { secrets, readings }
     }
 
     /// Hides these as well.
@@ -40,11 +38,17 @@ impl Redactor {
         Self::new(self.secrets.iter().cloned().chain(more))
     }
 
+    /// Where the secrets stand in a text, however they are escaped there; one that is a word of a sentence is none.
+    pub(super) fn places(&self, text: &Readings<'_>) -> Vec<Range<usize>> {
+        let mut places = text.whole(&self.readings);
+        places.retain(|place| !is_word(text.text(), place));
+        places
+    }
+
     /// `text` without the secrets.
     pub(super) fn clean(&self, text: &str) -> String {
-        self.secrets.iter().fold(text.to_string(), |text, secret| {
-            if text.contains(secret.as_str()) { hide(&text, secret) } else { text }
-        })
+        let text = Readings::of(text);
+        text.hide(self.places(&text))
     }
 
     /// `value` with every text in it cleaned, names included. Its nesting is bounded by the parser it came from.
@@ -60,20 +64,13 @@ impl Redactor {
     }
 }
 
-/// `text` with [`MASK`] for `secret`, except where that is a word of a sentence.
-fn hide(text: &str, secret: &str) -> String {
-    let is_word = WORDS.split(' ').any(|word| word == secret);
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = 0;
-    for (at, _) in text.match_indices(secret) {
-        let end = at + secret.len();
-        let stays = is_word && ends_like_a_word(&text[end..]) && (at == 0 || text[..at].ends_with(' '));
-        shown.push_str(&text[rest..at]);
-        shown.push_str(if stays { secret } else { MASK });
-        rest = end;
-    }
-    shown.push_str(&text[rest..]);
-    shown
+/// Whether one of [`WORDS`] stands there as in a sentence.
+fn is_word(text: &str, place: &Range<usize>) -> bool {
+    let found = text[place.clone()].to_ascii_lowercase();
+    let (before, after) = (&text[..place.start], &text[place.end..]);
+    WORDS.split(' ').any(|word| word == found)
+        && (before.is_empty() || before.ends_with(' '))
+        && ends_like_a_word(after)
 }
 
 /// Whether a text goes on as it does behind a word: with a space or the end, and at most one mark before it.
@@ -98,10 +95,10 @@ impl Retired {
         redactors.push_back(redactor);
     }
 
-    /// `text` without the secrets of any of them.
-    pub(super) fn clean(&self, text: String) -> String {
+    /// Where the secrets of any of them stand in a text.
+    pub(super) fn places(&self, text: &Readings<'_>) -> Vec<Range<usize>> {
         let redactors = self.redactors.lock().unwrap_or_else(PoisonError::into_inner);
-        redactors.iter().fold(text, |text, redactor| redactor.clean(&text))
+        redactors.iter().flat_map(|redactor| redactor.places(text)).collect()
     }
 }
 
@@ -134,6 +131,23 @@ mod tests {
     }
 
     #[test]
+    fn escaped_secrets_are_hidden_as_well_and_short_forms_of_them_are_not() {
+        let secret = "key 1 \"\u{e9}\u{1f600}\\";
+        let redactor = Redactor::new([secret.into(), "%61%62".into()]);
+        for echo in [
+            secret,
+            "KEY 1 \"\u{e9}\u{1f600}\\",
+            "key%201%20%22%C3%A9%F0%9F%98%80%5c",
+            "key+1+%22%E9%uD83D%uDE00%5C",
+            "key&#32;1 &quot;&#233;&#x1F600;\\",
+            r#"key 1 \"\u00e9\ud83d\ude00\\"#,
+            "key%25201 \"\u{e9}\u{1f600}\\",
+        ] {
+            assert_eq!(redactor.clean(&format!("no {echo} %20 ab")), "no *** %20 ab", "{echo}");
+        }
+    }
+
+    #[test]
     fn values_are_cleaned_after_parsing_so_that_escapes_hide_nothing() {
         let redactor = Redactor::new(["se\"cret".into()]);
         let value = serde_json::from_str(r#"{"a":["x se\"cret"],"se\"cret":1,"n":null}"#).unwrap();
@@ -146,6 +160,7 @@ mod tests {
         for n in 0..=RETIRED_MAX {
             retired.keep(Arc::new(Redactor::new([format!("secret{n:04}")])));
         }
-        assert_eq!(retired.clean("secret0000 secret0001".into()), "secret0000 ***");
+        let text = Readings::of("secret0000 secret0001");
+        assert_eq!(text.hide(retired.places(&text)), "secret0000 ***");
     }
 }

@@ -18,6 +18,7 @@ use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Asset, Connected, HttpResponse, LogLine, Playback, Services};
 use satcast_plugin_api::recording::Recording;
+use satcast_plugin_api::redact::Readings;
 
 use self::counters::Names;
 pub(super) use self::counters::is_counter_name;
@@ -198,18 +199,19 @@ impl DriverServices {
     /// `text` without secrets, then cut and made printable: a cut before could leave half a secret. What names no open
     /// destination is cleaned of the secrets of all that this driver has or lately had.
     fn clean(&self, opened: Option<&Opened>, text: &str) -> String {
-        let cleaned = match opened {
-            Some(opened) => opened.redactor().clean(text),
+        let text = Readings::of(text);
+        let places = match opened {
+            Some(opened) => opened.redactor().places(&text),
             None => {
+                let mut places = self.own_settings().1.places(&text);
                 let all = self.opened.read().unwrap_or_else(PoisonError::into_inner);
-                let cleaned = all
-                    .values()
-                    .fold(self.own_settings().1.clean(text), |text, opened| opened.redactor().clean(&text));
+                places.extend(all.values().flat_map(|opened| opened.redactor().places(&text)));
                 drop(all);
-                self.retired.clean(cleaned)
+                places.extend(self.retired.places(&text));
+                places
             }
         };
-        printable(&cleaned)
+        printable(&text.hide(places))
     }
 
     /// A text about none of its openings as it may be shown.

@@ -225,11 +225,10 @@ impl Live {
         self.all().iter().filter(|session| session.snapshot().is_some()).count()
     }
 
-    /// Ends the session of a stream and waits for its end; `false` when there is none.
+    /// Ends the session of a stream, also one whose encoder has sent no media yet, and waits for its end; `false` when there is none.
     pub async fn stop(&self, stream: StreamId, reason: EndReason) -> bool {
         let Some(session) = self.find(stream) else { return false };
-        let was_live = session.snapshot().is_some();
-        session.command(|done| Command::Stop { reason, done }).await && was_live
+        session.command(|done| Command::Stop { reason, done }).await
     }
 
     /// Reads the destinations of a stream again and starts and stops what changed.

@@ -12,7 +12,7 @@ use satcast_plugin_api::driver::Ctx;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, timeout_at};
 
-use crate::login::Question;
+use crate::login::{Question, proofs};
 use crate::pipe::{Reader, Writer};
 use crate::refusal;
 use crate::target::Target;
@@ -38,19 +38,22 @@ pub(crate) struct Link<'a> {
     input_bytes: u64,
     since: Instant,
     question: Option<Question>,
+    /// What the server was told of the password in this try.
+    proofs: Vec<String>,
     /// Output position that the server has said it has read.
     pub(crate) read_bytes: u64,
     ctx: Ctx,
 }
 
 impl<'a> Link<'a> {
-    /// `answer` is what the app ends with where the server has asked for a login.
+    /// The last of `answers` is what the app ends with where the server has asked for a login; it was given the others before.
     pub(crate) fn new(
         target: &'a Target,
         (reader, writer): (Reader, Writer),
         ctx: &Ctx,
-        answer: Option<&str>,
+        answers: &[String],
     ) -> Self {
+        let answer = answers.last().map(String::as_str);
         let session = ClientSession::new(ClientConfig {
             app: with_answer(target.app(), answer),
             tc_url: with_answer(target.tc_url(), answer),
@@ -68,6 +71,7 @@ impl<'a> Link<'a> {
             input_bytes: 0,
             since,
             question: None,
+            proofs: answers.iter().flat_map(|answer| proofs(answer)).map(str::to_owned).collect(),
             read_bytes: 0,
             ctx: ctx.clone(),
         }
@@ -116,10 +120,10 @@ impl<'a> Link<'a> {
                 ClientEvent::Publishing => publishing = true,
                 ClientEvent::Rejected { code, description } => {
                     self.question = Question::find(&description);
-                    return Err(refusal::refused(self.target, &code, &description));
+                    return Err(refusal::refused(self.target, &self.proofs, &code, &description));
                 }
                 ClientEvent::PeerClosed { code, description } => {
-                    return Err(refusal::ended(self.target, &code, &description));
+                    return Err(refusal::ended(self.target, &self.proofs, &code, &description));
                 }
                 ClientEvent::Acknowledged { bytes } => self.read_bytes = bytes,
             }

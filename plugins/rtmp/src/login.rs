@@ -15,6 +15,8 @@ const REALM: &str = "live";
 const METHOD: &str = "publish";
 /// The instance of an app that names none.
 const INSTANCE_DEFAULT: &str = "_definst_";
+/// Names in an answer of what was made for it.
+const PROOFS: [&str; 3] = ["challenge", "cnonce", "response"];
 /// How often a nonce of the server was used: each is, once.
 const NONCE_COUNT: &str = "00000001";
 
@@ -119,6 +121,12 @@ impl Question {
     }
 }
 
+/// What an answer holds that helps to guess the password: with what the server knows it can be tried at home.
+pub(crate) fn proofs(answer: &str) -> impl Iterator<Item = &str> {
+    let parts = answer.split('&').filter_map(|part| part.split_once('='));
+    parts.filter(|(name, _)| PROOFS.contains(name)).map(|(_, value)| value)
+}
+
 fn hexadecimal(text: &str) -> String {
     Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -179,6 +187,20 @@ mod tests {
         );
         let drawn = proof("ch", "op").answer(&bob(), "live");
         assert!(drawn.len() > 60 && !drawn.contains("hunter2"), "{drawn}");
+    }
+
+    #[test]
+    fn the_proofs_of_an_answer_are_what_was_made_for_it() {
+        let proof = Question::Proof { salt: "salt".into(), challenge: "ch".into(), opaque: "op".into() };
+        let digest = Question::Digest { nonce: "bm9uY2U=".into() };
+        for (question, expected) in [
+            (Question::Who(Kind::Adobe), &[][..]),
+            (proof, &["00000001", "r/j7r+tJtjy7YndVXmGoTA=="]),
+            (digest, &["00000001", "25e0dcda108045e9f22ad85b623fa267"]),
+        ] {
+            let answer = question.answer_with(&bob(), "live", "00000001");
+            assert_eq!(proofs(&answer).collect::<Vec<_>>(), expected, "{answer}");
+        }
     }
 
     #[test]

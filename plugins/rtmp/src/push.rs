@@ -102,7 +102,7 @@ impl Push {
     async fn establish_at<'a>(&self, target: &'a Target, ctx: &Ctx) -> Result<Link<'a>, Failure> {
         let deadline = Instant::now() + self.timing.setup;
         let login = target.login();
-        let mut answer = None;
+        let mut answers = Vec::new();
         for _ in 0..login::ROUNDS_MAX {
             let connected = ctx.connect(target.host(), target.port(), self.timing.setup).await;
             // Also where the guard refuses it: a server of a published list may be one that is not to be connected to.
@@ -114,11 +114,11 @@ impl Push {
             } else {
                 pipe::plain(stream)
             };
-            let mut link = Link::new(target, halves, ctx, answer.as_deref());
+            let mut link = Link::new(target, halves, ctx, &answers);
             match (timeout_at(deadline, link.publish()).await, link.question(), &login) {
                 (Ok(Ok(())), ..) => return Ok(link),
                 (Ok(Err(_)), Some(question), Some(login)) => {
-                    answer = Some(question.answer(login, target.app()))
+                    answers.push(question.answer(login, target.app()))
                 }
                 (Ok(Err(error)), ..) => return Err(error.into()),
                 (Err(_), ..) => {

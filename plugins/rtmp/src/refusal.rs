@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
+use satcast_plugin_api::redact::redact;
 use satcast_plugin_api::{Class, Error};
 
 use crate::login::Kind;
-use crate::redact::redact;
 use crate::target::Target;
 
 /// Floor before the next try after the server refused the stream.
@@ -25,9 +25,9 @@ const BAD_NAME: &str = "NetStream.Publish.BadName";
 /// Endings of status codes that say "not now" and not "not you".
 const PASSING: [&str; 3] = [".Failed", ".AppShutdown", ".Closed"];
 
-/// The server answered with an error status.
-pub(crate) fn refused(target: &Target, code: &str, description: &str) -> Error {
-    let said = said(target, code, description);
+/// The server answered with an error status. `proofs` of the password were given to it, as in [`crate::login::proofs`].
+pub(crate) fn refused(target: &Target, proofs: &[String], code: &str, description: &str) -> Error {
+    let said = said(target, proofs, code, description);
     if PASSING.iter().any(|ending| code.ends_with(ending)) {
         return Error::remote(format!("{target} could not take the stream: {said}"));
     }
@@ -61,8 +61,8 @@ pub(crate) fn foreign(target: &Target, first: &[u8]) -> Option<Error> {
 }
 
 /// The server ended the stream without an error status.
-pub(crate) fn ended(target: &Target, code: &str, description: &str) -> Error {
-    Error::remote(format!("{target} ended the stream: {}", said(target, code, description)))
+pub(crate) fn ended(target: &Target, proofs: &[String], code: &str, description: &str) -> Error {
+    Error::remote(format!("{target} ended the stream: {}", said(target, proofs, code, description)))
 }
 
 /// Reading or writing failed.
@@ -97,19 +97,20 @@ pub(crate) fn soon(target: &Target, mut error: Error, after: Duration) -> Error 
 }
 
 /// Code and description without secrets. The session has bounded both and taken control characters out.
-fn said(target: &Target, code: &str, description: &str) -> String {
+fn said(target: &Target, proofs: &[String], code: &str, description: &str) -> String {
     let said = match (code, description) {
         ("", "") => return "it gave no reason".to_owned(),
         (code, "") => code.to_owned(),
         ("", description) => description.to_owned(),
         (code, description) => format!("{code} ({description})"),
     };
-    redact(&said, target.secrets())
+    redact(&said, target.secrets().chain(proofs.iter().map(String::as_str)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::login::{Question, proofs};
 
     fn target() -> Target {
         Target::parse("rtmp://u:hunter2@a.example/live/sesame-open?sig=0123456789", None).unwrap()
@@ -128,7 +129,7 @@ mod tests {
             ("NetConnection.Connect.Closed", Class::Remote, None),
             ("NetStream.Publish.Failed", Class::Remote, None),
         ] {
-            let error = refused(&target(), code, "");
+            let error = refused(&target(), &[], code, "");
             assert_eq!((error.class, error.retry_after), (class, floor), "{code}");
         }
     }
@@ -167,14 +168,16 @@ mod tests {
     #[test]
     fn a_name_in_use_is_said_to_be_one() {
         let plain = Target::parse("rtmp://a.example/live/sesame-open", None).unwrap();
-        let error = refused(&plain, BAD_NAME, "");
+        let error = refused(&plain, &[], BAD_NAME, "");
         let text = "a.example:1935 refused the stream: NetStream.Publish.BadName; it may still be publishing at \
                     the server, from before a break or from another encoder; if this goes on, check url and key";
         assert_eq!(error.message, text);
-        assert!(refused(&target(), BAD_NAME, "").message.contains("check url, key and login"));
+        assert!(refused(&target(), &[], BAD_NAME, "").message.contains("check url, key and login"));
         let asks = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=adobe ] : ";
         assert!(
-            refused(&plain, "NetConnection.Connect.Rejected", asks).message.contains("user:password@host")
+            refused(&plain, &[], "NetConnection.Connect.Rejected", asks)
+                .message
+                .contains("user:password@host")
         );
     }
 
@@ -183,15 +186,57 @@ mod tests {
         for description in
             ["stream sesame-open is taken", "SESAME-OPEN?SIG=0123456789", "hunter2", "bad sig 123456789"]
         {
-            for error in [refused(&target(), "x.Denied", description), ended(&target(), "x", description)] {
+            for error in
+                [refused(&target(), &[], "x.Denied", description), ended(&target(), &[], "x", description)]
+            {
                 for secret in ["sesame", "SESAME", "hunter2", "12345678"] {
                     assert!(!error.message.contains(secret), "{error}");
                 }
                 assert!(error.message.contains("***") && error.message.contains("a.example:1935"), "{error}");
             }
         }
-        assert!(ended(&target(), "", "").message.contains("no reason"));
-        assert!(refused(&target(), "", "go away").message.contains("go away"));
+        assert!(ended(&target(), &[], "", "").message.contains("no reason"));
+        assert!(refused(&target(), &[], "", "go away").message.contains("go away"));
+    }
+
+    #[test]
+    fn what_was_made_of_the_password_is_not_repeated() {
+        for asked in [
+            "[ authmod=adobe ] : ?reason=needauth&user=u&salt=c2FsdA==&challenge=Y2g=&opaque=b3A=",
+            "[ authmod=llnw ] : ?reason=needauth&user=u&nonce=bm9uY2U=",
+        ] {
+            let login = target().login().unwrap();
+            let answer = Question::find(asked).unwrap().answer(&login, "live");
+            let proofs: Vec<String> = proofs(&answer).map(str::to_owned).collect();
+            let escaped = answer.replace('+', "%2B").replace('/', "%2F").replace('=', "%3d");
+            for said in [&answer, &escaped] {
+                let said = format!("no application live?{said}!");
+                for error in [
+                    refused(&target(), &proofs, "NetConnection.Connect.Rejected", &said),
+                    ended(&target(), &proofs, "x", &said),
+                ] {
+                    let shown = error.message.replace("%3d", "=");
+                    assert!(shown.contains("user=u&") && shown.contains("response=***"), "{error}");
+                    assert!(shown.contains("challenge=***&") || shown.contains("cnonce=***&"), "{error}");
+                    assert!(!proofs.iter().any(|proof| error.message.contains(&proof[..8])), "{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_escaped_between_short_pieces_is_not_repeated() {
+        for (key, echo) in [
+            ("uniqueC with space inside", "uniqueC%20with%20space%20inside"),
+            ("uniqueE'<script>", "uniqueE%27%3Cscript%3E"),
+            ("uniqueE'<script>", "uniqueE&#x27;&lt;script&gt;"),
+            ("uniqueG#frag", "uniqueG%23frag"),
+            ("uniqueA\u{e9}\\back", "uniqueA\\u00e9\\\\back"),
+        ] {
+            let target = Target::parse("rtmp://a.example/live", Some(key)).unwrap();
+            let error = refused(&target, &[], "x.Denied", &format!("no stream \"{echo}\""));
+            assert!(error.message.contains("x.Denied (no stream \"***\")"), "{error}");
+        }
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::fmt;
 use std::net::Ipv6Addr;
 
 use crate::login::Login;
-use crate::redact::unescape;
 
 /// Longest `url` and longest `key`, in bytes.
 pub const TEXT_BYTES_MAX: usize = 2048;
@@ -260,6 +259,20 @@ fn before_query(text: &str) -> &str {
 
 fn query(text: &str) -> Option<&str> {
     text.split_once('?').map(|(_, query)| query)
+}
+
+/// Percent escapes decoded; what is no escape or no UTF-8 stays readable.
+fn unescape(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let escape = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        let value = escape.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        plain.push(value.unwrap_or(bytes[at]));
+        at += if value.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&plain).into_owned()
 }
 
 #[cfg(test)]

@@ -213,6 +213,33 @@ async fn stopping_an_idle_stream_says_so_and_an_unknown_one_is_404() {
 }
 
 #[tokio::test]
+async fn an_encoder_that_has_sent_nothing_yet_is_stopped_and_the_audit_log_says_so() {
+    let rig = Rig::new().await;
+    let id = rig.stream().await;
+    let stop = format!("/api/streams/{id}/stop");
+    let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();
+    let publisher = rig.app.live.publish(record.clone()).await.unwrap();
+    let stopped = rig.post(&stop, &json!({})).await.ok();
+    assert_eq!(stopped, json!({"success": true, "message": "Stop signal sent"}));
+    assert_eq!(publisher.closed().await.reason, "the stream was stopped by its owner");
+    assert!(rig.app.live.publish(record).await.is_err(), "it has to be quiet first");
+    let stopped = rig.post(&stop, &json!({})).await.ok();
+    assert_eq!(stopped, json!({"success": true, "message": "No active session"}));
+    let log = rig.get("/api/audit?action=stream.stopped").await.ok();
+    assert_eq!(log.as_array().map(Vec::len), Some(1), "{log}");
+}
+
+#[tokio::test]
+async fn an_encoder_that_left_before_it_sent_anything_leaves_nothing_to_stop() {
+    let rig = Rig::new().await;
+    let id = rig.stream().await;
+    let record = rig.app.store.stream(StreamId(id)).await.unwrap().unwrap();
+    drop(rig.app.live.publish(record).await.unwrap());
+    let stopped = rig.post(&format!("/api/streams/{id}/stop"), &json!({})).await.ok();
+    assert_eq!(stopped, json!({"success": true, "message": "No active session"}));
+}
+
+#[tokio::test]
 async fn a_deleted_stream_is_gone_and_its_session_ends() {
     let rig = Rig::new().await;
     let id = rig.stream().await;

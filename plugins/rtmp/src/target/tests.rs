@@ -183,3 +183,9 @@ fn nothing_shown_is_secret() {
     let secrets: Vec<_> = target.secrets().collect();
     assert_eq!(secrets, ["key", "key", "token=open", "inst", "sesame"]);
 }
+
+#[test]
+fn broken_escapes_stay() {
+    assert_eq!(unescape("a%20b%2Fc%zz%4"), "a b/c%zz%4");
+    assert_eq!(unescape("%ff"), "\u{fffd}");
+}

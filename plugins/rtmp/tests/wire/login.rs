@@ -22,6 +22,8 @@ const PROOF: &str = "[ AccessManager.Reject ] : [ authmod=adobe ] : \
 const LIMELIGHT_WHO: &str = "[ AccessManager.Reject ] : [ code=403 need auth; authmod=llnw ] : ";
 const LIMELIGHT_DIGEST: &str =
     "[ AccessManager.Reject ] : [ authmod=llnw ] : ?reason=needauth&user=bob&nonce=bm9uY2U=";
+/// As some servers refuse an app that they do not know.
+const ECHO: &str = "no application ";
 const FAILED: &str = "[ AccessManager.Reject ] : [ authmod=adobe ] : ?reason=authfailed&opaque=b3A=";
 
 /// Answers the first connections with a refusal each, then accepts. Gives everything each of them sent.
@@ -48,10 +50,11 @@ fn serve(mut socket: TcpStream, refusal: Option<&str>) -> Vec<u8> {
         session.input(Bytes::copy_from_slice(&block[..count])).unwrap();
         while let Some(event) = session.poll_event() {
             match (event, refusal) {
-                (ServerEvent::Connected { .. }, Some(refusal)) => {
+                (ServerEvent::Connected { app, .. }, Some(refusal)) => {
                     // What the session would say is not said.
                     drop(session.take_output());
-                    socket.write_all(&connect_error(refusal)).unwrap();
+                    let echoed = if refusal == ECHO { app } else { String::new() };
+                    socket.write_all(&connect_error(&format!("{refusal}{echoed}"))).unwrap();
                     return seen;
                 }
                 (ServerEvent::PublishRequested { id, .. }, _) => session.accept_publish(id).unwrap(),
@@ -120,6 +123,27 @@ fn a_login_is_proved_to_limelight_too() {
     assert!(holds(&seen[2], "&nonce=bm9uY2U=&cnonce=") && holds(&seen[2], "&nc=00000001&response="));
     assert!(seen.iter().all(|sent| !holds(sent, "hunter2")));
     assert_not_logged("hunter2");
+}
+
+#[test]
+fn what_proves_a_login_is_not_repeated() {
+    let kit = kit!(Rtmp);
+    for (refusals, own) in
+        [(&[WHO, PROOF, ECHO] as &[&str], "challenge"), (&[LIMELIGHT_WHO, LIMELIGHT_DIGEST, ECHO], "cnonce")]
+    {
+        let (port, server) = asking(refusals, false);
+        let url = format!("rtmp://bob:hunter2@127.0.0.1:{port}/live");
+        let dest = kit.open("rtmp", &json!({ "url": url, "key": "k-0123456789" })).unwrap();
+        let error = dest.wait_for_end().unwrap_err();
+        assert!(error.message.contains("live?authmod="), "{error}");
+        assert!(error.message.contains(&format!("&{own}=***&")), "{error}");
+        assert!(error.message.contains("&response=***"), "{error}");
+        let seen = server.join().unwrap();
+        let sent = String::from_utf8_lossy(&seen[2]);
+        let response = sent.split_once("&response=").unwrap().1;
+        assert!(!error.message.contains(&response[..8]), "{error}");
+        assert_not_logged(&response[..8]);
+    }
 }
 
 #[test]
