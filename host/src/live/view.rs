@@ -238,7 +238,9 @@ impl View {
         } else if lost > self.lost.0 {
             self.lost = (lost, Some(now));
         }
-        let is_slow = self.lost.1.is_some_and(|at| now.saturating_sub(at) < SLOW_SHOWN);
+        // One that takes nothing at all is not helped by a lower bit rate.
+        let is_slow =
+            self.bits_per_sec() > 0 && self.lost.1.is_some_and(|at| now.saturating_sub(at) < SLOW_SHOWN);
         let says_so = self.error.as_deref() == Some(SLOW_TEXT);
         match (self.state, is_slow) {
             (DestState::Live, true) if self.error.is_none() => self.error = Some(SLOW_TEXT.into()),
@@ -332,6 +334,7 @@ mod tests {
     fn who_loses_packets_is_live_and_says_so_for_half_a_minute() {
         let mut view = View::new(Duration::ZERO);
         let secs = Duration::from_secs;
+        view.rate.bits_per_sec = 1;
         view.sample_lost(3, secs(1));
         assert_eq!(view.error, None, "not live, and has its own reasons");
         view.set(DestState::Live, None, secs(40), UnixMillis(0));
@@ -352,6 +355,7 @@ mod tests {
     fn a_server_is_not_blamed_for_what_was_left_out_while_it_was_not_live() {
         let mut view = View::new(Duration::ZERO);
         let secs = Duration::from_secs;
+        view.rate.bits_per_sec = 1;
         view.set(DestState::Live, None, secs(1), UnixMillis(0));
         view.sample_lost(80, secs(2));
         view.sample_lost(90, secs(3));
@@ -367,6 +371,10 @@ mod tests {
         assert_eq!((view.state, view.error.as_deref()), (DestState::Live, None));
         view.sample_lost(586, secs(9));
         assert_eq!(view.error.as_deref(), Some(SLOW_TEXT));
+        // It takes nothing at all: that is another matter.
+        view.rate.bits_per_sec = 0;
+        view.sample_lost(587, secs(10));
+        assert_eq!((view.state, view.error.as_deref()), (DestState::Live, None));
     }
 
     #[test]

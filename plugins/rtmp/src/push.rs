@@ -26,8 +26,6 @@ use crate::watch::{Due, Watch};
 
 /// How often a server is asked to say how much it has read until the destination is live, in bytes; it says so at each half or whole of it.
 const PROBE_WINDOW_BYTES: u32 = 8 * 1024;
-/// The same from then on: what encoders usually ask for.
-const WINDOW_BYTES: u32 = 2_500_000;
 
 /// A destination that pushes to one RTMP server.
 #[derive(Debug)]
@@ -267,7 +265,10 @@ impl Forward<'_> {
                 // Last: a server that talks without end must not keep media from it.
                 read = self.link.reader.read_buf(&mut self.link.input) => {
                     self.link.received(read)?;
-                    if self.watch.read(self.link.read_bytes) {
+                    if self.link.session.acknowledges_wrongly() {
+                        self.watch.distrust();
+                    }
+                    if self.watch.read(Instant::now(), self.link.read_bytes) {
                         timer.as_mut().reset(self.check()?);
                     }
                 }
@@ -303,9 +304,11 @@ impl Forward<'_> {
         let (position, all) = self.link.acknowledged()?;
         if self.watch.acknowledged(now, position, all && self.feed.is_empty()) {
             self.ctx.state(State::Live);
-            if self.open {
-                self.link.session.announce_window(WINDOW_BYTES).map_err(broken)?;
-            }
+        }
+        if self.open
+            && let Some(bytes) = self.watch.window(now, self.link.session.window_bytes())
+        {
+            self.link.session.announce_window(bytes).map_err(broken)?;
         }
         let target = self.link.target;
         match self.watch.due(now) {

@@ -5,7 +5,11 @@
 //! system keeps ([`UNREAD_BYTES_MAX`]), or when a stream too thin for that has flown for some time ([`Timing::thin`]) without falling
 //! behind ([`BEHIND_PART`]). Where an earlier try ended because a server stopped reading, the thin stream's way is closed, and the others
 //! count only beyond what it took then. One that has stalled is live again when it keeps up, or has taken bytes for long ([`stalls`]).
+//!
+//! Nor does it show that the server goes on reading. One that is known to acknowledge in RTMP stalls when its acknowledgements stop, while
+//! its system may go on taking bytes ([`acks`]); any other is judged by what its system takes.
 
+mod acks;
 mod stalls;
 #[cfg(test)]
 mod tests;
@@ -14,6 +18,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use self::acks::{Acks, Window};
 use self::stalls::Stalls;
 use crate::timing::Timing;
 
@@ -35,7 +40,7 @@ const LOOKS: u32 = 10;
 pub(crate) enum Due {
     /// Nothing.
     Nothing,
-    /// The server acknowledges no bytes; told once per silence.
+    /// The server acknowledges no bytes, or none in RTMP where it used to; told once per silence.
     Stalled,
     /// The server acknowledges bytes again, but does not get back to the stream; told once per silence.
     Slow,
@@ -86,8 +91,10 @@ pub(crate) struct Watch {
     newest: Option<(u64, Instant)>,
     /// The server has shown that it reads.
     proven: bool,
-    /// Output position that the server has said it has read.
-    read: u64,
+    acks: Acks,
+    window: Option<Window>,
+    /// It has stalled because it said nothing more of its reading: the output position that it had said it has read then.
+    silent_from: Option<u64>,
     /// Bytes that it took without reading them in an earlier try.
     taken: u64,
 }
@@ -111,7 +118,9 @@ impl Watch {
             on_its_way: None,
             newest: None,
             proven: false,
-            read: 0,
+            acks: Acks::default(),
+            window: None,
+            silent_from: None,
             taken,
         }
     }
@@ -167,35 +176,69 @@ impl Watch {
         if all {
             self.waiting_since = None;
         }
+        self.acks.looked(now, self.acknowledged, &self.timing);
+        let (said, is_silent) = (self.acks.take_news(), self.acks.silent_since().is_some());
+        if self.stalls.is_on() && is_silent {
+            self.silent_from = self.silent_from.or(Some(self.acks.read()));
+        }
+        let took = if self.silent_from.is_some() { said } else { took };
         self.stalls.looked(now, took, self.keeps_up(now), &self.timing);
-        let becomes_live =
-            self.live.is_none() && self.shows_reading(now) && self.stalls.is_over(now, &self.timing);
+        let becomes_live = self.live.is_none()
+            && !is_silent
+            && self.shows_reading(now)
+            && self.stalls.is_over(now, &self.timing);
         if becomes_live {
-            self.stalls.end();
-            self.told = Told::Nothing;
-            self.proven = true;
-            self.live = Some(now);
-            self.live_from = None;
+            self.become_live(now);
         }
         becomes_live
     }
 
+    fn become_live(&mut self, now: Instant) {
+        self.stalls.end();
+        self.silent_from = None;
+        self.told = Told::Nothing;
+        self.proven = true;
+        self.live = Some(now);
+        match &mut self.window {
+            Some(window) => window.begin_again(now, self.acknowledged),
+            None => {
+                let since = self.live_from.map_or(now, |(_, since)| since);
+                self.window = Some(Window::new(since, self.media_from.unwrap_or(self.acknowledged)));
+            }
+        }
+        self.live_from = None;
+    }
+
+    /// How many bytes apart the server is to be asked to acknowledge, where that is to be another number than `asked`, the last one.
+    pub(crate) fn window(&mut self, now: Instant, asked: u32) -> Option<u32> {
+        let window = self.window.as_mut().filter(|_| self.live.is_some());
+        let bytes = window.and_then(|window| window.due(now, self.acknowledged, asked));
+        self.acks.asked(bytes.unwrap_or(asked));
+        bytes
+    }
+
     /// The server has said that it has read up to output position `position`. True when it is time to look what that means.
-    pub(crate) fn read(&mut self, position: u64) -> bool {
-        self.read = self.read.max(position);
+    pub(crate) fn read(&mut self, now: Instant, position: u64) -> bool {
+        self.acks.heard(now, position, self.media_from, self.silent_from.is_none());
         self.live.is_none() && self.live_from.is_some()
+    }
+
+    /// The server has said what cannot be: from now on what it says of its reading does not make it stall.
+    pub(crate) fn distrust(&mut self) {
+        self.acks.distrust();
+        self.silent_from = None;
     }
 
     /// Whether what came back shows that the server reads.
     fn shows_reading(&self, now: Instant) -> bool {
         let Some((from, since)) = self.live_from else { return false };
         if self.proven {
-            return self.acknowledged >= from;
+            return self.acknowledged >= from && self.silent_from.is_none_or(|then| self.acks.read() > then);
         }
         // Beyond the first media, the earlier position: what was waited for anew since then says no less.
         let media_from = self.media_from.unwrap_or(from);
         // More than was sent says nothing.
-        let read = self.read.min(self.acknowledged);
+        let read = self.acks.read().min(self.acknowledged);
         let is_read = read >= from && read >= media_from + self.taken;
         let is_more = self.acknowledged >= media_from + UNREAD_BYTES_MAX + self.taken;
         let is_thin = self.taken == 0
@@ -205,9 +248,10 @@ impl Watch {
         is_read || is_more || is_thin
     }
 
-    /// What is on its way is not late.
+    /// What is on its way is not late, nor what it reads of it, where that is why it stalled.
     fn keeps_up(&self, now: Instant) -> bool {
-        self.on_its_way.is_none_or(|(_, queued)| now < queued + self.timing.thin / BEHIND_PART)
+        let is_read = self.silent_from.is_none() || self.acks.keeps_up(self.acknowledged);
+        is_read && self.on_its_way.is_none_or(|(_, queued)| now < queued + self.timing.thin / BEHIND_PART)
     }
 
     /// How long the destination was live, in all.
@@ -217,7 +261,7 @@ impl Watch {
 
     /// Bytes of media that the server's side has taken, without those that the server has said it has read.
     pub(crate) fn media_taken(&self) -> u64 {
-        self.media_from.map_or(0, |from| self.acknowledged.saturating_sub(from.max(self.read)))
+        self.media_from.map_or(0, |from| self.acknowledged.saturating_sub(from.max(self.acks.read())))
     }
 
     fn leave_live(&mut self, now: Instant) {
@@ -241,30 +285,45 @@ impl Watch {
         if self.stop_by.is_some_and(|by| now >= by) {
             return Due::StopOverdue;
         }
-        if let Some(since) = self.waiting_since {
-            if now >= since + self.timing.unread_max {
-                return Due::DoesNotRead;
+        if self.waiting_since.is_none() && now >= self.media_at + self.timing.media_silent {
+            return self.without_media(now);
+        }
+        let silent_since = self.acks.silent_since();
+        // One that was given up before may read and only say nothing of it: it is not broken off again for that.
+        let silent_unread = silent_since.filter(|_| self.taken == 0);
+        if is_over(self.waiting_since, self.timing.unread_max, now)
+            || is_over(silent_unread, self.timing.unread_max, now)
+        {
+            return Due::DoesNotRead;
+        }
+        let is_stalled = is_over(self.waiting_since, self.timing.stalled, now)
+            || is_over(silent_since, self.timing.stalled, now);
+        if is_stalled && self.stalls.begin() {
+            self.told = Told::Stalled;
+            self.silent_from = silent_since.map(|_| self.acks.read());
+            if self.live.is_some() {
+                self.live_from = Some((self.acknowledged + 1, now));
             }
-            if now >= since + self.timing.stalled && self.stalls.begin() {
-                self.told = Told::Stalled;
-                if self.live.is_some() {
-                    self.live_from = Some((self.acknowledged + 1, now));
-                }
-                self.leave_live(now);
-                return Due::Stalled;
-            }
-        } else if self.told != Told::NoMedia && now >= self.media_at + self.timing.media_silent {
-            self.told = Told::NoMedia;
-            self.stalls.end();
             self.leave_live(now);
-            self.live_from = None;
-            return Due::NoMedia;
+            return Due::Stalled;
         }
         if self.told == Told::Stalled && self.stalls.is_slow(now, &self.timing) {
             self.told = Told::Slow;
             return Due::Slow;
         }
         Due::Nothing
+    }
+
+    fn without_media(&mut self, now: Instant) -> Due {
+        if self.told == Told::NoMedia {
+            return Due::Nothing;
+        }
+        self.told = Told::NoMedia;
+        self.stalls.end();
+        self.silent_from = None;
+        self.leave_live(now);
+        self.live_from = None;
+        Due::NoMedia
     }
 
     /// Time until the next look.
@@ -287,4 +346,8 @@ impl Watch {
         let latest = now + self.look(now) * 2;
         silence.min(latest).min(self.stop_by.unwrap_or(latest))
     }
+}
+
+fn is_over(since: Option<Instant>, time: Duration, now: Instant) -> bool {
+    since.is_some_and(|since| now >= since + time)
 }

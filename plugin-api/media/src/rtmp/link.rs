@@ -38,7 +38,7 @@ pub(crate) struct Link {
     bytes_in: u64,
     acknowledged: u64,
     peer_window: u32,
-    window_sent: u32,
+    pub(crate) window_sent: u32,
 }
 
 impl Link {

@@ -1,11 +1,9 @@
 //! Whether a server that took nothing for a while is back, or takes a little now and then only: such a one would be live and not live
 //! every few seconds. No clock in here.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
-use super::BEHIND_PART;
+use super::{BEHIND_PART, is_over};
 use crate::timing::Timing;
 
 /// So often the time after which a server counts as back grows with its stalls.
@@ -62,7 +60,7 @@ impl Stalls {
 
     /// It took bytes, and has not got back to the stream in [`Timing::thin`].
     pub(super) fn is_slow(&self, now: Instant, timing: &Timing) -> bool {
-        self.is_on && passed(self.taken.map(|(first, _)| first), timing.thin, now)
+        self.is_on && is_over(self.taken.map(|(first, _)| first), timing.thin, now)
     }
 
     /// It keeps up with the stream, for longer than one lump of bytes could make it seem so; or it has taken bytes for long without
@@ -70,11 +68,7 @@ impl Stalls {
     pub(super) fn is_over(&self, now: Instant, timing: &Timing) -> bool {
         let steady = timing.unread_max * self.count.min(COUNTED_MAX);
         !self.is_on
-            || passed(self.keeps_up_since, timing.thin / BEHIND_PART * 2, now)
-            || passed(self.steady_since, steady, now)
+            || is_over(self.keeps_up_since, timing.thin / BEHIND_PART * 2, now)
+            || is_over(self.steady_since, steady, now)
     }
-}
-
-fn passed(since: Option<Instant>, time: Duration, now: Instant) -> bool {
-    since.is_some_and(|since| now >= since + time)
 }

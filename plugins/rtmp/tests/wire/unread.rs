@@ -169,3 +169,44 @@ fn a_server_that_reads_a_lump_now_and_then_is_shown_in_one_state_with_the_reason
         assert!(reason(2).contains("takes less than the stream sends"), "{report:?}");
     });
 }
+
+#[test]
+fn a_thin_stream_is_not_live_when_its_server_stops_reading_and_its_system_does_not() {
+    let kit = kit!(Quick);
+    let (stop, stopped) = mpsc::channel();
+    let (done, ended) = mpsc::channel::<()>();
+    let server = Server::start(move |conn| {
+        conn.accept();
+        while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) && conn.read() {}
+        // An error is the expected end: the sender is dropped.
+        let _ = ended.recv();
+    });
+    let dest = kit.open("rtmp", &json!({ "url": server.url("/live"), "key": KEY })).unwrap();
+    let sound = Bytes::from(vec![7; 400]);
+    let mut index = 0;
+    // 40 kB a second, until `done` or so many bytes.
+    let mut push_until = |bytes: u64, done: &dyn Fn() -> bool| {
+        let last = index + bytes / 400;
+        while index < last && !done() {
+            dest.push(testkit::media(Codec::Aac, index, 10 * index as i64, true, sound.clone()));
+            index += 1;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    push_until(40_000, &|| false);
+    assert!(dest.wait_for_state(State::Live));
+    stop.send(()).unwrap();
+    let is_waiting =
+        || dest.report(|report| report.states.last().is_some_and(|(state, _)| *state != State::Live));
+    // Less than any system keeps for a program that does not read.
+    push_until(60_000, &is_waiting);
+    assert!(is_waiting());
+    dest.report(|report| {
+        let reason = report.states.last().unwrap().1.clone().unwrap().message;
+        assert!(reason.contains("takes no data at the moment"), "{report:?}");
+    });
+    drop(done);
+    server.finish();
+    dest.stop();
+    let _ = failure(&dest);
+}

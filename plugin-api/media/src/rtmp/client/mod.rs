@@ -120,6 +120,8 @@ pub struct ClientSession {
     /// What the server announced of Enhanced RTMP.
     announced: Vec<Codec>,
     acknowledged: u64,
+    /// It has acknowledged what cannot be.
+    acknowledges_wrongly: bool,
     /// At most one start, one end, and one acknowledgement before and between them.
     events: VecDeque<ClientEvent>,
     failed: bool,
@@ -143,6 +145,7 @@ impl ClientSession {
             stage: Stage::Handshake,
             announced: Vec::new(),
             acknowledged: 0,
+            acknowledges_wrongly: false,
             events: VecDeque::new(),
             failed: false,
         }
@@ -211,6 +214,17 @@ impl ClientSession {
         self.link.announce_window(bytes)
     }
 
+    /// Bytes after which the server was asked last to acknowledge; it may have caused that itself by Set Peer Bandwidth.
+    pub fn window_bytes(&self) -> u32 {
+        self.link.window_sent
+    }
+
+    /// Whether the server has ever acknowledged more than was written, less than before, or the same again: its acknowledgements do not
+    /// tell what it has read.
+    pub fn acknowledges_wrongly(&self) -> bool {
+        self.acknowledges_wrongly
+    }
+
     /// Appends FCUnpublish and deleteStream; nothing can be sent afterwards and input is ignored.
     pub fn end(&mut self) {
         if let Stage::Publishing { stream } | Stage::Requesting { stream } = self.stage {
@@ -246,9 +260,12 @@ impl ClientSession {
     fn acknowledge(&mut self, low: u32) {
         let step = low.wrapping_sub(self.acknowledged as u32);
         if step == 0 || step >= 1 << 31 {
+            self.acknowledges_wrongly = true;
             return;
         }
-        let bytes = (self.acknowledged + u64::from(step)).min(self.link.output.total_bytes());
+        let (said, written) = (self.acknowledged + u64::from(step), self.link.output.total_bytes());
+        self.acknowledges_wrongly |= said > written;
+        let bytes = said.min(written);
         self.acknowledged = bytes;
         if let Some(ClientEvent::Acknowledged { bytes: newest }) = self.events.back_mut() {
             *newest = bytes;

@@ -266,7 +266,9 @@ fn acknowledgements_are_unwrapped_and_cut_to_what_was_written() {
         run.events()
     };
     assert_eq!(acknowledged(&mut run, 1000), [ClientEvent::Acknowledged { bytes: 1000 }]);
+    assert!(!run.session.acknowledges_wrongly());
     assert_eq!(acknowledged(&mut run, 900), []);
+    assert!(run.session.acknowledges_wrongly());
     assert_eq!(acknowledged(&mut run, 1_000_000), [ClientEvent::Acknowledged { bytes: written }]);
     // Only the newest is kept.
     let mut run = Run::publishing();
@@ -274,6 +276,12 @@ fn acknowledgements_are_unwrapped_and_cut_to_what_was_written() {
         run.control(Control::Acknowledgement(bytes));
     }
     assert_eq!(run.events(), [ClientEvent::Acknowledged { bytes: 30 }]);
+    assert!(!run.session.acknowledges_wrongly());
+    run.control(Control::Acknowledgement(30));
+    assert!(run.session.acknowledges_wrongly(), "the same again");
+    let mut run = Run::publishing();
+    run.control(Control::Acknowledgement(1_000_000));
+    assert!(run.session.acknowledges_wrongly(), "more than was written");
 }
 
 #[test]
