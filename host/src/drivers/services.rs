@@ -33,7 +33,7 @@ use super::recordings::{self, RecordingParts};
 use super::redact::{Redactor, Retired};
 use crate::clock::Clock;
 use crate::ids::DestinationId;
-use crate::outbound::Guard;
+use crate::outbound::{Asker, Guard};
 
 /// Log lines of one destination per second; further ones are counted and left out.
 pub(super) const LOG_LINES_PER_SEC_MAX: u32 = 200;
@@ -261,17 +261,21 @@ impl Services for DriverServices {
     }
 
     fn connect(&self, dest: u64, host: String, port: u16, timeout: Duration, done: Connected) {
-        if dest != DRIVER_ITSELF && self.find(dest).is_none() {
-            done(Err(Error::internal("this destination is not open any more")));
-            return;
-        }
+        let asker = match self.find(dest) {
+            Some(opened) => Asker::Account(opened.account),
+            None if dest == DRIVER_ITSELF => Asker::Service(self.driver.as_str().into()),
+            None => {
+                done(Err(Error::internal("this destination is not open any more")));
+                return;
+            }
+        };
         let Some(pump) = self.pump.upgrade() else {
             done(Err(Error::internal("this driver has ended")));
             return;
         };
         let timeout =
             if timeout.is_zero() { Duration::from_millis(CONNECT_TIMEOUT_DEFAULT_MS) } else { timeout };
-        let guard = self.guard.clone();
+        let guard = self.guard.asked_by(asker);
         let answer = OnPump { pump, done: Some(done) };
         self.runtime.spawn(async move {
             let outcome = guard.connect(&host, port, timeout).await;

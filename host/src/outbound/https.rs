@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
-use super::{Guard, GuardError};
+use super::{Asker, Guard, GuardError};
 
 /// Largest head of an answer in bytes; a longer one breaks the connection.
 pub const HEAD_BYTES_MAX: usize = 16 * 1_024;
@@ -97,6 +97,12 @@ impl Opener {
             .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(Self { guard, tls: Arc::new(tls) })
+    }
+
+    /// This opener, as `asker` uses it.
+    #[must_use]
+    pub fn asked_by(&self, asker: Asker) -> Self {
+        Self { guard: self.guard.asked_by(asker), tls: Arc::clone(&self.tls) }
     }
 
     /// The guard that connects.

@@ -4,28 +4,28 @@
 //! addresses are connected to, so a name that changes its mind between check and connect gains nothing. Addresses
 //! that are not public are refused unless the operator lists them.
 
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 pub mod https;
+mod lookups;
 mod ranges;
 mod target;
 
+#[cfg(test)]
+pub(crate) use lookups::Resolver;
+pub use lookups::{Asker, Crowd, LOOKUPS_AT_ONCE_MAX, LOOKUPS_OF_ACCOUNT_MAX, LOOKUPS_OF_SERVICE_MAX};
+use lookups::{Lookups, Unknown};
 pub use target::AllowError;
 use target::{AllowList, Target};
 
-/// Longest wait for the system's resolver.
+/// Longest wait for a place among the look-ups and the resolver's answer together.
 pub const LOOKUP_TIMEOUT_MS: u64 = 5_000;
-/// Look-ups running at once for one guard: those of webhooks do not keep streams waiting. A look-up that timed out keeps its place until the resolver returns, since
-/// its thread cannot be ended; without the limit, slow names of one user would take every blocking thread.
-pub const LOOKUPS_AT_ONCE_MAX: usize = 64;
 /// Addresses of one name that are tried; further ones are checked, too, but not used.
 pub const ADDRESSES_TRIED_MAX: usize = 8;
 /// Longest time one [`Guard::connect`] may take, whatever its caller asks for.
@@ -33,15 +33,16 @@ pub const CONNECT_TIMEOUT_MAX_MS: u64 = 60_000;
 
 /// The setting named in refusals when [`Guard::new`] is used.
 const OUTBOUND_SETTING: &str = "[outbound] allow";
+/// Who asks where nobody else is named.
+const HOST_ITSELF: &str = "host";
 
 /// Checks hosts, resolves them and connects to them. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Guard {
     allow: Arc<AllowList>,
     setting: &'static str,
-    lookups: Arc<Semaphore>,
-    #[cfg(test)]
-    answers: Option<Answers>,
+    lookups: Arc<Lookups>,
+    asker: Asker,
 }
 
 /// What a resolver that a test made up answers, one look-up after the other.
@@ -105,7 +106,25 @@ pub enum GuardError {
         /// The failure at the last address tried.
         source: io::Error,
     },
-    /// No answer in time, from the resolver or the destination.
+    /// The resolver did not answer in time.
+    #[error("the name server does not answer for {name} within {after_ms} ms; check the name")]
+    NameServer {
+        /// The name as asked for.
+        name: String,
+        /// How long the look-up has run in milliseconds.
+        after_ms: u64,
+    },
+    /// The resolver was not asked in time. Says nothing of the name, nor of where it leads.
+    #[error("the name {name} was not looked up within {after_ms} ms because {because}; it is tried again")]
+    NotLookedUp {
+        /// The name as asked for.
+        name: String,
+        /// Time waited in milliseconds.
+        after_ms: u64,
+        /// Whose look-ups are in the way.
+        because: Crowd,
+    },
+    /// No answer of the destination in time.
     #[error("no answer from {host} port {port} within {after_ms} ms")]
     Timeout {
         /// Name or address.
@@ -134,16 +153,30 @@ impl Guard {
         Ok(Self {
             allow: Arc::new(AllowList::parse(allow, setting)?),
             setting,
-            lookups: Arc::new(Semaphore::new(LOOKUPS_AT_ONCE_MAX)),
-            #[cfg(test)]
-            answers: None,
+            lookups: Arc::new(Lookups::of_system()),
+            asker: Asker::Service(HOST_ITSELF.into()),
         })
+    }
+
+    /// This guard, as `asker` uses it: the look-ups are shared, and `asker` has its own part of their places.
+    #[must_use]
+    pub fn asked_by(&self, asker: Asker) -> Self {
+        Self { asker, ..self.clone() }
     }
 
     /// The same with a resolver that a test made up.
     #[cfg(test)]
+    pub(crate) fn resolving(self, resolver: Resolver) -> Self {
+        Self { lookups: Arc::new(Lookups::with_resolver(resolver)), ..self }
+    }
+
+    /// The same with one that has its answers already.
+    #[cfg(test)]
     pub(crate) fn answering(self, answers: Answers) -> Self {
-        Self { answers: Some(answers), ..self }
+        self.resolving(Arc::new(move |_| {
+            let found = answers.lock().unwrap().pop_front().unwrap_or_default();
+            Box::pin(std::future::ready(Ok(found)))
+        }))
     }
 
     /// Checks what can be known without a resolver: literal addresses in every spelling, and `localhost`. For the
@@ -172,11 +205,16 @@ impl Guard {
     }
 
     /// All addresses `host` leads to, in the resolver's order, each of them checked; at most [`ADDRESSES_TRIED_MAX`].
-    /// Waits for the resolver at most [`LOOKUP_TIMEOUT_MS`].
+    /// Waits at most `limit`, and never longer than [`LOOKUP_TIMEOUT_MS`].
     ///
     /// # Errors
-    /// Refused when a single address of the answer is forbidden; a resolver's failure; a timeout.
-    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, GuardError> {
+    /// Refused when a single address of the answer is forbidden; a resolver's failure or silence; no place for a look-up.
+    pub async fn resolve(
+        &self,
+        host: &str,
+        port: u16,
+        limit: Duration,
+    ) -> Result<Vec<SocketAddr>, GuardError> {
         let target = Target::parse(host).ok_or(Refused::Malformed)?;
         let name = match target {
             Target::Address(address) => {
@@ -185,33 +223,33 @@ impl Guard {
             }
             Target::Name(name) => name,
         };
-        #[cfg(test)]
-        if let Some(answers) = &self.answers {
-            let found = answers.lock().unwrap().pop_front().unwrap_or_default();
-            let found = found.into_iter().map(|address| SocketAddr::new(address, port)).collect();
-            return self.judge(name, port, Some(Ok(found)));
-        }
-        let limit = Duration::from_millis(LOOKUP_TIMEOUT_MS);
-        let found = bounded_lookup(Arc::clone(&self.lookups), limit, system_lookup(name.clone(), port)).await;
-        self.judge(name, port, found)
+        let limit = limit.min(Duration::from_millis(LOOKUP_TIMEOUT_MS));
+        let found = self.lookups.find(&name, &self.asker, limit).await;
+        self.judge(name, port, limit, found)
     }
 
-    /// What the resolver's answer (`None`: too late) means for a caller.
+    /// What the outcome of a look-up means for a caller that waited at most `limit` for it.
     fn judge(
         &self,
         name: String,
         port: u16,
-        found: Option<io::Result<Vec<SocketAddr>>>,
+        limit: Duration,
+        found: Result<Vec<IpAddr>, Unknown>,
     ) -> Result<Vec<SocketAddr>, GuardError> {
         let found = match found {
-            Some(Ok(found)) if found.is_empty() => {
+            Ok(found) if found.is_empty() => {
                 return Err(GuardError::Dns { name, reason: "it has no address".to_owned() });
             }
-            Some(Ok(found)) => found,
-            Some(Err(error)) => return Err(GuardError::Dns { name, reason: error.to_string() }),
-            None => return Err(GuardError::Timeout { host: name, port, after_ms: LOOKUP_TIMEOUT_MS }),
+            Ok(found) => found,
+            Err(Unknown::Failed(reason)) => return Err(GuardError::Dns { name, reason }),
+            Err(Unknown::Silent(ran)) => {
+                return Err(GuardError::NameServer { name, after_ms: whole_ms(ran) });
+            }
+            Err(Unknown::NoPlace(because)) => {
+                return Err(GuardError::NotLookedUp { name, after_ms: whole_ms(limit), because });
+            }
         };
-        let addresses: Vec<IpAddr> = found.iter().map(|found| found.ip().to_canonical()).collect();
+        let addresses: Vec<IpAddr> = found.iter().map(IpAddr::to_canonical).collect();
         self.check_answer(&name, &addresses)?;
         Ok(addresses.into_iter().take(ADDRESSES_TRIED_MAX).map(|ip| SocketAddr::new(ip, port)).collect())
     }
@@ -229,10 +267,13 @@ impl Guard {
         limit: Duration,
     ) -> Result<std::net::TcpStream, GuardError> {
         let limit = limit.min(Duration::from_millis(CONNECT_TIMEOUT_MAX_MS));
-        let deadline = Instant::now() + limit;
+        let began = Instant::now();
+        let deadline = began + limit;
         let shown = || Target::parse(host).map_or_else(String::new, |target| target.to_string());
-        let late = || GuardError::Timeout { host: shown(), port, after_ms: whole_ms(limit) };
-        let addresses = timeout_at(deadline, self.resolve(host, port)).await.map_err(|_| late())??;
+        let addresses = self.resolve(host, port, limit).await?;
+        // The time that the look-up took is not laid to the destination.
+        let after_ms = whole_ms(limit).saturating_sub(whole_ms(began.elapsed()));
+        let late = || GuardError::Timeout { host: shown(), port, after_ms };
         match connect_first(&addresses, deadline).await {
             Ok(stream) => Ok(stream),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(late()),
@@ -270,31 +311,6 @@ impl Guard {
             (!self.allow.holds_address(address)).then_some((address, why))
         })
     }
-}
-
-async fn system_lookup(name: String, port: u16) -> io::Result<Vec<SocketAddr>> {
-    Ok(tokio::net::lookup_host((name.as_str(), port)).await?.collect())
-}
-
-/// Runs a look-up as a task of its own under a place in `places`, and waits at most `limit` for place and answer.
-/// `None` when that time is over; the place is given back when the look-up really ends.
-async fn bounded_lookup<F>(
-    places: Arc<Semaphore>,
-    limit: Duration,
-    lookup: F,
-) -> Option<io::Result<Vec<SocketAddr>>>
-where
-    F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
-{
-    let answer = async {
-        let place = places.acquire_owned().await.map_err(io::Error::other)?;
-        let task = tokio::spawn(async move {
-            let _place = place;
-            lookup.await
-        });
-        task.await.map_err(io::Error::other)?
-    };
-    timeout(limit, answer).await.ok()
 }
 
 /// The first connection that succeeds; otherwise the last failure, of kind `TimedOut` where the time was over.

@@ -118,47 +118,90 @@ fn a_listed_translator_does_not_open_the_network_behind_it() {
 #[tokio::test]
 async fn resolve_gives_checked_addresses_with_their_port() {
     let local = guard(&["localhost", "127.0.0.0/8"]);
-    assert_eq!(local.resolve("0x7f.2", 1935).await.unwrap(), [SocketAddr::from(([127, 0, 0, 2], 1935))]);
-    let found = local.resolve("localhost", 1935).await.unwrap();
+    assert_eq!(
+        local.resolve("0x7f.2", 1935, LONG).await.unwrap(),
+        [SocketAddr::from(([127, 0, 0, 2], 1935))]
+    );
+    let found = local.resolve("localhost", 1935, LONG).await.unwrap();
     assert!(found.len() <= ADDRESSES_TRIED_MAX);
     assert!(found.iter().all(|address| address.ip().is_loopback() && address.port() == 1935), "{found:?}");
-    let refused = guard(&[]).resolve("localhost", 1935).await.unwrap_err();
+    let refused = guard(&[]).resolve("localhost", 1935, LONG).await.unwrap_err();
     assert!(matches!(refused, GuardError::Refused(Refused::Name { why: "loopback", .. })), "{refused}");
-    let malformed = guard(&[]).resolve("user@host", 1935).await.unwrap_err();
+    let malformed = guard(&[]).resolve("user@host", 1935, LONG).await.unwrap_err();
     assert!(matches!(malformed, GuardError::Refused(Refused::Malformed)), "{malformed}");
 }
 
 #[test]
 fn resolver_answers_become_addresses_or_errors() {
     let open = guard(&[]);
-    let judge = |found| open.judge("a.example".to_owned(), 1935, found);
-    let many = (0..=255).map(|last| SocketAddr::from(([8, 8, 8, last], 1935))).collect();
-    assert_eq!(judge(Some(Ok(many))).unwrap().len(), ADDRESSES_TRIED_MAX);
-    let mapped = SocketAddr::new("::ffff:8.8.8.8".parse().unwrap(), 1935);
-    assert_eq!(judge(Some(Ok(vec![mapped]))).unwrap(), [SocketAddr::from(([8, 8, 8, 8], 1935))]);
-    assert!(matches!(judge(Some(Ok(vec![]))), Err(GuardError::Dns { .. })));
-    let failed = judge(Some(Err(io::Error::other("no such name")))).unwrap_err();
-    assert_eq!(failed.to_string(), "cannot resolve destination host a.example: no such name; check the name");
-    assert!(matches!(judge(None), Err(GuardError::Timeout { after_ms: LOOKUP_TIMEOUT_MS, .. })));
+    let judge = |found| open.judge("a.example".to_owned(), 1935, LONG, found);
+    let many = (0..=255).map(|last| IpAddr::from([8, 8, 8, last])).collect();
+    assert_eq!(judge(Ok(many)).unwrap().len(), ADDRESSES_TRIED_MAX);
+    let mapped = "::ffff:8.8.8.8".parse().unwrap();
+    assert_eq!(judge(Ok(vec![mapped])).unwrap(), [SocketAddr::from(([8, 8, 8, 8], 1935))]);
+    assert!(matches!(judge(Ok(vec![])), Err(GuardError::Dns { .. })));
+    for (unknown, words) in [
+        (
+            Unknown::Failed("no such name".to_owned()),
+            "cannot resolve destination host a.example: no such name; check the name",
+        ),
+        (
+            Unknown::Silent(LONG),
+            "the name server does not answer for a.example within 5000 ms; check the name",
+        ),
+        (
+            Unknown::NoPlace(Crowd::All),
+            "the name a.example was not looked up within 5000 ms because too many other look-ups wait for answers; it is tried again",
+        ),
+        (
+            Unknown::NoPlace(Crowd::Own),
+            "the name a.example was not looked up within 5000 ms because too many other names of its owner are not answered (check those names); it is tried again",
+        ),
+    ] {
+        assert_eq!(judge(Err(unknown)).unwrap_err().to_string(), words);
+    }
+}
+
+/// A resolver that answers each name with this address, once it is told to.
+fn waiting_resolver(address: [u8; 4]) -> (Resolver, tokio::sync::watch::Sender<bool>) {
+    let (tell, told) = tokio::sync::watch::channel(false);
+    let resolver = move |_| -> futures_util::future::BoxFuture<'static, _> {
+        let mut told = told.clone();
+        Box::pin(async move {
+            let _told = told.wait_for(|told| *told).await;
+            Ok(vec![IpAddr::from(address)])
+        })
+    };
+    (Arc::new(resolver), tell)
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_lookups_end_in_time_and_keep_their_place() {
-    let places = Arc::new(Semaphore::new(1));
-    let limit = Duration::from_millis(LOOKUP_TIMEOUT_MS);
-    let (finish, finished) = tokio::sync::oneshot::channel::<()>();
-    let slow = async move {
-        let _ended = finished.await;
-        Ok(vec![])
-    };
-    let started = Instant::now();
-    assert!(bounded_lookup(Arc::clone(&places), limit, slow).await.is_none());
-    assert_eq!(started.elapsed(), limit);
-    let quick = || async { Ok(vec![SocketAddr::from(([8, 8, 8, 8], 1))]) };
-    assert!(bounded_lookup(Arc::clone(&places), limit, quick()).await.is_none(), "the only place is taken");
-    finish.send(()).unwrap();
-    let found = bounded_lookup(Arc::clone(&places), limit, quick()).await.unwrap().unwrap();
-    assert_eq!(found.len(), 1);
+async fn what_a_shared_look_up_finds_is_checked_for_everybody() {
+    let (resolver, tell) = waiting_resolver([10, 0, 0, 1]);
+    let guard = guard(&[]).resolving(resolver);
+    let asking = [1, 2].map(|account| {
+        let guard = guard.asked_by(Asker::Account(account));
+        tokio::spawn(async move { guard.connect("a.example", 1935, LONG).await })
+    });
+    tokio::task::yield_now().await;
+    tell.send_replace(true);
+    for asked in asking {
+        let refused = asked.await.unwrap().unwrap_err();
+        assert!(matches!(refused, GuardError::Refused(Refused::Name { why: "private", .. })), "{refused}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_name_server_is_not_taken_for_a_silent_destination() {
+    let (resolver, _tell) = waiting_resolver([8, 8, 8, 8]);
+    let guard = guard(&[]).resolving(resolver);
+    for (limit, waited) in [(SHORT, 300), (LONG * 2, LOOKUP_TIMEOUT_MS)] {
+        let began = Instant::now();
+        let name = format!("{waited}.example");
+        let error = guard.connect(&name, 1935, limit).await.unwrap_err();
+        assert!(matches!(error, GuardError::NameServer { after_ms, .. } if after_ms == waited), "{error}");
+        assert_eq!(whole_ms(began.elapsed()), waited);
+    }
 }
 
 #[tokio::test]

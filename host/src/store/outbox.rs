@@ -38,6 +38,8 @@ pub struct DeliveryJob {
     pub delivery: DeliveryId,
     /// Where to.
     pub webhook: WebhookId,
+    /// Whose that is.
+    pub account: AccountId,
     /// Proves that it was taken; only its holder may say what came of it.
     pub claim: String,
     /// The event's id, the same in every attempt.

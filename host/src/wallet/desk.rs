@@ -34,6 +34,7 @@ use super::{Wallets, rules};
 use crate::clock::Clock;
 use crate::config::{BillingMode, Config};
 use crate::ids::{AccountId, Msat, Sats, UnixMillis};
+use crate::outbound::Asker;
 use crate::store::{
     Actor, Close, InvoiceRecord, MadeInvoice, NewWallet, RefillRules, Stage, Store, StoreError, WalletRecord,
 };
@@ -50,13 +51,13 @@ const MEMO: &str = "Satcast credit";
 
 /// Opens wallets.
 pub trait WalletOpener: Send + Sync {
-    /// A wallet that is reached by this connection; nothing is sent yet.
-    fn open(&self, connection: &Connection) -> Arc<dyn Lightning>;
+    /// The wallet that this connection of an account reaches; nothing is sent yet.
+    fn open(&self, account: AccountId, connection: &Connection) -> Arc<dyn Lightning>;
 }
 
 impl WalletOpener for Wallets {
-    fn open(&self, connection: &Connection) -> Arc<dyn Lightning> {
-        Wallets::open(self, connection)
+    fn open(&self, account: AccountId, connection: &Connection) -> Arc<dyn Lightning> {
+        Wallets::open(&self.asked_by(Asker::Account(account.0)), connection)
     }
 }
 
@@ -187,7 +188,7 @@ impl Desk {
         rules: RefillRules,
     ) -> Result<(), DeskError> {
         self.receiving()?;
-        self.inner.wallets.open(connection).balance().await.map_err(DeskError::Wallet)?;
+        self.inner.wallets.open(actor.account, connection).balance().await.map_err(DeskError::Wallet)?;
         let wallet = NewWallet {
             kind: connection.kind.as_str(),
             url: connection.url.clone(),

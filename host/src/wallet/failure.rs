@@ -135,6 +135,10 @@ impl Name {
                 message: format!("{} may not be reached from here: {refused}", self.0),
                 ..self.proven(task, Fault::AddressRefused)
             },
+            Trouble::Open(OpenError::Guard(GuardError::NotLookedUp { because, .. })) => WalletError {
+                message: format!("{} was not reached, because {because}; try again in a minute", self.0),
+                ..self.proven(task, Fault::Unreachable)
+            },
             Trouble::Open(OpenError::Name | OpenError::Tls(_)) => WalletError {
                 message: format!(
                     "{} cannot be reached: its TLS certificate is not valid for its name; mend it there",

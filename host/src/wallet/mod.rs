@@ -23,8 +23,8 @@ use self::nwc::Nwc;
 use self::phoenixd::Phoenixd;
 use crate::clock::Clock;
 use crate::ids::{JSON_INTEGER_MAX, MSAT_PER_SAT, Msat};
-use crate::outbound::Guard;
 use crate::outbound::https::Opener;
+use crate::outbound::{Asker, Guard};
 
 mod address;
 pub mod bolt11;
@@ -69,6 +69,13 @@ impl Wallets {
     pub fn new(guard: Guard, clock: Clock) -> Self {
         let opener = Opener::new(guard).inspect_err(|error| tracing::error!(%error, "no wallet will work"));
         Self { opener: opener.ok(), clock, limits: Limits::default() }
+    }
+
+    /// These, as `asker` opens them.
+    #[must_use]
+    pub fn asked_by(&self, asker: Asker) -> Self {
+        let opener = self.opener.as_ref().map(|opener| opener.asked_by(asker));
+        Self { opener, ..self.clone() }
     }
 
     /// The wallet of a connection. Nothing is sent yet, and nothing is kept open between calls. A connection that

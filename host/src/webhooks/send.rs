@@ -16,9 +16,9 @@ use tokio_rustls::rustls::RootCertStore;
 use super::target::{Target, TargetError, Targets};
 use super::{schedule, sign};
 use crate::ids::UnixMillis;
-use crate::outbound::GuardError;
 pub use crate::outbound::https::TlsError;
 use crate::outbound::https::{self, OpenError, Opener, Place};
+use crate::outbound::{Asker, GuardError};
 use crate::store::DeliveryJob;
 
 /// Longest time of one attempt, from the resolver to the answer's head.
@@ -131,7 +131,8 @@ impl Sender {
         let deadline = Instant::now() + self.limit;
         let sending = async {
             let place = Place { host: target.host(), port: target.port(), tls: target.is_https() };
-            let channel = self.opener.open(place, self.limit.min(CONNECT_TIMEOUT)).await?;
+            let opener = self.opener.asked_by(Asker::Account(job.account.0));
+            let channel = opener.open(place, self.limit.min(CONNECT_TIMEOUT)).await?;
             let mut answer = https::exchange(channel, request).await?;
             let retry_after = retry_after(answer.head().headers(), now);
             let status = answer.head().status().as_u16();

@@ -35,7 +35,11 @@ impl Drop for OnPump {
 pub(super) fn connect_error(error: GuardError) -> Error {
     let class = match &error {
         GuardError::Refused(_) => Class::Config,
-        GuardError::Dns { .. } | GuardError::Connect { .. } | GuardError::Timeout { .. } => Class::Network,
+        GuardError::Dns { .. }
+        | GuardError::NameServer { .. }
+        | GuardError::NotLookedUp { .. }
+        | GuardError::Connect { .. }
+        | GuardError::Timeout { .. } => Class::Network,
     };
     Error::new(class, error.to_string())
 }

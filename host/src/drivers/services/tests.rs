@@ -51,11 +51,15 @@ fn services() -> DriverServices {
 
 /// And what keeps its pump thread, without which a driver has ended.
 fn with_pump() -> (DriverServices, Arc<Pump>) {
+    with_guard(Guard::new(&[]).unwrap())
+}
+
+fn with_guard(guard: Guard) -> (DriverServices, Arc<Pump>) {
     let pump = Arc::new(Pump::start("t").unwrap());
     let services = DriverServices::new(
         "t",
         std::env::temp_dir(),
-        Guard::new(&[]).unwrap(),
+        guard,
         tokio::runtime::Handle::current(),
         Clock::system(),
         OperatorSettings { json: r#"{"token":"operators"}"#.into(), secrets: vec!["operators".into()] },
@@ -98,6 +102,42 @@ async fn a_driver_connects_for_itself_past_the_same_guard() {
     services.connect(0, "127.0.0.1".into(), 9, Duration::from_secs(1), Box::new(done));
     let refused = told.recv().unwrap().unwrap_err();
     assert!(refused.message.contains("has ended"), "{refused}");
+}
+
+#[tokio::test]
+async fn names_of_one_account_that_hang_keep_no_other_from_connecting() {
+    let local = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = local.local_addr().unwrap().port();
+    let resolver = Arc::new(|name: String| -> futures_util::future::BoxFuture<'static, _> {
+        Box::pin(async move {
+            if name.starts_with("slow") {
+                std::future::pending::<()>().await;
+            }
+            Ok(vec![std::net::IpAddr::from([127, 0, 0, 1])])
+        })
+    });
+    let (services, _pump) = with_guard(Guard::new(&["127.0.0.1".into()]).unwrap().resolving(resolver));
+    services.insert(1, opened("secret"));
+    services.insert(2, Opened { account: 2, ..opened("secret") });
+    let connect = |dest, host: String, limit| {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let done = move |outcome: Result<OwnedFd, Error>| {
+            let _ = tell.send(outcome.map(drop));
+        };
+        services.connect(dest, host, port, limit, Box::new(done));
+        told
+    };
+    let limit = Duration::from_secs(1);
+    let slow: Vec<_> = (0..200).map(|number| connect(1, format!("slow{number}.example"), limit)).collect();
+    // That they ask is seen by a place that is missing.
+    let own = connect(1, "own.example".into(), limit / 2).await.unwrap().unwrap_err();
+    assert!(own.class == Class::Network && own.message.contains("of its owner"), "{own}");
+    for dest in [2, DRIVER_ITSELF] {
+        assert_eq!(connect(dest, "good.example".into(), limit).await.unwrap(), Ok(()), "{dest}");
+    }
+    for slow in slow {
+        assert_eq!(slow.await.unwrap().unwrap_err().class, Class::Network);
+    }
 }
 
 #[tokio::test]

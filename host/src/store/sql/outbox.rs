@@ -79,7 +79,7 @@ const CLAIM: &str = "UPDATE webhook_deliveries SET claim = $2, claimed_until_ms 
     AND state = 'pending' AND due_ms <= $4 AND (claim IS NULL OR claimed_until_ms <= $4) RETURNING id";
 const RELEASE: &str =
     "UPDATE webhook_deliveries SET claim = NULL, claimed_until_ms = NULL WHERE claim IS NOT NULL";
-const JOB: &str = "SELECT d.webhook_id, d.tries, e.uid AS event_id, e.type, e.body, w.uid, w.url_sealed,
+const JOB: &str = "SELECT d.webhook_id, w.account_id, d.tries, e.uid AS event_id, e.type, e.body, w.uid, w.url_sealed,
     w.secret_sealed, CASE WHEN w.old_secret_until_ms > $2 THEN w.old_secret_sealed END AS old_secret_sealed
     FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id JOIN webhooks w ON w.id = d.webhook_id
     WHERE d.id = $1";
@@ -340,6 +340,7 @@ impl SqlStore {
         Ok(DeliveryJob {
             delivery,
             webhook: WebhookId(row.try_get("webhook_id").map_err(&failed)?),
+            account: AccountId(row.try_get("account_id").map_err(&failed)?),
             claim: claim.to_owned(),
             event_id: row.try_get("event_id").map_err(&failed)?,
             body: row.try_get("body").map_err(&failed)?,

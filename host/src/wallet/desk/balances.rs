@@ -77,7 +77,7 @@ impl Desk {
             kept.asked = Some(clock.monotonic());
             kept.silent = true;
             if let Some(connection) = connection_of(&wallet) {
-                let lightning = self.inner.wallets.open(&connection);
+                let lightning = self.inner.wallets.open(account, &connection);
                 match tokio::time::timeout(ASK_LIMIT, lightning.balance()).await {
                     Ok(Ok(amount)) => {
                         kept.answer = Some((amount, clock.now(), clock.monotonic()));

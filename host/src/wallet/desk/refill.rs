@@ -80,7 +80,7 @@ impl Desk {
         if !self.inner.store.invoice_made(paying.id, &made, self.next_question(&paying)).await? {
             return Ok(Outcome::None);
         }
-        let payer = self.inner.wallets.open(&connection);
+        let payer = self.inner.wallets.open(account, &connection);
         self.pay(payer, &wallet, paying, made).await
     }
 

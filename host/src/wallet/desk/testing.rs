@@ -146,7 +146,7 @@ impl Desk {
 }
 
 impl WalletOpener for Bank {
-    fn open(&self, connection: &Connection) -> Arc<dyn Lightning> {
+    fn open(&self, _: AccountId, connection: &Connection) -> Arc<dyn Lightning> {
         Arc::new(Customer { bank: self.clone(), url: connection.url.expose().clone() })
     }
 }
