@@ -305,8 +305,9 @@ impl Forward<'_> {
         if self.watch.acknowledged(now, position, all && self.feed.is_empty()) {
             self.ctx.state(State::Live);
         }
+        let end = self.link.session.output().total_bytes();
         if self.open
-            && let Some(bytes) = self.watch.window(now, self.link.session.window_bytes())
+            && let Some(bytes) = self.watch.window(now, self.link.session.window_bytes(), end)
         {
             self.link.session.announce_window(bytes).map_err(broken)?;
         }

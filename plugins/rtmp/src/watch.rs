@@ -209,11 +209,12 @@ impl Watch {
         self.live_from = None;
     }
 
-    /// How many bytes apart the server is to be asked to acknowledge, where that is to be another number than `asked`, the last one.
-    pub(crate) fn window(&mut self, now: Instant, asked: u32) -> Option<u32> {
+    /// How many bytes apart the server is to be asked to acknowledge, at the output's `end`, where that is to be another number than
+    /// `asked`, the last one.
+    pub(crate) fn window(&mut self, now: Instant, asked: u32, end: u64) -> Option<u32> {
         let window = self.window.as_mut().filter(|_| self.live.is_some());
         let bytes = window.and_then(|window| window.due(now, self.acknowledged, asked));
-        self.acks.asked(bytes.unwrap_or(asked));
+        self.acks.asked(bytes.unwrap_or(asked), end);
         bytes
     }
 

@@ -32,8 +32,10 @@ pub(super) struct Acks {
     is_wrong: bool,
     /// The last distances, the newest first.
     distances: [u64; RECENT],
-    /// Distance that it was asked for.
+    /// Distance that it was asked for, the largest that may be in force.
     asked: u64,
+    /// The newest that it was asked for, and the output position behind it.
+    newest: (u64, u64),
     last: Option<Last>,
     /// It has acknowledged since the last look.
     is_news: bool,
@@ -67,6 +69,7 @@ impl Acks {
             self.count = self.count.saturating_add(1);
         }
         self.read = position;
+        self.asked = if position >= self.newest.1 { self.newest.0 } else { self.asked };
         self.last = Some(Last { at: now, taken: None, due_since: None, silent_since: None });
         self.is_news = true;
     }
@@ -76,9 +79,13 @@ impl Acks {
         self.is_wrong = true;
     }
 
-    /// The server is asked to acknowledge every `bytes` bytes.
-    pub(super) fn asked(&mut self, bytes: u32) {
-        self.asked = u64::from(bytes);
+    /// The server was asked last, before output position `end`, to acknowledge every `bytes` bytes. A slow one reads that much later.
+    pub(super) fn asked(&mut self, bytes: u32, end: u64) {
+        let bytes = u64::from(bytes);
+        if bytes != self.newest.0 {
+            self.newest = (bytes, end);
+        }
+        self.asked = self.asked.max(bytes);
     }
 
     /// Output position that it has said it has read.
@@ -129,6 +136,8 @@ impl Acks {
 /// Least and largest distance of acknowledgements that is asked for while live, in bytes; the largest is what encoders usually ask for.
 const WINDOW_BYTES_MIN: u32 = 8 * 1024;
 const WINDOW_BYTES_MAX: u32 = 2_500_000;
+/// The same before the rate is known: what a system takes at once for a slow server would seem a high one.
+const FIRST_WINDOW_BYTES_MAX: u32 = 64 * 1024;
 /// Media between two acknowledgements that are asked for.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Least time between two changes of what is asked for.
@@ -142,12 +151,13 @@ pub(super) struct Window {
     /// Since when bytes are counted, and the output position then.
     from: (Instant, u64),
     next_at: Instant,
+    bytes_max: u32,
 }
 
 impl Window {
     /// Counts from output position `position` at `since` on, and asks at once.
     pub(super) fn new(since: Instant, position: u64) -> Self {
-        Self { from: (since, position), next_at: since }
+        Self { from: (since, position), next_at: since, bytes_max: FIRST_WINDOW_BYTES_MAX }
     }
 
     /// The server was away: counts from output position `position` on.
@@ -163,8 +173,9 @@ impl Window {
         let (since, from) = self.from;
         let passed = now.saturating_duration_since(since).max(WINDOW);
         self.begin_again(now, position);
+        let most = std::mem::replace(&mut self.bytes_max, WINDOW_BYTES_MAX);
         let bytes = u128::from(position.saturating_sub(from)) * WINDOW.as_millis() / passed.as_millis();
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(WINDOW_BYTES_MIN, most);
         let is_other = bytes / WINDOW_FACTOR > asked || bytes.saturating_mul(WINDOW_FACTOR) < asked;
         is_other.then_some(bytes)
     }

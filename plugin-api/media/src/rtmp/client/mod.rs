@@ -1,6 +1,7 @@
 //! The RTMP client's side of one connection: packets are pushed to a destination.
 
 mod commands;
+mod count;
 mod peer;
 #[cfg(test)]
 mod tests;
@@ -10,6 +11,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use self::count::unwrapped;
 use super::chunk::{ChunkOutput, MessageHeader};
 use super::link::{Incoming, Link};
 use super::message::kind;
@@ -119,7 +121,9 @@ pub struct ClientSession {
     stage: Stage,
     /// What the server announced of Enhanced RTMP.
     announced: Vec<Codec>,
+    /// Output position that the server has acknowledged, and the count that it said last of it.
     acknowledged: u64,
+    acknowledged_low: u32,
     /// It has acknowledged what cannot be.
     acknowledges_wrongly: bool,
     /// At most one start, one end, and one acknowledgement before and between them.
@@ -145,6 +149,7 @@ impl ClientSession {
             stage: Stage::Handshake,
             announced: Vec::new(),
             acknowledged: 0,
+            acknowledged_low: 0,
             acknowledges_wrongly: false,
             events: VecDeque::new(),
             failed: false,
@@ -258,15 +263,14 @@ impl ClientSession {
 
     /// Unwraps a 32-bit count; one that goes back or past what we wrote is cut.
     fn acknowledge(&mut self, low: u32) {
-        let step = low.wrapping_sub(self.acknowledged as u32);
-        if step == 0 || step >= 1 << 31 {
+        let written = self.link.output.total_bytes();
+        let Some(said) = unwrapped(self.acknowledged, self.acknowledged_low, low, written) else {
             self.acknowledges_wrongly = true;
             return;
-        }
-        let (said, written) = (self.acknowledged + u64::from(step), self.link.output.total_bytes());
+        };
         self.acknowledges_wrongly |= said > written;
         let bytes = said.min(written);
-        self.acknowledged = bytes;
+        (self.acknowledged, self.acknowledged_low) = (bytes, if said > written { bytes as u32 } else { low });
         if let Some(ClientEvent::Acknowledged { bytes: newest }) = self.events.back_mut() {
             *newest = bytes;
             return;

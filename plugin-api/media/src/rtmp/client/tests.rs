@@ -287,7 +287,7 @@ fn acknowledgements_are_unwrapped_and_cut_to_what_was_written() {
 #[test]
 fn acknowledgements_pass_the_32_bit_wrap() {
     let mut run = Run::publishing();
-    run.session.acknowledged = u64::from(u32::MAX) - 10;
+    (run.session.acknowledged, run.session.acknowledged_low) = (u64::from(u32::MAX) - 10, u32::MAX - 10);
     // Output of more than 4 GiB cannot be made here; the count is cut to what was really written.
     run.control(Control::Acknowledgement(5));
     let written = run.session.output().total_bytes();

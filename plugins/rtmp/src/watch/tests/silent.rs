@@ -52,7 +52,7 @@ impl Stream {
         if due != Due::Nothing {
             self.told.push((self.tenths / 10, due));
         }
-        self.asked = self.watch.window(now, self.asked).unwrap_or(self.asked);
+        self.asked = self.watch.window(now, self.asked, self.sent).unwrap_or(self.asked);
         // It is heard after the look.
         if self.sent - self.said >= spacing(u64::from(self.asked)) {
             self.said = self.sent;
@@ -193,6 +193,55 @@ fn a_server_that_changes_its_distance_is_learned_anew() {
     stream.run(8, |_| NEVER);
     let [(second, Due::Stalled)] = stream.told[..] else { panic!("{:?}", stream.told) };
     assert!(second <= since + 5, "the long ones are long ago: {:?}", stream.told);
+}
+
+#[test]
+fn a_slow_server_whose_system_keeps_much_for_it_is_not_silent() {
+    const KEPT: u64 = 600 * KILO;
+    let start = Instant::now();
+    let mut watch = Watch::new(Timing::default(), start, 0);
+    let (mut taken, mut read, mut said, mut asked) = (4 * KILO, 4 * KILO, 4 * KILO, 8192);
+    // What it was asked for, with the position where it reads that.
+    let (mut windows, mut lives) = (vec![(0, asked)], 0);
+    watch.queued_media(start, 5 * KILO);
+    for tenths in 1..3000 {
+        let now = start + Duration::from_millis(tenths * 100);
+        read = taken.min(read + 1250);
+        let window = windows.iter().rev().find(|(at, _)| *at <= read).unwrap().1;
+        if read - said >= u64::from(window) {
+            said = read;
+            watch.read(now, said);
+        }
+        // There is always more of the stream than its system takes, which it does in lumps.
+        taken = if read + KEPT > taken + 60 * KILO || tenths < 2 { read + KEPT } else { taken };
+        watch.media(now);
+        watch.queued_media(now, taken + 1);
+        watch.waiting(now);
+        lives += u64::from(watch.acknowledged(now, taken, false));
+        assert_eq!(watch.due(now), Due::Nothing, "{tenths}");
+        if let Some(bytes) = watch.window(now, asked, taken) {
+            asked = bytes;
+            windows.push((taken, asked));
+        }
+    }
+    assert_eq!((lives, windows.len()), (1, 3), "{windows:?}");
+}
+
+#[test]
+fn a_smaller_distance_counts_when_the_server_has_read_that_it_is_asked_for() {
+    let (mut acks, now) = (Acks::default(), Instant::now());
+    let lags = |acks: &Acks, bytes| !acks.keeps_up(acks.read() + bytes);
+    acks.asked(500_000, 1_000);
+    acks.heard(now, 1_000_000, Some(0), true);
+    acks.asked(10_000, 1_200_000);
+    acks.asked(10_000, 1_300_000);
+    assert!(!lags(&acks, 1_000_000) && lags(&acks, 1_000_001));
+    acks.heard(now, 1_199_999, Some(0), false);
+    assert!(!lags(&acks, 1_000_000), "on its way");
+    acks.heard(now, 1_200_000, Some(0), false);
+    assert!(!lags(&acks, 20_000) && lags(&acks, 20_001));
+    acks.asked(30_000, 2_000_000);
+    assert!(!lags(&acks, 60_000) && lags(&acks, 60_001), "a larger one counts at once");
 }
 
 #[test]
