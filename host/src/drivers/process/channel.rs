@@ -124,7 +124,8 @@ impl Channel {
             }
         }
         let is_cut = got.flags.contains(ReturnFlags::CTRUNC);
-        let too_many = descriptors.len() > DESCRIPTORS_MAX || (is_cut && descriptors.len() == DESCRIPTORS_MAX);
+        let too_many =
+            descriptors.len() > DESCRIPTORS_MAX || (is_cut && descriptors.len() == DESCRIPTORS_MAX);
         if too_many || got.flags.contains(ReturnFlags::TRUNC) {
             return Err(ChannelError::TooLarge);
         }

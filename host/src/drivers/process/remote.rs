@@ -3,7 +3,7 @@
 mod supervise;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -66,6 +66,8 @@ pub(in crate::drivers) struct Remote {
     /// As its last child said.
     keeps_recordings: AtomicBool,
     crashes: Mutex<Crashes>,
+    /// How many there were.
+    crashed: AtomicU64,
 }
 
 enum State {
@@ -109,7 +111,8 @@ impl Remote {
         let parts = Parts { spec, services, pump, clock, max_level, hooks };
         let (state, keeps_recordings) = (Mutex::new(State::Starting), AtomicBool::new(false));
         let (changed, crashes) = (Condvar::new(), Mutex::default());
-        let remote = Arc::new(Self { parts, state, changed, keeps_recordings, crashes });
+        let crashed = AtomicU64::new(0);
+        let remote = Arc::new(Self { parts, state, changed, keeps_recordings, crashes, crashed });
         let (first, outcome) = sync_channel(1);
         let supervised = remote.clone();
         // Children die with the thread that started them: this one lives as long as the driver.
@@ -147,6 +150,11 @@ impl Remote {
             State::Down { why, .. } => Some(format!("{why}; it is being started again")),
             State::Quarantined { why } => Some(quarantined(&self.parts.spec.id, why)),
         }
+    }
+
+    /// How often its process crashed.
+    pub(in crate::drivers) fn crashed(&self) -> u64 {
+        self.crashed.load(Ordering::Relaxed)
     }
 
     /// It offers recordings, whether it runs now or not.

@@ -21,8 +21,6 @@ use super::notes::Demand;
 use super::session::Session;
 use super::shortage;
 
-/// Connections a child may wait for at once.
-pub(super) const CONNECTS_MAX: u32 = 256;
 /// Largest piece for viewers that a child may hand over in memory, in bytes.
 pub(super) const PIECE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Longest path of a file in bytes.
@@ -185,19 +183,10 @@ impl Session {
     }
 
     fn connect(self: &Arc<Self>, call: u64, dest: u64, host: String, port: u16, timeout: Duration) {
-        if self.connecting.fetch_add(1, Ordering::AcqRel) >= CONNECTS_MAX {
-            self.connecting.fetch_sub(1, Ordering::AcqRel);
-            let failure = Error::internal(format!("more than {CONNECTS_MAX} connections are being made"));
-            self.tell(&ToChild::Connected { call, failure: Some(failure.into()) });
-            return;
-        }
         let session = self.clone();
-        let done = move |outcome: Result<OwnedFd, Error>| {
-            session.connecting.fetch_sub(1, Ordering::AcqRel);
-            match outcome {
-                Ok(socket) => session.tell_with(&ToChild::Connected { call, failure: None }, &socket),
-                Err(error) => session.tell(&ToChild::Connected { call, failure: Some(error.into()) }),
-            }
+        let done = move |outcome: Result<OwnedFd, Error>| match outcome {
+            Ok(socket) => session.tell_with(&ToChild::Connected { call, failure: None }, &socket),
+            Err(error) => session.tell(&ToChild::Connected { call, failure: Some(error.into()) }),
         };
         self.services.connect(dest, host, port, timeout, Box::new(done));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -47,8 +47,6 @@ pub(super) struct Session {
     /// Why the host ended it.
     ended: Mutex<Option<Ended>>,
     pub(super) is_over: AtomicBool,
-    /// Connections it waits for.
-    pub(super) connecting: AtomicU32,
     pub(super) answers: Arc<Held>,
 }
 
@@ -119,7 +117,6 @@ impl Session {
             shared,
             ended: Mutex::default(),
             is_over: AtomicBool::new(false),
-            connecting: AtomicU32::new(0),
         };
         Ok((Arc::new(session), theirs))
     }

@@ -77,7 +77,8 @@ pub(super) mod tests {
         }
         let script = format!("ulimit -n {OPEN_FILES_FEW}; exec \"$0\" --exact \"$1\" --nocapture");
         let this = std::env::current_exe().unwrap();
-        let ran = Command::new("sh").args(["-c", &script]).arg(this).arg(name).env(INNER, "1").output().unwrap();
+        let ran =
+            Command::new("sh").args(["-c", &script]).arg(this).arg(name).env(INNER, "1").output().unwrap();
         let (said, warned) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         assert!(ran.status.success() && said.contains("1 passed"), "{said}{warned}");
         false
@@ -100,7 +101,8 @@ pub(super) mod tests {
     #[test]
     fn a_shortage_that_lasts_is_said_once_a_while() {
         let mut said = Said::default();
-        let due: Vec<bool> = [0, 1, 59, 60, 61, 119, 120].map(|at| said.is_due(Duration::from_secs(at))).into();
+        let due: Vec<bool> =
+            [0, 1, 59, 60, 61, 119, 120].map(|at| said.is_due(Duration::from_secs(at))).into();
         assert_eq!(due, [true, false, false, true, false, false, true]);
     }
 }

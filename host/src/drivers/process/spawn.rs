@@ -53,7 +53,8 @@ pub(super) fn spawn(
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let group = group.ok_or_else(|| std::io::Error::other("the system gave a process no number"))?;
     let services = services.clone();
-    let logging = thread::Builder::new().name(format!("e:{id}")).spawn(move || log_output(output, &*services));
+    let logging =
+        thread::Builder::new().name(format!("e:{id}")).spawn(move || log_output(output, &*services));
     if let Err(error) = logging {
         // It has begun nothing yet. An error means that it has ended.
         let _ = child.kill();

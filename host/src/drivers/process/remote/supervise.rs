@@ -53,6 +53,7 @@ impl Remote {
             let now = self.parts.clock.monotonic();
             // Not under its lock: what is logged may take a while.
             let verdict = lock(&self.crashes).add(now, blame);
+            self.crashed.fetch_add(u64::from(blame != Blame::Service), Ordering::Relaxed);
             let wait = match verdict {
                 Verdict::Restart(wait) | Verdict::Wait(wait) => wait,
                 Verdict::Without(account, wait) => {

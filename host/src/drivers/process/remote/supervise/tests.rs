@@ -30,6 +30,7 @@ fn remote(exe: &str) -> Arc<Remote> {
         changed: Condvar::new(),
         keeps_recordings: false.into(),
         crashes: Mutex::default(),
+        crashed: 0.into(),
     })
 }
 
@@ -55,11 +56,24 @@ fn a_service_without_descriptors_waits_and_blames_nobody() {
         thread::sleep(Duration::from_millis(5));
     }
     assert!(remote.trouble().unwrap().contains("LimitNOFILE"), "the operator is told");
+    assert_eq!(remote.crashed(), 0);
     remote.end();
     supervisor.join().unwrap();
     drop(taken);
     let (why, blame) = remote.one_child(&mut None);
     assert_eq!((why.as_str(), blame), ("ended with exit code 0", Blame::Nobody), "it is started again");
+}
+
+#[test]
+fn what_ends_by_itself_crashed() {
+    let remote = remote("/bin/true");
+    let supervised = remote.clone();
+    let supervisor = thread::spawn(move || supervised.supervise(None));
+    while remote.crashed() < 2 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    remote.end();
+    supervisor.join().unwrap();
 }
 
 #[test]
