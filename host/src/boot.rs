@@ -33,7 +33,7 @@ use crate::watch::Pages;
 use crate::webhooks::{Sender, Targets, TlsError, Webhooks};
 pub use database::vault;
 use database::{DatabaseLock, open_store};
-use system::{driver_log_level, raise_open_files};
+use system::{driver_log_level, open_files, raise_open_files};
 use wallets::desk;
 pub use wallets::receiving_wallet;
 
@@ -143,7 +143,7 @@ impl Host {
         let recordings = archive::parts(&vault);
         let store = open_store(&config, vault, &clock).await?;
         // This port is taken before drivers are loaded: a taken port is the commonest failure and must show at once.
-        let server = Server::bind(&config.http, ServerLimits::default()).await?;
+        let server = Server::bind(&config.http, ServerLimits::within(open_files())).await?;
         system::look_at_certificate(&config.http, clock.now())?;
         let (guard, parts) = host_parts(&config, &clock, recordings.clone())?;
         let sender = Sender::new(Targets::new(&config)?)?;
@@ -154,7 +154,7 @@ impl Host {
         let wallets = desk(&billing, &store, &clock, &config, &guard)?;
         let settings = live_settings(&config);
         let live = Live::metered(store.clone(), drivers.clone(), clock.clone(), settings, billing.gate());
-        let settings = ingest::Settings::of(&config.ingest, clock.now())?;
+        let settings = ingest::Settings::of(&config.ingest, clock.now())?.within(open_files());
         let listener = Listener::bind(settings, store.clone(), live.clone(), clock.clone()).await?;
         let facts = Facts {
             command,

@@ -245,6 +245,7 @@ mod tests {
             state,
             refused: refused.map(str::to_owned),
             isolation: None,
+            crashes: 0,
         };
         let seen = |summary: Summary, is_operator| {
             let driver = view(summary, is_operator, &mut HashMap::new());
@@ -263,5 +264,10 @@ mod tests {
             assert_eq!(seen(summary(state, why), false).1, Value::Null, "of no concern to others");
         }
         assert_eq!(seen(summary(State::Loaded, Some("x")), true).0, DriverState::Loaded);
+        let all = [State::Loaded, failing(), State::Disabled, State::Refused("x".into()), State::Missing];
+        for state in all {
+            let named = json!(state.as_str());
+            assert_eq!(seen(summary(state, None), true).0.to_json(), Some(named));
+        }
     }
 }

@@ -11,7 +11,7 @@ use poem::{Request, Response};
 use super::drivers::is_operator;
 use super::{ApiError, App, VERSION};
 use crate::api::caller::Caller;
-use crate::drivers::State;
+use crate::drivers::{State, Summary};
 use crate::ids::UnixMillis;
 use crate::live::{LiveDestination, SessionState};
 
@@ -37,25 +37,7 @@ fn text(app: &App) -> String {
     text.sample("satcast_build_info", &[("version", VERSION)], 1);
     sessions(&mut text, app);
     destinations(&mut text, &app.live.destinations());
-    text.family(
-        "satcast_driver_loaded",
-        "gauge",
-        "1 for each driver that serves destinations, 0 for one that does not",
-    );
-    let drivers = app.drivers.summaries();
-    for driver in &drivers {
-        let is_loaded = driver.state == State::Loaded;
-        text.sample("satcast_driver_loaded", &[("driver", &driver.id)], u64::from(is_loaded));
-    }
-    text.family(
-        "satcast_driver_change_refused",
-        "gauge",
-        "1 for each driver that goes on as it was because its changed library or settings were refused",
-    );
-    for driver in &drivers {
-        let is_refused = driver.refused.is_some();
-        text.sample("satcast_driver_change_refused", &[("driver", &driver.id)], u64::from(is_refused));
-    }
+    drivers(&mut text, &app.drivers.summaries());
     text.0
 }
 
@@ -139,6 +121,41 @@ fn times(text: &mut Text, all: &[LiveDestination]) {
             if let Some(at) = time(seen) {
                 text.sample(name, &labels, u64::try_from(at.0 / 1_000).unwrap_or_default());
             }
+        }
+    }
+}
+
+fn drivers(text: &mut Text, all: &[Summary]) {
+    const STATE: &str = "satcast_driver_state";
+    text.family(STATE, "gauge", "1; the label is the state of the driver as /api/drivers shows it");
+    for driver in all {
+        text.sample(STATE, &[("driver", &driver.id), ("state", driver.state.as_str())], 1);
+    }
+    type Figure = (&'static str, &'static str, &'static str, fn(&Summary) -> u64);
+    let figures: [Figure; 3] = [
+        (
+            "satcast_driver_loaded",
+            "gauge",
+            "1 for each driver that serves destinations, 0 for one that does not",
+            |driver| u64::from(driver.state == State::Loaded),
+        ),
+        (
+            "satcast_driver_crashes_total",
+            "counter",
+            "Crashes of the driver's process since it was loaded; on threads, its panics",
+            |driver| driver.crashes,
+        ),
+        (
+            "satcast_driver_change_refused",
+            "gauge",
+            "1 for each driver that goes on as it was because its changed library or settings were refused",
+            |driver| u64::from(driver.refused.is_some()),
+        ),
+    ];
+    for (name, kind, help, value) in figures {
+        text.family(name, kind, help);
+        for driver in all {
+            text.sample(name, &[("driver", &driver.id)], value(driver));
         }
     }
 }

@@ -32,6 +32,12 @@ pub(super) fn raise_open_files() {
     }
 }
 
+/// Files this process may have open.
+pub(super) fn open_files() -> u64 {
+    // Without an answer the ports keep to their own caps.
+    rlimit::getrlimit(rlimit::Resource::NOFILE).map_or(u64::MAX, |(files, _)| files)
+}
+
 /// Warns of an https certificate that is out of its time at `now`.
 ///
 /// # Errors

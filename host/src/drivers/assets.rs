@@ -2,6 +2,7 @@
 //!
 //! Written by driver threads, read by every request of a viewer: a look-up is one read lock and one shared pointer.
 
+pub(super) mod budget;
 mod segments;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use satcast_plugin_api::host::{Asset, AssetBody, Body, Followed, Playback};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use satcast_plugin_api::{Audience, Error};
 
+use self::budget::{Budget, Share};
 use super::http::Door;
 use super::versions::{Coming, Versions};
 
@@ -44,6 +46,8 @@ pub struct Published {
     /// What is to be known of it by who follows the stream.
     pub followed: Followed,
     gzip: OnceLock<Option<Bytes>>,
+    /// What counts for the names of its parts; bytes in memory have their own.
+    _share: Option<Share>,
 }
 
 /// Where the bytes of a piece are.
@@ -84,7 +88,7 @@ impl Published {
         body: PublishedBody,
     ) -> Self {
         let followed = Followed::default();
-        Self { content_type, max_age_secs, audience, body, followed, gzip: OnceLock::new() }
+        Self { content_type, max_age_secs, audience, body, followed, gzip: OnceLock::new(), _share: None }
     }
 
     /// It is a playlist.
@@ -109,14 +113,21 @@ impl Published {
     }
 
     fn memory_bytes(&self) -> u64 {
-        match &self.body {
-            PublishedBody::Memory(bytes) => bytes.len() as u64,
-            PublishedBody::File { .. } | PublishedBody::Open { .. } | PublishedBody::Parts(_) => 0,
-        }
+        self.body.memory_bytes()
     }
 }
 
 impl PublishedBody {
+    fn memory_bytes(&self) -> u64 {
+        match self {
+            PublishedBody::Memory(bytes) => bytes.len() as u64,
+            PublishedBody::Parts(names) => {
+                names.iter().map(|name| (name.len() + size_of::<String>()) as u64).sum()
+            }
+            PublishedBody::File { .. } | PublishedBody::Open { .. } => 0,
+        }
+    }
+
     /// A driver's body, with its file below `folder`.
     pub(super) fn of(body: AssetBody, folder: &Path) -> Self {
         match body {
@@ -155,6 +166,8 @@ pub struct Assets {
     playback: Mutex<Option<Arc<PlaybackFacts>>>,
     door: Mutex<Option<Arc<Door>>>,
     versions: Versions,
+    /// Whose they are, and what counts them with all others of the driver.
+    charged: OnceLock<(Arc<Budget>, i64)>,
 }
 
 #[derive(Debug, Default)]
@@ -174,9 +187,10 @@ impl Assets {
         if !printable || !(1..=CONTENT_TYPE_BYTES_MAX).contains(&asset.content_type.len()) {
             return Err(Error::internal(format!("asset {} has a malformed media type", asset.name)));
         }
-        let body = PublishedBody::of(asset.body, folder);
+        let (body, share) = self.counted(PublishedBody::of(asset.body, folder))?;
         let mut piece = Published::new(asset.content_type, asset.max_age_secs, asset.audience, body);
         piece.followed = asset.followed;
+        piece._share = share;
         let (replaced, is_waited_for) = self.put(asset.name, piece)?;
         if is_waited_for {
             self.wake();
@@ -184,6 +198,30 @@ impl Assets {
         // Foreign code runs when the bytes go: not under the lock.
         drop(replaced);
         Ok(())
+    }
+
+    /// Counts its pieces with those of all openings of the driver.
+    pub(super) fn charge(&self, budget: &Arc<Budget>, account: i64) {
+        self.charged.get_or_init(|| (budget.clone(), account));
+    }
+
+    fn counted(&self, body: PublishedBody) -> Result<(PublishedBody, Option<Share>), Error> {
+        let Some((budget, account)) = self.charged.get() else { return Ok((body, None)) };
+        Ok(match (budget.take(*account, body.memory_bytes())?, body) {
+            (Some(share), PublishedBody::Memory(bytes)) => (PublishedBody::Memory(share.with(bytes)), None),
+            (share, body) => (body, share),
+        })
+    }
+
+    /// Takes away all that is in memory: it has ended, and others need the room.
+    fn give_up_memory(&self) {
+        let mut pieces = self.pieces.write().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<_> = pieces.by_name.extract_if(|_, piece| piece.memory_bytes() > 0).collect();
+        pieces.memory_bytes = 0;
+        gone.iter().for_each(|(name, _)| pieces.coming.retracted(name));
+        drop(pieces);
+        // Foreign code may run when bytes go: not under the lock.
+        drop(gone);
     }
 
     /// Gives the piece it stands in place of, and whether somebody may wait for it.
@@ -259,134 +297,4 @@ impl Assets {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Read as _;
-
-    use super::*;
-
-    fn asset(name: &str, body: Bytes) -> Asset {
-        Asset {
-            name: name.into(),
-            content_type: "video/mp4".into(),
-            max_age_secs: 5,
-            audience: Audience::Both,
-            body: AssetBody::Memory(body.into()),
-            followed: Followed::default(),
-        }
-    }
-
-    fn publish(assets: &Assets, name: &str, body: &'static [u8]) -> Result<(), Error> {
-        assets.publish(asset(name, Bytes::from_static(body)), Path::new("/data"))
-    }
-
-    fn memory(assets: &Assets, name: &str) -> Bytes {
-        match &assets.get(name).unwrap().body {
-            PublishedBody::Memory(bytes) => bytes.clone(),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn pieces_are_replaced_and_retracted() {
-        let assets = Assets::default();
-        publish(&assets, "a.m4s", b"one").unwrap();
-        publish(&assets, "a.m4s", b"two2").unwrap();
-        assert_eq!(memory(&assets, "a.m4s"), "two2");
-        assert_eq!(assets.pieces.read().unwrap().memory_bytes, 4);
-        let parts = Asset { body: AssetBody::Parts(vec!["b".into()]), ..asset("a.m4s", Bytes::new()) };
-        assets.publish(parts, Path::new("/data")).unwrap();
-        assert_eq!(assets.pieces.read().unwrap().memory_bytes, 0);
-        let keep = Bytes::new().into();
-        let body = AssetBody::File { path: "dvr/a".into(), offset: 1, len: 2, keep };
-        assets.publish(Asset { body, ..asset("a.m4s", Bytes::new()) }, Path::new("/data")).unwrap();
-        let piece = assets.get("a.m4s").unwrap();
-        assert!(matches!(&piece.body, PublishedBody::File { path, .. } if path == Path::new("/data/dvr/a")));
-        assets.retract("a.m4s");
-        assets.retract("a.m4s");
-        assert!(assets.get("a.m4s").is_none());
-    }
-
-    #[test]
-    fn playlists_are_compressed_once_and_others_never() {
-        let assets = Assets::default();
-        let text = Bytes::from("#EXTINF:2.000,\n1760000000.m4s\n".repeat(100));
-        let playlist = Asset { content_type: PLAYLIST_TYPE.into(), ..asset("media.m3u8", text.clone()) };
-        assets.publish(playlist, Path::new("/data")).unwrap();
-        assets.publish(asset("a.m4s", text.clone()), Path::new("/data")).unwrap();
-        let piece = assets.get("media.m3u8").unwrap();
-        let packed = piece.gzip().unwrap();
-        let mut unpacked = Vec::new();
-        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut unpacked).unwrap();
-        assert_eq!(unpacked, text);
-        assert_eq!(piece.gzip().unwrap().as_ptr(), packed.as_ptr(), "the same bytes for everyone");
-        assert_eq!(assets.get("a.m4s").unwrap().gzip(), None);
-        let tiny =
-            Asset { content_type: PLAYLIST_TYPE.into(), ..asset("tiny.m3u8", Bytes::from_static(b"#")) };
-        assets.publish(tiny, Path::new("/data")).unwrap();
-        assert_eq!(assets.get("tiny.m3u8").unwrap().gzip(), None, "larger than it was");
-    }
-
-    /// Bytes of a driver whose release calls back.
-    struct CallsBack(Arc<Assets>);
-
-    impl AsRef<[u8]> for CallsBack {
-        fn as_ref(&self) -> &[u8] {
-            b"bytes"
-        }
-    }
-
-    impl Drop for CallsBack {
-        fn drop(&mut self) {
-            self.0.retract("other");
-        }
-    }
-
-    #[test]
-    fn releasing_a_piece_may_call_back() {
-        let assets = Arc::new(Assets::default());
-        let piece = || asset("a", Bytes::from_owner(CallsBack(assets.clone())));
-        assets.publish(piece(), Path::new("/data")).unwrap();
-        assets.publish(piece(), Path::new("/data")).unwrap();
-        assets.retract("a");
-        assert!(assets.get("a").is_none());
-    }
-
-    #[test]
-    fn every_limit_refuses_and_keeps_what_is_there() {
-        let assets = Assets::default();
-        for bad in ["", "a\nb", "\u{e4}", &"t".repeat(CONTENT_TYPE_BYTES_MAX + 1)] {
-            let asset = Asset { content_type: bad.into(), ..asset("a", Bytes::new()) };
-            assert!(assets.publish(asset, Path::new("/data")).is_err(), "{bad:?}");
-        }
-        static LARGE: [u8; 16 * 1024 * 1024] = [0; 16 * 1024 * 1024];
-        for n in 0..16 {
-            publish(&assets, &format!("l{n}"), &LARGE).unwrap();
-        }
-        assert!(publish(&assets, "one-too-many", b"x").unwrap_err().message.contains("bytes"));
-        publish(&assets, "l0", b"smaller").unwrap();
-        for n in 16..ASSETS_MAX {
-            publish(&assets, &format!("s{n}"), b"x").unwrap();
-        }
-        assert!(publish(&assets, "s", b"x").unwrap_err().message.contains("assets"));
-        assert_eq!(memory(&assets, "l0"), "smaller");
-    }
-
-    #[test]
-    fn what_the_driver_said_last_counts() {
-        let assets = Assets::default();
-        assert_eq!(assets.playback(), None);
-        let told = Playback {
-            entry: "index.m3u8".into(),
-            preview: None,
-            first_ms: 1,
-            window_ms: 2,
-            window_max_ms: 3,
-            fresh_ms: 4_000,
-            ended: false,
-        };
-        assets.set_playback(told.clone(), Duration::from_secs(1));
-        assets.set_playback(Playback { ended: true, ..told }, Duration::from_secs(2));
-        let facts = assets.playback().unwrap();
-        assert_eq!((facts.fresh_until, facts.ended), (Duration::from_secs(6), true));
-    }
-}
+mod tests;

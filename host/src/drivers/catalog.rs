@@ -35,6 +35,19 @@ pub enum State {
     Missing,
 }
 
+impl State {
+    /// As the API shows it.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            State::Loaded => "loaded",
+            State::Failing(_) => "failing",
+            State::Disabled => "disabled",
+            State::Refused(_) => "refused",
+            State::Missing => "missing",
+        }
+    }
+}
+
 /// One driver of the folder or of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
@@ -53,6 +66,8 @@ pub struct Summary {
     pub refused: Option<String>,
     /// Where it runs; `None` when it does not.
     pub isolation: Option<Isolation>,
+    /// How often its process crashed since it was loaded; on threads, how often it panicked.
+    pub crashes: u64,
 }
 
 impl Drivers {

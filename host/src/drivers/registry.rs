@@ -35,6 +35,12 @@ pub(super) struct Loaded {
     pub(super) remote: Option<Arc<Remote>>,
 }
 
+impl Loaded {
+    fn crashes(&self) -> u64 {
+        self.remote.as_ref().map_or_else(|| self.services.panicked(), |remote| remote.crashed())
+    }
+}
+
 /// One destination type, and who serves it.
 pub(super) struct Kind {
     pub(super) driver: Arc<Loaded>,
@@ -184,9 +190,8 @@ impl Registry {
 impl Entry {
     /// A driver that is not loaded.
     pub(super) fn with_state(id: &str, file: Option<PathBuf>, state: State) -> Self {
-        let (version, types) = (String::new(), Vec::new());
-        let summary =
-            Summary { id: id.to_string(), file, version, types, state, refused: None, isolation: None };
+        let (id, version, types, refused, isolation) = (id.into(), String::new(), Vec::new(), None, None);
+        let summary = Summary { id, file, version, types, state, refused, isolation, crashes: 0 };
         let (hash, settings) = (String::new(), DriverSettings::default());
         Self { summary, hash, settings, loaded: None, kinds: BTreeMap::new() }
     }
@@ -256,6 +261,7 @@ impl Entry {
     /// What is shown of it now.
     pub(super) fn summary(&self) -> Summary {
         let mut summary = self.summary.clone();
+        summary.crashes = self.loaded.as_ref().map_or(0, |loaded| loaded.crashes());
         let panicked = self.loaded.as_ref().and_then(|loaded| loaded.services.quarantine());
         if let Some(trouble) = self.trouble().or(panicked) {
             summary.state = State::Failing(trouble);
@@ -330,6 +336,7 @@ pub(super) fn start(
             (version, manifest, is_lossless, None, Control::start(&id, clock, begin).map_err(cleaned)?)
         }
         Source::Process(spec) => {
+            services.bound_pieces(spec.limits.memory_mb.saturating_mul(BYTES_PER_MB));
             let level = MAX_LEVEL.load(Ordering::Relaxed);
             let reports = parts.recordings.reports.clone();
             // What an earlier child told last, or this one at its start, may not have come.

@@ -10,7 +10,7 @@ mod on_pump;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -24,8 +24,9 @@ use self::counters::Names;
 pub(super) use self::counters::is_counter_name;
 pub use self::counters::{Counters, SENT_BYTES_PER_SEC_MAX};
 pub(super) use self::log_gate::LogGate;
-use self::on_pump::{OnPump, connect_error};
+use self::on_pump::{CONNECTS_MAX, Connecting, OnPump, connect_error};
 use super::assets::Assets;
+use super::assets::budget::Budget;
 use super::control::Pump;
 use super::http::Waiting;
 use super::panics::Panics;
@@ -122,6 +123,10 @@ pub(super) struct DriverServices {
     recordings: RecordingParts,
     requests: Waiting,
     panics: Mutex<Panics>,
+    panicked: AtomicU64,
+    pieces: Arc<Budget>,
+    /// Connections that are being made, or were and wait for the driver to take them.
+    connecting: Arc<AtomicU32>,
 }
 
 impl DriverServices {
@@ -156,6 +161,9 @@ impl DriverServices {
             recordings,
             requests: Waiting::default(),
             panics: Mutex::default(),
+            panicked: AtomicU64::default(),
+            pieces: Arc::default(),
+            connecting: Arc::default(),
         }
     }
 
@@ -184,7 +192,13 @@ impl DriverServices {
         }
     }
 
+    /// Bounds what its pieces take of the service's memory.
+    pub(super) fn bound_pieces(&self, bytes: u64) {
+        self.pieces.bound(bytes);
+    }
+
     pub(super) fn insert(&self, dest: u64, opened: Opened) {
+        opened.assets.charge(&self.pieces, opened.account);
         self.opened.write().unwrap_or_else(PoisonError::into_inner).insert(dest, Arc::new(opened));
     }
 
@@ -192,6 +206,7 @@ impl DriverServices {
         let removed = self.opened.write().unwrap_or_else(PoisonError::into_inner).remove(&dest);
         if let Some(opened) = removed {
             self.retired.keep(opened.redactor());
+            self.pieces.ended(opened.account, &opened.assets);
         }
         self.requests.end(dest);
     }
@@ -273,10 +288,17 @@ impl Services for DriverServices {
             done(Err(Error::internal("this driver has ended")));
             return;
         };
+        let Some(place) = Connecting::begin(&self.connecting) else {
+            let driver = &self.driver;
+            done(Err(Error::internal(format!(
+                "driver {driver} waits for {CONNECTS_MAX} connections already; it has to wait for some of them first"
+            ))));
+            return;
+        };
         let timeout =
             if timeout.is_zero() { Duration::from_millis(CONNECT_TIMEOUT_DEFAULT_MS) } else { timeout };
         let guard = self.guard.asked_by(asker);
-        let answer = OnPump { pump, done: Some(done) };
+        let answer = OnPump { pump, done: Some(done), place: Some(place) };
         self.runtime.spawn(async move {
             let outcome = guard.connect(&host, port, timeout).await;
             answer.give(outcome.map(OwnedFd::from).map_err(connect_error));

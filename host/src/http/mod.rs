@@ -33,6 +33,11 @@ use crate::places::{Full, Network, Place, Places};
 
 /// Connections open at one time; further ones wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 16_384;
+/// Part of the files the process may have open that connections may be: a fourth. The others are for what they fetch, encoders,
+/// destinations, drivers and the database, from which no stranger may take them.
+pub const OPEN_FILES_PART: u64 = 4;
+/// Part of the connections that one network may have where they are few.
+const NETWORK_PART: usize = 2;
 /// Connections open at one time from one network (an IPv4 address or an IPv6 /64); further ones are closed at once.
 /// Trusted proxies speak for many and are exempt. Room for the players of a household or a small company.
 pub const CONNECTIONS_PER_NETWORK_MAX: usize = 512;
@@ -108,6 +113,16 @@ impl Default for ServerLimits {
             head_timeout: HEAD_TIMEOUT,
             shutdown_grace: SHUTDOWN_GRACE,
         }
+    }
+}
+
+impl ServerLimits {
+    /// The defaults, with fewer connections where the process may have only so many files open.
+    pub fn within(open_files: u64) -> Self {
+        let files = usize::try_from(open_files / OPEN_FILES_PART).unwrap_or(usize::MAX);
+        let connections_max = CONNECTIONS_MAX.min(files).max(NETWORK_PART);
+        let per_network_max = CONNECTIONS_PER_NETWORK_MAX.min(connections_max / NETWORK_PART);
+        Self { connections_max, per_network_max, ..Self::default() }
     }
 }
 

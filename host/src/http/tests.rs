@@ -284,3 +284,16 @@ async fn a_peer_that_never_ends_its_body_is_not_read_for_ever() {
     let _ = silent.write_all(&part).await;
     assert!(rest(&mut silent).await.starts_with("HTTP/1.1 413"), "closed after a while");
 }
+
+#[test]
+fn connections_leave_most_open_files_to_others() {
+    let of = |open_files| {
+        let limits = ServerLimits::within(open_files);
+        (limits.connections_max, limits.per_network_max)
+    };
+    assert_eq!(of(65_536), (CONNECTIONS_MAX, CONNECTIONS_PER_NETWORK_MAX));
+    assert_eq!(of(u64::MAX), (CONNECTIONS_MAX, CONNECTIONS_PER_NETWORK_MAX));
+    assert_eq!(of(4_096), (1_024, 512));
+    assert_eq!(of(300), (75, 37));
+    assert_eq!(of(0), (2, 1), "it always answers somebody");
+}

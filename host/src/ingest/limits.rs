@@ -4,6 +4,10 @@ use std::time::Duration;
 
 /// Connections at once.
 pub const CONNECTIONS_MAX: usize = 4_096;
+/// Part of the files the process may have open that connections may be: an eighth.
+pub const OPEN_FILES_PART: u64 = 8;
+/// Part of the connections that one network may have where they are few.
+const NETWORK_PART: usize = 2;
 /// Part of the connections, in all and per network, that those may have whose publish is not accepted (yet): a flood of
 /// them leaves the rest to encoders with a right key, and is bounded in memory by this and [`SETUP_BYTES_MAX`].
 pub const STRANGERS_PART: usize = 2;
@@ -82,5 +86,33 @@ impl Default for Limits {
             linger: Duration::from_millis(LINGER_MS),
             shutdown: Duration::from_millis(SHUTDOWN_TIMEOUT_MS),
         }
+    }
+}
+
+impl Limits {
+    /// Fewer connections where the process may have only so many files open.
+    pub(crate) fn within(mut self, open_files: u64) -> Self {
+        let files = usize::try_from(open_files / OPEN_FILES_PART).unwrap_or(usize::MAX).max(NETWORK_PART);
+        self.connections_max = self.connections_max.min(files);
+        self.connections_per_network_max =
+            self.connections_per_network_max.min(self.connections_max / NETWORK_PART);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_most_open_files_to_others() {
+        let of = |open_files| {
+            let limits = Limits::default().within(open_files);
+            (limits.connections_max, limits.connections_per_network_max)
+        };
+        assert_eq!(of(65_536), (CONNECTIONS_MAX, CONNECTIONS_PER_NETWORK_MAX));
+        assert_eq!(of(4_096), (512, 256));
+        assert_eq!(of(300), (37, 18));
+        assert_eq!(of(0), (2, 1));
     }
 }

@@ -67,6 +67,12 @@ impl Settings {
         Self { listen, secure: None, read_wait, proxies: Vec::new(), limits: Limits::default() }
     }
 
+    /// The same with fewer connections where the process may have only so many files open.
+    #[must_use]
+    pub fn within(self, open_files: u64) -> Self {
+        Self { limits: self.limits.within(open_files), ..self }
+    }
+
     /// What `[ingest]` says; reads the certificate where one is set, and warns of one that is out of its time at `now`.
     ///
     /// # Errors

@@ -24,6 +24,9 @@ async fn metrics_are_for_operators_and_show_what_is_live() {
         "# TYPE satcast_destination_driver_total counter".to_owned(),
         "satcast_driver_loaded{driver=\"bad\"} 0".to_owned(),
         "satcast_driver_change_refused{driver=\"bad\"} 0".to_owned(),
+        "satcast_driver_state{driver=\"bad\",state=\"refused\"} 1".to_owned(),
+        "satcast_driver_crashes_total{driver=\"bad\"} 0".to_owned(),
+        "# TYPE satcast_driver_crashes_total counter".to_owned(),
     ] {
         assert!(answer.text.lines().any(|known| known == line), "{line} is not in {}", answer.text);
     }

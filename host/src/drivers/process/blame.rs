@@ -15,6 +15,8 @@ pub(super) enum Blame {
     Somebody,
     /// The library itself: it did nothing for anybody.
     Nobody,
+    /// The service, which could not give it what a process needs.
+    Service,
 }
 
 /// What is known of the end.
@@ -31,7 +33,7 @@ impl Blame {
     pub(super) fn account(self) -> Option<i64> {
         match self {
             Self::Account(account) => Some(account),
-            Self::Somebody | Self::Nobody => None,
+            Self::Somebody | Self::Nobody | Self::Service => None,
         }
     }
 

@@ -90,6 +90,9 @@ impl Session {
 
     /// Whom its end is laid to. To be asked before it is buried.
     pub(super) fn blame(&self) -> Blame {
+        if self.is_for_service() {
+            return Blame::Service;
+        }
         let mut inside: BTreeSet<_> = lock(&self.dests).values().map(|feed| Some(feed.account)).collect();
         inside.extend(lock(&self.calls).values().map(|call| call.account));
         Blame::of(*lock(&self.marked), &inside)

@@ -30,6 +30,8 @@ pub(super) enum ChannelError {
     Closed,
     /// A message over the limit, or with too many descriptors.
     TooLarge,
+    /// A message of so many bytes, which are in the buffer. This process could not take all descriptors beside it, and has none.
+    Short(usize),
     /// Anything else.
     System(Errno),
 }
@@ -121,8 +123,15 @@ impl Channel {
                 descriptors.extend(rights);
             }
         }
-        if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        let is_cut = got.flags.contains(ReturnFlags::CTRUNC);
+        let too_many =
+            descriptors.len() > DESCRIPTORS_MAX || (is_cut && descriptors.len() == DESCRIPTORS_MAX);
+        if too_many || got.flags.contains(ReturnFlags::TRUNC) {
             return Err(ChannelError::TooLarge);
+        }
+        // There was room in the message for more than came: the kernel found none in this process.
+        if is_cut {
+            return Err(ChannelError::Short(got.bytes));
         }
         // Nobody sends empty messages: this is the end.
         if got.bytes == 0 { Err(ChannelError::Closed) } else { Ok((got.bytes, descriptors)) }
@@ -148,6 +157,7 @@ fn read_errno(error: Errno) -> ChannelError {
 mod tests {
     use std::os::fd::AsFd as _;
 
+    use super::super::shortage::tests::{in_a_process_with_few_files, take_all_files};
     use super::*;
 
     fn pair() -> (Channel, Channel) {
@@ -169,6 +179,45 @@ mod tests {
         drop(host);
         assert_eq!(child.recv(&mut buffer).unwrap_err(), ChannelError::Closed);
         assert_eq!(child.send(b"x", &[]).unwrap_err(), ChannelError::Closed);
+    }
+
+    const FEW_FILES: &str =
+        "drivers::process::channel::tests::who_has_no_descriptors_left_blames_nobody_for_theirs";
+
+    #[test]
+    fn who_has_no_descriptors_left_blames_nobody_for_theirs() {
+        if !in_a_process_with_few_files(FEW_FILES) {
+            return;
+        }
+        let (host, child) = pair();
+        let file = tempfile::tempfile().unwrap();
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let mut taken = take_all_files();
+        for left in [0, 1] {
+            child.send(b"answer", &[file.as_fd(), file.as_fd()]).unwrap();
+            assert_eq!(host.recv(&mut buffer).unwrap_err(), ChannelError::Short(6), "{left} left");
+            assert_eq!(&buffer[..6], b"answer");
+            taken.pop();
+        }
+        // What came was closed again.
+        child.send(b"x", &[file.as_fd(), file.as_fd()]).unwrap();
+        assert_eq!(host.recv(&mut buffer).unwrap().1.len(), 2);
+    }
+
+    #[test]
+    fn too_many_descriptors_are_the_childs_fault() {
+        let (host, child) = pair();
+        let file = tempfile::tempfile().unwrap();
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        for count in DESCRIPTORS_MAX + 1..DESCRIPTORS_MAX + 8 {
+            let many = vec![file.as_fd(); count];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            assert!(control.push(SendAncillaryMessage::ScmRights(&many)));
+            let part = [IoSlice::new(b"x")];
+            rustix::net::sendmsg(&child.socket, &part, &mut control, SendFlags::empty()).unwrap();
+            assert_eq!(host.recv(&mut buffer).unwrap_err(), ChannelError::TooLarge, "{count}");
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!             queue ── feed ──> Slots ──> memory (host writes, child reads) ──> packets ──┘
 //! ```
 //!
-//! - [`remote`]: starts the child, restarts it after a crash, gives it up after too many ([`restart`]); [`blame`]: whom they are laid to.
+//! - [`remote`]: starts the child, restarts it after a crash, gives it up after too many ([`restart`]); [`blame`]: whom they are laid to;
+//!   [`shortage`]: what is nobody's fault.
 //! - [`session`]: one child: its media; [`calls`]: calls into it; [`requests`]: what it asks for; [`recordings`], [`http`]: what it is
 //!   asked about them, and by viewers.
 //! - [`child`]: the other side. It is a small host itself: it loads the library with the same code, and its services ask
@@ -47,6 +48,7 @@ mod remote;
 mod requests;
 mod restart;
 mod session;
+mod shortage;
 mod slots;
 mod spawn;
 mod usage;

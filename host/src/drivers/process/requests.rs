@@ -19,9 +19,8 @@ use super::handed::sealed;
 use super::message::{Failure, Message, Piece, PieceBytes, ToChild, ToHost, Told, coded, decoded, read};
 use super::notes::Demand;
 use super::session::Session;
+use super::shortage;
 
-/// Connections a child may wait for at once.
-pub(super) const CONNECTS_MAX: u32 = 256;
 /// Largest piece for viewers that a child may hand over in memory, in bytes.
 pub(super) const PIECE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Longest path of a file in bytes.
@@ -53,6 +52,35 @@ impl Session {
             }
             Ok(Message::Media(_)) | Err(_) => Err("sent what is no message"),
         }
+    }
+
+    /// As [`Session::handle`], for a message whose descriptors the service had no room for: who waits for what was beside it gets an
+    /// error, and a child that cannot go on without it is ended with nobody to blame.
+    ///
+    /// # Errors
+    /// As for any message.
+    pub(super) fn handle_short(self: &Arc<Self>, bytes: &[u8]) -> Result<Option<Begun>, &'static str> {
+        let message = match read::<ToHost>(bytes) {
+            Ok(Message::Text(message)) => message,
+            _ => return self.handle(bytes, Vec::new()),
+        };
+        let failure = || Failure::from(Error::internal(shortage::lost()));
+        match *message {
+            ToHost::Loaded { .. } => {
+                let why = format!("cannot be started: {}", shortage::lost());
+                self.fail_for_service(&why);
+            }
+            ToHost::Answer { call, outcome } => {
+                self.answered(call, outcome.and_then(|_| Err(failure())), Vec::new());
+            }
+            ToHost::Publish { call, .. } => {
+                self.tell(&ToChild::Answer { call, outcome: Err(failure()) });
+            }
+            ToHost::Respond { token, .. } => self.respond(token, None, Vec::new()),
+            // Nothing belongs beside any other.
+            other => return self.answer(other, Vec::new()),
+        }
+        Ok(None)
     }
 
     fn meet(self: &Arc<Self>, demand: &Demand) -> Result<(), &'static str> {
@@ -155,19 +183,10 @@ impl Session {
     }
 
     fn connect(self: &Arc<Self>, call: u64, dest: u64, host: String, port: u16, timeout: Duration) {
-        if self.connecting.fetch_add(1, Ordering::AcqRel) >= CONNECTS_MAX {
-            self.connecting.fetch_sub(1, Ordering::AcqRel);
-            let failure = Error::internal(format!("more than {CONNECTS_MAX} connections are being made"));
-            self.tell(&ToChild::Connected { call, failure: Some(failure.into()) });
-            return;
-        }
         let session = self.clone();
-        let done = move |outcome: Result<OwnedFd, Error>| {
-            session.connecting.fetch_sub(1, Ordering::AcqRel);
-            match outcome {
-                Ok(socket) => session.tell_with(&ToChild::Connected { call, failure: None }, &socket),
-                Err(error) => session.tell(&ToChild::Connected { call, failure: Some(error.into()) }),
-            }
+        let done = move |outcome: Result<OwnedFd, Error>| match outcome {
+            Ok(socket) => session.tell_with(&ToChild::Connected { call, failure: None }, &socket),
+            Err(error) => session.tell(&ToChild::Connected { call, failure: Some(error.into()) }),
         };
         self.services.connect(dest, host, port, timeout, Box::new(done));
     }
@@ -270,7 +289,49 @@ impl Drop for Kept {
 
 #[cfg(test)]
 mod tests {
+    use super::super::blame::Blame;
+    use super::super::channel::{Channel, MESSAGE_BYTES_MAX};
+    use super::super::message::text;
+    use super::super::recordings::tests::begin;
     use super::*;
+
+    fn told(child: &Channel) -> ToChild {
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let (len, _) = child.recv(&mut buffer).unwrap();
+        match read(&buffer[..len]) {
+            Ok(Message::Text(message)) => *message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_the_service_has_no_descriptor_for_is_an_error_for_who_waits_and_no_crash() {
+        let (session, child, _) = begin();
+        let piece = Piece {
+            name: "a.m4s".into(),
+            content_type: "video/mp4".into(),
+            max_age_secs: 1,
+            hosted: true,
+            preview: false,
+            bytes: PieceBytes::Memory,
+            followed: Default::default(),
+        };
+        let publish = text(&ToHost::Publish { call: 7, dest: 1, piece });
+        assert!(session.handle_short(&publish).unwrap().is_none());
+        let ToChild::Answer { call: 7, outcome: Err(failure) } = told(&child) else { panic!("no answer") };
+        assert!(Error::from(failure).message.contains("LimitNOFILE"));
+        let asking = session.clone();
+        let asked = std::thread::spawn(move || asking.call_with(|call| ToChild::Recordings { call }, None));
+        let ToChild::Recordings { call } = told(&child) else { panic!("no call") };
+        assert!(session.handle_short(&text(&ToHost::Answer { call, outcome: Ok(true) })).unwrap().is_none());
+        let refused = asked.join().unwrap().map(|reply| reply.is_taken).unwrap_err();
+        assert!(refused.message.contains("LimitNOFILE"), "{refused}");
+        assert_eq!(session.failure(), None, "it goes on");
+        let loaded = ToHost::Loaded { id: "t".into(), version: String::new(), is_lossless: false };
+        assert!(session.handle_short(&text(&loaded)).unwrap().is_none());
+        assert!(session.failure().unwrap().contains("LimitNOFILE"));
+        assert_eq!(session.blame(), Blame::Service);
+    }
 
     #[test]
     fn paths_stay_below_the_folder() {

@@ -4,6 +4,8 @@
 //! - crashes that are laid to an account count against it, and after [`ACCOUNT_CRASHES_MAX`] nothing new of it is opened;
 //! - crashes that nobody is known for take the driver from nobody: the waits before it is started again grow;
 //! - crashes without anybody inside are the driver's own, and so is it when [`ACCOUNTS_LEFT_MAX`] accounts crash it: it is left alone.
+//!
+//! What the service cannot give a child is no crash: that is tried for ever.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -14,6 +16,8 @@ use super::blame::Blame;
 pub(super) const RESTART_WAIT_MIN: Duration = Duration::from_millis(500);
 /// No wait is longer.
 pub(super) const RESTART_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Longest wait between tries while the service cannot give a child what it needs; the first is [`RESTART_WAIT_MIN`].
+pub(super) const SHORTAGE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// So many crashes of its own within [`CRASH_WINDOW`] and the driver is left alone.
 pub(super) const CRASHES_MAX: usize = 5;
 /// So many crashes by one account within [`CRASH_WINDOW`] and the account gets nothing new from it.
@@ -32,6 +36,8 @@ pub(super) enum Verdict {
     Restart(Duration),
     /// The same, and from now on nothing new of this account.
     Without(i64, Duration),
+    /// It did not crash: tried again after this time, as often as it takes.
+    Wait(Duration),
     /// Not again until the operator does something.
     Quarantine,
 }
@@ -43,19 +49,25 @@ pub(super) struct Crashes {
     at: VecDeque<(Duration, Blame)>,
     /// Accounts that get nothing new.
     left: BTreeSet<i64>,
+    /// Tries since the last child that came up for which the service lacked something.
+    short: u32,
 }
 
 impl Crashes {
     /// Notes a crash at the monotonic time `now`.
     pub(super) fn add(&mut self, now: Duration, blame: Blame) -> Verdict {
+        if blame == Blame::Service {
+            let wait = grown(self.short, SHORTAGE_WAIT_MAX);
+            self.short = self.short.saturating_add(1);
+            return Verdict::Wait(wait);
+        }
         let is_old = |at: Duration| now.saturating_sub(at) > CRASH_WINDOW;
         while self.at.front().is_some_and(|(at, _)| is_old(*at)) || self.at.len() >= REMEMBERED_MAX {
             self.at.pop_front();
         }
         self.at.push_back((now, blame));
         let same = self.at.iter().filter(|(_, one)| *one == blame).count();
-        let doublings = u32::try_from(self.at.len() - 1).unwrap_or(u32::MAX).min(16);
-        let wait = RESTART_WAIT_MIN.saturating_mul(1 << doublings).min(RESTART_WAIT_MAX);
+        let wait = grown(u32::try_from(self.at.len() - 1).unwrap_or(u32::MAX), RESTART_WAIT_MAX);
         match blame {
             Blame::Nobody if same >= CRASHES_MAX => Verdict::Quarantine,
             Blame::Account(account) if same >= ACCOUNT_CRASHES_MAX && self.left.insert(account) => {
@@ -70,6 +82,11 @@ impl Crashes {
         }
     }
 
+    /// A child is up: the service lacks nothing now.
+    pub(super) fn started(&mut self) {
+        self.short = 0;
+    }
+
     /// Nothing new of this account is opened.
     pub(super) fn is_left(&self, account: i64) -> bool {
         self.left.contains(&account)
@@ -79,6 +96,11 @@ impl Crashes {
     pub(super) fn forgive(&mut self) {
         *self = Self::default();
     }
+}
+
+/// The wait after so many others.
+fn grown(before: u32, most: Duration) -> Duration {
+    RESTART_WAIT_MIN.saturating_mul(1 << before.min(16)).min(most)
 }
 
 /// What is said of an account that gets nothing new.
@@ -114,6 +136,18 @@ mod tests {
         let expected = [500, 1000, 2000, 4000].map(|ms| Verdict::Restart(Duration::from_millis(ms)));
         assert_eq!(waits, expected);
         assert_eq!(crashes.add(secs(9), Blame::Nobody), Verdict::Quarantine);
+    }
+
+    #[test]
+    fn what_the_service_lacks_is_waited_for_for_ever_and_counts_for_nothing() {
+        let mut crashes = Crashes::default();
+        let waits: Vec<_> = (0..100).map(|n| crashes.add(secs(n), Blame::Service)).collect();
+        let first = [500, 1000, 2000, 4000, 8000].map(|ms| Verdict::Wait(Duration::from_millis(ms)));
+        assert_eq!(waits[..5], first);
+        assert!(waits[5..].iter().all(|verdict| *verdict == Verdict::Wait(SHORTAGE_WAIT_MAX)));
+        assert_eq!(crashes.add(secs(100), Blame::Nobody), Verdict::Restart(RESTART_WAIT_MIN));
+        crashes.started();
+        assert_eq!(crashes.add(secs(101), Blame::Service), Verdict::Wait(RESTART_WAIT_MIN));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use super::http::Held;
 use super::memory::SharedMemory;
 use super::message::{self, PROTOCOL, ToChild};
 use super::notes::{BATCH_PACKETS_MAX, Batch, Note};
+use super::shortage;
 use super::slots::{Lease, Slots};
 use super::{SHARED_BYTES, Spec};
 use crate::drivers::control::Pump;
@@ -44,11 +45,15 @@ pub(super) struct Session {
     /// Device and number of the memory that the child was given.
     pub(super) shared: (u64, u64),
     /// Why the host ended it.
-    ended: Mutex<Option<String>>,
+    ended: Mutex<Option<Ended>>,
     pub(super) is_over: AtomicBool,
-    /// Connections it waits for.
-    pub(super) connecting: AtomicU32,
     pub(super) answers: Arc<Held>,
+}
+
+struct Ended {
+    why: String,
+    /// The service lacked something; the child did nothing wrong.
+    for_service: bool,
 }
 
 struct Shared {
@@ -90,7 +95,10 @@ impl Session {
             max_level,
             limits: spec.limits,
         };
-        channel.send(&message::text(&start), &[memory.descriptor()]).map_err(|_| Errno::PIPE)?;
+        channel.send(&message::text(&start), &[memory.descriptor()]).map_err(|error| match error {
+            ChannelError::System(error) => error,
+            _ => Errno::PIPE,
+        })?;
         let facts = rustix::fs::fstat(memory.descriptor())?;
         let shared = (facts.st_dev, facts.st_ino);
         let media = Shared { memory, slots: Slots::new(SHARED_BYTES), starved: Vec::new() };
@@ -109,21 +117,34 @@ impl Session {
             shared,
             ended: Mutex::default(),
             is_over: AtomicBool::new(false),
-            connecting: AtomicU32::new(0),
         };
         Ok((Arc::new(session), theirs))
     }
 
     /// Ends it because of `reason`; whoever reads from it sees the end.
     pub(super) fn fail(&self, reason: &str) {
-        lock(&self.ended).get_or_insert_with(|| reason.to_owned());
+        self.end(reason, false);
+    }
+
+    /// As [`Session::fail`], for something that the service lacks: nobody is blamed.
+    pub(super) fn fail_for_service(&self, reason: &str) {
+        self.end(reason, true);
+    }
+
+    /// It was ended because the service lacked something.
+    pub(super) fn is_for_service(&self) -> bool {
+        lock(&self.ended).as_ref().is_some_and(|ended| ended.for_service)
+    }
+
+    fn end(&self, reason: &str, for_service: bool) {
+        lock(&self.ended).get_or_insert_with(|| Ended { why: reason.to_owned(), for_service });
         self.is_over.store(true, Ordering::Release);
         self.channel.shut_down();
     }
 
     /// Why the host ended it, if it did.
     pub(super) fn failure(&self) -> Option<String> {
-        lock(&self.ended).clone()
+        lock(&self.ended).as_ref().map(|ended| ended.why.clone())
     }
 
     /// Sends a message; a child that does not read is ended.
@@ -146,7 +167,13 @@ impl Session {
             // The reader sees the end by itself.
             Ok(()) | Err(ChannelError::Closed) => {}
             Err(ChannelError::TooLarge) => self.fail("was to be told more than a message holds"),
-            Err(ChannelError::TimedOut | ChannelError::System(_)) => self.fail("does not read"),
+            Err(ChannelError::System(error)) if shortage::is_shortage(error) => {
+                self.fail_for_service(&shortage::told("cannot be told anything", &error.into()));
+            }
+            // Nothing is read here.
+            Err(ChannelError::TimedOut | ChannelError::System(_) | ChannelError::Short(_)) => {
+                self.fail("does not read");
+            }
         }
     }
 

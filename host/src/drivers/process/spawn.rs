@@ -47,13 +47,20 @@ pub(super) fn spawn(
         .stdout(writer.try_clone()?)
         .stderr(writer)
         .process_group(0);
-    let child = command.spawn()?;
+    let mut child = command.spawn()?;
     // Our copies of the writing end: without this the pipe would never end.
     drop(command);
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let group = group.ok_or_else(|| std::io::Error::other("the system gave a process no number"))?;
     let services = services.clone();
-    thread::Builder::new().name(format!("e:{id}")).spawn(move || log_output(output, &*services))?;
+    let logging =
+        thread::Builder::new().name(format!("e:{id}")).spawn(move || log_output(output, &*services));
+    if let Err(error) = logging {
+        // It has begun nothing yet. An error means that it has ended.
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(error);
+    }
     Ok(Spawned { child, group })
 }
 

@@ -1,5 +1,7 @@
 //! Whether a driver gets something to do, and what it makes of requests of viewers.
 
+use std::sync::atomic::Ordering;
+
 use satcast_plugin_api::host::HttpResponse;
 use satcast_plugin_api::{Class, Error};
 
@@ -13,11 +15,17 @@ impl DriverServices {
         if error.class != Class::Panic {
             return;
         }
+        self.panicked.fetch_add(1, Ordering::Relaxed);
         let mut panics = lock(&self.panics);
         if panics.add(self.clock.monotonic(), account, &error.message) != Turn::Goes {
             let (driver, why) = (self.driver.as_str(), panics.reason_for(account).unwrap_or_default());
             tracing::error!(driver, account, "driver {driver} {why}");
         }
+    }
+
+    /// How many panics were noted.
+    pub(in crate::drivers) fn panicked(&self) -> u64 {
+        self.panicked.load(Ordering::Relaxed)
     }
 
     /// Why the driver is left alone; `None` when it is not.

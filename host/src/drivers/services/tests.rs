@@ -141,6 +141,38 @@ async fn names_of_one_account_that_hang_keep_no_other_from_connecting() {
 }
 
 #[tokio::test]
+async fn a_driver_waits_for_so_many_connections_and_no_more() {
+    let (services, _pump) = with_pump();
+    let connect = || {
+        let (tell, told) = std::sync::mpsc::channel();
+        let done = move |outcome: Result<OwnedFd, Error>| tell.send(outcome.map(drop)).unwrap();
+        services.connect(0, "127.0.0.1".into(), 9, Duration::from_secs(1), Box::new(done));
+        async move {
+            loop {
+                match told.try_recv() {
+                    Ok(outcome) => return outcome.unwrap_err(),
+                    Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+                }
+            }
+        }
+    };
+    let mut places: Vec<_> = std::iter::from_fn(|| Connecting::begin(&services.connecting)).collect();
+    assert_eq!(places.len(), CONNECTS_MAX as usize);
+    let refused = connect().await.message;
+    assert!(refused.contains(&format!("{CONNECTS_MAX} connections")), "{refused}");
+    places.pop();
+    for _ in 0..3 {
+        assert_eq!(connect().await.class, Class::Config, "asked, and refused by the guard");
+        // Given back on the pump thread, after the driver had its answer.
+        while services.connecting.load(Ordering::Acquire) >= CONNECTS_MAX {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    drop(places);
+    assert_eq!(services.connecting.load(Ordering::Acquire), 0);
+}
+
+#[tokio::test]
 async fn a_recording_is_passed_on_without_secrets() {
     let services = services();
     let mut recording: Recording = serde_json::from_value(serde_json::json!({

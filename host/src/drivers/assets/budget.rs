@@ -1,0 +1,299 @@
+//! What the published pieces of a driver in a process may take of the service's memory, all openings together.
+//!
+//! What the process itself takes is watched; pieces in memory are copies on this side, which nobody else would bound. As a driver keeps what
+//! it publishes, it may have here what it may have there. On threads pieces are the driver's own memory, and this bounds nothing.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use bytes::Bytes;
+use satcast_plugin_api::Error;
+
+use super::Assets;
+
+/// Part of what a driver may have that is for one account: half.
+pub(in crate::drivers) const ACCOUNT_PART: u64 = 2;
+
+/// The pieces of one driver.
+#[derive(Debug, Default)]
+pub(in crate::drivers) struct Budget {
+    /// Bytes of all together; not set = no limit.
+    limit: OnceLock<u64>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    bytes: u64,
+    by_account: HashMap<i64, u64>,
+    /// Openings that have ended and are kept for viewers, oldest first, with their accounts.
+    ended: VecDeque<(i64, Weak<Assets>)>,
+}
+
+/// Bytes that are counted until this is dropped.
+#[derive(Debug)]
+pub(in crate::drivers) struct Share {
+    budget: Arc<Budget>,
+    account: i64,
+    bytes: u64,
+}
+
+/// Memory that is counted until its last reader has let go of it.
+struct Counted {
+    bytes: Bytes,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Share {
+    /// The same bytes, counted as long as anybody has them.
+    pub(super) fn with(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Counted { bytes, _share: self })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut state = self.budget.lock();
+        state.bytes -= self.bytes;
+        if let Some(bytes) = state.by_account.get_mut(&self.account) {
+            *bytes -= self.bytes;
+            if *bytes == 0 {
+                state.by_account.remove(&self.account);
+            }
+        }
+    }
+}
+
+/// Which limit there is no room in.
+enum Full {
+    Account,
+    Driver,
+}
+
+impl Budget {
+    /// Bounds it; the first limit stays.
+    pub(in crate::drivers) fn bound(&self, bytes: u64) {
+        self.limit.get_or_init(|| bytes);
+    }
+
+    /// Room for so many bytes of `account`; pieces of ended openings make it where it is short. `None` where nothing is bounded.
+    ///
+    /// # Errors
+    /// Names the limit there is no room in.
+    pub(super) fn take(self: &Arc<Self>, account: i64, bytes: u64) -> Result<Option<Share>, Error> {
+        let Some(limit) = self.limit.get().copied().filter(|_| bytes > 0) else { return Ok(None) };
+        loop {
+            let (full, oldest) = {
+                let mut state = self.lock();
+                let Err(full) = state.count(account, bytes, limit) else {
+                    return Ok(Some(Share { budget: self.clone(), account, bytes }));
+                };
+                let oldest = state.oldest_ended(matches!(full, Full::Account).then_some(account));
+                (full, oldest)
+            };
+            match oldest {
+                // Its pieces are counted until here: not under the lock.
+                Some(ended) => ended.upgrade().iter().for_each(|assets| assets.give_up_memory()),
+                None => return Err(refused(&full, limit)),
+            }
+        }
+    }
+
+    /// An opening has ended; its pieces go first.
+    pub(in crate::drivers) fn ended(&self, account: i64, assets: &Arc<Assets>) {
+        if self.limit.get().is_some() {
+            let mut state = self.lock();
+            state.ended.retain(|(_, assets)| assets.strong_count() > 0);
+            state.ended.push_back((account, Arc::downgrade(assets)));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn count(&mut self, account: i64, bytes: u64, limit: u64) -> Result<(), Full> {
+        let of_account = self.by_account.get(&account).copied().unwrap_or_default() + bytes;
+        if of_account > limit / ACCOUNT_PART {
+            return Err(Full::Account);
+        }
+        if self.bytes + bytes > limit {
+            return Err(Full::Driver);
+        }
+        self.bytes += bytes;
+        self.by_account.insert(account, of_account);
+        Ok(())
+    }
+
+    /// The opening that ended first, of `account` where one is named.
+    fn oldest_ended(&mut self, account: Option<i64>) -> Option<Weak<Assets>> {
+        let index = self.ended.iter().position(|(of, _)| account.is_none_or(|account| account == *of))?;
+        self.ended.remove(index).map(|(_, assets)| assets)
+    }
+}
+
+fn refused(full: &Full, limit: u64) -> Error {
+    let (whose, bytes) = match full {
+        Full::Account => ("one account's destinations of this driver", limit / ACCOUNT_PART),
+        Full::Driver => ("this driver", limit),
+    };
+    let mb = bytes / (1024 * 1024);
+    Error::internal(format!(
+        "the pieces of {whose} take more than {mb} MiB of the service's memory; retract old ones or publish files (the operator can raise \
+         limits, memory_mb of the driver)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use satcast_plugin_api::Audience;
+    use satcast_plugin_api::host::{Asset, AssetBody, Followed};
+
+    use super::super::PublishedBody;
+    use super::*;
+
+    const LIMIT: u64 = 1000;
+
+    struct Rig(Arc<Budget>);
+
+    impl Rig {
+        fn new() -> Self {
+            let rig = Self(Arc::default());
+            rig.0.bound(LIMIT);
+            rig
+        }
+
+        fn open(&self, account: i64) -> Arc<Assets> {
+            let assets = Arc::<Assets>::default();
+            assets.charge(&self.0, account);
+            assets
+        }
+
+        fn bytes(&self) -> u64 {
+            self.0.lock().bytes
+        }
+    }
+
+    fn publish(assets: &Assets, name: &str, body: AssetBody) -> Result<(), Error> {
+        let asset = Asset {
+            name: name.into(),
+            content_type: "video/mp4".into(),
+            max_age_secs: 5,
+            audience: Audience::Both,
+            body,
+            followed: Followed::default(),
+        };
+        assets.publish(asset, Path::new("/data"))
+    }
+
+    fn memory(len: usize) -> AssetBody {
+        AssetBody::Memory(Bytes::from(vec![0; len]).into())
+    }
+
+    #[test]
+    fn an_account_has_half_and_all_together_no_more_than_the_limit() {
+        let rig = Rig::new();
+        let (first, second) = (rig.open(1), rig.open(1));
+        publish(&first, "a", memory(300)).unwrap();
+        publish(&second, "a", memory(200)).unwrap();
+        let refused = publish(&second, "b", memory(1)).unwrap_err().message;
+        assert!(refused.contains("one account") && refused.contains("memory_mb"), "{refused}");
+        assert!(second.get("b").is_none());
+        let (third, fourth) = (rig.open(2), rig.open(3));
+        publish(&third, "a", memory(400)).unwrap();
+        let refused = publish(&fourth, "a", memory(101)).unwrap_err().message;
+        assert!(refused.contains("of this driver") || refused.contains("this driver take"), "{refused}");
+        publish(&fourth, "a", memory(100)).unwrap();
+        assert_eq!(rig.bytes(), LIMIT);
+        let file = AssetBody::File { path: "a".into(), offset: 0, len: 5000, keep: Bytes::new().into() };
+        publish(&fourth, "f", file).unwrap();
+        first.retract("a");
+        publish(&second, "b", memory(300)).unwrap();
+        drop((first, second, third, fourth));
+        assert_eq!(rig.bytes(), 0);
+        assert!(rig.0.lock().by_account.is_empty());
+    }
+
+    #[test]
+    fn what_a_viewer_still_reads_counts() {
+        let rig = Rig::new();
+        let assets = rig.open(1);
+        publish(&assets, "a", memory(300)).unwrap();
+        let read = match &assets.get("a").unwrap().body {
+            PublishedBody::Memory(bytes) => bytes.slice(..10),
+            other => panic!("{other:?}"),
+        };
+        assets.retract("a");
+        assert_eq!(rig.bytes(), 300);
+        assert!(publish(&assets, "b", memory(201)).is_err());
+        drop(read);
+        publish(&assets, "b", memory(201)).unwrap();
+    }
+
+    #[test]
+    fn names_of_parts_count() {
+        let rig = Rig::new();
+        let assets = rig.open(1);
+        let parts = || AssetBody::Parts(vec!["p".repeat(100), "q".into()]);
+        publish(&assets, "a", parts()).unwrap();
+        assert!(rig.bytes() >= 101, "{}", rig.bytes());
+        let many = (0..10).find_map(|n| publish(&assets, &n.to_string(), parts()).err());
+        assert!(many.is_some());
+        drop(assets);
+        assert_eq!(rig.bytes(), 0);
+    }
+
+    #[test]
+    fn ended_openings_make_room_first() {
+        let rig = Rig::new();
+        let ended: Vec<_> = [1, 1, 2].map(|account| rig.open(account)).into();
+        for assets in &ended {
+            publish(assets, "a", memory(200)).unwrap();
+            publish(assets, "list", AssetBody::Parts(vec!["a".into()])).unwrap();
+        }
+        ended[1].set_playback(
+            satcast_plugin_api::host::Playback {
+                entry: "a".into(),
+                preview: None,
+                first_ms: 0,
+                window_ms: 0,
+                window_max_ms: 0,
+                fresh_ms: 0,
+                ended: true,
+            },
+            Duration::ZERO,
+        );
+        rig.0.ended(2, &ended[2]);
+        rig.0.ended(1, &ended[1]);
+        rig.0.ended(1, &ended[0]);
+        let open = rig.open(1);
+        publish(&open, "a", memory(200)).unwrap();
+        assert!(ended[1].get("a").is_none(), "of the account, the one that ended first");
+        assert!(ended[0].get("a").is_some() && ended[2].get("a").is_some());
+        let other = rig.open(3);
+        publish(&other, "a", memory(400)).unwrap();
+        assert!(ended[2].get("a").is_none(), "of all, the one that ended first");
+        assert!(publish(&open, "b", memory(450)).is_err(), "what is open stays");
+        assert!(open.get("a").is_some());
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_counted() {
+        let rig = Rig(Arc::default());
+        let assets = rig.open(1);
+        publish(&assets, "a", memory(5000)).unwrap();
+        rig.0.ended(1, &assets);
+        assert_eq!((rig.bytes(), rig.0.lock().ended.len()), (0, 0));
+    }
+}

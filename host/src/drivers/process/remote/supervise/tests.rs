@@ -1,0 +1,84 @@
+//! What follows when the service cannot give a child what it needs.
+
+use std::path::PathBuf;
+use std::sync::{Condvar, Mutex};
+use std::thread;
+
+use super::super::super::recordings::tests::Listener;
+use super::super::super::restart::CRASHES_MAX;
+use super::super::super::shortage::tests::{in_a_process_with_few_files, take_all_files};
+use super::super::{Hooks, Spec};
+use super::*;
+use crate::clock::Clock;
+use crate::config::ProcessLimits;
+use crate::drivers::control::Pump;
+
+fn remote(exe: &str) -> Arc<Remote> {
+    let exe = PathBuf::from(exe);
+    let spec = Spec { image: exe.clone(), exe, id: "t".into(), limits: ProcessLimits::default() };
+    let parts = Parts {
+        spec,
+        services: Arc::<Listener>::default(),
+        pump: Arc::new(Pump::start("t").unwrap()),
+        clock: Clock::system(),
+        max_level: 3,
+        hooks: Hooks { accept: Box::new(|_| Ok(())), up: Box::new(|| {}) },
+    };
+    Arc::new(Remote {
+        parts,
+        state: Mutex::new(State::Starting),
+        changed: Condvar::new(),
+        keeps_recordings: false.into(),
+        crashes: Mutex::default(),
+        crashed: 0.into(),
+    })
+}
+
+const NAME: &str =
+    "drivers::process::remote::supervise::tests::a_service_without_descriptors_waits_and_blames_nobody";
+
+#[test]
+fn a_service_without_descriptors_waits_and_blames_nobody() {
+    if !in_a_process_with_few_files(NAME) {
+        return;
+    }
+    let remote = remote("/bin/true");
+    let taken = take_all_files();
+    for _ in 0..2 * CRASHES_MAX {
+        let (why, blame) = remote.one_child(&mut None);
+        assert!(why.contains("Too many open files") && why.contains("LimitNOFILE"), "{why}");
+        assert_eq!(blame, Blame::Service);
+        assert!(matches!(lock(&remote.crashes).add(Duration::ZERO, blame), Verdict::Wait(_)));
+    }
+    let supervised = remote.clone();
+    let supervisor = thread::spawn(move || supervised.supervise(None));
+    while !matches!(*remote.lock(), State::Down { .. }) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(remote.trouble().unwrap().contains("LimitNOFILE"), "the operator is told");
+    assert_eq!(remote.crashed(), 0);
+    remote.end();
+    supervisor.join().unwrap();
+    drop(taken);
+    let (why, blame) = remote.one_child(&mut None);
+    assert_eq!((why.as_str(), blame), ("ended with exit code 0", Blame::Nobody), "it is started again");
+}
+
+#[test]
+fn what_ends_by_itself_crashed() {
+    let remote = remote("/bin/true");
+    let supervised = remote.clone();
+    let supervisor = thread::spawn(move || supervised.supervise(None));
+    while remote.crashed() < 2 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    remote.end();
+    supervisor.join().unwrap();
+}
+
+#[test]
+fn a_child_that_could_not_be_started_has_crashed_nothing() {
+    let (why, blame) = remote("/nowhere/satcast").one_child(&mut None);
+    assert!(why.starts_with("cannot be started as /nowhere/satcast"), "{why}");
+    assert_eq!(blame, Blame::Service);
+}

@@ -1,0 +1,108 @@
+//! What the service lacks when it cannot give a child what it needs: nothing of that is a driver's fault.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+/// A shortage that lasts is logged again after this time.
+pub(super) const SHORTAGE_LOG_PAUSE: Duration = Duration::from_secs(60);
+
+const OPEN_FILES: &str =
+    "the service is short of open files (descriptors): raise its limit, LimitNOFILE of the unit or ulimit -n";
+
+/// The failed call found too little of something that may be there later.
+pub(super) fn is_shortage(errno: Errno) -> bool {
+    remedy(errno).is_some()
+}
+
+/// What was short, and what the operator can do about it.
+fn remedy(errno: Errno) -> Option<&'static str> {
+    Some(match errno {
+        Errno::MFILE | Errno::TOOMANYREFS => OPEN_FILES,
+        Errno::NFILE => "the system is short of open files: raise fs.file-max",
+        Errno::NOMEM | Errno::NOBUFS => "the system is short of memory: give it more, or run less on it",
+        Errno::AGAIN => {
+            "the service may start no more processes or threads: raise TasksMax of the unit or ulimit -u"
+        }
+        _ => return None,
+    })
+}
+
+/// What cannot be done to a child, why, and what helps.
+pub(super) fn told(what: &str, error: &io::Error) -> String {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    match errno.and_then(remedy) {
+        Some(remedy) => format!("{what}: {error}; {remedy}"),
+        None => format!("{what}: {error}"),
+    }
+}
+
+/// What is said of a message whose descriptors had no room in the service.
+pub(super) fn lost() -> String {
+    format!("what came beside a message of the driver had no room; {OPEN_FILES}")
+}
+
+/// Lets the first of many equal log lines through, and one in each [`SHORTAGE_LOG_PAUSE`] after it.
+#[derive(Debug, Default)]
+pub(super) struct Said(Option<Duration>);
+
+impl Said {
+    /// Whether it is to be said at the monotonic time `now`.
+    pub(super) fn is_due(&mut self, now: Duration) -> bool {
+        let is_due = self.0.is_none_or(|at| now.saturating_sub(at) >= SHORTAGE_LOG_PAUSE);
+        if is_due {
+            self.0 = Some(now);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::os::fd::OwnedFd;
+    use std::process::Command;
+
+    use super::*;
+
+    /// Says to a test that it runs in a process of its own.
+    const INNER: &str = "SATCAST_PROCESS_TEST_INNER";
+    /// Open files of such a process.
+    const OPEN_FILES_FEW: u32 = 64;
+
+    /// Runs the test `name` again in a process that may have few open files; true in that process.
+    pub(in super::super) fn in_a_process_with_few_files(name: &str) -> bool {
+        if std::env::var_os(INNER).is_some() {
+            return true;
+        }
+        let script = format!("ulimit -n {OPEN_FILES_FEW}; exec \"$0\" --exact \"$1\" --nocapture");
+        let this = std::env::current_exe().unwrap();
+        let ran =
+            Command::new("sh").args(["-c", &script]).arg(this).arg(name).env(INNER, "1").output().unwrap();
+        let (said, warned) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        assert!(ran.status.success() && said.contains("1 passed"), "{said}{warned}");
+        false
+    }
+
+    /// All descriptors that are left.
+    pub(in super::super) fn take_all_files() -> Vec<OwnedFd> {
+        std::iter::from_fn(|| rustix::io::dup(rustix::stdio::stdout()).ok()).collect()
+    }
+
+    #[test]
+    fn what_is_short_has_a_remedy_and_nothing_else_does() {
+        let told = |errno: i32| told("cannot be started", &io::Error::from_raw_os_error(errno));
+        assert!(told(libc::EMFILE).contains("LimitNOFILE") && told(libc::ENFILE).contains("file-max"));
+        assert!(told(libc::ENOMEM).contains("memory") && told(libc::EAGAIN).contains("TasksMax"));
+        assert_eq!(told(libc::ENOENT), "cannot be started: No such file or directory (os error 2)");
+        assert!(!is_shortage(Errno::NOENT) && is_shortage(Errno::TOOMANYREFS));
+    }
+
+    #[test]
+    fn a_shortage_that_lasts_is_said_once_a_while() {
+        let mut said = Said::default();
+        let due: Vec<bool> =
+            [0, 1, 59, 60, 61, 119, 120].map(|at| said.is_due(Duration::from_secs(at))).into();
+        assert_eq!(due, [true, false, false, true, false, false, true]);
+    }
+}
