@@ -126,7 +126,7 @@ mod tests {
     fn summary(id: &str, has_file: bool, state: State) -> Summary {
         let file = has_file.then(|| format!("{id}.so").into());
         let (version, types) = (String::new(), Vec::new());
-        Summary { id: id.into(), file, version, types, state, refused: None, isolation: None }
+        Summary { id: id.into(), file, version, types, state, refused: None, isolation: None, crashes: 0 }
     }
 
     #[test]

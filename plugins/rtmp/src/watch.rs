@@ -290,8 +290,8 @@ impl Watch {
             return self.without_media(now);
         }
         let silent_since = self.acks.silent_since();
-        // One that was given up before may read and only say nothing of it: it is not broken off again for that.
-        let silent_unread = silent_since.filter(|_| self.taken == 0);
+        // One that seldom acknowledged, or was given up before, may read and only say nothing of it: it is not broken off for that.
+        let silent_unread = silent_since.filter(|_| self.taken == 0 && self.acks.is_known_well());
         if is_over(self.waiting_since, self.timing.unread_max, now)
             || is_over(silent_unread, self.timing.unread_max, now)
         {

@@ -12,6 +12,8 @@ use crate::timing::Timing;
 
 /// Acknowledgements of media after which a server is known to acknowledge while it reads.
 const KNOWN_AFTER: u32 = 2;
+/// Acknowledgements of media after which its silence is enough to break a connection off whose system still takes bytes.
+const KNOWN_WELL_AFTER: u32 = 8;
 /// Distances between its last acknowledgements of which the largest counts.
 const RECENT: usize = 4;
 /// Least distance that is reckoned with, in bytes: a few messages that are read at once are no delay.
@@ -116,6 +118,11 @@ impl Acks {
     /// Since when it has been silent, where it should not be.
     pub(super) fn silent_since(&self) -> Option<Instant> {
         self.last.as_ref().and_then(|last| last.silent_since).filter(|_| self.is_judged())
+    }
+
+    /// It has acknowledged so often that it does not just leave off doing so.
+    pub(super) fn is_known_well(&self) -> bool {
+        self.count >= KNOWN_WELL_AFTER
     }
 
     /// It does not lag behind what its system has taken up to output position `taken`.

@@ -97,6 +97,19 @@ fn a_server_that_stops_reading_stalls_although_its_system_goes_on_taking() {
 }
 
 #[test]
+fn a_server_that_leaves_off_acknowledging_soon_is_not_live_and_not_broken_off() {
+    let mut stream = Stream::new(THIN, 4 * KILO, 0);
+    stream.run(8, |_| 8 * KILO);
+    assert!(stream.is_live());
+    stream.run(200, |_| NEVER);
+    assert_eq!(
+        stream.told(),
+        [Due::Stalled],
+        "its system takes bytes, and few acknowledgements prove little"
+    );
+}
+
+#[test]
 fn a_server_that_acknowledges_seldom_is_given_the_time_for_it() {
     for spacing in [60 * KILO, 250 * KILO, 2_500 * KILO] {
         let mut stream = Stream::new(THIN, 4 * KILO, 0);
