@@ -257,7 +257,7 @@ fn given_up() {
     let taking = queue.clone();
     let driver = thread::spawn(move || drive(&taking, true));
     wake(queue.close());
-    queue.give_up();
+    wake(queue.give_up());
     let seen = driver.join().expect("a driver that ends");
     assert_eq!(seen.len() as u64 + dropped.load(Ordering::SeqCst), 1, "it came or was counted");
 }

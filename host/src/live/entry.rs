@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::session::{Refusal, Session, TAKE_OVER_AFTER};
 use super::{Live, Publisher, Via, codes, lock};
 use crate::store::StreamRecord;
 
 /// Longest an encoder that returns is kept waiting while its former session ends.
 pub(super) const ENDING_WAIT: Duration = Duration::from_secs(4);
-/// Longest an encoder is kept waiting for the silence of another one that may be dead.
+/// Longest an encoder is kept waiting for the silence of others that may be dead.
 pub(super) const SILENCE_WAIT: Duration = TAKE_OVER_AFTER.saturating_add(Duration::from_millis(500));
 /// Obstacles waited for in one attempt to publish.
 pub(super) const OBSTACLES_AWAITED_MAX: u32 = 3;
@@ -71,6 +73,8 @@ impl Live {
         if via.is_too_long() {
             return Err(PublishRefused::new(codes::DENIED, codes::CHAIN));
         }
+        // All of them together: one after the other may come and take the place.
+        let silence_until = Instant::now() + SILENCE_WAIT;
         for _ in 0..OBSTACLES_AWAITED_MAX {
             self.refuse_unless_quiet(&stream).await?;
             let admitted = self.inner.gate.admit(&stream).await;
@@ -79,7 +83,8 @@ impl Live {
                 Ok(publisher) => return Ok(publisher),
                 Err(Obstacle::Refused(refused)) => return Err(refused),
                 Err(Obstacle::Busy(session)) => {
-                    if !session.encoder_rests(&self.inner.clock, SILENCE_WAIT).await {
+                    let patience = silence_until.saturating_duration_since(Instant::now());
+                    if !session.encoder_rests(&self.inner.clock, patience).await {
                         return Err(busy());
                     }
                     true

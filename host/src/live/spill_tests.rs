@@ -363,7 +363,7 @@ fn a_queue_that_is_given_back_or_up_gives_its_disk_back_and_counts_what_is_lost(
         rig.pictures(0..GROUP * 15);
         match is_driver {
             true => rig.queue.abandoned(),
-            false => rig.queue.give_up(),
+            false => drop(rig.queue.give_up()),
         }
         assert_eq!(rig.dropped(), GROUP * 15);
         assert!(rig.rest().is_empty(), "a driver that is late gets nothing of what was counted");

@@ -315,7 +315,11 @@ impl Forward<'_> {
         match self.watch.due(now) {
             Due::Nothing => {}
             Due::Stalled => {
-                self.ctx.waiting(&Error::network(format!("{target} takes no data at the moment")));
+                let what = match self.watch.is_only_silent() {
+                    true => "acknowledges no more what it reads, and may hang",
+                    false => "takes no data at the moment",
+                };
+                self.ctx.waiting(&Error::network(format!("{target} {what}")));
             }
             Due::Slow => {
                 self.ctx.waiting(&Error::network(format!(
@@ -328,9 +332,12 @@ impl Forward<'_> {
                 // A server that only pretends would else keep the stream's name with what is still on its way.
                 self.link.writer.abort();
                 self.does_not_read = true;
+                let what = match self.watch.is_only_silent() {
+                    true => "has not acknowledged what it reads for too long",
+                    false => "has taken no data for too long",
+                };
                 return Err(Error::network(format!(
-                    "{target} does not read: it accepted the stream and has taken no data for too long; it may hang or be \
-                     overloaded"
+                    "{target} does not read: it accepted the stream and {what}; it may hang or be overloaded"
                 )));
             }
             Due::StopOverdue => {

@@ -220,7 +220,7 @@ impl Watch {
 
     /// The server has said that it has read up to output position `position`. True when it is time to look what that means.
     pub(crate) fn read(&mut self, now: Instant, position: u64) -> bool {
-        self.acks.heard(now, position, self.media_from, self.silent_from.is_none());
+        self.acks.heard(now, position, self.acknowledged, self.media_from, self.silent_from.is_none());
         self.live.is_none() && self.live_from.is_some()
     }
 
@@ -247,6 +247,11 @@ impl Watch {
             && self.acknowledged >= from
             && now >= since + self.timing.thin;
         is_read || is_more || is_thin
+    }
+
+    /// It has stalled, or does not read, because it says nothing more of its reading, while its system takes bytes.
+    pub(crate) fn is_only_silent(&self) -> bool {
+        self.waiting_since.is_none() && self.acks.silent_since().is_some()
     }
 
     /// What is on its way is not late, nor what it reads of it, where that is why it stalled.

@@ -115,7 +115,7 @@ impl Source {
         hub.detach(&self.queue);
         self.waker.wake(self.queue.close());
         self.past.iter().for_each(|past| past.give_up());
-        self.queue.give_up();
+        self.waker.wake(self.queue.give_up());
         let before = self.dropped_before.get();
         before.map_or(0, |before| self.dropped.load(Ordering::Relaxed).saturating_sub(*before))
     }

@@ -186,9 +186,17 @@ impl Queue {
     }
 
     /// Its destination has ended, whatever its driver still does with it: what waits is not handed out any more, and is lost where it
-    /// must not be.
-    pub(super) fn give_up(&self) {
+    /// must not be. The driver that sleeps is to be woken: it has to learn that there is nothing more.
+    pub(super) fn give_up(&self) -> Option<DriverWaker> {
         let mut state = self.lock();
+        self.discard(&mut state);
+        let waker = if state.tail.is_active { None } else { state.waker_if_ready() };
+        self.core.give_up(state);
+        waker
+    }
+
+    /// Closes it and leaves nothing in memory.
+    fn discard(&self, state: &mut State) {
         state.closed = true;
         if self.core.spill.is_some() {
             let lost = state.packets.iter().filter(|queued| !queued.delivery.packet.config).count();
@@ -196,9 +204,6 @@ impl Queue {
         }
         state.packets.clear();
         state.bytes = 0;
-        let waker = state.waker.take();
-        self.core.give_up(state);
-        drop(waker);
     }
 }
 
@@ -354,7 +359,11 @@ impl MediaSource for Queue {
     }
 
     fn abandoned(&self) {
-        self.give_up();
+        let mut state = self.lock();
+        self.discard(&mut state);
+        let waker = state.waker.take();
+        self.core.give_up(state);
+        drop(waker);
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) struct Acks {
     last: Option<Last>,
     /// It has acknowledged since the last look.
     is_news: bool,
+    /// A silence of it has ended with all that was taken.
+    has_read_up: bool,
 }
 
 /// The newest acknowledgement, and what came after it.
@@ -56,12 +58,23 @@ struct Last {
 }
 
 impl Acks {
-    /// The server has said that it has read up to output position `position`; media begins at `media_from`. Its distance counts where it
-    /// `is_usual`: the end of a silence tells none.
-    pub(super) fn heard(&mut self, now: Instant, position: u64, media_from: Option<u64>, is_usual: bool) {
+    /// The server has said that it has read up to output position `position`, of what its system had taken up to `taken`; media begins
+    /// at `media_from`. Its distance counts where it `is_usual`: the end of a silence tells none, unless silences end again and again
+    /// with all that was taken, as those of a server that acknowledges by the clock.
+    pub(super) fn heard(
+        &mut self,
+        now: Instant,
+        position: u64,
+        taken: u64,
+        media_from: Option<u64>,
+        is_usual: bool,
+    ) {
         if position <= self.read {
             return;
         }
+        let reads_up = !is_usual && position.saturating_add(self.spacing()) >= taken;
+        let is_usual = is_usual || (reads_up && self.has_read_up);
+        self.has_read_up |= reads_up;
         if media_from.is_some_and(|from| position >= from) {
             // Between two of media: what is sent before it goes at another pace.
             if self.count > 0 && is_usual {

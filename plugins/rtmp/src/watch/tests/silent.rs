@@ -245,16 +245,29 @@ fn a_smaller_distance_counts_when_the_server_has_read_that_it_is_asked_for() {
     let (mut acks, now) = (Acks::default(), Instant::now());
     let lags = |acks: &Acks, bytes| !acks.keeps_up(acks.read() + bytes);
     acks.asked(500_000, 1_000);
-    acks.heard(now, 1_000_000, Some(0), true);
+    acks.heard(now, 1_000_000, 1_000_000, Some(0), true);
     acks.asked(10_000, 1_200_000);
     acks.asked(10_000, 1_300_000);
     assert!(!lags(&acks, 1_000_000) && lags(&acks, 1_000_001));
-    acks.heard(now, 1_199_999, Some(0), false);
+    acks.heard(now, 1_199_999, u64::MAX, Some(0), false);
     assert!(!lags(&acks, 1_000_000), "on its way");
-    acks.heard(now, 1_200_000, Some(0), false);
+    acks.heard(now, 1_200_000, u64::MAX, Some(0), false);
     assert!(!lags(&acks, 20_000) && lags(&acks, 20_001));
     acks.asked(30_000, 2_000_000);
     assert!(!lags(&acks, 60_000) && lags(&acks, 60_001), "a larger one counts at once");
+}
+
+#[test]
+fn a_server_that_acknowledges_by_the_clock_is_learned_when_the_stream_grows() {
+    for seconds in [6, 8, 14] {
+        let mut stream = Stream::new(THIN, 4 * KILO, 0);
+        stream.run(60, |_| THIN * seconds);
+        assert!(stream.is_live() && stream.told.is_empty(), "{seconds}: {:?}", stream.told);
+        stream.rate = 375 * KILO;
+        stream.run(300, |_| 375 * KILO * seconds);
+        assert!(stream.is_live(), "{seconds}");
+        assert!(stream.told.len() <= 2, "{seconds}: {:?}", stream.told);
+    }
 }
 
 #[test]
