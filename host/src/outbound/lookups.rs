@@ -25,6 +25,9 @@ pub const LOOKUPS_OF_ACCOUNT_MAX: usize = 8;
 /// The same for a part of the service that asks for many accounts, or for the operator.
 pub const LOOKUPS_OF_SERVICE_MAX: usize = 16;
 
+/// Names that wait for a place for one asker; a further one is not looked up.
+const LOOKUPS_WAITING_MAX: usize = 1_024;
+
 /// Whom a name is looked up for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Asker {
@@ -151,9 +154,10 @@ impl Lookups {
             let _ = asking.told.send(running.clone());
         } else if places.has_room(asker) {
             self.begin(&mut places, asking);
-        } else {
+        } else if places.waiting_for(asker) < LOOKUPS_WAITING_MAX {
             places.waiting.push(asking);
         }
+        // Whoever is not told has no place.
         running
     }
 
@@ -204,6 +208,10 @@ impl fmt::Debug for Lookups {
 impl Places {
     fn held_by(&self, asker: &Asker) -> usize {
         self.held.get(asker).copied().unwrap_or_default()
+    }
+
+    fn waiting_for(&self, asker: &Asker) -> usize {
+        self.waiting.iter().filter(|waiting| waiting.asker == *asker).count()
     }
 
     fn is_full(&self) -> bool {

@@ -160,6 +160,22 @@ async fn no_more_run_than_there_are_places() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn so_many_names_of_one_asker_wait_and_no_more() {
+    let (server, lookups) = NameServer::start();
+    let asked = ask_slow(&lookups, Asker::Account(1), LOOKUPS_OF_ACCOUNT_MAX + LOOKUPS_WAITING_MAX).await;
+    assert_eq!(lookups.lock().waiting.len(), LOOKUPS_WAITING_MAX);
+    let refused = ask(&lookups, Asker::Account(1), "further.example").await;
+    assert!(refused.is_finished(), "at once");
+    assert_eq!(refused.await.unwrap(), Err(Unknown::NoPlace(Crowd::Own)));
+    let other = ask(&lookups, Asker::Account(2), "good.example").await;
+    assert_eq!(other.await.unwrap(), Ok(vec![ADDRESS]));
+    asked.into_iter().for_each(|asked| asked.abort());
+    server.answers.send_replace(true);
+    settled().await;
+    assert_empty(&lookups);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_asks_for_a_name_that_is_looked_up_gets_the_same_answer() {
     let (server, lookups) = NameServer::start();
     let first = ask(&lookups, Asker::Account(1), "slow.example").await;
