@@ -29,6 +29,7 @@ impl ErrorSlot {
     }
 
     /// Why a call of a driver failed that returned `code`. A panic is one, whatever else was said of it.
+    #[cfg(feature = "host")]
     pub(crate) fn failed(self, code: i32) -> Error {
         let what = if code == abi::ERR_PANIC { "panicked" } else { "failed" };
         let mut error = self.take(&format!("the driver {what} with code {code} and no reason"));

@@ -1,20 +1,16 @@
 //! Building the workspace and laying drivers and pages beside the binary, where the service looks for them.
 
-use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-
-use serde_json::json;
-use sha2::{Digest, Sha256};
 
 use crate::{process, web, workspace};
 
 /// Our drivers: the id that operators enable, and the cdylib that cargo makes.
 ///
 /// The list is explicit because a stale library in the output folder would otherwise be shipped as a second driver.
-pub(crate) const DRIVERS: &[(&str, &str)] = &[
+pub(crate) const DRIVERS: [(&str, &str); 4] = [
     ("archive", "libsatcast_plugin_archive.so"),
     ("hls", "libsatcast_plugin_hls.so"),
     ("platform", "libsatcast_plugin_platform.so"),
@@ -57,12 +53,19 @@ impl Profile {
 /// Always the whole workspace: building one package alone would choose other features for shared dependencies
 /// and compile half the tree a second time.
 pub(crate) fn run(profile: Profile) -> Result<PathBuf, String> {
-    let mut cargo = process::cargo();
-    cargo.args(["build", "--workspace"]);
-    if profile == Profile::Release {
-        cargo.arg("--release");
-    }
-    process::run(&mut cargo)?;
+    let release = (profile == Profile::Release).then_some("--release");
+    process::run(process::cargo().args(["build", "--workspace"]).args(release))?;
+    lay_down(profile)
+}
+
+/// The same for debug, with every test: in one command, so that cargo compiles tests while the service is linked.
+pub(crate) fn with_tests() -> Result<PathBuf, String> {
+    process::run(process::cargo().args(["build", "--workspace", "--lib", "--bins", "--tests"]))?;
+    lay_down(Profile::Debug)
+}
+
+/// Puts drivers and pages beside the binary and gives its path.
+fn lay_down(profile: Profile) -> Result<PathBuf, String> {
     install_drivers(&profile.folder())?;
     web::build(profile)?;
     Ok(profile.folder().join("satcast"))
@@ -79,19 +82,27 @@ pub(crate) fn run_service(args: &[String]) -> Result<(), String> {
     Err(format!("cannot start {}: {error}", binary.display()))
 }
 
+/// Writes the C header of the driver contract; its own test does, with the generator that other builds need not wait for.
+pub(crate) fn header() -> Result<(), String> {
+    let mut cargo = process::cargo();
+    cargo.args(["test", "--workspace", "--quiet", "--test", "header"]);
+    process::run(cargo.env("SATCAST_WRITE_HEADER", "1"))
+}
+
 fn install_drivers(folder: &Path) -> Result<(), String> {
     let drivers = folder.join("drivers");
     std::fs::create_dir_all(&drivers)
         .and_then(|()| std::fs::set_permissions(&drivers, Permissions::from_mode(0o755)))
         .map_err(|error| format!("cannot make {}: {error}", drivers.display()))?;
     let before = previous_manifest(&drivers);
-    let mut files = BTreeMap::new();
+    let mut files = Vec::new();
     for (id, library) in DRIVERS {
         let name = format!("{id}.so");
-        let digest = install(&folder.join(library), &drivers.join(&name))?;
-        files.insert(name, digest);
+        let path = drivers.join(&name);
+        install(&folder.join(library), &path)?;
+        files.push((name, sha256(&path)?));
     }
-    for stale in before.iter().filter(|name| !files.contains_key(*name)) {
+    for stale in before.iter().filter(|old| !files.iter().any(|(name, _)| name == *old)) {
         // Only files that an earlier build of ours laid down: the folder may hold an operator's own drivers.
         match std::fs::remove_file(drivers.join(stale)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -100,20 +111,25 @@ fn install_drivers(folder: &Path) -> Result<(), String> {
             _ => println!("  removed the stale driver {stale}"),
         }
     }
-    let text = format!("{:#}\n", json!({ "files": files }));
-    replace(&drivers.join(MANIFEST), text.as_bytes())
+    replace(&drivers.join(MANIFEST), manifest(&files).as_bytes())
 }
 
-/// Copies a library into the drivers folder and gives its SHA-256 in lowercase hex.
-fn install(from: &Path, to: &Path) -> Result<String, String> {
+/// The manifest as JSON, a line for each file. Names and digests hold nothing that JSON would escape.
+fn manifest(files: &[(String, String)]) -> String {
+    let lines: Vec<String> =
+        files.iter().map(|(name, digest)| format!("    \"{name}\": \"{digest}\"")).collect();
+    format!("{{\n  \"files\": {{\n{}\n  }}\n}}\n", lines.join(",\n"))
+}
+
+/// Copies a library into the drivers folder, unless the same is there.
+fn install(from: &Path, to: &Path) -> Result<(), String> {
     let bytes = std::fs::read(from).map_err(|error| format!("cannot read {}: {error}", from.display()))?;
     // A new file under the old name, never an overwrite in place: a running service has the old one mapped.
     let is_ours = |facts: std::fs::Metadata| facts.permissions().mode() & 0o022 == 0;
     if std::fs::metadata(to).is_ok_and(is_ours) && std::fs::read(to).is_ok_and(|present| present == bytes) {
-        return Ok(sha256(&bytes));
+        return Ok(());
     }
-    replace(to, &bytes)?;
-    Ok(sha256(&bytes))
+    replace(to, &bytes)
 }
 
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), String> {
@@ -125,17 +141,21 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), String> {
         .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+/// The SHA-256 of a file in lowercase hex. By coreutils: a library would be built for this alone, and with other features than
+/// the service's.
+fn sha256(path: &Path) -> Result<String, String> {
+    let said = process::output(process::command("sha256sum").arg("--binary").arg(path))?;
+    let digest = said.split_whitespace().next().filter(|digest| digest.len() == 64);
+    digest.map(str::to_owned).ok_or_else(|| format!("sha256sum printed \"{}\"", said.trim()))
 }
 
 /// Names of the libraries that the last build laid down. Only plain `*.so` names count, so that a damaged
 /// manifest can never make us remove anything outside the folder.
 fn previous_manifest(drivers: &Path) -> Vec<String> {
-    let Ok(text) = std::fs::read_to_string(drivers.join(MANIFEST)) else { return Vec::new() };
-    let Ok(manifest) = serde_json::from_str::<serde_json::Value>(&text) else { return Vec::new() };
-    let Some(files) = manifest["files"].as_object() else { return Vec::new() };
-    files.keys().filter(|name| name.ends_with(".so") && !name.contains('/')).cloned().collect()
+    let text = std::fs::read_to_string(drivers.join(MANIFEST)).unwrap_or_default();
+    let names = text.lines().filter_map(|line| line.trim().strip_prefix('"')?.split_once("\": \""));
+    let plain = |name: &&str| name.ends_with(".so") && !name.contains('/');
+    names.map(|(name, _)| name).filter(plain).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -157,8 +177,12 @@ mod tests {
         let folder = scratch("install");
         install_drivers(&folder).unwrap();
         let text = std::fs::read_to_string(folder.join("drivers/manifest.json")).unwrap();
-        let manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(manifest["files"]["rtmp.so"], sha256(b"library"));
+        // SHA-256 of the seven bytes.
+        let digest = "b718f1354f7247312eca086d9a024afe5fa717ddea5adeddd6f12bcf945b2e8c";
+        let line = |id: &str| format!("    \"{id}.so\": \"{digest}\"");
+        let lines = ["archive", "hls", "platform", "rtmp"].map(line).join(",\n");
+        assert_eq!(text, format!("{{\n  \"files\": {{\n{lines}\n  }}\n}}\n"));
+        assert_eq!(previous_manifest(&folder.join("drivers")), DRIVERS.map(|(id, _)| format!("{id}.so")));
         assert_eq!(std::fs::read(folder.join("drivers/rtmp.so")).unwrap(), b"library");
         std::fs::remove_dir_all(folder).unwrap();
     }
@@ -170,8 +194,8 @@ mod tests {
         std::fs::write(drivers.join("old.so"), b"ours").unwrap();
         std::fs::write(drivers.join("third.so"), b"theirs").unwrap();
         std::fs::write(folder.join("outside.so"), b"outside").unwrap();
-        let manifest = json!({ "files": { "old.so": "00", "../outside.so": "00" } });
-        std::fs::write(drivers.join(MANIFEST), manifest.to_string()).unwrap();
+        let before = ["old.so", "../outside.so"].map(|name| (name.to_owned(), "00".to_owned()));
+        std::fs::write(drivers.join(MANIFEST), manifest(&before)).unwrap();
         install_drivers(&folder).unwrap();
         assert!(!drivers.join("old.so").exists());
         assert!(drivers.join("third.so").exists());

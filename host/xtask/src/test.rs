@@ -1,8 +1,11 @@
-//! `cargo xtask test`: everything a change must pass, on a machine that has only Rust to begin with.
+//! `cargo xtask test`: everything a change must pass, on a machine that has only Rust and Node to begin with.
+//!
+//! One build of one feature set serves the service, every test and the pass on PostgreSQL. What cannot share it is a step of
+//! [`Kind::Apart`], so that its seconds are seen.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
 
+use crate::report::{Kind, Report};
 use crate::{build, npm, openapi, process, python, setup, workspace};
 
 /// Modules of the service whose tests have a database, and are run on SQLite with all others and on PostgreSQL besides.
@@ -10,6 +13,9 @@ const WITH_DATABASE: [&str; 5] = ["store", "billing", "webhooks", "playback", "w
 
 /// Not those that are cut off at each of their steps: each cut costs a connection to the server, and they take minutes there.
 const CUT_OFF: &str = "^wallet::desk::tests::crash::";
+
+/// Where nextest says how long each test took, below cargo's output.
+const JUNIT: &str = "nextest/default/junit.xml";
 
 /// Sets up, builds and runs all tests, or those whose name contains the one argument.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -19,21 +25,31 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         _ => return Err("`cargo xtask test` takes at most one word to filter the tests by".into()),
     };
     let mut report = Report::default();
-    report.step("system packages", setup::run)?;
-    report.step("players and clients", npm::install)?;
-    report.step("Python tools", python::install)?;
-    let mut binary = None;
-    report.step("build", || build::run(build::Profile::Debug).map(|path| binary = Some(path)))?;
-    let binary = binary.ok_or("the build gave no binary")?;
-
-    report.step("drivers outside the workspace", outside)?;
-    if filter.is_none() {
-        report.note("the queue in every order of its threads", models);
+    // A failed step of these ends the run; the report says which.
+    if let Ok(binary) = prepare(&mut report) {
+        test(&mut report, &binary, filter);
     }
+    report.finish()
+}
 
+/// Installs the tools and builds everything; gives the path of the service.
+fn prepare(report: &mut Report) -> Result<PathBuf, String> {
+    report.step(Kind::Tools, "system packages", setup::run)?;
+    report.step(Kind::Tools, "packages of npm", npm::install)?;
+    report.step(Kind::Tools, "packages of Python", python::install)?;
+    let binary = report.step(Kind::Work, "build the service and every test", build::with_tests)?;
+    report.step(Kind::Apart, "build an example driver as its author would", examples)?;
+    Ok(binary)
+}
+
+/// All of these run even when one fails, so that one run shows everything that is wrong.
+fn test(report: &mut Report, binary: &Path, filter: Option<&str>) {
+    if filter.is_none() {
+        report.note(Kind::Apart, "the queue in every order of its threads (loom)", models);
+    }
     let nextest = process::available("cargo-nextest", "--version");
-    // All of these run even when one fails, so that one run shows everything that is wrong.
-    report.note("unit, integration and end-to-end tests", || {
+    let _ = std::fs::remove_file(workspace::target_dir().join(JUNIT));
+    report.note(Kind::Work, "unit, integration and end-to-end tests", || {
         let mut cargo = process::cargo();
         if nextest {
             cargo.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
@@ -41,22 +57,25 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         } else {
             cargo.args(["test", "--workspace", "--no-fail-fast"]);
         }
-        process::run(cargo.args(filter).env("SATCAST_BIN", &binary))
+        process::run(cargo.args(filter).env("SATCAST_BIN", binary))
     });
-    report.note("tests of the database on PostgreSQL", || on_postgres(nextest, &binary, filter));
+    report.tests(&workspace::target_dir().join(JUNIT));
+    report.note(Kind::Work, "tests of the database on PostgreSQL", || on_postgres(nextest, binary, filter));
     if nextest {
-        report.note("documentation tests", || {
+        // Packages without examples have `doctest = false`, which `cargo xtask check` holds them to.
+        report.note(Kind::Work, "documentation tests", || {
             process::run(process::cargo().args(["test", "--workspace", "--doc", "--quiet"]).args(filter))
         });
     }
     if filter.is_none() {
-        report.note("openapi/openapi.json is what the code says", || openapi::compare(build::Profile::Debug));
+        report.note(Kind::Work, "openapi/openapi.json is what the code says", || {
+            openapi::compare(build::Profile::Debug)
+        });
     }
-    report.finish()
 }
 
 /// Compiles what the tests of drivers outside the workspace need, into the folders they use: within a test it would take too long.
-fn outside() -> Result<(), String> {
+fn examples() -> Result<(), String> {
     let builds = workspace::target_dir().join("authors");
     let cargo = |arguments: &[&str]| {
         let mut cargo = process::cargo();
@@ -93,45 +112,4 @@ fn on_postgres(nextest: bool, binary: &Path, filter: Option<&str>) -> Result<(),
     }
     // The other form would add its tests, not leave out those of other names.
     process::run(command.args(filter.filter(|_| nextest)))
-}
-
-/// What ran, how long it took, and what failed.
-#[derive(Default)]
-struct Report {
-    lines: Vec<(String, Duration, Result<(), String>)>,
-}
-
-impl Report {
-    /// Runs a step that the following ones need: its failure ends the run.
-    fn step(&mut self, name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
-        self.note(name, work);
-        match self.lines.last() {
-            Some((_, _, Err(reason))) => Err(reason.clone()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Runs a step and goes on whatever comes of it.
-    fn note(&mut self, name: &str, work: impl FnOnce() -> Result<(), String>) {
-        println!("== {name}");
-        let started = Instant::now();
-        let result = work();
-        self.lines.push((name.to_owned(), started.elapsed(), result));
-    }
-
-    fn finish(self) -> Result<(), String> {
-        println!("\n== what ran");
-        let mut failed = 0_usize;
-        for (name, took, result) in &self.lines {
-            let seconds = took.as_secs_f64();
-            match result {
-                Ok(()) => println!("  ok      {seconds:7.1} s  {name}"),
-                Err(reason) => {
-                    failed += 1;
-                    println!("  FAILED  {seconds:7.1} s  {name}: {reason}");
-                }
-            }
-        }
-        if failed == 0 { Ok(()) } else { Err(format!("{failed} of {} steps failed", self.lines.len())) }
-    }
 }

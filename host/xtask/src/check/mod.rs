@@ -1,24 +1,27 @@
 //! `cargo xtask check`: what a reader would object to, found by a machine.
 
 mod examples;
+mod features;
 mod imports;
+mod prose;
 mod sizes;
 mod source;
 mod symbols;
 
-use crate::{build, header, process, web};
+use crate::{build, process, web};
 
 type Check = fn() -> Result<(), String>;
 
 /// Runs every check, also after a failed one, and lists what failed.
 pub(crate) fn run() -> Result<(), String> {
-    let checks: [(&str, Check); 9] = [
+    let checks: [(&str, Check); 10] = [
         ("formatting", formatting),
         ("lints", lints),
         ("import rules", imports::check),
         ("file sizes", sizes::check),
         ("examples in documentation", examples::check),
-        ("C header", header::check),
+        ("one feature set", features::check),
+        ("assertions on codes and states", prose::check),
         ("types and tests of the pages", web::check),
         ("documentation of the driver contract", documentation),
         ("exported symbols", exported_symbols),

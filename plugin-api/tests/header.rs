@@ -1,24 +1,25 @@
-//! `plugin-api/include/satcast_driver.h`, made from the Rust definitions of the C table.
+//! `include/satcast_driver.h`, made from the Rust definitions of the C table, is what they say.
+//!
+//! `cargo xtask header` writes it: it runs this with `SATCAST_WRITE_HEADER=1`.
+#![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use cbindgen::{Builder, Config, DocumentationStyle, Language, Style};
 
-use crate::workspace;
-
-/// The header, relative to the root.
-pub(crate) const HEADER: &str = "plugin-api/include/satcast_driver.h";
-/// Sizes and offsets that may never change, relative to the root; its test says what stands there.
-const LAYOUT: &str = "plugin-api/tests/layout-64.txt";
+const HEADER: &str = "include/satcast_driver.h";
+/// Sizes and offsets that may never change; its test says what stands there.
+const LAYOUT: &str = "tests/layout-64.txt";
 /// Where the definitions are.
 const SOURCES: [&str; 7] = [
-    "plugin-api/src/abi.rs",
-    "plugin-api/src/abi/media.rs",
-    "plugin-api/src/abi/driver.rs",
-    "plugin-api/src/abi/host.rs",
-    "plugin-api/src/abi/ext.rs",
-    "plugin-api/src/abi/recordings.rs",
-    "plugin-api/src/abi/http.rs",
+    "src/abi.rs",
+    "src/abi/media.rs",
+    "src/abi/driver.rs",
+    "src/abi/host.rs",
+    "src/abi/ext.rs",
+    "src/abi/recordings.rs",
+    "src/abi/http.rs",
 ];
 
 /// What stands before the definitions.
@@ -65,29 +66,27 @@ static inline SatcastStr satcast_str(const char *text)
 #endif
 ";
 
-/// Writes the header, or with `--check` compares it.
-pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    match args {
-        [] => {
-            let text = make()?;
-            let path = workspace::root().join(HEADER);
-            std::fs::write(&path, text).map_err(|error| format!("cannot write {HEADER}: {error}"))
-        }
-        [flag] if flag == "--check" => check(),
-        _ => Err("`cargo xtask header` takes only --check".into()),
+#[test]
+fn the_committed_header_is_what_the_definitions_say() {
+    let made = make();
+    if std::env::var_os("SATCAST_WRITE_HEADER").is_some() {
+        std::fs::write(path(HEADER), &made).unwrap();
     }
+    let is_current = read(HEADER) == made;
+    assert!(is_current, "{HEADER} is not what src/abi says: run `cargo xtask header` and commit it");
 }
 
-/// Fails when the committed header is not what the definitions say.
-pub(crate) fn check() -> Result<(), String> {
-    if workspace::read(HEADER)? == make()? {
-        return Ok(());
-    }
-    Err(format!("   {HEADER} is not what plugin-api/src/abi says; run `cargo xtask header` and commit it"))
+/// A file of this package.
+fn path(relative: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)
 }
 
-fn make() -> Result<String, String> {
-    let sources: Vec<String> = SOURCES.iter().map(|path| workspace::read(path)).collect::<Result<_, _>>()?;
+fn read(relative: &str) -> String {
+    std::fs::read_to_string(path(relative)).unwrap_or_else(|error| panic!("{relative}: {error}"))
+}
+
+fn make() -> String {
+    let sources = SOURCES.map(read);
     let constants: Vec<Constant<'_>> = sources.iter().flat_map(|text| constants(text)).collect();
     let mut config = Config {
         language: Language::C,
@@ -100,7 +99,7 @@ fn make() -> Result<String, String> {
         cpp_compat: true,
         header: Some(format!("{HEAD}\n{} */", rules(&sources[0]))),
         after_includes: Some(texts(&constants)),
-        trailer: Some(format!("{TAIL}\n{}", asserts(&workspace::read(LAYOUT)?))),
+        trailer: Some(format!("{TAIL}\n{}", asserts(&read(LAYOUT)))),
         line_length: 120,
         tab_width: 4,
         ..Config::default()
@@ -115,19 +114,18 @@ fn make() -> Result<String, String> {
         config.export.rename.insert(rust.into(), c.into());
     }
     let mut builder = Builder::new().with_config(config);
-    for path in SOURCES {
-        builder = builder.with_src(workspace::root().join(path));
+    for source in SOURCES {
+        builder = builder.with_src(path(source));
     }
-    let bindings = builder.generate().map_err(|error| format!("cannot make {HEADER}: {error}"))?;
     let mut text = Vec::new();
-    bindings.write(&mut text);
-    let text = prefixed(&String::from_utf8(text).map_err(|_| "the header is not UTF-8")?);
+    builder.generate().unwrap().write(&mut text);
+    let text = prefixed(&String::from_utf8(text).unwrap());
     // A negative number is an expression of two tokens.
     let closed = |line: &str| match line.split_once(" -") {
         Some((name, number)) if name.starts_with("#define ") => format!("{name} (-{number})\n"),
         _ => format!("{line}\n"),
     };
-    Ok(text.lines().map(closed).collect())
+    text.lines().map(closed).collect()
 }
 
 /// One `pub const` and the text of its description.
@@ -225,37 +223,25 @@ fn asserts(layout: &str) -> String {
     text
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[test]
+fn macros_have_the_prefix_wherever_they_are_named() {
+    let text = "#define HEADERS_MAX 3\n#define SATCAST_OK 0\nint a[HEADERS_MAX]; /* MY_HEADERS_MAX, HEADERS_MAX */\n";
+    let expected = "#define SATCAST_HEADERS_MAX 3\n#define SATCAST_OK 0\nint a[SATCAST_HEADERS_MAX]; /* MY_HEADERS_MAX, SATCAST_HEADERS_MAX */\n";
+    assert_eq!(prefixed(text), expected);
+}
 
-    #[test]
-    fn macros_have_the_prefix_wherever_they_are_named() {
-        let text = "#define HEADERS_MAX 3\n#define SATCAST_OK 0\nint a[HEADERS_MAX]; /* MY_HEADERS_MAX, HEADERS_MAX */\n";
-        let expected = "#define SATCAST_HEADERS_MAX 3\n#define SATCAST_OK 0\nint a[SATCAST_HEADERS_MAX]; /* MY_HEADERS_MAX, SATCAST_HEADERS_MAX */\n";
-        assert_eq!(prefixed(text), expected);
-    }
+#[test]
+fn constants_are_found_with_their_words() {
+    let text =
+        "/// One\n/// two.\npub const A: &str = \"x\";\nstruct B;\n/// Three.\npub const C: u32 = 1 << 1;\n";
+    let found = constants(text);
+    assert_eq!((found[0].name, found[0].value, &found[0].doc[..]), ("A", "\"x\"", &["One", "two."][..]));
+    assert_eq!((found[1].name, found[1].value), ("C", "1 << 1"));
+}
 
-    #[test]
-    fn constants_are_found_with_their_words() {
-        let text = "/// One\n/// two.\npub const A: &str = \"x\";\nstruct B;\n/// Three.\npub const C: u32 = 1 << 1;\n";
-        let found = constants(text);
-        assert_eq!((found[0].name, found[0].value, &found[0].doc[..]), ("A", "\"x\"", &["One", "two."][..]));
-        assert_eq!((found[1].name, found[1].value), ("C", "1 << 1"));
-    }
-
-    #[test]
-    fn a_layout_becomes_assertions() {
-        let text = asserts("SatcastStr size 16 align 8\nSatcastStr.len offset 8\n");
-        assert!(text.contains("SATCAST_ASSERT(sizeof(SatcastStr) == 16, \"SatcastStr\");"), "{text}");
-        assert!(
-            text.contains("SATCAST_ASSERT(offsetof(SatcastStr, len) == 8, \"SatcastStr.len\");"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn the_committed_header_is_what_the_definitions_say() {
-        check().unwrap();
-    }
+#[test]
+fn a_layout_becomes_assertions() {
+    let text = asserts("SatcastStr size 16 align 8\nSatcastStr.len offset 8\n");
+    assert!(text.contains("SATCAST_ASSERT(sizeof(SatcastStr) == 16, \"SatcastStr\");"), "{text}");
+    assert!(text.contains("SATCAST_ASSERT(offsetof(SatcastStr, len) == 8, \"SatcastStr.len\");"), "{text}");
 }
