@@ -329,4 +329,38 @@ mod tests {
         assert!(matches!(settings(large), Err(ManifestError::SchemaTooLarge(_))));
         assert!(matches!(settings(json!({ "$ref": "file:///x" })), Err(ManifestError::RemoteRef(..))));
     }
+    #[test]
+    fn refusals_texts() {
+        let a = || "a".to_owned();
+        for (refusal, text) in [
+            (ManifestError::TooLarge(9), format!("its manifest has 9 bytes, more than {MANIFEST_BYTES_MAX}")),
+            (ManifestError::Unreadable(a()), "its manifest cannot be read: a".to_owned()),
+            (
+                ManifestError::TypeCount(0),
+                format!("its manifest names 0 destination types; 1 to {TYPES_MAX} are allowed"),
+            ),
+            (
+                ManifestError::TypeName(a()),
+                "its manifest has a bad or repeated destination type name \"a\"".to_owned(),
+            ),
+            (
+                ManifestError::Routes(a()),
+                format!(
+                    "the routes of a must be at most {ROUTES_MAX}, each another name of a-z A-Z 0-9 . _ -, none of them \
+                     index.m3u8 or t, and the type must have playback"
+                ),
+            ),
+            (
+                ManifestError::SchemaTooLarge(a()),
+                format!("the configuration schema of a has more than {SCHEMA_BYTES_MAX} bytes"),
+            ),
+            (
+                ManifestError::RemoteRef(a(), "b".to_owned()),
+                "the configuration schema of a refers to \"b\"; only references inside the schema are allowed"
+                    .to_owned(),
+            ),
+        ] {
+            assert_eq!(refusal.to_string(), text);
+        }
+    }
 }

@@ -84,9 +84,7 @@ impl Recording {
     pub fn check(&self) -> Result<(), Error> {
         let name = &self.file_name;
         if !is_file_name(name) {
-            return Err(Error::internal(format!(
-                "a recording's name must be 1 to {FILE_NAME_BYTES_MAX} printable ASCII characters without empty or dotted parts"
-            )));
+            return Err(bad_name());
         }
         let fits = match self.state {
             RecordingState::Failed => self.error.is_some(),
@@ -124,6 +122,13 @@ impl Recording {
         recording.check()?;
         Ok(recording)
     }
+}
+
+/// A recording's name breaks its rule.
+pub(crate) fn bad_name() -> Error {
+    Error::internal(format!(
+        "a recording's name must be 1 to {FILE_NAME_BYTES_MAX} printable ASCII characters without empty or dotted parts"
+    ))
 }
 
 /// True for the name of a recording: a relative path of plain parts.
@@ -226,13 +231,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn bad_name_text() {
+        let text =
+            "a recording's name must be 1 to 1024 printable ASCII characters without empty or dotted parts";
+        assert_eq!(bad_name(), Error::internal(text));
+    }
+
     #[cfg(feature = "host")]
     #[test]
     fn a_long_or_broken_form_is_refused() {
         let json = serde_json::to_string(&recording()).unwrap();
         let padded = format!("{json}{}", " ".repeat(RECORDING_BYTES_MAX - json.len()));
         assert_eq!(Recording::parse(&padded).unwrap(), recording());
-        assert!(Recording::parse(&format!("{padded} ")).unwrap_err().message.contains("bytes"));
+        let refused = Recording::parse(&format!("{padded} ")).unwrap_err();
+        assert!(refused.message.contains(&RECORDING_BYTES_MAX.to_string()), "{refused}");
         assert!(Recording::parse("{}").is_err());
     }
 }

@@ -102,3 +102,16 @@ unsafe extern "C" fn call_done(data: *mut c_void, error: *const SatcastError) {
     // A panic of whoever waits must not unwind into the other side.
     let _ = catch_unwind(AssertUnwindSafe(|| call(error.map_or(Ok(()), Err))));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_texts() {
+        let failed = |code| ErrorSlot(None).failed(code);
+        assert_eq!(failed(-1), Error::internal("the driver failed with code -1 and no reason"));
+        let text = "the driver panicked with code -3 and no reason";
+        assert_eq!(failed(abi::ERR_PANIC), Error::new(Class::Panic, text));
+    }
+}

@@ -41,7 +41,7 @@ impl Driver for Probe {
     fn validate(&self, config: Config<'_>) -> Result<(), Error> {
         match config.parse::<Cfg>()?.mode.as_str() {
             "refuse" => Err(Error::config("mode is not good")),
-            "panic" => panic!("validate panics"),
+            "panic" => panic!("validate-panics"),
             _ => Ok(()),
         }
     }
@@ -56,7 +56,7 @@ impl Driver for Probe {
 impl Destination for Out {
     async fn run(self: Arc<Self>, ctx: Ctx, mut media: Media) -> Result<(), Error> {
         match self.0.mode.as_str() {
-            "panic-run" => panic!("run panics"),
+            "panic-run" => panic!("run-panics"),
             "panic-drop" => {
                 let _held = PanicsWhenDropped;
                 std::future::pending::<()>().await;
@@ -104,7 +104,7 @@ fn publish_all_bodies(ctx: &Ctx) -> Result<(), Error> {
     publish("file", file("window.bin"))?;
     publish("both", AssetBody::Parts(vec!["p1".into(), "file".into()]))?;
     let refused = publish("file", file("../window.bin")).unwrap_err();
-    assert!(refused.message.contains("below the driver's data folder"), "{refused}");
+    assert_eq!(refused.class, Class::Internal, "{refused}");
     assert!(publish("a/b", AssetBody::Memory(Bytes::new())).is_err());
     assert!(publish("none", AssetBody::Parts(Vec::new())).is_err());
     let playback = Playback {
@@ -134,7 +134,7 @@ struct PanicsWhenDropped;
 
 impl Drop for PanicsWhenDropped {
     fn drop(&mut self) {
-        panic!("drop panics");
+        panic!("drop-panics");
     }
 }
 
@@ -172,7 +172,7 @@ fn validates(kit: &Testkit) {
     assert_eq!((refused.class, refused.message.as_str()), (Class::Config, "mode is not good"));
     let panicked = kit.validate("probe", &mode("panic")).unwrap_err();
     assert_eq!(panicked.class, Class::Panic);
-    assert!(panicked.message.contains("validate panics"), "{panicked}");
+    assert!(panicked.message.contains("validate-panics"), "{panicked}");
     let wrong = kit.validate("probe", &json!({ "mode": "x", "token": 5, "extra": "sesame" })).unwrap_err();
     assert!(!wrong.message.contains("sesame"), "values stay out of errors: {wrong}");
 }
@@ -214,7 +214,7 @@ fn ends_with_errors_of_their_class(kit: &Testkit) {
     let dest = kit.open("probe", &mode("panic-run")).unwrap();
     let error = dest.wait_for_end().unwrap_err();
     assert_eq!(error.class, Class::Panic);
-    assert!(error.message.contains("run panics"), "{error}");
+    assert!(error.message.contains("run-panics"), "{error}");
 
     let error = kit.open("probe", &mode("panic-open")).err().unwrap();
     assert_eq!(error.class, Class::Panic);
@@ -222,12 +222,12 @@ fn ends_with_errors_of_their_class(kit: &Testkit) {
     let dest = kit.open("probe", &mode("hang")).unwrap();
     dest.stop();
     let error = dest.wait_for_end().unwrap_err();
-    assert!(error.message.contains("did not end in time"), "{error}");
+    assert_eq!(error.class, Class::Internal, "{error}");
 
     let dest = kit.open("probe", &mode("panic-drop")).unwrap();
     dest.stop();
     let error = dest.wait_for_end().unwrap_err();
-    assert_eq!((error.class, error.message.contains("drop panics")), (Class::Panic, true), "{error}");
+    assert_eq!((error.class, error.message.contains("drop-panics")), (Class::Panic, true), "{error}");
 }
 
 fn connects(kit: &Testkit) {

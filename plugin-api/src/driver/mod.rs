@@ -262,8 +262,21 @@ impl<'a> Config<'a> {
     /// # Errors
     /// Class `Config`, without a value in the text: values may be secret.
     pub fn parse<C: DeserializeOwned>(&self) -> Result<C, Error> {
-        C::deserialize(self.json).map_err(|_| {
-            Error::config(format!("the configuration does not fit destination type {}", self.type_name))
-        })
+        C::deserialize(self.json).map_err(|_| does_not_fit(self.type_name))
+    }
+}
+
+fn does_not_fit(type_name: &str) -> Error {
+    Error::config(format!("the configuration does not fit destination type {type_name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn does_not_fit_text() {
+        let text = "the configuration does not fit destination type rtmp";
+        assert_eq!(does_not_fit("rtmp"), Error::config(text));
     }
 }

@@ -43,7 +43,7 @@ pub(super) async fn bounded_run(
     };
     let outcome = tokio::select! {
         outcome = poll_caught(&mut run) => outcome,
-        () = overdue => Err(Error::internal("the destination did not end in time and was cut off")),
+        () = overdue => Err(cut_off()),
     };
     // What the author left in it may panic when it goes, too.
     match catch_unwind(AssertUnwindSafe(|| drop(run))) {
@@ -61,6 +61,11 @@ async fn poll_caught(run: &mut BoxFuture<Result<(), Error>>) -> Result<(), Error
     .await
 }
 
+/// The destination did not end in the time that the host gave it.
+fn cut_off() -> Error {
+    Error::internal("the destination did not end in time and was cut off")
+}
+
 /// A panic as an error of the driver.
 pub(super) fn panic_error(panic: &(dyn Any + Send)) -> Error {
     let text = panic
@@ -69,4 +74,18 @@ pub(super) fn panic_error(panic: &(dyn Any + Send)) -> Error {
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".to_string());
     Error::new(Class::Panic, format!("the driver panicked: {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_texts() {
+        assert_eq!(cut_off(), Error::internal("the destination did not end in time and was cut off"));
+        let panics = |text: &str| Error::new(Class::Panic, format!("the driver panicked: {text}"));
+        assert_eq!(panic_error(&"why"), panics("why"));
+        assert_eq!(panic_error(&"why".to_owned()), panics("why"));
+        assert_eq!(panic_error(&7), panics("no message"));
+    }
 }

@@ -157,12 +157,24 @@ pub(super) unsafe fn read_asset(raw: abi::SatcastAsset) -> Result<Asset, Error> 
     // SAFETY: as above.
     let followed = unsafe { read_followed(&raw) };
     if !followed.is_sound() {
-        return Err(Error::internal(format!(
-            "asset {name} must name assets as its delta, its hint and its init"
-        )));
+        return Err(unsound(&name));
     }
     let (name, content_type) = (name.into_owned(), content_type.into_owned());
     Ok(Asset { name, content_type, max_age_secs: raw.max_age_secs, audience, body, followed })
+}
+
+/// An asset refers to something that is none.
+pub(super) fn unsound(name: &str) -> Error {
+    Error::internal(format!("asset {name} must name assets as its delta, its hint and its init"))
+}
+
+/// `what` is a file that a driver may not hand out.
+fn outside(what: &str) -> Error {
+    Error::internal(format!("asset {what} names no file below the driver's data folder"))
+}
+
+fn not_of_parts(what: &str) -> Error {
+    Error::internal(format!("asset {what} must be made of 1 to {ASSET_PARTS_MAX} asset names"))
 }
 
 /// The body of `what`; `source` is its path or its names.
@@ -172,15 +184,11 @@ pub(super) fn read_body(what: &str, body: Body, source: &str) -> Result<AssetBod
         abi::BODY_FILE => {
             let (offset, len) = (body.raw.offset, body.raw.len);
             let path = plain_path(source).filter(|_| offset.checked_add(len).is_some());
-            let path = path.ok_or_else(|| {
-                Error::internal(format!("asset {what} names no file below the driver's data folder"))
-            })?;
+            let path = path.ok_or_else(|| outside(what))?;
             Ok(AssetBody::File { path, offset, len, keep: body })
         }
         abi::BODY_PARTS => {
-            let parts = part_names(source).ok_or_else(|| {
-                Error::internal(format!("asset {what} must be made of 1 to {ASSET_PARTS_MAX} asset names"))
-            })?;
+            let parts = part_names(source).ok_or_else(|| not_of_parts(what))?;
             Ok(AssetBody::Parts(parts))
         }
         _ => Err(Error::internal(format!("asset {what} has no body this host knows"))),
@@ -295,6 +303,41 @@ mod tests {
             assert_eq!(plain_path(bad), None, "{bad:?}");
         }
         assert_eq!(plain_path("dvr/1/2.m4s"), Some(PathBuf::from("dvr/1/2.m4s")));
+    }
+
+    #[test]
+    fn bodies_that_are_refused_say_why() {
+        let body = |kind| {
+            let empty = SatcastBody {
+                kind,
+                reserved: 0,
+                offset: 0,
+                len: 1,
+                data: std::ptr::null(),
+                owner: std::ptr::null_mut(),
+                release: None,
+            };
+            Body { raw: empty }
+        };
+        for (kind, source, error) in [
+            (abi::BODY_FILE, "../x", outside("a")),
+            (abi::BODY_FILE, "", outside("a")),
+            (abi::BODY_PARTS, "../x", not_of_parts("a")),
+            (abi::BODY_PARTS, "", not_of_parts("a")),
+        ] {
+            assert_eq!(read_body("a", body(kind), source).err(), Some(error), "{source}");
+        }
+    }
+
+    #[test]
+    fn refusals_texts() {
+        for (error, text) in [
+            (unsound("a"), "asset a must name assets as its delta, its hint and its init"),
+            (outside("a"), "asset a names no file below the driver's data folder"),
+            (not_of_parts("a"), "asset a must be made of 1 to 64 asset names"),
+        ] {
+            assert_eq!(error, Error::internal(text));
+        }
     }
 
     #[test]

@@ -111,8 +111,12 @@ impl Listing {
         if self.recordings.len().saturating_add(self.refused_count) < RECORDINGS_MAX {
             return Ok(());
         }
-        Err(Error::internal(format!("the driver lists over {RECORDINGS_MAX} recordings")))
+        Err(too_many())
     }
+}
+
+fn too_many() -> Error {
+    Error::internal(format!("the driver lists over {RECORDINGS_MAX} recordings"))
 }
 
 impl std::fmt::Display for RefusedRecording {
@@ -151,6 +155,7 @@ fn printable(text: &str, bytes_max: usize) -> String {
 #[allow(clippy::unwrap_used)] // A failed step is a failed test.
 mod tests {
     use super::*;
+    use crate::recording::bad_name;
 
     fn json(name: &str) -> String {
         let form = serde_json::json!({
@@ -169,10 +174,9 @@ mod tests {
         }
         let names: Vec<_> = listing.recordings.iter().map(|one| one.file_name.as_str()).collect();
         assert_eq!(names, ["a.mp4", "c.mp4"]);
-        let complaint = listing.complaint().unwrap();
-        assert!(
-            complaint.starts_with("number 2 in its list, \"../\\n\\u{1b}[31mb\": a recording's name must")
-        );
+        let why = bad_name().message;
+        let refused = RefusedRecording { place: 2, name: "../\\n\\u{1b}[31mb".into(), why };
+        assert_eq!(listing.refused, [refused]);
         assert!(!listing.is_whole() && listing.whole().is_err());
     }
 
@@ -186,12 +190,11 @@ mod tests {
         for _ in 3..REFUSED_NAMED_MAX + 7 {
             listing.add(&json("")).unwrap();
         }
-        let complaint = listing.complaint().unwrap();
         assert_eq!(
             (listing.refused.len(), listing.refused_count),
             (REFUSED_NAMED_MAX, REFUSED_NAMED_MAX + 7)
         );
-        assert!(complaint.contains("\"no JSON\\n\"") && complaint.ends_with("; and 7 more"), "{complaint}");
+        assert_eq!(listing.refused[0].name, "no JSON\\n");
         let is_shown = |text: &str, most: usize| {
             text.len() <= most && text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
         };
@@ -210,14 +213,26 @@ mod tests {
     }
 
     #[test]
+    fn complaints_texts() {
+        let refused =
+            |place| RefusedRecording { place, name: format!("{place}.mp4"), why: "it is bad".into() };
+        let listing =
+            Listing { refused: vec![refused(2), refused(5)], refused_count: 9, ..Listing::default() };
+        let text = "number 2 in its list, \"2.mp4\": it is bad; number 5 in its list, \"5.mp4\": it is bad; and 7 more";
+        assert_eq!(listing.complaint().unwrap(), text);
+        assert_eq!(listing.whole(), Err(Error::internal(text)));
+        assert_eq!(too_many(), Error::internal(format!("the driver lists over {RECORDINGS_MAX} recordings")));
+    }
+
+    #[test]
     fn a_list_that_is_too_long_is_refused_as_a_whole() {
         let mut listing = Listing { refused_count: RECORDINGS_MAX - 1, ..Listing::default() };
         listing.add(&json("a.mp4")).unwrap();
-        assert!(listing.add(&json("b.mp4")).unwrap_err().message.contains("lists over"));
-        assert!(listing.add("bad").unwrap_err().message.contains("lists over"));
+        assert_eq!(listing.add(&json("b.mp4")), Err(too_many()));
+        assert_eq!(listing.add("bad"), Err(too_many()));
         listing.clone().checked().unwrap();
         listing.refused_count = usize::MAX;
-        assert!(listing.checked().unwrap_err().message.contains("lists over"));
+        assert_eq!(listing.checked(), Err(too_many()));
     }
 
     #[test]

@@ -127,9 +127,7 @@ impl Recordings {
             unsafe { sign(SatcastStr::new(file_name), valid_secs, &raw const sink, errors) }
         })?;
         if !is_signed_address(&address) {
-            return Err(Error::internal(
-                "the driver signed no address that can be used: it must begin with http:// or https:// and be printable ASCII without spaces",
-            ));
+            return Err(no_address());
         }
         Ok(address)
     }
@@ -141,6 +139,16 @@ pub fn is_signed_address(address: &str) -> bool {
     let rest = address.strip_prefix("https://").or_else(|| address.strip_prefix("http://"));
     address.len() <= SIGNED_BYTES_MAX
         && rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic()))
+}
+
+fn no_address() -> Error {
+    Error::internal(
+        "the driver signed no address that can be used: it must begin with http:// or https:// and be printable ASCII without spaces",
+    )
+}
+
+fn too_long_to_seal() -> Error {
+    Error::internal(format!("a text to seal has over {SEAL_BYTES_MAX} bytes"))
 }
 
 fn lacks(function: &str) -> Error {
@@ -213,7 +221,7 @@ unsafe extern "C" fn seal(
     unsafe {
         tell(ctx, sink, errors, |context| {
             if text.len > SEAL_BYTES_MAX {
-                return Err(Error::internal(format!("a text to seal has over {SEAL_BYTES_MAX} bytes")));
+                return Err(too_long_to_seal());
             }
             context.services.seal(&text.read())
         })
@@ -239,6 +247,21 @@ mod tests {
 
     unsafe extern "C" fn refuse(_: i64, _: SatcastStr, _: SatcastStr, _: *const SatcastErrorSink) -> i32 {
         abi::ERR
+    }
+
+    #[test]
+    fn refusals_texts() {
+        for (error, text) in [
+            (
+                no_address(),
+                "the driver signed no address that can be used: it must begin with http:// or https:// and be printable \
+                 ASCII without spaces",
+            ),
+            (too_long_to_seal(), "a text to seal has over 65536 bytes"),
+            (lacks("sign"), "the driver's recordings lack the function sign"),
+        ] {
+            assert_eq!(error, Error::internal(text));
+        }
     }
 
     #[test]

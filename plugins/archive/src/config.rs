@@ -176,10 +176,7 @@ impl Config {
             (None, None, (None, None)) => {
                 let extra = [self.prefix.is_some(), self.region.is_some(), self.force_path_style.is_some()];
                 if extra.contains(&true) {
-                    return Err(Error::config(
-                        "endpoint: is missing; prefix, region and forcePathStyle are for a store of your own, which needs \
-                         endpoint, bucket, accessKey and secretKey",
-                    ));
+                    return Err(no_own_store());
                 }
                 Ok(None)
             }
@@ -200,10 +197,7 @@ impl Config {
                     ("secretKey", secret_key.is_some()),
                 ];
                 let missing = given.iter().find(|(_, given)| !given).map_or("endpoint", |(name, _)| name);
-                Err(Error::config(format!(
-                    "{missing}: is missing; a store of your own needs endpoint, bucket, accessKey and secretKey, and none of \
-                     them means the store of this service"
-                )))
+                Err(incomplete(missing))
             }
         }
     }
@@ -227,6 +221,22 @@ impl Settings {
         };
         config.target().map_err(|error| Error::config(format!("[archive] {}", error.message)))
     }
+}
+
+/// A store of one's own lacks this field.
+fn incomplete(missing: &str) -> Error {
+    Error::config(format!(
+        "{missing}: is missing; a store of your own needs endpoint, bucket, accessKey and secretKey, and none of \
+         them means the store of this service"
+    ))
+}
+
+/// Fields of a store of one's own are given, and no store.
+fn no_own_store() -> Error {
+    Error::config(
+        "endpoint: is missing; prefix, region and forcePathStyle are for a store of your own, which needs \
+         endpoint, bucket, accessKey and secretKey",
+    )
 }
 
 /// What a destination without a store of its own gets where the operator has none.
@@ -291,71 +301,4 @@ fn checked_key(field: &str, key: &str) -> Result<String, Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn target(config: Value) -> Result<Option<Target>, String> {
-        let config: Config = serde_json::from_value(config).map_err(|error| error.to_string())?;
-        config.target().map_err(|error| error.message)
-    }
-
-    fn own(change: Value) -> Value {
-        let mut config = json!({ "endpoint": "https://s3.example.org", "bucket": "b", "accessKey": "a", "secretKey": "hunter2" });
-        for (key, value) in change.as_object().unwrap() {
-            config[key] = value.clone();
-        }
-        config
-    }
-
-    #[test]
-    fn a_store_is_given_whole_or_not_at_all() {
-        assert_eq!(target(json!({})), Ok(None));
-        assert_eq!(target(json!({ "retentionDays": 30 })), Ok(None));
-        let full = target(own(json!({ "prefix": "live/" }))).unwrap().unwrap();
-        assert_eq!(
-            (full.region.as_str(), full.prefix.as_str(), full.path_style),
-            ("us-east-1", "live", true)
-        );
-        assert!(!format!("{full:?}").contains("hunter2"));
-        for missing in ["endpoint", "bucket", "accessKey", "secretKey"] {
-            let mut config = own(json!({}));
-            config.as_object_mut().unwrap().remove(missing);
-            let error = target(config).unwrap_err();
-            assert!(error.starts_with(&format!("{missing}: is missing")), "{error}");
-        }
-        assert!(target(json!({ "prefix": "a" })).unwrap_err().starts_with("endpoint: "));
-    }
-
-    #[test]
-    fn fields_are_checked_and_never_repeated() {
-        let table = [
-            ("endpoint", json!("ftp://s3.example.org")),
-            ("endpoint", json!("s3.example.org")),
-            ("endpoint", json!("https://user:hunter2@s3.example.org")),
-            ("endpoint", json!("https://s3.example.org/bucket")),
-            ("endpoint", json!(format!("https://{}.org", "x".repeat(600)))),
-            ("bucket", json!("a/b")),
-            ("bucket", json!("")),
-            ("bucket", json!("..")),
-            ("bucket", json!("x".repeat(64))),
-            ("prefix", json!("../x")),
-            ("region", json!("")),
-            ("accessKey", json!("")),
-            ("secretKey", json!("with space")),
-            ("secretKey", json!("x".repeat(FIELD_BYTES_MAX + 1))),
-            ("retentionDays", json!(0)),
-            ("retentionDays", json!(RETENTION_DAYS_MAX + 1)),
-        ];
-        for (field, value) in table {
-            let error = target(own(json!({ field: value.clone() }))).unwrap_err();
-            assert!(error.starts_with(&format!("{field}: ")), "{field} {value}: {error}");
-            assert!(!error.contains("hunter2"), "{error}");
-        }
-        assert!(target(json!({ "unknown": 1 })).is_err());
-        let settings = Settings { bucket: Some("b".into()), ..Settings::default() };
-        assert!(settings.target().unwrap_err().message.starts_with("[archive] endpoint: is missing"));
-        assert_eq!(Settings::default().target().unwrap(), None);
-    }
-}
+mod tests;

@@ -17,6 +17,44 @@ use tokio::time::timeout;
 /// Longest a signed address is good for (S3's limit): a week.
 const SIGNED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// Why nothing is done for a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("its local copy is gone; it cannot be uploaded again")]
+    CopyGone,
+    #[error("it is uploaded already")]
+    Uploaded,
+    #[error("it is being recorded")]
+    Recording,
+    #[error("it is being recorded; stop the stream first")]
+    DeletedWhileRecording,
+    #[error("it is being uploaded")]
+    Uploading,
+    #[error("it is deleted")]
+    Deleted,
+    #[error("it was deleted meanwhile")]
+    DeletedMeanwhile,
+    #[error("its days at the store were over, and it is deleted there")]
+    Expired,
+    #[error("it is not in its store yet")]
+    NotReady,
+    #[error(
+        "there is no such recording here any more; delete what is left of it at its store, and then without `remote`"
+    )]
+    Unknown,
+    #[error(
+        "the driver was replaced, and its earlier instance still has the recording; try again when its streams have ended"
+    )]
+    Elsewhere,
+}
+
+impl Refusal {
+    /// The answer for the recording of this name.
+    pub(crate) fn of(self, file_name: &str) -> Error {
+        Error::config(format!("{file_name}: {self}"))
+    }
+}
+
 /// Uploads a failed recording again.
 pub(crate) fn retry(core: &Arc<Core>, file_name: &str, answer: Answer) {
     let Some(item) = core.find(file_name) else { return answer.give(Err(unknown(core, file_name))) };
@@ -35,13 +73,13 @@ async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result
     let saved = core.change(item, |data| {
         refused = match data.entry.stage {
             Stage::Failed if is_there && data.entry.is_local => None,
-            Stage::Failed => Some("its local copy is gone; it cannot be uploaded again"),
-            Stage::Ready => Some("it is uploaded already"),
-            Stage::Recording => Some("it is being recorded"),
-            Stage::Uploading => Some("it is being uploaded"),
-            Stage::Leaving => Some("it is deleted"),
-            Stage::Gone if data.is_deleted() => Some("it is deleted"),
-            Stage::Gone => Some("its days at the store were over, and it is deleted there"),
+            Stage::Failed => Some(Refusal::CopyGone),
+            Stage::Ready => Some(Refusal::Uploaded),
+            Stage::Recording => Some(Refusal::Recording),
+            Stage::Uploading => Some(Refusal::Uploading),
+            Stage::Leaving => Some(Refusal::Deleted),
+            Stage::Gone if data.is_deleted() => Some(Refusal::Deleted),
+            Stage::Gone => Some(Refusal::Expired),
         };
         if refused.is_some() {
             return;
@@ -57,7 +95,7 @@ async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result
     });
     let saved = saved.await;
     if let (Some(refused), Some(answer)) = (refused, waiting.take()) {
-        return Err((answer, Error::config(format!("{}: {refused}", item.file_name))));
+        return Err((answer, refused.of(&item.file_name)));
     }
     if let Err(error) = saved {
         tracing::warn!(recording = item.file_name, %error, "the journal of a recording cannot be written");
@@ -79,10 +117,7 @@ pub(crate) fn delete(core: &Arc<Core>, file_name: &str, remote: bool, answer: An
 
 async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<(), Error> {
     if item.data().entry.stage == Stage::Recording {
-        return Err(Error::config(format!(
-            "{}: it is being recorded; stop the stream first",
-            item.file_name
-        )));
+        return Err(Refusal::DeletedWhileRecording.of(&item.file_name));
     }
     item.cut().await;
     let stage = item.data().entry.stage;
@@ -104,7 +139,7 @@ async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<
     }
     let answer = item.data().answer.take();
     if let Some(answer) = answer {
-        answer.give(Err(Error::config(format!("{}: it was deleted meanwhile", item.file_name))));
+        answer.give(Err(Refusal::DeletedMeanwhile.of(&item.file_name)));
     }
     if stage == Stage::Gone {
         return core.forget(item).await;
@@ -144,31 +179,64 @@ async fn remove(core: &Arc<Core>, item: &Arc<Item>, stage: Stage) -> Result<(), 
         Ok(Err(fault)) => fault.error,
         Err(_) => Error::network(format!("the store did not do it within {} s", REMOVE_MAX.as_secs())),
     };
+    Err(not_removed(&why))
+}
+
+/// The store did not delete, because of `why`.
+fn not_removed(why: &Error) -> Error {
     let text = format!(
         "what the store has of it could not be deleted, and so nothing was: {}; try again later, or delete it without `remote`, which leaves what the store has",
         why.message
     );
-    Err(Error::new(why.class, text))
+    Error::new(why.class, text)
 }
 
 /// An address that gives the object to whoever has it.
 pub(crate) fn sign(core: &Arc<Core>, file_name: &str, valid: Duration) -> Result<String, Error> {
     let item = core.find(file_name).ok_or_else(|| unknown(core, file_name))?;
     if item.data().entry.stage != Stage::Ready {
-        return Err(Error::config(format!("{file_name}: it is not in its store yet")));
+        return Err(Refusal::NotReady.of(file_name));
     }
     let (store, key) = core.store(&item)?;
     store.sign(&key, valid.min(SIGNED_MAX)).map_err(|fault: Fault| fault.error)
 }
 
 fn unknown(core: &Core, file_name: &str) -> Error {
-    let why = match core.is_alone() {
-        true => {
-            "there is no such recording here any more; delete what is left of it at its store, and then without `remote`"
+    let refusal = if core.is_alone() { Refusal::Unknown } else { Refusal::Elsewhere };
+    refusal.of(file_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_texts() {
+        for (refusal, text) in [
+            (Refusal::CopyGone, "its local copy is gone; it cannot be uploaded again"),
+            (Refusal::Uploaded, "it is uploaded already"),
+            (Refusal::Recording, "it is being recorded"),
+            (Refusal::DeletedWhileRecording, "it is being recorded; stop the stream first"),
+            (Refusal::Uploading, "it is being uploaded"),
+            (Refusal::Deleted, "it is deleted"),
+            (Refusal::DeletedMeanwhile, "it was deleted meanwhile"),
+            (Refusal::Expired, "its days at the store were over, and it is deleted there"),
+            (Refusal::NotReady, "it is not in its store yet"),
+            (
+                Refusal::Unknown,
+                "there is no such recording here any more; delete what is left of it at its store, and then \
+                 without `remote`",
+            ),
+            (
+                Refusal::Elsewhere,
+                "the driver was replaced, and its earlier instance still has the recording; try again when its \
+                 streams have ended",
+            ),
+        ] {
+            assert_eq!(refusal.of("a.mp4"), Error::config(format!("a.mp4: {text}")));
         }
-        false => {
-            "the driver was replaced, and its earlier instance still has the recording; try again when its streams have ended"
-        }
-    };
-    Error::config(format!("{file_name}: {why}"))
+        let text = "what the store has of it could not be deleted, and so nothing was: no route; try again later, or \
+                    delete it without `remote`, which leaves what the store has";
+        assert_eq!(not_removed(&Error::network("no route")), Error::network(text));
+    }
 }

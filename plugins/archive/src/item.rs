@@ -18,9 +18,9 @@ use satcast_plugin_api::driver::{Answer, Recording, RecordingState};
 /// Why a deleted recording is not there.
 pub(crate) const DELETED: &str = "it was deleted";
 /// What is said of an upload that waits after a failure.
-const AGAIN: &str = "; it is tried again";
+pub(crate) const AGAIN: &str = "; it is tried again";
 /// What is said of a recording whose destination was given another store.
-const STAYS: &str = ". Its upload had begun when its destination was given another store, and ends where it began: set the destination back to \
+pub(crate) const STAYS: &str = ". Its upload had begun when its destination was given another store, and ends where it began: set the destination back to \
                      that store, with keys that work, or delete the recording";
 
 /// A recording. Its file name never changes.

@@ -17,6 +17,11 @@ use crate::upload;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
+/// A failed recording's copy was kept for long enough: see [`copy_deleted`].
+pub(crate) const COPY_EXPIRED: &str = "its time was over (failedDays)";
+/// The copies of failed recordings take too much of the disk: see [`copy_deleted`].
+pub(crate) const COPIES_TOO_LARGE: &str = "failed recordings take more room than they may (failedQuotaBytes)";
+
 /// Looks now and then, for as long as the driver lives. Stores that hang hold up no local work.
 pub(crate) fn start(core: WeakCore) {
     tokio::spawn(run(core.clone(), |core| async move { keep(&core).await }));
@@ -64,14 +69,19 @@ async fn give_up_copies(core: &Arc<Core>) {
     {
         let owner = item.data().entry.owner();
         match is_failed {
-            true if at <= oldest => give_up(core, &item, "its time was over (failedDays)").await,
+            true if at <= oldest => give_up(core, &item, COPY_EXPIRED).await,
             true => piles.put(owner, bytes, Some(item)),
             false => {}
         }
     }
     for item in piles.surplus(core.limits.failed_quota) {
-        give_up(core, &item, "failed recordings take more room than they may (failedQuotaBytes)").await;
+        give_up(core, &item, COPIES_TOO_LARGE).await;
     }
+}
+
+/// A recording failed with `error`, and its local copy is gone because of `why`.
+pub(crate) fn copy_deleted(error: &str, why: &str) -> String {
+    format!("{error}. Its local copy was deleted: {why}")
 }
 
 async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
@@ -83,7 +93,7 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
         if is_given_up {
             data.entry.is_local = false;
             let error = data.entry.error.take().unwrap_or_default();
-            data.entry.error = Some(format!("{error}. Its local copy was deleted: {why}"));
+            data.entry.error = Some(copy_deleted(&error, why));
         }
     });
     let outcome = match changed.await {

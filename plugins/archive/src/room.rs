@@ -20,6 +20,13 @@ use crate::state::{Core, free_bytes};
 const COUNT_AGE_MAX: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Local copies take all the room they may: see [`no_room`].
+pub(crate) const SPOOL_FULL: &str = "recordings that wait for their store take all the room they may (spoolQuotaBytes), of which one account has three \
+     quarters at most";
+/// The journal has no place for another recording: see [`no_room`].
+pub(crate) const TOO_MANY: &str =
+    "there are too many recordings; delete some that have failed or are not needed";
+
 /// What is taken of it.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
@@ -55,10 +62,7 @@ impl Core {
         }
         let own = spooled.own.get(&owner).copied().unwrap_or_default();
         if !admits(self.limits.spool_quota, spooled.all, own, more) {
-            return Err(no_room(
-                "recordings that wait for their store take all the room they may (spoolQuotaBytes), of which one account has three \
-                 quarters at most",
-            ));
+            return Err(no_room(SPOOL_FULL));
         }
         spooled.all += more;
         *spooled.own.entry(owner).or_default() += more;
@@ -82,9 +86,7 @@ impl Core {
             }
         }
         if !admits(self.limits.known as u64, items.len() as u64, own, 1) {
-            return Err(no_room(
-                "there are too many recordings; delete some that have failed or are not needed",
-            ));
+            return Err(no_room(TOO_MANY));
         }
         self.begins(about.destination_id)?;
         number = number.saturating_add(1);
@@ -124,12 +126,7 @@ impl Core {
         let times = begun.entry(destination_id).or_default();
         if let Some(oldest) = times.front().filter(|_| times.len() >= most) {
             let left = MINUTE.saturating_sub(now.duration_since(*oldest)).max(Duration::from_secs(1));
-            return Err(Error::remote(format!(
-                "recording stopped: the encoder changed its configuration so often that {most} files began within a minute; check it. \
-                 What was recorded will be uploaded, and recording begins anew in {} s",
-                left.as_secs()
-            ))
-            .retry_after(left));
+            return Err(too_often(most, left));
         }
         times.push_back(now);
         Ok(())
@@ -143,12 +140,24 @@ impl Core {
 pub(crate) fn check_disk(core: &Core, more: u64) -> io::Result<()> {
     // Where nothing must stay free, the disk itself says when it is full; some tell of no free bytes at all.
     if core.limits.free_min > 0 && free_bytes(core.spool())? < core.limits.free_min.saturating_add(more) {
-        return Err(io::Error::new(
-            io::ErrorKind::StorageFull,
-            "less is free than must stay free (freeBytesMin)",
-        ));
+        return Err(too_little_free());
     }
     Ok(())
+}
+
+/// The disk has not what must stay free.
+pub(crate) fn too_little_free() -> io::Error {
+    io::Error::new(io::ErrorKind::StorageFull, "less is free than must stay free (freeBytesMin)")
+}
+
+/// The encoder began `most` files within a minute; it may begin another one in `left`.
+pub(crate) fn too_often(most: usize, left: Duration) -> Error {
+    Error::remote(format!(
+        "recording stopped: the encoder changed its configuration so often that {most} files began within a minute; check it. \
+         What was recorded will be uploaded, and recording begins anew in {} s",
+        left.as_secs()
+    ))
+    .retry_after(left)
 }
 
 /// Recording stops because of `why`, and begins anew later.
@@ -157,4 +166,28 @@ pub(crate) fn no_room(why: &str) -> Error {
         "recording stopped: {why}. What was recorded will be uploaded; recording begins anew when there is room"
     );
     Error::internal(text).retry_after(FULL_RETRY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stops_texts() {
+        let spool = "recordings that wait for their store take all the room they may (spoolQuotaBytes), of which one \
+                     account has three quarters at most";
+        let many = "there are too many recordings; delete some that have failed or are not needed";
+        let free = too_little_free().to_string();
+        let free = (free.as_str(), "less is free than must stay free (freeBytesMin)");
+        for (why, text) in [(SPOOL_FULL, spool), (TOO_MANY, many), free] {
+            let text = format!(
+                "recording stopped: {text}. What was recorded will be uploaded; recording begins anew when there is room"
+            );
+            assert_eq!(no_room(why), Error::internal(text).retry_after(FULL_RETRY));
+        }
+        let text = "recording stopped: the encoder changed its configuration so often that 3 files began within a \
+                    minute; check it. What was recorded will be uploaded, and recording begins anew in 9 s";
+        let left = Duration::from_millis(9400);
+        assert_eq!(too_often(3, left), Error::remote(text).retry_after(left));
+    }
 }

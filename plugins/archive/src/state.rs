@@ -369,8 +369,12 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Error> {
     let done = spawn_blocking(work).await;
-    let failed = |error: io::Error| Error::internal(format!("the local disk failed: {error}"));
-    done.map_err(|error| Error::internal(format!("file work ended early: {error}")))?.map_err(failed)
+    done.map_err(|error| Error::internal(format!("file work ended early: {error}")))?.map_err(disk_failed)
+}
+
+/// What the system says of the local disk.
+pub(crate) fn disk_failed(error: io::Error) -> Error {
+    Error::internal(format!("the local disk failed: {error}"))
 }
 
 /// The core, while the driver lives.

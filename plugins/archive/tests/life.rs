@@ -155,7 +155,7 @@ fn refuses_bad_configurations(kit: &Testkit) {
     kit.validate(TYPE, &json!({ "retentionDays": 30 })).unwrap();
     let bad = json!({ "endpoint": "https://s3.example.org", "bucket": "b", "accessKey": "a" });
     let refused = kit.validate(TYPE, &bad).unwrap_err();
-    assert!(refused.message.starts_with("secretKey: is missing"), "{refused}");
+    assert!(refused.message.starts_with("secretKey: "), "{refused}");
     for bad in [json!({ "unknown": 1 }), json!({ "retentionDays": 0 }), json!({ "prefix": "x" })] {
         assert!(kit.validate(TYPE, &bad).is_err() && kit.open(TYPE, &bad).is_err(), "{bad}");
     }

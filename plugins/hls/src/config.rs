@@ -1,5 +1,7 @@
 //! Configuration of a destination.
 
+use std::fmt;
+
 use satcast_media::playlist::WINDOW_SECONDS_MAX;
 use satcast_plugin_api::Error;
 use schemars::JsonSchema;
@@ -67,49 +69,91 @@ impl Config {
     /// An error of class `Config` that begins with the name of the field.
     pub fn check(&self) -> Result<(), Error> {
         if self.dvr_seconds > DVR_SECONDS_MAX {
-            return Err(Error::config(format!("dvrSeconds must be 0 to {DVR_SECONDS_MAX}")));
+            return Err(dvr_too_long());
         }
         if self.allowed_origins.len() > ORIGINS_MAX {
-            return Err(Error::config(format!("allowedOrigins may have at most {ORIGINS_MAX} entries")));
+            return Err(too_many_origins());
         }
         for (index, origin) in self.allowed_origins.iter().enumerate() {
-            if let Err(reason) = check_origin(origin) {
-                return Err(Error::config(format!("allowedOrigins[{index}] {reason}")));
-            }
+            check_origin(origin).map_err(|fault| fault.at(index))?;
         }
         Ok(())
     }
 }
 
+fn dvr_too_long() -> Error {
+    Error::config(format!("dvrSeconds must be 0 to {DVR_SECONDS_MAX}"))
+}
+
+fn too_many_origins() -> Error {
+    Error::config(format!("allowedOrigins may have at most {ORIGINS_MAX} entries"))
+}
+
+/// Why no browser would send an origin.
+#[derive(Debug, PartialEq, Eq)]
+enum OriginFault {
+    TooLong,
+    Form,
+    /// A path, a query or a user.
+    MoreThanOrigin,
+    UpperCase,
+    Port,
+    /// The scheme's own port.
+    OwnPort(u16),
+}
+
+impl OriginFault {
+    fn at(&self, index: usize) -> Error {
+        Error::config(format!("allowedOrigins[{index}] {self}"))
+    }
+}
+
+impl fmt::Display for OriginFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let form = "must be http or https with a host, and a port if it needs one, like https://example.org";
+        match self {
+            OriginFault::TooLong => write!(f, "is longer than {ORIGIN_BYTES_MAX} bytes"),
+            OriginFault::Form => f.write_str(form),
+            OriginFault::MoreThanOrigin => {
+                write!(f, "{form}; leave out what follows the host, the last slash too")
+            }
+            OriginFault::UpperCase => f.write_str("must be in lower case, as browsers send it"),
+            OriginFault::Port => f.write_str("has a port that is no number from 1 to 65535"),
+            OriginFault::OwnPort(number) => {
+                write!(f, "must leave out :{number}: browsers do not send the scheme's own port")
+            }
+        }
+    }
+}
+
 /// An origin as browsers write it (RFC 6454, section 6.2): the host compares it letter by letter, so what no browser sends would
 /// silently never match.
-fn check_origin(origin: &str) -> Result<(), String> {
+fn check_origin(origin: &str) -> Result<(), OriginFault> {
     if origin.len() > ORIGIN_BYTES_MAX {
-        return Err(format!("is longer than {ORIGIN_BYTES_MAX} bytes"));
+        return Err(OriginFault::TooLong);
     }
-    let form = "must be http or https with a host, and a port if it needs one, like https://example.org";
-    let (scheme, authority) = origin.split_once("://").ok_or(form)?;
+    let (scheme, authority) = origin.split_once("://").ok_or(OriginFault::Form)?;
     let (host, port) = match authority.rsplit_once(':') {
         // A colon inside the brackets of an IPv6 address is none of a port.
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (authority, None),
     };
     if origin.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return Err("must be in lower case, as browsers send it".to_owned());
+        return Err(OriginFault::UpperCase);
     }
     if authority.contains(['/', '?', '#', '@']) {
-        return Err(format!("{form}; leave out what follows the host, the last slash too"));
+        return Err(OriginFault::MoreThanOrigin);
     }
     if !matches!(scheme, "http" | "https") || !is_host(host) {
-        return Err(form.to_owned());
+        return Err(OriginFault::Form);
     }
     let Some(port) = port else { return Ok(()) };
-    let number: u16 = port.parse().map_err(|_| "has a port that is no number from 1 to 65535")?;
+    let number: u16 = port.parse().map_err(|_| OriginFault::Port)?;
     if number == 0 || number.to_string() != port {
-        return Err("has a port that is no number from 1 to 65535".to_owned());
+        return Err(OriginFault::Port);
     }
     if matches!((scheme, number), ("http", 80) | ("https", 443)) {
-        return Err(format!("must leave out :{number}: browsers do not send the scheme's own port"));
+        return Err(OriginFault::OwnPort(number));
     }
     Ok(())
 }
@@ -157,23 +201,23 @@ mod tests {
         }
         for text in ["3600.5e1", "1e300", "4294967296", "18446744073709551616"] {
             let config = check(serde_json::from_str(&format!("{{\"dvrSeconds\":{text}}}")).unwrap());
-            assert_eq!(config, Err("dvrSeconds must be 0 to 3600".to_owned()), "{text}");
+            assert_eq!(config, Err(dvr_too_long().message), "{text}");
         }
     }
 
     #[test]
     fn every_limit_refuses() {
-        assert!(check(json!({ "dvrSeconds": 3601 })).unwrap_err().starts_with("dvrSeconds must"));
+        assert_eq!(check(json!({ "dvrSeconds": 3601 })), Err(dvr_too_long().message));
         assert!(check(json!({ "dvrSeconds": -1 })).is_err());
-        assert!(check(json!({ "dvr": 1 })).unwrap_err().contains("unknown field"));
+        assert!(check(json!({ "dvr": 1 })).unwrap_err().contains("`dvr`"));
         let many = vec!["https://a.example"; ORIGINS_MAX];
         assert!(check(json!({ "allowedOrigins": many })).is_ok());
         let more = [&many[..], &["https://b.example"]].concat();
-        assert!(check(json!({ "allowedOrigins": more })).unwrap_err().contains("at most 32"));
+        assert_eq!(check(json!({ "allowedOrigins": more })), Err(too_many_origins().message));
         let host = "a".repeat(ORIGIN_BYTES_MAX - "https://".len());
         assert!(check(json!({ "allowedOrigins": [format!("https://{host}")] })).is_ok());
         let long = check(json!({ "allowedOrigins": [format!("https://{host}a")] }));
-        assert!(long.unwrap_err().contains("256 bytes"));
+        assert_eq!(long, Err(OriginFault::TooLong.at(0).message));
     }
 
     #[test]
@@ -188,32 +232,49 @@ mod tests {
         ] {
             assert_eq!(check_origin(good), Ok(()), "{good}");
         }
-        for (bad, says) in [
-            ("example.org", "http or https"),
-            ("*", "http or https"),
-            ("null", "http or https"),
-            ("capacitor://localhost", "http or https"),
-            ("ftp://example.org", "http or https"),
-            ("javascript://example.org", "http or https"),
-            ("http.s://example.org", "http or https"),
-            ("://example.org", "http or https"),
-            ("https://", "http or https"),
-            ("https://*.example.org", "http or https"),
-            ("https://b\u{fc}cher.example", "http or https"),
-            ("https://a b", "http or https"),
-            ("https://[::1", "http or https"),
-            ("https://example.org/", "last slash"),
-            ("https://u@example.org", "what follows"),
-            ("https://Example.org", "lower case"),
-            ("https://example.org:443", "leave out :443"),
-            ("http://example.org:080", "no number"),
-            ("http://example.org:0", "no number"),
-            ("http://example.org:70000", "no number"),
-            ("http://example.org:", "no number"),
+        for (bad, fault) in [
+            ("example.org", OriginFault::Form),
+            ("*", OriginFault::Form),
+            ("null", OriginFault::Form),
+            ("capacitor://localhost", OriginFault::Form),
+            ("ftp://example.org", OriginFault::Form),
+            ("javascript://example.org", OriginFault::Form),
+            ("http.s://example.org", OriginFault::Form),
+            ("://example.org", OriginFault::Form),
+            ("https://", OriginFault::Form),
+            ("https://*.example.org", OriginFault::Form),
+            ("https://b\u{fc}cher.example", OriginFault::Form),
+            ("https://a b", OriginFault::Form),
+            ("https://[::1", OriginFault::Form),
+            ("https://example.org/", OriginFault::MoreThanOrigin),
+            ("https://u@example.org", OriginFault::MoreThanOrigin),
+            ("https://Example.org", OriginFault::UpperCase),
+            ("https://example.org:443", OriginFault::OwnPort(443)),
+            ("http://example.org:080", OriginFault::Port),
+            ("http://example.org:0", OriginFault::Port),
+            ("http://example.org:70000", OriginFault::Port),
+            ("http://example.org:", OriginFault::Port),
         ] {
-            let said = check_origin(bad).unwrap_err();
-            assert!(said.contains(says), "{bad}: {said}");
+            assert_eq!(check_origin(bad), Err(fault), "{bad}");
         }
+    }
+
+    #[test]
+    fn refusals_texts() {
+        let form = "must be http or https with a host, and a port if it needs one, like https://example.org";
+        let more = format!("{form}; leave out what follows the host, the last slash too");
+        for (fault, text) in [
+            (OriginFault::TooLong, "is longer than 256 bytes"),
+            (OriginFault::Form, form),
+            (OriginFault::MoreThanOrigin, &more),
+            (OriginFault::UpperCase, "must be in lower case, as browsers send it"),
+            (OriginFault::Port, "has a port that is no number from 1 to 65535"),
+            (OriginFault::OwnPort(80), "must leave out :80: browsers do not send the scheme's own port"),
+        ] {
+            assert_eq!(fault.at(2), Error::config(format!("allowedOrigins[2] {text}")));
+        }
+        assert_eq!(dvr_too_long(), Error::config("dvrSeconds must be 0 to 3600"));
+        assert_eq!(too_many_origins(), Error::config("allowedOrigins may have at most 32 entries"));
     }
 
     #[test]

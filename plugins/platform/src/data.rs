@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
-use satcast_driver_rtmp::target::Target;
+use satcast_driver_rtmp::target::{Target, TargetError};
 use serde::Deserialize;
 
 /// The file of this crate that holds them all.
@@ -122,10 +122,7 @@ impl Platform {
     /// A sentence that begins with the name of the field.
     pub fn targets(&self, server: Option<&str>, key: &str) -> Result<Vec<Target>, String> {
         if let Some(fault) = &self.fault {
-            return Err(format!(
-                "{} cannot be used until the operator of this service mends {fault}",
-                self.title
-            ));
+            return Err(self.out_of_use(fault));
         }
         let own = [self.server.as_deref(), self.backup.as_deref()];
         let servers: Vec<&str> = match server.filter(|server| !server.is_empty()) {
@@ -133,18 +130,35 @@ impl Platform {
             None => own.into_iter().flatten().collect(),
         };
         if servers.is_empty() {
-            let help = self.server_help.as_deref().unwrap_or_default();
-            return Err(format!("server: {} needs the address to publish to. {help}", self.title));
+            return Err(self.needs_server());
         }
         if key.is_empty() {
-            return Err(format!("key: is empty; {}", self.key_help));
+            return Err(self.needs_key());
         }
         let parsed = servers.into_iter().map(|server| Target::parse(server, Some(key)));
-        parsed.collect::<Result<_, _>>().map_err(|error| {
-            let text = error.to_string();
-            text.strip_prefix("url:").map_or(text.clone(), |rest| format!("server:{rest}"))
-        })
+        parsed.collect::<Result<_, _>>().map_err(of_server)
     }
+
+    /// The operator's entry of it has a fault.
+    pub(crate) fn out_of_use(&self, fault: &str) -> String {
+        format!("{} cannot be used until the operator of this service mends {fault}", self.title)
+    }
+
+    /// It has no server for everybody.
+    pub(crate) fn needs_server(&self) -> String {
+        let help = self.server_help.as_deref().unwrap_or_default();
+        format!("server: {} needs the address to publish to. {help}", self.title)
+    }
+
+    fn needs_key(&self) -> String {
+        format!("key: is empty; {}", self.key_help)
+    }
+}
+
+/// The text of an error, with the name that the field has here.
+pub(crate) fn of_server(error: TargetError) -> String {
+    let text = error.to_string();
+    text.strip_prefix("url:").map_or(text.clone(), |rest| format!("server:{rest}"))
 }
 
 #[cfg(test)]
@@ -203,16 +217,38 @@ mod tests {
         let own = youtube.targets(Some("rtmp://a.example/app"), "key").unwrap();
         assert_eq!(shown(own), ["a.example:1935"]);
         assert_eq!(youtube.targets(Some(""), "key").unwrap().len(), 2);
-        for (server, key, starts) in [
-            (Some("https://a.example/app"), "key", "server: must begin with rtmp"),
-            (Some("rtmps://a.example"), "key", "server: has no app"),
-            (None, "key ", "key: has a space"),
-            (None, "", "key: is empty"),
+        for (server, key, refusal) in [
+            (Some("https://a.example/app"), "key", of_server(TargetError::Scheme)),
+            (Some("rtmps://a.example"), "key", of_server(TargetError::App)),
+            (None, "key ", of_server(TargetError::BadCharacter("key"))),
+            (None, "", youtube.needs_key()),
         ] {
-            let refused = youtube.targets(server, key).unwrap_err();
-            assert!(refused.starts_with(starts), "{refused}");
+            assert_eq!(youtube.targets(server, key).unwrap_err(), refusal);
         }
-        let kick = platform("kick").unwrap().targets(None, "key").unwrap_err();
-        assert!(kick.starts_with("server: Kick needs the address"), "{kick}");
+        let kick = platform("kick").unwrap();
+        assert_eq!(kick.targets(None, "key").unwrap_err(), kick.needs_server());
+    }
+
+    #[test]
+    fn refusals_texts() {
+        let platform = Platform {
+            title: "Church TV".into(),
+            key_help: "ask the sexton".into(),
+            server_help: Some("It is on the door.".into()),
+            ..platform("kick").unwrap().clone()
+        };
+        assert_eq!(
+            platform.out_of_use("this"),
+            "Church TV cannot be used until the operator of this service mends this"
+        );
+        assert_eq!(
+            platform.needs_server(),
+            "server: Church TV needs the address to publish to. It is on the door."
+        );
+        assert_eq!(platform.needs_key(), "key: is empty; ask the sexton");
+        assert_eq!(
+            of_server(TargetError::Scheme),
+            TargetError::Scheme.to_string().replace("url:", "server:")
+        );
     }
 }

@@ -31,6 +31,9 @@ pub const SERVERS_MAX: usize = 2;
 /// Where a template wants the key.
 const KEY_PLACE: &str = "/{stream_key}";
 
+const OTHER_FORM: &str = "the list of servers has another form than expected";
+const NO_SERVER: &str = "the list of servers names none that could be used";
+
 /// The list of one platform.
 pub struct Ingests {
     address: String,
@@ -165,8 +168,7 @@ fn unique() -> u128 {
 
 /// The nearest servers in a list, which is sorted by that; with TLS where there is the choice.
 fn servers_of(body: &[u8]) -> Result<Vec<String>, Error> {
-    let list: List = serde_json::from_slice(body)
-        .map_err(|_| Error::remote("the list of servers has another form than expected"))?;
+    let list: List = serde_json::from_slice(body).map_err(|_| Error::remote(OTHER_FORM))?;
     let available =
         list.ingests.into_iter().filter(|entry| entry.availability.is_none_or(|share| share > 0.0));
     let servers = available.filter_map(|entry| {
@@ -175,7 +177,7 @@ fn servers_of(body: &[u8]) -> Result<Vec<String>, Error> {
     });
     let servers: Vec<String> = servers.take(SERVERS_MAX).collect();
     if servers.is_empty() {
-        return Err(Error::remote("the list of servers names none that could be used"));
+        return Err(Error::remote(NO_SERVER));
     }
     Ok(servers)
 }
@@ -222,8 +224,15 @@ mod tests {
             { "url_template": "https://a.example/app/{stream_key}" },
             { "url_template": "{stream_key}" },
         ]);
-        assert!(servers(strange).unwrap_err().contains("names none"));
-        assert!(servers(json!([])).is_err() && servers(json!({})).is_err());
-        assert!(servers_of(b"<html>").unwrap_err().message.contains("another form"));
+        assert_eq!(servers(strange).unwrap_err(), NO_SERVER);
+        assert_eq!(servers(json!([])).unwrap_err(), NO_SERVER);
+        assert_eq!(servers(json!({})).unwrap_err(), OTHER_FORM);
+        assert_eq!(servers_of(b"<html>").unwrap_err().message, OTHER_FORM);
+    }
+
+    #[test]
+    fn faults_texts() {
+        assert_eq!(OTHER_FORM, "the list of servers has another form than expected");
+        assert_eq!(NO_SERVER, "the list of servers names none that could be used");
     }
 }

@@ -112,16 +112,17 @@ impl Platforms {
     }
 }
 
+const KEY_IS_ADDRESS: &str = "key: is an address; give the stream key alone";
+const KEY_IN_PIECES: &str = "key: has a space or line break within; copy the stream key alone, in one piece";
+
 /// The key without what comes along when it is copied from a page: spaces and line breaks round it.
 fn checked_key(pasted: &str) -> Result<Secret<String>, Error> {
     let key = pasted.trim();
     if key.contains("://") {
-        return Err(Error::config("key: is an address; give the stream key alone"));
+        return Err(Error::config(KEY_IS_ADDRESS));
     }
     if key.chars().any(char::is_whitespace) {
-        return Err(Error::config(
-            "key: has a space or line break within; copy the stream key alone, in one piece",
-        ));
+        return Err(Error::config(KEY_IN_PIECES));
     }
     Ok(Secret::new(key.to_owned()))
 }
@@ -251,7 +252,42 @@ mod tests {
             assert!(kind.codecs.contains(&"aac".to_owned()), "{name}");
         }
         let twitch = dest_type(platform("twitch").unwrap());
-        assert!(twitch.schema["description"].as_str().unwrap().contains("up to 6000 kbit/s"));
+        assert_eq!(twitch.schema["description"], platform("twitch").unwrap().description());
         assert_eq!(twitch.schema["x-platform"]["videoKbpsMax"], 6000);
+    }
+
+    #[test]
+    fn keys_texts() {
+        let refused = |key: &str| checked_key(key).unwrap_err();
+        assert_eq!(checked_key(" a\r\n").unwrap().expose(), "a");
+        for (key, text) in [
+            ("rtmp://a.example/k", "key: is an address; give the stream key alone"),
+            ("a b", "key: has a space or line break within; copy the stream key alone, in one piece"),
+            ("a\nb", "key: has a space or line break within; copy the stream key alone, in one piece"),
+        ] {
+            assert_eq!(refused(key), Error::config(text));
+        }
+    }
+
+    #[test]
+    fn description_text() {
+        let church = Platform {
+            title: "Church TV".into(),
+            key_help: "ask the sexton".into(),
+            key_link: "https://a.example".into(),
+            video_codecs: vec!["h264".into(), "hevc".into()],
+            video_kbps_max: Some(6000),
+            audio_kbps_max: Some(320),
+            keyframe_seconds: 2,
+            keyframe_seconds_max: Some(4),
+            frame_rate_max: Some(60),
+            b_frames: Some(false),
+            notes: Some("On Sundays.".into()),
+            ..platform("twitch").unwrap().clone()
+        };
+        let text = "Stream to Church TV. The key: ask the sexton (https://a.example). Video: h264, hevc up to 6000 kbit/s, \
+                    a keyframe every 2 s (4 s at most), at most 60 pictures a second, no B-frames. Audio: aac up to 320 \
+                    kbit/s. On Sundays.";
+        assert_eq!(dest_type(&church).schema["description"], text);
     }
 }

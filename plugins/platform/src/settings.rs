@@ -13,6 +13,9 @@ use crate::dest_type;
 /// Name of the setting that makes types; the host reads it as well.
 pub(crate) const TYPES: &str = "types";
 
+/// An entry gives a backup and no server.
+const BACKUP_ALONE: &str = "backup needs a server before it";
+
 /// `[driver.platform]`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -137,15 +140,20 @@ pub(crate) fn with_settings(settings: Settings) -> Vec<Platform> {
                 set_fault(platform, &error);
             }
         } else if has_backup {
-            set_fault(platform, "backup needs a server before it");
+            set_fault(platform, BACKUP_ALONE);
         }
     }
     all
 }
 
+/// What is wrong with the operator's entry of a platform, and where that entry is.
+fn in_entry(name: &str, what: &str) -> String {
+    format!("{TYPES}.{name} in [driver.platform]: {what}")
+}
+
 /// Notes what is wrong with the operator's entry of a platform, and tells the operator.
 pub(crate) fn set_fault(platform: &mut Platform, what: &str) {
-    let fault = format!("{TYPES}.{} in [driver.platform]: {what}", platform.name);
+    let fault = in_entry(&platform.name, what);
     tracing::error!("a platform cannot be used: {fault}");
     platform.fault = Some(fault);
 }
@@ -172,9 +180,11 @@ impl Described {
 
 #[cfg(test)]
 mod tests {
+    use satcast_driver_rtmp::target::TargetError;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::data::of_server;
 
     fn with(types: Value) -> Vec<Platform> {
         with_settings(serde_json::from_value(json!({ "types": types })).unwrap())
@@ -200,8 +210,8 @@ mod tests {
         assert_eq!((twitch.targets(None, "k").unwrap().len(), twitch.ingests.is_some()), (2, true));
         let church = found(&all, "church-tv");
         assert_eq!((church.title.as_str(), church.targets(None, "k").unwrap().len()), ("Church TV", 2));
-        let refused = found(&all, "own").targets(None, "k").unwrap_err();
-        assert!(refused.starts_with("server: own needs the address"), "{refused}");
+        let own = found(&all, "own");
+        assert_eq!(own.targets(None, "k").unwrap_err(), own.needs_server());
         assert_eq!(with_settings(Settings::default()).len(), platforms().len());
     }
 
@@ -235,19 +245,22 @@ mod tests {
     }
 
     #[test]
+    fn faults_texts() {
+        assert_eq!(
+            in_entry("mux", BACKUP_ALONE),
+            "types.mux in [driver.platform]: backup needs a server before it"
+        );
+    }
+
+    #[test]
     fn entries_that_cannot_be_used_are_named() {
         let all =
             with(json!({ "kick": { "server": "a.example" }, "mux": { "backup": "rtmp://a.example/app" } }));
-        for (name, fault) in [
-            ("kick", "types.kick in [driver.platform]: server: must begin"),
-            ("mux", "types.mux in [driver.platform]: backup needs"),
-        ] {
+        for (name, fault) in [("kick", &of_server(TargetError::Scheme)[..]), ("mux", BACKUP_ALONE)] {
+            let platform = found(&all, name);
             for server in [None, Some("rtmp://b.example/app")] {
-                let refused = found(&all, name).targets(server, "k").unwrap_err();
-                assert!(
-                    refused.contains("until the operator of this service mends") && refused.contains(fault),
-                    "{refused}"
-                );
+                let refused = platform.targets(server, "k").unwrap_err();
+                assert_eq!(refused, platform.out_of_use(&in_entry(name, fault)));
             }
         }
         assert_eq!(found(&all, "twitch").targets(None, "k").unwrap().len(), 2, "the others go on");

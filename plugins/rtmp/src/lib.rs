@@ -1,7 +1,7 @@
 //! Destination type `rtmp`: one stream pushed to one RTMP server.
 //!
 //! [`target`] reads the address, [`tls`] knows whom to believe, [`push`] owns the connection from connect to end, `feed` puts packets into the RTMP session,
-//! `watch` decides when it is live and when silence is a failure, [`past`] remembers how tries ended, `refusal` keeps the key out of what the server says.
+//! `watch` decides when it is live and when silence is a failure, [`past`] remembers how tries ended, [`refusal`] says why it fails and keeps the key out of what the server says.
 //!
 //! Invariants: nothing here retries, resolves a name or spawns a task; the protocol itself is
 //! `satcast_media::rtmp::client`; no text that leaves this crate holds the key, the query or the login of a target.
@@ -12,7 +12,7 @@ mod login;
 pub mod past;
 mod pipe;
 pub mod push;
-mod refusal;
+pub mod refusal;
 mod taking;
 pub mod target;
 pub mod timing;

@@ -86,10 +86,7 @@ impl<'a> Link<'a> {
                     if !self.session.output().is_empty() => self.wrote(written).await?,
                 read = self.reader.read_buf(&mut self.input) => {
                     if read.as_ref().map_or_else(refusal::is_close, |bytes| *bytes == 0) {
-                        return Err(Error::remote(format!(
-                            "{} closed the connection before it accepted the stream; check url and key",
-                            self.target
-                        )));
+                        return Err(refusal::closed_early(self.target));
                     }
                     if self.received(read)? {
                         return Ok(());
@@ -136,7 +133,7 @@ impl<'a> Link<'a> {
         self.input_bytes += bytes as u64;
         let allowed = INPUT_BURST_BYTES_MAX + self.since.elapsed().as_secs() * INPUT_BYTES_PER_SECOND_MAX;
         if self.input_bytes > allowed {
-            return Err(Error::remote(format!("{} sends far more than a publisher needs", self.target)));
+            return Err(refusal::floods(self.target));
         }
         Ok(())
     }

@@ -92,7 +92,7 @@ impl Push {
                 Err(failure) => return Err(failure.error),
             }
         }
-        first.message.push_str("; its backup cannot be reached either");
+        first.message.push_str(refusal::BACKUP_TOO);
         Err(first)
     }
 
@@ -120,17 +120,11 @@ impl Push {
                 }
                 (Ok(Err(error)), ..) => return Err(error.into()),
                 (Err(_), ..) => {
-                    let error = Error::network(format!(
-                        "{target} did not accept the stream within {:?}; check that it is an RTMP server",
-                        self.timing.setup
-                    ));
-                    return Err(error.into());
+                    return Err(refusal::late(target, self.timing.setup).into());
                 }
             }
         }
-        let error =
-            Error::auth(format!("{target} asks for the login again and again; check the login in the url"));
-        Err(error.into())
+        Err(refusal::asks_again(target).into())
     }
 }
 
@@ -315,35 +309,20 @@ impl Forward<'_> {
         match self.watch.due(now) {
             Due::Nothing => {}
             Due::Stalled => {
-                let what = match self.watch.is_only_silent() {
-                    true => "acknowledges no more what it reads, and may hang",
-                    false => "takes no data at the moment",
-                };
-                self.ctx.waiting(&Error::network(format!("{target} {what}")));
+                self.ctx.waiting(&refusal::stalled(target, self.watch.is_only_silent()));
             }
-            Due::Slow => {
-                self.ctx.waiting(&Error::network(format!(
-                    "{target} takes less than the stream sends, and nothing for seconds at a time; send at a lower bit rate, or look \
-                     at the way to it"
-                )));
-            }
-            Due::NoMedia => self.ctx.waiting(&Error::network("no media from the encoder")),
+            Due::Slow => self.ctx.waiting(&refusal::slow(target)),
+            Due::NoMedia => self.ctx.waiting(&refusal::no_media()),
             Due::DoesNotRead => {
                 // A server that only pretends would else keep the stream's name with what is still on its way.
                 self.link.writer.abort();
                 self.does_not_read = true;
-                let what = match self.watch.is_only_silent() {
-                    true => "has not acknowledged what it reads for too long",
-                    false => "has taken no data for too long",
-                };
-                return Err(Error::network(format!(
-                    "{target} does not read: it accepted the stream and {what}; it may hang or be overloaded"
-                )));
+                return Err(refusal::does_not_read(target, self.watch.is_only_silent()));
             }
             Due::StopOverdue => {
                 let left = self.link.session.output().len_bytes();
                 self.link.writer.abort();
-                return Err(Error::network(format!("{target} did not take the last {left} bytes in time")));
+                return Err(refusal::not_taken(target, left));
             }
         }
         Ok(self.watch.next(now))

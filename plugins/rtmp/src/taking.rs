@@ -49,15 +49,18 @@ impl Taking {
         match self {
             Taking::All => Ok(()),
             Taking::AsAnnounced if session.takes(of_media(codec)) => Ok(()),
-            Taking::AsAnnounced => Err(Error::config(format!(
-                "destination {target} does not accept {}; send {}, or set forceEnhanced if it takes Enhanced RTMP without \
-                 saying so",
-                shown(codec),
-                instead(codec),
-            ))),
+            Taking::AsAnnounced => Err(not_announced(target, codec)),
             Taking::Known { codecs, who } => known(codecs, who, codec),
         }
     }
+}
+
+fn not_announced(target: &Target, codec: Codec) -> Error {
+    let (sent, instead) = (shown(codec), instead(codec));
+    Error::config(format!(
+        "destination {target} does not accept {sent}; send {instead}, or set forceEnhanced if it takes Enhanced RTMP \
+         without saying so"
+    ))
 }
 
 fn known(codecs: &[String], who: &str, codec: Codec) -> Result<(), Error> {
@@ -93,5 +96,20 @@ fn instead(codec: Codec) -> &'static str {
     match codec {
         Codec::H264 | Codec::Hevc | Codec::Av1 => "H.264",
         Codec::Aac | Codec::Opus => "AAC",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_texts() {
+        let target = Target::parse("rtmp://a.example/live/sesame", None).unwrap();
+        let text = "destination a.example:1935 does not accept AV1; send H.264, or set forceEnhanced if it takes Enhanced \
+                    RTMP without saying so";
+        assert_eq!(not_announced(&target, Codec::Av1), Error::config(text));
+        let refused = known(&["h264".to_owned()], "Twitch", Codec::Opus).unwrap_err();
+        assert_eq!(refused, Error::config("destination Twitch does not accept Opus; send AAC"));
     }
 }

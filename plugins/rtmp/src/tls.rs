@@ -105,10 +105,15 @@ pub(crate) async fn connect(
             Ok(stream)
         }
         Ok(Err(error)) => Err(failed(target, &error)),
-        Err(_) => Err(Error::network(format!(
-            "{target} did not complete the TLS handshake in time; check that it takes rtmps:// at this port"
-        ))),
+        Err(_) => Err(late(target)),
     }
+}
+
+/// The server did not complete the handshake in time.
+pub fn late(target: &Target) -> Error {
+    Error::network(format!(
+        "{target} did not complete the TLS handshake in time; check that it takes rtmps:// at this port"
+    ))
 }
 
 /// Speaks TLS over a connected socket to a host that is no RTMP server. Waits for as long as the host takes.
@@ -129,7 +134,7 @@ fn server_name(host: &str) -> Result<ServerName<'static>, Error> {
 }
 
 /// Why the handshake failed. Nothing the server wrote is repeated.
-fn failed(target: &Target, error: &io::Error) -> Error {
+pub fn failed(target: &Target, error: &io::Error) -> Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
         Some(rustls::Error::InvalidCertificate(why)) => {
@@ -179,32 +184,81 @@ fn not_believed(why: &CertificateError) -> &'static str {
 #[cfg(test)]
 mod tests {
     use satcast_plugin_api::Class;
-    use tokio_rustls::rustls::{AlertDescription, InvalidMessage, PeerIncompatible};
+    use tokio_rustls::rustls::{AlertDescription, InvalidMessage, OtherError, PeerIncompatible};
 
     use super::*;
 
     #[test]
-    fn every_failure_has_its_words_and_class() {
+    fn failures_texts() {
         let target = Target::parse("rtmps://a.example/live/sesame", None).unwrap();
         let certificate = rustls::Error::InvalidCertificate;
-        for (error, words, floor) in [
-            (certificate(CertificateError::Expired), "has expired", true),
-            (certificate(CertificateError::NotValidYet), "not valid yet", true),
-            (certificate(CertificateError::NotValidForName), "is for another name", true),
-            (certificate(CertificateError::UnknownIssuer), "not signed by an authority", true),
-            (certificate(CertificateError::Revoked), "was revoked", true),
-            (certificate(CertificateError::BadEncoding), "cannot be used", true),
-            (rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType), "does not speak TLS", false),
-            (rustls::Error::AlertReceived(AlertDescription::HandshakeFailure), "HandshakeFailure", false),
-            (rustls::Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered), "1.2 or 1.3", false),
-            (rustls::Error::DecryptError, "does not keep to TLS", false),
+        let authority = CertificateError::Other(OtherError(Arc::new(io::Error::other(AUTHORITY_AS_SERVER))));
+        for (error, text, floor) in [
+            (
+                certificate(CertificateError::Expired),
+                "the certificate of a.example:443 has expired; whoever runs the server must renew it",
+                true,
+            ),
+            (
+                certificate(CertificateError::NotValidYet),
+                "the certificate of a.example:443 is not valid yet; check the clock of this machine",
+                true,
+            ),
+            (
+                certificate(CertificateError::NotValidForName),
+                "the certificate of a.example:443 is for another name; use the name in the url that the server's owner \
+                 gives",
+                true,
+            ),
+            (
+                certificate(CertificateError::UnknownIssuer),
+                "the certificate of a.example:443 is not signed by an authority this machine knows; a server with a \
+                 certificate of its own making needs that certificate installed here",
+                true,
+            ),
+            (certificate(CertificateError::Revoked), "the certificate of a.example:443 was revoked", true),
+            (
+                certificate(authority),
+                "the certificate of a.example:443 is that of an authority (CA:TRUE) and no server's; whoever runs the \
+                 server must make one without it",
+                true,
+            ),
+            (
+                certificate(CertificateError::BadSignature),
+                "the certificate of a.example:443 has a wrong signature",
+                true,
+            ),
+            (
+                certificate(CertificateError::BadEncoding),
+                "the certificate of a.example:443 cannot be used; whoever runs the server must replace it",
+                true,
+            ),
+            (
+                rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType),
+                "a.example:443 does not speak TLS at this port; check the port, or use rtmp:// if it has no TLS",
+                false,
+            ),
+            (
+                rustls::Error::AlertReceived(AlertDescription::HandshakeFailure),
+                "a.example:443 refused the TLS handshake: HandshakeFailure",
+                false,
+            ),
+            (
+                rustls::Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered),
+                "a.example:443 offers no TLS that is safe today (1.2 or 1.3 are)",
+                false,
+            ),
+            (rustls::Error::DecryptError, "a.example:443 does not keep to TLS", false),
         ] {
             let told = failed(&target, &io::Error::new(io::ErrorKind::InvalidData, error));
-            assert!(told.message.contains(words) && told.message.contains("a.example:443"), "{told}");
-            assert_eq!((told.class, told.retry_after.is_some()), (Class::Remote, floor), "{told}");
+            let expected =
+                Error { retry_after: floor.then_some(CERTIFICATE_RETRY_FLOOR), ..Error::remote(text) };
+            assert_eq!(told, expected);
         }
-        let closed = failed(&target, &io::ErrorKind::UnexpectedEof.into());
-        assert!(closed.message.contains("closed the connection in the TLS handshake"), "{closed}");
+        let text = "a.example:443 closed the connection in the TLS handshake; check that it takes rtmps:// at this port";
+        assert_eq!(failed(&target, &io::ErrorKind::UnexpectedEof.into()), Error::remote(text));
+        let text = "a.example:443 did not complete the TLS handshake in time; check that it takes rtmps:// at this port";
+        assert_eq!(late(&target), Error::network(text));
         assert_eq!(failed(&target, &io::ErrorKind::TimedOut.into()).class, Class::Network);
     }
 

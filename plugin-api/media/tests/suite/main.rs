@@ -7,3 +7,4 @@ mod hostile;
 mod oracle;
 mod playback;
 mod sessions;
+mod texts;

@@ -9,7 +9,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::kit::{Kit, until};
 use super::media::{self, AVC, pictures_of};
 use super::server::{Act, Ask};
-use crate::desk;
+use crate::desk::{self, Refusal};
+use crate::item::DELETED;
+use crate::upload::begin::taken;
 use satcast_plugin_api::driver::RecordingState;
 
 fn stream() -> Vec<satcast_media::Packet> {
@@ -49,13 +51,13 @@ fn a_failed_recording_is_uploaded_again() {
     );
     assert_eq!((recording.error, recording.error_class), (None, None));
     let twice = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
-    assert!(twice.message.contains("is being uploaded"), "{twice}");
+    assert_eq!(twice, Refusal::Uploading.of(&name));
     kit.until_all(RecordingState::Ready);
     kit.assert_whole(&media::files(stream())[0]);
     let again = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
-    assert!(again.message.contains("uploaded already"), "{again}");
+    assert_eq!(again, Refusal::Uploaded.of(&name));
     let unknown = kit.answer(|core, answer| desk::retry(core, "no/such.mp4", answer)).unwrap_err();
-    assert!(unknown.message.contains("no such recording"), "{unknown}");
+    assert_eq!(unknown, Refusal::Unknown.of("no/such.mp4"));
 }
 
 #[test]
@@ -108,7 +110,7 @@ fn what_is_deleted_is_gone_everywhere_it_was_asked_for() {
     assert!(kit.told().is_empty() && kit.files("journal").is_empty());
     kit.answer(|core, answer| desk::delete(core, &names[1], false, answer)).unwrap();
     let unknown = kit.answer(|core, answer| desk::delete(core, &names[1], true, answer)).unwrap_err();
-    assert!(unknown.message.contains("at its store"), "of its object nothing is known: {unknown:?}");
+    assert_eq!(unknown, Refusal::Unknown.of(&names[1]), "of its object nothing is known");
 }
 
 #[test]
@@ -142,7 +144,7 @@ fn an_upload_is_deleted_with_its_object_or_not_at_all() {
     let name = kit.only().file_name;
     kit.server.script(|_, _| Act::Cut(0));
     let refused = kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap_err();
-    assert!(refused.message.contains("nothing was") && refused.class == Class::Network, "{refused:?}");
+    assert_eq!(refused.class, Class::Network, "{refused:?}");
     assert_eq!((kit.only().state, kit.files("spool").len()), (RecordingState::Uploading, 1));
     // The store goes slowly: the answer waits for it.
     kit.server.script(|_, ask| match ask {
@@ -166,8 +168,8 @@ fn what_others_put_under_its_name_is_not_deleted_with_it() {
     let name = kit.only().file_name;
     kit.server.script(|_, _| Act::Pass);
     kit.server.place(&format!("pre/fix/{name}"), b"somebody else's");
-    let taken = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
-    assert!(taken.message.contains("is not overwritten"), "{taken}");
+    let refused = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
+    assert_eq!(refused, taken(&format!("pre/fix/{name}")).error);
     kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap();
     assert_eq!(kit.server.objects().len(), 1);
     assert!(kit.recordings().is_empty());
@@ -225,7 +227,7 @@ fn what_runs_is_not_deleted() {
     });
     let name = kit.only().file_name;
     let refused = kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap_err();
-    assert!(refused.message.contains("is being recorded"), "{refused}");
+    assert_eq!(refused, Refusal::DeletedWhileRecording.of(&name));
     assert!(desk::sign(kit.core(), &name, Duration::from_secs(60)).is_err());
     kit.run(recorder.finish()).unwrap();
     kit.until_all(RecordingState::Ready);
@@ -269,7 +271,7 @@ fn killed_while_it_deletes(kit: &mut Kit, ask: Ask, act: Act) {
     let is_gone = || kit.server.objects().is_empty() && kit.server.leftovers().is_empty();
     assert!(until(|| is_gone() && kit.files("spool").is_empty()), "{:?}", kit.server.leftovers());
     let told = kit.told().remove(0);
-    assert_eq!((told.gone, told.error.as_deref(), told.url), (true, Some("it was deleted"), None));
+    assert_eq!((told.gone, told.error.as_deref(), told.url), (true, Some(DELETED), None));
     assert!(!kit.host.reports.lock().unwrap().iter().any(|one| one.gone), "who asked is told first");
     // A note of it stays, without keys.
     kit.kill();
@@ -317,5 +319,5 @@ fn a_copy_that_somebody_removed_is_told_before_anyone_pays() {
     std::fs::remove_file(kit.folder.path().join("spool").join(file)).unwrap();
     assert!(!kit.only().has_copy);
     let gone = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
-    assert!(gone.message.contains("local copy is gone"), "{gone}");
+    assert_eq!(gone, Refusal::CopyGone.of(&name));
 }

@@ -13,6 +13,7 @@ use super::server::{ACCESS_KEY, SECRET_KEY};
 use crate::config::Target;
 use crate::limits::Limits;
 use crate::recorder::Order;
+use crate::room::{SPOOL_FULL, TOO_MANY, no_room, too_often};
 use crate::upload::sockets::Times;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -75,7 +76,7 @@ fn one_account_leaves_room_on_the_disk_to_others() {
         try_to_record(&kit, kit.order_of(1, &format!("greedy{round}")), stream()).unwrap();
     }
     let refused = try_to_record(&kit, kit.order_of(1, "greedy3"), stream()).unwrap_err();
-    assert!(refused.message.contains("spoolQuotaBytes"), "{refused}");
+    assert_eq!(refused, no_room(SPOOL_FULL));
     try_to_record(&kit, kit.order_of(2, "modest"), stream()).unwrap();
     assert_eq!(kit.of("modest")[0].duration_ms, 12_000);
 }
@@ -89,7 +90,7 @@ fn one_account_leaves_places_in_the_journal_to_others() {
         try_to_record(&kit, kit.order_of(1, &format!("greedy{round}")), short()).unwrap();
     }
     let refused = try_to_record(&kit, kit.order_of(1, "greedy6"), short()).unwrap_err();
-    assert!(refused.message.contains("too many recordings"), "{refused}");
+    assert_eq!(refused, no_room(TOO_MANY));
     for round in 0..2 {
         try_to_record(&kit, kit.order_of(2, &format!("modest{round}")), short()).unwrap();
     }
@@ -121,8 +122,8 @@ fn an_encoder_that_changes_its_configuration_all_the_time_stops_its_recording_al
         })
     };
     let refused = try_to_record(&kit, kit.order("s1"), changing(20).collect()).unwrap_err();
-    assert!(refused.message.contains("3 files began within a minute"), "{refused}");
     let pause = refused.retry_after.unwrap();
+    assert_eq!(refused, too_often(3, pause));
     assert!((Duration::from_secs(1)..=Duration::from_secs(60)).contains(&pause), "{pause:?}");
     kit.until_all(RecordingState::Ready);
     assert_eq!(kit.recordings().len(), 3, "what was recorded is kept");

@@ -20,13 +20,26 @@ use crate::config::{Config, Settings, Target};
 use crate::limits::Limits;
 use crate::outside::Outside;
 use crate::recorder::{Order, Recorder};
-use crate::state::Core;
+use crate::room::no_room;
+use crate::state::{Core, disk_failed};
 use crate::upload::attempts::Pauses;
 use crate::upload::sockets::Times;
 use satcast_plugin_api::driver::{About, Answer, Recording, RecordingState};
 
 /// Whose streams are recorded.
 pub(crate) const ACCOUNT: i64 = 3;
+
+/// What the host says of a connection while it is down.
+pub(crate) const DOWN: &str = "the store cannot be reached";
+
+/// What stops a recording when the system says that the disk is full.
+pub(crate) fn disk_full() -> Error {
+    no_room(&disk_failed(enospc()).message)
+}
+
+fn enospc() -> io::Error {
+    io::Error::from_raw_os_error(nix::errno::Errno::ENOSPC as i32)
+}
 
 /// The host.
 #[derive(Debug, Default)]
@@ -48,7 +61,7 @@ pub(crate) struct Host {
 impl Outside for Host {
     async fn connect(&self, host: &str, port: u16, _: Duration) -> Result<TcpStream, Error> {
         if self.is_down.load(Ordering::SeqCst) {
-            return Err(Error::network("the store cannot be reached"));
+            return Err(Error::network(DOWN));
         }
         let host = if host.ends_with("s3.test") { "127.0.0.1" } else { host };
         TcpStream::connect((host, port)).await.map_err(|error| Error::network(error.to_string()))
@@ -82,7 +95,7 @@ impl Outside for Host {
         let room = self.room.load(Ordering::SeqCst);
         if self.is_full.load(Ordering::SeqCst) || (room > 0 && offset + bytes.len() as u64 > room) {
             file.write_all_at(&bytes[..bytes.len() / 2], offset)?;
-            return Err(io::Error::from_raw_os_error(nix::errno::Errno::ENOSPC as i32));
+            return Err(enospc());
         }
         file.write_all_at(bytes, offset)
     }

@@ -14,3 +14,4 @@ mod resume;
 mod room;
 mod secure;
 mod server;
+mod texts;

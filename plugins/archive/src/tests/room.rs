@@ -3,10 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::kit::{Kit, limits, until};
+use super::kit::{DOWN, Kit, disk_full, limits, until};
 use super::media::{AVC, pictures_of};
-use crate::keeper::end_retention;
+use crate::desk::Refusal;
+use crate::keeper::{COPIES_TOO_LARGE, copy_deleted, end_retention};
 use crate::limits::Limits;
+use crate::room::{SPOOL_FULL, TOO_MANY, check_disk, no_room, too_little_free};
+use crate::state::disk_failed;
+use satcast_plugin_api::Error;
 use satcast_plugin_api::driver::{Recording, RecordingState};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -16,14 +20,13 @@ fn stream() -> Vec<satcast_media::Packet> {
 }
 
 /// Records until it is refused; returns why.
-fn until_refused(kit: &Kit, session: &str) -> String {
+fn until_refused(kit: &Kit, session: &str) -> Error {
     let mut recorder = kit.recorder(kit.order(session));
     kit.run(async {
         for packet in stream() {
             recorder.push(packet);
             if let Err(error) = recorder.write().await {
-                assert!(error.retry_after.is_some());
-                return error.message;
+                return error;
             }
         }
         panic!("never refused");
@@ -33,8 +36,7 @@ fn until_refused(kit: &Kit, session: &str) -> String {
 #[test]
 fn a_full_disk_stops_the_recording_and_keeps_what_is_there() {
     let kit = Kit::with(Limits { spool_quota: 2_000_000, ..limits() });
-    let why = until_refused(&kit, "s1");
-    assert!(why.contains("spoolQuotaBytes"), "{why}");
+    assert_eq!(until_refused(&kit, "s1"), no_room(SPOOL_FULL));
     kit.until_all(RecordingState::Ready);
     let recording = kit.only();
     // Three quarters of it are one account's.
@@ -42,21 +44,19 @@ fn a_full_disk_stops_the_recording_and_keeps_what_is_there() {
     assert!(recording.duration_ms > 4500);
     assert_eq!(kit.server.objects()[0].1.len() as u64, recording.size_bytes);
     let kit = Kit::with(Limits { free_min: u64::MAX / 2, ..limits() });
-    let why = until_refused(&kit, "s1");
-    assert!(why.starts_with("recording stopped: ") && why.contains("freeBytesMin"), "{why}");
+    assert_eq!(until_refused(&kit, "s1"), no_room(&disk_failed(too_little_free()).message));
     assert!(kit.recordings().is_empty() && kit.files("spool").is_empty() && kit.files("journal").is_empty());
 }
 
 #[test]
 fn where_nothing_must_stay_free_the_disk_says_when_it_is_full() {
     let kit = Kit::with(Limits { free_min: 1, ..limits() });
-    let full = crate::room::check_disk(kit.core(), u64::MAX).unwrap_err();
+    let full = check_disk(kit.core(), u64::MAX).unwrap_err();
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     let kit = Kit::with(Limits { free_min: 0, ..limits() });
-    crate::room::check_disk(kit.core(), u64::MAX).unwrap();
+    check_disk(kit.core(), u64::MAX).unwrap();
     kit.host.is_full.store(true, Ordering::SeqCst);
-    let why = until_refused(&kit, "s1");
-    assert!(why.starts_with("recording stopped: "), "{why}");
+    assert_eq!(until_refused(&kit, "s1"), disk_full());
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn failed_copies_beyond_the_quota_go_the_oldest_first() {
     assert!(until(|| kit.files("spool").len() == 2), "{:?}", kit.files("spool"));
     assert!(kit.files("spool").iter().all(|name| !name.contains("-s0-")));
     let first = kit.recordings().into_iter().find(|recording| recording.session_id == "s0").unwrap();
-    assert!(first.error.as_ref().is_some_and(|error| error.contains("failedQuotaBytes")), "{first:?}");
+    assert_eq!(first.error, Some(copy_deleted(DOWN, COPIES_TOO_LARGE)));
     let gone = kit.answer(|core, answer| crate::desk::retry(core, &first.file_name, answer)).unwrap_err();
-    assert!(gone.message.contains("local copy is gone"), "{gone}");
+    assert_eq!(gone, Refusal::CopyGone.of(&first.file_name));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn objects_are_deleted_when_their_days_are_over() {
     assert!(is_told(&kit.told()));
     let name = kit.told().into_iter().find(|told| told.gone).unwrap().file_name;
     let again = kit.answer(|core, answer| crate::desk::retry(core, &name, answer)).unwrap_err();
-    assert!(again.message.contains("days at the store were over"), "{again}");
+    assert_eq!(again, Refusal::Expired.of(&name));
     assert!(crate::desk::sign(kit.core(), &name, Duration::from_secs(60)).is_err());
     kit.answer(|core, answer| crate::desk::delete(core, &name, true, answer)).unwrap();
     assert_eq!(kit.told().len(), 1);
@@ -146,8 +146,7 @@ fn the_journal_forgets_the_oldest_that_are_safe() {
         kit.record(&format!("s{round}"), stream());
     }
     kit.until_all(RecordingState::Ready);
-    let why = until_refused(&kit, "s3");
-    assert!(why.contains("too many recordings"), "{why}");
+    assert_eq!(until_refused(&kit, "s3"), no_room(TOO_MANY));
     let smaller = Kit::with(Limits { known: 20, ..limits() });
     for round in 0..19 {
         smaller.record(&format!("s{round}"), pictures_of(AVC, 0, 30, 25, 100));

@@ -104,7 +104,8 @@ pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault
     Ok(())
 }
 
-pub(super) fn taken(key: &str) -> Fault {
+/// Another object has the name.
+pub(crate) fn taken(key: &str) -> Fault {
     let text = format!("the store has another object under the name {key}; it is not overwritten");
     Fault::new(Kind::Final, Class::Remote, text)
 }

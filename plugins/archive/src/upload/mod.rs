@@ -4,12 +4,12 @@
 //! any point leads to the same object. What the store lost is sent again.
 
 pub(crate) mod attempts;
-mod begin;
+pub(crate) mod begin;
 mod complete;
 pub(crate) mod ending;
 pub(crate) mod fault;
 mod restart;
-mod send;
+pub(crate) mod send;
 pub(crate) mod sockets;
 pub(crate) mod store;
 mod sums;

@@ -118,7 +118,7 @@ fn read_part(file: &File, part: Part) -> io::Result<Vec<Bytes>> {
 }
 
 /// The local copy cannot be read: no further try helps.
-fn lost(error: Error) -> Fault {
+pub(crate) fn lost(error: Error) -> Fault {
     let text = format!("the local copy of the recording cannot be read: {}", error.message);
     Fault::new(Kind::Final, Class::Internal, text)
 }

@@ -99,9 +99,7 @@ impl Sockets {
             progress.moved(0);
             let outcome = tokio::select! {
                 outcome = self.send(sender, request, &place) => outcome,
-                quiet = self.stalled(&progress) => return Err(Fault::network(format!(
-                    "{} took and sent nothing for {} s", place.authority, quiet.as_secs()
-                ))),
+                quiet = self.stalled(&progress) => return Err(silent(&place.authority, quiet)),
             };
             match outcome {
                 // A connection that was kept may have been closed by the other side meanwhile.
@@ -109,9 +107,7 @@ impl Sockets {
                 Err(_) => {
                     return Err(Fault::network(format!("{} broke the connection off", place.authority)));
                 }
-                Ok(None) => {
-                    return Err(Fault::network(format!("{} broke its answer off", place.authority)));
-                }
+                Ok(None) => return Err(half_answer(&place.authority)),
                 Ok(Some(answer)) => return Ok(answer),
             }
         }
@@ -182,6 +178,16 @@ impl Sockets {
             idle.push(Idle { place: place.name.clone(), sender, since: Instant::now() });
         }
     }
+}
+
+/// The store at `authority` took and sent nothing for so long.
+pub(crate) fn silent(authority: &str, quiet: Duration) -> Fault {
+    Fault::network(format!("{authority} took and sent nothing for {} s", quiet.as_secs()))
+}
+
+/// The answer of the store at `authority` is not whole, or too long.
+pub(crate) fn half_answer(authority: &str) -> Fault {
+    Fault::network(format!("{authority} broke its answer off"))
 }
 
 async fn whole(body: Incoming) -> Option<Bytes> {

@@ -77,11 +77,21 @@ fn system_roots() -> RootCertStore {
 fn failed(host: &str, error: &std::io::Error) -> Fault {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
-        Some(rustls::Error::InvalidCertificate(_)) => Fault::remote(format!(
-            "the certificate of {host} is not believed; check that it is valid for this name and signed by a known authority"
-        )),
-        _ => Fault::network(format!(
-            "{host} did not complete the TLS handshake; check that it takes https:// at this port"
-        )),
+        Some(rustls::Error::InvalidCertificate(_)) => not_believed(host),
+        _ => no_handshake(host),
     }
+}
+
+/// The certificate of the store proves nothing.
+pub(crate) fn not_believed(host: &str) -> Fault {
+    Fault::remote(format!(
+        "the certificate of {host} is not believed; check that it is valid for this name and signed by a known authority"
+    ))
+}
+
+/// The store speaks no TLS, or broke it off.
+pub(crate) fn no_handshake(host: &str) -> Fault {
+    Fault::network(format!(
+        "{host} did not complete the TLS handshake; check that it takes https:// at this port"
+    ))
 }

@@ -10,6 +10,10 @@ use crate::shelf::Shelf;
 
 /// Event when the rewind cannot be kept as configured.
 pub(crate) const EVENT_DEGRADED: &str = "dvr_degraded";
+/// Reason of it: segments leave the window before they are written.
+pub(super) const DISK_TOO_SLOW: &str = "the disk does not keep up";
+/// Reason of it: the window is as large as it may be.
+pub(super) const QUOTA_TAKEN: &str = "it takes as much of the disk as one destination may (windowQuotaBytes)";
 /// Event when it can be again.
 pub(crate) const EVENT_RECOVERED: &str = "dvr_recovered";
 /// Counter of segments that left the window early: the disk did not take them in time, or needed their room.
@@ -82,7 +86,7 @@ impl Health {
     pub(super) fn lost(&mut self, segments: usize, shelf: &impl Shelf) {
         if segments > 0 {
             shelf.count(COUNTER_LOST, segments as u64);
-            self.degrade("the disk does not keep up", shelf);
+            self.degrade(DISK_TOO_SLOW, shelf);
         }
     }
 
@@ -90,9 +94,8 @@ impl Health {
     pub(super) fn bounded(&mut self, shelf: &impl Shelf) {
         if !self.bounded {
             self.bounded = true;
-            let reason = "it takes as much of the disk as one destination may (windowQuotaBytes)";
-            tracing::warn!(reason, "rewind is shorter than configured");
-            shelf.event(EVENT_DEGRADED, &json!({ "reason": reason }));
+            tracing::warn!(reason = QUOTA_TAKEN, "rewind is shorter than configured");
+            shelf.event(EVENT_DEGRADED, &json!({ "reason": QUOTA_TAKEN }));
         }
     }
 
@@ -103,5 +106,16 @@ impl Health {
             tracing::warn!(reason, "rewind is shorter than configured; playback goes on from memory");
             shelf.event(EVENT_DEGRADED, &json!({ "reason": reason }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_texts() {
+        assert_eq!(DISK_TOO_SLOW, "the disk does not keep up");
+        assert_eq!(QUOTA_TAKEN, "it takes as much of the disk as one destination may (windowQuotaBytes)");
     }
 }

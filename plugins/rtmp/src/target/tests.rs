@@ -189,3 +189,29 @@ fn broken_escapes_stay() {
     assert_eq!(unescape("a%20b%2Fc%zz%4"), "a b/c%zz%4");
     assert_eq!(unescape("%ff"), "\u{fffd}");
 }
+
+#[test]
+fn refusals_texts() {
+    for (error, text) in [
+        (TargetError::TooLong("key"), "key: longer than 2048 bytes; check that only the address was pasted"),
+        (
+            TargetError::BadCharacter("key"),
+            "key: has a space, line break, control or invisible character; remove it",
+        ),
+        (TargetError::Scheme, "url: must begin with rtmp:// or rtmps://"),
+        (TargetError::Fragment, "url: a # is not allowed; give a stream key that has one in key"),
+        (TargetError::Host, "url: has no valid host name or address after ://"),
+        (TargetError::Ipv6, "url: an IPv6 address stands in brackets, as in rtmp://[2001:db8::1]/app"),
+        (TargetError::Port, "url: the port must be a number from 1 to 65535"),
+        (
+            TargetError::Login,
+            "url: the login before @ has a character that ends an address; write / as %2F, ? as %3F",
+        ),
+        (
+            TargetError::App,
+            "url: has no app; give rtmp://host/app/key, or rtmp://host/app and the stream key in key",
+        ),
+    ] {
+        assert_eq!(error.to_string(), text);
+    }
+}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use satcast_driver_rtmp::past::{Pasts, TRIES_A_SERVER};
 use satcast_driver_rtmp::push::Push;
+use satcast_driver_rtmp::refusal::BACKUP_TOO;
 use satcast_driver_rtmp::target::Target;
 use satcast_plugin_api::driver::{Config, Driver, DriverInfo, DynDestination, Host, State};
 use satcast_plugin_api::recording::About;
@@ -62,7 +63,7 @@ fn a_backup_is_published_to_when_the_first_cannot_be_reached_and_not_when_it_ref
     let dest = kit.open("rtmp", &json!({ "url": nobody, "backup": nobody })).unwrap();
     let error = failure(&dest);
     assert_eq!(error.class, Class::Network, "{error}");
-    assert!(error.message.ends_with("; its backup cannot be reached either"), "{error}");
+    assert!(error.message.ends_with(BACKUP_TOO), "{error}");
 
     let refusing = refusing();
     // Nobody comes to it: its thread ends with the test.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use satcast_driver_rtmp::past::Pasts;
 use satcast_driver_rtmp::push::Push;
+use satcast_driver_rtmp::target::Target;
 use satcast_driver_rtmp::timing::Timing;
 use satcast_media::rtmp::Metadata;
 use satcast_media::rtmp::server::{PublishId, ServerConfig, ServerEvent, ServerSession};
@@ -232,6 +233,11 @@ impl Server {
     /// `rtmp://127.0.0.1:port` and `path`.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("rtmp://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// What a destination at this server is pushed to, but for the key.
+    pub(crate) fn target(&self) -> Target {
+        Target::parse(&self.url("/live"), None).unwrap()
     }
 
     /// What it saw, when the script has ended.

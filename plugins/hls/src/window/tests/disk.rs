@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::health::{COUNTER_FAILED, COUNTER_LOST, EVENT_DEGRADED, EVENT_RECOVERED};
+use super::super::health::{
+    COUNTER_FAILED, COUNTER_LOST, DISK_TOO_SLOW, EVENT_DEGRADED, EVENT_RECOVERED, QUOTA_TAKEN,
+};
 use super::*;
 
 #[test]
@@ -52,7 +54,7 @@ fn one_destination_takes_no_more_of_the_disk_than_its_quota() {
     // A thousand bytes each.
     run_within(&mut opening, 100, 20, 20);
     assert_eq!(opening.shelf.events(), [EVENT_DEGRADED], "told once");
-    assert!(opening.shelf.events.borrow()[0].1["reason"].as_str().unwrap().contains("windowQuotaBytes"));
+    assert_eq!(opening.shelf.events.borrow()[0].1["reason"], QUOTA_TAKEN);
     // The live edge stays, however little is left.
     let mut opening = Opening::new(3600, Limits { window_bytes_max: 1, ..Limits::default() });
     opening.run(30);
@@ -161,7 +163,7 @@ fn a_disk_that_hangs_for_ever_is_told_too() {
     opening.run(100);
     assert_eq!(opening.listed(), (64..100).collect::<Vec<_>>());
     assert_eq!(opening.shelf.events(), [EVENT_DEGRADED]);
-    assert_eq!(opening.shelf.events.borrow()[0].1["reason"], "the disk does not keep up");
+    assert_eq!(opening.shelf.events.borrow()[0].1["reason"], DISK_TOO_SLOW);
     // The write that comes back at last is of a segment that has left.
     write_segment(opening.folder.path(), FIRST, b"late").unwrap();
     let late = SegmentFile::new(opening.folder.clone(), FIRST, 4);

@@ -321,3 +321,9 @@ fn cut_segments_between_keyframes_are_told_and_it_stays_playable() {
     }
     assert_eq!(opening.shelf.events(), [EVENT_KEYFRAMES]);
 }
+
+#[test]
+fn keyframes_text() {
+    let text = "keyframes are more than 10 s apart; set the encoder's keyframe interval to 2 s";
+    assert_eq!(KEYFRAMES_TOO_FAR, text);
+}

@@ -1,0 +1,99 @@
+//! The texts that people read of a recording that does not go up. No other test here holds one of them.
+
+use std::io;
+
+use http::StatusCode;
+use satcast_plugin_api::{Class, Error};
+
+use crate::item::{AGAIN, DELETED, STAYS};
+use crate::keeper::{COPIES_TOO_LARGE, COPY_EXPIRED, copy_deleted};
+use crate::state::disk_failed;
+use crate::upload::begin::taken;
+use crate::upload::fault::{Fault, Kind};
+use crate::upload::send::lost;
+use crate::upload::sockets::{half_answer, silent};
+use crate::upload::tls::{no_handshake, not_believed};
+
+#[test]
+fn recordings_texts() {
+    assert_eq!(DELETED, "it was deleted");
+    assert_eq!(AGAIN, "; it is tried again");
+    assert_eq!(
+        STAYS,
+        ". Its upload had begun when its destination was given another store, and ends where it began: set the \
+         destination back to that store, with keys that work, or delete the recording"
+    );
+    assert_eq!(
+        copy_deleted("no route", COPY_EXPIRED),
+        "no route. Its local copy was deleted: its time was over (failedDays)"
+    );
+    assert_eq!(
+        copy_deleted("no route", COPIES_TOO_LARGE),
+        "no route. Its local copy was deleted: failed recordings take more room than they may (failedQuotaBytes)"
+    );
+    assert_eq!(disk_failed(io::Error::other("no room")), Error::internal("the local disk failed: no room"));
+}
+
+#[test]
+fn uploads_texts() {
+    let second = std::time::Duration::from_secs(1);
+    let (local, remote) = (Class::Internal, Class::Remote);
+    for (fault, kind, class, text) in [
+        (
+            taken("a/b.mp4"),
+            Kind::Final,
+            remote,
+            "the store has another object under the name a/b.mp4; it is not overwritten",
+        ),
+        (
+            lost(Error::internal("no file")),
+            Kind::Final,
+            local,
+            "the local copy of the recording cannot be read: no file",
+        ),
+        (
+            silent("a.example", second),
+            Kind::Network,
+            Class::Network,
+            "a.example took and sent nothing for 1 s",
+        ),
+        (half_answer("a.example"), Kind::Network, Class::Network, "a.example broke its answer off"),
+        (
+            not_believed("a.example"),
+            Kind::Other,
+            remote,
+            "the certificate of a.example is not believed; check that it is valid for this name and signed by a known \
+             authority",
+        ),
+        (
+            no_handshake("a.example"),
+            Kind::Network,
+            Class::Network,
+            "a.example did not complete the TLS handshake; check that it takes https:// at this port",
+        ),
+    ] {
+        assert_eq!(fault, Fault::new(kind, class, text));
+    }
+}
+
+#[test]
+fn answers_texts() {
+    for (status, code, text) in [
+        (
+            403,
+            "AccessDenied",
+            "S refused the request (403 AccessDenied); check accessKey, secretKey and what they may do in this bucket",
+        ),
+        (404, "NoSuchBucket", "S does not exist (404 NoSuchBucket); check endpoint and bucket"),
+        (404, "NoSuchKey", "S does not have it (404 NoSuchKey)"),
+        (412, "", "S has another object of this name already (412); it is not overwritten"),
+        (501, "", "S does not know this kind of request (501)"),
+        (503, "SlowDown", "S cannot take it now (503 SlowDown)"),
+        (301, "", "S is to be asked elsewhere (301); check endpoint, region and forcePathStyle"),
+        (400, "", "S did not accept the request (400)"),
+    ] {
+        let body = format!("<Error><Code>{code}</Code></Error>");
+        let status = StatusCode::from_u16(status).unwrap();
+        assert_eq!(Fault::answer(status, body.as_bytes(), "S").to_string(), text);
+    }
+}
