@@ -222,11 +222,28 @@ window.player = {
 
   position: () => video.currentTime,
 
+  /** Done when the picture is `width` wide and `seconds` of it were shown. */
+  async picture(width, seconds) {
+    let shown = 0;
+    let before = video.currentTime;
+    while (video.videoWidth !== width || shown < seconds) {
+      if (book.fatal.length > 0) {
+        throw new Error(book.fatal[0]);
+      }
+      await later(WATCH_MS);
+      const step = video.currentTime - before;
+      before = video.currentTime;
+      // A jump is no showing.
+      shown = video.videoWidth !== width ? 0 : step > 0 && step < 1 ? shown + step : shown;
+    }
+  },
+
   /** Where a viewer who follows the stream would be. */
   liveEdge: () => hls?.liveSyncPosition ?? video.seekable.end(video.seekable.length - 1),
 
   /** Loads the same address again, as a site does after an error. */
   reload(url) {
+    book.fatal = [];
     hls.stopLoad();
     hls.loadSource(url);
     hls.startLoad(-1);

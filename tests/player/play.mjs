@@ -1,11 +1,15 @@
 // A viewer: headless Chromium that plays an HLS address, in hls.js or by itself.
 //
-//   node play.mjs [--native] [--chromium PATH] URL [STEP...]
+//   node play.mjs [--native] [--chromium PATH] [URL [STEP...]]
 //
 // The page comes from a server of its own on another port, so that the service's CORS headers are needed.
-// Steps are words; without any they are read from standard input, one on each line, until it ends:
+// Steps are words; without any they are read from standard input, one on each line, until it ends. Without a URL the browser starts
+// and waits for the first step:
 //
+//   open URL        plays an address from the beginning, in a fresh page; gives when the first picture was shown
 //   wait SECONDS    watches; gives the state and how the picture moved
+//   picture WIDTH SECONDS
+//                   watches until the picture is so wide and so many seconds of it were shown; gives what `wait` gives
 //   state           gives the state
 //   back SECONDS    seeks back from here
 //   oldest          seeks to the oldest second of the window; where a player offers none, `to` is null
@@ -14,9 +18,9 @@
 //   reload          loads the address again
 //   shot FILE       writes a picture of the player (PNG)
 //
-// (on the command line with `:` instead of the space). Each step gives one line of JSON, the first one stands for
-// the start: {"step":"start","ok":true,...}. A step that fails has "ok":false and "error". The exit code is 1 when
-// one failed or the player met a fatal error, else 0.
+// (on the command line with `:` instead of the space). Each step gives one line of JSON, with a URL the first one is of opening it:
+// {"step":"open","ok":true,...}. A step that fails has "ok":false and "error". The exit code is 1 when one failed or the player met a
+// fatal error, else 0.
 
 import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
@@ -40,12 +44,7 @@ const { values: options, positionals } = parseArgs({
   },
 });
 const [url, ...script] = positionals;
-if (!url) {
-  console.error('usage: node play.mjs [--native] [--chromium PATH] URL [STEP...]');
-  process.exit(2);
-}
 const mode = options.native ? 'native' : 'hls.js';
-const service = new URL(url).origin;
 
 const FILES = {
   '/': ['text/html', new URL('page.html', import.meta.url)],
@@ -81,42 +80,40 @@ const launch = () =>
     ],
   });
 
+const noRequests = () => ({ byStatus: {}, byKind: {}, withKey: [], failed: {} });
+
 /** Keeps book of what the page asked the service for. */
 function countRequests(page) {
-  const requests = { byStatus: {}, byKind: {}, withKey: [], failed: {} };
   const add = (table, name) => {
     table[name] = (table[name] ?? 0) + 1;
   };
   page.on('response', (response) => {
-    const address = new URL(response.url());
-    if (address.origin !== service) {
+    const { origin, pathname } = new URL(response.url());
+    if (origin !== service) {
       return;
     }
     add(requests.byStatus, response.status());
-    add(requests.byKind, address.pathname.split('.').at(-1));
+    add(requests.byKind, pathname.split('.').at(-1));
     if (/pk_|apiKey/.test(response.url())) {
-      requests.withKey.push(address.pathname);
+      requests.withKey.push(pathname);
     }
   });
   page.on('requestfailed', (request) => {
     // hls.js gives up requests that it no longer needs.
-    if (request.url().startsWith(service)) {
+    if (service && request.url().startsWith(service)) {
       add(requests.failed, request.failure()?.errorText ?? 'unknown');
     }
   });
-  return requests;
 }
 
 /** Lines of the console that are errors: a CORS refusal shows only there. */
 function collectComplaints(page) {
-  const complaints = [];
   page.on('pageerror', (error) => complaints.push(error.message));
   page.on('console', (message) => {
     if (message.type() === 'error') {
       complaints.push(message.text());
     }
   });
-  return complaints;
 }
 
 /** Fails when `work` takes longer than a step may. */
@@ -130,21 +127,38 @@ function inTime(work) {
 
 const browser = await launch();
 const page = await browser.newPage();
-const requests = countRequests(page);
-const complaints = collectComplaints(page);
-await page.goto(await servePage());
+let address = url;
+let service = null;
+let requests = noRequests();
+let complaints = [];
+countRequests(page);
+collectComplaints(page);
+const site = await servePage();
 
 const state = async () => ({ ...(await page.evaluate(() => player.state())), requests, complaints });
 const seek = async (to) => page.evaluate((place) => player.seek(place), to);
 
+const seen = async () => ({ ...(await state()), pixels: await page.evaluate((ms) => player.pixels(ms), MOVE_MS) });
+
 const STEPS = {
-  async start() {
-    return page.evaluate(([how, where]) => player.start(how, where), [mode, url]);
+  async open(where) {
+    await page.goto('about:blank');
+    address = where;
+    service = new URL(where).origin;
+    requests = noRequests();
+    complaints = [];
+    await page.goto(site);
+    return page.evaluate(([how, to]) => player.start(how, to), [mode, where]);
   },
   async wait(seconds) {
     await page.evaluate(() => player.watch());
     await new Promise((done) => setTimeout(done, Number(seconds) * 1000));
-    return { ...(await state()), pixels: await page.evaluate((ms) => player.pixels(ms), MOVE_MS) };
+    return seen();
+  },
+  async picture(wanted) {
+    const [width, seconds] = wanted.split(' ').map(Number);
+    await page.evaluate(([wide, long]) => player.picture(wide, long), [width, seconds]);
+    return seen();
   },
   state,
   async back(seconds) {
@@ -161,7 +175,7 @@ const STEPS = {
     return seek(await page.evaluate(() => player.liveEdge()));
   },
   async reload() {
-    await page.evaluate((where) => player.reload(where), url);
+    await page.evaluate((where) => player.reload(where), address);
     return {};
   },
   async shot(path) {
@@ -182,8 +196,8 @@ async function run(name, argument) {
     console.log(JSON.stringify({ step: name, ok: true, ...result }));
     return true;
   } catch (error) {
-    const seen = await state().catch(() => ({}));
-    console.log(JSON.stringify({ step: name, ok: false, error: error.message, ...seen }));
+    const found = await state().catch(() => ({}));
+    console.log(JSON.stringify({ step: name, ok: false, error: error.message, ...found }));
     return false;
   }
 }
@@ -199,10 +213,10 @@ async function* steps() {
   }
 }
 
-let good = await run('start');
+let good = url ? await run('open', url) : true;
 for await (const [name, argument] of good ? steps() : []) {
   good = (await run(name, argument)) && good;
 }
-const { fatal } = await page.evaluate(() => player.state());
+const { fatal } = service ? await page.evaluate(() => player.state()) : { fatal: [] };
 await browser.close();
 process.exit(good && fatal.length === 0 ? 0 : 1);

@@ -1,10 +1,10 @@
 // A viewer of the player page: headless Chromium, keys and mouse.
 //
-//   node watch.mjs URL
+//   node watch.mjs
 //
-// Steps are read from standard input, one on each line, until it ends:
+// The browser starts, and steps are read from standard input, one on each line, until it ends:
 //
-//   open URL            opens another address
+//   open URL            opens an address; gives the status of its answer and what the viewer sees
 //   embed URL           opens a page of another origin that has the address in a frame
 //   sandbox URL         the same, with a frame that is cut off from its own origin
 //   native URL          opens an address in a browser without Media Source
@@ -20,7 +20,7 @@
 //
 // An address that ends in #strict is opened by a browser that lets nothing play, not even silently, before a sign of the viewer.
 //
-// Each step gives one line of JSON, the first one stands for the start: {"step":"start","ok":true,...}.
+// Each step gives one line of JSON: {"step":"open","ok":true,...}.
 
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -32,8 +32,8 @@ const LOOK_MS = 50;
 const HOST = '127.0.0.1';
 const SIZE = { width: 960, height: 540 };
 
-const [url] = process.argv.slice(2);
-const service = new URL(url).origin;
+/** Of the first address. */
+let service = null;
 
 const browser = await chromium.launch({
   executablePath: '/usr/bin/chromium',
@@ -155,16 +155,13 @@ async function embed(address, attributes) {
 }
 
 const STEPS = {
-  async start() {
-    await STEPS.open(url);
-    return look();
-  },
   async open(address) {
+    service ??= new URL(address).origin;
     // Another fragment alone would not load it anew.
     await tab.goto('about:blank');
-    await tab.goto(address);
+    const answer = await tab.goto(address);
     view = tab.mainFrame();
-    return {};
+    return { status: answer.status(), ...(await look()) };
   },
   async embed(address) {
     await embed(address, 'allow="autoplay; fullscreen"');
@@ -240,7 +237,7 @@ async function run(name, argument) {
   }
 }
 
-let good = await run('start');
+let good = true;
 for await (const line of createInterface({ input: process.stdin })) {
   const [name, argument] = line.trim().split(/ (.*)/s);
   good = (await run(name, argument)) && good;

@@ -12,7 +12,7 @@ use crate::process::{Process, guarded};
 use crate::source::scratch;
 use crate::wait;
 
-/// Longest that a step may take besides the seconds it is asked to watch.
+/// Longest that a step, and the start of the browser before the first one, may take besides the seconds it is asked to watch.
 const STEP_LIMIT: Duration = Duration::from_secs(45);
 /// A pause shorter than this is not seen as one on a busy machine.
 const STALL_LIMIT: Duration = Duration::from_millis(500);
@@ -37,40 +37,46 @@ pub struct Player {
 }
 
 impl Player {
-    /// Opens `url` in a browser of its own and waits for the first picture.
-    ///
-    /// # Panics
-    /// When there is none, with everything the player saw.
-    #[track_caller]
-    #[must_use]
-    pub fn start(engine: Engine, url: &str) -> (Self, Value) {
-        let mut player = Self::open(engine, url);
-        let started = player.answer(STEP_LIMIT);
-        (player, started)
-    }
-
-    /// The same without waiting; the first picture is waited for by [`Player::started`].
+    /// Starts a browser for `engine` and does not wait for it: the stream can get ready meanwhile.
     ///
     /// # Panics
     /// When it cannot be started.
     #[must_use]
-    pub fn open(engine: Engine, url: &str) -> Self {
+    pub fn launch(engine: Engine) -> Self {
         match engine {
-            Engine::HlsJs => Self::run("play.mjs", &[url]),
-            Engine::Native => Self::run("play.mjs", &["--native", url]),
+            Engine::HlsJs => Self::run("play.mjs", &[]),
+            Engine::Native => Self::run("play.mjs", &["--native"]),
         }
     }
 
-    /// Opens a player page in a browser of its own; gives what it shows first.
+    /// Starts a browser for player pages in the same way.
     ///
     /// # Panics
-    /// When it cannot be opened.
+    /// When it cannot be started.
+    #[must_use]
+    pub fn launch_for_pages() -> Self {
+        Self::run("watch.mjs", &[])
+    }
+
+    /// Starts a browser and plays `url` in it; gives when the first picture was shown.
+    ///
+    /// # Panics
+    /// When there is no picture, with everything the player saw.
     #[track_caller]
     #[must_use]
-    pub fn watch(url: &str) -> (Self, Value) {
-        let mut player = Self::run("watch.mjs", &[url]);
-        let first = player.started();
-        (player, first)
+    pub fn start(engine: Engine, url: &str) -> (Self, Value) {
+        let mut player = Self::launch(engine);
+        let started = player.open(url);
+        (player, started)
+    }
+
+    /// Opens `url` in a fresh page: waits for the first picture and gives when it was shown; of a player page, gives what it shows.
+    ///
+    /// # Panics
+    /// When there is no picture, with everything the player saw.
+    #[track_caller]
+    pub fn open(&mut self, url: &str) -> Value {
+        self.step(&format!("open {url}"))
     }
 
     fn run(script: &str, arguments: &[&str]) -> Self {
@@ -83,15 +89,6 @@ impl Player {
         let mut process = Process::start("the player", command, &folder.path().join("player.log"));
         let commands = process.take_input();
         Self { process, commands, answers: 0, _folder: folder }
-    }
-
-    /// Waits for the first picture.
-    ///
-    /// # Panics
-    /// When there is none.
-    #[track_caller]
-    pub fn started(&mut self) -> Value {
-        self.answer(STEP_LIMIT)
     }
 
     /// Does a step of the script and gives its answer.

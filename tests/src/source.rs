@@ -29,6 +29,12 @@ impl Recipe {
             -c:v libx264 -preset ultrafast -bf 2 -pix_fmt yuv420p -b:v 3M -maxrate 3M -bufsize 3M -g 60 -sc_threshold 0 \
             -c:a aac -b:a 128k",
     };
+    /// 270p30 with B-frames: what a browser decodes without a graphics processor at little cost. No other source is as wide.
+    pub const SCREEN: Self = Self {
+        name: "screen-v1",
+        encoding: "-f lavfi -i testsrc2=size=480x270:rate=30 -f lavfi -i sine=frequency=440:sample_rate=48000 -t 30 \
+            -c:v libx264 -preset veryfast -bf 2 -pix_fmt yuv420p -b:v 800k -g 60 -sc_threshold 0 -c:a aac -b:a 96k",
+    };
     /// 360p25 and a low rate: what an encoder may come back with.
     pub const SMALL: Self = Self {
         name: "small-v1",

@@ -11,6 +11,7 @@ use satcast_tests::playlist::Segment;
 use satcast_tests::probe::{assert_decodes, assert_plays, assert_segments, records};
 use satcast_tests::record::{CARRIED_MILLIS, assert_carried};
 use satcast_tests::source::{Recipe, Source};
+use serde_json::json;
 use tempfile::TempDir;
 
 /// Seconds of the source that are packaged.
@@ -105,6 +106,7 @@ fn good_segments_pass_and_each_fault_is_found() {
 
 #[test]
 fn players_play_what_is_good_and_say_what_is_not() {
+    let mut player = Player::launch(Engine::HlsJs);
     let packaged = package(&Source::of(Recipe::SMALL), "independent_segments");
     let folder = packaged.folder.path();
     let (index, media) = (read(folder, "index.m3u8"), read(folder, "media.m3u8"));
@@ -117,10 +119,12 @@ fn players_play_what_is_good_and_say_what_is_not() {
     let frames = assert_plays(&url, 5);
     assert!((120..=130).contains(&frames), "{frames} pictures in 5 s of 25 a second");
 
-    let (mut player, _) = Player::start(Engine::HlsJs, &url);
-    assert_moves(&player.step("wait 1"));
-    player.finish();
+    player.open(&url);
+    let state = player.step("wait 1");
+    assert_moves(&state);
+    assert_eq!(state["fatal"], json!([]), "{state}");
     finds("an address without a stream", || {
-        let _ = Player::start(Engine::HlsJs, &url.replace("index", "nothing"));
+        player.open(&url.replace("index", "nothing"));
     });
+    finds("that the player met a fatal error", || player.finish());
 }
