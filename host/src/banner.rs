@@ -47,6 +47,10 @@ pub struct Facts {
     pub took: Duration,
 }
 
+/// For a start whose listeners take nothing from outside.
+const ONLY_HERE: &str =
+    "only this machine can connect; to open it set public_url, http.listen and ingest.rtmp_listen";
+
 /// The text for standard output; ends with a line end.
 pub fn render(facts: &Facts) -> String {
     if facts.first_run { first(facts) } else { again(facts) }
@@ -67,9 +71,7 @@ fn first(facts: &Facts) -> String {
     let _ = writeln!(text, "  drivers    {}", drivers(facts));
     let _ = writeln!(text, "  listening  {}", listeners(facts));
     if facts.http.ip().is_loopback() && facts.rtmp.ip().is_loopback() {
-        let hint =
-            "only this machine can connect; to open it set public_url, http.listen and ingest.rtmp_listen";
-        let _ = writeln!(text, "             {hint}");
+        let _ = writeln!(text, "             {ONLY_HERE}");
     }
     let (command, base) = (&facts.command, base(facts));
     let _ = write!(
@@ -178,11 +180,11 @@ mod tests {
             "/srv/x (created)",
             "SQLite, /srv/x/satcast.db",
             "rtmp    not loaded from /opt/drivers: hls: no file",
-            "only this machine can connect",
+            ONLY_HERE,
             "./satcast --data-dir /srv/x account create me",
             "rtmp://127.0.0.1:1935/live",
             "http://127.0.0.1:8080/docs",
-            "Ready in 0.2 s.",
+            &ready(&facts()),
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
@@ -193,7 +195,7 @@ mod tests {
     fn the_second_start_is_five_lines() {
         let text = render(&Facts { first_run: false, config: Some("satcast.toml".into()), ..facts() });
         assert_eq!(text.lines().count(), 5, "{text}");
-        assert!(text.ends_with("(sessions end cleanly).\n"));
+        assert!(text.ends_with(&format!("\n{}\n", ready(&facts()))), "{text}");
     }
 
     #[test]
@@ -206,8 +208,17 @@ mod tests {
         };
         assert_eq!(ingest_url(&open), "rtmp://live.example.com:1935/live");
         let text = render(&open);
-        assert!(text.contains("https://live.example.com/docs") && !text.contains("only this machine"));
+        assert!(text.contains("https://live.example.com/docs") && !text.contains(ONLY_HERE));
         let free_port = Facts { http: "127.0.0.1:40123".parse().unwrap(), ..facts() };
         assert!(render(&free_port).contains("http://127.0.0.1:40123/docs"));
+    }
+
+    #[test]
+    fn hints_texts() {
+        assert_eq!(
+            ONLY_HERE,
+            "only this machine can connect; to open it set public_url, http.listen and ingest.rtmp_listen"
+        );
+        assert_eq!(ready(&facts()), "Ready in 0.2 s. Ctrl-C stops (sessions end cleanly).");
     }
 }

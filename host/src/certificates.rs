@@ -30,6 +30,11 @@ pub(crate) const HTTP_2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 /// Largest file of a certificate or key.
 pub const CERTIFICATE_BYTES_MAX: u64 = 1024 * 1024;
+/// Why a larger one is not read.
+const TOO_LARGE: &str = "it is larger than 1 MiB";
+/// What the two files should hold.
+const WANTED_CERT: &str = "certificate in PEM";
+const WANTED_KEY: &str = "unencrypted private key in PEM";
 
 /// Whose certificate it is, named as the section of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,10 +276,10 @@ impl<'a> Files<'a> {
         };
         let chain = self.chain();
         if chain.is_empty() {
-            return Err(empty("tls_cert", self.cert.0, "certificate in PEM"));
+            return Err(empty("tls_cert", self.cert.0, WANTED_CERT));
         }
         let key = PrivateKeyDer::from_pem_slice(&self.key.1)
-            .map_err(|_| empty("tls_key", self.key.0, "unencrypted private key in PEM"))?;
+            .map_err(|_| empty("tls_key", self.key.0, WANTED_KEY))?;
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let config = builder
             .with_safe_default_protocol_versions()
@@ -322,7 +327,7 @@ fn read(section: Section, setting: &'static str, file: &Path) -> Result<Vec<u8>,
         |reason: String| CertificateError::Unreadable { section, setting, file: file.to_owned(), reason };
     let size = std::fs::metadata(file).map_err(|error: io::Error| unreadable(error.to_string()))?.len();
     if size > CERTIFICATE_BYTES_MAX {
-        return Err(unreadable("it is larger than 1 MiB".to_owned()));
+        return Err(unreadable(TOO_LARGE.to_owned()));
     }
     std::fs::read(file).map_err(|error| unreadable(error.to_string()))
 }

@@ -21,6 +21,10 @@ use crate::config::BillingMode;
 use crate::ids::{Msat, Sats};
 use crate::store::{ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveState};
 
+/// What has not happened when the driver of a recording or its store failed.
+pub(super) const STILL_LISTED: &str = "and the recording is still listed";
+pub(super) const NOT_CHARGED: &str = "and nothing is charged";
+
 /// What became of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
 #[oai(rename_all = "lowercase", rename = "ArchiveState")]
@@ -186,9 +190,7 @@ impl ArchivesApi {
         App::to_the_end(async move {
             let deleted = book.delete(&actor, &archive, remote).await;
             deleted.map_err(|error| match error {
-                DeleteError::Driver(error) => {
-                    ApiError::archive_unavailable("and the recording is still listed", &error)
-                }
+                DeleteError::Driver(error) => ApiError::archive_unavailable(STILL_LISTED, &error),
                 DeleteError::Store(error) => error.into(),
             })
         })
@@ -228,9 +230,7 @@ impl ArchivesApi {
                 RecoveryError::NoCopy => no_copy(),
                 RecoveryError::Insufficient(balance) => too_little(fee, balance),
                 RecoveryError::Lost => lost(),
-                RecoveryError::Driver(error) => {
-                    ApiError::archive_unavailable("and nothing is charged", &error)
-                }
+                RecoveryError::Driver(error) => ApiError::archive_unavailable(NOT_CHARGED, &error),
                 RecoveryError::Store(error) => error.into(),
             })
         })
@@ -250,12 +250,12 @@ fn not_failed(state: Option<ArchiveState>) -> ApiError {
     ApiError::conflict("archive_not_failed", text)
 }
 
-fn no_copy() -> ApiError {
+pub(super) fn no_copy() -> ApiError {
     let text = "The copy of the recording that was kept here is gone, so it cannot be uploaded again; nothing is charged";
     ApiError::conflict("archive_no_copy", text)
 }
 
-fn lost() -> ApiError {
+pub(super) fn lost() -> ApiError {
     let text = "The driver that made the recording no longer knows it, so it cannot be uploaded again; nothing is charged. Delete it \
                 from the list";
     ApiError::conflict("archive_lost", text)
@@ -272,7 +272,7 @@ async fn check_funds(app: &App, caller: &Caller) -> std::result::Result<Msat, Ap
     if balance >= fee { Ok(fee) } else { Err(too_little(fee, balance)) }
 }
 
-fn too_little(fee: Msat, balance: Msat) -> ApiError {
+pub(super) fn too_little(fee: Msat, balance: Msat) -> ApiError {
     let (fee, balance) = (fee.to_sats_floor().0, balance.to_sats_floor().0);
     ApiError::insufficient_funds(format!(
         "Recovering a recording costs {fee} sats and the balance is {balance} sats; add credit first"

@@ -63,6 +63,10 @@ pub(super) enum Area {
     Webhooks,
 }
 
+/// Why a login session does not manage webhooks.
+pub(super) const NO_SESSION: &str = "Webhooks are managed with a permanent key (sk_...) that has the scope \
+    \"webhooks\"; a session cannot be used here";
+
 impl Area {
     /// The area of the operations at a path.
     pub(super) fn of_path(path: &str) -> Self {
@@ -76,9 +80,7 @@ impl Area {
         let scopes = caller.scopes;
         let (allowed, scope) = match (self, caller.subject) {
             (Area::Webhooks, Subject::Login(_)) => {
-                let text = "Webhooks are managed with a permanent key (sk_...) that has the scope \"webhooks\"; \
-                            a session cannot be used here";
-                return Err(ApiError::forbidden("key_type_not_allowed", text));
+                return Err(ApiError::forbidden("key_type_not_allowed", NO_SESSION));
             }
             (Area::Webhooks, Subject::Key(_)) => (scopes.webhooks, "webhooks"),
             (Area::Account, _) if reads => (scopes.read, "read"),

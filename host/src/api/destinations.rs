@@ -21,7 +21,8 @@ use crate::live::{Delayed, DestState, Trouble};
 use crate::store::{DELAY_SECS_MAX, Delays, DestinationView, NewDestination};
 
 /// What the owner of a destination is told whose stored configuration was damaged.
-const UNREADABLE: &str = "Its stored configuration cannot be read; delete this destination and add it again";
+pub(super) const UNREADABLE: &str =
+    "Its stored configuration cannot be read; delete this destination and add it again";
 
 /// What was wrong with a destination last.
 #[derive(Clone, Debug, Object)]
@@ -170,11 +171,12 @@ pub(super) fn read_delay(fields: &mut Fields, name: &str) -> std::result::Result
     let Some(value) = fields.take(name) else { return Ok(None) };
     let secs =
         value.as_u64().and_then(|secs| u32::try_from(secs).ok()).filter(|secs| *secs <= DELAY_SECS_MAX);
-    secs.map(Some).ok_or_else(|| {
-        let path = fields.path_of(name);
-        let text = format!("Field `{path}` must be a whole number of seconds from 0 to {DELAY_SECS_MAX}");
-        ApiError::refused("delay_refused", text)
-    })
+    secs.map(Some).ok_or_else(|| ApiError::refused("delay_refused", delay_refused(&fields.path_of(name))))
+}
+
+/// What is wrong with the delay at `path`.
+pub(super) fn delay_refused(path: &str) -> String {
+    format!("Field `{path}` must be a whole number of seconds from 0 to {DELAY_SECS_MAX}")
 }
 
 impl std::fmt::Debug for DestinationInput {

@@ -363,4 +363,17 @@ mod tests {
         let error = ApiError::from(store);
         assert_eq!((error.status, error.to_string().contains("hunter2")), (StatusCode::BAD_GATEWAY, false));
     }
+
+    #[test]
+    fn answers_texts() {
+        assert_eq!(
+            ApiError::too_many_streams().to_string(),
+            "This account has 32 open event streams, as many as it may; close one first"
+        );
+        assert_eq!(
+            ApiError::pages_not_built().to_string(),
+            "The pages of this service are not there: `cargo xtask build` makes them, in the folder web beside the \
+             binary, where it reads them when it starts"
+        );
+    }
 }

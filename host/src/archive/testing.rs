@@ -15,6 +15,10 @@ static JOURNAL: Mutex<BTreeMap<String, Recording>> = Mutex::new(BTreeMap::new())
 /// Answers that are not given yet, by name.
 static HELD: Mutex<BTreeMap<String, Answer>> = Mutex::new(BTreeMap::new());
 
+/// What it says of uploads and deletions that fail.
+pub(crate) const SAID_503: &str = "the store said 503";
+pub(crate) const DOWN: &str = "the store is down";
+
 /// Configurations the driver was told, by destination.
 static TOLD: Mutex<Vec<(i64, Option<Value>)>> = Mutex::new(Vec::new());
 /// Destinations it cannot be told of.
@@ -133,7 +137,7 @@ impl Recordings for Kept {
                 recording.attempt += 1;
                 recording.attempt_opened = false;
             }));
-            answer.give(told.and(Err(Error::remote("the store said 503"))));
+            answer.give(told.and(Err(Error::remote(SAID_503))));
         } else if file_name.starts_with("there-") {
             change(file_name, |recording| recording.attempt += 1);
             answer.give(self.0.recording(&finish(file_name)));
@@ -147,7 +151,7 @@ impl Recordings for Kept {
 
     fn delete(&self, file_name: &str, remote: bool, answer: Answer) {
         if file_name.starts_with("stuck-") {
-            return answer.give(Err(Error::network("the store is down")));
+            return answer.give(Err(Error::network(DOWN)));
         }
         if remote || !file_name.starts_with("remote-") {
             lose(file_name);

@@ -32,6 +32,14 @@ use crate::usage::{Beginning, Gate, Refilled, Refills, Unmetered, Usage};
 pub use hours::{BeforePass, HOURS_MAX};
 use meter::Meter;
 
+/// Why an encoder is not let in.
+pub(crate) const REFILLING: &str =
+    "the account's balance is being refilled by its wallet; try again in a moment";
+pub(crate) const STARVED: &str =
+    "the stream ended because the account's balance was used up; add credit to the account";
+pub(crate) const TOO_LITTLE: &str =
+    "the account's balance does not cover one destination; add credit to the account";
+
 /// Charges of all sessions and accounts; cheap to clone.
 #[derive(Clone)]
 pub struct Billing {
@@ -201,17 +209,9 @@ impl Gate for Billing {
         }
         match want {
             Ok(None) => Ok(()),
-            Ok(Some(_)) if on_its_way => {
-                Err("the account's balance is being refilled by its wallet; try again in a moment".into())
-            }
-            Ok(Some(Want::Starved)) => {
-                let text =
-                    "the stream ended because the account's balance was used up; add credit to the account";
-                Err(text.into())
-            }
-            Ok(Some(Want::TooLittle)) => {
-                Err("the account's balance does not cover one destination; add credit to the account".into())
-            }
+            Ok(Some(_)) if on_its_way => Err(REFILLING.into()),
+            Ok(Some(Want::Starved)) => Err(STARVED.into()),
+            Ok(Some(Want::TooLittle)) => Err(TOO_LITTLE.into()),
             Err(error) => {
                 // The stream was read from the same database a moment ago, and every charge is refused by itself if there is
                 // no money: refusing here would only add to the trouble.

@@ -38,8 +38,8 @@ impl Pair {
         Certificates::load(Section::Ingest, &self.path("cert.pem"), &self.path("key.pem"))
     }
 
-    fn refused(&self) -> String {
-        self.load().unwrap_err().to_string()
+    fn refused(&self) -> CertificateError {
+        self.load().unwrap_err()
     }
 
     fn objection(&self) -> Option<&'static str> {
@@ -61,29 +61,69 @@ fn every_fault_names_its_file() {
     pair.load().unwrap();
     let good_key = std::fs::read_to_string(pair.path("key.pem")).unwrap();
     let good_cert = std::fs::read_to_string(pair.path("cert.pem")).unwrap();
-    for (name, text, words) in [
-        ("cert.pem", "", "tls_cert"),
-        ("cert.pem", good_key.as_str(), "holds no certificate in PEM"),
-        ("cert.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "cannot be used"),
-        ("key.pem", good_cert.as_str(), "holds no unencrypted private key in PEM"),
-        ("key.pem", "hunter2", "tls_key"),
+    // The setting whose file holds nothing of the kind; `None`: TLS cannot use what it holds.
+    for (name, text, empty) in [
+        ("cert.pem", "", Some("tls_cert")),
+        ("cert.pem", good_key.as_str(), Some("tls_cert")),
+        ("cert.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", None),
+        ("key.pem", good_cert.as_str(), Some("tls_key")),
+        ("key.pem", "hunter2", Some("tls_key")),
     ] {
         pair.write("cert.pem", &good_cert);
         pair.write("key.pem", &good_key);
         pair.write(name, text);
         let refused = pair.refused();
-        assert!(refused.contains(words) && refused.contains(name), "{refused}");
-        assert!(!refused.contains("hunter2"), "{refused}");
+        assert!(!refused.to_string().contains("hunter2"), "{refused}");
+        let (file, of) = match refused {
+            CertificateError::Empty { file, setting, .. } => (file, Some(setting)),
+            CertificateError::Unusable { file, .. } => (file, None),
+            other => panic!("{other}"),
+        };
+        assert_eq!((file, of), (pair.path(name), empty));
     }
     pair.write("cert.pem", &good_cert);
     let other = Pair::new(|_| {});
     std::fs::copy(other.path("key.pem"), pair.path("key.pem")).unwrap();
-    assert!(pair.refused().contains("does not belong to the certificate"), "{}", pair.refused());
+    let (cert, key) = (pair.path("cert.pem"), pair.path("key.pem"));
+    let section = Section::Ingest;
+    assert_eq!(pair.refused(), CertificateError::Mismatch { section, cert, key: key.clone() });
     let over = usize::try_from(CERTIFICATE_BYTES_MAX).unwrap() + 1;
     pair.write("key.pem", &" ".repeat(over));
-    assert!(pair.refused().contains("larger than 1 MiB"), "{}", pair.refused());
-    std::fs::remove_file(pair.path("key.pem")).unwrap();
-    assert!(pair.refused().starts_with("cannot read [ingest] tls_key"), "{}", pair.refused());
+    let unreadable = |reason: String| {
+        let (setting, file) = ("tls_key", key.clone());
+        CertificateError::Unreadable { section, setting, file, reason }
+    };
+    assert_eq!(pair.refused(), unreadable(TOO_LARGE.to_owned()));
+    std::fs::remove_file(&key).unwrap();
+    assert_eq!(pair.refused(), unreadable(std::fs::read(&key).unwrap_err().to_string()));
+}
+
+#[test]
+fn faults_of_certificates_texts() {
+    let (section, file) = (Section::Ingest, PathBuf::from("a.pem"));
+    let reason = TOO_LARGE.to_owned();
+    let unreadable = CertificateError::Unreadable { section, setting: "tls_key", file: file.clone(), reason };
+    assert_eq!(
+        unreadable.to_string(),
+        "cannot read [ingest] tls_key a.pem: it is larger than 1 MiB; correct the path or the file's rights"
+    );
+    let empty = |setting, wanted| CertificateError::Empty { section, setting, file: file.clone(), wanted };
+    assert_eq!(
+        empty("tls_cert", WANTED_CERT).to_string(),
+        "[ingest] tls_cert a.pem holds no certificate in PEM; name the right file"
+    );
+    assert_eq!(
+        empty("tls_key", WANTED_KEY).to_string(),
+        "[ingest] tls_key a.pem holds no unencrypted private key in PEM; name the right file"
+    );
+    let (cert, key) = (file.clone(), PathBuf::from("b.pem"));
+    assert_eq!(
+        CertificateError::Mismatch { section, cert, key }.to_string(),
+        "[ingest] tls_key b.pem does not belong to the certificate in tls_cert a.pem; use the two that were made \
+         together"
+    );
+    let unusable = CertificateError::Unusable { section, file, reason: "BadEncoding".to_owned() };
+    assert_eq!(unusable.to_string(), "[ingest] tls_cert a.pem cannot be used: BadEncoding");
 }
 
 #[test]

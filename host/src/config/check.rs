@@ -184,11 +184,16 @@ fn check_drivers(config: &Config) -> Result<(), ConfigError> {
         for key in driver.settings.keys() {
             let near = |known: &&&str| strsim::damerau_levenshtein(key, known) <= DRIVER_KEY_DISTANCE_MAX;
             if let Some(known) = DRIVER_KEYS.iter().find(near) {
-                return refuse(format!("driver.{name}.{key} is no known key; did you mean \"{known}\"?"));
+                return Err(misspelt(name, key, known));
             }
         }
     }
     Ok(())
+}
+
+/// A key of a driver that is nearly `known`.
+pub(super) fn misspelt(driver: &str, key: &str, known: &str) -> ConfigError {
+    ConfigError(format!("driver.{driver}.{key} is no known key; did you mean \"{known}\"?"))
 }
 
 fn check_log(config: &Config) -> Result<(), ConfigError> {

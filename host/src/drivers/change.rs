@@ -30,6 +30,9 @@ pub enum Change {
     Replace,
 }
 
+/// Why a driver without a file of its own stays as it is.
+pub(crate) const LINKED_IN: &str = "it is part of this program";
+
 /// Why a change was not made; everything is as before.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
@@ -263,7 +266,7 @@ impl Drivers {
         if entry.is_loaded() != (change == Change::Disable) {
             return Ok(entry.summary());
         }
-        Err(ChangeError::Refused { id: id.to_string(), reason: "it is part of this program".into() })
+        Err(ChangeError::Refused { id: id.to_string(), reason: LINKED_IN.into() })
     }
 
     /// Takes `[drivers]` and `[driver.<name>]` of `config`: loads what is newly enabled, what has another library or other

@@ -48,6 +48,8 @@ use serde_json::Value;
 
 pub use assets::{Assets, PlaybackFacts, Published, PublishedBody};
 pub use catalog::{LoadOptions, State, Summary};
+#[cfg(test)]
+pub(crate) use change::LINKED_IN;
 pub use change::{Change, ChangeError};
 pub use http::{Answer, Asked, Door, Unanswered};
 pub use loader::LoadError;
@@ -307,6 +309,12 @@ fn limit() -> Duration {
 }
 
 #[cfg(test)]
+pub(crate) mod testing {
+    /// Why the driver `bad` is refused, which stands beside [`super::Drivers::linked`] ones.
+    pub(crate) const REFUSED: &str = "refused.so is no driver";
+}
+
+#[cfg(test)]
 impl Drivers {
     /// Drivers that are linked into the test binary.
     pub(crate) fn linked(entries: &[satcast_plugin_api::abi::SatcastDriverEntry], parts: &HostParts) -> Self {
@@ -324,7 +332,7 @@ impl Drivers {
             .expect("a driver that starts");
             registry.put(Entry::loaded(&id, None, started));
         }
-        registry.put(Entry::with_state("bad", None, State::Refused("refused.so is no driver".into())));
+        registry.put(Entry::with_state("bad", None, State::Refused(testing::REFUSED.into())));
         Self { inner: Arc::new(Inner { registry: RwLock::new(Arc::new(registry)), ..Inner::default() }) }
     }
 }

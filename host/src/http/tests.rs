@@ -231,12 +231,17 @@ async fn requests_beyond_the_grace_time_are_cut() {
 async fn a_taken_address_and_a_missing_certificate_are_errors_with_the_fix() {
     let server = start(ServerLimits::default()).await;
     let taken = config::Http { listen: server.address, ..listen() };
-    let error = Server::bind(&taken, ServerLimits::default()).await.unwrap_err().to_string();
+    let error = Server::bind(&taken, ServerLimits::default()).await.unwrap_err();
+    assert!(matches!(&error, HttpError::Listen { address, .. } if *address == server.address), "{error}");
+    let error = error.to_string();
     assert!(error.contains(&server.address.to_string()) && error.contains("[http] listen"), "{error}");
     let cert = Some("no-such.pem".into());
     let tls = config::Http { tls_cert: cert.clone(), tls_key: cert, ..listen() };
-    let error = Server::bind(&tls, ServerLimits::default()).await.unwrap_err().to_string();
-    assert!(error.starts_with("cannot read [http] tls_cert no-such.pem"), "{error}");
+    let error = Server::bind(&tls, ServerLimits::default()).await.unwrap_err();
+    let HttpError::Certificate(CertificateError::Unreadable { section, setting, file, .. }) = error else {
+        panic!("{error}")
+    };
+    assert_eq!((section, setting, file.to_str()), (Section::Http, "tls_cert", Some("no-such.pem")));
 }
 
 #[tokio::test]

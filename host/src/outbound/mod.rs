@@ -136,6 +136,15 @@ pub enum GuardError {
     },
 }
 
+#[cfg(test)]
+impl GuardError {
+    /// Nothing listens at `address`.
+    pub(crate) fn connection_refused(address: SocketAddr) -> Self {
+        let source = io::Error::from_raw_os_error(libc::ECONNREFUSED);
+        Self::Connect { host: address.ip().to_string(), port: address.port(), source }
+    }
+}
+
 impl Guard {
     /// A guard with the operator's `[outbound] allow`: CIDR networks, single addresses, exact host names.
     ///

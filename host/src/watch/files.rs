@@ -181,7 +181,18 @@ mod tests {
         std::fs::write(folder.path().join(WATCH_FILE_NAME), "<p>{{label}}</p>").unwrap();
         assert!(matches!(read(folder.path()), Err(PagesError::Template { .. })));
         std::fs::remove_file(folder.path().join(WATCH_FILE_NAME)).unwrap();
-        let said = read(folder.path()).unwrap_err().to_string();
-        assert!(said.contains("watch.html") && said.contains("cargo xtask build"), "{said}");
+        let error = read(folder.path()).unwrap_err();
+        assert!(
+            matches!(&error, PagesError::Unreadable { path, .. } if path.ends_with(WATCH_FILE_NAME)),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_missing_page_text() {
+        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let error = PagesError::Unreadable { path: "web/watch.html".into(), source };
+        let text = "cannot read web/watch.html (entity not found); `cargo xtask build` makes the pages";
+        assert_eq!(error.to_string(), text);
     }
 }

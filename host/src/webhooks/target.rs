@@ -8,7 +8,7 @@ use crate::outbound::{AllowError, Guard, Refused};
 /// Longest url of a webhook in bytes.
 pub const URL_BYTES_MAX: usize = 2_048;
 /// The setting that refusals name.
-const SETTING: &str = "[webhooks] allow_targets";
+pub(super) const SETTING: &str = "[webhooks] allow_targets";
 
 /// Why a url cannot be a webhook; a part of a sentence that begins with the field. Repeats nothing of the url but an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -176,11 +176,9 @@ mod tests {
         ] {
             assert!(matches!(refused(text), TargetError::Refused(_)), "{text}");
         }
-        let text = refused("https://10.1.2.3/hunter2").to_string();
-        assert_eq!(
-            text,
-            "destination address 10.1.2.3 is private; ask the operator to add it to [webhooks] allow_targets"
-        );
+        let TargetError::Refused(reason) = refused("https://10.1.2.3/hunter2") else { panic!("not refused") };
+        let address = "10.1.2.3".parse().unwrap();
+        assert_eq!(reason, Refused::Address { address, why: "private", setting: SETTING });
     }
 
     #[test]

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_says_how_long_is_tried_and_that_every_event_is_sent() {
+    fn how_long_is_tried_and_that_every_event_is_sent_text() {
         let document = bundled();
         for (name, item) in document["x-webhooks"].as_object().unwrap() {
             let text = item["post"]["description"].as_str().unwrap();

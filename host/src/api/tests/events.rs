@@ -156,8 +156,7 @@ async fn streams_of_events_are_limited_and_a_head_opens_none() {
     let feed = rig.app.store.feed().clone();
     let mut held: Vec<_> =
         (0..WATCHERS_PER_ACCOUNT_MAX).map(|_| feed.watch(rig.account, None).unwrap()).collect();
-    let text = rig.get("/api/events").await.error(429, "too_many_streams");
-    assert!(text.contains("32 open event streams"), "{text}");
+    rig.get("/api/events").await.error(429, "too_many_streams");
     assert_eq!(rig.ask(Method::HEAD, "/api/events", None).await.status, 200);
     held.pop();
     for number in held.len()..WATCHERS_MAX {

@@ -19,6 +19,7 @@ mod metrics;
 mod status;
 mod streams;
 mod table;
+mod texts;
 mod viewers;
 mod wallet;
 mod wallets;

@@ -5,6 +5,7 @@ use poem::http::Method;
 use serde_json::{Value, json};
 
 use super::{Answer, Rig, keys};
+use crate::api::caller::NO_SESSION;
 use crate::secret::{KeyKind, new_api_key};
 use crate::store::Scopes;
 
@@ -120,7 +121,7 @@ async fn sessions_of_people_do_not_manage_webhooks() {
             let request = Request::builder().method(method).uri_str(HOOKS).header(header.0, &header.1);
             let answer = rig.send(request.content_type("application/json").body(started().to_string())).await;
             let text = answer.error(403, "key_type_not_allowed");
-            assert!(text.contains("permanent key"), "{text}");
+            assert_eq!(text, NO_SESSION);
         }
     }
     let request = Request::builder().uri_str(HOOKS).header("Cookie", "satcast_session=st_unknown").finish();
@@ -177,8 +178,7 @@ async fn the_operator_lets_targets_through_and_caps_their_number() {
     rig.post(HOOKS, &hook("http://10.0.0.1/")).await.error(422, "url_refused");
     let id = rig.webhook(&hook("http://127.0.0.1:9/a")).await;
     rig.webhook(&hook("http://nas.lan/b")).await;
-    let text = rig.post(HOOKS, &hook("https://a.example")).await.error(409, "cap_reached");
-    assert_eq!(text, "The limit of 2 webhooks per account is reached; delete one first");
+    rig.post(HOOKS, &hook("https://a.example")).await.error(409, "cap_reached");
     rig.delete(&format!("{HOOKS}/{id}")).await.ok();
     rig.webhook(&hook("https://a.example")).await;
 }

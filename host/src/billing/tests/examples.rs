@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::billing;
 use crate::billing::testing::{Rig, TRIES_MAX, stream};
 use crate::ids::{EndReason, Msat, Sats};
 use crate::store::{self, Page, StreamLimits, TransferKind};
@@ -246,7 +247,7 @@ async fn balance_too_little_for_a_minutes_opening_ends_the_session_insufficient_
     let ended_at = rig.clock.now();
     rig.store.end_session(&session.id, ended_at, EndReason::InsufficientFunds).await.unwrap();
     let refused = rig.billing.admit(&rig.record().await).await.unwrap_err();
-    assert!(refused.contains("add credit"), "{refused}");
+    assert_eq!(refused, billing::STARVED);
     rig.clock.advance(Duration::from_secs(1));
     rig.credit(1).await;
     assert_eq!(rig.billing.admit(&rig.record().await).await, Ok(()), "money came");
@@ -258,7 +259,7 @@ async fn balance_publish_is_refused_only_when_nothing_could_run() {
     let none_free = "[pricing]\nfree_platforms = 0";
     let rig = Rig::with(1, none_free, "live", 1).await;
     let refused = rig.billing.admit(&rig.record().await).await.unwrap_err();
-    assert!(refused.contains("does not cover one destination"), "{refused}");
+    assert_eq!(refused, billing::TOO_LITTLE);
     rig.credit(1).await;
     assert_eq!(rig.billing.admit(&rig.record().await).await, Ok(()));
     let rig = Rig::with(0, "", "live", 1).await;
@@ -376,4 +377,20 @@ async fn a_session_ends_when_more_charges_wait_than_are_kept() {
     };
     assert_eq!(ends(minutes - 1), None);
     assert_eq!(ends(minutes), Some(EndReason::Error));
+}
+
+#[test]
+fn refusals_of_encoders_texts() {
+    assert_eq!(
+        billing::REFILLING,
+        "the account's balance is being refilled by its wallet; try again in a moment"
+    );
+    assert_eq!(
+        billing::STARVED,
+        "the stream ended because the account's balance was used up; add credit to the account"
+    );
+    assert_eq!(
+        billing::TOO_LITTLE,
+        "the account's balance does not cover one destination; add credit to the account"
+    );
 }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio_rustls::rustls::RootCertStore;
 
 use self::receiver::Receiver;
-use super::target::Targets;
+use super::target::{SETTING, Targets};
 use super::{Sender, Webhooks};
 use crate::clock::Clock;
 use crate::config::Durability;
@@ -43,7 +43,7 @@ struct Rig {
 
 fn guard(allow: &[&str]) -> Guard {
     let allow: Vec<String> = allow.iter().map(|entry| (*entry).to_owned()).collect();
-    Guard::with_setting(&allow, "[webhooks] allow_targets").unwrap()
+    Guard::with_setting(&allow, SETTING).unwrap()
 }
 
 impl Rig {
