@@ -15,7 +15,7 @@ const WITH_DATABASE: [&str; 5] = ["store", "billing", "webhooks", "playback", "w
 const CUT_OFF: &str = "^wallet::desk::tests::crash::";
 
 /// Where nextest says how long each test took, below cargo's output.
-const JUNIT: &str = "nextest/default/junit.xml";
+const JUNIT: [&str; 2] = ["nextest/default/junit.xml", "nextest/postgres/junit.xml"];
 
 /// Sets up, builds and runs all tests, or those whose name contains the one argument.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -48,7 +48,9 @@ fn test(report: &mut Report, binary: &Path, filter: Option<&str>) {
         report.note(Kind::Apart, "the queue in every order of its threads (loom)", models);
     }
     let nextest = process::available("cargo-nextest", "--version");
-    let _ = std::fs::remove_file(workspace::target_dir().join(JUNIT));
+    let junit = JUNIT.map(|file| workspace::target_dir().join(file));
+    // Those of an earlier run say nothing of this one.
+    junit.iter().for_each(|file| drop(std::fs::remove_file(file)));
     report.note(Kind::Work, "unit, integration and end-to-end tests", || {
         let mut cargo = process::cargo();
         if nextest {
@@ -59,8 +61,8 @@ fn test(report: &mut Report, binary: &Path, filter: Option<&str>) {
         }
         process::run(cargo.args(filter).env("SATCAST_BIN", binary))
     });
-    report.tests(&workspace::target_dir().join(JUNIT));
     report.note(Kind::Work, "tests of the database on PostgreSQL", || on_postgres(nextest, binary, filter));
+    junit.iter().for_each(|file| report.tests(file));
     if nextest {
         // Packages without examples have `doctest = false`, which `cargo xtask check` holds them to.
         report.note(Kind::Work, "documentation tests", || {
@@ -101,7 +103,7 @@ fn on_postgres(nextest: bool, binary: &Path, filter: Option<&str>) -> Result<(),
     command.arg(process::cargo().get_program());
     if nextest {
         command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--no-tests", "pass"]);
-        command.args(["--config-file", "tests/nextest.toml", "-E"]);
+        command.args(["--config-file", "tests/nextest.toml", "--profile", "postgres", "-E"]);
         command.arg(format!(
             "package(satcast) and kind(lib) and test(/^({})::/) and not test(/{CUT_OFF}/)",
             WITH_DATABASE.join("|")
