@@ -225,8 +225,7 @@ mod tests {
         fs::write(folder.path().join("satcast.db"), b"rows").unwrap();
         vault(&config).unwrap();
         fs::remove_file(config.key_file()).unwrap();
-        let error = vault(&config).unwrap_err().to_string();
-        assert!(error.contains("secret.key is missing"), "{error}");
+        assert!(matches!(vault(&config), Err(VaultError::Missing(file)) if file == config.key_file()));
         assert!(!config.key_file().exists());
     }
 
@@ -256,8 +255,8 @@ mod tests {
         std::os::unix::fs::symlink(&database, &other_name).unwrap();
         let held = lock_database(&database).unwrap();
         for name in [&database, &other_name] {
-            let error = lock_database(name).unwrap_err().to_string();
-            assert!(error.contains("another satcast") && error.contains("[database] url"), "{error}");
+            let error = lock_database(name).unwrap_err();
+            assert!(matches!(&error, DataDirError::DatabaseLocked(of) if of == name), "{error}");
         }
         drop(held);
         assert!(lock_database(&other_name).is_ok());
@@ -282,5 +281,13 @@ mod tests {
         });
         assert!(lock(folder.path()).is_ok(), "a service waits for whoever looks");
         looker.join().unwrap();
+    }
+
+    #[test]
+    fn a_database_in_use_text() {
+        assert_eq!(
+            DataDirError::DatabaseLocked("data/s.db".into()).to_string(),
+            "another satcast is running on the database data/s.db; stop it or set another [database] url"
+        );
     }
 }

@@ -69,7 +69,7 @@ mod tests {
     use crate::store::ArchiveState;
 
     #[test]
-    fn a_line_names_driver_destination_and_name_and_counts_what_is_too_much() {
+    fn lines_name_driver_destination_and_name_and_count_what_is_too_much_texts() {
         let report = |driver: &str| ArchiveReport {
             driver: driver.into(),
             destination_id: DestinationId(7),

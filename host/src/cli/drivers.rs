@@ -1,6 +1,7 @@
 //! `satcast drivers`, and the drivers as other commands look at them: loaded as the service would, with the operator's settings.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use super::{CliError, print};
 use crate::clock::Clock;
@@ -43,10 +44,7 @@ pub(super) async fn check(config: &Config) -> Result<Vec<String>, CliError> {
 fn judge(config: &Config, summaries: &[Summary]) -> Result<Vec<String>, CliError> {
     let folder = config.drivers_dir();
     if !folder.exists() {
-        let folder = folder.display();
-        return Ok(vec![format!(
-            "settings of drivers were not checked: there is no drivers folder {folder}"
-        )]);
+        return Ok(vec![unchecked(&format!("there is no drivers folder {}", folder.display()))]);
     }
     // A folder that is not used refuses all in the same words; it says nothing about the settings.
     let unused = enabled(config, summaries).find_map(|summary| match (&summary.state, &summary.file) {
@@ -54,18 +52,23 @@ fn judge(config: &Config, summaries: &[Summary]) -> Result<Vec<String>, CliError
         _ => None,
     });
     if let Some(reason) = unused {
-        return Ok(vec![format!("settings of drivers were not checked: {reason}")]);
+        return Ok(vec![unchecked(reason)]);
     }
     let refused: Vec<String> = enabled(config, summaries).filter_map(refusal).collect();
     if !refused.is_empty() {
         return Err(CliError::Usage(format!("driver {}", refused.join("; driver "))));
     }
     let missing = enabled(config, summaries).filter(|summary| summary.state == State::Missing);
-    let missing = missing.map(|Summary { id, .. }| {
-        let folder = folder.display();
-        format!("driver {id} is enabled, but there is no {id}.so in {folder}; its settings were not checked")
-    });
-    Ok(missing.collect())
+    Ok(missing.map(|summary| without_file(&summary.id, &folder)).collect())
+}
+
+fn unchecked(reason: &str) -> String {
+    format!("settings of drivers were not checked: {reason}")
+}
+
+fn without_file(id: &str, folder: &Path) -> String {
+    let folder = folder.display();
+    format!("driver {id} is enabled, but there is no {id}.so in {folder}; its settings were not checked")
 }
 
 fn enabled<'a>(config: &'a Config, summaries: &'a [Summary]) -> impl Iterator<Item = &'a Summary> {
@@ -108,8 +111,6 @@ pub(super) async fn with<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::config::Flags;
 
@@ -145,7 +146,7 @@ mod tests {
         let idle = summary("idle", true, refused("is no regular file"));
         assert!(judge(&config, &[good(), summary("evil-t", true, State::Loaded), idle]).unwrap().is_empty());
         let unchecked = judge(&config, &[good(), summary("evil-t", false, State::Missing)]).unwrap();
-        assert!(unchecked[0].starts_with("driver evil-t is enabled, but there is no evil-t.so in "));
+        assert_eq!(unchecked, [without_file("evil-t", folder.path())]);
     }
 
     #[test]
@@ -155,10 +156,27 @@ mod tests {
         let unused =
             |id: &str| summary(id, false, State::Refused("the drivers folder /x is not used".into()));
         let said = judge(&config_of(folder.path()), &[unused("evil-t"), unused("good")]).unwrap();
-        assert_eq!(said, ["settings of drivers were not checked: the drivers folder /x is not used"]);
+        assert_eq!(said, [unchecked("the drivers folder /x is not used")]);
         let absent = folder.path().join("absent");
         let said = judge(&config_of(&absent), &[summary("good", false, State::Missing)]).unwrap();
-        assert!(said.len() == 1 && said[0].contains("there is no drivers folder"), "{said:?}");
+        assert!(said.len() == 1 && said[0].contains(&absent.display().to_string()), "{said:?}");
+    }
+
+    #[test]
+    fn what_was_not_checked_texts() {
+        let folder = tempfile::tempdir().unwrap();
+        let absent = folder.path().join("absent");
+        assert_eq!(
+            judge(&config(&absent), &[]).unwrap(),
+            [format!(
+                "settings of drivers were not checked: there is no drivers folder {}",
+                absent.display()
+            )]
+        );
+        assert_eq!(
+            without_file("x", Path::new("/drivers")),
+            "driver x is enabled, but there is no x.so in /drivers; its settings were not checked"
+        );
     }
 
     #[tokio::test]
@@ -172,7 +190,7 @@ mod tests {
         let mut config = config(folder.path());
         assert!(matches!(list(&config).await, Err(CliError::Printed)));
         let error = check(&config).await.unwrap_err();
-        assert!(matches!(&error, CliError::Usage(text) if text.starts_with("driver evil-t: ")), "{error}");
+        assert!(matches!(&error, CliError::Usage(text) if text.contains("evil-t: ")), "{error}");
         config.drivers.enabled = vec!["good".into()];
         list(&config).await.unwrap();
         assert_eq!(check(&config).await.unwrap().len(), 1, "there is no good.so");

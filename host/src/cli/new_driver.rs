@@ -168,7 +168,7 @@ mod tests {
             assert_eq!(open, None, "{path}: {text}");
         }
         let files = rust("my-own", "path = \"/x\"");
-        assert!(files[2].1.contains("pub struct MyOwn;") && files[2].1.contains("id: \"my-own\""));
+        assert!(files[2].1.contains("struct MyOwn;") && files[2].1.contains("id: \"my-own\""));
         assert!(files[0].1.contains("satcast-plugin-api = { path = \"/x\" }"));
         // Events are made of its values.
         let (dependencies, for_tests) = files[0].1.split_once("[dev-dependencies]").unwrap();

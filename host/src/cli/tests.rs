@@ -49,7 +49,7 @@ fn every_command_of_the_operators_interface_is_understood() {
 }
 
 #[test]
-fn help_fits_one_screen_and_hides_what_is_internal() {
+fn help_fits_one_screen_and_hides_what_is_internal_in_its_text() {
     let help = Cli::command().render_help().to_string();
     assert!(help.lines().count() <= 40, "{help}");
     assert!(!help.contains("driver-probe") && help.contains("satcast account create"));

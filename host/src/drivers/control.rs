@@ -162,7 +162,7 @@ impl Control {
 
     /// What is wrong with it: a call that does not return.
     pub(super) fn trouble(&self) -> Option<String> {
-        self.progress.hangs(self.clock.monotonic()).then(|| self.silence())
+        self.progress.hangs(self.clock.monotonic()).then(|| silence(&self.id))
     }
 
     /// The account with whose work it hangs now; `None` when it does not, or that is not known.
@@ -172,15 +172,15 @@ impl Control {
     }
 
     fn no_answer(&self) -> Error {
-        Error::internal(self.silence())
+        Error::internal(silence(&self.id))
     }
+}
 
-    fn silence(&self) -> String {
-        format!(
-            "driver {} does not return from a call; if it stays so, the operator can enable it again, which loads it anew",
-            self.id
-        )
-    }
+/// What is wrong with a driver whose call does not return.
+pub(crate) fn silence(id: &str) -> String {
+    format!(
+        "driver {id} does not return from a call; if it stays so, the operator can enable it again, which loads it anew"
+    )
 }
 
 fn millis(time: Duration) -> u64 {
@@ -310,5 +310,13 @@ mod tests {
         assert!(progress.hangs(began + limit + Duration::from_millis(1)));
         progress.busy_from.store(0, Ordering::Release);
         assert!(!progress.hangs(began + limit * 9));
+    }
+
+    #[test]
+    fn silence_text() {
+        assert_eq!(
+            silence("x"),
+            "driver x does not return from a call; if it stays so, the operator can enable it again, which loads it anew"
+        );
     }
 }

@@ -220,6 +220,8 @@ pub(super) fn accepted(response: HttpResponse, folder: &Path) -> Result<Answer, 
     Ok(Answer { status, headers, piece: Arc::new(piece) })
 }
 
+const NOT_READABLE: &str = "its file is not open for reading";
+
 /// The file, if it is one that can be read without waiting for anybody, and has so many bytes.
 fn readable(file: File, end: u64) -> Result<File, String> {
     let stat = rustix::fs::fstat(&file).map_err(|error| format!("its file cannot be looked at: {error}"))?;
@@ -228,7 +230,7 @@ fn readable(file: File, end: u64) -> Result<File, String> {
     }
     let flags = rustix::fs::fcntl_getfl(file.as_fd()).map_err(|error| error.to_string())?;
     if flags.intersects(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::WRONLY {
-        return Err("its file is not open for reading".into());
+        return Err(NOT_READABLE.into());
     }
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     if size < end {
@@ -265,12 +267,18 @@ mod tests {
         let file = || File::open(&path).unwrap();
         assert!(accepted(response(file(), 3, 7), Path::new("/data")).is_ok());
         assert!(refused(response(file(), 3, 8)).contains("has 10 bytes"));
-        assert!(refused(response(file(), u64::MAX, 1)).contains("behind the end"));
+        let endless = || response(file(), u64::MAX, 1);
+        assert_eq!(refused(endless()), endless().check().unwrap_err().message);
         assert!(refused(response(File::open(folder.path()).unwrap(), 0, 0)).contains("regular"));
         assert!(refused(response(File::open("/dev/zero").unwrap(), 0, 1)).contains("regular"));
         assert!(refused(response(std::io::pipe().unwrap().0, 0, 1)).contains("regular"));
         let write_only = OpenOptions::new().write(true).open(&path).unwrap();
-        assert!(refused(response(write_only, 0, 1)).contains("for reading"));
+        assert_eq!(refused(response(write_only, 0, 1)), NOT_READABLE);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_text() {
+        assert_eq!(NOT_READABLE, "its file is not open for reading");
     }
 
     #[test]

@@ -93,8 +93,7 @@ mod tests {
         let paths: BTreeSet<PathBuf> = leases.iter().map(|lease| lease.path().to_path_buf()).collect();
         assert_eq!((paths.len(), images.count()), (IMAGES_OF_ONE_MAX, IMAGES_OF_ONE_MAX));
         assert!(paths.iter().all(|path| std::fs::read(path).unwrap() == b"library"));
-        let error = lease().err().unwrap().to_string();
-        assert!(error.contains("runs 8 times") && error.contains("restart the service"), "{error}");
+        assert!(matches!(lease(), Err(LoadError::Images)));
         let ended = leases.swap_remove(3).path().to_path_buf();
         assert_eq!(lease().unwrap().path(), ended);
         assert_eq!(images.count(), IMAGES_OF_ONE_MAX);
@@ -119,5 +118,23 @@ mod tests {
         });
         assert!(thread.join().is_err());
         assert_ne!(images.lease(folder.path(), &first, b"library", "00").unwrap().path(), first);
+    }
+
+    #[test]
+    fn load_errors_texts() {
+        let path = PathBuf::from("/drivers/a.so");
+        assert_eq!(
+            LoadError::Owner { path: path.clone(), owner: 1001, user: 1000 }.to_string(),
+            "/drivers/a.so belongs to user 1001, who is neither root nor the user of this service (1000), and could put \
+             code of theirs into it; run: chown root /drivers/a.so"
+        );
+        let writable = LoadError::WritableByOthers { path, mode: 0o646 }.to_string();
+        assert!(writable.contains("(mode 646)") && writable.contains("chmod go-w"), "{writable}");
+        assert_eq!(LoadError::Open("no ELF".into()).to_string(), "cannot be opened: no ELF");
+        assert_eq!(
+            LoadError::Images.to_string(),
+            "runs 8 times already, with earlier settings, for destinations that are open; wait until some of them have \
+             ended, or restart the service at a quiet time"
+        );
     }
 }

@@ -18,6 +18,9 @@ pub(super) fn masked(schema: Option<&Value>, config: &Value) -> Value {
     }
 }
 
+/// Why a secret that is sent as it is shown may not stay.
+const WHOLE_SECRET: &str = "send the whole secret when something else of the configuration changes";
+
 /// What is to be stored when the owner of `stored` sends `sent`: a secret that comes as it is shown stays what it is.
 ///
 /// # Errors
@@ -32,8 +35,7 @@ pub(super) fn restored(schema: Option<&Value>, stored: &Value, sent: &Value) -> 
     }
     match restoring.kept {
         Some(field) if !is_same_but_secrets(schema, stored, &config) => {
-            let reason = "send the whole secret when something else of the configuration changes";
-            Err(ConfigRefused { field, reason: reason.into() })
+            Err(ConfigRefused { field, reason: WHOLE_SECRET.into() })
         }
         _ => Ok(config),
     }
@@ -209,7 +211,7 @@ mod tests {
         let mut sent = shown(&stored());
         sent["url"] = json!("rtmp://evil.example/live");
         let refused = restore(&sent).unwrap_err();
-        assert!(refused.reason.contains("whole secret"), "{refused:?}");
+        assert_eq!(refused.reason, WHOLE_SECRET);
         sent["key"] = json!("key-9876543210");
         sent["tokens"] = json!(["other"]);
         assert_eq!(restore(&sent).unwrap()["key"], "key-9876543210");
@@ -228,5 +230,10 @@ mod tests {
         assert_eq!(restore(&sent).unwrap_err().field, "url");
         sent = json!({"url": "rtmp://b.example/live/whole-key-123"});
         assert_eq!(restore(&sent).unwrap(), sent);
+    }
+
+    #[test]
+    fn a_secret_that_may_not_stay_text() {
+        assert_eq!(WHOLE_SECRET, "send the whole secret when something else of the configuration changes");
     }
 }

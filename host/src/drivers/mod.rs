@@ -51,6 +51,8 @@ pub use catalog::{LoadOptions, State, Summary};
 #[cfg(test)]
 pub(crate) use change::LINKED_IN;
 pub use change::{Change, ChangeError};
+#[cfg(test)]
+pub(crate) use control::silence;
 pub use http::{Answer, Asked, Door, Unanswered};
 pub use loader::LoadError;
 pub use opening::{OpenRequest, Opening};

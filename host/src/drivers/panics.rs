@@ -159,10 +159,10 @@ mod tests {
         let now = PANIC_WINDOW + secs(1);
         assert_eq!(held(&mut panics, now, last, "the last"), Turn::Driver, "the first is as old as may be");
         let why = panics.reason().unwrap();
-        assert!(why.contains("for each of 3 accounts") && why.ends_with("the last time: the last"), "{why}");
+        assert_eq!(why, reason(true, "the last"));
         assert_eq!(panics.reason_for(99), panics.reason(), "whose ever");
         assert_eq!(held(&mut panics, now, 99, "another"), Turn::Goes, "said once");
-        assert!(panics.reason().unwrap().ends_with("the last"));
+        assert_eq!(panics.reason(), Some(why));
         panics.forgive();
         assert_eq!(panics.reason_for(1), None);
         assert_eq!(panics.add(now, 1, "a"), Turn::Goes, "and counted anew");
@@ -174,7 +174,7 @@ mod tests {
         let turns: Vec<_> = (0..20).map(|n| panics.add(secs(n), 1, "its own")).collect();
         assert_eq!(turns[..4], [Turn::Goes, Turn::Goes, Turn::Account, Turn::Goes]);
         assert_eq!((panics.reason(), panics.reason_for(2)), (None, None));
-        assert!(panics.reason_for(1).unwrap().contains("for one account and is used for nothing new of it"));
+        assert_eq!(panics.reason_for(1), Some(reason(false, "its own")));
         // Two of one and one of another, and of many one each, are nobody's loss.
         assert_eq!([panics.add(secs(30), 2, "a"), panics.add(secs(31), 2, "a")], [Turn::Goes; 2]);
         assert!((3..100).all(|account| panics.add(secs(32), account, "a") == Turn::Goes));
@@ -201,7 +201,7 @@ mod tests {
     fn with_whose_work_it_hung_gets_nothing_new_and_no_answer() {
         let mut panics = Panics::default();
         panics.hold_hung(secs(1), 1);
-        assert!(panics.reason_for(1).unwrap().contains("did not return from a call for one account"));
+        assert_eq!(panics.reason_for(1).as_deref(), Some(HUNG));
         assert_eq!(panics.reason_to_ask(1), panics.reason_for(1));
         held(&mut panics, secs(1), 2, "a");
         assert_eq!(
@@ -223,5 +223,24 @@ mod tests {
         let long = "\u{e4}".repeat(REASON_BYTES_MAX);
         assert_eq!((0..DRIVER_PANICS_MAX).map(|_| panics.add(secs(1), 1, &long)).last(), Some(Turn::Account));
         assert!(panics.reason_for(1).unwrap().len() < 2 * REASON_BYTES_MAX);
+    }
+
+    #[test]
+    fn reasons_texts() {
+        assert_eq!(
+            reason(true, "oh"),
+            "panicked 3 times within 10 minutes for each of 3 accounts and is used for nothing new until an operator \
+             enables it again; the last time: oh"
+        );
+        assert_eq!(
+            reason(false, "oh"),
+            "panicked 3 times within 10 minutes for one account and is used for nothing new of it until an operator \
+             enables it again; the last time: oh"
+        );
+        assert_eq!(
+            HUNG,
+            "did not return from a call for one account and, loaded anew, is used for nothing new of it until an \
+             operator enables it once more"
+        );
     }
 }

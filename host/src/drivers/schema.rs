@@ -46,6 +46,13 @@ pub struct ConfigRefused {
     pub reason: String,
 }
 
+/// Why a configuration is refused that is not searched for the field.
+const DOES_NOT_FIT: &str = "does not fit the schema of its type, and is too large to say where";
+
+fn too_large(bytes_max: usize) -> String {
+    format!("is larger than {bytes_max} bytes")
+}
+
 /// The compiled schema of one type.
 pub(super) struct ConfigSchema {
     schema: Value,
@@ -79,15 +86,13 @@ impl ConfigSchema {
         let bytes = config.to_string().len();
         if bytes > CONFIG_BYTES_MAX || bytes.saturating_mul(self.parts) > CHECK_WORK_MAX {
             let bytes_max = CONFIG_BYTES_MAX.min(CHECK_WORK_MAX / self.parts);
-            let reason = format!("is larger than {bytes_max} bytes");
-            return Err(ConfigRefused { field: String::new(), reason });
+            return Err(ConfigRefused { field: String::new(), reason: too_large(bytes_max) });
         }
         if self.validator.is_valid(config) {
             return Ok(());
         }
         if bytes.saturating_mul(self.parts) > REASON_WORK_MAX {
-            let reason = "does not fit the schema of its type, and is too large to say where".to_owned();
-            return Err(ConfigRefused { field: String::new(), reason });
+            return Err(ConfigRefused { field: String::new(), reason: DOES_NOT_FIT.to_owned() });
         }
         let Err(error) = self.validator.validate(config) else { return Ok(()) };
         let path = error.instance_path().to_string();
@@ -242,7 +247,13 @@ mod tests {
         assert!(!refused.reason.contains("sesame"), "{refused:?}");
         assert!(schema.check(&json!("text")).is_err());
         let large = json!({ "url": "x".repeat(CONFIG_BYTES_MAX) });
-        assert!(schema.check(&large).unwrap_err().reason.contains("larger than"));
+        assert_eq!(schema.check(&large).unwrap_err().reason, too_large(CONFIG_BYTES_MAX));
+    }
+
+    #[test]
+    fn large_configurations_texts() {
+        assert_eq!(too_large(7), "is larger than 7 bytes");
+        assert_eq!(DOES_NOT_FIT, "does not fit the schema of its type, and is too large to say where");
     }
 
     #[test]
@@ -320,9 +331,10 @@ mod tests {
         );
         // Each would be 8,000 errors more.
         let refused = schema.check(&items(300)).unwrap_err();
-        assert!(refused.field.is_empty() && refused.reason.contains("too large to say where"), "{refused:?}");
+        assert_eq!((refused.field.as_str(), refused.reason.as_str()), ("", DOES_NOT_FIT));
         let refused = schema.check(&items(9_000)).unwrap_err();
-        assert!(refused.reason.contains("is larger than 104"), "{refused:?}");
+        assert_eq!(refused.reason, too_large(CHECK_WORK_MAX / schema.parts));
+        assert!(refused.reason.contains(" 104"), "{refused:?}");
     }
 
     #[test]

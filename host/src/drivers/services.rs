@@ -36,6 +36,8 @@ use crate::clock::Clock;
 use crate::ids::DestinationId;
 use crate::outbound::{Asker, Guard};
 
+/// What is told to a connect that comes late.
+const ENDED: &str = "this driver has ended";
 /// Log lines of one destination per second; further ones are counted and left out.
 pub(super) const LOG_LINES_PER_SEC_MAX: u32 = 200;
 /// Log lines of one driver per second, of all its destinations and what its process writes.
@@ -285,7 +287,7 @@ impl Services for DriverServices {
             }
         };
         let Some(pump) = self.pump.upgrade() else {
-            done(Err(Error::internal("this driver has ended")));
+            done(Err(Error::internal(ENDED)));
             return;
         };
         let Some(place) = Connecting::begin(&self.connecting) else {

@@ -27,9 +27,13 @@ pub(super) fn checked(
     let object = Value::Object(settings.clone().into_iter().collect());
     schema.check(&object).map_err(|refused| match refused.field.as_str() {
         "" => format!("its settings in [driver.{id}] are refused: {}", refused.reason),
-        field => format!("its setting {field} in [driver.{id}] is refused: {}", refused.reason),
+        field => setting_refused(id, field, &refused.reason),
     })?;
     Ok(OperatorSettings { json: object.to_string(), secrets: schema.secrets(&object) })
+}
+
+fn setting_refused(id: &str, field: &str, reason: &str) -> String {
+    format!("its setting {field} in [driver.{id}] is refused: {reason}")
 }
 
 #[cfg(test)]
@@ -51,10 +55,19 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(&good.json).unwrap()["folder"], "a");
         assert_eq!(good.secrets, ["sesame"]);
         let error = |settings| checked("x", Some(&schema), &of(settings)).err().unwrap();
-        assert!(error(json!({})).starts_with("its setting folder in [driver.x] is refused"));
-        assert!(error(json!({ "folder": "a", "colour": "red" })).contains("setting colour"));
+        assert!(error(json!({})).starts_with(&setting_refused("x", "folder", "")));
+        let unknown = error(json!({ "folder": "a", "colour": "red" }));
+        assert!(unknown.starts_with(&setting_refused("x", "colour", "")), "{unknown}");
         let wrong = error(json!({ "folder": "a", "token": 4711 }));
-        assert!(wrong.contains("setting token") && !wrong.contains("4711"), "{wrong}");
+        assert!(wrong.starts_with(&setting_refused("x", "token", "")) && !wrong.contains("4711"), "{wrong}");
+    }
+
+    #[test]
+    fn a_refused_setting_text() {
+        assert_eq!(
+            setting_refused("x", "folder", "is no text"),
+            "its setting folder in [driver.x] is refused: is no text"
+        );
     }
 
     #[test]

@@ -286,8 +286,12 @@ async fn pause_after<A>(failure: io::Error, shared: &Shared<A>, local: Option<So
         return;
     }
     let local = local.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-    shared.warn(local, None, &format!("cannot accept: {failure}; raise the limit of open files"));
+    shared.warn(local, None, &not_accepted(&failure));
     sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
+}
+
+fn not_accepted(failure: &io::Error) -> String {
+    format!("cannot accept: {failure}; raise the limit of open files")
 }
 
 fn report(ended: Result<(), tokio::task::JoinError>) {

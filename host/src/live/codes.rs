@@ -21,6 +21,9 @@ pub(super) const LOOP: &str =
 pub(super) const CHAIN: &str =
     "this media came through too many streams that forward to each other; delete a destination among them";
 
+/// What is told to an encoder that was silent when another one came.
+pub(super) const TOOK_OVER: &str = "another encoder took over this stream key";
+
 /// What an encoder is told whose address was allowed when it came.
 pub(super) fn wrong_address() -> Closed {
     let reason = "this stream key may not be used from your address any more; add the address to allowedAddresses of the stream";
@@ -55,13 +58,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_refused_learns_why_and_what_to_do() {
+    fn who_is_refused_learns_why_and_what_to_do_texts() {
         let text = |reason| quiet_text(reason, Duration::from_secs(60));
         let stopped = "the stream was stopped by its owner; stop the encoder and start it again after 60 s";
         assert_eq!(text(EndReason::Stopped), stopped);
         let budget = "the stream reached its budget (maxSats); raise the limit, or stop the encoder and start it again \
                       after 60 s";
         assert_eq!(text(EndReason::MaxSats), budget);
-        assert!(text(EndReason::MaxDuration).contains("(maxDurationMinutes); raise the limit, or "));
+        let duration = "the stream reached its longest duration (maxDurationMinutes); raise the limit, or stop the \
+                        encoder and start it again after 60 s";
+        assert_eq!(text(EndReason::MaxDuration), duration);
+        assert_eq!(
+            LOOP,
+            "this media comes from this very stream: a destination sends it back here; delete that destination"
+        );
+        assert_eq!(
+            CHAIN,
+            "this media came through too many streams that forward to each other; delete a destination among them"
+        );
+        assert_eq!(TOOK_OVER, "another encoder took over this stream key");
+        assert_eq!(
+            wrong_address().reason,
+            "this stream key may not be used from your address any more; add the address to allowedAddresses of the \
+             stream"
+        );
     }
 }

@@ -20,6 +20,8 @@ use self::losing::Losing;
 pub(super) use self::losing::WINDOW as LOSING_WINDOW;
 use self::run::Run;
 #[cfg(test)]
+pub(super) use self::run::{LOSING_TEXT, NO_MEDIA_TEXT};
+#[cfg(test)]
 pub(super) use self::{run::EVENT_SHOWN_BYTES_MAX, source::SETTLE_MAX};
 use super::hub::Hub;
 use super::shelf::Shelves;

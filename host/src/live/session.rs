@@ -221,10 +221,9 @@ impl Session {
             if silent < TAKE_OVER_AFTER {
                 return Err(Refusal::Busy);
             }
-            encoder.close.send_replace(Some(Closed {
-                code: codes::BAD_NAME,
-                reason: "another encoder took over this stream key".into(),
-            }));
+            encoder
+                .close
+                .send_replace(Some(Closed { code: codes::BAD_NAME, reason: codes::TOOK_OVER.into() }));
         }
         *self.via.lock().unwrap_or_else(PoisonError::into_inner) = via.clone();
         shared.encoders += 1;

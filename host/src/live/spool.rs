@@ -106,8 +106,7 @@ impl Disk for SpoolFile {
         let room = rustix::fs::fstatvfs(file)?;
         let free = room.f_bavail.saturating_mul(room.f_frsize);
         if free < self.free_bytes_min.saturating_add(block.len() as u64) {
-            let text = format!("{free} bytes are free, of which {} are left to others", self.free_bytes_min);
-            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+            return Err(left_to_others(free, self.free_bytes_min));
         }
         let before = self.bytes();
         self.share.set(before + block.len() as u64)?;
@@ -139,6 +138,11 @@ impl Disk for SpoolFile {
         self.give_back(at as u64);
         Ok(packets)
     }
+}
+
+fn left_to_others(free: u64, free_min: u64) -> io::Error {
+    let text = format!("{free} bytes are free, of which {free_min} are left to others");
+    io::Error::new(io::ErrorKind::StorageFull, text)
 }
 
 /// An open file below `folder`, which is made, that has no name.
@@ -317,7 +321,12 @@ mod tests {
         let mut spool = SpoolFile::below(folder.path(), u64::MAX, Shares::default().of(AccountId(1)));
         let error = spool.append(&packets).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-        assert!(error.to_string().contains("left to others"), "{error}");
+        assert_eq!(error.raw_os_error(), None, "not what the system says of a full disk");
         assert_eq!(spool.bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_left_to_others_text() {
+        assert_eq!(left_to_others(7, 9).to_string(), "7 bytes are free, of which 9 are left to others");
     }
 }

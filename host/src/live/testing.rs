@@ -63,6 +63,10 @@ struct Script {
 /// Size of the packets at which the mode `flaky` fails.
 pub(crate) const POISON_BYTES: usize = 13;
 
+/// What the modes `network` and `panic` say.
+pub(crate) const NO_ROUTE: &str = "no route";
+pub(crate) const PANIC: &str = "scripted panic";
+
 pub(crate) struct Scripted;
 struct Out(Script);
 
@@ -98,9 +102,9 @@ impl Destination for Out {
     async fn run(self: Arc<Self>, ctx: Ctx, mut media: Media) -> Result<(), Error> {
         let token = self.0.token.as_ref().map(|token| token.expose().as_str()).unwrap_or_default();
         match self.0.mode.as_str() {
-            "network" => return Err(Error::network(format!("no route for {token}"))),
+            "network" => return Err(Error::network(format!("{NO_ROUTE} for {token}"))),
             "config" => return Err(Error::config("this can never work")),
-            "panic" => panic!("scripted panic"),
+            "panic" => panic!("{PANIC}"),
             "loopback" => drop(ctx.connect("127.0.0.1", 9, Duration::from_secs(1)).await?),
             "deaf" => {
                 // Shows that it has begun.

@@ -316,3 +316,12 @@ fn a_failed_connect_text() {
     let error = GuardError::connection_refused(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)));
     assert_eq!(error.to_string(), "cannot connect to 127.0.0.1 port 9: Connection refused (os error 111)");
 }
+
+#[test]
+fn crowds_texts() {
+    assert_eq!(
+        Crowd::Own.to_string(),
+        "too many other names of its owner are not answered (check those names)"
+    );
+    assert_eq!(Crowd::All.to_string(), "too many other look-ups wait for answers");
+}

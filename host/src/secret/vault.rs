@@ -303,4 +303,17 @@ mod tests {
         let nowhere = folder.path().join("missing/secret.key");
         assert!(matches!(Vault::load_or_create(&nowhere), Err(VaultError::File { .. })));
     }
+
+    #[test]
+    fn lost_and_wrong_keys_texts() {
+        assert_eq!(
+            VaultError::OtherKey.to_string(),
+            "the stored secret was encrypted with another key; restore the secret.key that belongs to this database"
+        );
+        assert_eq!(
+            VaultError::Missing("data/secret.key".into()).to_string(),
+            "the key file data/secret.key is missing, but there is a database; restore the secret.key that belongs to \
+             it, or move the database away to begin anew"
+        );
+    }
 }

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_server_is_said_without_the_address() {
+    fn what_is_wrong_with_a_server_is_said_without_the_address_in_these_texts() {
         assert!(refused("postgres://me:hunter2@").contains("use postgres://USER"));
         assert!(refused("postgres://me:hunter2@db").contains("names no database"));
         assert!(refused("postgres://me:hunter2@db/s?sslmod=hunter2").contains("unknown parameter"));

@@ -41,6 +41,12 @@ const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
 /// Name of a page that has no stream.
 const NO_LABEL: &str = "Player";
 
+/// What is wrong, in place of a player.
+pub(crate) const INCOMPLETE: &str = "The address of this player is not complete";
+pub(crate) const WRONG_KEY: &str = "This key does not open this stream";
+pub(crate) const TOO_MANY_KEYS: &str = "Too many wrong keys came from your network";
+pub(crate) const NO_LOOK_UP: &str = "The service cannot look this stream up at present";
+
 /// The built pages, or why there are none.
 #[derive(Debug)]
 pub struct Pages(Result<Found, PagesError>);
@@ -144,19 +150,17 @@ impl View {
     fn problem(error: &ApiError) -> Self {
         let (headline, advice) = match error.http_status() {
             StatusCode::BAD_REQUEST => (
-                "The address of this player is not complete",
+                INCOMPLETE,
                 "It ends in ?apiKey= and a key. Ask whoever gave it to you for the whole address.",
             ),
-            StatusCode::TOO_MANY_REQUESTS => (
-                "Too many wrong keys came from your network",
-                "Wait a minute, then try again with the address exactly as you got it.",
-            ),
-            status if status.is_server_error() => (
-                "The service cannot look this stream up at present",
-                "It is a fault of the service and not of the address. Try again in a moment.",
-            ),
+            StatusCode::TOO_MANY_REQUESTS => {
+                (TOO_MANY_KEYS, "Wait a minute, then try again with the address exactly as you got it.")
+            }
+            status if status.is_server_error() => {
+                (NO_LOOK_UP, "It is a fault of the service and not of the address. Try again in a moment.")
+            }
             _ => (
-                "This key does not open this stream",
+                WRONG_KEY,
                 "It was mistyped or revoked, or the stream was switched off. Ask whoever gave you the address for a new one.",
             ),
         };

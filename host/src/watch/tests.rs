@@ -53,3 +53,11 @@ fn frames_are_allowed_to_those_who_may_play() {
         assert_eq!(of(&[odd]), "'self'", "{odd}");
     }
 }
+
+#[test]
+fn headlines_texts() {
+    assert_eq!(INCOMPLETE, "The address of this player is not complete");
+    assert_eq!(WRONG_KEY, "This key does not open this stream");
+    assert_eq!(TOO_MANY_KEYS, "Too many wrong keys came from your network");
+    assert_eq!(NO_LOOK_UP, "The service cannot look this stream up at present");
+}

@@ -207,13 +207,13 @@ mod tests {
         let (first, second) = (rig.open(1), rig.open(1));
         publish(&first, "a", memory(300)).unwrap();
         publish(&second, "a", memory(200)).unwrap();
-        let refused = publish(&second, "b", memory(1)).unwrap_err().message;
-        assert!(refused.contains("one account") && refused.contains("memory_mb"), "{refused}");
+        let error = publish(&second, "b", memory(1)).unwrap_err();
+        assert_eq!(error.message, refused(&Full::Account, LIMIT).message);
         assert!(second.get("b").is_none());
         let (third, fourth) = (rig.open(2), rig.open(3));
         publish(&third, "a", memory(400)).unwrap();
-        let refused = publish(&fourth, "a", memory(101)).unwrap_err().message;
-        assert!(refused.contains("of this driver") || refused.contains("this driver take"), "{refused}");
+        let error = publish(&fourth, "a", memory(101)).unwrap_err();
+        assert_eq!(error.message, refused(&Full::Driver, LIMIT).message);
         publish(&fourth, "a", memory(100)).unwrap();
         assert_eq!(rig.bytes(), LIMIT);
         let file = AssetBody::File { path: "a".into(), offset: 0, len: 5000, keep: Bytes::new().into() };
@@ -223,6 +223,20 @@ mod tests {
         drop((first, second, third, fourth));
         assert_eq!(rig.bytes(), 0);
         assert!(rig.0.lock().by_account.is_empty());
+    }
+
+    #[test]
+    fn no_room_texts() {
+        assert_eq!(
+            refused(&Full::Driver, 8 << 20).message,
+            "the pieces of this driver take more than 8 MiB of the service's memory; retract old ones or publish files \
+             (the operator can raise limits, memory_mb of the driver)"
+        );
+        assert_eq!(
+            refused(&Full::Account, 8 << 20).message,
+            "the pieces of one account's destinations of this driver take more than 4 MiB of the service's memory; \
+             retract old ones or publish files (the operator can raise limits, memory_mb of the driver)"
+        );
     }
 
     #[test]

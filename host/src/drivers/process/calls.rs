@@ -68,7 +68,7 @@ impl Session {
             Err(RecvTimeoutError::Disconnected) => Err(self.gone(Class::Internal)),
             Err(RecvTimeoutError::Timeout) => {
                 lock(&self.marked).get_or_insert(Marked { account, call: Some(number) });
-                self.fail(&format!("did not return from a call within {CALL_MS} ms"));
+                self.fail(&not_returned());
                 Err(self.gone(Class::Panic))
             }
         }
@@ -141,6 +141,11 @@ impl Session {
             let _ = call.answer.try_send(Err(error.into()));
         }
     }
+}
+
+/// Why a child is ended whose call takes too long.
+pub(super) fn not_returned() -> String {
+    format!("did not return from a call within {CALL_MS} ms")
 }
 
 #[cfg(test)]

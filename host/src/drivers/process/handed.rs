@@ -25,22 +25,33 @@ pub(super) fn sealed_memory(bytes: &[u8]) -> Result<OwnedFd, Error> {
 /// folder, no device.
 pub(super) fn sealed(descriptors: Vec<OwnedFd>, bytes_max: u64) -> Result<Bytes, Error> {
     let wanted = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
-    let refused = |why: &str| Error::internal(format!("the driver handed over {why}"));
-    let descriptor = descriptors.into_iter().next().ok_or_else(|| refused("no memory"))?;
+    let descriptor = descriptors.into_iter().next().ok_or_else(|| refused(NOTHING))?;
     match rustix::fs::fcntl_get_seals(&descriptor) {
         Ok(seals) if seals.contains(wanted) => {}
-        _ => return Err(refused("something that is no sealed memory")),
+        _ => return Err(refused(NOT_SEALED)),
     }
     let file = File::from(descriptor);
     let len = file.metadata().map_err(|_| refused("unreadable memory"))?.len();
     if len > bytes_max {
-        return Err(refused(&format!("more than {bytes_max} bytes")));
+        return Err(too_many(bytes_max));
     }
     let mut bytes = Vec::with_capacity(len as usize);
     // From the beginning, wherever its own position is.
     let mut reader = At { file: &file, offset: 0 };
     reader.read_to_end(&mut bytes).map_err(|_| refused("unreadable memory"))?;
     Ok(bytes.into())
+}
+
+/// What was handed over in place of sealed memory.
+pub(super) const NOTHING: &str = "no memory";
+pub(super) const NOT_SEALED: &str = "something that is no sealed memory";
+
+pub(super) fn refused(what: &str) -> Error {
+    Error::internal(format!("the driver handed over {what}"))
+}
+
+fn too_many(bytes_max: u64) -> Error {
+    refused(&format!("more than {bytes_max} bytes"))
 }
 
 struct At<'a> {
@@ -73,7 +84,7 @@ mod tests {
         let all = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
         assert_eq!(sealed(vec![memory(b"bytes", all)], 5).unwrap(), "bytes");
         assert_eq!(sealed(vec![memory(b"", all)], 5).unwrap(), "");
-        assert!(sealed(vec![memory(b"bytes!", all)], 5).unwrap_err().message.contains("more than 5"));
+        assert_eq!(sealed(vec![memory(b"bytes!", all)], 5).unwrap_err().message, too_many(5).message);
         assert!(sealed(Vec::new(), 5).is_err());
         for lacking in [SealFlags::WRITE, SealFlags::SHRINK, SealFlags::GROW] {
             assert!(sealed(vec![memory(b"x", all.difference(lacking))], 5).is_err());
@@ -82,7 +93,7 @@ mod tests {
         let (pipe, _writer) = std::io::pipe().unwrap();
         let file = tempfile::tempfile().unwrap();
         for other in [folder.into(), pipe.into(), file.into()] {
-            assert!(sealed(vec![other], 5).unwrap_err().message.contains("no sealed memory"));
+            assert_eq!(sealed(vec![other], 5).unwrap_err().message, refused(NOT_SEALED).message);
         }
     }
 
@@ -91,5 +102,12 @@ mod tests {
         let handed = sealed_memory(b"bytes").unwrap();
         assert_eq!(sealed(vec![handed], 5).unwrap(), "bytes");
         assert_eq!(sealed(vec![sealed_memory(b"").unwrap()], 0).unwrap(), "");
+    }
+
+    #[test]
+    fn refused_memory_texts() {
+        assert_eq!(too_many(5).message, "the driver handed over more than 5 bytes");
+        assert_eq!(refused(NOTHING).message, "the driver handed over no memory");
+        assert_eq!(refused(NOT_SEALED).message, "the driver handed over something that is no sealed memory");
     }
 }

@@ -113,6 +113,8 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use super::super::CALL_MS;
+    use super::super::calls::not_returned;
     use super::super::channel::MESSAGE_BYTES_MAX;
     use super::super::message::{self, Message, ToHost};
     use super::super::recordings::tests::begin;
@@ -168,6 +170,11 @@ mod tests {
         assert_eq!(hand_over(Some(true)), (true, None));
         assert_eq!(hand_over(Some(false)), (false, None), "it answers none");
         let (is_taken, failure) = hand_over(None);
-        assert!(!is_taken && failure.is_some_and(|why| why.contains("did not return from a call")));
+        assert_eq!((is_taken, failure), (false, Some(not_returned())));
+    }
+
+    #[test]
+    fn a_call_that_does_not_return_text() {
+        assert_eq!(not_returned(), format!("did not return from a call within {CALL_MS} ms"));
     }
 }

@@ -61,12 +61,21 @@ impl Remote {
     }
 }
 
+const UNREADABLE: &str = "the driver's recordings cannot be read";
+
+/// A driver that leaves too many requests without an answer.
+fn too_slow(id: &str) -> Error {
+    Error::internal(format!(
+        "driver {id} has {REQUESTS_MAX} requests about recordings without an answer; it is too slow"
+    ))
+}
+
 impl Session {
     fn list_recordings(&self) -> Result<Listing, Error> {
         let reply = self.call_with(|call| ToChild::Recordings { call }, None)?;
         let json = sealed(reply.descriptors, LIST_BYTES_MAX)?;
         let listed: Listing = serde_json::from_slice(&json)
-            .map_err(|error| Error::internal(format!("the driver's recordings cannot be read: {error}")))?;
+            .map_err(|error| Error::internal(format!("{UNREADABLE}: {error}")))?;
         listed.checked()
     }
 
@@ -97,10 +106,7 @@ impl Session {
             let mut requests = lock(&self.requests);
             if requests.len() >= REQUESTS_MAX {
                 drop(requests);
-                return done(Err(Error::internal(format!(
-                    "driver {} has {REQUESTS_MAX} requests about recordings without an answer; it is too slow",
-                    self.id
-                ))));
+                return done(Err(too_slow(&self.id)));
             }
             requests.insert(request, done);
         }

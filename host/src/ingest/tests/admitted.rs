@@ -173,7 +173,22 @@ async fn a_taken_port_is_a_clear_error() {
     let settings = Settings::new(service.address, 0);
     let bound =
         Listener::bind(settings, service.store.clone(), service.live.clone(), service.clock.clone()).await;
-    let error = bound.unwrap_err().to_string();
-    assert!(error.starts_with(&format!("cannot listen for encoders on {}: ", service.address)), "{error}");
-    assert!(error.ends_with("free the port or set [ingest] rtmp_listen to another"), "{error}");
+    let error = bound.unwrap_err();
+    assert_eq!((error.setting, error.address), ("rtmp_listen", service.address));
+    assert_eq!(error.source.kind(), io::ErrorKind::AddrInUse);
+}
+
+#[test]
+fn faults_of_ports_texts() {
+    let source = io::Error::from(io::ErrorKind::AddrInUse);
+    let error = BindError { setting: "rtmp_listen", address: "127.0.0.1:1935".parse().unwrap(), source };
+    assert_eq!(
+        error.to_string(),
+        "cannot listen for encoders on 127.0.0.1:1935: address in use; free the port or set [ingest] rtmp_listen to \
+         another"
+    );
+    assert_eq!(
+        not_accepted(&io::Error::other("no file handles")),
+        "cannot accept: no file handles; raise the limit of open files"
+    );
 }

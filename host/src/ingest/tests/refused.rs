@@ -146,7 +146,7 @@ async fn logs_name_the_peer_and_never_a_key() {
     for peer in peers {
         assert!(log.contains(&format!("peer={peer}")), "{peer} in {log}");
     }
-    assert!(log.contains(&crate::secret::mask_key(&wrong)) && log.contains("encoder publishes"), "{log}");
+    assert!(log.contains(&crate::secret::mask_key(&wrong)) && log.contains(" stream="), "{log}");
     for secret in [wrong.as_str(), &service.key, "my-secret"] {
         assert!(!log.contains(secret), "{log}");
     }

@@ -30,9 +30,9 @@ use crate::usage::{Held, Orders};
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
 /// What is shown of a destination that would be opened while the encoder is away.
-const NO_MEDIA_TEXT: &str = "no media from the encoder; it connects when that is back";
+pub(in crate::live) const NO_MEDIA_TEXT: &str = "no media from the encoder; it connects when that is back";
 /// The same of one that is opened anew because it does not keep up.
-const LOSING_TEXT: &str = "it took less than four fifths of the stream for too long and is connected to anew; send at a lower bit rate, \
+pub(in crate::live) const LOSING_TEXT: &str = "it took less than four fifths of the stream for too long and is connected to anew; send at a lower bit rate, \
     or look at the way to it";
 
 /// Bytes of an event's data that are logged; the rest is cut.

@@ -54,12 +54,16 @@ impl Share {
             (own <= self.own || all <= self.most).then_some(all)
         });
         let Ok(_) = taken else {
-            let text = format!("{} bytes may wait on disk for the destinations of one account", self.most);
-            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, text));
+            return Err(no_room(self.most));
         };
         self.own = own;
         Ok(())
     }
+}
+
+fn no_room(most: u64) -> io::Error {
+    let text = format!("{most} bytes may wait on disk for the destinations of one account");
+    io::Error::new(io::ErrorKind::QuotaExceeded, text)
 }
 
 impl Drop for Share {
@@ -87,7 +91,7 @@ mod tests {
         second.set(6).unwrap();
         let refused = first.set(5).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
-        assert!(refused.to_string().contains("of one account"), "{refused}");
+        assert_eq!(refused.to_string(), no_room(10).to_string());
         other.set(10).unwrap();
         // What was read makes room, and what is given up.
         second.set(2).unwrap();
@@ -106,5 +110,10 @@ mod tests {
         }
         assert_eq!(shares.of(AccountId(0)).bytes.load(Ordering::Acquire), 0);
         assert_eq!(shares.bytes.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn no_room_text() {
+        assert_eq!(no_room(10).to_string(), "10 bytes may wait on disk for the destinations of one account");
     }
 }

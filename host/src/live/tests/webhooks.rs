@@ -1,7 +1,7 @@
 //! What webhooks are told of destinations, and of the time a session has left.
 
 use super::*;
-use crate::live::testing::POISON_BYTES;
+use crate::live::testing::{NO_ROUTE, POISON_BYTES};
 use crate::store::{EventType, NewWebhook, SendingCaps};
 
 const TOLD: [EventType; 4] = [
@@ -78,7 +78,7 @@ async fn webhooks_hear_once_of_a_destination_that_never_forwards() {
     publisher.push(&mut group());
     let (name, data) = rig.next_told().await;
     assert_eq!((name.as_str(), &data["platform"]), ("destination.failed", &json!("script")));
-    assert!(data["error"].as_str().unwrap().starts_with("no route"), "{data}");
+    assert!(data["error"].as_str().unwrap().starts_with(NO_ROUTE), "{data}");
     let tried = || rig.live.destination(rig.stream.id, rig.destinations[0]).filter(|seen| seen.attempt > 2);
     rig.until("more tries", tried).await;
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);

@@ -1,6 +1,7 @@
 //! The player page of a playback, over real sockets.
 
 use super::*;
+use crate::watch::{INCOMPLETE, NO_LOOK_UP, TOO_MANY_KEYS, WRONG_KEY};
 
 /// What the page's policy begins with, whatever the destination says.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; \
@@ -53,9 +54,9 @@ async fn without_the_right_key_the_page_says_what_is_wrong_and_nothing_of_the_st
     let wrong = new_api_key(KeyKind::Public).into_inner();
     let permanent = rig.new_key(KeyKind::Permanent, None).await;
     for (query, status, says) in [
-        (String::new(), 400, "not complete"),
-        (format!("?apiKey={wrong}"), 401, "does not open this stream"),
-        (format!("?apiKey={permanent}"), 401, "does not open this stream"),
+        (String::new(), 400, INCOMPLETE),
+        (format!("?apiKey={wrong}"), 401, WRONG_KEY),
+        (format!("?apiKey={permanent}"), 401, WRONG_KEY),
     ] {
         let answer = rig.get(&rig.watch(&query)).await;
         assert_eq!(answer.status, status, "{query}");
@@ -76,7 +77,7 @@ async fn without_the_right_key_the_page_says_what_is_wrong_and_nothing_of_the_st
     }
     let limited = rig.get(&rig.watch(&format!("?apiKey={wrong}"))).await;
     assert_eq!(limited.status, 429);
-    assert!(limited.text().contains("Too many wrong keys"), "{limited:?}");
+    assert!(limited.text().contains(TOO_MANY_KEYS), "{limited:?}");
 }
 
 #[tokio::test]
@@ -85,7 +86,7 @@ async fn when_the_store_fails_the_page_says_so_to_people() {
     rig.intruder().await.damage_destination(rig.destination.0).await;
     let answer = rig.get(&rig.watch(&format!("?apiKey={}", rig.key))).await;
     assert_eq!((answer.status, answer.header("content-type")), (502, "text/html; charset=utf-8"));
-    assert!(answer.text().contains("cannot look this stream up at present"), "{answer:?}");
+    assert!(answer.text().contains(NO_LOOK_UP), "{answer:?}");
     assert!(!answer.text().contains("pk_") && answer.text().contains("data-state=\"problem\""), "{answer:?}");
 }
 

@@ -1,6 +1,7 @@
 //! The lives of the children of a driver, one after the other, on one thread.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -113,8 +114,7 @@ impl Remote {
         let spawned = match spawn(&spec.exe, &spec.id, theirs, services) {
             Ok(spawned) => spawned,
             Err(error) => {
-                let what = format!("cannot be started as {}", spec.exe.display());
-                return (shortage::told(&what, &error), Blame::Service);
+                return (shortage::told(&not_started(&spec.exe), &error), Blame::Service);
             }
         };
         let refused = self.follow(&session, &spawned, first);
@@ -267,6 +267,10 @@ impl Remote {
             let _ = first.send(Ok(facts));
         }
     }
+}
+
+fn not_started(exe: &Path) -> String {
+    format!("cannot be started as {}", exe.display())
 }
 
 #[cfg(test)]
