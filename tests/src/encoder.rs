@@ -9,6 +9,8 @@ use tempfile::TempDir;
 use crate::process::{Process, guarded};
 use crate::source::Source;
 
+/// Where ffmpeg writes how far it is, in the encoder's folder.
+const PROGRESS: &str = "progress";
 /// Bits of the clock that a picture of [`Publish::clock`] shows; `page.js` reads them.
 const CLOCK_BITS: u32 = 12;
 /// Pictures a second of that source.
@@ -102,11 +104,11 @@ impl Publish {
     pub fn to(self, url: &str) -> Encoder {
         let folder = tempfile::tempdir().expect("a folder for the encoder's log");
         let mut command = guarded(Path::new("ffmpeg"));
-        command.args(["-nostdin", "-hide_banner", "-loglevel", "warning"]);
-        command.args(self.before).args(self.input).args(self.after);
+        command.args(["-nostdin", "-hide_banner", "-loglevel", "warning", "-progress"]);
+        command.arg(folder.path().join(PROGRESS)).args(self.before).args(self.input).args(self.after);
         command.args(["-f", "flv", url]);
         let process = Process::start("ffmpeg", command, &folder.path().join("ffmpeg.log"));
-        Encoder { process, _folder: folder }
+        Encoder { process, folder }
     }
 }
 
@@ -114,10 +116,23 @@ impl Publish {
 #[derive(Debug)]
 pub struct Encoder {
     process: Process,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Encoder {
+    /// Ends it, unless it has ended by itself, and gives the number of video frames that it sent.
+    ///
+    /// # Panics
+    /// When it does not end in order.
+    #[track_caller]
+    pub fn end(&mut self) -> usize {
+        self.process.terminate(Duration::from_secs(10));
+        let progress = std::fs::read_to_string(self.folder.path().join(PROGRESS)).unwrap_or_default();
+        assert!(progress.ends_with("progress=end\n"), "the encoder ended before its time: {}", self.log());
+        let frames = progress.lines().rev().find_map(|line| line.strip_prefix("frame="));
+        frames.and_then(|count| count.trim().parse().ok()).expect("a number of frames")
+    }
+
     /// Waits until it has sent everything and ended.
     ///
     /// # Panics

@@ -17,6 +17,7 @@
 //! * [`source`], [`flv`], [`record`]: the media itself, and how two copies of it are compared
 //! * [`crowd`], [`load`], [`node_media_server`], [`figures`]: what the benchmarks need (viewers; publishers and servers with
 //!   stamped frames; a peer; repeats and medians)
+//! * [`said`]: texts by which alone an outcome is known, each once
 //! * [`process`], [`usage`], [`ports`], [`wait`], [`soak`]: children that always end, what a process holds, ports of one's own, bounded
 //!   waits, rounds
 //!
@@ -53,6 +54,7 @@ pub mod process;
 pub mod receiver;
 pub mod record;
 pub mod s3;
+pub mod said;
 pub mod scene;
 pub mod service;
 pub mod sink;

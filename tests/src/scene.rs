@@ -13,10 +13,10 @@ use tempfile::TempDir;
 use crate::api::{Api, Stream};
 use crate::author::{lay, root, run};
 use crate::encoder::{Encoder, Publish};
-use crate::record::assert_complete;
+use crate::record::assert_beginning;
 use crate::service::{Service, Setup, binary};
 use crate::sink::Sink;
-use crate::source::{SOURCE_SECONDS, Source};
+use crate::source::Source;
 use crate::wait::{self, seconds};
 
 /// Id of the driver that fails on request, and its destination type.
@@ -112,15 +112,15 @@ impl Scene {
         encoder
     }
 
-    /// Publishes to the end; the healthy destination must get everything, whatever happened beside it.
+    /// Ends the encoder; the healthy destination must get everything that it sent, whatever happened beside it.
     ///
     /// # Panics
     /// When it did not, or the service fell, or told the token.
     #[track_caller]
     pub fn finish(&mut self, encoder: &mut Encoder) {
-        encoder.finish(seconds(2 * SOURCE_SECONDS));
+        let frames = encoder.end();
         self.sink.wait_until_left(seconds(20));
-        assert_complete("the healthy sink", self.source.records(), &self.sink.records());
+        assert_beginning("the healthy sink", self.source.records(), &self.sink.records(), frames);
         assert_eq!(self.sink.publishes(), 1);
         self.service.assert_running();
         self.service.assert_not_logged(&[("the driver's token", TOKEN)]);

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use satcast_tests::said;
 use satcast_tests::scene::{Scene, compile};
 use satcast_tests::service::Setup;
 use satcast_tests::wait::{self, seconds};
@@ -46,7 +47,7 @@ fn no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it() {
             begins(&scene, name);
             continue;
         };
-        let process = format!("the process of driver {name} ");
+        let process = format!("{}{name} ", said::DRIVER_PROCESS);
         scene.service.wait_for_log(name, seconds(30), |line| {
             line.contains("ERROR") && line.contains(&process) && line.contains(words)
         });
@@ -59,9 +60,9 @@ fn no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it() {
     scene.finish(&mut encoder);
     // They do not return from the end of their destination.
     for name in ["stuck", "hangstop"] {
-        let process = format!("the process of driver {name} ");
+        let process = format!("{}{name} ", said::DRIVER_PROCESS);
         scene.service.wait_for_log(name, seconds(30), |line| {
-            line.contains(&process) && line.contains("did not return from a call")
+            line.contains(&process) && line.contains(said::CALL_HANGS)
         });
     }
     assert!(scene.service.stop().success());
@@ -86,13 +87,13 @@ fn what_a_host_survives_on_its_own_threads_harms_no_stream_either() {
     let mut encoder = scene.publish();
     ANYWHERE.iter().for_each(|name| begins(&scene, name));
     let hangs = scene.api.wait_for_destination(&scene.stream, ids[ANYWHERE.len()], "retrying", seconds(30));
-    assert!(hangs["error"].as_str().is_some_and(|error| error.contains("does not return")), "{hangs}");
+    assert!(hangs["error"].as_str().is_some_and(|error| error.contains(said::DOES_NOT_RETURN)), "{hangs}");
     let operator = operator(&scene.service);
     assert_eq!(state(&operator, "hangopen"), "failing");
     assert_eq!(change(&operator, "hangopen", "enable").ok()["state"], "loaded", "anew");
     scene.finish(&mut encoder);
     scene.service.wait_for_log("hangstop", seconds(30), |line| {
-        line.contains("hangstop") && line.contains("driver does not return")
+        line.contains("hangstop") && line.contains(said::DOES_NOT_RETURN)
     });
     assert!(scene.service.stop().success(), "no thread of a driver holds up the end");
 }
@@ -130,6 +131,6 @@ fn throwing(source: &Path, throws: &Path, library: &Path, place: &str) {
 #[track_caller]
 fn begins(scene: &Scene, name: &str) {
     scene.service.wait_for_log(name, seconds(30), |line| {
-        line.contains("the attack begins") && line.contains(&format!("target=\"{name}\""))
+        line.contains(said::ATTACK_BEGINS) && line.contains(&format!("target=\"{name}\""))
     });
 }

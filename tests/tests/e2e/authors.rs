@@ -12,6 +12,7 @@ use satcast_tests::author::{
 use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::{Hosted, STATUS};
 use satcast_tests::ports::Port;
+use satcast_tests::said;
 use satcast_tests::service::{Setup, binary};
 use satcast_tests::source::Source;
 use satcast_tests::wait::{self, seconds};
@@ -74,7 +75,7 @@ fn examples_carry(isolation: &str) {
         send(api.request("PATCH", &format!("{path}/{recorded}")).bearer_auth(service.key()).json(&change))
             .ok();
     service.wait_for_log("the change", seconds(10), |line| {
-        line.contains("new configuration for a running destination") && line.contains("taken=true")
+        line.contains(said::NEW_CONFIGURATION) && line.contains("taken=true")
     });
     assert!(service.stop().success());
     let file = service.folder().join("data/drivers/recorder/talk.flv");

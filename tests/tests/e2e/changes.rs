@@ -10,10 +10,11 @@ use nix::unistd::Pid;
 use satcast_tests::api::Api;
 use satcast_tests::author::lay;
 use satcast_tests::encoder::Publish;
-use satcast_tests::record::assert_complete;
+use satcast_tests::record::assert_beginning;
+use satcast_tests::said;
 use satcast_tests::service::{Service, Setup, binary};
 use satcast_tests::sink::Sink;
-use satcast_tests::source::{SOURCE_SECONDS, Source};
+use satcast_tests::source::Source;
 use satcast_tests::wait::{self, seconds};
 use serde_json::{Value, json};
 
@@ -52,7 +53,7 @@ fn operators_change_drivers_and_what_runs_goes_on() {
     std::fs::write(folder.path().join("panic.so"), "this is no library").expect("the file can be written");
     change(&operator, "panic", "replace").assert_error(422, Some("driver_refused"));
     assert_eq!(state(&operator, "panic"), "loaded");
-    assert!(error(&operator, "panic").contains("goes on as it was"), "{}", error(&operator, "panic"));
+    assert!(error(&operator, "panic").contains(said::GOES_ON), "{}", error(&operator, "panic"));
     assert_eq!(api.destination(&stream, hosted)["state"], "live");
     add_test_driver(folder.path());
     assert_eq!(change(&operator, "panic", "replace").ok()["error"], Value::Null);
@@ -69,9 +70,9 @@ fn operators_change_drivers_and_what_runs_goes_on() {
     assert_eq!(change(&operator, "rtmp", "disable").status, 200);
     let log = operator.get("/api/audit?action=driver.disabled").ok();
     assert_eq!(log.as_array().map(Vec::len), Some(3), "{log}");
-    encoder.finish(seconds(2 * SOURCE_SECONDS));
+    let frames = encoder.end();
     sink.wait_until_left(seconds(20));
-    assert_complete("the sink", source.records(), &sink.records());
+    assert_beginning("the sink", source.records(), &sink.records(), frames);
     wait::until("the process of the disabled driver to end", seconds(10), || {
         if children(&service) == 0 { Ok(()) } else { Err("it is there".into()) }
     });
@@ -107,9 +108,7 @@ fn a_reload_takes_the_drivers_of_the_configuration() {
     };
     everybody(0o777);
     reload();
-    service.wait_for_log("what goes on", seconds(10), |line| {
-        line.contains("driver not looked at, it goes on as it is")
-    });
+    service.wait_for_log("what goes on", seconds(10), |line| line.contains(said::NOT_LOOKED_AT));
     assert_eq!(types(&api), ["answers", "panic", "rtmp", "self-hosted"]);
     let refused = change(&operator, "rtmp", "replace");
     assert_eq!(refused.status, 422, "{}", refused.body);
@@ -118,7 +117,7 @@ fn a_reload_takes_the_drivers_of_the_configuration() {
     write("[\"rtmp\"", "");
     reload();
     service.wait_for_log("the refusal", seconds(10), |line| {
-        line.contains("ERROR") && line.contains("everything stays as it is")
+        line.contains("ERROR") && line.contains(said::RELOAD_REFUSED)
     });
     write("[\"rtmp\"]", "");
     reload();
@@ -178,9 +177,9 @@ fn changed_settings_are_taken_while_destinations_are_open() {
     // As it was: what rests is taken as it is.
     reload(&["fone"]);
     assert_eq!(self::images(&service), images);
-    encoder.finish(seconds(2 * SOURCE_SECONDS));
+    let frames = encoder.end();
     first.wait_until_left(seconds(20));
-    assert_complete("the sink of before", source.records(), &first.records());
+    assert_beginning("the sink of before", source.records(), &first.records(), frames);
     assert_eq!((first.publishes(), second.publishes()), (1, 1), "nobody had to come again");
     service.assert_running();
 }

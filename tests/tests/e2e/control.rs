@@ -1,6 +1,7 @@
 //! What an owner orders beforehand: delays of destinations, and from where a stream key may be used.
 
 use satcast_tests::encoder::Publish;
+use satcast_tests::said;
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
@@ -63,7 +64,7 @@ fn a_stream_is_not_sent_back_to_itself() {
         wait::until("the refusal", seconds(20), || {
             let shown = api.destination(&streams[stream], destination);
             let error = shown["error"].as_str().unwrap_or_default();
-            if error.contains("comes from this very stream") { Ok(()) } else { Err(shown.to_string()) }
+            if error.contains(said::SENDS_INTO_ITSELF) { Ok(()) } else { Err(shown.to_string()) }
         });
     }
     let _ = encoder.stop();
@@ -84,7 +85,7 @@ fn a_stream_key_is_good_from_the_named_addresses_only_and_until_it_is_replaced()
     assert!(!status.success(), "{}", refused.log());
     wait::until("the log line", seconds(10), || {
         let log = service.log();
-        if log.contains("may not be used from this address") { Ok(()) } else { Err(log) }
+        if log.contains(said::ADDRESS_NOT_ALLOWED) { Ok(()) } else { Err(log) }
     });
     assert_eq!(api.stream(&stream)["status"], "idle");
 

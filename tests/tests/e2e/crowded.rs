@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use satcast_tests::api::{Stream, stream_of};
 use satcast_tests::encoder::Publish;
+use satcast_tests::said;
 use satcast_tests::scene::{Scene, children, configuration};
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
@@ -79,7 +80,7 @@ fn cycles(isolation: &str) {
         let mut encoder = Publish::of(&scene.source).seconds(SESSION_SECONDS).to(&url);
         encoder.finish(seconds(30));
         wait::until("the end of the session", seconds(20), || {
-            let ended = scene.service.log().lines().filter(|line| line.contains("session ended")).count();
+            let ended = scene.service.log().lines().filter(|line| line.contains(said::SESSION_ENDED)).count();
             if ended > number { Ok(()) } else { Err(format!("{ended} of {}", number + 1)) }
         });
         sink.wait_until_left(seconds(20));

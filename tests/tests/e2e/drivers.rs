@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use satcast_tests::api::{Api, Stream};
 use satcast_tests::author::lay;
 use satcast_tests::encoder::Publish;
+use satcast_tests::said;
 use satcast_tests::scene::Scene;
 use satcast_tests::service::{Service, Setup, binary};
 use satcast_tests::sink::Sink;
@@ -49,7 +50,7 @@ fn a_driver_that_panics_at_its_start_is_refused_and_one_at_its_end_has_ended() {
             assert!(line.contains(state), "{isolation}, {fail}: {listed}\n{}", scene.service.log());
             if fail == "load" {
                 scene.service.wait_for_log("the reason", seconds(5), |line| {
-                    line.contains("ERROR") && line.contains("asked to panic at its start")
+                    line.contains("ERROR") && line.contains(said::PANICS_AT_START)
                 });
             }
             assert!(scene.service.stop().success(), "{isolation}, {fail}");
@@ -111,7 +112,7 @@ fn panics_too_often(
     let api = service.api();
     let last = [add("run"), add("run")];
     let line = service.wait_for_log("the quarantine", seconds(20), |line| {
-        line.contains("ERROR") && line.contains("panicked 3 times") && line.contains("driver panic ")
+        line.contains("ERROR") && line.contains(said::PANICKED_THREE_TIMES) && line.contains("panic")
     });
     assert!(!line.contains("very-secret-token"), "{line}");
     let list = operator.get("/api/drivers").ok();
@@ -122,7 +123,7 @@ fn panics_too_often(
     let held = api.post(&path, &body).ok()["id"].as_i64().expect("an id");
     let held = api.wait_for_destination(stream, held, "retrying", seconds(20));
     let error = held["error"].as_str().unwrap_or_default();
-    assert!(error.contains("for one account") && error.contains("an operator enables it again"), "{held}");
+    assert!(error.contains(said::FOR_ONE_ACCOUNT), "{held}");
     assert_eq!(api.destination(stream, healthy)["state"], "live", "what runs goes on");
 
     assert_eq!(change(operator, "panic", "enable").ok()["state"], "loaded");

@@ -5,6 +5,7 @@ use satcast_tests::coded::{Coded, Coding};
 use satcast_tests::nginx::Nginx;
 use satcast_tests::probe::hashes_of_file;
 use satcast_tests::record::Track;
+use satcast_tests::said;
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
 use satcast_tests::wait::seconds;
@@ -34,7 +35,7 @@ fn codecs_that_a_server_does_not_take_are_named_and_the_others_get_everything() 
         {
             let shown = api.wait_for_destination(&stream, id, "failed", seconds(20));
             let error = shown["error"].as_str().unwrap_or_default();
-            assert!(error.starts_with(starts) && error.contains("does not accept"), "{shown}");
+            assert!(error.starts_with(starts) && error.contains(said::CODEC_NOT_TAKEN), "{shown}");
             assert!(shown["nextRetryAt"].is_null(), "only a change helps: {shown}");
         }
         sending.join().expect("the stream was sent");

@@ -7,16 +7,21 @@ use satcast_tests::author;
 use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::{Hosted, window_files};
 use satcast_tests::probe::records;
-use satcast_tests::record::{CARRIED_MILLIS, assert_carried, assert_complete};
+use satcast_tests::record::{CARRIED_MILLIS, assert_beginning, assert_carried};
+use satcast_tests::said;
 use satcast_tests::scene::{HOSTILE, Scene, children, configuration, wait_until_gone};
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
-use satcast_tests::source::{SOURCE_SECONDS, Source};
+use satcast_tests::source::Source;
 use satcast_tests::wait::{self, seconds};
 use serde_json::{Value, json};
 
 /// The driver is killed after this silence; see `SILENCE_MS` of the host.
 const SILENCE_LIMIT: Duration = Duration::from_secs(25);
+/// How long a driver floods and leaks before its host is looked at.
+const HARM: Duration = Duration::from_secs(8);
+/// Packets that a destination gets before its encoder is ended.
+const PACKETS: usize = 600;
 
 #[test]
 fn an_isolated_driver_gets_every_packet_unchanged() {
@@ -33,13 +38,14 @@ fn an_isolated_driver_gets_every_packet_unchanged() {
     let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
     let shown = api.wait_for_destination(&stream, id, "live", seconds(20));
     assert_eq!(shown["droppedPackets"], 0, "{shown}");
-    encoder.finish(seconds(2 * SOURCE_SECONDS));
+    sink.wait_for_media(PACKETS, seconds(30));
+    let frames = encoder.end();
     sink.wait_until_left(seconds(20));
     second.wait_until_left(seconds(20));
     let shown = api.destination(&stream, id);
     assert!(shown["bytesSent"].as_u64() > Some(1_000_000), "{shown}");
-    assert_complete("the first sink", source.records(), &sink.records());
-    assert_complete("the second sink", source.records(), &second.records());
+    assert_beginning("the first sink", source.records(), &sink.records(), frames);
+    assert_beginning("the second sink", source.records(), &second.records(), frames);
     assert_eq!(children(&service).len(), 1);
 }
 
@@ -81,7 +87,9 @@ fn ends_nothing_else<const N: usize>(crashes: [(&str, &str); N]) {
     for (place, words) in crashes {
         let id = scene.add(place);
         scene.service.wait_for_log(place, seconds(20), |line| {
-            line.contains("ERROR") && line.contains("the process of driver panic") && line.contains(words)
+            line.contains("ERROR")
+                && line.contains(&format!("{}panic", said::DRIVER_PROCESS))
+                && line.contains(words)
         });
         for id in [id, bystander] {
             let shown = scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
@@ -105,7 +113,7 @@ fn who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on() {
     let ids: Vec<i64> = (0..6).map(|_| scene.add("abort")).collect();
     let mut encoder = scene.publish();
     scene.service.wait_for_log("who is left alone", seconds(60), |line| {
-        line.contains("ERROR") && line.contains("for one account, which is left alone")
+        line.contains("ERROR") && line.contains(said::LEFT_ALONE)
     });
     others.wait_for_destination(&beside, bystander, "live", seconds(20));
     let path = format!("/api/streams/{}/destinations", scene.stream.id);
@@ -116,9 +124,10 @@ fn who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on() {
         assert_ne!(scene.api.destination(&scene.stream, id)["state"], "live");
     }
     let log = scene.service.log();
-    let crashes = log.lines().filter(|line| line.contains("the process of driver panic crashed (signal 6"));
+    let process = format!("{}panic", said::DRIVER_PROCESS);
+    let crashes = log.lines().filter(|line| line.contains(&process) && line.contains("(signal 6"));
     assert_eq!(crashes.filter(|line| line.contains("ERROR")).count(), 3, "and no more");
-    assert!(!log.contains("crashed too often"), "the driver itself is used on");
+    assert!(!log.contains(said::CRASHED_TOO_OFTEN), "the driver itself is used on");
     beside_encoder.finish(seconds(60));
 }
 
@@ -129,9 +138,7 @@ fn a_child_that_does_not_return_or_live_is_replaced() {
     let path = format!("/api/streams/{}/destinations", scene.stream.id);
     let refused = scene.api.post(&path, &destination("hang-validate"));
     assert!(refused.status >= 400, "{}", refused.body);
-    scene
-        .service
-        .wait_for_log("the call that hangs", seconds(10), |line| line.contains("did not return from a call"));
+    scene.service.wait_for_log("the call that hangs", seconds(10), |line| line.contains(said::CALL_HANGS));
     let after = wait::until("another child", seconds(10), || match children(&scene.service) {
         new if new.len() == 1 && new != before => Ok(new),
         other => Err(format!("{other:?}")),
@@ -141,7 +148,7 @@ fn a_child_that_does_not_return_or_live_is_replaced() {
         answer.body["id"].as_i64().ok_or_else(|| answer.body.to_string())
     });
     let mut encoder = scene.publish();
-    scene.service.wait_for_log("the silence", SILENCE_LIMIT, |line| line.contains("no sign of life"));
+    scene.service.wait_for_log("the silence", SILENCE_LIMIT, |line| line.contains(said::SILENT));
     scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
     assert_ne!(children(&scene.service), after);
     scene.finish(&mut encoder);
@@ -165,6 +172,7 @@ fn hurts_itself_alone(isolation: &str) {
         scene.api.wait_for_destination(&scene.stream, id, "live", seconds(30));
     }
     let before = scene.service.process().resident_kib();
+    std::thread::sleep(HARM);
     scene.finish(&mut encoder);
     let grown = scene.service.process().resident_kib().saturating_sub(before);
     assert!(grown < 200 * 1024, "{grown} KiB");
@@ -180,8 +188,8 @@ fn a_child_over_its_memory_dies_alone() {
     let mut encoder = scene.publish();
     scene.service.wait_for_log("its end", seconds(40), |line| {
         // Who is quicker than the host looks is refused memory by the system.
-        let reason = line.contains("took more memory than its 256 MiB") || line.contains("signal 6");
-        line.contains("the process of driver panic") && reason
+        let reason = line.contains(said::TOO_MUCH_MEMORY) || line.contains("signal 6");
+        line.contains(&format!("{}panic", said::DRIVER_PROCESS)) && reason
     });
     scene.api.wait_for_destination(&scene.stream, id, "live", seconds(20));
     scene.finish(&mut encoder);

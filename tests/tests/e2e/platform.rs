@@ -3,10 +3,10 @@
 use std::io::{Read as _, Write as _};
 
 use satcast_tests::encoder::Publish;
-use satcast_tests::record::assert_complete;
+use satcast_tests::record::assert_beginning;
 use satcast_tests::service::Setup;
 use satcast_tests::sink::{Behaviour, Sink};
-use satcast_tests::source::{Recipe, SOURCE_SECONDS, Source};
+use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{self, seconds};
 use serde_json::json;
 
@@ -54,10 +54,11 @@ fn a_platform_is_a_type_of_its_own() {
     // A refused login rests for a minute; half of it leaves room for what passed.
     assert!(shown["nextRetryAt"].as_i64() > Some(started + 30_000), "{shown}");
 
-    encoder.finish(seconds(2 * SOURCE_SECONDS));
+    sink.wait_for_media(300, seconds(30));
+    let frames = encoder.end();
     api.wait_for_stream(&stream, "idle", seconds(20));
     sink.wait_until_left(seconds(20));
-    assert_complete("the platform", source.records(), &sink.records());
+    assert_beginning("the platform", source.records(), &sink.records(), frames);
     assert_eq!(sink.names(), ["live_right_key_012345"], "the query is told apart");
     assert_eq!(denying.attempts(), 1);
     let history = wait::until_api("both in the history", seconds(20), || {
@@ -123,7 +124,7 @@ fn an_operators_platform_is_a_type_like_the_others() {
         if issues == json!([]) { Err(issues.to_string()) } else { Ok(issues) }
     });
     let text = issues[0]["text"].as_str().unwrap_or_default();
-    assert!(text.contains("Church TV asks for 2 s"), "{issues}");
+    assert!(text.contains("Church TV"), "{issues}");
 }
 
 #[test]

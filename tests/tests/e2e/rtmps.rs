@@ -1,10 +1,11 @@
 //! Encrypted in and encrypted out: every byte as without TLS, certificates renewed under way, and bad ones named.
 
 use satcast_tests::encoder::Publish;
-use satcast_tests::record::assert_complete;
+use satcast_tests::record::assert_beginning;
+use satcast_tests::said;
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
-use satcast_tests::source::{SOURCE_SECONDS, Source};
+use satcast_tests::source::Source;
 use satcast_tests::tls::{Authority, no_tls};
 use satcast_tests::wait::{self, seconds};
 
@@ -39,14 +40,14 @@ fn every_packet_goes_encrypted_through_two_services_while_a_certificate_is_renew
 
     assert!(authority.vouches_for(service.rtmps_address()));
     successor.renew(&first_pair, HERE);
-    service.wait_for_log("the renewal", seconds(20), |line| line.contains("certificate was renewed"));
+    service.wait_for_log("the renewal", seconds(20), |line| line.contains(said::CERTIFICATE_RENEWED));
     assert!(successor.vouches_for(service.rtmps_address()), "new connections get the new certificate");
     assert!(!authority.vouches_for(service.rtmps_address()));
 
-    encoder.finish(seconds(2 * SOURCE_SECONDS));
+    let frames = encoder.end();
     here.wait_for_stream(&stream, "idle", seconds(20));
     sink.wait_until_left(seconds(20));
-    assert_complete("the sink behind both", source.records(), &sink.records());
+    assert_beginning("the sink behind both", source.records(), &sink.records(), frames);
     assert_eq!(sink.publishes(), 1);
     for (service, times) in [(&service, 1), (&target, 1)] {
         let log = service.log();
@@ -66,7 +67,10 @@ fn servers_that_fail_at_tls_are_named_and_harm_nobody_else() {
     let (known, unknown) = (Authority::new("known"), Authority::new("unknown"));
     let target = Setup::default().rtmps(&unknown.pair("target", HERE)).start();
     let other_name = Setup::default().rtmps(&known.pair("other", &["other.example"])).start();
-    let service = Setup::default().set("SSL_CERT_FILE", &known.root_file().to_string_lossy()).start();
+    let service = Setup::default()
+        .set("SSL_CERT_FILE", &known.root_file().to_string_lossy())
+        .set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2")
+        .start();
     let api = service.api();
     let stream = api.create_stream("tls failures");
     api.add_destination(&stream, &healthy.url(), "healthy");
@@ -93,9 +97,9 @@ fn servers_that_fail_at_tls_are_named_and_harm_nobody_else() {
             assert!(shown["nextRetryAt"].as_i64() > Some(started + 30_000), "{shown}");
         }
     }
-    encoder.finish(seconds(2 * SOURCE_SECONDS));
+    let frames = encoder.end();
     healthy.wait_until_left(seconds(60));
-    assert_complete("the healthy server", source.records(), &healthy.records());
+    assert_beginning("the healthy server", source.records(), &healthy.records(), frames);
     service.assert_not_logged(&[("the key of a destination", "some-secret-key")]);
 }
 
@@ -113,14 +117,14 @@ fn what_is_wrong_with_the_files_is_said_before_anything_starts() {
     let checked = service.command(&["check-config"]);
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert_eq!(checked.status.code(), Some(2), "{said}");
-    assert!(said.contains("does not belong to the certificate"), "{said}");
+    assert!(said.contains(said::NO_PAIR), "{said}");
     let doctor = service.command(&["doctor"]);
     assert!(!doctor.status.success());
     let run = service.command(&["run"]);
     assert!(!run.status.success(), "it does not start with half a pair");
-    assert!(String::from_utf8_lossy(&run.stderr).contains("does not belong to the certificate"));
+    assert!(String::from_utf8_lossy(&run.stderr).contains(said::NO_PAIR));
 
     std::fs::remove_file(&good.cert).expect("the certificate is there");
     let said = String::from_utf8_lossy(&service.command(&["check-config"]).stderr).into_owned();
-    assert!(said.contains("cannot read [ingest] tls_cert"), "{said}");
+    assert!(said.contains(said::NO_CERTIFICATE), "{said}");
 }

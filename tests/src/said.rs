@@ -1,0 +1,60 @@
+//! Texts of the service by which alone an outcome is known from outside: lines of its log without a code, reasons of a destination.
+//!
+//! Each stands here once, so that another wording changes this file and no test. What has a code, a state or an exit status is judged by that.
+
+/// Log: how a line begins that tells of the process of an isolated driver; its name follows.
+pub const DRIVER_PROCESS: &str = "the process of driver ";
+/// Log: it crashed so many times for one account that nothing new of this account is given to it.
+pub const LEFT_ALONE: &str = "for one account, which is left alone";
+/// Log: it crashed so many times that nobody may use it.
+pub const CRASHED_TOO_OFTEN: &str = "crashed too often";
+/// Log: a call did not return in time.
+pub const CALL_HANGS: &str = "did not return from a call";
+/// Log and reason: on threads of the service, a driver's call did not return in time.
+pub const DOES_NOT_RETURN: &str = "does not return";
+/// Log: the process was silent for too long.
+pub const SILENT: &str = "no sign of life";
+/// Log: the process took more memory than its limit.
+pub const TOO_MUCH_MEMORY: &str = "took more memory than its";
+/// Log of a test driver: its first packet came.
+pub const ATTACK_BEGINS: &str = "the attack begins";
+/// Log of a test driver: it panics at its start.
+pub const PANICS_AT_START: &str = "asked to panic at its start";
+/// Log of a test driver, with `taken=`: an open destination was offered a new configuration.
+pub const NEW_CONFIGURATION: &str = "new configuration for a running destination";
+/// Log: a driver panicked as often as it may.
+pub const PANICKED_THREE_TIMES: &str = "panicked 3 times";
+/// Reason: a driver is set aside for one account.
+pub const FOR_ONE_ACCOUNT: &str = "for one account";
+/// Reason of a driver that was to be replaced by a file that is none.
+pub const GOES_ON: &str = "goes on as it was";
+/// Log: the drivers folder cannot be trusted, and what runs is left as it is.
+pub const NOT_LOOKED_AT: &str = "driver not looked at";
+/// Log: a configuration cannot be read at a reload.
+pub const RELOAD_REFUSED: &str = "everything stays as it is";
+/// Log: a session ended.
+pub const SESSION_ENDED: &str = "session ended";
+/// Log: a minute cannot be written down.
+pub const CHARGE_WAITS: &str = "a minute cannot be charged";
+/// Log: a certificate was replaced by a newer one.
+pub const CERTIFICATE_RENEWED: &str = "certificate was renewed";
+/// Refusal: certificate and key are not of one pair.
+pub const NO_PAIR: &str = "does not belong to the certificate";
+/// Refusal: the certificate's file cannot be read.
+pub const NO_CERTIFICATE: &str = "cannot read [ingest] tls_cert";
+/// Refusal: the key file of a database is not there.
+pub const NO_KEY_FILE: &str = "secret.key is missing";
+/// Refusal: another service has the database.
+pub const DATABASE_IN_USE: &str = "another satcast is running";
+/// Reason: a destination would send a stream into itself.
+pub const SENDS_INTO_ITSELF: &str = "comes from this very stream";
+/// Log: an encoder's address is not allowed.
+pub const ADDRESS_NOT_ALLOWED: &str = "may not be used from this address";
+/// Reason: a server takes nothing.
+pub const TAKES_NOTHING: &str = "takes no data";
+/// Reason: a server takes less than is sent.
+pub const TAKES_LESS: &str = "takes less than the stream sends";
+/// Reason: a server does not take a codec.
+pub const CODEC_NOT_TAKEN: &str = "does not accept";
+/// Doctor: the LNbits wallet answers.
+pub const LNBITS_ANSWERS: &str = "lnbits answers";
