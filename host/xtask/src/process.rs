@@ -6,24 +6,25 @@ use std::process::{Command, Stdio};
 use crate::workspace;
 
 /// A command that works in the repository root.
+///
+/// Without what cargo told us of our own package: build scripts look at those variables too, and would run anew, with all that
+/// depends on them, in every cargo that the command starts.
 pub(crate) fn command<S: AsRef<OsStr>>(program: S) -> Command {
     let mut command = Command::new(program);
     command.current_dir(workspace::root());
-    command
-}
-
-/// The cargo that started us, without what it told us of our own package: build scripts look at those variables too, and would
-/// run anew, with all that depends on them, whenever cargo is started by hand in between.
-pub(crate) fn cargo() -> Command {
-    let mut cargo = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let of_package = |name: &OsString| {
         let name = name.to_string_lossy();
         name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
     };
     for name in std::env::vars_os().map(|(name, _)| name).filter(of_package) {
-        cargo.env_remove(name);
+        command.env_remove(name);
     }
-    cargo
+    command
+}
+
+/// The cargo that started us.
+pub(crate) fn cargo() -> Command {
+    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// Prints the command line, runs it with our terminal, and fails unless it exits with 0.
