@@ -311,12 +311,6 @@ fn limit() -> Duration {
 }
 
 #[cfg(test)]
-pub(crate) mod testing {
-    /// Why the driver `bad` is refused, which stands beside [`super::Drivers::linked`] ones.
-    pub(crate) const REFUSED: &str = "refused.so is no driver";
-}
-
-#[cfg(test)]
 impl Drivers {
     /// Drivers that are linked into the test binary.
     pub(crate) fn linked(entries: &[satcast_plugin_api::abi::SatcastDriverEntry], parts: &HostParts) -> Self {
@@ -337,4 +331,10 @@ impl Drivers {
         registry.put(Entry::with_state("bad", None, State::Refused(testing::REFUSED.into())));
         Self { inner: Arc::new(Inner { registry: RwLock::new(Arc::new(registry)), ..Inner::default() }) }
     }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    /// Why the driver `bad` is refused, which stands beside [`super::Drivers::linked`] ones.
+    pub(crate) const REFUSED: &str = "refused.so is no driver";
 }
