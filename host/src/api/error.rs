@@ -17,6 +17,8 @@ use crate::store::StoreError;
 const NOT_FOUND: &str = "not_found";
 const INVALID_KEY: &str = "invalid_key";
 const KEY_REQUIRED: &str = "key_required";
+pub(crate) const INVALID_PUBLIC_KEY_TEXT: &str = "Invalid API key or destination disabled";
+pub(crate) const INVALID_SESSION_TEXT: &str = "The session has ended; log in again";
 const KEY_REQUIRED_TEXT: &str = "An API key is required: send it as X-API-Key header, as Authorization: Bearer \
     header, or as apiKey (or key) query parameter";
 
@@ -60,12 +62,12 @@ impl ApiError {
 
     /// 401: the key is not a public one of ours, or revoked, or its destination is disabled or deleted.
     pub fn invalid_public_key() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, INVALID_KEY, "Invalid API key or destination disabled")
+        Self::new(StatusCode::UNAUTHORIZED, INVALID_KEY, INVALID_PUBLIC_KEY_TEXT)
     }
 
     /// 401: the login session is unknown or has ended.
     pub fn invalid_session() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "invalid_session", "The session has ended; log in again")
+        Self::new(StatusCode::UNAUTHORIZED, "invalid_session", INVALID_SESSION_TEXT)
     }
 
     /// 401: wrong name or password; which of them is not said.
@@ -366,6 +368,8 @@ mod tests {
 
     #[test]
     fn answers_texts() {
+        assert_eq!(INVALID_PUBLIC_KEY_TEXT, "Invalid API key or destination disabled");
+        assert_eq!(INVALID_SESSION_TEXT, "The session has ended; log in again");
         assert_eq!(
             ApiError::too_many_streams().to_string(),
             "This account has 32 open event streams, as many as it may; close one first"

@@ -55,6 +55,9 @@ pub struct Status {
     pub reason: String,
 }
 
+/// Why a key that no stream has is refused.
+pub(super) const UNKNOWN_KEY: &str = "unknown stream key; it may have been replaced, copy it again";
+
 impl Status {
     pub(super) fn new(code: &'static str, reason: impl Into<String>) -> Self {
         Self { code, reason: reason.into() }
@@ -70,7 +73,7 @@ impl Status {
 
     /// No stream has the key.
     pub(super) fn unknown_key() -> Self {
-        Self::new(CODE_DENIED, "unknown stream key; it may have been replaced, copy it again")
+        Self::new(CODE_DENIED, UNKNOWN_KEY)
     }
 
     /// The owner of the key named other addresses.

@@ -76,6 +76,7 @@ mod tests {
             CHAIN,
             "this media came through too many streams that forward to each other; delete a destination among them"
         );
+        assert_eq!(reason_text(EndReason::KeyRevoked), "the stream key was deleted or replaced");
         assert_eq!(TOOK_OVER, "another encoder took over this stream key");
         assert_eq!(
             wrong_address().reason,

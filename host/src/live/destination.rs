@@ -297,3 +297,9 @@ impl Destination {
         self.feed.send(self.account, "destination.state", at, data);
     }
 }
+
+/// What is said of packets that a destination must not lose and did not take in time.
+pub(super) fn lost_text(lost: u64) -> String {
+    let wait = source::SETTLE_MAX.as_secs();
+    format!("{lost} packets were lost at the end: the destination did not take them within {wait} s")
+}

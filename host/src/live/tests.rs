@@ -166,7 +166,7 @@ async fn a_session_begins_with_media_and_ends_when_stopped() {
     assert_eq!(rig.live.count(), 1);
 
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
-    assert_eq!(publisher.closed().await.reason, "the stream was stopped by its owner");
+    assert_eq!(publisher.closed().await.reason, codes::reason_text(EndReason::Stopped));
     assert_eq!(rig.live.session(rig.stream.id), None);
     assert_eq!(rig.last_reason().await, Some(EndReason::Stopped));
     assert!(!rig.live.stop(rig.stream.id, EndReason::Stopped).await, "nothing to stop");
@@ -313,7 +313,7 @@ async fn a_stream_that_was_deleted_during_admission_does_not_run() {
     let mut publisher = rig.publish().await.unwrap();
     rig.store.delete_stream(&rig.owner(), rig.stream.id).await.unwrap();
     publisher.push(&mut group());
-    assert_eq!(publisher.closed().await.reason, "the stream key was deleted or replaced");
+    assert_eq!(publisher.closed().await.reason, codes::reason_text(EndReason::KeyRevoked));
     rig.until_idle().await;
     assert_eq!(rig.last_reason().await, Some(EndReason::KeyRevoked));
 }

@@ -7,6 +7,7 @@ use poem::http::Method;
 use serde_json::{Value, json};
 
 use super::{Answer, Rig};
+use crate::api::error::INVALID_SESSION_TEXT;
 use crate::auth::password;
 use crate::ids::{Msat, UnixMillis};
 use crate::secret::{Redacted, key_hash, new_invite_token, new_login_token};
@@ -141,7 +142,7 @@ async fn a_session_lives_by_use_and_ends_in_the_end() {
     used().await.ok();
     rig.app.clock.advance(Duration::from_secs(60));
     let text = used().await.error(401, "invalid_session");
-    assert_eq!(text, "The session has ended; log in again");
+    assert_eq!(text, INVALID_SESSION_TEXT);
     let idle = rig.log_in("ann").await;
     rig.app.clock.advance(DAY);
     rig.bearer(Method::GET, "/api/streams", &idle, &json!({})).await.error(401, "invalid_session");

@@ -166,7 +166,7 @@ async fn a_live_stream_is_active_until_it_is_stopped() {
     assert_eq!((&detail["state"], &detail["startedAt"]), (&json!("live"), &json!(1_800_000_000_000_i64)));
     let stopped = rig.post(&format!("{path}/stop"), &json!({})).await.ok();
     assert_eq!(stopped, json!({"success": true, "message": "Stop signal sent"}));
-    assert_eq!(publisher.closed().await.reason, "the stream was stopped by its owner");
+    assert_eq!(publisher.closed().await.code, "NetStream.Unpublish.Success");
     let detail = until(&rig, &path, |detail| !detail["lastEndReason"].is_null()).await;
     assert_eq!((&detail["lastEndReason"], &detail["status"]), (&json!("stopped"), &json!("idle")));
     assert!(detail.get("startedAt").is_none());
@@ -221,7 +221,7 @@ async fn an_encoder_that_has_sent_nothing_yet_is_stopped_and_the_audit_log_says_
     let publisher = rig.app.live.publish(record.clone()).await.unwrap();
     let stopped = rig.post(&stop, &json!({})).await.ok();
     assert_eq!(stopped, json!({"success": true, "message": "Stop signal sent"}));
-    assert_eq!(publisher.closed().await.reason, "the stream was stopped by its owner");
+    assert_eq!(publisher.closed().await.code, "NetStream.Unpublish.Success");
     assert!(rig.app.live.publish(record).await.is_err(), "it has to be quiet first");
     let stopped = rig.post(&stop, &json!({})).await.ok();
     assert_eq!(stopped, json!({"success": true, "message": "No active session"}));
@@ -248,7 +248,7 @@ async fn a_deleted_stream_is_gone_and_its_session_ends() {
     publisher.push(&mut vec![keyframe()]);
     let path = format!("/api/streams/{id}");
     assert_eq!(rig.delete(&path).await.ok(), json!({"success": true}));
-    assert_eq!(publisher.closed().await.reason, "the stream key was deleted or replaced");
+    assert_eq!(publisher.closed().await.code, "NetStream.Unpublish.Success");
     rig.get(&path).await.error(404, "not_found");
     rig.delete(&path).await.error(404, "not_found");
     assert_eq!(rig.get("/api/streams").await.ok(), json!([]));
@@ -291,7 +291,7 @@ async fn a_replaced_key_ends_the_session_that_was_published_with_it() {
     let mut publisher = rig.app.live.publish(record).await.unwrap();
     publisher.push(&mut vec![keyframe()]);
     rig.post(&format!("/api/streams/{id}/rotate"), &json!({})).await.ok();
-    assert_eq!(publisher.closed().await.reason, "the stream key was deleted or replaced");
+    assert_eq!(publisher.closed().await.code, "NetStream.Unpublish.Success");
     let last = rig.app.store.last_session(StreamId(id)).await.unwrap().unwrap();
     assert_eq!(last.end_reason, Some(EndReason::KeyRevoked));
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ids::AccountId;
+use crate::ingest::admit::UNKNOWN_KEY;
 use crate::networks::Networks;
 use crate::store::StreamChange;
 
@@ -13,9 +14,13 @@ fn rejected(code: &str, description: &str) -> Option<ClientEvent> {
 async fn a_wrong_key_is_told_so() {
     let service = Service::quick().await;
     let (mut encoder, answer) = Encoder::publish(service.address, &wrong_key()).await;
-    let reason = "unknown stream key; it may have been replaced, copy it again";
-    assert_eq!(answer, rejected("NetStream.Publish.Denied", reason));
+    assert_eq!(answer, rejected("NetStream.Publish.Denied", UNKNOWN_KEY));
     assert_eq!(encoder.event().await, None, "and the connection ends");
+}
+
+#[test]
+fn an_unknown_key_text() {
+    assert_eq!(UNKNOWN_KEY, "unknown stream key; it may have been replaced, copy it again");
 }
 
 #[tokio::test]
@@ -194,7 +199,6 @@ async fn a_key_that_is_replaced_while_its_encoder_comes_is_not_let_in() {
     let service = Service::quick().await;
     service.behave(Behaviour::Replace(service.store.clone()));
     let (_, answer) = Encoder::publish(service.address, &service.key).await;
-    let reason = "unknown stream key; it may have been replaced, copy it again";
-    assert_eq!(answer, rejected("NetStream.Publish.Denied", reason));
+    assert_eq!(answer, rejected("NetStream.Publish.Denied", UNKNOWN_KEY));
     service.no_publisher_is_left().await;
 }

@@ -13,8 +13,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::codecs::another_codec;
 use super::losing::Losing;
-use super::source::{Hoarding, SETTLE_MAX, Source};
-use super::{CHANGES_MAX, Change, Destination, Parts, STOP_DEADLINE, lock};
+use super::source::{Hoarding, Source};
+use super::{CHANGES_MAX, Change, Destination, Parts, STOP_DEADLINE, lock, lost_text};
 use crate::drivers::{OpenRequest, Opening};
 use crate::ids::{DestinationId, UnixMillis};
 use crate::live::backoff::{self, Next};
@@ -179,11 +179,7 @@ impl Run {
         let (session, destination) = (&self.parts.session, self.id());
         tracing::error!(%session, %destination, lost, "a destination ended before it took what waited for it");
         if self.is_stopping() {
-            let wait = SETTLE_MAX.as_secs();
-            let text = format!(
-                "{lost} packets were lost at the end: the destination did not take them within {wait} s"
-            );
-            self.parts.troubles.note(destination, &text, self.parts.clock.now());
+            self.parts.troubles.note(destination, &lost_text(lost), self.parts.clock.now());
         }
     }
 

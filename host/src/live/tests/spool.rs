@@ -10,7 +10,7 @@ use satcast_plugin_api::{DestType, Error, driver_entry};
 use tokio::sync::watch;
 
 use super::*;
-use crate::live::destination::SETTLE_MAX;
+use crate::live::destination::{SETTLE_MAX, lost_text};
 use crate::live::testing::start;
 
 /// Together more than a queue without a disk holds, in groups of thirty.
@@ -126,14 +126,14 @@ async fn what_a_driver_that_does_not_end_did_not_take_is_lost_and_said_as_well()
     let (rig, _publisher, id) = held_up().await;
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
     let trouble = rig.live.last_trouble(id).expect("what was lost");
-    assert!(trouble.error.starts_with(&format!("{PICTURES} packets were lost at the end")), "{trouble:?}");
+    assert_eq!(trouble.error, lost_text(PICTURES as u64));
     GOES.send_replace(true);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(TAKEN.load(Ordering::SeqCst), 0, "what was counted as lost is not taken later");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_taken_at_the_end_is_lost_and_said() {
+async fn what_is_not_taken_at_the_end_is_lost_and_said_in_this_text() {
     let (rig, _publisher, id) = held_up().await;
     let began = tokio::time::Instant::now();
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);

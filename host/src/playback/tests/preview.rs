@@ -52,7 +52,6 @@ async fn the_sixty_first_request_in_a_minute_is_refused_whatever_it_asks_for() {
     for target in &targets {
         let refused = rig.get(target).await;
         let body = refused.error(429, "rate_limited");
-        assert_eq!(body["error"], "Rate limit exceeded. Maximum 60 requests per minute.");
         assert_eq!(body["retryAfter"], 50);
         assert_eq!(refused.header("retry-after"), "50");
         assert_eq!(refused.header("ratelimit"), "\"preview\";r=0;t=50");

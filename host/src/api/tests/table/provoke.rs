@@ -10,6 +10,7 @@ use super::rows::{About, Row, Takes};
 use super::world::{BETWEEN, Call, Thing, Who, World};
 use crate::api::Subject;
 use crate::api::body::BODY_MAX_BYTES;
+use crate::api::error::{INVALID_PUBLIC_KEY_TEXT as INVALID, INVALID_SESSION_TEXT};
 use crate::places::Network;
 use crate::rate::RateLimiter;
 use crate::secret::key_hash;
@@ -17,7 +18,6 @@ use crate::store::Scopes;
 
 const KEY_REQUIRED: &str = "An API key is required: send it as X-API-Key header, as Authorization: Bearer header, or \
     as apiKey (or key) query parameter";
-const INVALID: &str = "Invalid API key or destination disabled";
 
 fn without(scope: &str) -> (Who, String) {
     let missing = Scopes { read: scope == "read", manage: scope == "manage", webhooks: scope == "webhooks" };
@@ -61,7 +61,7 @@ impl World {
             Takes::Account | Takes::Webhooks | Takes::Session => vec![
                 (Who::Nobody, 401, "key_required", KEY_REQUIRED),
                 (Who::Mistyped, 401, "invalid_key", "Invalid API key"),
-                (Who::Ended, 401, "invalid_session", "The session has ended; log in again"),
+                (Who::Ended, 401, "invalid_session", INVALID_SESSION_TEXT),
                 (
                     Who::Public,
                     403,
@@ -80,7 +80,7 @@ impl World {
             Takes::Anything => vec![
                 (Who::Nobody, 400, "key_required", KEY_REQUIRED),
                 (Who::Mistyped, 401, "invalid_key", INVALID),
-                (Who::Ended, 401, "invalid_session", "The session has ended; log in again"),
+                (Who::Ended, 401, "invalid_session", INVALID_SESSION_TEXT),
                 (unscoped, 403, "scope_not_allowed", &lacks),
             ],
         };

@@ -14,6 +14,7 @@ use super::rows::{self, About, Row, rtmp};
 use super::world::{BETWEEN, Call, Thing, Who, World};
 use crate::api::Subject;
 use crate::api::archives::too_little;
+use crate::api::error::INVALID_PUBLIC_KEY_TEXT;
 use crate::api::tests::{Answer, BROKEN, LINKED_DRIVER};
 use crate::drivers::{ChangeError, LINKED_IN};
 use crate::feed::{WATCHERS_MAX, WATCHERS_PER_ACCOUNT_MAX};
@@ -289,7 +290,7 @@ impl World {
                 true => drop(answer.ok()),
                 false => {
                     let text = answer.error(401, "invalid_key");
-                    assert_eq!(text, "Invalid API key or destination disabled", "{}", operation.id);
+                    assert_eq!(text, INVALID_PUBLIC_KEY_TEXT, "{}", operation.id);
                 }
             }
         }
