@@ -87,6 +87,7 @@ fn killed_after(seconds: i64, later: Duration) {
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(9));
     drop(lines);
+    assert!(until(|| kit.server.is_idle()));
     kit.settings.prefix = None;
     kit.load();
     assert!(until(|| kit.recordings().iter().all(|recording| recording.state == RecordingState::Ready)));

@@ -188,6 +188,13 @@ impl Server {
         std::fs::remove_file(self.root.path().join(BUCKET).join(key)).unwrap();
     }
 
+    /// Nobody is connected. What a client sent before it died is done or dropped then: this server would go on to store parts of an
+    /// upload that another client has completed meanwhile, and stores of others throw them away.
+    pub(crate) fn is_idle(&self) -> bool {
+        // This handle and the loop that accepts; each connection has one more.
+        Arc::strong_count(&self.shared) == 2
+    }
+
     /// Uploads that are open, and parts that wait, as files of the server.
     pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.root.path()).unwrap().map(|entry| entry.unwrap().path());
