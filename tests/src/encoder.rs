@@ -14,7 +14,7 @@ const PROGRESS: &str = "progress";
 /// Bits of the clock that a picture of [`Publish::clock`] shows; `page.js` reads them.
 const CLOCK_BITS: u32 = 12;
 /// Pictures a second of that source.
-const CLOCK_RATE: u32 = 10;
+const CLOCK_RATE: u32 = 5;
 
 /// What to publish, before it starts.
 #[derive(Debug)]
