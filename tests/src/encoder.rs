@@ -6,13 +6,19 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::flv;
 use crate::process::{Process, guarded};
+use crate::record::Record;
 use crate::source::Source;
 
 /// Bits of the clock that a picture of [`Publish::clock`] shows; `page.js` reads them.
 const CLOCK_BITS: u32 = 12;
 /// Pictures a second of that source.
 const CLOCK_RATE: u32 = 10;
+/// Exit code of ffmpeg when a signal ended it after it had sent everything.
+const TOLD_TO_END: i32 = 255;
+/// Copy of what an encoder sends, in its folder.
+const SENT: &str = "sent.flv";
 
 /// What to publish, before it starts.
 #[derive(Debug)]
@@ -20,9 +26,17 @@ pub struct Publish {
     before: Vec<String>,
     input: Vec<String>,
     after: Vec<String>,
+    copied: bool,
 }
 
 impl Publish {
+    /// The source in real time, again and again, until [`Encoder::end`], which gives what was sent. For tests that stream as long as
+    /// they need, and no longer.
+    #[must_use]
+    pub fn until_end(source: &Source) -> Self {
+        Self { copied: true, ..Self::of(source).endless() }
+    }
+
     /// The source in real time, once, unchanged.
     #[must_use]
     pub fn of(source: &Source) -> Self {
@@ -31,6 +45,7 @@ impl Publish {
             before: vec!["-re".into()],
             input: vec!["-i".into(), path],
             after: vec!["-c".into(), "copy".into()],
+            copied: false,
         }
     }
 
@@ -56,6 +71,7 @@ impl Publish {
             before: Vec::new(),
             input: [lavfi(picture), lavfi(sound)].concat(),
             after: encoding.split_whitespace().map(str::to_owned).collect(),
+            copied: false,
         }
     }
 
@@ -104,9 +120,15 @@ impl Publish {
         let mut command = guarded(Path::new("ffmpeg"));
         command.args(["-nostdin", "-hide_banner", "-loglevel", "warning"]);
         command.args(self.before).args(self.input).args(self.after);
-        command.args(["-f", "flv", url]);
+        if self.copied {
+            // One muxer for each, and the same packets for both.
+            let copy = folder.path().join(SENT);
+            command.args(["-map", "0", "-f", "tee"]).arg(format!("[f=flv]{url}|[f=flv]{}", copy.display()));
+        } else {
+            command.args(["-f", "flv", url]);
+        }
         let process = Process::start("ffmpeg", command, &folder.path().join("ffmpeg.log"));
-        Encoder { process, _folder: folder }
+        Encoder { process, folder }
     }
 }
 
@@ -114,7 +136,7 @@ impl Publish {
 #[derive(Debug)]
 pub struct Encoder {
     process: Process,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Encoder {
@@ -161,6 +183,17 @@ impl Encoder {
     #[track_caller]
     pub fn stop(&mut self) -> ExitStatus {
         self.process.terminate(Duration::from_secs(10))
+    }
+
+    /// Ends a stream of [`Publish::until_end`]; gives every packet of it.
+    ///
+    /// # Panics
+    /// When it had ended before, or could not send everything.
+    #[track_caller]
+    pub fn end(&mut self) -> Vec<Record> {
+        let status = self.stop();
+        assert_eq!(status.code(), Some(TOLD_TO_END), "the encoder ended by itself: {}", self.log());
+        flv::read(&self.folder.path().join(SENT))
     }
 
     /// Whether it still runs.

@@ -11,12 +11,17 @@ use satcast_tests::record::{CARRIED_MILLIS, assert_carried, assert_complete};
 use satcast_tests::scene::{HOSTILE, Scene, children, configuration, wait_until_gone};
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
-use satcast_tests::source::{SOURCE_SECONDS, Source};
+use satcast_tests::source::Source;
 use satcast_tests::wait::{self, seconds};
 use serde_json::{Value, json};
 
 /// The driver is killed after this silence; see `SILENCE_MS` of the host.
 const SILENCE_LIMIT: Duration = Duration::from_secs(25);
+
+/// Ten seconds of media.
+const CARRIED_PACKETS: usize = 770;
+/// Ten seconds in which drivers do their worst.
+const HARMED_PACKETS: usize = 770;
 
 #[test]
 fn an_isolated_driver_gets_every_packet_unchanged() {
@@ -30,16 +35,19 @@ fn an_isolated_driver_gets_every_packet_unchanged() {
     let stream = api.create_stream("isolated");
     let id = api.add_destination(&stream, &sink.url(), "copy");
     api.add_destination(&stream, &second.url(), "copy");
-    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
     let shown = api.wait_for_destination(&stream, id, "live", seconds(20));
     assert_eq!(shown["droppedPackets"], 0, "{shown}");
-    encoder.finish(seconds(2 * SOURCE_SECONDS));
+    for sink in [&sink, &second] {
+        sink.wait_for_media(CARRIED_PACKETS, seconds(60));
+    }
+    let sent = encoder.end();
     sink.wait_until_left(seconds(20));
     second.wait_until_left(seconds(20));
     let shown = api.destination(&stream, id);
     assert!(shown["bytesSent"].as_u64() > Some(1_000_000), "{shown}");
-    assert_complete("the first sink", source.records(), &sink.records());
-    assert_complete("the second sink", source.records(), &second.records());
+    assert_complete("the first sink", &sent, &sink.records());
+    assert_complete("the second sink", &sent, &second.records());
     assert_eq!(children(&service).len(), 1);
 }
 
@@ -165,6 +173,7 @@ fn hurts_itself_alone(isolation: &str) {
         scene.api.wait_for_destination(&scene.stream, id, "live", seconds(30));
     }
     let before = scene.service.process().resident_kib();
+    scene.goes_on(HARMED_PACKETS);
     scene.finish(&mut encoder);
     let grown = scene.service.process().resident_kib().saturating_sub(before);
     assert!(grown < 200 * 1024, "{grown} KiB");
