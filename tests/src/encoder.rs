@@ -17,6 +17,8 @@ const CLOCK_BITS: u32 = 12;
 const CLOCK_RATE: u32 = 10;
 /// Exit code of ffmpeg when a signal ended it after it had sent everything.
 const TOLD_TO_END: i32 = 255;
+/// Option of ffmpeg: packets from one look at what the server says to the next.
+const READ_ALWAYS: &str = "rtmp_flush_interval";
 /// Copy of what an encoder sends, in its folder.
 const SENT: &str = "sent.flv";
 
@@ -120,12 +122,16 @@ impl Publish {
         let mut command = guarded(Path::new("ffmpeg"));
         command.args(["-nostdin", "-hide_banner", "-loglevel", "warning"]);
         command.args(self.before).args(self.input).args(self.after);
+        // ffmpeg closes its socket behind the last packet, and what it has not read of the server's acknowledgements then breaks off what
+        // is still on its way: so it reads after each packet, and not after each tenth.
         if self.copied {
             // One muxer for each, and the same packets for both.
             let copy = folder.path().join(SENT);
-            command.args(["-map", "0", "-f", "tee"]).arg(format!("[f=flv]{url}|[f=flv]{}", copy.display()));
+            command
+                .args(["-map", "0", "-f", "tee"])
+                .arg(format!("[f=flv:{READ_ALWAYS}=1]{url}|[f=flv]{}", copy.display()));
         } else {
-            command.args(["-f", "flv", url]);
+            command.args([&format!("-{READ_ALWAYS}"), "1", "-f", "flv", url]);
         }
         let process = Process::start("ffmpeg", command, &folder.path().join("ffmpeg.log"));
         Encoder { process, folder }

@@ -56,7 +56,7 @@ fn viewers_get_what_an_isolated_driver_publishes() {
     let source = Source::shared();
     let service = Setup::default().set("SATCAST_DRIVER__HLS__ISOLATION", "process").start();
     let hosted = Hosted::new(&service, "isolated");
-    let _encoder = Publish::of(&source).to(&service.ingest_url(&hosted.stream.key));
+    let _encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&hosted.stream.key));
     let mut viewer = hosted.viewer(seconds(20));
     let media = viewer.media_when("nine segments", seconds(30), |media| media.segments.len() >= 9);
     let pieces = viewer.pieces(&media.segments);
@@ -107,7 +107,7 @@ fn who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on() {
     let others = scene.api.with_key(Some(key.trim()));
     let beside = others.create_stream("beside");
     let bystander = author::add(&others, &beside, HOSTILE, &configuration("nowhere"));
-    let mut beside_encoder = Publish::of(&scene.source).to(&scene.service.ingest_url(&beside.key));
+    let mut beside_encoder = Publish::until_end(&scene.source).to(&scene.service.ingest_url(&beside.key));
     others.wait_for_destination(&beside, bystander, "live", seconds(20));
     // Several, so that one of them soon comes after each restart.
     let ids: Vec<i64> = (0..6).map(|_| scene.add("abort")).collect();
@@ -127,7 +127,7 @@ fn who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on() {
     let crashes = log.lines().filter(|line| line.contains("the process of driver panic crashed (signal 6"));
     assert_eq!(crashes.filter(|line| line.contains("ERROR")).count(), 3, "and no more");
     assert!(!log.contains("crashed too often"), "the driver itself is used on");
-    beside_encoder.finish(seconds(60));
+    let _ = beside_encoder.end();
 }
 
 #[test]
