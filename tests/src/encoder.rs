@@ -6,15 +6,21 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::flv;
 use crate::process::{Process, guarded};
+use crate::record::Record;
 use crate::source::Source;
 
-/// Where ffmpeg writes how far it is, in the encoder's folder.
-const PROGRESS: &str = "progress";
 /// Bits of the clock that a picture of [`Publish::clock`] shows; `page.js` reads them.
 const CLOCK_BITS: u32 = 12;
 /// Pictures a second of that source.
 const CLOCK_RATE: u32 = 5;
+/// Exit code of ffmpeg when a signal ended it after it had sent everything.
+const TOLD_TO_END: i32 = 255;
+/// Option of ffmpeg: packets from one look at what the server says to the next.
+const READ_ALWAYS: &str = "rtmp_flush_interval";
+/// Copy of what an encoder sends, in its folder.
+const SENT: &str = "sent.flv";
 
 /// What to publish, before it starts.
 #[derive(Debug)]
@@ -22,9 +28,17 @@ pub struct Publish {
     before: Vec<String>,
     input: Vec<String>,
     after: Vec<String>,
+    copied: bool,
 }
 
 impl Publish {
+    /// The source in real time, again and again, until [`Encoder::end`], which gives what was sent. For tests that stream as long as
+    /// they need, and no longer.
+    #[must_use]
+    pub fn until_end(source: &Source) -> Self {
+        Self { copied: true, ..Self::of(source).endless() }
+    }
+
     /// The source in real time, once, unchanged.
     #[must_use]
     pub fn of(source: &Source) -> Self {
@@ -33,6 +47,7 @@ impl Publish {
             before: vec!["-re".into()],
             input: vec!["-i".into(), path],
             after: vec!["-c".into(), "copy".into()],
+            copied: false,
         }
     }
 
@@ -58,6 +73,7 @@ impl Publish {
             before: Vec::new(),
             input: [lavfi(picture), lavfi(sound)].concat(),
             after: encoding.split_whitespace().map(str::to_owned).collect(),
+            copied: false,
         }
     }
 
@@ -104,9 +120,19 @@ impl Publish {
     pub fn to(self, url: &str) -> Encoder {
         let folder = tempfile::tempdir().expect("a folder for the encoder's log");
         let mut command = guarded(Path::new("ffmpeg"));
-        command.args(["-nostdin", "-hide_banner", "-loglevel", "warning", "-progress"]);
-        command.arg(folder.path().join(PROGRESS)).args(self.before).args(self.input).args(self.after);
-        command.args(["-f", "flv", url]);
+        command.args(["-nostdin", "-hide_banner", "-loglevel", "warning"]);
+        command.args(self.before).args(self.input).args(self.after);
+        // ffmpeg closes its socket behind the last packet, and what it has not read of the server's acknowledgements then breaks off what
+        // is still on its way: so it reads after each packet, and not after each tenth.
+        if self.copied {
+            // One muxer for each, and the same packets for both.
+            let copy = folder.path().join(SENT);
+            command
+                .args(["-map", "0", "-f", "tee"])
+                .arg(format!("[f=flv:{READ_ALWAYS}=1]{url}|[f=flv]{}", copy.display()));
+        } else {
+            command.args([&format!("-{READ_ALWAYS}"), "1", "-f", "flv", url]);
+        }
         let process = Process::start("ffmpeg", command, &folder.path().join("ffmpeg.log"));
         Encoder { process, folder }
     }
@@ -120,19 +146,6 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Ends it, unless it has ended by itself, and gives the number of video frames that it sent.
-    ///
-    /// # Panics
-    /// When it does not end in order.
-    #[track_caller]
-    pub fn end(&mut self) -> usize {
-        self.process.terminate(Duration::from_secs(10));
-        let progress = std::fs::read_to_string(self.folder.path().join(PROGRESS)).unwrap_or_default();
-        assert!(progress.ends_with("progress=end\n"), "the encoder ended before its time: {}", self.log());
-        let frames = progress.lines().rev().find_map(|line| line.strip_prefix("frame="));
-        frames.and_then(|count| count.trim().parse().ok()).expect("a number of frames")
-    }
-
     /// Waits until it has sent everything and ended.
     ///
     /// # Panics
@@ -176,6 +189,17 @@ impl Encoder {
     #[track_caller]
     pub fn stop(&mut self) -> ExitStatus {
         self.process.terminate(Duration::from_secs(10))
+    }
+
+    /// Ends a stream of [`Publish::until_end`]; gives every packet of it.
+    ///
+    /// # Panics
+    /// When it had ended before, or could not send everything.
+    #[track_caller]
+    pub fn end(&mut self) -> Vec<Record> {
+        let status = self.stop();
+        assert_eq!(status.code(), Some(TOLD_TO_END), "the encoder ended by itself: {}", self.log());
+        flv::read(&self.folder.path().join(SENT))
     }
 
     /// Whether it still runs.

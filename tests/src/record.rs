@@ -95,18 +95,6 @@ pub fn assert_complete(who: &str, sent: &[Record], got: &[Record]) {
     assert_eq!(sent.len(), without_config(got).len(), "{who} did not get every packet");
 }
 
-/// Expects that `got` is the beginning of `sent` without a gap, with exactly `frames` of its video frames: those that an encoder
-/// had sent when it was ended.
-///
-/// # Panics
-/// With the first difference.
-#[track_caller]
-pub fn assert_beginning(who: &str, sent: &[Record], got: &[Record], frames: usize) {
-    assert_eq!(assert_run_from_keyframe(who, sent, got), 0, "{who} got something else first");
-    let video = without_config(got).iter().filter(|record| record.track == Track::Video).count();
-    assert_eq!(video, frames, "{who} did not get every frame that was sent");
-}
-
 /// Expects that `got` is a gapless run of `sent` that begins at one of its keyframes; gives the place of that
 /// keyframe among the media packets of `sent` (counted from its first keyframe).
 ///

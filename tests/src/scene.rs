@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::api::{Api, Stream};
 use crate::author::{lay, root, run};
 use crate::encoder::{Encoder, Publish};
-use crate::record::assert_beginning;
+use crate::record::assert_complete;
 use crate::service::{Service, Setup, binary};
 use crate::sink::Sink;
 use crate::source::Source;
@@ -21,6 +21,8 @@ use crate::wait::{self, seconds};
 
 /// Id of the driver that fails on request, and its destination type.
 pub const HOSTILE: &str = "panic";
+/// Media packets that the healthy destination gets after all that happened beside it: two seconds and a keyframe.
+const PACKETS_AFTER: usize = 200;
 /// What its destinations must keep to themselves.
 pub const TOKEN: &str = "very-secret-token";
 
@@ -100,30 +102,41 @@ impl Scene {
         crate::author::add(&self.api, &self.stream, kind, config)
     }
 
-    /// Publishes the source; media is arriving at the healthy destination then.
+    /// Publishes the source until [`Self::finish`]; media is arriving at the healthy destination then.
     ///
     /// # Panics
     /// When it does not arrive.
     #[must_use]
     #[track_caller]
     pub fn publish(&self) -> Encoder {
-        let encoder = Publish::of(&self.source).to(&self.service.ingest_url(&self.stream.key));
+        let encoder = Publish::until_end(&self.source).to(&self.service.ingest_url(&self.stream.key));
         self.sink.wait_for_media(1, seconds(20));
         encoder
     }
 
-    /// Ends the encoder; the healthy destination must get everything that it sent, whatever happened beside it.
+    /// Ends the stream a while after all that happened; the healthy destination must have got everything.
     ///
     /// # Panics
     /// When it did not, or the service fell, or told the token.
     #[track_caller]
     pub fn finish(&mut self, encoder: &mut Encoder) {
-        let frames = encoder.end();
+        self.goes_on(PACKETS_AFTER);
+        let sent = encoder.end();
         self.sink.wait_until_left(seconds(20));
-        assert_beginning("the healthy sink", self.source.records(), &self.sink.records(), frames);
+        assert_complete("the healthy sink", &sent, &self.sink.records());
         assert_eq!(self.sink.publishes(), 1);
         self.service.assert_running();
         self.service.assert_not_logged(&[("the driver's token", TOKEN)]);
+    }
+
+    /// Waits until the healthy destination has got so many more packets.
+    ///
+    /// # Panics
+    /// When they do not come.
+    #[track_caller]
+    pub fn goes_on(&self, packets: usize) {
+        let before = self.sink.wait_for_media(0, seconds(0));
+        self.sink.wait_for_media(before + packets, seconds(60));
     }
 }
 

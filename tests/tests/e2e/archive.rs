@@ -19,12 +19,16 @@ use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{seconds, until_api};
 use serde_json::{Value, json};
 
+/// Five seconds of media.
+const CARRIED_PACKETS: usize = 360;
 /// Kills of a normal run; `cargo xtask soak` does fifty.
 const KILLS: u64 = 5;
 /// The kill comes at a random moment of this time after the recording begins.
 const KILL_WITHIN_MS: u64 = 4_000;
 /// What the service may lose of a recording when it is killed: a fragment lasts a second, and packets wait for it.
 const LOST_SECONDS_MAX: f64 = 2.5;
+/// Length of a recording that shows how it is kept.
+const RECORDED_SECONDS: f64 = 8.0;
 /// Times of ffmpeg's FLV are whole milliseconds, and a recording begins at 0.
 const ROUNDING_MS: i64 = 2;
 
@@ -73,8 +77,8 @@ pub(crate) fn contents(file: &Path) -> Vec<Record> {
 
 /// The object is the source, all of it.
 #[track_caller]
-pub(crate) fn assert_whole(source: &Source, object: &Path) {
-    let (sent, got) = (media(source.records()), contents(object));
+pub(crate) fn assert_whole(sent: &[Record], object: &Path) {
+    let (sent, got) = (media(sent), contents(object));
     assert_carried("the recording", &sent, &got, ROUNDING_MS);
     for track in [Track::Video, Track::Audio] {
         let times = |records: &[Record]| -> Vec<i64> {
@@ -86,6 +90,12 @@ pub(crate) fn assert_whole(source: &Source, object: &Path) {
         let (first, last) = (ends(&sent), ends(&got));
         assert_eq!(got.len(), sent.len(), "packets of {track:?}, {first:?} was sent and {last:?} came");
     }
+}
+
+/// Time from the first packet to the last.
+fn lasted_ms(sent: &[Record]) -> i64 {
+    let times = || media(sent).into_iter().map(|record| record.dts_ms);
+    times().max().unwrap_or_default() - times().min().unwrap_or_default()
 }
 
 /// Ends a session whose encoder has gone, everything it sent taken in.
@@ -109,11 +119,15 @@ fn a_stream_is_recorded_brought_to_its_store_and_told() {
     let shown = api.destination(&stream, destination).to_string();
     assert!(shown.contains("s3://recordings/shows") && !shown.contains(SECRET_KEY), "{shown}");
 
-    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
     let _ = api.wait_for_destination(&stream, destination, "live", seconds(20));
     let running = wait_for(&api, "recording", seconds(10));
     api.delete(&format!("/api/archives/{}", running["id"])).assert_error(409, None);
-    encoder.finish(seconds(90));
+    until_api("some seconds of it", seconds(60), || match wait_for(&api, "recording", seconds(10)) {
+        running if seconds_of(&running) >= RECORDED_SECONDS => Ok(()),
+        running => Err(running.to_string()),
+    });
+    let sent = encoder.end();
     end(&api, &stream);
 
     let ready = wait_for(&api, "ready", seconds(60));
@@ -122,8 +136,9 @@ fn a_stream_is_recorded_brought_to_its_store_and_told() {
     assert_eq!(ready["url"], format!("s3://recordings/{key}"));
     let size = std::fs::metadata(store.file(&key)).expect("the object").len();
     assert_eq!((&ready["sizeBytes"], &ready["uploadedBytes"]), (&json!(size), &json!(size)));
-    assert!((29.0..31.0).contains(&seconds_of(&ready)), "{ready}");
-    assert_whole(&source, &store.file(&key));
+    let lasted = lasted_ms(&sent) as f64 / 1000.0;
+    assert!((lasted - 1.0..lasted + 1.0).contains(&seconds_of(&ready)), "{lasted} s: {ready}");
+    assert_whole(&sent, &store.file(&key));
 
     let told = receiver.wait_for(1, seconds(20))[0].json();
     let data = &told["data"];
@@ -162,7 +177,7 @@ fn a_store_that_is_away_and_comes_back_has_it_all() {
     store.recover();
     let ready = wait_for(&api, "ready", seconds(90));
     let key = key_of(&ready);
-    assert_whole(&source, &store.file(&key));
+    assert_whole(source.records(), &store.file(&key));
 }
 
 #[test]
@@ -197,7 +212,7 @@ fn a_failed_upload_is_recovered_for_its_fee_and_charged_once() {
     recover().assert_error(409, None);
     assert_eq!(balance(), before - 360);
     service.run(&["ledger", "check"]);
-    assert_whole(&source, &store.file(&key_of(&ready)));
+    assert_whole(source.records(), &store.file(&key_of(&ready)));
 }
 
 /// What ffprobe says of a file, and nothing but that.
@@ -219,7 +234,7 @@ fn carries(coding: Coding, picture: &str) {
     let (stream, _) = archived(&api, "codecs", &store);
     let (mut call, outcome) = Call::publish(service.rtmp_address(), "live", &stream.key);
     assert_eq!(outcome, Outcome::Publishing);
-    coded.publish(&mut call);
+    coded.publish_faster(&mut call, 4);
     drop(call);
     end(&api, &stream);
     let ready = wait_for(&api, "ready", seconds(60));
@@ -273,7 +288,7 @@ fn a_full_disk_stops_the_recording_and_never_the_stream() {
     let _ = api.post("/api/webhooks", &events).ok();
     let (stream, destination) = archived(&api, "full", &store);
     let to_sink = api.add_destination(&stream, &sink.url(), "copy");
-    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
     let shown = api.wait_for_destination(&stream, destination, "retrying", seconds(20));
     assert!(shown["error"].as_str().is_some_and(|error| error.contains("freeBytesMin")), "{shown}");
     let told = receiver.wait_for(1, seconds(20))[0].json();
@@ -282,10 +297,11 @@ fn a_full_disk_stops_the_recording_and_never_the_stream() {
         (&json!("destination.failed"), &json!(destination))
     );
     api.wait_for_destination(&stream, to_sink, "live", seconds(20));
-    encoder.finish(seconds(60));
+    sink.wait_for_media(CARRIED_PACKETS, seconds(60));
+    let sent = encoder.end();
     end(&api, &stream);
     sink.wait_until_left(seconds(20));
-    assert_complete("the sink", source.records(), &sink.records());
+    assert_complete("the sink", &sent, &sink.records());
     assert_eq!((archives(&api).len(), store.keys().len()), (0, 0));
 }
 

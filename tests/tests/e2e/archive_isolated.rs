@@ -67,7 +67,7 @@ fn an_isolated_archive_records_uploads_lists_signs_deletes_and_tells() {
     let ready = wait_for(&api, "ready", seconds(30));
     let key = key_of(&ready);
     assert_eq!(store.keys(), std::slice::from_ref(&key), "once");
-    assert_whole(&source, &store.file(&key));
+    assert_whole(source.records(), &store.file(&key));
     let size = std::fs::metadata(store.file(&key)).expect("the object").len();
     let told = receiver.wait_for(1, seconds(20))[0].json();
     assert_eq!((&told["data"]["fileName"], &told["data"]["sizeBytes"]), (&ready["fileName"], &json!(size)));
@@ -111,7 +111,7 @@ fn an_isolated_archive_uploads_a_failed_recording_again_for_its_fee() {
     let ready = wait_for(&api, "ready", seconds(60));
     assert_eq!(balance(), before - 360);
     service.run(&["ledger", "check"]);
-    assert_whole(&source, &store.file(&key_of(&ready)));
+    assert_whole(source.records(), &store.file(&key_of(&ready)));
 }
 
 #[test]

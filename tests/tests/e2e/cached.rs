@@ -36,7 +36,8 @@ fn config(service: &Service) -> String {
 fn behind_nginx_viewers_come_from_the_cache_and_a_revoked_key_still_ends() {
     let service = Setup::default().set("SATCAST_HTTP__TRUSTED_PROXIES", "[\"127.0.0.1\"]").start();
     let hosted = Hosted::new(&service, "cached");
-    let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
+    let _encoder =
+        Publish::of(&Source::shared()).faster(2).endless().to(&service.ingest_url(&hosted.stream.key));
     let nginx = Nginx::before(&config(&service));
     let url = hosted.ready(seconds(20)).replace(&service.base(), &format!("http://{}", nginx.address()));
     let mut first = Viewer::of(&url);

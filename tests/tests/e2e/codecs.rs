@@ -8,27 +8,24 @@ use satcast_tests::record::Track;
 use satcast_tests::service::Setup;
 use satcast_tests::wait::seconds;
 
+use crate::archive::end;
+
 fn watch(coding: Coding, picture: &str) {
     let coded = Coded::of(coding);
-    let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "1").start();
+    let service = Setup::default().start();
     let hosted = Hosted::new(&service, "codecs");
     let (mut call, outcome) = Call::publish(service.rtmp_address(), "live", &hosted.stream.key);
     assert_eq!(outcome, Outcome::Publishing);
-    let mut viewer = std::thread::scope(|scope| {
-        let sending = scope.spawn(|| {
-            coded.publish(&mut call);
-            drop(call);
-        });
-        let viewer = hosted.viewer(seconds(20));
-        sending.join().expect("the stream was sent");
-        viewer
-    });
+    coded.publish_faster(&mut call, 4);
+    drop(call);
+    let mut viewer = hosted.viewer(seconds(20));
     let index = viewer.index();
     let attribute = |name: &str| index.attributes.get(name).map_or("", String::as_str);
     assert_eq!((attribute("RESOLUTION"), attribute("FRAME-RATE")), ("320x180", "25.000"));
     let (found, sound) = attribute("CODECS").split_once(',').expect("two codecs");
     assert!(found.starts_with(picture), "{found}");
     assert_eq!(sound.to_ascii_lowercase(), "opus");
+    end(&service.api(), &hosted.stream);
     let media = viewer.media_when("the end of the playlist", seconds(15), |media| media.ended);
     let pieces = viewer.pieces(&media.segments);
     assert_segments(&pieces);

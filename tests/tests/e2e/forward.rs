@@ -4,14 +4,16 @@ use std::time::{Duration, Instant};
 
 use satcast_tests::encoder::Publish;
 use satcast_tests::nginx::Nginx;
-use satcast_tests::record::{assert_complete, assert_run_from_keyframe, media};
+use satcast_tests::record::{Record, assert_complete, assert_run_from_keyframe, media};
 use satcast_tests::service::Setup;
 use satcast_tests::sink::{Arrival, Sink};
-use satcast_tests::source::{KEYFRAME_SECONDS, SOURCE_SECONDS, Source};
+use satcast_tests::source::{KEYFRAME_SECONDS, Source};
 use satcast_tests::wait::{self, seconds};
 
 /// The stream has run for a while when a server is added to it.
 const PACKETS_BEFORE_ADDING: usize = 600;
+/// What the late server gets: more than one group.
+const LATE_PACKETS: usize = 385;
 /// How long after a keyframe the server is added: late enough that only a kept keyframe can serve it, and early
 /// enough that the next one is still far off.
 const AFTER_KEYFRAME_MS: std::ops::Range<u128> = 300..800;
@@ -27,7 +29,7 @@ fn every_packet_reaches_every_server_unchanged() {
     api.add_destination(&stream, &nginx.url(), "copy");
     let to_sink = api.add_destination(&stream, &sink.url(), "copy");
 
-    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
     let live = api.wait_for_stream(&stream, "live", seconds(20));
     assert_eq!(live["status"], "active");
     assert!(live["startedAt"].as_i64() > live["createdAt"].as_i64(), "{live}");
@@ -40,19 +42,20 @@ fn every_packet_reaches_every_server_unchanged() {
     late.wait_for_media(1, seconds(10));
     api.wait_for_destination(&stream, to_late, "live", seconds(10));
 
-    encoder.finish(seconds(2 * SOURCE_SECONDS));
+    late.wait_for_media(LATE_PACKETS, seconds(60));
+    let sent = encoder.end();
     let ended = api.wait_for_stream(&stream, "idle", seconds(20));
     assert_eq!(ended["lastEndReason"], "unpublished", "{ended}");
-    let expected = media(source.records()).len();
+    let expected = media(&sent).len();
     sink.wait_until_left(seconds(20));
     late.wait_until_left(seconds(20));
 
-    assert_complete("the sink", source.records(), &sink.records());
+    assert_complete("the sink", &sent, &sink.records());
     assert_eq!((sink.names(), sink.publishes()), (vec!["copy".to_owned()], 1));
     let recordings = nginx.wait_for_recording("copy", expected, seconds(10));
     assert_eq!(recordings.len(), 1, "nginx was published to once");
-    assert_complete("nginx", source.records(), &recordings[0]);
-    assert_late_start(&source, added, &sink.arrivals(), &late);
+    assert_complete("nginx", &sent, &recordings[0]);
+    assert_late_start(&sent, added, &sink.arrivals(), &late);
 }
 
 /// Waits for a moment between two keyframes, and gives it.
@@ -66,10 +69,10 @@ fn just_after_a_keyframe(sink: &Sink) -> Instant {
 }
 
 /// The late server began at a keyframe that was sent before it was added, long before the next one came.
-fn assert_late_start(source: &Source, added: Instant, first: &[Arrival], late: &Sink) {
+fn assert_late_start(sent: &[Record], added: Instant, first: &[Arrival], late: &Sink) {
     let records = late.records();
-    let sent = media(source.records());
-    let start = assert_run_from_keyframe("the late server", source.records(), &records);
+    let start = assert_run_from_keyframe("the late server", sent, &records);
+    let sent = media(sent);
     let got = records.iter().filter(|record| !record.config).count();
     assert_eq!(start + got, sent.len(), "the late server did not get the stream to its end");
 

@@ -7,7 +7,7 @@ use satcast_tests::author;
 use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::{Hosted, window_files};
 use satcast_tests::probe::records;
-use satcast_tests::record::{CARRIED_MILLIS, assert_beginning, assert_carried};
+use satcast_tests::record::{CARRIED_MILLIS, assert_carried, assert_complete};
 use satcast_tests::said;
 use satcast_tests::scene::{HOSTILE, Scene, children, configuration, wait_until_gone};
 use satcast_tests::service::Setup;
@@ -18,10 +18,11 @@ use serde_json::{Value, json};
 
 /// The driver is killed after this silence; see `SILENCE_MS` of the host.
 const SILENCE_LIMIT: Duration = Duration::from_secs(25);
-/// How long a driver floods and leaks before its host is looked at.
-const HARM: Duration = Duration::from_secs(8);
-/// Packets that a destination gets before its encoder is ended.
-const PACKETS: usize = 600;
+
+/// Ten seconds of media.
+const CARRIED_PACKETS: usize = 770;
+/// Ten seconds in which drivers do their worst.
+const HARMED_PACKETS: usize = 770;
 
 #[test]
 fn an_isolated_driver_gets_every_packet_unchanged() {
@@ -35,17 +36,19 @@ fn an_isolated_driver_gets_every_packet_unchanged() {
     let stream = api.create_stream("isolated");
     let id = api.add_destination(&stream, &sink.url(), "copy");
     api.add_destination(&stream, &second.url(), "copy");
-    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
     let shown = api.wait_for_destination(&stream, id, "live", seconds(20));
     assert_eq!(shown["droppedPackets"], 0, "{shown}");
-    sink.wait_for_media(PACKETS, seconds(30));
-    let frames = encoder.end();
+    for sink in [&sink, &second] {
+        sink.wait_for_media(CARRIED_PACKETS, seconds(60));
+    }
+    let sent = encoder.end();
     sink.wait_until_left(seconds(20));
     second.wait_until_left(seconds(20));
     let shown = api.destination(&stream, id);
     assert!(shown["bytesSent"].as_u64() > Some(1_000_000), "{shown}");
-    assert_beginning("the first sink", source.records(), &sink.records(), frames);
-    assert_beginning("the second sink", source.records(), &second.records(), frames);
+    assert_complete("the first sink", &sent, &sink.records());
+    assert_complete("the second sink", &sent, &second.records());
     assert_eq!(children(&service).len(), 1);
 }
 
@@ -54,7 +57,7 @@ fn viewers_get_what_an_isolated_driver_publishes() {
     let source = Source::shared();
     let service = Setup::default().set("SATCAST_DRIVER__HLS__ISOLATION", "process").start();
     let hosted = Hosted::new(&service, "isolated");
-    let _encoder = Publish::of(&source).to(&service.ingest_url(&hosted.stream.key));
+    let _encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&hosted.stream.key));
     let mut viewer = hosted.viewer(seconds(20));
     let media = viewer.media_when("nine segments", seconds(30), |media| media.segments.len() >= 9);
     let pieces = viewer.pieces(&media.segments);
@@ -107,7 +110,7 @@ fn who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on() {
     let others = scene.api.with_key(Some(key.trim()));
     let beside = others.create_stream("beside");
     let bystander = author::add(&others, &beside, HOSTILE, &configuration("nowhere"));
-    let mut beside_encoder = Publish::of(&scene.source).to(&scene.service.ingest_url(&beside.key));
+    let mut beside_encoder = Publish::until_end(&scene.source).to(&scene.service.ingest_url(&beside.key));
     others.wait_for_destination(&beside, bystander, "live", seconds(20));
     // Several, so that one of them soon comes after each restart.
     let ids: Vec<i64> = (0..6).map(|_| scene.add("abort")).collect();
@@ -128,7 +131,7 @@ fn who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on() {
     let crashes = log.lines().filter(|line| line.contains(&process) && line.contains("(signal 6"));
     assert_eq!(crashes.filter(|line| line.contains("ERROR")).count(), 3, "and no more");
     assert!(!log.contains(said::CRASHED_TOO_OFTEN), "the driver itself is used on");
-    beside_encoder.finish(seconds(60));
+    let _ = beside_encoder.end();
 }
 
 #[test]
@@ -172,7 +175,7 @@ fn hurts_itself_alone(isolation: &str) {
         scene.api.wait_for_destination(&scene.stream, id, "live", seconds(30));
     }
     let before = scene.service.process().resident_kib();
-    std::thread::sleep(HARM);
+    scene.goes_on(HARMED_PACKETS);
     scene.finish(&mut encoder);
     let grown = scene.service.process().resident_kib().saturating_sub(before);
     assert!(grown < 200 * 1024, "{grown} KiB");

@@ -5,17 +5,19 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use satcast_tests::encoder::Publish;
-use satcast_tests::record::{assert_beginning, assert_run_from_keyframe};
+use satcast_tests::record::{assert_complete, assert_run_from_keyframe};
 use satcast_tests::said;
 use satcast_tests::service::Setup;
 use satcast_tests::sink::{Behaviour, Sink};
-use satcast_tests::source::{SOURCE_SECONDS, Source};
+use satcast_tests::source::Source;
 use satcast_tests::wait::{self, seconds};
 
 /// Longest until a server that takes nothing is shown as such: five seconds, a look, and the first media before them.
 const STALLED_WAIT_MAX: Duration = Duration::from_secs(12);
 /// The encoder's machine stands still for so long, and sends what it missed all at once.
 const STALL: Duration = Duration::from_secs(12);
+/// What it missed, and six seconds more.
+const CAUGHT_UP_PACKETS: usize = 1_390;
 /// Far above what one stream needs, far below what an unbounded queue would take.
 const RESIDENT_KIB_MAX: u64 = 256 * 1024;
 
@@ -42,7 +44,7 @@ fn a_dead_and_a_stalled_server_harm_nobody_else() {
     ]
     .map(|(url, words)| (api.add_destination(&stream, &url, "other-secret-key"), words));
 
-    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
     dying.wait_for_media(200, seconds(20));
     api.wait_for_destination(&stream, to_dying, "live", seconds(20));
 
@@ -65,9 +67,8 @@ fn a_dead_and_a_stalled_server_harm_nobody_else() {
     dying.restart();
     let again = api.wait_for_destination(&stream, to_dying, "live", seconds(20));
     assert!(again["nextRetryAt"].is_null() && again["error"].is_null(), "{again}");
-    assert_run_from_keyframe("the restarted server", source.records(), &dying.records_of(dying.publishes()));
 
-    wait::until_api("the stalled server to be noticed", seconds(SOURCE_SECONDS), || {
+    wait::until_api("the stalled server to be noticed", seconds(60), || {
         let shown = api.destination(&stream, to_stalling);
         if shown["droppedPackets"].as_i64() > Some(0) { Ok(()) } else { Err(shown.to_string()) }
     });
@@ -81,10 +82,11 @@ fn a_dead_and_a_stalled_server_harm_nobody_else() {
         });
     }
 
-    let frames = encoder.end();
+    let sent = encoder.end();
     api.wait_for_stream(&stream, "idle", seconds(30));
     healthy.wait_until_left(seconds(20));
-    assert_beginning("the healthy server", source.records(), &healthy.records(), frames);
+    assert_run_from_keyframe("the restarted server", &sent, &dying.records_of(dying.publishes()));
+    assert_complete("the healthy server", &sent, &healthy.records());
     assert_eq!(healthy.publishes(), 1);
     let resident = service.process().resident_kib();
     assert!(resident < RESIDENT_KIB_MAX, "the service holds {resident} KiB");
@@ -123,9 +125,9 @@ fn a_slow_server_loses_packets_alone() {
     let to_healthy = api.add_destination(&stream, &healthy.url(), "healthy");
     let to_slow = api.add_destination(&stream, &slow.url(), "slow");
 
-    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
     api.wait_for_destination(&stream, to_slow, "live", seconds(20));
-    wait::until_api("what is too much to be dropped", seconds(SOURCE_SECONDS), || {
+    wait::until_api("what is too much to be dropped", seconds(60), || {
         let shown = api.destination(&stream, to_slow);
         if shown["droppedPackets"].as_i64() > Some(0) { Ok(()) } else { Err(shown.to_string()) }
     });
@@ -136,10 +138,10 @@ fn a_slow_server_loses_packets_alone() {
     assert!(error.is_none_or(|error| error.contains(said::TAKES_LESS)), "{shown}");
     assert_eq!(api.destination(&stream, to_healthy)["droppedPackets"], 0);
 
-    let frames = encoder.end();
+    let sent = encoder.end();
     api.wait_for_stream(&stream, "idle", seconds(30));
     healthy.wait_until_left(seconds(20));
-    assert_beginning("the healthy server", source.records(), &healthy.records(), frames);
+    assert_complete("the healthy server", &sent, &healthy.records());
     // What was given up is not sent after the end.
     slow.wait_until_left(seconds(5));
 }
@@ -152,17 +154,17 @@ fn an_encoder_that_catches_up_costs_nobody_a_packet() {
     let api = service.api();
     let stream = api.create_stream("caught up");
     let id = api.add_destination(&stream, &sink.url(), "copy");
-    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
     sink.wait_for_media(300, seconds(20));
     encoder.freeze();
     std::thread::sleep(STALL);
+    let before = sink.wait_for_media(0, seconds(0));
     encoder.thaw();
-    // What it missed has come, and some that was sent in time again: an encoder that is ended loses what its system holds unsent.
-    sink.wait_for_media(1_500, seconds(30));
-    let frames = encoder.end();
+    sink.wait_for_media(before + CAUGHT_UP_PACKETS, seconds(60));
+    let sent = encoder.end();
     api.wait_for_stream(&stream, "idle", seconds(30));
     sink.wait_until_left(seconds(20));
-    assert_beginning("the server", source.records(), &sink.records(), frames);
+    assert_complete("the server", &sent, &sink.records());
     assert_eq!(api.destination(&stream, id)["droppedPackets"], 0);
 }
 

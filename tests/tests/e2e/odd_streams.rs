@@ -11,6 +11,8 @@ use satcast_tests::service::Setup;
 use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::seconds;
 
+use crate::archive::end;
+
 /// Where two sources meet, the sound of the first may end within a frame of the second's.
 const SOUND_FRAME_MILLIS: i64 = 22;
 
@@ -26,12 +28,14 @@ struct Watched {
 /// The time of each packet is the encoder's `within_millis`.
 #[track_caller]
 fn watch(source: &Source, length: u64, within_millis: i64) -> Watched {
-    let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "1").start();
+    let service = Setup::default().start();
     let hosted = Hosted::new(&service, "odd");
-    let mut encoder = Publish::of(source).seconds(length).to(&service.ingest_url(&hosted.stream.key));
+    let mut encoder =
+        Publish::of(source).seconds(length).faster(4).to(&service.ingest_url(&hosted.stream.key));
     let mut viewer: Viewer = hosted.viewer(seconds(length + 5));
     let index = viewer.index();
     encoder.finish(seconds(length + 10));
+    end(&service.api(), &hosted.stream);
     let media = viewer.media_when("the end of the playlist", seconds(15), |media| media.ended);
     let pieces = viewer.pieces(&media.segments);
     let path = viewer.path("media.m3u8");

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 
 use satcast_tests::encoder::Publish;
-use satcast_tests::record::assert_beginning;
+use satcast_tests::record::assert_complete;
 use satcast_tests::service::Setup;
 use satcast_tests::sink::{Behaviour, Sink};
 use satcast_tests::source::{Recipe, Source};
@@ -12,6 +12,8 @@ use serde_json::json;
 
 const RIGHT_KEY: &str = "live_right_key_012345?bandwidthtest=true&x=1";
 const WRONG_KEY: &str = "live_wrong_key_012345";
+/// Five seconds of media.
+const CARRIED_PACKETS: usize = 385;
 
 #[test]
 fn a_platform_is_a_type_of_its_own() {
@@ -44,7 +46,7 @@ fn a_platform_is_a_type_of_its_own() {
     let twitch = add("twitch", json!({ "key": RIGHT_KEY, "server": sink.url() })).ok()["id"].as_i64();
     let youtube = add("youtube", json!({ "key": WRONG_KEY, "server": denying.url() })).ok()["id"].as_i64();
     let (twitch, youtube) = (twitch.expect("an id"), youtube.expect("an id"));
-    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
     let shown = api.wait_for_destination(&stream, twitch, "live", seconds(20));
     assert_eq!(shown["platform"], "twitch", "{shown}");
     assert!(!shown.to_string().contains("right_key"), "{shown}");
@@ -54,11 +56,11 @@ fn a_platform_is_a_type_of_its_own() {
     // A refused login rests for a minute; half of it leaves room for what passed.
     assert!(shown["nextRetryAt"].as_i64() > Some(started + 30_000), "{shown}");
 
-    sink.wait_for_media(300, seconds(30));
-    let frames = encoder.end();
+    sink.wait_for_media(CARRIED_PACKETS, seconds(60));
+    let sent = encoder.end();
     api.wait_for_stream(&stream, "idle", seconds(20));
     sink.wait_until_left(seconds(20));
-    assert_beginning("the platform", source.records(), &sink.records(), frames);
+    assert_complete("the platform", &sent, &sink.records());
     assert_eq!(sink.names(), ["live_right_key_012345"], "the query is told apart");
     assert_eq!(denying.attempts(), 1);
     let history = wait::until_api("both in the history", seconds(20), || {

@@ -90,7 +90,8 @@ fn preview_is_whole(preview: &mut Viewer, source: &Source) {
 fn answers_carry_what_caches_and_browsers_need() {
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "headers");
-    let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
+    let _encoder =
+        Publish::of(&Source::shared()).faster(4).endless().to(&service.ingest_url(&hosted.stream.key));
     let url = hosted.ready(seconds(20));
     let mut viewer = Viewer::of(&url);
     // Until the first segments are on disk, so that both a file and memory are asked for.

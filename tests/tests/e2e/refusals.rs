@@ -3,10 +3,10 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use satcast_tests::scene::{Scene, built, compile};
 use satcast_tests::service::{Service, Setup};
-use satcast_tests::source::SOURCE_SECONDS;
 use satcast_tests::wait::seconds;
 use serde_json::json;
 
@@ -54,6 +54,9 @@ const CUT_BYTES: usize = 64 * 1024;
 const MACHINE_OFFSET: usize = 18;
 const ARM: [u8; 2] = [183, 0];
 const INTEL: [u8; 2] = [62, 0];
+
+/// Far more than it takes to judge all that it is asked, and less than the client waits for one answer that does not come.
+const BUSY_MAX: Duration = Duration::from_secs(10);
 
 #[test]
 fn files_that_are_no_drivers_are_refused_and_named() {
@@ -103,10 +106,7 @@ fn a_pattern_that_takes_for_ever_elsewhere_is_judged_at_once() {
     }
     let _ = scene.api.post(&path, &json!({ "type": "evil", "config": { "name": "a".repeat(60_000) } })).ok();
     scene.finish(&mut encoder);
-    assert!(
-        u64::from(scene.service.process().cpu().as_secs() as u32) < SOURCE_SECONDS,
-        "it was busy all the time"
-    );
+    assert!(scene.service.process().cpu() < BUSY_MAX, "it was busy all the time");
 }
 
 fn refused_driver(case: &str, folder: &Path) {

@@ -1,7 +1,7 @@
 //! Encrypted in and encrypted out: every byte as without TLS, certificates renewed under way, and bad ones named.
 
 use satcast_tests::encoder::Publish;
-use satcast_tests::record::assert_beginning;
+use satcast_tests::record::assert_complete;
 use satcast_tests::said;
 use satcast_tests::service::Setup;
 use satcast_tests::sink::Sink;
@@ -10,6 +10,10 @@ use satcast_tests::tls::{Authority, no_tls};
 use satcast_tests::wait::{self, seconds};
 
 const HERE: &[&str] = &["127.0.0.1"];
+/// Media that flows on after the renewal: five seconds.
+const RENEWED_PACKETS: usize = 385;
+/// Ten seconds of media.
+const CARRIED_PACKETS: usize = 770;
 
 #[test]
 fn every_packet_goes_encrypted_through_two_services_while_a_certificate_is_renewed() {
@@ -32,7 +36,7 @@ fn every_packet_goes_encrypted_through_two_services_while_a_certificate_is_renew
     let url = format!("rtmps://{}/live", target.rtmps_address());
     let forwarded = here.add_destination(&stream, &url, &received.key);
 
-    let mut encoder = Publish::of(&source).to(&service.secure_ingest_url(&stream.key));
+    let mut encoder = Publish::until_end(&source).to(&service.secure_ingest_url(&stream.key));
     let shown = here.wait_for_destination(&stream, forwarded, "live", seconds(20));
     assert!(shown["url"].as_str().is_some_and(|shown| shown.starts_with(&url)), "{shown}");
     assert!(!shown.to_string().contains(&received.key), "{shown}");
@@ -43,11 +47,13 @@ fn every_packet_goes_encrypted_through_two_services_while_a_certificate_is_renew
     service.wait_for_log("the renewal", seconds(20), |line| line.contains(said::CERTIFICATE_RENEWED));
     assert!(successor.vouches_for(service.rtmps_address()), "new connections get the new certificate");
     assert!(!authority.vouches_for(service.rtmps_address()));
+    let before = sink.wait_for_media(0, seconds(0));
+    sink.wait_for_media(before + RENEWED_PACKETS, seconds(60));
 
-    let frames = encoder.end();
+    let sent = encoder.end();
     here.wait_for_stream(&stream, "idle", seconds(20));
     sink.wait_until_left(seconds(20));
-    assert_beginning("the sink behind both", source.records(), &sink.records(), frames);
+    assert_complete("the sink behind both", &sent, &sink.records());
     assert_eq!(sink.publishes(), 1);
     for (service, times) in [(&service, 1), (&target, 1)] {
         let log = service.log();
@@ -68,8 +74,8 @@ fn servers_that_fail_at_tls_are_named_and_harm_nobody_else() {
     let target = Setup::default().rtmps(&unknown.pair("target", HERE)).start();
     let other_name = Setup::default().rtmps(&known.pair("other", &["other.example"])).start();
     let service = Setup::default()
-        .set("SSL_CERT_FILE", &known.root_file().to_string_lossy())
         .set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "2")
+        .set("SSL_CERT_FILE", &known.root_file().to_string_lossy())
         .start();
     let api = service.api();
     let stream = api.create_stream("tls failures");
@@ -81,7 +87,7 @@ fn servers_that_fail_at_tls_are_named_and_harm_nobody_else() {
     ]
     .map(|(url, words, slow)| (api.add_destination(&stream, &url, "some-secret-key"), words, slow));
 
-    let mut encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
     let started = api.wait_for_stream(&stream, "live", seconds(20))["startedAt"].as_i64().expect("a start");
     for (id, words, slow) in bad {
         // The next try is a moment of `connecting`, so that not every look finds the reason.
@@ -97,9 +103,10 @@ fn servers_that_fail_at_tls_are_named_and_harm_nobody_else() {
             assert!(shown["nextRetryAt"].as_i64() > Some(started + 30_000), "{shown}");
         }
     }
-    let frames = encoder.end();
+    healthy.wait_for_media(CARRIED_PACKETS, seconds(60));
+    let sent = encoder.end();
     healthy.wait_until_left(seconds(60));
-    assert_beginning("the healthy server", source.records(), &healthy.records(), frames);
+    assert_complete("the healthy server", &sent, &healthy.records());
     service.assert_not_logged(&[("the key of a destination", "some-secret-key")]);
 }
 

@@ -51,7 +51,7 @@ fn status_and_window_follow_the_stream() {
     assert_eq!(specified(&hosted.status()), offline("the show"));
 
     let began = now_secs();
-    let encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
+    let encoder = Publish::of(&source).faster(4).endless().to(&service.ingest_url(&hosted.stream.key));
     let url = hosted.ready(seconds(20));
     let mut viewer = Viewer::of(&url);
     let media = viewer.media();
