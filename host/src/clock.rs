@@ -104,6 +104,38 @@ impl Clock {
             }
         }
     }
+
+    /// Waits for `time`, as [`Clock::sleep_until`].
+    pub async fn sleep(&self, time: Duration) {
+        self.sleep_until(self.monotonic().saturating_add(time)).await;
+    }
+
+    /// The outcome of `work`; `None` when it takes longer than `limit`.
+    pub async fn timeout<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        self.timeout_at(self.monotonic().saturating_add(limit), work).await
+    }
+
+    /// The outcome of `work`; `None` when it is not there at the monotonic time `end`.
+    pub async fn timeout_at<T>(&self, end: Duration, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            outcome = work => Some(outcome),
+            () = self.sleep_until(end) => None,
+        }
+    }
+
+    /// The outcome of `work`, while a manual clock is moved on by `step` again and again.
+    #[cfg(test)]
+    pub(crate) async fn passing<T>(&self, step: Duration, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut work => return outcome,
+                () = tokio::time::sleep(Duration::from_millis(2)) => self.advance(step),
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -137,6 +169,16 @@ mod tests {
         assert_eq!(*woken.lock().unwrap(), Some(Duration::from_secs(60)));
         clock.sleep_until(Duration::from_secs(59)).await;
         Clock::system().sleep_until(Duration::ZERO).await;
+    }
+
+    #[tokio::test]
+    async fn a_limit_ends_what_takes_longer_and_nothing_else() {
+        let (clock, second) = (Clock::manual(UnixMillis(0)), Duration::from_secs(1));
+        assert_eq!(clock.timeout(Duration::ZERO, async { 7 }).await, Some(7), "what is done needs no time");
+        let limited = clock.timeout(second * 60, std::future::pending::<()>());
+        assert_eq!(clock.passing(second, limited).await, None);
+        assert!(clock.monotonic() >= second * 60);
+        assert_eq!(Clock::system().timeout(Duration::ZERO, std::future::pending::<()>()).await, None);
     }
 
     #[test]

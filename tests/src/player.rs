@@ -14,8 +14,8 @@ use crate::wait;
 
 /// Longest that a step, and the start of the browser before the first one, may take besides the seconds it is asked to watch.
 const STEP_LIMIT: Duration = Duration::from_secs(45);
-/// A pause shorter than this is not seen as one on a busy machine.
-const STALL_LIMIT: Duration = Duration::from_millis(500);
+/// A picture that stands longer than this waits for something. What a busy machine does is shorter, and a figure of the benchmarks.
+const STALL_LIMIT: Duration = Duration::from_secs(5);
 const CLOSE_LIMIT: Duration = Duration::from_secs(20);
 
 /// What plays.
@@ -148,13 +148,11 @@ impl Player {
     }
 }
 
-/// Stalls of the player longer than `limit`, and those not over yet: position and milliseconds of each.
-#[must_use]
-pub fn stalls(state: &Value, limit: Duration) -> Vec<(f64, u64)> {
+/// Stalls that are longer than [`STALL_LIMIT`], in milliseconds.
+fn stalls(state: &Value) -> Vec<u64> {
     let all = state["stalls"].as_array().into_iter().flatten();
-    let all =
-        all.map(|stall| (stall["at"].as_f64().unwrap_or(-1.0), stall["ms"].as_u64().unwrap_or(u64::MAX)));
-    all.filter(|(_, ms)| u128::from(*ms) > limit.as_millis()).collect()
+    let all = all.map(|stall| stall["ms"].as_u64().unwrap_or(u64::MAX));
+    all.filter(|ms| u128::from(*ms) > STALL_LIMIT.as_millis()).collect()
 }
 
 /// Expects a picture that is not of one colour, and that moves.
@@ -179,7 +177,7 @@ pub fn assert_moves(state: &Value) {
 #[track_caller]
 pub fn assert_smooth(state: &Value) {
     assert_moves(state);
-    assert_eq!(stalls(state, STALL_LIMIT), [], "{state}");
+    assert!(stalls(state).is_empty(), "{state}");
     assert_eq!(state["fatal"], json!([]), "{state}");
     assert_eq!(state["complaints"], json!([]), "{state}");
     let statuses = state["requests"]["byStatus"].as_object().expect("requests by status");

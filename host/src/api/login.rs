@@ -364,9 +364,9 @@ async fn on_own_thread<R: Send + 'static>(
     app: &App,
     work: impl FnOnce() -> R + Send + 'static,
 ) -> std::result::Result<R, ApiError> {
-    let turn = tokio::time::timeout(HASHING_WAIT, app.limits.hashing.clone().acquire_owned()).await;
+    let turn = app.clock.timeout(HASHING_WAIT, app.limits.hashing.clone().acquire_owned()).await;
     // The semaphore is never closed.
-    let permit = turn.map_err(|_| ApiError::busy())?.map_err(|_| ApiError::internal())?;
+    let permit = turn.ok_or_else(ApiError::busy)?.map_err(|_| ApiError::internal())?;
     let done = tokio::task::spawn_blocking(move || {
         let result = work();
         drop(permit);

@@ -37,8 +37,6 @@ use crate::ids::{AccountId, DestinationId, SessionId, UnixMillis};
 use crate::store::{DestinationRecord, Happening, ToldDestination};
 use crate::usage::Usage;
 
-/// What a destination is given to flush and end.
-pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(2);
 /// How long a driver may take over a new configuration before its destination is opened again.
 const CHANGE_WAIT: Duration = Duration::from_secs(2);
 /// New configurations that wait for one destination.
@@ -49,6 +47,8 @@ const CHANGES_MAX: usize = 1;
 pub(super) struct Parts {
     pub(super) drivers: Drivers,
     pub(super) clock: Clock,
+    /// What it is given to flush and end.
+    pub(super) stop_deadline: Duration,
     pub(super) hub: Arc<Hub>,
     pub(super) source: u64,
     /// Which streams the media has come through before this one, and the mark of this one.
@@ -109,7 +109,7 @@ impl Destination {
     /// Starts it; the task ends some time after [`Destination::stop`].
     pub(super) fn start(record: DestinationRecord, parts: Parts) -> (Arc<Self>, tokio::task::JoinHandle<()>) {
         let (stop, stopping) = watch::channel(false);
-        let view = View::new(parts.clock.monotonic());
+        let view = View::new(parts.clock.monotonic(), parts.clock.now());
         let destination = Arc::new(Self {
             id: record.id,
             record: Mutex::new(Arc::new(record)),
@@ -215,7 +215,7 @@ impl Destination {
             bitrate: view.bits_per_sec(),
             dropped_packets: self.dropped.load(Ordering::Relaxed),
             live_since: view.live_since,
-            state_since: view.state_since,
+            state_since: Some(view.state_since),
             server: view.server.clone(),
         }
     }
@@ -292,7 +292,7 @@ impl Destination {
             "attempt": view.attempt,
             "nextRetryAt": view.next_retry_at.map(|at| at.0),
             "liveSince": view.live_since.map(|since| since.0),
-            "stateSince": view.state_since.map(|since| since.0),
+            "stateSince": view.state_since.0,
         });
         self.feed.send(self.account, "destination.state", at, data);
     }

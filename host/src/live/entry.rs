@@ -8,8 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::session::{Refusal, Session, TAKE_OVER_AFTER};
 use super::{Live, Publisher, Via, codes, lock};
 use crate::store::StreamRecord;
@@ -74,7 +72,7 @@ impl Live {
             return Err(PublishRefused::new(codes::DENIED, codes::CHAIN));
         }
         // All of them together: one after the other may come and take the place.
-        let silence_until = Instant::now() + SILENCE_WAIT;
+        let silence_until = self.inner.clock.monotonic() + SILENCE_WAIT;
         for _ in 0..OBSTACLES_AWAITED_MAX {
             self.refuse_unless_quiet(&stream).await?;
             let admitted = self.inner.gate.admit(&stream).await;
@@ -83,14 +81,13 @@ impl Live {
                 Ok(publisher) => return Ok(publisher),
                 Err(Obstacle::Refused(refused)) => return Err(refused),
                 Err(Obstacle::Busy(session)) => {
-                    let patience = silence_until.saturating_duration_since(Instant::now());
-                    if !session.encoder_rests(&self.inner.clock, patience).await {
+                    if !session.encoder_rests(&self.inner.clock, silence_until).await {
                         return Err(busy());
                     }
                     true
                 }
                 Err(Obstacle::Ending(session)) => {
-                    tokio::time::timeout(ENDING_WAIT, session.gone()).await.is_ok()
+                    self.inner.clock.timeout(ENDING_WAIT, session.gone()).await.is_some()
                 }
             };
             if !gone {

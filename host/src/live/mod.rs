@@ -72,6 +72,9 @@ use via::Marks;
 /// Longest a shutdown waits for sessions to end: what destinations are given to take what waits, and to end.
 pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(15);
 
+/// What a destination is given to flush and end.
+const STOP_DEADLINE: Duration = Duration::from_secs(2);
+
 /// Why an encoder has to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
@@ -101,6 +104,8 @@ struct Inner {
     drivers: Drivers,
     clock: Clock,
     settings: Settings,
+    /// What a destination is given to flush and end.
+    stop_deadline: Duration,
     gate: Arc<dyn Gate>,
     sessions: Mutex<HashMap<StreamId, Arc<Session>>>,
     /// Streams that were stopped, and the monotonic time until which their encoder is refused.
@@ -137,6 +142,7 @@ impl Live {
             drivers,
             clock,
             settings,
+            stop_deadline: STOP_DEADLINE,
             gate,
             sessions: Mutex::default(),
             quiet: Mutex::default(),
@@ -285,6 +291,12 @@ impl Inner {
 
 #[cfg(test)]
 impl Live {
+    /// The same with another limit for destinations that are to end. No session may have begun.
+    fn with_stop_deadline(mut self, stop_deadline: Duration) -> Self {
+        Arc::get_mut(&mut self.inner).expect("a live that nobody else has").stop_deadline = stop_deadline;
+        self
+    }
+
     /// A shelf that no driver fills.
     pub(crate) fn begin_shelf(
         &self,

@@ -183,12 +183,11 @@ impl Session {
         self.commands.closed().await;
     }
 
-    /// Whether the encoder that is there has gone or is silent for [`TAKE_OVER_AFTER`] within `patience`; answers sooner when it
+    /// Whether the encoder that is there has gone or is silent for [`TAKE_OVER_AFTER`] before `until`; answers sooner when it
     /// goes on sending.
-    pub(super) async fn encoder_rests(&self, clock: &Clock, patience: Duration) -> bool {
+    pub(super) async fn encoder_rests(&self, clock: &Clock, until: Duration) -> bool {
         let came = millis(clock.monotonic());
-        let looks = patience.as_millis() / REST_POLL.as_millis();
-        for _ in 0..looks {
+        while clock.monotonic() < until {
             tokio::time::sleep(REST_POLL).await;
             let last = self.last_media_ms.load(Ordering::Acquire);
             if self.lock().encoder.is_none()

@@ -181,10 +181,14 @@ async fn flaky(ctx: &Ctx, media: &mut Media) -> Result<(), Error> {
 
 /// Sends something and takes nothing.
 async fn lame(ctx: &Ctx) -> Result<(), Error> {
+    let mut told = std::pin::pin!(ctx.stopping());
     loop {
         ctx.bytes_sent(1);
         ctx.state(State::Live);
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::select! {
+            () = &mut told => return Ok(()),
+            () = tokio::time::sleep(Duration::from_millis(10)) => {}
+        }
     }
 }
 

@@ -83,10 +83,20 @@ impl Rig {
         }
     }
 
+    /// The same while time passes.
+    async fn until_later<R>(&self, what: &str, look: impl FnMut() -> Option<R>) -> R {
+        self.clock.passing(Duration::from_millis(100), self.until(what, look)).await
+    }
+
     async fn until_state(&self, index: usize, state: DestState) -> DestinationSnapshot {
         let id = self.destinations[index];
         let seen = || self.live.destination(self.stream.id, id).filter(|seen| seen.state == state);
         self.until(state.as_str(), seen).await
+    }
+
+    /// The same while time passes.
+    async fn until_state_later(&self, index: usize, state: DestState) -> DestinationSnapshot {
+        self.clock.passing(Duration::from_millis(100), self.until_state(index, state)).await
     }
 
     async fn until_session(&self, state: SessionState) -> SessionSnapshot {
@@ -182,7 +192,8 @@ async fn an_end_that_the_database_does_not_take_is_recorded_when_it_does() {
     let mut intruder = store::testing::Intruder::open(&rig._folder.path().join("t.db")).await;
     intruder.hide_sessions(true).await;
     let ended_at = rig.clock.now();
-    rig.live.stop(rig.stream.id, EndReason::MaxSats).await;
+    let stopping = rig.live.stop(rig.stream.id, EndReason::MaxSats);
+    rig.clock.passing(Duration::from_millis(100), stopping).await;
     rig.until_idle().await;
     let refused = rig.publish().await.err().unwrap();
     let wait = rig.live.inner.settings.refuse_quiet;
@@ -192,7 +203,8 @@ async fn an_end_that_the_database_does_not_take_is_recorded_when_it_does() {
     let end = tokio::time::Instant::now() + WAIT_MAX;
     while rig.last_reason().await != Some(EndReason::MaxSats) {
         assert!(tokio::time::Instant::now() < end, "the end is never recorded");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        rig.clock.advance(Duration::from_millis(100));
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let last = rig.store.last_session(rig.stream.id).await.unwrap().unwrap();
     assert_eq!(last.ended_at, Some(ended_at), "when it was, not when it was written");
@@ -257,7 +269,12 @@ async fn an_encoder_that_comes_while_another_leaves_is_never_lost() {
     let mut refused = None;
     for _ in 0..200 {
         session.give_up();
-        refused = rig.publish().await.err().map(|refused| refused.code);
+        refused = rig
+            .clock
+            .passing(Duration::from_millis(100), rig.publish())
+            .await
+            .err()
+            .map(|refused| refused.code);
         if refused == Some(codes::DENIED) {
             break;
         }
@@ -320,17 +337,18 @@ async fn a_stream_that_was_deleted_during_admission_does_not_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_encoder_that_returns_while_its_session_ends_gets_a_new_one() {
-    let rig = Rig::new(&["deaf"], Duration::from_secs(30)).await;
-    let mut publisher = rig.publish().await.unwrap();
-    publisher.push(&mut group());
+    // Its end takes until the driver goes on: the clock stands.
+    let (rig, _publisher, _) = spool::held_up().await;
     let before = rig.until_session(SessionState::Live).await.session_id;
     let (live, stream) = (rig.live.clone(), rig.stream.id);
-    // One that was not opened yet would end at once.
-    let begun = || rig.live.destination(stream, rig.destinations[0]).filter(|deaf| deaf.bytes_sent > 0);
-    rig.until("the destination", begun).await;
     let stopping = tokio::spawn(async move { live.stop(stream, EndReason::Shutdown).await });
     rig.until_session(SessionState::Stopping).await;
-    let mut publisher = rig.publish().await.unwrap();
+    let goes_on = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        spool::GOES.send_replace(true);
+    };
+    let (publisher, ()) = tokio::join!(rig.publish(), goes_on);
+    let mut publisher = publisher.unwrap();
     assert!(stopping.await.unwrap());
     publisher.push(&mut group());
     assert_ne!(rig.until_session(SessionState::Live).await.session_id, before);

@@ -100,7 +100,7 @@ pub(super) struct View {
     pub(super) next_retry_at: Option<UnixMillis>,
     pub(super) live_since: Option<UnixMillis>,
     /// `None` until a state is set.
-    pub(super) state_since: Option<UnixMillis>,
+    pub(super) state_since: UnixMillis,
     /// The same moment on the monotonic clock.
     pub(super) live_from: Option<Duration>,
     /// The server it goes to, as its driver said in this try.
@@ -157,8 +157,8 @@ impl Rate {
 }
 
 impl View {
-    /// A destination whose first try begins at `now`.
-    pub(super) fn new(now: Duration) -> Self {
+    /// A destination whose first try begins at `now`, which is `wall` for people.
+    pub(super) fn new(now: Duration, wall: UnixMillis) -> Self {
         Self {
             told: Told::Nothing,
             known: Known::default(),
@@ -167,7 +167,7 @@ impl View {
             attempt: 1,
             next_retry_at: None,
             live_since: None,
-            state_since: None,
+            state_since: wall,
             live_from: None,
             server: None,
             is_quieted: false,
@@ -188,8 +188,8 @@ impl View {
         wall: UnixMillis,
     ) -> bool {
         let changed = self.state != state;
-        if changed || self.state_since.is_none() {
-            self.state_since = Some(wall);
+        if changed {
+            self.state_since = wall;
         }
         self.state = state;
         self.error = error;
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_rate_is_that_of_the_last_five_seconds() {
-        let mut view = View::new(Duration::ZERO);
+        let mut view = View::new(Duration::ZERO, UnixMillis(0));
         view.sample(500, Duration::from_millis(899), UnixMillis(0));
         assert_eq!(view.bits_per_sec(), 0, "too early");
         sample(&mut view, 1_000, 2);
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn what_is_known_is_not_told_and_what_flips_is_told_with_pauses() {
-        let mut view = View::new(Duration::ZERO);
+        let mut view = View::new(Duration::ZERO, UnixMillis(0));
         let secs = Duration::from_secs;
         assert!(view.take_news(secs(0), false), "connecting");
         assert!(!view.take_news(secs(0), true), "known");
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn who_loses_packets_is_live_and_says_so_for_half_a_minute() {
-        let mut view = View::new(Duration::ZERO);
+        let mut view = View::new(Duration::ZERO, UnixMillis(0));
         let secs = Duration::from_secs;
         view.rate.bits_per_sec = 1;
         view.sample_lost(3, secs(1));
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_server_is_not_blamed_for_what_was_left_out_while_it_was_not_live() {
-        let mut view = View::new(Duration::ZERO);
+        let mut view = View::new(Duration::ZERO, UnixMillis(0));
         let secs = Duration::from_secs;
         view.rate.bits_per_sec = 1;
         view.set(DestState::Live, None, secs(1), UnixMillis(0));
@@ -379,13 +379,13 @@ mod tests {
 
     #[test]
     fn live_needs_bytes_and_comes_back_with_them() {
-        let mut view = View::new(Duration::ZERO);
+        let mut view = View::new(Duration::ZERO, at(99).1);
         let (now, wall) = at(100);
-        view.set(DestState::Connecting, None, at(99).0, at(99).1);
-        assert_eq!(view.state_since, Some(at(99).1));
+        view.set(DestState::Connecting, None, now, wall);
+        assert_eq!(view.state_since, at(99).1);
         assert!(view.set(DestState::Live, None, now, wall));
         assert!(!view.set(DestState::Live, None, at(101).0, at(101).1));
-        assert_eq!(view.state_since, Some(wall));
+        assert_eq!(view.state_since, wall);
         assert_eq!(sample(&mut view, 0, 104), DestState::Live, "five seconds count from being live");
         assert_eq!(sample(&mut view, 0, 105), DestState::Connecting);
         assert_eq!((view.error.as_deref(), view.live_since), (Some(QUIET_TEXT), None));

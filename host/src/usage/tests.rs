@@ -15,8 +15,8 @@ use crate::live::{DestState, DestinationSnapshot, Live, Publisher, SessionSnapsh
 use crate::store::{Bandwidth, SingleCharge, StreamLimits, StreamRecord, Terms};
 use crate::usage::{Beginning, Gate, Usage};
 
-/// Below the time after which a destination without bytes counts as quiet.
-const STEP_SECS: u64 = 4;
+/// Below half the time after which a destination without bytes counts as quiet: a sample may be taken before the picture of its second.
+const STEP_SECS: u64 = 2;
 
 struct Stage {
     rig: Rig,

@@ -106,8 +106,8 @@ impl Webhooks {
     ) -> Result<(DeliveryId, Settled), TestError> {
         // First the account's own, so that who has too many does not wait among the others.
         let _own = self.testers.enter(account).ok_or(TestError::Busy)?;
-        let place = tokio::time::timeout(TEST_WAIT, self.tests.acquire()).await;
-        let _place = place.map_err(|_| TestError::Busy)?.map_err(|_| TestError::Busy)?;
+        let place = self.clock.timeout(TEST_WAIT, self.tests.acquire()).await;
+        let _place = place.ok_or(TestError::Busy)?.map_err(|_| TestError::Busy)?;
         let now = self.clock.now();
         let job = self.store.begin_test(account, webhook, now, later(now, LEASE)).await?;
         Ok((job.delivery, self.deliver(job).await?))

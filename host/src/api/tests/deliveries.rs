@@ -147,7 +147,8 @@ async fn so_many_tests_are_on_their_way_at_one_time() {
         for _ in 0..TESTS_AT_ONCE_MAX {
             silent.push(timeout(WAIT_MAX, listener.accept()).await.expect("a test on its way").unwrap());
         }
-        (test(&asked[0]).await, test(&asked[4]).await)
+        let next = async { (test(&asked[0]).await, test(&asked[4]).await) };
+        rig.app.clock.passing(Duration::from_millis(100), next).await
     };
     tokio::select! {
         (of_who_has_many, of_who_has_none) = next => for answer in [of_who_has_many, of_who_has_none] {

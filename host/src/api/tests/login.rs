@@ -102,7 +102,8 @@ async fn wrong_names_and_passwords_look_alike_and_are_limited() {
 async fn nobody_waits_for_ever_for_a_turn_at_hashing() {
     let rig = Rig::new().await;
     let _all = rig.app.limits.hashing.acquire_many(2).await.unwrap();
-    rig.anyone("/api/auth/login", &json!({"name": "ann", "password": PASSWORD})).await.error(503, "busy");
+    let (step, credentials) = (Duration::from_millis(100), json!({"name": "ann", "password": PASSWORD}));
+    rig.app.clock.passing(step, rig.anyone("/api/auth/login", &credentials)).await.error(503, "busy");
 }
 
 #[tokio::test]

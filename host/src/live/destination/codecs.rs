@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::clock::Clock;
 use crate::live::hub::Codecs;
 
 /// Wait after a change of codec before a destination that gave up is tried again: both tracks may change, and an encoder that
@@ -12,13 +13,13 @@ const CODEC_CHANGE_WAIT: Duration = Duration::from_secs(2);
 
 /// Waits until the encoder sends another codec than a driver was `given` before it gave up, or than when the try began where it was
 /// given none: what cannot take one may take another.
-pub(super) async fn another_codec(codecs: &mut watch::Receiver<Codecs>, given: Codecs) {
+pub(super) async fn another_codec(clock: &Clock, codecs: &mut watch::Receiver<Codecs>, given: Codecs) {
     let changed = match given {
         [None, None] => codecs.changed().await,
         given => codecs.wait_for(|codecs| are_others(*codecs, given)).await.map(drop),
     };
     if changed.is_ok() {
-        tokio::time::sleep(CODEC_CHANGE_WAIT).await;
+        clock.sleep(CODEC_CHANGE_WAIT).await;
     }
 }
 
@@ -32,8 +33,9 @@ mod tests {
     use satcast_plugin_api::packet::Codec;
 
     use super::*;
+    use crate::ids::UnixMillis;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn only_another_codec_than_the_refused_one_is_a_reason_to_try_again() {
         let (h264, hevc, aac) = (Some(Codec::H264), Some(Codec::Hevc), Some(Codec::Aac));
         for (given, now, other) in [
@@ -47,8 +49,13 @@ mod tests {
             // The encoder went from H.264 to `now` while the try ran.
             let (sender, mut codecs) = watch::channel([h264, aac]);
             sender.send_replace(now);
-            let wait = tokio::time::timeout(CODEC_CHANGE_WAIT * 2, another_codec(&mut codecs, given));
-            assert_eq!(wait.await.is_ok(), other, "{given:?} {now:?}");
+            let clock = Clock::manual(UnixMillis(0));
+            let wait = clock.timeout(CODEC_CHANGE_WAIT * 2, another_codec(&clock, &mut codecs, given));
+            assert_eq!(
+                clock.passing(CODEC_CHANGE_WAIT / 2, wait).await.is_some(),
+                other,
+                "{given:?} {now:?}"
+            );
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use super::codecs::another_codec;
 use super::losing::Losing;
 use super::source::{Hoarding, Source};
-use super::{CHANGES_MAX, Change, Destination, Parts, STOP_DEADLINE, lock, lost_text};
+use super::{CHANGES_MAX, Change, Destination, Parts, lock, lost_text};
 use crate::drivers::{OpenRequest, Opening};
 use crate::ids::{DestinationId, UnixMillis};
 use crate::live::backoff::{self, Next};
@@ -253,7 +253,8 @@ impl Run {
             self.show(DestState::Stopped, Some(held.as_str().into()));
         }
         source.settle().await;
-        opening.stop(STOP_DEADLINE).await;
+        opening.stop(self.parts.stop_deadline).await;
+        let (clock, limit) = (self.parts.clock.clone(), self.parts.stop_deadline + STOP_GRACE);
         let end = async {
             loop {
                 if let Some(outcome) = self.read_last_mail(mailbox) {
@@ -262,12 +263,12 @@ impl Run {
                 mailbox.arrived.notified().await;
             }
         };
-        match tokio::time::timeout(STOP_DEADLINE + STOP_GRACE, end).await {
-            Ok(outcome) => {
+        match clock.timeout(limit, end).await {
+            Some(outcome) => {
                 opening.ended();
                 if gives_up { Err(Error::remote(LOSING_TEXT)) } else { outcome }
             }
-            Err(_) => {
+            None => {
                 tracing::error!(
                     session = %self.parts.session, destination = %self.id(), kind = %self.destination.record().kind,
                     "driver did not end a destination in time; it gets nothing more of it, and what it holds stays until it lets go of it or its \
@@ -343,7 +344,7 @@ impl Run {
                 );
                 self.show_until(DestState::Retrying, Some(error.message), Some(retry_at));
                 tokio::select! {
-                    () = tokio::time::sleep(wait) => {}
+                    () = self.parts.clock.sleep(wait) => {}
                     _ = self.stopping.wait_for(|stop| *stop) => {}
                 }
             }
@@ -353,7 +354,7 @@ impl Run {
                 self.show(DestState::Failed, Some(error.message));
                 // As above: the senders outlive this.
                 tokio::select! {
-                    () = another_codec(&mut self.codecs, self.given), if may_be_the_codec => {}
+                    () = another_codec(&self.parts.clock, &mut self.codecs, self.given), if may_be_the_codec => {}
                     _ = self.stopping.wait_for(|stop| *stop) => {}
                 }
             }

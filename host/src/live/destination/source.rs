@@ -9,6 +9,7 @@ use satcast_plugin_api::host::MediaSource;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::{Parts, lock};
+use crate::clock::Clock;
 use crate::config::QueueLimits;
 use crate::drivers::{SpoolPlace, Waker};
 use crate::ids::DestinationId;
@@ -36,6 +37,7 @@ pub(super) struct Source {
     /// Packets lost so far by the destination, and how many those were when the end began.
     dropped: Arc<AtomicU64>,
     dropped_before: OnceLock<u64>,
+    clock: Clock,
 }
 
 impl Source {
@@ -65,7 +67,8 @@ impl Source {
         parts.hub.attach(queue.clone(), waker.clone(), parts.clock.monotonic());
         let past = before(parts, destination, kind, &queue, waker);
         let (waker, dropped) = (waker.clone(), dropped.clone());
-        Self { queue, waker, past, is_lossless, dropped, dropped_before: OnceLock::new() }
+        let (dropped_before, clock) = (OnceLock::new(), parts.clock.clone());
+        Self { queue, waker, past, is_lossless, dropped, dropped_before, clock }
     }
 
     pub(super) fn media(&self) -> Arc<dyn MediaSource> {
@@ -92,9 +95,9 @@ impl Source {
 
     /// Lets nothing new in, and gives a driver that must not lose anything the time to take what waits.
     pub(super) async fn settle(&self) {
-        let until = Instant::now() + SETTLE_MAX;
+        let until = self.clock.monotonic() + SETTLE_MAX;
         if let Some(past) = &self.past {
-            past.settled(until).await;
+            past.settled(&self.clock, until).await;
         }
         self.waker.wake(self.queue.close());
         if !self.is_lossless {
@@ -107,7 +110,7 @@ impl Source {
             }
         };
         // What is left then is counted at the end.
-        let _ = tokio::time::timeout_at(until, taken).await;
+        self.clock.timeout_at(until, taken).await;
     }
 
     /// The opening has ended. Gives the packets that were lost since its end began, and must not be.

@@ -17,11 +17,11 @@ use std::time::Duration;
 
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use self::feed::Feed;
 use super::queue::{LEASED_BYTES_MAX, Queue};
 use super::shelf::Shelf;
+use crate::clock::Clock;
 use crate::drivers::Waker;
 use crate::ids::{DestinationId, SessionId};
 
@@ -101,10 +101,10 @@ impl Past {
         }
     }
 
-    /// Waits until the driver has taken all of it, or until `until`.
-    pub(super) async fn settled(&self, until: Instant) {
+    /// Waits until the driver has taken all of it, or until `until` on the `clock`.
+    pub(super) async fn settled(&self, clock: &Clock, until: Duration) {
         let mut over = self.core.over.subscribe();
-        if tokio::time::timeout_at(until, over.wait_for(|over| *over)).await.is_err() {
+        if clock.timeout_at(until, over.wait_for(|over| *over)).await.is_none() {
             let (session, destination) = (&self.about.session, self.about.destination);
             tracing::warn!(%session, %destination, "a destination ends before it took all that was before it");
         }

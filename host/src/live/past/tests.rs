@@ -365,10 +365,10 @@ async fn the_end_waits_until_all_was_taken() {
     past.start();
     let taking = past.clone();
     let taken = tokio::task::spawn_blocking(move || take_until(&taking, 7_960));
-    let until = Instant::now() + WAIT_MAX;
-    past.settled(until).await;
+    let clock = Clock::system();
+    past.settled(&clock, WAIT_MAX).await;
     assert_all(&taken.await.unwrap(), 0, 8_000);
     let never = rig.past();
     never.give_up();
-    never.settled(until).await;
+    never.settled(&clock, WAIT_MAX).await;
 }

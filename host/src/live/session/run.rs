@@ -192,8 +192,7 @@ impl Run {
 
     /// The life of a running session, until something ends it.
     async fn follow(&mut self) -> End {
-        let mut tick = tokio::time::interval(TICK);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut tick = self.live.clock.monotonic();
         loop {
             let left = match self.reconnect_time_left() {
                 Some(left) if left.is_zero() => return End { reason: EndReason::Unpublished, done: None },
@@ -216,8 +215,9 @@ impl Run {
                 // The other end is held by `usage`.
                 _ = self.orders.changed() => {}
                 () = self.session.changed.notified() => {}
-                () = tokio::time::sleep(next.unwrap_or(Duration::MAX)), if next.is_some() => {}
-                _ = tick.tick() => {
+                () = self.live.clock.sleep(next.unwrap_or(Duration::MAX)), if next.is_some() => {}
+                () = self.live.clock.sleep_until(tick) => {
+                    tick = self.live.clock.monotonic() + TICK;
                     self.sample_rates();
                     self.look_at_health();
                     if self.reload_due || self.schedule.is_due(self.live.clock.monotonic()) {

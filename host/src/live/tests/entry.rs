@@ -1,6 +1,7 @@
 //! Encoders that come while another one is there.
 
 use super::*;
+use crate::live::entry::SILENCE_WAIT;
 
 impl Rig {
     /// Another encoder that tries to be let in.
@@ -17,7 +18,8 @@ async fn a_second_encoder_waits_until_the_first_is_silent() {
     first.push(&mut group());
     let session = rig.until_session(SessionState::Live).await;
     rig.clock.advance(session::TAKE_OVER_AFTER - Duration::from_millis(1));
-    assert_eq!(rig.publish().await.err().unwrap().code, codes::BAD_NAME);
+    let entered = rig.live.find(rig.stream.id).unwrap().let_in(&rig.live.inner, &Via::default(), None);
+    assert!(matches!(entered, Err(session::Refusal::Busy)));
     rig.clock.advance(Duration::from_millis(1));
     first.push(&mut vec![config()]);
     let mut second = rig.publish().await.unwrap();
@@ -26,6 +28,29 @@ async fn a_second_encoder_waits_until_the_first_is_silent() {
     second.push(&mut group());
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(rig.live.session(rig.stream.id), Some(session), "the same session goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_encoder_is_refused_when_the_first_is_not_silent_in_time() {
+    let rig = Rig::new(&[], Duration::from_secs(30)).await;
+    let mut first = rig.publish().await.unwrap();
+    first.push(&mut group());
+    rig.until_session(SessionState::Live).await;
+    let second = rig.another();
+    tokio::time::sleep(MOMENT).await;
+    // What it sends may have been on its way, and it is silent after that, but not for long enough.
+    rig.clock.advance(session::ON_ITS_WAY);
+    first.push(&mut group());
+    tokio::time::sleep(MOMENT).await;
+    assert!(!second.is_finished());
+    rig.clock.advance(SILENCE_WAIT - session::ON_ITS_WAY);
+    // One that came later than it should have waits for more.
+    while !second.is_finished() {
+        tokio::time::sleep(MOMENT).await;
+        rig.clock.advance(MOMENT);
+        first.push(&mut group());
+    }
+    assert_eq!(second.await.unwrap().err().unwrap().code, codes::BAD_NAME);
 }
 
 /// Longer than it takes to try to enter, and much shorter than what is waited for.

@@ -17,10 +17,18 @@ use crate::live::testing::start;
 const PICTURES: i64 = 360;
 const PICTURE_BYTES: usize = 100_000;
 
+/// Long enough for a driver that can end to do so.
+const STOP_DEADLINE: Duration = Duration::from_millis(500);
+/// How fast the clock goes while it is waited for the end.
+const STEP: Duration = Duration::from_millis(100);
+
 /// Pictures that the driver has taken.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// Whether the driver takes anything.
-static GOES: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
+pub(super) static GOES: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
+
+/// Whether it was told to end.
+static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// Whether it holds its thread while it takes nothing, so that nothing can end it.
 static IS_STUBBORN: AtomicBool = AtomicBool::new(false);
@@ -54,7 +62,17 @@ impl Destination for Kept {
         while IS_STUBBORN.load(Ordering::SeqCst) && !*GOES.borrow() {
             std::thread::sleep(Duration::from_millis(10));
         }
-        let _ = GOES.subscribe().wait_for(|goes| *goes).await;
+        let mut goes = GOES.subscribe();
+        let goes_on = async { goes.wait_for(|goes| *goes).await.is_ok() };
+        let told = async {
+            ctx.stopping().await;
+            IS_TOLD.store(true, Ordering::SeqCst);
+            std::future::pending().await
+        };
+        tokio::select! {
+            _ = goes_on => {}
+            () = told => {}
+        }
         let (mut batch, mut next) = (Vec::new(), None);
         while media.recv_batch(&mut batch).await {
             for packet in batch.drain(..) {
@@ -77,13 +95,14 @@ impl Destination for Kept {
 driver_entry!(entry, Keeper);
 
 /// A live session with a destination of the driver, which has begun and has not taken the pictures that came.
-async fn held_up() -> (Rig, Publisher, DestinationId) {
+pub(super) async fn held_up() -> (Rig, Publisher, DestinationId) {
     let mut rig = Rig::new(&[], Duration::from_secs(30)).await;
     let settings = Settings { reconnect_window: Duration::ZERO, refuse_quiet: Duration::from_secs(60) };
     let drivers = start(entry);
     let place = drivers.spool("keeper").expect("a place");
     assert_eq!((place.bytes_max, place.folder.ends_with(".spool")), (2 << 30, true));
-    rig.live = Live::new(rig.store.clone(), drivers, rig.clock.clone(), settings);
+    rig.live =
+        Live::new(rig.store.clone(), drivers, rig.clock.clone(), settings).with_stop_deadline(STOP_DEADLINE);
     let kept = NewDestination { kind: "keeper".into(), ..destination(json!({})) };
     let id = rig.store.add_destination(&rig.owner(), rig.stream.id, kept, CAPS).await.unwrap();
     rig.destinations.push(id);
@@ -124,7 +143,8 @@ async fn what_waits_at_the_end_is_still_taken() {
 async fn what_a_driver_that_does_not_end_did_not_take_is_lost_and_said_as_well() {
     IS_STUBBORN.store(true, Ordering::SeqCst);
     let (rig, _publisher, id) = held_up().await;
-    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
+    let stopped = rig.clock.passing(STEP, rig.live.stop(rig.stream.id, EndReason::Stopped)).await;
+    assert!(stopped);
     let trouble = rig.live.last_trouble(id).expect("what was lost");
     assert_eq!(trouble.error, lost_text(PICTURES as u64));
     GOES.send_replace(true);
@@ -135,9 +155,12 @@ async fn what_a_driver_that_does_not_end_did_not_take_is_lost_and_said_as_well()
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_taken_at_the_end_is_lost_and_said_in_this_text() {
     let (rig, _publisher, id) = held_up().await;
-    let began = tokio::time::Instant::now();
-    assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
-    assert!(began.elapsed() >= SETTLE_MAX, "it was waited for");
+    let (began, live, stream) = (rig.clock.monotonic(), rig.live.clone(), rig.stream.id);
+    let ending = tokio::spawn(async move { live.stop(stream, EndReason::Stopped).await });
+    let told = || IS_TOLD.load(Ordering::SeqCst).then_some(());
+    rig.clock.passing(STEP, rig.until("its end to be asked for", told)).await;
+    assert!(rig.clock.monotonic() - began >= SETTLE_MAX, "it was waited for");
+    assert!(ending.await.unwrap());
     let trouble = rig.live.last_trouble(id).expect("what was lost");
     assert_eq!(
         trouble.error,

@@ -78,15 +78,15 @@ impl Desk {
             kept.silent = true;
             if let Some(connection) = connection_of(&wallet) {
                 let lightning = self.inner.wallets.open(account, &connection);
-                match tokio::time::timeout(ASK_LIMIT, lightning.balance()).await {
-                    Ok(Ok(amount)) => {
+                match clock.timeout(ASK_LIMIT, lightning.balance()).await {
+                    Some(Ok(amount)) => {
                         kept.answer = Some((amount, clock.now(), clock.monotonic()));
                         kept.silent = false;
                     }
-                    Ok(Err(error)) => {
+                    Some(Err(error)) => {
                         tracing::info!(%account, fault = error.fault.as_str(), "a connected wallet does not say what it holds");
                     }
-                    Err(_) => tracing::info!(%account, "a connected wallet does not answer"),
+                    None => tracing::info!(%account, "a connected wallet does not answer"),
                 }
             }
         }

@@ -192,7 +192,7 @@ impl Desk {
             }
             Refilled::OnItsWay
         };
-        tokio::time::timeout(ASKED_WAIT, more).await.unwrap_or(Refilled::OnItsWay)
+        self.inner.clock.timeout(ASKED_WAIT, more).await.unwrap_or(Refilled::OnItsWay)
     }
 }
 

@@ -88,7 +88,7 @@ impl Desk {
             }
         }
         let rest = async { while running.join_next().await.is_some() {} };
-        if tokio::time::timeout(STOP_WAIT, rest).await.is_err() {
+        if self.inner.clock.timeout(STOP_WAIT, rest).await.is_none() {
             tracing::warn!("refills are left on their way; the next start looks after them");
         }
     }

@@ -252,7 +252,7 @@ impl World {
         }
         let call = self.one(operation, row).await;
         let _all = self.rig.app.limits.hashing.acquire_many(2).await.unwrap();
-        self.send(call).await.error(503, "busy");
+        self.rig.app.clock.passing(Duration::from_millis(100), self.send(call)).await.error(503, "busy");
     }
 
     /// Two requests end one session: both are let in before either is done.

@@ -94,6 +94,7 @@ impl Run {
         let parts = Parts {
             drivers: self.live.drivers.clone(),
             clock: self.live.clock.clone(),
+            stop_deadline: self.live.stop_deadline,
             hub: self.session.hub.clone(),
             source: self.session.number,
             via: self.session.via.clone(),

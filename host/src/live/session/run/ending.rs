@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Run;
+use crate::clock::Clock;
 use crate::ids::{EndReason, SessionId, UnixMillis};
 use crate::store::Store;
 
@@ -20,6 +21,7 @@ const LATER_WAIT: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 struct Ending {
     store: Store,
+    clock: Clock,
     session: SessionId,
     ended_at: UnixMillis,
     reason: EndReason,
@@ -28,8 +30,8 @@ struct Ending {
 impl Run {
     /// Records the end of the session. A database that is away does not hold up the stream: the rest is tried in the background.
     pub(super) async fn record_end(&self, ended_at: UnixMillis, reason: EndReason) {
-        let (store, session) = (self.live.store.clone(), self.session.id.clone());
-        let ending = Ending { store, session, ended_at, reason };
+        let (store, clock) = (self.live.store.clone(), self.live.clock.clone());
+        let ending = Ending { store, clock, session: self.session.id.clone(), ended_at, reason };
         if !ending.record(TRIES_MAX, RETRY_WAIT).await {
             self.live.runtime.spawn(ending.record_later());
         }
@@ -46,7 +48,7 @@ impl Ending {
                     tracing::error!(session = %self.session, attempt, %error, "end of session cannot be recorded yet");
                 }
             }
-            tokio::time::sleep(wait).await;
+            self.clock.sleep(wait).await;
         }
         false
     }

@@ -83,6 +83,11 @@ impl Rig {
         self.base.clock.advance(Duration::from_secs(secs));
     }
 
+    /// The outcome of `work` that waits for a wallet which is silent.
+    async fn passing<T>(&self, work: impl Future<Output = T>) -> T {
+        self.base.clock.passing(Duration::from_millis(100), work).await
+    }
+
     async fn refill(&self) -> Outcome {
         self.desk.refill_once(self.account(), Msat(0)).await
     }

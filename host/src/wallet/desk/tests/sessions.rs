@@ -48,7 +48,7 @@ async fn a_stream_without_money_is_let_in_when_the_wallet_pays_and_not_when_it_d
     assert_eq!(refused, billing::TOO_LITTLE);
     rig.bank.set(URL, Pays::Silent);
     rig.pass_time(31);
-    let refused = rig.base.billing.admit(&stream).await.unwrap_err();
+    let refused = rig.passing(rig.base.billing.admit(&stream)).await.unwrap_err();
     assert_eq!(refused, billing::REFILLING);
     rig.bank.pay_all(0);
     rig.pass_time(16);

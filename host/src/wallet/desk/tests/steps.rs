@@ -313,12 +313,12 @@ async fn a_wallet_that_hangs_delays_nobody_else() {
     let run = tokio::spawn(rig.desk.clone().run(async {
         let _ = stopped.await;
     }));
-    assert_eq!(rig.desk.refill(rig.account(), Msat(1_000)).await, Refilled::OnItsWay);
+    assert_eq!(rig.passing(rig.desk.refill(rig.account(), Msat(1_000))).await, Refilled::OnItsWay);
     // The scan may have been there before.
     assert_ne!(rig.desk.refill(other, Msat(1_000)).await, Refilled::OnItsWay);
     assert_eq!(rig.base.store.balance(other).await.unwrap(), RULES.amount);
     stop.send(()).unwrap();
-    run.await.unwrap();
+    rig.passing(run).await.unwrap();
     assert_eq!(rig.credits().await, []);
 }
 
@@ -379,7 +379,7 @@ async fn what_a_wallet_holds_is_asked_seldom_and_shown_for_a_minute() {
     assert_eq!(held().await.unwrap().unwrap().amount, Msat(1));
     rig.bank.state().held = Err(Fault::Timeout);
     rig.pass_time(4);
-    assert!(held().await.unwrap().unwrap().cached, "it hangs, and is not waited for");
+    assert!(rig.passing(held()).await.unwrap().unwrap().cached, "it hangs, and is not waited for");
     rig.base.store.disconnect_wallet(&rig.actor()).await.unwrap();
     assert_eq!(held().await.unwrap(), None);
 }
