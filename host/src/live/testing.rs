@@ -187,7 +187,7 @@ async fn lame(ctx: &Ctx) -> Result<(), Error> {
         ctx.state(State::Live);
         tokio::select! {
             () = &mut told => return Ok(()),
-            () = tokio::time::sleep(Duration::from_millis(10)) => {}
+            () = tokio::time::sleep(Duration::from_millis(1)) => {}
         }
     }
 }
