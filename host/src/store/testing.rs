@@ -232,7 +232,8 @@ impl Intruder {
         match self {
             Self::Sqlite(_) => self.run("BEGIN IMMEDIATE").await,
             Self::Postgres(_) => {
-                self.run("BEGIN; LOCK TABLE accounts, sessions, ledger_accounts, bandwidth").await
+                self.run("BEGIN; LOCK TABLE accounts, sessions, ledger_accounts, bandwidth IN EXCLUSIVE MODE")
+                    .await
             }
         }
     }

@@ -51,8 +51,7 @@ async fn a_stream_without_money_is_let_in_when_the_wallet_pays_and_not_when_it_d
     let refused = rig.passing(rig.base.billing.admit(&stream)).await.unwrap_err();
     assert_eq!(refused, billing::REFILLING);
     rig.bank.pay_all(0);
-    rig.pass_time(16);
-    rig.until_refilled(1).await;
+    rig.passing(rig.until_refilled(1)).await;
     rig.base.billing.admit(&stream).await.unwrap();
 
     let rig = Rig::with(0, &toml).await;
