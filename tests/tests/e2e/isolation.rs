@@ -128,7 +128,8 @@ fn who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on() {
     }
     let log = scene.service.log();
     let process = format!("{}panic", said::DRIVER_PROCESS);
-    let crashes = log.lines().filter(|line| line.contains(&process) && line.contains("(signal 6"));
+    // One of which it is not known for whom it worked is laid to nobody.
+    let crashes = log.lines().filter(|line| line.contains(&process) && line.contains(" account="));
     assert_eq!(crashes.filter(|line| line.contains("ERROR")).count(), 3, "and no more");
     assert!(!log.contains(said::CRASHED_TOO_OFTEN), "the driver itself is used on");
     let _ = beside_encoder.end();
