@@ -113,3 +113,21 @@ test('a streamer who is away is told from one whose segments come unevenly', asy
   watchman.waitedInVain();
   assert.equal(watchman.signal, 'over');
 });
+
+test('a picture that stands still ends what will not go on', async () => {
+  const { Still } = await load('still');
+  const looks = (...seen) => {
+    const still = new Still();
+    return seen.map(([at, currentTime, signal, paused = false]) => still.look({ currentTime, paused }, signal, at * 1_000)).at(-1);
+  };
+  assert.equal(looks([0, 7, 'over'], [2, 7, 'over']), null, 'it may be the last picture');
+  assert.equal(looks([0, 7, 'over'], [3, 7, 'over']), 'over');
+  assert.equal(looks([0, 7, 'over'], [2, 8, 'over'], [4, 8, 'over']), null, 'what is left plays on');
+  assert.equal(looks([0, 7, 'on'], [9, 7, 'over'], [11, 7, 'over']), null, 'counted from the end on');
+  assert.equal(looks([0, 7, 'over', true], [59, 7, 'over', true]), null, 'a viewer who paused');
+  assert.equal(looks([0, 7, 'over', true], [60, 7, 'over', true]), 'over');
+  assert.equal(looks([0, 7, 'on'], [19, 7, 'on']), null);
+  assert.equal(looks([0, 7, 'on'], [20, 7, 'on']), 'lost');
+  assert.equal(looks([0, 7, 'on', true], [900, 7, 'on', true]), null);
+  assert.equal(looks([0, 7, 'away'], [900, 7, 'away']), null, 'waits as long as the streamer is away');
+});

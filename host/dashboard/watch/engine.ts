@@ -4,6 +4,7 @@ import type Hls from 'hls.js/light';
 import type { ErrorData, HlsConfig, LevelDetails, LoadPolicy } from 'hls.js/light';
 import { native } from './native';
 import { Watchman, type Listed, type Signal } from './signal';
+import { Still } from './still';
 
 /** Where in the stream one can be, in seconds of the media element's clock. */
 export interface Timeline {
@@ -25,6 +26,9 @@ export interface Engine {
   /** Lets go of the media element. */
   stop(): void;
 }
+
+/** How often to see whether the picture moves. */
+const STILL_LOOK_MS = 1_000;
 
 /** How often a media error is mended before it is one, */
 const MENDS_MAX = 3;
@@ -129,8 +133,16 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): En
       hls.startLoad(first.start);
     }
   });
+  let looking = 0;
   const ended = new Promise<End>((resolve) => {
     video.addEventListener('ended', () => resolve('over'), { signal: watch.signal });
+    const still = new Still();
+    looking = setInterval(() => {
+      const end = still.look(video, watchman.signal, performance.now());
+      if (end) {
+        resolve(end);
+      }
+    }, STILL_LOOK_MS);
     hls.on(Player.Events.LEVEL_LOADED, (_, { details, networkDetails }) => {
       watchman.came(listed(details, networkDetails), performance.now() / 1000);
     });
@@ -178,6 +190,7 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): En
     ended,
     stop() {
       watch.abort();
+      clearInterval(looking);
       hls.destroy();
     },
   };

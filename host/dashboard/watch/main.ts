@@ -27,8 +27,8 @@ async function pressed(ms: number): Promise<boolean> {
   return answer;
 }
 
-/** Plays until it cannot go on. */
-async function play(settings: Options): Promise<End> {
+/** Plays until it cannot go on; also gives whether the viewer had paused. */
+async function play(settings: Options): Promise<{ end: End; paused: boolean }> {
   let running: Engine;
   try {
     running = await engine(page.video, settings.index);
@@ -36,7 +36,7 @@ async function play(settings: Options): Promise<End> {
     // The service answers, and has not the script: this page is of an earlier version.
     await wait(RELOAD_MS);
     location.reload();
-    return 'lost';
+    return { end: 'lost', paused: false };
   }
   control(running);
   const shown = new AbortController();
@@ -56,10 +56,11 @@ async function play(settings: Options): Promise<End> {
     page.start.addEventListener('click', press, { signal: shown.signal });
   });
   const end = await running.ended;
+  const paused = page.video.paused && !page.video.ended;
   shown.abort();
   control(null);
   running.stop();
-  return end;
+  return { end, paused };
 }
 
 /** Starts to play; without sound where the browser wants a sign of the viewer first. Gives whether it may. */
@@ -113,7 +114,9 @@ async function run(settings: Options): Promise<void> {
       show('starting');
     }
     const began = performance.now();
-    const end = await play(settings);
+    const { end, paused } = await play(settings);
+    // A viewer who paused is asked before the next stream plays.
+    wanted = !(end === 'over' && paused);
     // What was lost is not known yet: the index says it next.
     show(end === 'lost' ? 'starting' : end);
     tries = performance.now() - began > SHORT_LIFE_MS ? 0 : tries + 1;

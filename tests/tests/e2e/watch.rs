@@ -58,12 +58,17 @@ struct Scene {
 
 impl Scene {
     fn new(label: &str) -> Self {
+        Self::with(label, "300", &json!({}))
+    }
+
+    /// With a reconnect window in seconds, and a configuration of the destination.
+    fn with(label: &str, window_secs: &str, config: &Value) -> Self {
         let player = Player::launch_for_pages();
         let service = Setup::default()
-            .set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "300")
+            .set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", window_secs)
             .set("SATCAST_INGEST__REFUSE_QUIET_SECS", "0")
             .start();
-        let hosted = Hosted::new(&service, label);
+        let hosted = Hosted::with(&service, label, config);
         let address = hosted.page(&service);
         Self { service, hosted, address, player }
     }
@@ -122,6 +127,21 @@ fn the_page_waits_for_the_stream_plays_and_goes_back() {
     assert!((1_000..15_000).contains(&latency), "{latency} ms");
     keyboard(player);
     nothing_leaks(player);
+    scene.end();
+}
+
+#[test]
+fn the_page_shows_one_stream_after_the_other() {
+    // With parts, a media element may not say that it has played everything.
+    let mut scene = Scene::with("every evening", "1", &json!({ "lowLatency": true }));
+    let page = format!("{}&muted=1", scene.page());
+    scene.player.open(&page);
+    for _ in 0..3 {
+        let mut encoder = publish(&scene.service, &scene.hosted);
+        scene.player.step("until playing");
+        encoder.stop();
+        scene.player.step("until over");
+    }
     scene.end();
 }
 
