@@ -46,6 +46,18 @@ impl Database {
         u64::try_from(bytes).expect("a count")
     }
 
+    /// The same in the hour that begins at `hour_ms`, in milliseconds since 1970.
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    #[must_use]
+    pub fn bytes_sent_in(&mut self, destination: i64, hour_ms: i64) -> u64 {
+        let sum = "SELECT coalesce(sum(bytes), 0) FROM bandwidth WHERE destination_id = ? AND hour_ms = ?";
+        let query = sqlx::query(sum).bind(destination).bind(hour_ms).fetch_one(&mut self.connection);
+        let bytes: i64 = self.runtime.block_on(query).expect("the metered bytes").get(0);
+        u64::try_from(bytes).expect("a count")
+    }
+
     /// Gives a destination more public keys than it can get by the API.
     ///
     /// # Panics

@@ -19,9 +19,10 @@ use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{self, seconds};
 use serde_json::{Value, json};
 
-/// hls.js stays three targets behind the newest segment, which is up to a segment old; half a second for the way.
+/// hls.js stays three targets behind the newest segment, which is up to a segment old; the rest is for a busy machine, and less than a
+/// fourth target.
 const LATENCY_TARGETS: f64 = 3.0;
-const LATENCY_BEYOND_SECONDS: f64 = 2.5;
+const LATENCY_BEYOND_SECONDS: f64 = 3.5;
 /// Of the shared source.
 const PICTURES_PER_SECOND: f64 = 30.0;
 /// Playlists that the judge reads: a process reads them all.
