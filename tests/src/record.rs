@@ -124,13 +124,13 @@ pub fn assert_media_run(who: &str, sent: &[Record], got: &[Record]) -> usize {
 
 /// Expects that each track of `got` is a gapless run of that track in `sent`, and that both have one offset for all
 /// times, to within `millis` (at least [`CARRIED_MILLIS`]): what a container with a finer clock and another order of
-/// packets keeps.
+/// packets keeps. Gives the time in `sent` of the first that came, in milliseconds.
 ///
 /// # Panics
 /// With the first difference.
 #[track_caller]
-pub fn assert_carried(who: &str, sent: &[Record], got: &[Record], millis: i64) {
-    let mut offset = None;
+pub fn assert_carried(who: &str, sent: &[Record], got: &[Record], millis: i64) -> i64 {
+    let (mut offset, mut began) = (None, i64::MAX);
     for track in [Track::Video, Track::Audio] {
         let of_track = |records: &[Record]| -> Vec<Record> {
             records.iter().filter(|record| record.track == track && !record.config).cloned().collect()
@@ -145,6 +145,7 @@ pub fn assert_carried(who: &str, sent: &[Record], got: &[Record], millis: i64) {
             panic!("{who} got {} packets of {track:?} that were never sent so", here.len())
         });
         let offset = *offset.get_or_insert(first.dts_ms - sent[at].dts_ms);
+        began = began.min(sent[at].dts_ms);
         for (sent, got) in sent[at..].iter().zip(&got) {
             let shift = |before: i64, after: i64| (after - before - offset).abs() > millis;
             let wrong = shift(sent.dts_ms, got.dts_ms) || shift(sent.pts_ms, got.pts_ms);
@@ -154,6 +155,7 @@ pub fn assert_carried(who: &str, sent: &[Record], got: &[Record], millis: i64) {
             );
         }
     }
+    began
 }
 
 /// Expects that times within each track never go back.

@@ -22,6 +22,9 @@ struct Watched {
     media: Media,
     pieces: Vec<Piece>,
     packets: Vec<Vec<Packet>>,
+    /// Seconds of the source before the first that is listed: a destination begins with the newest keyframe, and on a busy machine the
+    /// encoder is further by then.
+    began: f64,
 }
 
 /// Publishes the first `length` seconds of `source`, waits for the end of the playlist, and judges the whole of it.
@@ -31,7 +34,7 @@ fn watch(source: &Source, length: u64, within_millis: i64) -> Watched {
     let service = Setup::default().start();
     let hosted = Hosted::new(&service, "odd");
     let mut encoder =
-        Publish::of(source).seconds(length).faster(4).to(&service.ingest_url(&hosted.stream.key));
+        Publish::of(source).seconds(length).faster(2).to(&service.ingest_url(&hosted.stream.key));
     let mut viewer: Viewer = hosted.viewer(seconds(length + 5));
     let index = viewer.index();
     encoder.finish(seconds(length + 10));
@@ -42,15 +45,17 @@ fn watch(source: &Source, length: u64, within_millis: i64) -> Watched {
     assert_valid_playlists(&[&viewer.http.get(&path, &[]).text()]);
     let packets = assert_segments(&pieces);
     assert_decodes(&pieces);
-    for run in runs(&pieces) {
-        assert_carried("a viewer", source.records(), &probe::records(run), within_millis);
-    }
+    let runs = runs(&pieces);
+    let began = runs
+        .iter()
+        .map(|run| assert_carried("a viewer", source.records(), &probe::records(run), within_millis));
+    let began = began.min().expect("a run") as f64 / 1000.0;
     assert!(
-        (media.seconds() - length as f64).abs() < 1.5,
-        "{length} s were sent, {} s are listed",
+        (media.seconds() + began - length as f64).abs() < 1.5,
+        "{length} s were sent, {} s are listed from {began} s on",
         media.seconds()
     );
-    Watched { index, media, pieces, packets }
+    Watched { index, media, pieces, packets, began }
 }
 
 fn streams(piece: &Piece) -> (Option<Stream>, Option<Stream>) {
@@ -104,7 +109,8 @@ fn a_codec_header_that_changes_in_mid_stream() {
     let first = &stretches[1][0].entry;
     assert!(first.discontinuity && first.init != watched.media.segments[0].init, "{first:?}");
     let long: f64 = stretches[0].iter().map(|piece| piece.entry.duration).sum();
-    assert!((long - 8.0).abs() < 0.1, "the change came after 8 s, the first stretch has {long} s");
+    let long = long + watched.began;
+    assert!((long - 8.0).abs() < 0.1, "the change came after 8 s, the first stretch ends at {long} s");
 }
 
 #[test]
