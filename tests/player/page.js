@@ -7,6 +7,8 @@
 const STALL_MS = 250;
 // How often the clock is looked at.
 const WATCH_MS = 50;
+// A picture that has not changed for so long stands still.
+const MOVE_LIMIT_MS = 10_000;
 // The picture is compared at this size.
 const SAMPLE_WIDTH = 64;
 const SAMPLE_HEIGHT = 36;
@@ -250,11 +252,14 @@ window.player = {
     video.play().catch((error) => book.fatal.push(`play: ${error.message}`));
   },
 
-  /** Two pictures `ms` apart: whether there is one at all, and how much it moved. */
+  /** Two pictures `ms` apart, or further where none came: whether there is one at all, and how much it moved. */
   async pixels(ms) {
     const before = sample();
-    await later(ms);
-    const after = sample();
+    let after = before;
+    for (let waited = 0; waited < MOVE_LIMIT_MS && difference(before, after) === 0; waited += ms) {
+      await later(ms);
+      after = sample();
+    }
     return { mean: after.mean, spread: after.spread, moved: difference(before, after) };
   },
 
