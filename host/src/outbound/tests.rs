@@ -283,10 +283,9 @@ async fn silent_listener() -> (tokio::net::TcpListener, Vec<TcpStream>, SocketAd
 #[tokio::test]
 async fn a_silent_destination_is_a_timeout() {
     let (_listener, _queued, address) = silent_listener().await;
-    let started = Instant::now();
     let error = guard(&["127.0.0.1"]).connect("127.0.0.1", address.port(), SHORT).await.unwrap_err();
-    assert!(matches!(error, GuardError::Timeout { after_ms: 300, .. }), "{error}");
-    assert!(started.elapsed() < SHORT * 3);
+    // What checking the address took is not waited for again.
+    assert!(matches!(error, GuardError::Timeout { after_ms: 100..=300, .. }), "{error}");
 }
 
 #[tokio::test]
