@@ -115,7 +115,7 @@ fn what_is_deleted_is_gone_everywhere_it_was_asked_for() {
 
 #[test]
 fn an_upload_that_is_deleted_is_ended_at_the_store() {
-    let mut kit = Kit::new();
+    let mut kit = Kit::impatient();
     kit.server.script(|_, ask| if ask == Ask::Complete { Act::Hang } else { Act::Pass });
     kit.record("s1", stream());
     assert!(until(|| kit.server.asked().contains(&Ask::Complete)));
@@ -137,7 +137,7 @@ fn an_upload_that_is_deleted_is_ended_at_the_store() {
 /// Who asks for the object to go hears of it when it is gone; where the store cannot be asked, nothing is.
 #[test]
 fn an_upload_is_deleted_with_its_object_or_not_at_all() {
-    let kit = Kit::new();
+    let kit = Kit::impatient();
     kit.server.script(|_, ask| if ask == Ask::Complete { Act::Hang } else { Act::Pass });
     kit.record("s1", stream());
     assert!(until(|| kit.server.asked().contains(&Ask::Complete)));
@@ -206,7 +206,7 @@ fn an_object_whose_confirmation_was_lost_is_found_again() {
 /// The store made the object, and its answer was on the way when it was deleted.
 #[test]
 fn an_object_that_was_just_made_is_deleted_too() {
-    let kit = Kit::new();
+    let kit = Kit::impatient();
     kit.server.script(|_, ask| if ask == Ask::Complete { Act::DoAndHang } else { Act::Pass });
     kit.record("s1", stream());
     assert!(until(|| kit.server.objects().len() == 1));
@@ -285,11 +285,11 @@ fn killed_while_it_deletes(kit: &mut Kit, ask: Ask, act: Act) {
 #[test]
 fn a_deletion_that_a_kill_cut_off_goes_on() {
     for act in [Act::Hang, Act::DoAndHang] {
-        let mut kit = Kit::new();
+        let mut kit = Kit::impatient();
         kit.record("s1", stream());
         kit.until_all(RecordingState::Ready);
         killed_while_it_deletes(&mut kit, Ask::Delete, act);
-        let mut kit = Kit::new();
+        let mut kit = Kit::impatient();
         kit.server.script(|_, ask| if ask == Ask::Complete { Act::Hang } else { Act::Pass });
         kit.record("s1", stream());
         assert!(until(|| kit.server.asked().contains(&Ask::Complete)));

@@ -22,6 +22,10 @@ fn stream() -> Vec<satcast_media::Packet> {
 fn survives(what: &str, prepare: impl FnOnce(&Kit)) {
     let kit = Kit::new();
     prepare(&kit);
+    uploads(what, &kit);
+}
+
+fn uploads(what: &str, kit: &Kit) {
     let packets = stream();
     let expected = media::files(packets.clone());
     kit.record("s1", packets);
@@ -56,7 +60,9 @@ fn a_store_that_does_not_know_the_condition_is_asked_without_it() {
 
 #[test]
 fn a_store_that_hangs_is_left_and_a_slow_one_is_waited_for() {
-    survives("a part without an answer", |kit| kit.server.on(Ask::Part(1), 1, Act::Hang));
+    let kit = Kit::impatient();
+    kit.server.on(Ask::Part(1), 1, Act::Hang);
+    uploads("a part without an answer", &kit);
     survives("a slow store", |kit| kit.server.script(|_, _| Act::Slow(100)));
 }
 
@@ -94,7 +100,7 @@ fn little_memory_and_one_request_at_a_time_are_enough() {
 
 #[test]
 fn a_store_that_loses_parts_gets_them_again() {
-    let kit = Kit::new();
+    let kit = Kit::impatient();
     let packets = stream();
     let expected = media::files(packets.clone());
     kit.server.script(|_, ask| if ask == Ask::Complete { Act::Hang } else { Act::Pass });

@@ -152,7 +152,7 @@ fn what_has_nothing_at_its_store_goes_where_its_destination_goes() {
 /// An upload that the store opened just then is not lost, and none is left open.
 #[test]
 fn what_is_opened_at_the_moment_goes_too_and_leaves_nothing() {
-    let kit = Kit::new();
+    let kit = Kit::impatient();
     kit.server.add_bucket("another");
     kit.server.on(Ask::Open, 1, Act::DoAndHang);
     record(&kit, "s1", own(&kit, BUCKET, SECRET_KEY));

@@ -136,7 +136,12 @@ pub(crate) fn limits() -> Limits {
             refused: (ms(10), ms(40)),
             give_up: Duration::from_secs(24 * 3600),
         },
-        times: Times { connect: Duration::from_secs(5), stall: ms(700), answer: ms(900) },
+        // A request that is left in the middle leaves parts at the test's store that nothing ends.
+        times: Times {
+            connect: Duration::from_secs(5),
+            stall: Duration::from_secs(30),
+            answer: Duration::from_secs(30),
+        },
         free_min: 0,
         tell_every: ms(0),
         keep_every: ms(20),
@@ -148,6 +153,12 @@ pub(crate) fn limits() -> Limits {
 impl Kit {
     pub(crate) fn new() -> Self {
         Kit::with(limits())
+    }
+
+    /// One that soon leaves a store that hangs.
+    pub(crate) fn impatient() -> Self {
+        let ms = Duration::from_millis;
+        Kit::with(Limits { times: Times { connect: ms(5000), stall: ms(700), answer: ms(900) }, ..limits() })
     }
 
     pub(crate) fn with(limits: Limits) -> Self {
