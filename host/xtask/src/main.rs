@@ -14,6 +14,7 @@ mod python;
 mod report;
 mod setup;
 mod soak;
+mod symbols;
 mod test;
 mod web;
 mod workspace;
@@ -27,7 +28,7 @@ cargo xtask <command>
   build [--release]          build the workspace, lay drivers and pages beside the binary
   run [--release] [-- ARGS]  build, then start `satcast run ARGS` in this folder
   test [FILTER]              set up, build and run every test (FILTER: only tests whose name contains it)
-  check                      formatting, lints, import rules, file sizes, types and tests of the pages, exported symbols
+  check                      formatting, lints, import rules, file sizes, types and tests of the pages
   header                     write plugin-api/include/satcast_driver.h from the C table; a test compares it
   openapi [--check]          write openapi/openapi.json from the built binary, or compare it
   bench [NAME] [ARGS]        relay, playback: CPU beside nginx; money: the database; parts: micro-benchmarks; all when left out

@@ -10,6 +10,9 @@ const RUST_MIN: (u32, u32) = (1, 95);
 /// Oldest Node that the players of the tests and the dashboard's tools run on.
 const NODE_MIN: (u32, u32) = (20, 19);
 
+/// The runner of the tests, as it is installed where it is missing; what it does by group and weight stands in `tests/nextest.toml`.
+const NEXTEST: &str = "0.9.143";
+
 /// A Debian package that the tests or the benchmarks use as a peer.
 struct Package {
     /// Name for apt.
@@ -103,6 +106,7 @@ const PACKAGES: &[Package] = &[
 pub(crate) fn run() -> Result<(), String> {
     check_rust()?;
     check_node()?;
+    check_nextest()?;
     for package in PACKAGES {
         let state = match (installed(package), package.required) {
             (true, _) => "ok",
@@ -178,6 +182,22 @@ fn check_node() -> Result<(), String> {
         "node"
     );
     found
+}
+
+/// It is built from source, by whoever runs the tests: that takes some minutes, once.
+fn check_nextest() -> Result<(), String> {
+    let is_there = process::available("cargo-nextest", "--version");
+    let state = if is_there { "ok" } else { "missing" };
+    println!("  {:<18} {state:<15} runs the tests", "cargo-nextest");
+    if is_there {
+        return Ok(());
+    }
+    process::run(process::cargo().args([
+        "install",
+        "--locked",
+        "--quiet",
+        &format!("cargo-nextest@{NEXTEST}"),
+    ]))
 }
 
 /// Whether Node and npm are there, and new enough.

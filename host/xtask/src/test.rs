@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::report::{Kind, Report};
-use crate::{build, npm, openapi, process, python, setup, workspace};
+use crate::{build, npm, openapi, process, python, setup, symbols, workspace};
 
 /// Modules of the service whose tests have a database, and are run on SQLite with all others and on PostgreSQL besides.
 const WITH_DATABASE: [&str; 5] = ["store", "billing", "webhooks", "playback", "wallet"];
@@ -47,29 +47,26 @@ fn test(report: &mut Report, binary: &Path, filter: Option<&str>) {
     if filter.is_none() {
         report.note(Kind::Apart, "the queue in every order of its threads (loom)", models);
     }
-    let nextest = process::available("cargo-nextest", "--version");
     let junit = JUNIT.map(|file| workspace::target_dir().join(file));
     // Those of an earlier run say nothing of this one.
     junit.iter().for_each(|file| drop(std::fs::remove_file(file)));
     report.note(Kind::Work, "unit, integration and end-to-end tests", || {
         let mut cargo = process::cargo();
-        if nextest {
-            cargo.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
-            cargo.args(["--config-file", "tests/nextest.toml"]);
-        } else {
-            cargo.args(["test", "--workspace", "--no-fail-fast"]);
-        }
+        cargo.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
+        cargo.args(["--config-file", "tests/nextest.toml"]);
         process::run(cargo.args(filter).env("SATCAST_BIN", binary))
     });
-    report.note(Kind::Work, "tests of the database on PostgreSQL", || on_postgres(nextest, binary, filter));
+    report.note(Kind::Work, "tests of the database on PostgreSQL", || on_postgres(binary, filter));
     junit.iter().for_each(|file| report.tests(file));
-    if nextest {
-        // Packages without examples have `doctest = false`, which `cargo xtask check` holds them to.
-        report.note(Kind::Work, "documentation tests", || {
-            process::run(process::cargo().args(["test", "--workspace", "--doc", "--quiet"]).args(filter))
-        });
-    }
+    // Examples of packages with `doctest = false`, which have none, are looked for too: less than a second. One package named instead
+    // would be built with other features.
+    report.note(Kind::Work, "documentation tests", || {
+        process::run(process::cargo().args(["test", "--workspace", "--doc", "--quiet"]).args(filter))
+    });
     if filter.is_none() {
+        report.note(Kind::Work, "what the service and its drivers export", || {
+            symbols::check(&build::Profile::Debug.folder())
+        });
         report.note(Kind::Work, "openapi/openapi.json is what the code says", || {
             openapi::compare(build::Profile::Debug)
         });
@@ -97,21 +94,15 @@ fn models() -> Result<(), String> {
 }
 
 /// Runs the unit tests that have a database once more, beside a server that ends with them.
-fn on_postgres(nextest: bool, binary: &Path, filter: Option<&str>) -> Result<(), String> {
+fn on_postgres(binary: &Path, filter: Option<&str>) -> Result<(), String> {
     // Built with the tests, beside the service.
     let mut command = process::command(binary.with_file_name("with-postgres"));
     command.arg(process::cargo().get_program());
-    if nextest {
-        command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--no-tests", "pass"]);
-        command.args(["--config-file", "tests/nextest.toml", "--profile", "postgres", "-E"]);
-        command.arg(format!(
-            "package(satcast) and kind(lib) and test(/^({})::/) and not test(/{CUT_OFF}/)",
-            WITH_DATABASE.join("|")
-        ));
-    } else {
-        command.args(["test", "--workspace", "--lib", "--no-fail-fast", "--"]);
-        command.args(WITH_DATABASE.map(|module| format!("{module}::")));
-    }
-    // The other form would add its tests, not leave out those of other names.
-    process::run(command.args(filter.filter(|_| nextest)))
+    command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--no-tests", "pass"]);
+    command.args(["--config-file", "tests/nextest.toml", "--profile", "postgres", "-E"]);
+    command.arg(format!(
+        "package(satcast) and kind(lib) and test(/^({})::/) and not test(/{CUT_OFF}/)",
+        WITH_DATABASE.join("|")
+    ));
+    process::run(command.args(filter))
 }

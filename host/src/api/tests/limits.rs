@@ -18,8 +18,7 @@ async fn caps_of_streams_and_destinations_are_409() {
     rig.post("/api/streams", &three).await.error(409, "cap_reached");
     let first = rig.stream().await;
     let second = rig.stream().await;
-    let text = rig.post("/api/streams", &json!({"label": "x"})).await.error(409, "cap_reached");
-    assert_eq!(text, "The limit of 2 streams per account is reached; delete one first");
+    rig.post("/api/streams", &json!({"label": "x"})).await.error(409, "cap_reached");
     rig.delete(&format!("/api/streams/{second}")).await.ok();
     rig.stream().await;
     let path = format!("/api/streams/{first}/destinations");

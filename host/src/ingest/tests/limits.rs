@@ -1,5 +1,6 @@
 //! Every deadline and cap is reached.
 
+use super::super::end::End;
 use super::*;
 
 /// The last ping's data.
@@ -23,7 +24,7 @@ async fn a_slow_handshake_is_cut_off() {
     let (closed, ()) = tokio::join!(closed_by_service(&mut silent), drip);
     assert!(closed);
     assert!(started.elapsed() >= SHORT && started.elapsed() < PATIENCE, "{:?}", started.elapsed());
-    log.says("no publish within 150 ms").await;
+    log.says(End::SetupTimeout(150)).await;
 }
 
 #[tokio::test]
@@ -36,7 +37,7 @@ async fn connecting_without_publishing_is_cut_off() {
     handshake.truncate(1537);
     encoder.socket.write_all(&handshake).await.unwrap();
     assert!(closed_by_service(&mut encoder.socket).await);
-    log.says("no publish within 150 ms").await;
+    log.says(End::SetupTimeout(150)).await;
 }
 
 #[tokio::test]
@@ -69,7 +70,7 @@ async fn bytes_before_a_publish_are_limited() {
         sleep(Duration::from_millis(1)).await;
     }
     assert!(started.elapsed() < PATIENCE, "the connection was closed");
-    log.says("more than 20000 bytes before a publish").await;
+    log.says(End::SetupFull(20_000)).await;
 }
 
 #[tokio::test]
@@ -123,7 +124,7 @@ async fn configuration_records_alone_do_not_hold_a_stream() {
         }
         assert_eq!(service.publishers(), 0, "wait {read_batch_ms}");
     }
-    log.says("no media within 150 ms").await;
+    log.says(End::Idle(150)).await;
 }
 
 #[tokio::test]
@@ -139,7 +140,7 @@ async fn an_encoder_that_reads_no_replies_is_cut_off() {
         assert!(flood_with_pings(&mut encoder).await, "wait {read_batch_ms}");
         service.no_publisher_is_left().await;
     }
-    log.says("took no reply within 150 ms").await;
+    log.says(End::WriteTimeout(150)).await;
 }
 
 #[tokio::test]
@@ -149,7 +150,7 @@ async fn replies_that_wait_are_limited_in_size() {
     let mut encoder = Encoder::publishing(&service).await;
     assert!(flood_with_pings(&mut encoder).await);
     service.no_publisher_is_left().await;
-    log.says("too many replies wait").await;
+    log.says(End::RepliesFull).await;
 }
 
 #[tokio::test]

@@ -23,8 +23,9 @@ impl Log {
         String::from_utf8(self.lines.0.lock().unwrap().clone()).unwrap()
     }
 
-    /// Waits for a line with `words`.
-    pub(super) async fn says(&self, words: &str) {
+    /// Waits for a line with this fault, or these words.
+    pub(super) async fn says(&self, what: impl std::fmt::Display) {
+        let words = &what.to_string();
         timeout(PATIENCE, async {
             while !self.text().contains(words) {
                 sleep(Duration::from_millis(2)).await;

@@ -6,6 +6,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig as TlsConfig, RootCertStore, crypto::ring};
 
+use super::super::end::End;
 use super::*;
 use crate::certificates;
 
@@ -100,5 +101,5 @@ async fn a_handshake_that_does_not_end_is_ended() {
     let log = Log::start();
     let mut silent = TcpStream::connect(service.secure).await.unwrap();
     assert!(closed_by_service(&mut silent).await);
-    log.says("no publish within 100 ms").await;
+    log.says(End::SetupTimeout(100)).await;
 }

@@ -6,15 +6,16 @@ mod imports;
 mod prose;
 mod sizes;
 mod source;
-mod symbols;
 
-use crate::{build, process, web};
+use std::time::Instant;
+
+use crate::{process, web};
 
 type Check = fn() -> Result<(), String>;
 
 /// Runs every check, also after a failed one, and lists what failed.
 pub(crate) fn run() -> Result<(), String> {
-    let checks: [(&str, Check); 10] = [
+    let checks: [(&str, Check); 9] = [
         ("formatting", formatting),
         ("lints", lints),
         ("import rules", imports::check),
@@ -24,15 +25,17 @@ pub(crate) fn run() -> Result<(), String> {
         ("assertions on codes and states", prose::check),
         ("types and tests of the pages", web::check),
         ("documentation of the driver contract", documentation),
-        ("exported symbols", exported_symbols),
     ];
     let mut failed = Vec::new();
     for (name, check) in checks {
         println!("== {name}");
-        match check() {
-            Ok(()) => println!("   ok"),
+        let started = Instant::now();
+        let outcome = check();
+        let seconds = started.elapsed().as_secs_f64();
+        match outcome {
+            Ok(()) => println!("   ok, {seconds:.1} s"),
             Err(reason) => {
-                println!("{reason}");
+                println!("{reason}\n   failed, {seconds:.1} s");
                 failed.push(name);
             }
         }
@@ -53,9 +56,4 @@ fn documentation() -> Result<(), String> {
     let mut cargo = process::cargo();
     cargo.args(["doc", "--package", "satcast-plugin-api", "--no-deps", "--all-features", "--quiet"]);
     process::run(cargo.env("RUSTDOCFLAGS", "--deny warnings"))
-}
-
-fn exported_symbols() -> Result<(), String> {
-    build::run(build::Profile::Debug)?;
-    symbols::check(&build::Profile::Debug.folder())
 }
