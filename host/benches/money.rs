@@ -59,7 +59,8 @@ async fn database(server: &str, name: &str) -> String {
 }
 
 async fn measure(name: &str, url: &str, durability: Durability) {
-    let options = OpenOptions { url: Redacted::new(url.to_owned()), durability, vault: Vault::new(&[7; 32]) };
+    let url = Redacted::new(url.to_owned());
+    let options = OpenOptions { url, durability, vault: Vault::new(&[7; 32]), low_balance: Msat(0) };
     let store = open(options).await.expect("the database");
     let sessions = sessions(&store).await;
     for tasks in TASKS {

@@ -44,13 +44,15 @@ test('every reason says what is the matter', async () => {
 test('the address says what to play and how, and the key goes into the index alone', async () => {
   const { options } = await load('options');
   const at = (search) => options({ pathname: '/watch/4GyTq0', search });
-  assert.deepEqual(at('?apiKey=pk_a'), { key: 'pk_a', index: '/hls/4GyTq0/index.m3u8?apiKey=pk_a', autoplay: true, muted: false });
+  assert.deepEqual(at('?apiKey=pk_a'), { key: 'pk_a', index: '/hls/4GyTq0/index.m3u8?apiKey=pk_a', autoplay: true, muted: false, viewers: '' });
   assert.deepEqual(at('?key=pk_a%26b&autoplay=0&muted=1'), {
     key: 'pk_a&b',
     index: '/hls/4GyTq0/index.m3u8?apiKey=pk_a%26b',
     autoplay: false,
     muted: true,
+    viewers: '',
   });
+  assert.equal(at('?apiKey=pk_a&viewers=1').viewers, '/watch/4GyTq0/viewers?apiKey=pk_a');
   assert.equal(at('').key, '');
 });
 
@@ -75,6 +77,7 @@ test('looks are spread, rarer when nobody sees the page, and slower after failur
     assert.ok(pause('lost', 0) <= 1_250 && pause('lost', time) <= 18_750);
   }
   assert.ok(pause('lost', 10) >= 11_250);
+  assert.ok(pause('starting', 9) <= 1_250, 'the first segment comes in seconds');
   globalThis.document = { hidden: true };
   assert.ok(pause('offline', 0) >= 15_000);
 });

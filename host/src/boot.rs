@@ -172,7 +172,7 @@ impl Host {
             first_run: store.count_accounts().await? == 0,
             took: clock.monotonic().saturating_sub(began),
         };
-        let limits = api::Limits::default();
+        let limits = api::Limits::beside(server.per_network(), listener.per_network());
         let playback = Playback::new(
             store.clone(),
             live.clone(),

@@ -33,6 +33,7 @@ pub mod playback;
 pub mod rate;
 pub mod secret;
 pub mod store;
+pub mod troubles;
 pub mod usage;
 pub mod wallet;
 pub mod watch;

@@ -31,7 +31,9 @@ async fn writes_go_on_when_a_full_disk_has_room_again() {
     let file = folder.path().join("t.db");
     let url = Redacted::new(format!("sqlite:{}", file.display()));
     let vault = Vault::new(&[7; 32]);
-    let store = store::open(OpenOptions { url, durability: Durability::Full, vault }).await.unwrap();
+    let store = store::open(OpenOptions { url, durability: Durability::Full, vault, low_balance: Msat(0) })
+        .await
+        .unwrap();
     assert!(account(&store, 0).await);
 
     let log_bytes = std::fs::metadata(folder.path().join("t.db-wal")).unwrap().len();

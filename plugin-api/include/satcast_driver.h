@@ -115,7 +115,7 @@ typedef struct SatcastPacket SatcastPacket;
 /**
  * Grows with every appended field or extension; never a reason to refuse.
  */
-#define SATCAST_ABI_MINOR 5
+#define SATCAST_ABI_MINOR 6
 
 /**
  * Driver flag: a panic stays inside the driver, because the library was compiled with unwinding panics, or in a language without
@@ -1171,6 +1171,12 @@ typedef struct SatcastRecordings {
                           struct SatcastStr type_name,
                           struct SatcastStr config_json,
                           const struct SatcastErrorSink *error);
+    /**
+     * Since minor version 6, so only where `size` says that it is there; optional. `[control]` Whether a configuration could record; returns
+     * within 1 s. `done` is called within 5 s: null when the store lets the configuration's keys upload, an error of class `config` or
+     * `auth` when it refuses them, which is shown at the field that its text begins with, or of another class when it cannot be reached.
+     */
+    void (*probe)(struct SatcastStr type_name, struct SatcastStr config_json, struct SatcastDone done);
 } SatcastRecordings;
 
 /**
@@ -1515,13 +1521,14 @@ SATCAST_ASSERT(offsetof(SatcastPlayback, flags) == 68, "SatcastPlayback.flags");
 SATCAST_ASSERT(sizeof(SatcastDone) == 16, "SatcastDone");
 SATCAST_ASSERT(offsetof(SatcastDone, data) == 0, "SatcastDone.data");
 SATCAST_ASSERT(offsetof(SatcastDone, done) == 8, "SatcastDone.done");
-SATCAST_ASSERT(sizeof(SatcastRecordings) == 48, "SatcastRecordings");
+SATCAST_ASSERT(sizeof(SatcastRecordings) == 56, "SatcastRecordings");
 SATCAST_ASSERT(offsetof(SatcastRecordings, size) == 0, "SatcastRecordings.size");
 SATCAST_ASSERT(offsetof(SatcastRecordings, list) == 8, "SatcastRecordings.list");
 SATCAST_ASSERT(offsetof(SatcastRecordings, retry) == 16, "SatcastRecordings.retry");
 SATCAST_ASSERT(offsetof(SatcastRecordings, remove) == 24, "SatcastRecordings.remove");
 SATCAST_ASSERT(offsetof(SatcastRecordings, sign) == 32, "SatcastRecordings.sign");
 SATCAST_ASSERT(offsetof(SatcastRecordings, configured) == 40, "SatcastRecordings.configured");
+SATCAST_ASSERT(offsetof(SatcastRecordings, probe) == 48, "SatcastRecordings.probe");
 SATCAST_ASSERT(sizeof(SatcastRecordingsHost) == 16, "SatcastRecordingsHost");
 SATCAST_ASSERT(offsetof(SatcastRecordingsHost, size) == 0, "SatcastRecordingsHost.size");
 SATCAST_ASSERT(offsetof(SatcastRecordingsHost, report) == 8, "SatcastRecordingsHost.report");

@@ -12,6 +12,8 @@ pub const URL_BYTES_MAX: usize = 4096;
 pub const RECORDINGS_MAX: usize = 100_000;
 /// Longest recording in its JSON form, in bytes.
 pub const RECORDING_BYTES_MAX: usize = 32 * 1024;
+/// Time in which a driver says whether a store can be used, in seconds.
+pub const PROBE_SECS: u64 = 5;
 /// Longest text that [`Host::seal`](crate::driver::Host::seal) takes, in bytes.
 pub const SEAL_BYTES_MAX: usize = 64 * 1024;
 

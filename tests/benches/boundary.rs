@@ -178,8 +178,9 @@ impl Rig {
         assert!(drivers.known_types().iter().any(|kind| kind == HOSTILE), "{:?}", drivers.summaries());
         let url = satcast::secret::Redacted::new(format!("sqlite:{}", folder.join("bench.db").display()));
         let vault = Vault::new(&[7; 32]);
-        let store =
-            store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.expect("a store");
+        let low_balance = satcast::ids::Msat(0);
+        let options = OpenOptions { url, durability: Durability::Normal, vault, low_balance };
+        let store = store::open(options).await.expect("a store");
         let streams = Self::streams(&store, &clock, sources).await;
         let settings = Settings { reconnect_window: Duration::ZERO, refuse_quiet: Duration::ZERO };
         let live = Live::new(store.clone(), drivers, clock, settings);

@@ -17,6 +17,12 @@ const BARS = 12;
 const BAR_WIDTH = 5;
 const FIRST_BAR = 4;
 const WHITE = 128;
+// Chromium's own player gives up on a live playlist with few segments, before or soon after its first picture: its page asks so often
+// again, with so long between.
+const NATIVE_TRIES = 20;
+const NATIVE_PAUSE_MS = 1_000;
+// Seconds played after which that is a failure.
+const NATIVE_STARTED = 1;
 // How far into the window a seek to its oldest second goes, in seconds.
 const INTO_WINDOW = 0.5;
 
@@ -30,6 +36,8 @@ const book = {
   frames: 0,
   stalls: [],
   resolutions: [],
+  // Starts of Chromium's own player that it refused.
+  refusedStarts: 0,
   fatal: [],
   minor: {},
   levelUpdates: 0,
@@ -95,8 +103,26 @@ video.addEventListener('resize', () => {
   book.resolutions.push({ width: video.videoWidth, height: video.videoHeight, at: round(video.currentTime) });
 });
 video.addEventListener('error', () => {
+  const isStart = hls === null && video.currentTime < NATIVE_STARTED && book.refusedStarts < NATIVE_TRIES;
+  if (isStart && video.error.code === MediaError.MEDIA_ERR_SRC_NOT_SUPPORTED) {
+    book.refusedStarts += 1;
+    setTimeout(() => {
+      video.load();
+      play();
+    }, NATIVE_PAUSE_MS);
+    return;
+  }
   book.fatal.push(`media element: ${video.error.code} ${video.error.message}`);
 });
+
+/** A start that is tried again is no failure. */
+function play() {
+  video.play().catch((error) => {
+    if (error.name !== 'NotSupportedError' || hls !== null) {
+      book.fatal.push(`play: ${error.message}`);
+    }
+  });
+}
 
 function startHls(url) {
   hls = new Hls();
@@ -184,7 +210,7 @@ window.player = {
     } else {
       startHls(url);
     }
-    video.play().catch((error) => book.fatal.push(`play: ${error.message}`));
+    play();
     setInterval(watchClock, WATCH_MS);
     while (book.firstFrameMs === null) {
       if (book.fatal.length > 0) {

@@ -86,8 +86,20 @@ impl Coded {
     /// # Panics
     /// When the publish was not accepted.
     pub fn publish_faster(&self, call: &mut Call, times: u32) {
+        self.publish_some(call, times, |_| true);
+    }
+
+    /// Sends the configurations of both tracks, and then audio alone, in real time.
+    ///
+    /// # Panics
+    /// When the publish was not accepted.
+    pub fn publish_audio(&self, call: &mut Call) {
+        self.publish_some(call, 1, |packet| packet.role == Role::Config || packet.kind == TrackKind::Audio);
+    }
+
+    fn publish_some(&self, call: &mut Call, times: u32, is_sent: impl Fn(&Packet) -> bool) {
         let began = Instant::now();
-        for packet in &self.packets {
+        for packet in self.packets.iter().filter(|packet| is_sent(packet)) {
             let due = Duration::from_nanos(u64::try_from(packet.dts_ns).unwrap_or(0));
             std::thread::sleep((due / times).saturating_sub(began.elapsed()));
             call.send(packet);

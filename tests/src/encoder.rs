@@ -39,6 +39,13 @@ impl Publish {
         Self { copied: true, ..Self::of(source).endless() }
     }
 
+    /// What ffmpeg makes by itself of `arguments`, inputs and codecs, in real time.
+    #[must_use]
+    pub fn encoded(arguments: &str) -> Self {
+        let input = arguments.split_whitespace().map(str::to_owned).collect();
+        Self { before: vec!["-re".into()], input, after: Vec::new(), copied: false }
+    }
+
     /// The source in real time, once, unchanged.
     #[must_use]
     pub fn of(source: &Source) -> Self {

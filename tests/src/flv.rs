@@ -21,9 +21,23 @@ pub fn read(path: &Path) -> Vec<Record> {
     parse(&bytes).unwrap_or_else(|| panic!("{} is not an FLV file", path.display()))
 }
 
+/// The same without the parameter sets that stand in pictures: segments after a change repeat them there.
+///
+/// # Panics
+/// As [`read`].
+#[must_use]
+pub fn read_without_sets(path: &Path) -> Vec<Record> {
+    let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
+    records(&bytes, without_sets).unwrap_or_else(|| panic!("{} is not an FLV file", path.display()))
+}
+
 /// Every packet of an FLV file in memory; `None` when it does not begin like one.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Option<Vec<Record>> {
+    records(bytes, <[u8]>::to_vec)
+}
+
+fn records(bytes: &[u8], picture: fn(&[u8]) -> Vec<u8>) -> Option<Vec<Record>> {
     let mut rest = bytes.strip_prefix(b"FLV")?.get(FILE_HEADER_BYTES - 3 + BACK_POINTER_BYTES..)?;
     let mut records = Vec::new();
     while let Some((header, body)) = rest.split_at_checked(TAG_HEADER_BYTES) {
@@ -33,7 +47,7 @@ pub fn parse(bytes: &[u8]) -> Option<Vec<Record>> {
         let time = i32::from_be_bytes([header[7], header[4], header[5], header[6]]);
         records.extend(match header[0] {
             TAG_AUDIO => audio(body, i64::from(time)),
-            TAG_VIDEO => video(body, i64::from(time)),
+            TAG_VIDEO => video(body, i64::from(time), picture),
             _ => None,
         });
         let Some(after) = after.get(BACK_POINTER_BYTES..) else { break };
@@ -80,7 +94,22 @@ fn audio(body: &[u8], time: i64) -> Option<Record> {
     Some(Record::new(Track::Audio, header[1] == 0, false, (time, time), payload))
 }
 
-fn video(body: &[u8], time: i64) -> Option<Record> {
+/// What an H.264 access unit (ISO 14496-15: each NAL unit behind its length) has beside SPS and PPS.
+fn without_sets(unit: &[u8]) -> Vec<u8> {
+    let (mut rest, mut kept) = (unit, Vec::new());
+    while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+        let length = u32::from_be_bytes(*length) as usize;
+        let Some(nal) = behind.get(..length) else { break };
+        if !matches!(nal.first().map(|first| first & 0x1f), Some(7 | 8)) {
+            kept.extend_from_slice(&rest[..4 + length]);
+        }
+        rest = &behind[length..];
+    }
+    kept.extend_from_slice(rest);
+    kept
+}
+
+fn video(body: &[u8], time: i64, picture: fn(&[u8]) -> Vec<u8>) -> Option<Record> {
     let (header, payload) = body.split_at_checked(5)?;
     assert_eq!(header[0] & 0x0f, 7, "the picture is not H.264");
     let keyframe = header[0] >> 4 == 1;
@@ -88,7 +117,7 @@ fn video(body: &[u8], time: i64) -> Option<Record> {
     let shift = i64::from(i32::from_be_bytes([header[2], header[3], header[4], 0]) >> 8);
     match header[1] {
         0 => Some(Record::new(Track::Video, true, false, (time, time), payload)),
-        1 => Some(Record::new(Track::Video, false, keyframe, (time, time + shift), payload)),
+        1 => Some(Record::new(Track::Video, false, keyframe, (time, time + shift), &picture(payload))),
         // End of sequence: no media.
         _ => None,
     }

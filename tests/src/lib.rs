@@ -41,6 +41,7 @@ pub mod http;
 pub mod lnbits;
 pub mod load;
 pub mod lowlatency;
+pub mod moved;
 pub mod nginx;
 pub mod node_media_server;
 pub mod nwc;

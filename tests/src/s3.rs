@@ -1,6 +1,5 @@
 //! An S3 server in the test's own process that checks signatures, and can have a bad day.
 
-use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use s3s::auth::SimpleAuth;
+use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -49,9 +49,25 @@ impl Store {
     /// When it cannot.
     #[must_use]
     pub fn start() -> Self {
+        Self::with_skew(S3Config::default().presigned_url_max_skew_time_secs)
+    }
+
+    /// The same for a service whose clock is moved: it takes requests of any time.
+    ///
+    /// # Panics
+    /// When it cannot.
+    #[must_use]
+    pub fn of_any_time() -> Self {
+        Self::with_skew(u32::MAX)
+    }
+
+    fn with_skew(seconds: u32) -> Self {
         let root = tempfile::Builder::new().prefix("satcast-s3-").tempdir().expect("a folder for the store");
         std::fs::create_dir(root.path().join(BUCKET)).expect("a bucket");
         let mut builder = S3ServiceBuilder::new(s3s_fs::FileSystem::new(root.path()).expect("a store"));
+        let mut config = S3Config::default();
+        config.presigned_url_max_skew_time_secs = seconds;
+        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         builder.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
         let (service, health) = (builder.build(), Arc::new(AtomicU16::new(WELL)));
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
@@ -133,7 +149,12 @@ async fn serve(listener: TcpListener, service: S3Service, health: Arc<AtomicU16>
         let (service, health) = (service.clone(), Arc::clone(&health));
         let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
             let (service, health) = (service.clone(), Arc::clone(&health));
-            async move { Ok::<_, Infallible>(answer(&service, &health, request).await) }
+            async move {
+                if health.load(Ordering::SeqCst) == GONE {
+                    return Err(std::io::Error::other("gone"));
+                }
+                Ok(answer(&service, &health, request).await)
+            }
         });
         tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(socket), answer));
     }
@@ -145,14 +166,18 @@ async fn answer(
     request: Request<hyper::body::Incoming>,
 ) -> Response<s3s::Body> {
     let wanted = StatusCode::from_u16(health.load(Ordering::SeqCst)).ok();
-    let refused = |status| {
-        let mut refused = Response::new(s3s::Body::from("<Error><Code>BadDay</Code></Error>".to_owned()));
+    let refused = |status, code: &str| {
+        let mut refused = Response::new(s3s::Body::from(format!("<Error><Code>{code}</Code></Error>")));
         *refused.status_mut() = status;
         refused
     };
     if let Some(status) = wanted {
-        return refused(status);
+        return refused(status, "BadDay");
+    }
+    // The file system would open an upload in any bucket.
+    if request.uri().path().split('/').nth(1) != Some(BUCKET) {
+        return refused(StatusCode::NOT_FOUND, "NoSuchBucket");
     }
     let answer = service.call(request.map(s3s::Body::from)).await;
-    answer.unwrap_or_else(|_| refused(StatusCode::INTERNAL_SERVER_ERROR))
+    answer.unwrap_or_else(|_| refused(StatusCode::INTERNAL_SERVER_ERROR, "InternalError"))
 }

@@ -1,7 +1,7 @@
 // Bar, buttons and keys: what the viewer does, and what is shown of where he is.
 
 import type { Engine, Timeline } from './engine';
-import { storeSound, storedSound } from './options';
+import { storeNear, storeSound, storedSound } from './options';
 import { flag, page, say } from './page';
 import type { Signal } from './signal';
 import { AWAY, clock, spoken } from './text';
@@ -51,8 +51,13 @@ export function begin(muted: boolean): void {
   page.live.addEventListener('click', goLive);
   page.help.addEventListener('click', () => page.keys.showModal());
   page.full.addEventListener('click', toggleFull);
+  page.pip.addEventListener('click', togglePicture);
+  page.latency.addEventListener('click', toggleLatency);
+  page.pip.hidden = !document.pictureInPictureEnabled;
+  flag('framed', self !== top);
   showFull();
   video.addEventListener('loadedmetadata', showFull);
+  video.addEventListener('resize', shape);
   page.volume.addEventListener('input', () => setVolume(Number(page.volume.value) / 100));
   bar();
   video.addEventListener('volumechange', showSound);
@@ -181,6 +186,31 @@ function toggleFull(): void {
   }
 }
 
+function togglePicture(): void {
+  if (page.pip.hidden) {
+    return;
+  }
+  const done = document.pictureInPictureElement ? document.exitPictureInPicture() : video.requestPictureInPicture();
+  done.catch(() => say('This browser shows no picture in picture now'));
+}
+
+/** Nearer to live, or further from a stall. */
+function toggleLatency(): void {
+  const near = page.latency.getAttribute('aria-pressed') !== 'true';
+  storeNear(near);
+  engine?.near(near);
+  say(near ? 'Low latency' : 'Normal latency');
+  refresh();
+  goLive();
+}
+
+/** Where the page is held upright the picture has its own shape. */
+function shape(): void {
+  if (video.videoWidth > 0) {
+    page.player.style.setProperty('--shape', `${video.videoWidth} / ${video.videoHeight}`);
+  }
+}
+
 /** Goes to a place of the media clock, within the window, and tells where that is. */
 function to(place: number): void {
   const timeline = engine?.timeline();
@@ -211,6 +241,7 @@ const KEYS: Record<string, () => void> = {
   k: toggle,
   m: toggleSound,
   f: toggleFull,
+  p: togglePicture,
   j: () => to(video.currentTime - LARGE_STEP_SECS),
   l: () => to(video.currentTime + LARGE_STEP_SECS),
   ArrowLeft: () => to(video.currentTime - SMALL_STEP_SECS),
@@ -256,6 +287,9 @@ function refresh(): void {
   if (video.readyState >= HTMLMediaElement.HAVE_CURRENT_DATA) {
     page.player.dataset['picture'] = video.videoWidth > 0 ? 'some' : 'none';
   }
+  const near = engine?.isNear() ?? null;
+  page.latency.hidden = near === null;
+  page.latency.setAttribute('aria-pressed', String(near === true));
   showSignal(engine?.signal() ?? 'on');
   place(engine?.timeline() ?? { start: video.currentTime, live: video.currentTime });
 }

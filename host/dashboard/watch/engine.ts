@@ -3,6 +3,7 @@
 import type Hls from 'hls.js/light';
 import type { ErrorData, HlsConfig, LevelDetails, LoadPolicy } from 'hls.js/light';
 import { native } from './native';
+import { storedNear } from './options';
 import { Watchman, type Listed, type Signal } from './signal';
 import { Still } from './still';
 
@@ -21,8 +22,14 @@ export interface Engine {
   timeline(): Timeline | null;
   /** Whether the streamer sends. */
   signal(): Signal;
+  /** Whether it stays as near to live as parts allow; `null` where there is no choice. */
+  isNear(): boolean | null;
+  /** Chooses that. */
+  near(near: boolean): void;
   /** Resolves when it cannot go on by itself. */
   ended: Promise<End>;
+  /** Loads nothing more. */
+  hold(): void;
   /** Lets go of the media element. */
   stop(): void;
 }
@@ -75,7 +82,6 @@ const CONFIG: Partial<HlsConfig> = {
   xhrSetup: name,
   // A worker would be a script from a blob, which the page's policy forbids; fragmented MP4 needs no remuxing.
   enableWorker: false,
-  lowLatencyMode: true,
   // Slightly faster after a pause of the network; more would be heard.
   maxLiveSyncPlaybackRate: 1.05,
   liveDurationInfinity: true,
@@ -104,11 +110,19 @@ export async function engine(video: HTMLVideoElement, index: string): Promise<En
   if (video.canPlayType('application/vnd.apple.mpegurl')) {
     return native(video, index);
   }
-  return { timeline: () => null, signal: () => 'on', ended: Promise.resolve('unsupported'), stop: () => undefined };
+  return {
+    timeline: () => null,
+    signal: () => 'on',
+    isNear: () => null,
+    near: () => undefined,
+    ended: Promise.resolve('unsupported'),
+    hold: () => undefined,
+    stop: () => undefined,
+  };
 }
 
 function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): Engine {
-  const hls = new Player(CONFIG);
+  const hls = new Player({ ...CONFIG, lowLatencyMode: storedNear() });
   const watch = new AbortController();
   const watchman = new Watchman();
   let mends: number[] = [];
@@ -187,7 +201,12 @@ function withHls(Player: typeof Hls, video: HTMLVideoElement, index: string): En
       return { start: details.fragmentStart, live: Math.max(live, details.fragmentStart) };
     },
     signal: () => watchman.signal,
+    isNear: () => (hls.latestLevelDetails?.partTarget ? hls.lowLatencyMode : null),
+    near(near) {
+      hls.lowLatencyMode = near;
+    },
     ended,
+    hold: () => hls.stopLoad(),
     stop() {
       watch.abort();
       clearInterval(looking);

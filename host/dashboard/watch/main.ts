@@ -4,11 +4,14 @@ import { begin, control, wake } from './controls';
 import { engine, prepare, type End, type Engine } from './engine';
 import { options, type Options } from './options';
 import { flag, notice, page, playing } from './page';
-import { look, pause, wait } from './source';
+import { look, pause, viewers, wait } from './source';
 import type { Reason } from './text';
 
 /** An engine that ended sooner than this is not tried again at once. */
 const SHORT_LIFE_MS = 5_000;
+
+/** Between two looks at how many watch. */
+const VIEWERS_MS = 15_000;
 
 /** Before a page that cannot load its script loads itself again. */
 const RELOAD_MS = 5_000;
@@ -63,6 +66,31 @@ async function play(settings: Options): Promise<{ end: End; paused: boolean }> {
   return { end, paused };
 }
 
+/** Shows the newest picture behind the large button, and loads nothing more; gives what takes it away. */
+function poster(settings: Options): () => void {
+  const shown = new AbortController();
+  const loading = engine(page.video, settings.index);
+  loading.then(
+    (running) => {
+      const loaded = (): void => {
+        running.hold();
+        flag('poster', true);
+      };
+      page.video.addEventListener('loadeddata', loaded, { signal: shown.signal, once: true });
+      shown.signal.addEventListener('abort', () => running.stop());
+      if (shown.signal.aborted) {
+        running.stop();
+      }
+    },
+    // The page is loaded anew when the viewer wants to play.
+    () => undefined,
+  );
+  return () => {
+    shown.abort();
+    flag('poster', false);
+  };
+}
+
 /** Starts to play; without sound where the browser wants a sign of the viewer first. Gives whether it may. */
 async function sound(): Promise<boolean> {
   const { muted } = page.video;
@@ -85,10 +113,27 @@ async function sound(): Promise<boolean> {
   return silent;
 }
 
+/** Shows how many watch, while something plays. */
+async function count(address: string): Promise<void> {
+  for (;;) {
+    if (page.player.dataset['state'] === 'playing' && !document.hidden) {
+      const watching = await viewers(address);
+      page.viewers.hidden = watching === null;
+      page.viewers.textContent = `${watching} watching`;
+    }
+    await wait(VIEWERS_MS);
+  }
+}
+
 async function run(settings: Options): Promise<void> {
   let wanted = settings.autoplay;
   let tries = 0;
   let shown = 'starting' as Reason;
+  let cover: (() => void) | null = null;
+  const uncover = (): void => {
+    cover?.();
+    cover = null;
+  };
   const show = (reason: Reason): void => {
     if (reason !== shown || page.player.dataset['state'] === 'playing') {
       notice(reason);
@@ -98,6 +143,7 @@ async function run(settings: Options): Promise<void> {
   while (!FINAL.has(shown)) {
     const found = await look(settings.index);
     if (found !== 'live') {
+      uncover();
       // What has ended is offline as well: the viewer goes on reading that it has ended.
       show(found === 'offline' && shown === 'over' ? 'over' : found);
       await wait(pause(found, tries));
@@ -106,6 +152,7 @@ async function run(settings: Options): Promise<void> {
     }
     if (!wanted) {
       show('ready');
+      cover ??= poster(settings);
       wanted = await pressed(pause('ready', 0));
       if (!wanted) {
         // It may have ended meanwhile.
@@ -113,6 +160,7 @@ async function run(settings: Options): Promise<void> {
       }
       show('starting');
     }
+    uncover();
     const began = performance.now();
     const { end, paused } = await play(settings);
     // A viewer who paused is asked before the next stream plays.
@@ -137,5 +185,8 @@ if (page.player.dataset['state'] !== 'problem') {
   } else {
     prepare();
     void run(settings);
+    if (settings.viewers !== '') {
+      void count(settings.viewers);
+    }
   }
 }

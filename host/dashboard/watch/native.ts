@@ -48,7 +48,10 @@ export function native(video: HTMLVideoElement, index: string): Engine {
       return last < 0 ? null : { start: video.seekable.start(0), live: video.seekable.end(last) };
     },
     signal: () => watchman.signal,
+    isNear: () => null,
+    near: () => undefined,
     ended,
+    hold: () => undefined,
     stop() {
       watch.abort();
       clearInterval(looking);

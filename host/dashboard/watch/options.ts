@@ -3,15 +3,17 @@
 export interface Options {
   /** Public key; empty when the address has none. */
   key: string;
-  /** The index playlist, key included: the only address that carries it. */
+  /** The index playlist, key included. */
   index: string;
   /** Plays without being asked to (`autoplay=0` switches that off). */
   autoplay: boolean;
   /** Begins without sound (`muted=1`). */
   muted: boolean;
+  /** Where to ask how many watch (`viewers=1`); empty when that is not to be shown. Carries the key, too. */
+  viewers: string;
 }
 
-/** Reads `/watch/<path>?apiKey=...&autoplay=0&muted=1`. */
+/** Reads `/watch/<path>?apiKey=...&autoplay=0&muted=1&viewers=1`. */
 export function options(address: Location): Options {
   const query = new URLSearchParams(address.search);
   const key = query.get('apiKey') || query.get('key') || '';
@@ -21,6 +23,7 @@ export function options(address: Location): Options {
     index: `/hls/${path}/index.m3u8?apiKey=${encodeURIComponent(key)}`,
     autoplay: query.get('autoplay') !== '0',
     muted: query.get('muted') === '1',
+    viewers: query.get('viewers') === '1' ? `/watch/${path}/viewers?apiKey=${encodeURIComponent(key)}` : '',
   };
 }
 
@@ -45,9 +48,28 @@ export function storedSound(): Sound {
 }
 
 export function storeSound(sound: Sound): void {
+  store(STORED, JSON.stringify(sound));
+}
+
+const STORED_NEAR = 'satcast.near';
+
+/** Whether this browser stays as near to live as parts allow: the default. */
+export function storedNear(): boolean {
   try {
-    localStorage.setItem(STORED, JSON.stringify(sound));
+    return localStorage.getItem(STORED_NEAR) !== 'no';
   } catch {
-    // A frame without storage: the next visit begins at full loudness.
+    return true;
+  }
+}
+
+export function storeNear(near: boolean): void {
+  store(STORED_NEAR, near ? 'yes' : 'no');
+}
+
+function store(name: string, value: string): void {
+  try {
+    localStorage.setItem(name, value);
+  } catch {
+    // A frame without storage: the next visit begins as the first did.
   }
 }

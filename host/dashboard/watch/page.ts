@@ -28,7 +28,10 @@ export const page = {
   liveWord: element('live-word', HTMLElement),
   behind: element('behind', HTMLElement),
   help: element('help', HTMLButtonElement),
+  latency: element('latency', HTMLButtonElement),
+  pip: element('pip', HTMLButtonElement),
   full: element('full', HTMLButtonElement),
+  viewers: element('viewers', HTMLElement),
   keys: element('keys', HTMLDialogElement),
   announce: element('announce', HTMLElement),
 };

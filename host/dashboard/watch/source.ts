@@ -5,11 +5,13 @@ import type { Listed } from './signal';
 import type { Reason } from './text';
 
 /** What the index says. */
-export type Found = 'live' | Extract<Reason, 'offline' | 'lost' | 'busy' | 'refused' | 'forbidden'>;
+export type Found = 'live' | Extract<Reason, 'starting' | 'offline' | 'lost' | 'busy' | 'refused' | 'forbidden'>;
 
 const ANSWER_MS = 10_000;
 /** Between two looks while the stream is offline; each viewer's differs, so that they do not all come at once. */
 const LOOK_MS = 4_000;
+/** While the first segment is on its way. */
+const STARTING_MS = 1_000;
 /** The same while nobody sees the page, or nobody has pressed play. */
 const HIDDEN_LOOK_MS = 20_000;
 /** After a failure: doubled each time from the first to the second. */
@@ -23,9 +25,20 @@ function ask(address: string | URL): Promise<Response> {
 /** Asks the index. */
 export async function look(index: string): Promise<Found> {
   try {
-    return found((await ask(index)).status);
+    const { status, headers } = await ask(index);
+    return status === 404 && headers.has('Retry-After') ? 'starting' : found(status);
   } catch {
     return 'lost';
+  }
+}
+
+/** How many watch; `null` when that cannot be had. */
+export async function viewers(address: string): Promise<number | null> {
+  try {
+    const { viewers } = (await (await ask(address)).json()) as { viewers?: unknown };
+    return typeof viewers === 'number' ? viewers : null;
+  } catch {
+    return null;
   }
 }
 
@@ -76,6 +89,9 @@ export function pause(outcome: Found | 'ready', tries: number): number {
   const spread = 0.75 + Math.random() / 2;
   if (outcome === 'ready') {
     return HIDDEN_LOOK_MS * spread;
+  }
+  if (outcome === 'starting') {
+    return STARTING_MS * spread;
   }
   if (outcome === 'offline') {
     return (document.hidden ? HIDDEN_LOOK_MS : LOOK_MS) * spread;

@@ -8,17 +8,17 @@ use poem_openapi::param::{Path, Query};
 use poem_openapi::payload::{Json, Response};
 use poem_openapi::{Object, OpenApi};
 use serde_json::Value;
-use url::Url;
 
+use super::accept::{Accepted, accept};
 use super::body::{Body, Fields, FromFields};
 use super::null::Null;
 use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
-use crate::drivers::{ConfigRefused, ValidateError};
-use crate::ids::{AccountId, DestinationId, StreamId};
-use crate::live::{Delayed, DestState, Trouble};
-use crate::store::{DELAY_SECS_MAX, Delays, DestinationView, NewDestination};
+use crate::ids::{DestinationId, StreamId};
+use crate::live::{Delayed, DestState};
+use crate::store::{DELAY_SECS_MAX, DestinationView};
+use crate::troubles::Trouble;
 
 /// What the owner of a destination is told whose stored configuration was damaged.
 pub(super) const UNREADABLE: &str =
@@ -34,9 +34,9 @@ pub(super) struct LastError {
     at: i64,
 }
 
-impl From<Trouble> for LastError {
-    fn from(trouble: Trouble) -> Self {
-        Self { message: trouble.error, at: trouble.at.0 }
+impl From<Trouble<String>> for LastError {
+    fn from(trouble: Trouble<String>) -> Self {
+        Self { message: trouble.what, at: trouble.at.0 }
     }
 }
 
@@ -120,7 +120,12 @@ impl Destination {
                 .map(|config| app.drivers.shown_config(&record.kind, config))
                 .into(),
             state: state.as_str().to_owned(),
-            error: live.as_ref().and_then(|live| live.error.clone()).or(fault).into(),
+            error: live
+                .as_ref()
+                .and_then(|live| live.error.clone())
+                .or(fault)
+                .or_else(|| app.archive.trouble(record.id))
+                .into(),
             last_error: app.live.last_trouble(record.id).map(LastError::from).into(),
             attempt: live.as_ref().map_or(0, |live| live.attempt),
             next_retry_at: live.as_ref().and_then(|live| live.next_retry_at).map(|time| time.0).into(),
@@ -144,23 +149,30 @@ impl Destination {
 pub(super) struct DestinationInput {
     /// Destination type, such as `rtmp`.
     #[oai(rename = "type")]
-    kind: String,
+    pub(super) kind: String,
     /// Configuration of the type; for `rtmp`: `url` and optionally `key`.
     #[oai(default)]
-    config: Value,
+    pub(super) config: Value,
     /// Seconds after which it starts, counted from the begin of the session, or from when it is added or enabled.
     #[oai(default, validator(maximum(value = "300")))]
-    start_delay_seconds: u32,
+    pub(super) start_delay_seconds: u32,
     /// Seconds for which it goes on after it was disabled. The end of a session, a limit and a deletion wait for nothing.
     #[oai(default, validator(maximum(value = "300")))]
-    stop_delay_seconds: u32,
+    pub(super) stop_delay_seconds: u32,
+    /// Whether the store of a type that records is asked first: one that refuses is an error. False skips it.
+    #[oai(default = "yes")]
+    pub(super) check_store: bool,
 }
 
 impl DestinationInput {
     /// A destination of a type that is known.
-    pub(super) fn new(kind: String, config: Value) -> Self {
-        Self { kind, config, start_delay_seconds: 0, stop_delay_seconds: 0 }
+    pub(super) fn new(kind: String, config: Value, check_store: bool) -> Self {
+        Self { kind, config, start_delay_seconds: 0, stop_delay_seconds: 0, check_store }
     }
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A delay of a destination, `None` when absent.
@@ -187,7 +199,8 @@ impl std::fmt::Debug for DestinationInput {
 }
 
 impl FromFields for DestinationInput {
-    const FIELDS: &'static [&'static str] = &["type", "config", "startDelaySeconds", "stopDelaySeconds"];
+    const FIELDS: &'static [&'static str] =
+        &["type", "config", "startDelaySeconds", "stopDelaySeconds", "checkStore"];
 
     fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
         Ok(Self {
@@ -195,6 +208,7 @@ impl FromFields for DestinationInput {
             config: fields.object("config")?,
             start_delay_seconds: read_delay(&mut fields, "startDelaySeconds")?.unwrap_or(0),
             stop_delay_seconds: read_delay(&mut fields, "stopDelaySeconds")?.unwrap_or(0),
+            check_store: fields.optional_bool("checkStore")?.unwrap_or(true),
         })
     }
 }
@@ -264,10 +278,11 @@ impl DestinationsApi {
         body: Body<DestinationInput>,
     ) -> Result<Json<DestinationCreated>> {
         let (app, stream) = (Arc::clone(&app), StreamId(id.0));
-        let destination = accept(&app, caller.account, body.0, "").await?;
+        let Accepted { destination, trouble } = accept(&app, caller.account, body.0, "").await?;
         let id = App::to_the_end(async move {
             let actor = caller.actor(&app);
             let id = app.store.add_destination(&actor, stream, destination, app.caps()).await?;
+            app.archive.note_trouble(id, trouble);
             app.live.destinations_changed(stream).await;
             Ok(id)
         })
@@ -330,60 +345,4 @@ async fn delete(
 pub(super) fn too_many(app: &App) -> ApiError {
     let limit = app.caps().destinations_per_stream;
     ApiError::conflict("cap_reached", format!("A stream can have {limit} destinations; send fewer"))
-}
-
-/// Lets the driver of the type and the address guard check a destination; `path` stands before field names.
-///
-/// # Errors
-/// 422 naming the field and the reason, never the value; 503 when the driver does not answer.
-pub(super) async fn accept(
-    app: &App,
-    account: AccountId,
-    input: DestinationInput,
-    path: &str,
-) -> std::result::Result<NewDestination, ApiError> {
-    if let Err(error) = app.drivers.validate(account, &input.kind, &input.config).await {
-        return Err(refusal(app, error, path));
-    }
-    check_addresses(app, &input.config, path)?;
-    let platform = app.drivers.public_view(&input.kind, &input.config).platform;
-    let has_playback = app.drivers.has_playback(&input.kind);
-    let delays = Delays { start_secs: input.start_delay_seconds, stop_secs: input.stop_delay_seconds };
-    Ok(NewDestination { kind: input.kind, platform, config: input.config, has_playback, delays })
-}
-
-fn refusal(app: &App, error: ValidateError, path: &str) -> ApiError {
-    match error {
-        ValidateError::UnknownType => {
-            let known = app.drivers.known_types().join(", ");
-            let text =
-                format!("Field `{path}type` names no destination type of this service; known are: {known}");
-            ApiError::refused("unknown_destination_type", text)
-        }
-        ValidateError::Config(refused) => config_refused(&refused, path),
-        ValidateError::Driver(reason) => {
-            tracing::error!(reason, "a driver cannot check a configuration");
-            ApiError::driver_unavailable()
-        }
-    }
-}
-
-/// 422 for a configuration; `path` stands before the field's name.
-pub(super) fn config_refused(refused: &ConfigRefused, path: &str) -> ApiError {
-    let field = if refused.field.is_empty() { String::new() } else { format!(".{}", refused.field) };
-    ApiError::refused("config_refused", format!("Field `{path}config{field}`: {}", refused.reason))
-}
-
-/// Refuses literal addresses that the guard would refuse at every connect. Host names are resolved only then.
-fn check_addresses(app: &App, config: &Value, path: &str) -> std::result::Result<(), ApiError> {
-    let texts = config.as_object().into_iter().flatten();
-    for (name, text) in texts.filter_map(|(name, value)| value.as_str().map(|text| (name, text))) {
-        let Ok(url) = Url::parse(text) else { continue };
-        let Some(host) = url.host_str().filter(|host| !host.is_empty()) else { continue };
-        if let Err(refused) = app.guard.check_literal(host) {
-            let text = format!("Field `{path}config.{name}`: {refused}");
-            return Err(ApiError::refused("address_refused", text));
-        }
-    }
-    Ok(())
 }

@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::addresses::{checked_addresses, read_addresses};
 use super::body::{Body, Fields, FromFields, NoBody};
-use super::destinations::{self, DestinationInput, Done, read_delay};
+use super::destinations::{DestinationInput, Done, read_delay};
 use super::streams::checked_label;
-use super::{ApiError, App, Caller, Tag};
+use super::{ApiError, App, Caller, Tag, accept};
 use crate::ids::{DestinationId, EndReason, StreamId};
 use crate::secret::new_stream_key;
 use crate::store::{DestinationChange, LimitChange, LimitsChange, StreamChange};
@@ -106,6 +106,8 @@ pub(super) struct DestinationChangeInput {
     /// Seconds for which it goes on after it was disabled. The end of a session, a limit and a deletion wait for nothing.
     #[oai(validator(maximum(value = "300")))]
     stop_delay_seconds: Option<u32>,
+    /// Whether the store of a type that records is asked first when `config` is sent; true when left out.
+    check_store: Option<bool>,
 }
 
 impl std::fmt::Debug for DestinationChangeInput {
@@ -116,7 +118,8 @@ impl std::fmt::Debug for DestinationChangeInput {
 }
 
 impl FromFields for DestinationChangeInput {
-    const FIELDS: &'static [&'static str] = &["enabled", "config", "startDelaySeconds", "stopDelaySeconds"];
+    const FIELDS: &'static [&'static str] =
+        &["enabled", "config", "startDelaySeconds", "stopDelaySeconds", "checkStore"];
 
     fn from_fields(mut fields: Fields) -> std::result::Result<Self, ApiError> {
         let enabled = fields.optional_bool("enabled")?;
@@ -127,12 +130,13 @@ impl FromFields for DestinationChangeInput {
         };
         let start_delay_seconds = read_delay(&mut fields, "startDelaySeconds")?;
         let stop_delay_seconds = read_delay(&mut fields, "stopDelaySeconds")?;
+        let check_store = fields.optional_bool("checkStore")?;
         let delays = start_delay_seconds.or(stop_delay_seconds);
         if enabled.is_none() && config.is_none() && delays.is_none() {
             let text = "Send `enabled`, `config`, `startDelaySeconds` or `stopDelaySeconds`";
             return Err(ApiError::refused("nothing_to_change", text));
         }
-        Ok(Self { enabled, config, start_delay_seconds, stop_delay_seconds })
+        Ok(Self { enabled, config, start_delay_seconds, stop_delay_seconds, check_store })
     }
 }
 
@@ -267,17 +271,23 @@ impl EditsApi {
             start_delay_secs: body.0.start_delay_seconds,
             stop_delay_secs: body.0.stop_delay_seconds,
         };
+        let mut trouble = None;
         if let Some(sent) = body.0.config {
             let stored = known.config.unwrap_or_default();
             let config = app.drivers.restored_config(&known.kind, &stored, &sent);
-            let config = config.map_err(|refused| destinations::config_refused(&refused, ""))?;
-            let input = DestinationInput::new(known.kind, config);
-            change.config = Some(destinations::accept(&app, account, input, "").await?.config);
+            let config = config.map_err(|refused| accept::config_refused(&refused, ""))?;
+            let input = DestinationInput::new(known.kind, config, body.0.check_store.unwrap_or(true));
+            let accepted = accept::accept(&app, account, input, "").await?;
+            change.config = Some(accepted.destination.config);
+            trouble = Some(accepted.trouble);
         }
         App::to_the_end(async move {
             let is_configured = change.config.is_some();
             app.store.change_destination(&caller.actor(&app), stream, destination, change).await?;
             app.live.destinations_changed(stream).await;
+            if let Some(trouble) = trouble {
+                app.archive.note_trouble(destination, trouble);
+            }
             if is_configured {
                 // Recordings go on without a session.
                 app.archive.destination_changed(destination).await;

@@ -22,7 +22,7 @@ pub(crate) const INVALID_SESSION_TEXT: &str = "The session has ended; log in aga
 const KEY_REQUIRED_TEXT: &str = "An API key is required: send it as X-API-Key header, as Authorization: Bearer \
     header, or as apiKey (or key) query parameter";
 
-/// When a viewer who got a 503 may ask again, in seconds: what was in the way is most often over by then.
+/// When a viewer may ask again for what is not there yet, in seconds: what was in the way is most often over by then.
 const VIEWER_RETRY_SECS: u64 = 1;
 
 /// An answer other than success.
@@ -93,6 +93,13 @@ impl ApiError {
     /// 404: there is nothing to play now.
     pub fn offline() -> Self {
         Self::new(StatusCode::NOT_FOUND, "offline", "The stream is offline")
+    }
+
+    /// 404 with `Retry-After`: the stream is live, and its first segment is not there yet.
+    pub fn starting() -> Self {
+        let error =
+            Self::new(StatusCode::NOT_FOUND, "starting", "The stream is starting; try again in a second");
+        Self { retry_after_secs: Some(VIEWER_RETRY_SECS), ..error }
     }
 
     /// 405: the `Allow` header has the methods.
@@ -352,7 +359,7 @@ mod tests {
         assert!(ApiError::internal().body("req_1").get("retryAfter").is_none());
         let rule = crate::auth::RATE_FAILED_LOGINS;
         let text = ApiError::rate_limited(&rule, 7).to_string();
-        assert_eq!(text, "Rate limit exceeded. Maximum 30 requests per 15 minutes.");
+        assert_eq!(text, "Rate limit exceeded. Maximum 10 requests per 15 minutes.");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! People: log in and out, sessions, password, and making an account.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use poem::Result;
@@ -11,18 +12,19 @@ use poem_openapi::{Object, OpenApi};
 use super::body::{Body, Fields, FromFields, NoBody};
 use super::caller::{LOGIN_IDLE_MS, LOGIN_LIFE_MS, visitor};
 use super::destinations::Done;
-use super::{ApiError, App, Caller, HASHING_WAIT, RequestContext, Tag};
-use crate::auth::password::{self, PasswordError};
+use super::passwords::{hashed, is_password};
+use super::{ApiError, App, Caller, RequestContext, Tag};
 use crate::auth::{LOGIN_COOKIE, NAME_CHARS_MAX, account_name};
 use crate::config::Config;
 use crate::ids::{AccountId, LoginId, UnixMillis};
 use crate::places::Network;
 use crate::secret::{Redacted, is_invite_token, key_hash, new_login_token};
-use crate::store::{NewAccount, NewLogin, StoreError};
+use crate::store::{AccountRecord, AuditFilter, NewAccount, NewLogin, Page, StoreError, TimeRange};
 
-/// A hash that no password has: an unknown name must take as long as a wrong password.
-const NOBODYS_HASH: &str =
-    "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+/// How long a network counts as one that an account's owner uses, after a login from it.
+const USUAL_NETWORKS_MS: i64 = 90 * 24 * 3_600_000;
+/// Logins that are looked at for it, the newest.
+const USUAL_NETWORKS_MAX: i64 = 100;
 
 /// Name and password.
 #[derive(Clone, Object)]
@@ -136,7 +138,8 @@ pub(super) struct LoginApi;
 impl LoginApi {
     /// Log in
     ///
-    /// Begins a session of 24 hours, renewed by use up to 30 days. Its token comes in the answer and as a cookie. An
+    /// Begins a session of 24 hours, renewed by use up to 30 days. Its token comes in the answer and as a cookie. After wrong
+    /// passwords the answer takes longer, up to 30 seconds; one try at a time for an account and network, else 429. An
     /// addition to the specification.
     #[oai(path = "/login", method = "post", operation_id = "logIn")]
     async fn log_in(
@@ -147,22 +150,24 @@ impl LoginApi {
     ) -> Result<Response<Json<LoggedIn>>> {
         let context = RequestContext::of(request);
         let now = app.clock.monotonic();
-        context.count(app.limits.logins.hit(Network::from(context.client), now))?;
+        let network = Network::from(context.client);
+        context.count(app.limits.logins.hit(network, now))?;
         let LoginInput { name, password } = body.0;
-        let subject = key_hash(name.trim());
-        let failed = app.limits.failed_logins.peek(subject, now);
-        if !failed.allowed {
-            context.count(failed)?;
-        }
+        let attempt = match app.limits.guesses.begin(key_hash(name.trim()), network, now) {
+            Ok(attempt) => attempt,
+            Err(verdict) => return Err(ApiError::rate_limited(&verdict.rule, verdict.reset_secs).into()),
+        };
         let account = match account_name(&name) {
             Some(name) => app.store.account_by_name(name).await.map_err(ApiError::from)?,
             None => None,
         };
+        let is_strange = attempt.is_under_attack(now) && is_strange(&app, account.as_ref(), network).await?;
+        app.clock.sleep(attempt.delay(is_strange, now)).await;
         let stored = account.as_ref().and_then(|account| account.password_hash.clone());
         let is_right = is_password(&app, Redacted::new(password), stored.clone()).await?;
         let known = account.as_ref().map(|account| account.id);
         let Some(account) = account.filter(|_| is_right) else {
-            app.limits.failed_logins.hit(subject, now);
+            attempt.failed(app.clock.monotonic());
             tracing::warn!(client = %context.client, "a login failed");
             note_failure(&app, &context, known);
             return Err(ApiError::invalid_login().into());
@@ -297,6 +302,25 @@ impl LoginApi {
     }
 }
 
+/// Whether nobody logged in to the account from this network lately.
+async fn is_strange(
+    app: &App,
+    account: Option<&AccountRecord>,
+    network: Network,
+) -> std::result::Result<bool, ApiError> {
+    let Some(account) = account else { return Ok(true) };
+    let from = UnixMillis(app.clock.now().0.saturating_sub(USUAL_NETWORKS_MS));
+    let filter = AuditFilter {
+        account: Some(account.id),
+        action: Some("login.began".to_owned()),
+        range: TimeRange { from: Some(from), to: None },
+    };
+    let page = Page { before: None, limit: USUAL_NETWORKS_MAX };
+    let logins = app.store.audit(filter, page).await?;
+    let addresses = logins.iter().filter_map(|login| login.address.as_deref()?.parse::<IpAddr>().ok());
+    Ok(!addresses.map(Network::from).any(|usual| usual == network))
+}
+
 /// Writes a failed login to the audit log in the background: how long that takes must not tell which names exist.
 fn note_failure(app: &App, context: &RequestContext, account: Option<AccountId>) {
     let (store, origin) = (app.store.clone(), visitor(app, context));
@@ -335,54 +359,4 @@ async fn begin(
 fn cookie(config: &Config, token: &str, max_age_secs: i64) -> String {
     let secure = if config.public_url.scheme() == "https" { "; Secure" } else { "" };
     format!("{LOGIN_COOKIE}={token}; Path=/; Max-Age={max_age_secs}; HttpOnly; SameSite=Strict{secure}")
-}
-
-/// Hashes a new password; `field` is its name in errors.
-async fn hashed(app: &App, password: String, field: &str) -> std::result::Result<Redacted<String>, ApiError> {
-    let hashed = on_own_thread(app, move || password::hash(&Redacted::new(password))).await?;
-    hashed.map_err(|error| match error {
-        PasswordError::Hash => ApiError::internal(),
-        error => ApiError::refused("password_refused", format!("Field `{field}`: {error}")),
-    })
-}
-
-/// Whether the password is the stored one; takes as long when there is none.
-async fn is_password(
-    app: &App,
-    password: Redacted<String>,
-    stored: Option<Redacted<String>>,
-) -> std::result::Result<bool, ApiError> {
-    on_own_thread(app, move || {
-        let real = stored.is_some();
-        let stored = stored.unwrap_or_else(|| Redacted::new(NOBODYS_HASH.to_owned()));
-        password::verify(&password, &stored) && real
-    })
-    .await
-}
-
-async fn on_own_thread<R: Send + 'static>(
-    app: &App,
-    work: impl FnOnce() -> R + Send + 'static,
-) -> std::result::Result<R, ApiError> {
-    let turn = app.clock.timeout(HASHING_WAIT, app.limits.hashing.clone().acquire_owned()).await;
-    // The semaphore is never closed.
-    let permit = turn.ok_or_else(ApiError::busy)?.map_err(|_| ApiError::internal())?;
-    let done = tokio::task::spawn_blocking(move || {
-        let result = work();
-        drop(permit);
-        result
-    });
-    done.await.map_err(|_| ApiError::internal())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobodys_hash_is_a_hash_and_takes_the_work_of_one() {
-        let stored = Redacted::new(NOBODYS_HASH.to_owned());
-        assert!(argon2::password_hash::phc::PasswordHash::new(stored.expose()).is_ok());
-        assert!(!password::verify(&Redacted::new("hunter2hunter2".into()), &stored));
-    }
 }

@@ -3,6 +3,7 @@
 //! The only HTTP-JSON code. Handlers hold no decisions: they read, call, and convert. Every request goes through
 //! the shell (`shell.rs`), which gives it an id, answers every error in one shape, and writes the access log.
 
+mod accept;
 mod addresses;
 mod analytics;
 mod archives;
@@ -27,6 +28,7 @@ mod login;
 mod metrics;
 mod null;
 mod page;
+mod passwords;
 mod playback;
 mod public;
 mod range;
@@ -35,7 +37,7 @@ mod shell;
 mod status;
 mod streams;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod viewer;
 mod wallet;
 mod webhooks;
@@ -59,12 +61,14 @@ pub use shell::{RequestContext, Shell};
 
 use self::served::Documents;
 use crate::archive::Archive;
-use crate::auth;
+use crate::auth::{self, Guesses};
 use crate::billing::Billing;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::drivers::Drivers;
+use crate::http;
 use crate::ids::{AccountId, KeyId};
+use crate::ingest;
 use crate::live::{Live, SessionSnapshot};
 use crate::outbound::Guard;
 use crate::places::Network;
@@ -135,10 +139,12 @@ pub struct Limits {
     pub new_keys: RateLimiter<AccountId>,
     /// Tries to log in and to make accounts, per address.
     pub logins: RateLimiter<Network>,
-    /// Tries to log in that failed, per hash of the account's name.
-    pub failed_logins: RateLimiter<[u8; 32]>,
+    /// Tries to log in that failed.
+    pub guesses: Guesses,
     /// Passwords hashed at one time: each takes 19 MiB and tens of milliseconds of a core.
     pub hashing: Arc<Semaphore>,
+    /// Stores asked at one time whether they can be used; each takes a few seconds at most.
+    pub store_checks: Semaphore,
     /// Requests with an invalid key, per address; counted by playback too.
     pub invalid_keys: Arc<RateLimiter<Network>>,
     /// Tests of webhooks, per key.
@@ -149,12 +155,18 @@ pub struct Limits {
     pub connections: RateLimiter<AccountId>,
     /// Requests for the public configuration, per address.
     pub config: RateLimiter<Network>,
+    /// Connections of encoders at once from one network; told, and kept by the port.
+    pub ingest_connections_per_network: usize,
+    /// HTTP connections at once from one network; told, and kept by the port.
+    pub http_connections_per_network: usize,
 }
 
 /// Longest wait for one's turn at hashing.
 pub(crate) const HASHING_WAIT: Duration = Duration::from_secs(3);
 /// Passwords hashed at one time.
 const HASHES_AT_ONCE_MAX: usize = 2;
+/// Stores asked at one time.
+const STORE_CHECKS_AT_ONCE_MAX: usize = 16;
 /// Tests of webhooks, per key.
 const RATE_WEBHOOK_TESTS: RateRule = RateRule::per_minute("webhook-tests", 10);
 /// Requests for `/api/public/config`, per address.
@@ -182,14 +194,24 @@ impl Default for Limits {
             recoveries: RateLimiter::new(RATE_RECOVERIES),
             new_keys: RateLimiter::new(RATE_NEW_KEYS),
             logins: RateLimiter::new(auth::RATE_LOGINS),
-            failed_logins: RateLimiter::new(auth::RATE_FAILED_LOGINS),
+            guesses: Guesses::default(),
             hashing: Arc::new(Semaphore::new(HASHES_AT_ONCE_MAX)),
+            store_checks: Semaphore::new(STORE_CHECKS_AT_ONCE_MAX),
             invalid_keys: Arc::new(RateLimiter::new(auth::RATE_INVALID_KEYS)),
             webhook_tests: RateLimiter::new(RATE_WEBHOOK_TESTS),
             topups: RateLimiter::new(RATE_TOPUPS),
             connections: RateLimiter::new(RATE_CONNECTIONS),
             config: RateLimiter::new(RATE_CONFIG),
+            ingest_connections_per_network: ingest::CONNECTIONS_PER_NETWORK_MAX,
+            http_connections_per_network: http::CONNECTIONS_PER_NETWORK_MAX,
         }
+    }
+}
+
+impl Limits {
+    /// Those of a service whose ports take so many connections from one network.
+    pub fn beside(http_connections_per_network: usize, ingest_connections_per_network: usize) -> Self {
+        Self { http_connections_per_network, ingest_connections_per_network, ..Self::default() }
     }
 }
 
@@ -279,7 +301,7 @@ pub fn endpoint(app: Arc<App>) -> Shell {
         let served = Arc::new(Documents::new(&app.drivers));
         (served.clone(), served)
     };
-    let (measured, watched, assets) = (app.clone(), app.clone(), app.pages.clone());
+    let (measured, watched, counted, assets) = (app.clone(), app.clone(), app.clone(), app.pages.clone());
     let routes = Route::new()
         .nest("/", service())
         .at("/openapi.json", poem::get(make(move |_| fixed(documents.get().text, "application/json"))))
@@ -287,6 +309,7 @@ pub fn endpoint(app: Arc<App>) -> Shell {
         .at("/docs/style.css", poem::get(make(|_| fixed(docs::STYLE.into(), "text/css; charset=utf-8"))))
         .at("/metrics", poem::get(make(move |request| metrics::respond(measured.clone(), request))))
         .at("/watch/:path", poem::get(make(move |request| watch(watched.clone(), request))))
+        .at("/watch/:path/viewers", poem::get(make(move |request| viewers(counted.clone(), request))))
         .at("/assets/:name", poem::get(make(move |request| asset(assets.clone(), request))))
         .at("/healthz", poem::get(healthz))
         .at("/readyz", poem::get(readyz))
@@ -305,6 +328,12 @@ async fn fixed(text: Arc<str>, content_type: &'static str) -> poem::Result<Respo
 async fn watch(app: Arc<App>, request: Request) -> poem::Result<Response> {
     let path = request.raw_path_param("path").unwrap_or_default();
     Ok(app.pages.watch(&app.playback, &request, path).await?)
+}
+
+/// How many watch, for that page.
+async fn viewers(app: Arc<App>, request: Request) -> poem::Result<Response> {
+    let path = request.raw_path_param("path").unwrap_or_default();
+    Ok(crate::watch::viewers(&app.playback, &request, path).await?)
 }
 
 /// A script or style of a page.

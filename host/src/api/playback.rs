@@ -31,14 +31,15 @@ impl StreamPlayback {
     pub(super) fn of(app: &App, record: &DestinationView) -> Option<Self> {
         let path = record.playback_path.as_deref()?;
         let url = app.playback_url(path);
-        let shelf = live_session(app, record.stream_id).and_then(|live| live_shelf(app, record.id, &live));
+        let live = live_session(app, record.stream_id);
+        let shelf = live.as_ref().and_then(|live| live_shelf(app, record.id, live));
         let token = shelf.as_ref().map(|shelf| app.playback.preview_token(shelf, path));
         Some(Self {
             destination_id: record.id.0,
             preview_url: token.as_ref().map(|token| format!("{url}?token={token}")).into(),
             url,
             preview_token: token.into(),
-            hls_ready: shelf.is_some_and(|shelf| app.playback.is_ready(&shelf)),
+            hls_ready: live.zip(shelf).is_some_and(|(live, shelf)| app.playback.is_ready(&shelf, live.state)),
         })
     }
 }

@@ -125,7 +125,7 @@ impl StreamStatus {
         let used_bytes = app.playback.used_this_hour(destination.account_id).await?;
         Ok(Self {
             is_live: true,
-            hls_ready: shelf.as_ref().is_some_and(|shelf| app.playback.is_ready(shelf)),
+            hls_ready: shelf.as_ref().is_some_and(|shelf| app.playback.is_ready(shelf, session.state)),
             // A valid key has only characters that a query takes as they are.
             hls_url: Null(Some(format!("{}?apiKey={}", app.playback_url(path), viewer.key.expose()))),
             started_at: Null(Some(session.started_at.to_secs_floor())),
@@ -193,8 +193,6 @@ pub(super) fn examples() -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -205,7 +203,7 @@ mod tests {
             first_ms: 1_800_000_000_999,
             window_ms,
             window_max_ms,
-            fresh_until: Duration::ZERO,
+            fresh_until: None,
             ended: false,
         };
         let dvr = Dvr::of(&facts(12_999, 60_000));

@@ -17,7 +17,7 @@ use super::addresses::{checked_addresses, read_addresses};
 use super::body::{Body, Fields, FromFields, NoBody};
 use super::destinations::{self, DestinationInput, Done};
 use super::page::PageRequest;
-use super::{ApiError, App, Caller, Tag};
+use super::{ApiError, App, Caller, Tag, accept};
 use crate::ids::{EndReason, StreamId};
 use crate::secret::new_stream_key;
 use crate::store::{Change, NewStream, Page, StreamLimits, StreamView};
@@ -156,14 +156,16 @@ impl StreamsApi {
         if i64::try_from(input.destinations.len()).unwrap_or(i64::MAX) > app.caps().destinations_per_stream {
             return Err(destinations::too_many(&app).into());
         }
-        let mut accepted = Vec::with_capacity(input.destinations.len());
-        for (index, destination) in input.destinations.into_iter().enumerate() {
-            accepted.push(
-                destinations::accept(&app, caller.account, destination, &format!("destinations[{index}]."))
-                    .await?,
-            );
-        }
+        // At the same time: each may wait for its store.
+        let accepting = input.destinations.into_iter().enumerate().map(|(index, destination)| {
+            let (app, account) = (&app, caller.account);
+            async move { accept::accept(app, account, destination, &format!("destinations[{index}].")).await }
+        });
+        let accepted = futures_util::future::join_all(accepting).await.into_iter();
+        let accepted = accepted.collect::<std::result::Result<Vec<_>, ApiError>>()?;
         let count = accepted.len();
+        let (accepted, troubles): (Vec<_>, Vec<_>) =
+            accepted.into_iter().map(|accepted| (accepted.destination, accepted.trouble)).unzip();
         let stream_key = new_stream_key();
         let new = NewStream {
             label: label.clone(),
@@ -173,7 +175,10 @@ impl StreamsApi {
             caps: app.caps(),
         };
         let (store, actor) = (app.store.clone(), caller.actor(&app));
-        let (id, _) = App::to_the_end(async move { Ok(store.create_stream(&actor, new).await?) }).await?;
+        let (id, made) = App::to_the_end(async move { Ok(store.create_stream(&actor, new).await?) }).await?;
+        for (destination, trouble) in made.into_iter().zip(troubles) {
+            app.archive.note_trouble(destination, trouble);
+        }
         let (id, stream_key) = (id.0, stream_key.into_inner());
         Ok(Json(if count == 0 {
             let limits = StreamLimits::default().into();

@@ -75,6 +75,9 @@ impl Archive {
             true => store.archive_gone(report.clone(), now).await.map(|()| Recorded::Late),
             false => store.record_archive(report.clone(), &may_tell_of, now).await,
         };
+        if matches!(recorded, Ok(Recorded::Taken(_))) {
+            self.show_trouble(&report);
+        }
         objections.add(&report, &recorded);
         match recorded {
             Ok(_) | Err(StoreError::NotFound(_)) => true,
@@ -84,6 +87,12 @@ impl Archive {
                 false
             }
         }
+    }
+
+    /// While it is recorded or uploaded, what is wrong with its store stands at the destination as well.
+    fn show_trouble(&self, report: &ArchiveReport) {
+        let is_under_way = matches!(report.state, ArchiveState::Recording | ArchiveState::Uploading);
+        self.note_trouble(report.destination_id, report.error.clone().filter(|_| is_under_way));
     }
 
     /// Compares what every driver lists with what is written down, and ends retries whose driver cannot be asked.

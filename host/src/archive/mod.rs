@@ -20,7 +20,9 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::drivers::{Drivers, RecordingsError, Reports};
+use crate::ids::DestinationId;
 use crate::store::{Actor, ArchiveRecord, ArchiveState, Store, StoreError};
+use crate::troubles::Troubles;
 
 pub use recovery::RecoveryError;
 
@@ -52,6 +54,8 @@ struct Inner {
     untold: AtomicBool,
     /// Drivers with paid uploads that are not loaded, and since when, on the monotonic clock.
     absent: Mutex<HashMap<String, Duration>>,
+    /// What is wrong with the stores of destinations, while it is.
+    troubles: Troubles<DestinationId, String>,
 }
 
 impl std::fmt::Debug for Archive {
@@ -76,9 +80,23 @@ impl Archive {
     pub fn new(store: Store, drivers: Drivers, reports: Reports, clock: Clock) -> Self {
         let (asking, untold) = (Mutex::default(), AtomicBool::default());
         let (writing, telling) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
-        let absent = Mutex::default();
-        let inner = Inner { store, drivers, reports, clock, asking, writing, telling, untold, absent };
+        let (absent, troubles) = (Mutex::default(), Troubles::default());
+        let inner =
+            Inner { store, drivers, reports, clock, asking, writing, telling, untold, absent, troubles };
         Self { inner: Arc::new(inner) }
+    }
+
+    /// What is wrong with the store of a destination: it could not be reached when the destination was made, or an upload waits for it.
+    pub fn trouble(&self, destination: DestinationId) -> Option<String> {
+        self.inner.troubles.of(destination).map(|trouble| trouble.what)
+    }
+
+    /// The store of a destination could not be reached, or with `None` it is as it should be.
+    pub fn note_trouble(&self, destination: DestinationId, what: Option<String>) {
+        match what {
+            Some(what) => self.inner.troubles.note(destination, what, self.inner.clock.now()),
+            None => self.inner.troubles.forget(destination),
+        }
     }
 
     /// Has a recording forgotten by its driver, with `remote` its object in the store, too, and shows it no more.

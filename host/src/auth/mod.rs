@@ -3,9 +3,10 @@
 //! The first non-empty of `X-API-Key`, `Authorization: Bearer`, `apiKey` and `key` decides alone. `api` turns the key
 //! into a caller, after its checksum and the database have been asked. Without a key the cookie of a login session counts.
 
+mod guesses;
 pub mod password;
 
-use std::time::Duration;
+pub use guesses::{DELAY_MAX, Guesses, RATE_FAILED_LOGINS};
 
 use poem::Request;
 use poem::http::header::{AUTHORIZATION, COOKIE};
@@ -22,9 +23,6 @@ pub const RATE_INVALID_KEYS: RateRule = RateRule::per_minute("invalid-keys", 60)
 
 /// Tries to log in and to make accounts, per address.
 pub const RATE_LOGINS: RateRule = RateRule::per_minute("login", 20);
-/// Tries to log in that failed, per account name: a guesser with many addresses gets no further.
-pub const RATE_FAILED_LOGINS: RateRule =
-    RateRule { name: "failed-logins", max: 30, window: Duration::from_secs(15 * 60) };
 
 /// Cookie that carries the token of a login session.
 pub const LOGIN_COOKIE: &str = "satcast_session";

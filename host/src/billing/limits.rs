@@ -7,8 +7,6 @@ use crate::ids::Msat;
 
 /// Part of a budget in percent at which its owner is warned.
 pub const WARNED_AT_PERCENT: i128 = 80;
-/// Minutes that a balance should last; below, its owner is warned.
-pub const LOW_BALANCE_MINUTES: i64 = 10;
 
 /// Why a destination may not forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,14 +70,6 @@ impl Means {
         self.budget.is_some_and(|budget| self.spent() * 100 >= i128::from(budget.0) * WARNED_AT_PERCENT)
     }
 
-    /// Whether the balance lasts less than [`LOW_BALANCE_MINUTES`] at `rate` a minute.
-    pub fn is_low(&self, rate: Msat) -> bool {
-        rate.0 > 0
-            && self.balance.is_some_and(|balance| {
-                balance.0.saturating_sub(self.waiting.0) < rate.0.saturating_mul(LOW_BALANCE_MINUTES)
-            })
-    }
-
     /// The monotonic time at which the session will end for lack of budget or money, if nothing changes: at the opening of the
     /// first minute it cannot pay. `rate` is what a minute costs it, `all` what one costs the whole account.
     pub fn ends_at(&self, next_opening: Duration, rate: Msat, all: Msat) -> Option<Duration> {
@@ -125,11 +115,9 @@ mod tests {
     }
 
     #[test]
-    fn owners_are_warned_at_80_percent_and_at_ten_minutes() {
+    fn owners_are_warned_at_80_percent() {
         let near = |charged| means(charged, Some(10_000), 0).is_near_budget();
         assert_eq!([near(7_499), near(7_500)], [false, true]);
-        let low = |balance, rate| means(0, None, balance).is_low(Msat(rate));
-        assert_eq!([low(20_500, 2_000), low(20_499, 2_000), low(0, 0)], [false, true, false]);
     }
 
     #[test]

@@ -57,8 +57,6 @@ struct State {
     over: bool,
     /// The budget whose near end was told.
     warned: Option<Msat>,
-    /// A low balance was told.
-    low: bool,
     /// What webhooks are to be told, at most [`NOTICES_WAITING_MAX`].
     notices: VecDeque<Notice>,
 }
@@ -117,7 +115,6 @@ impl Meter {
             running: BTreeSet::new(),
             over: false,
             warned: None,
-            low: false,
             notices: VecDeque::new(),
         };
         Self {
@@ -308,12 +305,12 @@ impl Meter {
                 },
             );
         } else if let Some(destination) = state.minutes.refused() {
-            self.hold(state, destination, short);
+            self.hold(destination, short);
         }
         self.changed.notify_one();
     }
 
-    fn hold(&self, state: &mut State, destination: DestinationId, short: Short) {
+    fn hold(&self, destination: DestinationId, short: Short) {
         let held = match short {
             Short::Budget => Held::Budget,
             Short::Funds => Held::InsufficientFunds,
@@ -323,11 +320,8 @@ impl Meter {
         if changed {
             let session = &self.session.session;
             tracing::warn!(%session, %destination, reason = held.as_str(), "destination may not run");
-            // Whoever waits for money is looked after.
+            // A destination that waits for money is looked after.
             self.changed.notify_one();
-            if held == Held::InsufficientFunds && !state.low {
-                self.tell_low(state);
-            }
         }
     }
 
@@ -370,21 +364,7 @@ impl Meter {
             notices::limit_warning(&self.session, totals.charged, state.limits.max_sats);
             self.will_tell(state, Happening::LimitWarning(Limit::MaxSats));
         }
-        let low = means.is_low(state.rate());
-        if low && !state.low {
-            self.tell_low(state);
-        }
-        state.low = low;
         self.review(state);
-    }
-
-    /// The owner should hear that the balance does not last.
-    fn tell_low(&self, state: &mut State) {
-        state.low = true;
-        if let Some(balance) = state.balance {
-            notices::balance_low(&self.session, balance);
-            self.will_tell(state, Happening::BalanceLow(balance));
-        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! What owners should hear about their money, for the log. The lines carry the names under which events are sent; those
-//! for webhooks are written by the meter, and `limit.reached` with the end of the session.
+//! for webhooks are written by the meter, `limit.reached` with the end of the session, and `balance.low` with the entry that makes it so.
 
 use super::limits::WARNED_AT_PERCENT;
 use crate::ids::{EndReason, Msat};
@@ -18,13 +18,5 @@ pub(super) fn limit_reached(session: &Beginning, reason: EndReason, charged: Msa
     tracing::info!(
         event = "limit.reached", account = %session.account, stream = %session.stream, session = %session.session,
         %reason, charged_msat = charged.0, "the session ends"
-    );
-}
-
-/// The balance lasts for some minutes only; once until it is higher again.
-pub(super) fn balance_low(session: &Beginning, balance: Msat) {
-    tracing::warn!(
-        event = "balance.low", account = %session.account, stream = %session.stream, session = %session.session,
-        balance_msat = balance.0, "the balance is nearly used up"
     );
 }

@@ -59,7 +59,9 @@ impl Rig {
         let config = Config::load(Some(&file), [], &Flags::default()).unwrap().config;
         let url = store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
-        let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
+        let low_balance = Msat(20_000);
+        let options = OpenOptions { url, durability: Durability::Normal, vault, low_balance };
+        let store = store::open(options).await.unwrap();
         let clock = Clock::manual(START);
         // A minute of a session is not one of the clock.
         clock.advance(Duration::from_millis(7_654));

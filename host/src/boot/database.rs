@@ -50,7 +50,12 @@ pub async fn vault(config: &Config) -> Result<Vault, BootError> {
 
 /// The database, with nothing left open that a process which died had begun.
 pub(super) async fn open_store(config: &Config, vault: Vault, clock: &Clock) -> Result<Store, BootError> {
-    let options = OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
+    let options = OpenOptions {
+        url: config.database_url(),
+        durability: config.database.durability,
+        vault,
+        low_balance: config.low_balance(),
+    };
     let store = store::open(options).await?;
     close_interrupted(&store, clock).await?;
     let cut_off = store.release_deliveries().await?;

@@ -345,7 +345,12 @@ fn print(text: &str) -> Result<(), CliError> {
 async fn open_store(config: &Config) -> Result<Store, CliError> {
     data_dir::prepare(&config.data_dir)?;
     let vault = crate::boot::vault(config).await?;
-    let options = OpenOptions { url: config.database_url(), durability: config.database.durability, vault };
+    let options = OpenOptions {
+        url: config.database_url(),
+        durability: config.database.durability,
+        vault,
+        low_balance: config.low_balance(),
+    };
     Ok(store::open(options).await?)
 }
 

@@ -186,6 +186,8 @@ pub struct Billing {
     pub mode: BillingMode,
     /// Credit of a new account in sats.
     pub initial_credit_sats: i64,
+    /// An account is told when an entry takes its balance below so many sats; 0 = never.
+    pub low_balance_sats: i64,
 }
 
 /// How the service is paid.
@@ -339,6 +341,16 @@ impl Config {
         match self.billing.mode {
             BillingMode::Credit => Sats(self.billing.initial_credit_sats).to_msat().unwrap_or(Msat(0)),
             BillingMode::Wallet | BillingMode::Off => Msat(0),
+        }
+    }
+
+    /// An account hears of a balance below this.
+    pub fn low_balance(&self) -> Msat {
+        match self.billing.mode {
+            BillingMode::Off => Msat(0),
+            BillingMode::Credit | BillingMode::Wallet => {
+                Sats(self.billing.low_balance_sats).to_msat().unwrap_or(Msat(0))
+            }
         }
     }
 

@@ -153,8 +153,8 @@ pub struct PlaybackFacts {
     pub window_ms: u64,
     /// Longest window as configured, in milliseconds; 0 = no rewind.
     pub window_max_ms: u64,
-    /// Monotonic time until which this counts.
-    pub fresh_until: Duration,
+    /// Monotonic time until which this counts; `None` when no player could start.
+    pub fresh_until: Option<Duration>,
     /// No more will come.
     pub ended: bool,
 }
@@ -284,7 +284,7 @@ impl Assets {
             first_ms: told.first_ms,
             window_ms: told.window_ms,
             window_max_ms: told.window_max_ms,
-            fresh_until: now + Duration::from_millis(u64::from(told.fresh_ms)),
+            fresh_until: (told.fresh_ms > 0).then(|| now + Duration::from_millis(u64::from(told.fresh_ms))),
             ended: told.ended,
         };
         *self.playback.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(facts));

@@ -117,6 +117,14 @@ impl Kept<'_> {
         }
     }
 
+    /// Asks whether a configuration could record; `done` is called when that is known.
+    pub(super) fn probe(&self, kind: &str, config: &str, done: Done) {
+        match self {
+            Kept::Thread(recordings) => recordings.probe(kind, config, done),
+            Kept::Process(remote) => remote.probe_recordings(kind.to_owned(), config.to_owned(), done),
+        }
+    }
+
     /// Tells what a destination's configuration is now; `None` = it was deleted.
     pub(super) fn configured(&self, id: i64, kind: &str, config: Option<&str>) -> Result<(), Error> {
         match self {

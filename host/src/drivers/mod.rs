@@ -57,7 +57,7 @@ pub use http::{Answer, Asked, Door, Unanswered};
 pub use loader::LoadError;
 pub use opening::{OpenRequest, Opening};
 pub use panics::{DRIVER_PANICS_MAX, PANIC_ACCOUNTS_MIN, PANIC_WINDOW};
-pub use recordings::{REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
+pub use recordings::{ProbeError, REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, EVENT_BYTES_MAX, Observer, SENT_BYTES_PER_SEC_MAX};
 pub use versions::{WAITERS_MAX, Waiter, longest_wait};

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Done, Listing};
-use satcast_plugin_api::recording::Recording;
+use satcast_plugin_api::recording::{PROBE_SECS, Recording};
+use satcast_plugin_api::{Class, Error};
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
 use super::backend::{Backend, Kept};
 use super::registry::{Entry, Loaded};
-use super::{Drivers, limit};
+use super::{ConfigRefused, Drivers, limit};
 use crate::secret::Vault;
 
 /// Reports of all drivers together that wait to be written down. What is told beyond is found by a list.
@@ -106,6 +106,20 @@ fn owner(driver: &str) -> String {
 
 fn no_vault() -> Error {
     Error::internal("the key of stored secrets is not used by this command")
+}
+
+/// What a driver is given beyond the time in which it must say whether a store can be used.
+const PROBE_GRACE: Duration = Duration::from_secs(1);
+
+/// Why a configuration may not be able to record, without secrets.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ProbeError {
+    /// The store refuses it; which field.
+    #[error("{}", .0.reason)]
+    Refused(ConfigRefused),
+    /// Nobody can say: the store or the driver gave no answer.
+    #[error("{0}")]
+    Unreachable(String),
 }
 
 /// Why a driver did not do what it was asked for with a recording.
@@ -233,6 +247,27 @@ impl Drivers {
         })
     }
 
+    /// Has the driver of a type ask whether a configuration could record; one that keeps no recordings finds nothing wrong.
+    ///
+    /// # Errors
+    /// [`ProbeError`].
+    pub async fn probe(&self, kind: &str, config: &Value) -> Result<(), ProbeError> {
+        let Some(entry) = self.registry().kind(kind) else { return Ok(()) };
+        let loaded = entry.driver.clone();
+        let redactor = loaded.services.redactor(entry.schema.secrets(config));
+        let (kind, json) = (kind.to_owned(), config.to_string());
+        let wait = Duration::from_secs(PROBE_SECS) + PROBE_GRACE;
+        let asked = ask_of(&loaded, wait, move |recordings, done| recordings.probe(&kind, &json, done)).await;
+        let clean = |text: &str| redactor.clean(text);
+        match asked {
+            Ok(_) => Ok(()),
+            Err(RecordingsError::Refused(error)) if matches!(error.class, Class::Config | Class::Auth) => {
+                Err(ProbeError::Refused(entry.schema.refused_by_driver(&clean(&error.message))))
+            }
+            Err(error) => Err(ProbeError::Unreachable(clean(&error.to_string()))),
+        }
+    }
+
     async fn ask(
         &self,
         driver: &str,
@@ -240,31 +275,41 @@ impl Drivers {
         request: impl FnOnce(&Kept<'_>, Done) + Send + 'static,
     ) -> Result<(), RecordingsError> {
         let loaded = self.keeper_of(driver)?;
-        let (answer, answered) = oneshot::channel();
-        let begin = move |backend: &Backend| {
-            let Some(recordings) = backend.recordings() else { return false };
-            // Nobody waits for an answer that comes too late.
-            let done = Box::new(move |outcome| drop(answer.send(outcome)));
-            request(&recordings, done);
-            true
-        };
-        if !loaded.control.call(limit(), begin, drop).await.map_err(unavailable)? {
-            return Err(keeps_none(driver));
-        }
-        let late = || {
-            RecordingsError::Unavailable(format!(
-                "driver {driver} gave no answer in {} s, so its store may hang; see that the store can be reached",
-                wait.as_secs()
-            ))
-        };
-        let outcome = tokio::time::timeout(wait, answered).await.map_err(|_| late())?;
-        outcome.map_err(|_| late())?.map_err(|error| refused(&loaded, error))
+        if ask_of(&loaded, wait, request).await? { Ok(()) } else { Err(keeps_none(driver)) }
     }
 
     fn keeper_of(&self, driver: &str) -> Result<Arc<Loaded>, RecordingsError> {
         let loaded = self.registry().entry(driver).and_then(Entry::running);
         loaded.ok_or_else(|| RecordingsError::Unavailable(format!("driver {driver} is not loaded")))
     }
+}
+
+/// Asks a driver for something whose outcome comes later, and waits for it; false when it keeps no recordings.
+async fn ask_of(
+    loaded: &Arc<Loaded>,
+    wait: Duration,
+    request: impl FnOnce(&Kept<'_>, Done) + Send + 'static,
+) -> Result<bool, RecordingsError> {
+    let (answer, answered) = oneshot::channel();
+    let begin = move |backend: &Backend| {
+        let Some(recordings) = backend.recordings() else { return false };
+        // Nobody waits for an answer that comes too late.
+        let done = Box::new(move |outcome| drop(answer.send(outcome)));
+        request(&recordings, done);
+        true
+    };
+    if !loaded.control.call(limit(), begin, drop).await.map_err(unavailable)? {
+        return Ok(false);
+    }
+    let late = || {
+        RecordingsError::Unavailable(format!(
+            "the driver gave no answer in {} s, so its store may hang; see that the store can be reached",
+            wait.as_secs()
+        ))
+    };
+    let outcome = tokio::time::timeout(wait, answered).await.map_err(|_| late())?;
+    outcome.map_err(|_| late())?.map_err(|error| refused(loaded, error))?;
+    Ok(true)
 }
 
 fn unavailable(error: Error) -> RecordingsError {

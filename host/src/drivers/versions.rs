@@ -31,7 +31,9 @@ pub(super) struct Coming {
 impl Coming {
     /// A piece is published; true when somebody may have waited for it.
     pub(super) fn published(&mut self, name: &str, followed: &Followed) -> bool {
-        let mut is_waited_for = self.wait_of(name).is_some() || followed.reload.is_some();
+        // The hold back says that it is a playlist that players follow.
+        let mut is_waited_for =
+            self.wait_of(name).is_some() || followed.reload.is_some() || followed.hold_back_ms > 0;
         if *followed == Followed::default() {
             is_waited_for |= self.by_playlist.remove(name).is_some();
         } else {
@@ -179,8 +181,9 @@ mod tests {
         publish(&assets, "media", Followed { hold_back_ms: 2000, ..Followed::default() });
         assert!(is_woken(&mut waiter) && assets.coming("p2").is_none());
         assert_eq!(assets.hold_back_ms(), Some(2000));
+        // A playlist that players follow without waiting at the service: one may wait for its second segment.
         publish(&assets, "media", Followed { hold_back_ms: 6000, ..Followed::default() });
-        assert!(!is_woken(&mut waiter));
+        assert!(is_woken(&mut waiter));
         publish(&assets, "media", reload(None));
         publish(&assets, "media", Followed::default());
         assert!(is_woken(&mut waiter) && assets.hold_back_ms().is_none());

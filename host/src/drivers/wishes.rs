@@ -26,6 +26,8 @@ pub struct Wishes {
     pub keyframe_seconds: Option<f64>,
     /// Longest keyframe distance it takes, in seconds; left out, that which it asks for.
     pub keyframe_seconds_max: Option<f64>,
+    /// What a longer one means, for people.
+    pub keyframe_why: Option<String>,
     /// Most pictures a second.
     pub frame_rate_max: Option<f64>,
     /// It takes B-frames; true when left out.
@@ -46,6 +48,7 @@ impl Default for Wishes {
             audio_kbps_max: None,
             keyframe_seconds: None,
             keyframe_seconds_max: None,
+            keyframe_why: None,
             frame_rate_max: None,
             b_frames: true,
             needs_video: true,

@@ -170,6 +170,11 @@ impl Server {
         Ok(Self { listener, address, trusted_proxies, certificates, limits })
     }
 
+    /// Connections at once from one network that are taken.
+    pub fn per_network(&self) -> usize {
+        self.limits.per_network_max
+    }
+
     /// The address listened on, with the port the system chose for port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.address

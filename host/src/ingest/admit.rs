@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::IpAddr;
 
+use satcast_media::flv::ForeignCodec;
 use satcast_media::packet::Packet;
 
 use crate::ids::StreamId;
@@ -17,7 +18,7 @@ const STREAM_KEY_BODY_CHARS: usize = 32;
 pub(super) const CODE_BAD_NAME: &str = "NetStream.Publish.BadName";
 /// RTMP status: this encoder may not publish. For wrong keys too: OBS and ffmpeg treat it like [`CODE_BAD_NAME`], but whoever forwards
 /// reads that one as "still publishing" and comes back in seconds.
-const CODE_DENIED: &str = "NetStream.Publish.Denied";
+pub(super) const CODE_DENIED: &str = "NetStream.Publish.Denied";
 /// RTMP status: the server could not do it; trying again may help.
 pub(super) const CODE_FAILED: &str = "NetStream.Failed";
 
@@ -41,6 +42,9 @@ pub trait Admission: Send + Sync + 'static {
 pub trait PacketSink: Send + Sync + 'static {
     /// Takes all packets out of the vector, in order. Never waits.
     fn push(&mut self, packets: &mut Vec<Packet>);
+
+    /// A track came whose codec nobody here takes; told once for each kind of track.
+    fn foreign(&mut self, codec: ForeignCodec);
 
     /// Resolves when the encoder has to leave. May be called and dropped any number of times.
     fn closed(&self) -> impl Future<Output = Status> + Send;

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use satcast_media::flv::ForeignCodec;
 use satcast_media::packet::{Packet, Role};
+use satcast_media::rtmp::Metadata;
 use satcast_media::rtmp::server::{PublishId, ServerEvent};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -18,8 +20,9 @@ use super::end::End;
 use super::limits::Limits;
 use super::threads::Seat;
 use super::tls::Tls;
+use super::usable::Usable;
 use super::wire::Wire;
-use crate::live::Via;
+use crate::live::{Issue, Via};
 use crate::places::{Network, Place};
 
 /// Serves one connection until it ends, with TLS first where there is a certificate for it. `stranger` is given back when it is admitted or closed.
@@ -178,6 +181,7 @@ impl<A: Admission> Connection<A> {
             self.wire.unwatch(pace.wait())?;
         }
         let mut intake = Intake::default();
+        let mut usable = Usable::default();
         let held = std::mem::take(&mut self.events);
         held.into_iter().for_each(|event| intake.add(event));
         self.wire.events(&mut |event| intake.add(event));
@@ -187,27 +191,47 @@ impl<A: Admission> Connection<A> {
             if intake.has_media() {
                 last_media = Instant::now();
             }
+            self.judge(&mut intake, &mut usable, publisher);
+            if intake.has_media() {
+                usable.packet();
+            }
             if !intake.packets.is_empty() {
                 publisher.push(&mut intake.packets);
                 intake.packets.clear();
             }
             turn?;
+            if usable.is_hopeless(Instant::now()) {
+                return Err(End::Unusable(usable.text()));
+            }
             self.wire.flush()?;
             intake.verdict()?;
             let due = self.next_read();
             let silence_ends = silence_ends(&self.shared.limits, last_media, self.wire.stuck_since());
+            let look_at = usable.decided_at().map_or(silence_ends, |at| at.min(silence_ends));
             tokio::select! {
                 biased;
                 () = stopped(&mut self.stop) => return Err(End::Shutdown),
                 status = publisher.closed() => return Err(End::Closed(status)),
                 ready = self.wire.ready(due) => ready?,
-                () = sleep_until(silence_ends) => {}
+                () = sleep_until(look_at) => {}
             }
             turn = self.wire.take(|event| intake.add(event));
             if turn.is_ok() && !intake.has_media() {
                 let now = Instant::now();
                 check_silence(&self.shared.limits, last_media, self.wire.stuck_since(), now)?;
             }
+        }
+    }
+
+    /// Tells the publisher and the operator of tracks that nobody takes.
+    fn judge(&self, intake: &mut Intake, usable: &mut Usable, publisher: &mut A::Publisher) {
+        if let Some(metadata) = intake.metadata.take() {
+            usable.announced(metadata);
+        }
+        for codec in intake.foreign.drain(..) {
+            self.shared.warn(self.peer, None, &Issue::unsupported(codec).text);
+            usable.foreign(codec, Instant::now());
+            publisher.foreign(codec);
         }
     }
 
@@ -266,6 +290,8 @@ fn check_silence(
 #[derive(Default)]
 struct Intake {
     packets: Vec<Packet>,
+    foreign: Vec<ForeignCodec>,
+    metadata: Option<Metadata>,
     unpublished: bool,
     published_again: bool,
 }
@@ -276,7 +302,9 @@ impl Intake {
             ServerEvent::Packet(packet) => self.packets.push(packet),
             ServerEvent::Unpublished => self.unpublished = true,
             ServerEvent::PublishRequested { .. } => self.published_again = true,
-            ServerEvent::Connected { .. } | ServerEvent::Metadata(_) => {}
+            ServerEvent::Foreign(codec) => self.foreign.push(codec),
+            ServerEvent::Metadata(metadata) => self.metadata = Some(metadata),
+            ServerEvent::Connected { .. } => {}
         }
     }
 

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 
 use satcast_media::rtmp::RtmpError;
 
-use super::admit::Status;
+use super::admit::{CODE_DENIED, Status};
 use super::tls;
 
 /// RTMP status of a publisher that leaves because the service stops.
@@ -53,6 +53,9 @@ pub(super) enum End {
     /// The encoder asks for more replies than it reads.
     #[error("too many replies wait for the encoder")]
     RepliesFull,
+    /// Nothing of what the encoder sends can be used; which codecs, and what to set instead.
+    #[error("nothing that the encoder sends can be used: {0}")]
+    Unusable(String),
     /// The session has no more use for this encoder.
     #[error("{}", .0.reason)]
     Closed(Status),
@@ -89,6 +92,7 @@ impl End {
             Self::Shutdown => {
                 Some(Status::new(CODE_SHUTDOWN, "the server is shutting down; reconnect shortly"))
             }
+            Self::Unusable(text) => Some(Status::new(CODE_DENIED, text.as_str())),
             Self::Idle(_) => Some(Status::new(CODE_IDLE, "no audio or video came in time")),
             _ => None,
         }
@@ -98,7 +102,12 @@ impl End {
     pub(super) fn is_polite(&self) -> bool {
         matches!(
             self,
-            Self::Unpublished | Self::Refused { .. } | Self::Idle(_) | Self::Closed(_) | Self::Shutdown
+            Self::Unpublished
+                | Self::Refused { .. }
+                | Self::Unusable(_)
+                | Self::Idle(_)
+                | Self::Closed(_)
+                | Self::Shutdown
         )
     }
 

@@ -37,6 +37,7 @@ mod proxy;
 mod sessions;
 mod threads;
 mod tls;
+mod usable;
 mod wire;
 
 pub use admit::{Admission, PacketSink, Status};
@@ -215,6 +216,11 @@ impl<A: Admission> Listener<A> {
     /// The system does not tell.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
+    }
+
+    /// Connections at once from one network that are taken.
+    pub fn per_network(&self) -> usize {
+        self.shared.limits.connections_per_network_max
     }
 
     /// The address of the port with TLS, if there is one.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use satcast_media::flv::ForeignCodec;
 use satcast_media::packet::Packet;
 
 use super::admit::{Admission, PacketSink, Status};
@@ -20,6 +21,10 @@ impl Admission for Live {
 impl PacketSink for Publisher {
     fn push(&mut self, packets: &mut Vec<Packet>) {
         Publisher::push(self, packets);
+    }
+
+    fn foreign(&mut self, codec: ForeignCodec) {
+        Publisher::foreign(self, codec);
     }
 
     async fn closed(&self) -> Status {

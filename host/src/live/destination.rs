@@ -27,7 +27,6 @@ use super::hub::Hub;
 use super::shelf::Shelves;
 use super::spool::Shares;
 use super::teller::{Teller, Turn};
-use super::troubles::Troubles;
 use super::via::Via;
 use super::view::{DestState, DestinationSnapshot, Told, View};
 use crate::clock::Clock;
@@ -35,6 +34,7 @@ use crate::drivers::{Counters, Drivers, SENT_BYTES_PER_SEC_MAX};
 use crate::feed::Feed;
 use crate::ids::{AccountId, DestinationId, SessionId, UnixMillis};
 use crate::store::{DestinationRecord, Happening, ToldDestination};
+use crate::troubles::Troubles;
 use crate::usage::Usage;
 
 /// How long a driver may take over a new configuration before its destination is opened again.
@@ -61,7 +61,7 @@ pub(super) struct Parts {
     pub(super) started_at: UnixMillis,
     pub(super) shelves: Arc<Shelves>,
     pub(super) spools: Arc<Shares>,
-    pub(super) troubles: Arc<Troubles>,
+    pub(super) troubles: Arc<Troubles<DestinationId, String>>,
     pub(super) feed: Feed,
     pub(super) teller: Teller,
     /// Whose the stream is.
@@ -89,7 +89,7 @@ pub(super) struct Destination {
     has_given_way: AtomicBool,
     feed: Feed,
     teller: Teller,
-    troubles: Arc<Troubles>,
+    troubles: Arc<Troubles<DestinationId, String>>,
     account: AccountId,
     usage: Arc<dyn Usage>,
     clock: Clock,
@@ -259,7 +259,7 @@ impl Destination {
     /// Keeps why it is not live, for whoever looks later.
     fn note_trouble(&self, view: &View, at: UnixMillis) {
         if let Some(error) = &view.error {
-            self.troubles.note(self.id, error, at);
+            self.troubles.note(self.id, error.clone(), at);
         }
     }
 

@@ -3,9 +3,13 @@
 //! Runs on the encoder's task, under one lock that nobody holds for long; destinations take from their queues by
 //! themselves. Nothing here waits, and no payload is copied.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use satcast_media::flv::ForeignCodec;
 use satcast_media::packet as wire;
 use satcast_plugin_api::host::{DriverWaker, Packet};
 use satcast_plugin_api::packet::{Codec, Kind};
@@ -18,9 +22,11 @@ use super::queue::Queue;
 use super::timeline::Timeline;
 use crate::drivers::Waker;
 
-/// Sound alone for this long in media time means that no picture will come.
+/// Audio alone for this long in media time means that no video will come.
 pub(super) const AUDIO_ONLY_AFTER_MS: i64 = 2_000;
-/// Most sound packets held until that is known.
+/// The same when the encoder has sent the configuration of a video track.
+pub(super) const AUDIO_ONLY_AFTER_PROMISE_MS: i64 = 5_000;
+/// Most audio packets held until that is known.
 pub(super) const HELD_PACKETS_MAX: usize = 1024;
 /// Most bytes of them.
 pub(super) const HELD_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -38,9 +44,11 @@ struct State {
     configs: Configs,
     group: Group,
     tracks: Tracks,
-    /// Sound that came before it was known whether a picture will.
-    held: Vec<Arc<Packet>>,
+    /// Audio that came before it was known whether video will.
+    held: Vec<Packet>,
     held_bytes: usize,
+    /// Configuration of a video track that has sent nothing yet. Destinations get it with the video: one that was told of a track waits for it.
+    promised: Option<Packet>,
     /// A keyframe of the present encoder was seen; pictures before it cannot be decoded by anyone.
     has_keyframe: bool,
     /// The next media packet follows a gap in the timeline.
@@ -87,6 +95,7 @@ impl Hub {
         state.has_keyframe = false;
         // It may come back without picture or without sound.
         state.tracks = Tracks::Unknown;
+        state.promised = None;
         state.held.clear();
         state.held_bytes = 0;
         // What was kept belongs to before the gap: a destination that starts now starts with the new encoder.
@@ -106,6 +115,11 @@ impl Hub {
         for (waker, driver) in wakeups {
             waker.wake([driver]);
         }
+    }
+
+    /// A track of the present encoder has a codec that nobody here takes.
+    pub(super) fn foreign(&self, codec: ForeignCodec) {
+        self.lock().gauge.foreign(codec);
     }
 
     /// What came until the monotonic time `now`.
@@ -157,9 +171,11 @@ impl State {
     fn send(&mut self, mut packet: Packet, now: Duration, wakeups: &mut Wakeups) {
         let is_video = packet.kind == Kind::Video;
         if is_video && self.tracks != Tracks::Video {
-            self.tracks = Tracks::Video;
-            self.held.clear();
-            self.held_bytes = 0;
+            if packet.config {
+                self.promised = Some(packet);
+                return;
+            }
+            self.begin_video(now, wakeups);
         }
         if is_video && !packet.config {
             self.has_keyframe |= packet.keyframe;
@@ -173,9 +189,11 @@ impl State {
         }
         // The mark goes on the next media packet that anyone gets, not on one that is left out.
         packet.discontinuity = !packet.config && std::mem::take(&mut self.cut);
-        packet.sequence = self.sequence;
-        self.sequence += 1;
-        let packet = Arc::new(packet);
+        if !packet.config && self.tracks == Tracks::Unknown {
+            self.hold(packet, now, wakeups);
+            return;
+        }
+        let packet = self.numbered(packet);
         if packet.config {
             self.configs.replace(&packet);
             self.note_codec(usize::from(!is_video), packet.codec);
@@ -183,31 +201,53 @@ impl State {
                 self.group.clear();
             }
             self.deliver(&packet, now, wakeups);
-        } else if self.tracks == Tracks::Unknown {
-            self.hold(&packet, now, wakeups);
         } else {
             self.group.push(&packet);
             self.deliver(&packet, now, wakeups);
         }
     }
 
-    /// Keeps sound until it is known whether a picture will come, then sends it.
-    fn hold(&mut self, packet: &Arc<Packet>, now: Duration, wakeups: &mut Wakeups) {
-        self.held.push(packet.clone());
+    /// Video comes: its configuration goes first, then the audio that waited for it.
+    fn begin_video(&mut self, now: Duration, wakeups: &mut Wakeups) {
+        self.tracks = Tracks::Video;
+        if let Some(config) = self.promised.take() {
+            self.send(config, now, wakeups);
+        }
+        self.release_held(now, wakeups);
+    }
+
+    /// As it is delivered next: numbers grow by one for everyone.
+    fn numbered(&mut self, mut packet: Packet) -> Arc<Packet> {
+        packet.sequence = self.sequence;
+        self.sequence += 1;
+        Arc::new(packet)
+    }
+
+    fn release_held(&mut self, now: Duration, wakeups: &mut Wakeups) {
+        self.held_bytes = 0;
+        for packet in std::mem::take(&mut self.held) {
+            let packet = self.numbered(packet);
+            self.deliver(&packet, now, wakeups);
+        }
+    }
+
+    /// Keeps audio until it is known whether video will come, then sends it.
+    fn hold(&mut self, packet: Packet, now: Duration, wakeups: &mut Wakeups) {
+        let dts_ns = packet.dts_ns;
+        let first = self.held.first().map_or(dts_ns, |first| first.dts_ns);
+        let waited_ms = dts_ns.saturating_sub(first) / wire::NANOS_PER_MILLI;
         self.held_bytes += packet.payload.len();
-        let first = self.held.first().map_or(packet.dts_ns, |first| first.dts_ns);
-        let waited_ms = packet.dts_ns.saturating_sub(first) / wire::NANOS_PER_MILLI;
+        self.held.push(packet);
         let is_small = self.held.len() < HELD_PACKETS_MAX && self.held_bytes < HELD_BYTES_MAX;
-        if waited_ms < AUDIO_ONLY_AFTER_MS && is_small {
+        let patience_ms =
+            if self.promised.is_some() { AUDIO_ONLY_AFTER_PROMISE_MS } else { AUDIO_ONLY_AFTER_MS };
+        if waited_ms < patience_ms && is_small {
             return;
         }
         self.tracks = Tracks::AudioOnly;
-        // A picture of an earlier encoder is not part of what destinations get now.
+        // Video of an earlier encoder is not part of what destinations get now.
         self.configs.forget(Kind::Video);
-        self.held_bytes = 0;
-        for packet in std::mem::take(&mut self.held) {
-            self.deliver(&packet, now, wakeups);
-        }
+        self.release_held(now, wakeups);
     }
 
     /// A track's first codec is news to nobody who could have failed for it.
@@ -264,131 +304,5 @@ fn codec(codec: wire::Codec) -> Codec {
         wire::Codec::Av1 => Codec::Av1,
         wire::Codec::Aac => Codec::Aac,
         wire::Codec::Opus => Codec::Opus,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::live::queue::Bounds;
-    use bytes::Bytes;
-    use std::sync::atomic::AtomicU64;
-
-    fn packet(kind: wire::TrackKind, dts_ms: i64, keyframe: bool) -> wire::Packet {
-        wire::Packet {
-            kind,
-            codec: if kind == wire::TrackKind::Video { wire::Codec::H264 } else { wire::Codec::Aac },
-            role: wire::Role::Data,
-            keyframe,
-            dts_ns: dts_ms * wire::NANOS_PER_MILLI,
-            pts_ns: dts_ms * wire::NANOS_PER_MILLI,
-            payload: Bytes::from_static(b"media"),
-        }
-    }
-
-    fn video(dts_ms: i64, keyframe: bool) -> wire::Packet {
-        packet(wire::TrackKind::Video, dts_ms, keyframe)
-    }
-
-    fn audio(dts_ms: i64) -> wire::Packet {
-        packet(wire::TrackKind::Audio, dts_ms, false)
-    }
-
-    fn config(record: &'static [u8]) -> wire::Packet {
-        wire::Packet { role: wire::Role::Config, payload: Bytes::from_static(record), ..video(0, false) }
-    }
-
-    struct Rig {
-        hub: Hub,
-        now: Duration,
-    }
-
-    impl Rig {
-        fn new() -> Self {
-            Self { hub: Hub::new(7), now: Duration::ZERO }
-        }
-
-        fn publish(&self, packets: impl IntoIterator<Item = wire::Packet>) {
-            self.hub.publish(packets.into_iter(), self.now);
-        }
-
-        fn attach(&self) -> Arc<Queue> {
-            let queue = Arc::new(Queue::new(Arc::new(AtomicU64::new(0)), Bounds::USUAL));
-            let mut state = self.hub.lock();
-            queue.begin(&state.configs, state.group.iter(), self.now);
-            let waker = crate::drivers::Waker::idle();
-            state.outlets.push(Outlet { queue: queue.clone(), waker });
-            queue
-        }
-    }
-
-    #[test]
-    fn late_destinations_start_at_once_with_the_kept_group() {
-        let rig = Rig::new();
-        rig.publish([config(b"v"), video(0, true), video(33, false), video(66, true), audio(70)]);
-        let queue = rig.attach();
-        assert_eq!(queue.level().0, 3, "configuration, keyframe, sound after it");
-        rig.publish([video(99, false)]);
-        assert_eq!(queue.level().0, 4);
-        rig.hub.detach(&queue);
-        rig.publish([video(132, true)]);
-        assert_eq!(queue.level().0, 4);
-    }
-
-    #[test]
-    fn repeated_configurations_are_not_sent_again() {
-        let rig = Rig::new();
-        let queue = rig.attach();
-        rig.publish([config(b"v"), video(0, true), config(b"v"), video(33, false), config(b"w")]);
-        assert_eq!(queue.level().0, 4);
-    }
-
-    #[test]
-    fn sound_alone_is_sent_when_no_picture_comes() {
-        let rig = Rig::new();
-        let queue = rig.attach();
-        rig.publish((0..AUDIO_ONLY_AFTER_MS / 20).map(|n| audio(n * 20)));
-        assert_eq!(queue.level().0, 0);
-        rig.publish([audio(AUDIO_ONLY_AFTER_MS)]);
-        assert_eq!(queue.level().0, AUDIO_ONLY_AFTER_MS as usize / 20 + 1, "nothing held is lost");
-        let late = rig.attach();
-        rig.publish([audio(AUDIO_ONLY_AFTER_MS + 20)]);
-        assert_eq!(late.level().0, 1);
-
-        let rig = Rig::new();
-        let queue = rig.attach();
-        rig.publish((0..HELD_PACKETS_MAX).map(|_| audio(0)));
-        assert_eq!(queue.level().0, HELD_PACKETS_MAX, "the number of held packets is limited");
-
-        let rig = Rig::new();
-        let queue = rig.attach();
-        let large = || wire::Packet { payload: vec![0; HELD_BYTES_MAX / 2].into(), ..audio(0) };
-        rig.publish([large(), large()]);
-        assert_eq!(queue.level().0, 2, "their bytes are limited");
-    }
-
-    #[test]
-    fn an_encoder_may_return_without_picture() {
-        let rig = Rig::new();
-        rig.publish([config(b"v"), video(0, true)]);
-        rig.hub.new_encoder();
-        rig.publish((0..=AUDIO_ONLY_AFTER_MS / 20).map(|n| audio(n * 20)));
-        let late = rig.attach();
-        rig.publish([audio(AUDIO_ONLY_AFTER_MS + 20)]);
-        assert_eq!(late.level().0, 1, "neither a keyframe nor an old picture is waited for");
-    }
-
-    #[test]
-    fn a_returning_encoder_starts_at_a_keyframe_and_marks_the_gap() {
-        let mut rig = Rig::new();
-        let queue = rig.attach();
-        rig.publish([config(b"v"), video(0, true)]);
-        rig.hub.new_encoder();
-        rig.now = Duration::from_secs(2);
-        rig.publish([config(b"v"), video(0, false), video(33, true)]);
-        let (count, _) = queue.level();
-        assert_eq!(count, 3, "configuration, keyframe, keyframe of the return");
-        let late = rig.attach();
-        assert_eq!(late.level().0, 2, "the kept group is that of the return");
     }
 }

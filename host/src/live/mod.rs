@@ -40,7 +40,6 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod timeline;
-mod troubles;
 mod via;
 mod view;
 
@@ -54,7 +53,6 @@ pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, Vid
 pub use heartbeat::HEARTBEAT;
 pub use session::{Delayed, LiveDestination, LiveSession, Publisher, SessionSnapshot, SessionState};
 pub use shelf::{SHELF_KEPT, Shelf};
-pub use troubles::{TROUBLES_MAX, Trouble};
 pub use via::{VIA_MAX, Via};
 pub use view::{DestState, DestinationSnapshot};
 
@@ -62,11 +60,11 @@ use crate::clock::Clock;
 use crate::drivers::Drivers;
 use crate::ids::{AccountId, DestinationId, EndReason, StreamId};
 use crate::store::{Store, StreamLimits};
+use crate::troubles::{Trouble, Troubles};
 use crate::usage::{Gate, Unmetered};
 use quiet::{Quiet, needs_quiet};
 use session::{Command, Session};
 use shelf::Shelves;
-use troubles::Troubles;
 use via::Marks;
 
 /// Longest a shutdown waits for sessions to end: what destinations are given to take what waits, and to end.
@@ -113,7 +111,9 @@ struct Inner {
     next_number: AtomicU64,
     shelves: Arc<Shelves>,
     spools: Arc<spool::Shares>,
-    troubles: Arc<Troubles>,
+    troubles: Arc<Troubles<DestinationId, String>>,
+    /// Streams whose last encoder sent nothing that can be used, and why.
+    unusable: Troubles<StreamId, Vec<Issue>>,
     marks: Marks,
     /// Where sessions run: not on the thread of the encoder that began them, which may end before them.
     runtime: tokio::runtime::Handle,
@@ -150,6 +150,7 @@ impl Live {
             shelves: Arc::default(),
             spools: Arc::default(),
             troubles: Arc::default(),
+            unusable: Troubles::default(),
             marks: Marks::new(),
             runtime: tokio::runtime::Handle::current(),
         };
@@ -175,7 +176,7 @@ impl Live {
     }
 
     /// Why a destination was not live when it last was not, in a session that runs or is over; forgotten at a restart.
-    pub fn last_trouble(&self, destination: DestinationId) -> Option<Trouble> {
+    pub fn last_trouble(&self, destination: DestinationId) -> Option<Trouble<String>> {
         self.inner.troubles.of(destination)
     }
 
@@ -184,9 +185,14 @@ impl Live {
         self.find(stream)?.delayed(destination)
     }
 
-    /// How good a stream is; `None` unless its encoder is there.
+    /// How good a stream is; `None` unless its encoder is there, or the last one sent nothing that can be used.
     pub fn health(&self, stream: StreamId) -> Option<Health> {
-        self.find(stream)?.health(self.inner.clock.monotonic())
+        let unusable = || {
+            let trouble = self.inner.unusable.of(stream)?;
+            Some(Health { figures: Figures::default(), issues: trouble.what })
+        };
+        let live = self.find(stream).and_then(|session| session.health(self.inner.clock.monotonic()));
+        live.or_else(unusable)
     }
 
     /// The live sessions of an account, oldest first.

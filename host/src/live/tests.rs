@@ -43,7 +43,10 @@ impl Rig {
         let folder = tempfile::tempdir().unwrap();
         let url = store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
-        let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
+        let store =
+            store::open(OpenOptions { url, durability: Durability::Normal, vault, low_balance: 0.into() })
+                .await
+                .unwrap();
         let now = UnixMillis(1_000_000);
         let new =
             NewAccount { name: "a".into(), password_hash: None, operator: false, initial_credit: 0.into() };

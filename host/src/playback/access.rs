@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::api::ApiError;
 use crate::clock::Clock;
-use crate::ids::{AccountId, DestinationId, KeyId};
+use crate::ids::{AccountId, DestinationId, KeyId, StreamId};
 use crate::store::{PlaybackRecord, Store, StoreError};
 
 /// How long an answer of the store counts.
@@ -40,6 +40,7 @@ pub(super) struct Access {
     /// The key that was asked by, if one was.
     pub(super) key: Option<KeyId>,
     pub(super) account: AccountId,
+    pub(super) stream: StreamId,
     pub(super) destination: DestinationId,
     pub(super) path: String,
     /// The stream's name for people.
@@ -56,6 +57,7 @@ impl Access {
         Self {
             key,
             account: record.account_id,
+            stream: record.stream_id,
             destination: record.destination_id,
             origins: texts.collect(),
             path: record.playback_path,

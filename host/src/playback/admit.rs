@@ -2,11 +2,14 @@
 
 use super::Playback;
 use crate::api::{ApiError, RequestContext};
+use crate::ids::DestinationId;
 use crate::secret::Redacted;
 
 /// What the player page shows and allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Admission {
+    /// The destination it belongs to.
+    pub(crate) destination: DestinationId,
     /// The stream's name for people.
     pub(crate) label: String,
     /// Sites whose pages may play; empty = all.
@@ -25,6 +28,7 @@ impl Playback {
         key: &Redacted<String>,
     ) -> Result<Admission, ApiError> {
         let (access, _) = self.keyed(context, path, key).await?;
-        Ok(Admission { label: access.label.clone(), origins: access.origins.clone() })
+        let (label, origins) = (access.label.clone(), access.origins.clone());
+        Ok(Admission { destination: access.destination, label, origins })
     }
 }

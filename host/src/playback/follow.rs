@@ -7,12 +7,17 @@ use std::time::Duration;
 use satcast_plugin_api::host::Reload;
 use url::form_urlencoded;
 
+use super::ready;
 use crate::api::ApiError;
 use crate::drivers::{Published, longest_wait};
 use crate::live::Shelf;
 
 /// How far the segment asked for may be ahead of the newest whole one (RFC 8216bis, 6.2.5.2).
 const AHEAD_MAX: u64 = 2;
+/// Segments with which a player starts that asks for the playlist again after each (RFC 8216, 6.3.4).
+const START_SEGMENTS: usize = 2;
+/// Longest that a player waits for them: hls.js gives up after ten seconds.
+const START_WAIT: Duration = Duration::from_secs(8);
 /// How long caches may keep the answer to who asked for exactly this version, in target durations: it does not change.
 const KEPT_TARGETS: u32 = 6;
 
@@ -115,7 +120,7 @@ pub(super) async fn follow(
     piece: Option<Arc<Published>>,
 ) -> Result<Current, ApiError> {
     let Some(piece) = piece else { return coming(shelf, name).await };
-    let Some(reload) = &piece.followed.reload else { return Ok(Current::at_once(Some(piece))) };
+    let Some(reload) = &piece.followed.reload else { return Ok(begun(shelf, name, piece).await) };
     let asked = Directives::of(query)?;
     asked.check(reload)?;
     let waited = !asked.is_met(Some(reload));
@@ -139,6 +144,28 @@ pub(super) async fn follow(
     let delta = reload.and_then(|reload| reload.delta.as_ref()).filter(|_| asked.skip);
     let delta = delta.and_then(|name| shelf.assets().get(name)).filter(|delta| delta.audience.is_hosted());
     Ok(Current { piece: Some(delta.unwrap_or(piece)), max_age_secs, waited })
+}
+
+/// A playlist of a stream that has just begun, once it lists [`START_SEGMENTS`]: a player that starts with less runs dry before it has
+/// asked for the next. One that takes longer is given as it is.
+async fn begun(shelf: &Shelf, name: &str, piece: Arc<Published>) -> Current {
+    if piece.followed.hold_back_ms == 0 || is_startable(&piece) {
+        return Current::at_once(Some(piece));
+    }
+    let look = || match shelf.assets().get(name) {
+        Some(piece) if !shelf.ended() && !is_startable(&piece) => None,
+        piece => Some(piece),
+    };
+    let longer = wait_for(shelf, START_WAIT, look).await;
+    Current { piece: longer.unwrap_or(Some(piece)), max_age_secs: None, waited: true }
+}
+
+/// It is no live media playlist, or lists enough; what is looked at ends with the second segment.
+fn is_startable(piece: &Published) -> bool {
+    let Some(playlist) = ready::text(piece) else { return true };
+    let mut segments = playlist.lines().filter(|line| line.starts_with("#EXTINF:"));
+    let listed = segments.by_ref().take(START_SEGMENTS).count();
+    listed == START_SEGMENTS || listed == 0 || playlist.contains("#EXT-X-ENDLIST")
 }
 
 /// A piece that is not there: waited for when it is said to come next.

@@ -1,16 +1,25 @@
 //! Whether a player that came now would play.
 
 use super::{Playback, entry};
+use crate::api::ApiError;
 use crate::drivers::{Assets, Published, PublishedBody};
-use crate::live::Shelf;
+use crate::ids::StreamId;
+use crate::live::{SessionState, Shelf};
 
 impl Playback {
-    /// The session is fresh, and from the entry on everything a player fetches first is there: the media playlist, its
-    /// newest initialization and its newest segment. No file is looked at.
-    pub fn is_ready(&self, shelf: &Shelf) -> bool {
+    /// New media came lately, or its encoder is away for a moment; and from the entry on everything a player fetches first is there:
+    /// the media playlist, its newest initialization and its newest segment. No file is looked at.
+    pub fn is_ready(&self, shelf: &Shelf, session: SessionState) -> bool {
         let Some(facts) = shelf.assets().playback() else { return false };
-        let live = !shelf.ended() && !facts.ended && self.clock.monotonic() < facts.fresh_until;
-        live && is_playable(shelf.assets(), &facts.entry).is_some()
+        let is_away = session == SessionState::Reconnecting;
+        let is_fresh = facts.fresh_until.is_some_and(|until| is_away || self.clock.monotonic() < until);
+        let is_open = !shelf.ended() && !facts.ended;
+        is_open && is_fresh && is_playable(shelf.assets(), &facts.entry).is_some()
+    }
+
+    /// Why nothing of a stream can be played: a session begins before its destinations have anything.
+    pub(super) fn nothing_yet(&self, stream: StreamId) -> ApiError {
+        if self.live.session(stream).is_some() { ApiError::starting() } else { ApiError::offline() }
     }
 }
 

@@ -145,7 +145,7 @@ impl Playback {
     ) -> Answer {
         let (access, key) = self.keyed(context, path, key).await?;
         let readers = readers(request, &access)?;
-        let shelf = self.live.shelf(access.destination).ok_or_else(ApiError::offline)?;
+        let shelf = self.live.shelf(access.destination).ok_or_else(|| self.nothing_yet(access.stream))?;
         let facts = facts(&shelf)?;
         let token = self.mint.token(Grant::Key(key), access.destination, shelf.session.as_str(), path);
         // A key in a header is not in the address, by which caches know an answer.
@@ -168,7 +168,7 @@ impl Playback {
         let (access, shelf) = self.preview(context, path, &ticket).await?;
         let readers = readers(request, &access)?;
         let facts = facts(&shelf)?;
-        let name = facts.preview.as_deref().ok_or_else(ApiError::offline)?;
+        let name = facts.preview.as_deref().ok_or_else(ApiError::starting)?;
         let found = Found { shelf: shelf.clone(), keep: Keep::Preview, counted: None };
         Ok((self.entry(request, name, token, found)?, readers))
     }
@@ -359,7 +359,8 @@ fn preview_token(request: &Request) -> Option<String> {
 
 /// What the driver said last, unless that was the end.
 fn facts(shelf: &Shelf) -> Result<Arc<PlaybackFacts>, ApiError> {
-    shelf.assets().playback().filter(|facts| !facts.ended).ok_or_else(ApiError::offline)
+    let facts = shelf.assets().playback().ok_or_else(ApiError::starting)?;
+    if facts.ended { Err(ApiError::offline()) } else { Ok(facts) }
 }
 
 pub(super) fn readers(request: &Request, access: &Access) -> Result<Readers, ApiError> {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{EventType, Result};
-use crate::ids::{DestinationId, EndReason, Msat, SessionId, UnixMillis};
+use crate::ids::{DestinationId, EndReason, SessionId, UnixMillis};
 
 /// Longest text of a failure that is told, in characters.
 pub const TOLD_ERROR_CHARS_MAX: usize = 300;
@@ -72,8 +72,6 @@ pub struct ToldHealth {
 pub enum Happening {
     /// Most of a limit is used.
     LimitWarning(Limit),
-    /// The account's balance lasts for some minutes only.
-    BalanceLow(Msat),
     /// A destination forwards for the first time.
     Connected(ToldDestination),
     /// A destination stopped forwarding, or did not begin to; why, without secrets.
@@ -89,7 +87,6 @@ impl Happening {
     pub fn event(&self) -> EventType {
         match self {
             Happening::LimitWarning(_) => EventType::LimitWarning,
-            Happening::BalanceLow(_) => EventType::BalanceLow,
             Happening::Connected(_) => EventType::DestinationConnected,
             Happening::Failed(..) => EventType::DestinationFailed,
             Happening::Recovered(_) => EventType::DestinationRecovered,

@@ -12,6 +12,7 @@ use url::Url;
 use super::sql::SqlStore;
 use super::{Result, Store, StoreError};
 use crate::config::Durability;
+use crate::ids::Msat;
 use crate::secret::{Redacted, Vault};
 
 /// What may stand behind the `?` of a PostgreSQL address. Anything else is refused and not passed over: a misspelt `sslmode` would
@@ -39,6 +40,8 @@ pub struct OpenOptions {
     pub durability: Durability,
     /// Encrypts and decrypts stored secrets.
     pub vault: Vault,
+    /// An entry that takes an account's balance below this is told as `balance.low`; 0 = none is.
+    pub low_balance: Msat,
 }
 
 /// Opens the database, makes a missing file, and brings its schema up to date. Several processes may do so at the same time.
@@ -48,7 +51,7 @@ pub struct OpenOptions {
 pub async fn open(options: OpenOptions) -> Result<Store> {
     let address = Address::parse(options.url.expose())?;
     let store = SqlStore::open(&address, options.durability, options.vault).await?;
-    Ok(Arc::new(store))
+    Ok(Arc::new(store.telling_below(options.low_balance)))
 }
 
 /// Where a database is. Shown without its password.

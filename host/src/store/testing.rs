@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use super::sql::IDEMPOTENCY_ROWS_MAX;
 use super::{Address, Inspector, OpenOptions, open};
 use crate::config::Durability;
-use crate::ids::{AccountId, SessionId, StreamId, UnixMillis, WebhookId};
+use crate::ids::{AccountId, Msat, SessionId, StreamId, UnixMillis, WebhookId};
 use crate::secret::{Redacted, Vault};
 
 /// Names a PostgreSQL server on which whoever connects may make databases: `postgres://USER@HOST:PORT/postgres`.
@@ -83,7 +83,12 @@ async fn make_template(admin: &mut PgConnection, server: &str) {
         run(admin, &format!("DROP DATABASE IF EXISTS {draft} WITH (FORCE)")).await.unwrap();
         run(admin, &format!("CREATE DATABASE {draft} ENCODING 'UTF8' TEMPLATE template0")).await.unwrap();
         let url = Redacted::new(format!("{server}/{draft}"));
-        let options = OpenOptions { url, durability: Durability::Normal, vault: Vault::new(&[7; 32]) };
+        let options = OpenOptions {
+            url,
+            durability: Durability::Normal,
+            vault: Vault::new(&[7; 32]),
+            low_balance: Msat(0),
+        };
         open(options).await.unwrap().close().await;
         // Its connections end a moment after they were closed here.
         let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1";

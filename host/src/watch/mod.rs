@@ -20,6 +20,7 @@ use poem::http::header::{
     HeaderName, HeaderValue, VARY,
 };
 use poem::{Request, Response};
+use serde_json::json;
 
 pub use files::{FILE_BYTES_MAX, FILES_MAX, PagesError};
 pub use template::TemplateError;
@@ -132,6 +133,27 @@ impl Pages {
     }
 }
 
+/// How many watch, for a page that shows it: not the stream status, whose requests belong to the site.
+///
+/// # Errors
+/// As the page: 400 without a key, 401 for a wrong one, 429 for too many of them, 502 from the store.
+pub(crate) async fn viewers(
+    playback: &Playback,
+    request: &Request,
+    path: &str,
+) -> Result<Response, ApiError> {
+    let key = presented_key(request).ok_or_else(ApiError::public_key_required)?;
+    let admission = playback.admit(&RequestContext::of(request), path, &key).await?;
+    let count = playback.viewers(admission.destination);
+    let mut response = Response::from(json!({ "viewers": count }).to_string());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // A frame that its page has cut off from its own origin asks like a stranger.
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    Ok(response)
+}
+
 /// What the page says.
 struct View {
     label: String,
@@ -143,7 +165,7 @@ struct View {
 
 impl View {
     fn player(admission: Admission) -> Self {
-        let Admission { label, origins } = admission;
+        let Admission { label, origins, .. } = admission;
         Self { label, origins, state: "starting", headline: "Loading…", advice: "" }
     }
 

@@ -64,6 +64,12 @@ const PACKAGES: &[Package] = &[
         required: true,
     },
     Package {
+        name: "faketime",
+        file: "/usr/bin/faketime",
+        purpose: "lets days pass for a service under test",
+        required: true,
+    },
+    Package {
         name: "nginx",
         file: "/usr/sbin/nginx",
         purpose: "foreign RTMP server to push to, and HTTP server to measure beside",

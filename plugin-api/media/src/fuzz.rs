@@ -5,7 +5,7 @@
 use bytes::{Buf, Bytes};
 
 use crate::codec::{aac, av1, avc, hevc, opus};
-use crate::flv::{demux, mux};
+use crate::flv::{ForeignCodec, demux, mux};
 use crate::fmp4::{INIT_BYTES_MAX, Reader, SEGMENT_BYTES_MAX};
 use crate::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
 use crate::playlist::{
@@ -164,6 +164,8 @@ pub fn flv(data: &[u8]) {
     let [kind, rest @ ..] = data else { return };
     let kind = if kind % 2 == 0 { TrackKind::Video } else { TrackKind::Audio };
     let body = Bytes::copy_from_slice(rest);
+    let foreign = ForeignCodec::of(kind, &body).map(|codec| codec.to_string());
+    assert!(foreign.is_none_or(|name| name.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')));
     let Ok(Some(mut packet)) = demux(kind, 40, &body) else { return };
     // The writer has no nanosecond offsets.
     let offset = packet.dts_ns.rem_euclid(NANOS_PER_MILLI);

@@ -69,6 +69,11 @@ pub struct SatcastRecordings {
             error: *const SatcastErrorSink,
         ) -> i32,
     >,
+    /// Since minor version 6, so only where `size` says that it is there; optional. `[control]` Whether a configuration could record; returns
+    /// within 1 s. `done` is called within 5 s: null when the store lets the configuration's keys upload, an error of class `config` or
+    /// `auth` when it refuses them, which is shown at the field that its text begins with, or of another class when it cannot be reached.
+    pub probe:
+        Option<unsafe extern "C" fn(type_name: SatcastStr, config_json: SatcastStr, done: SatcastDone)>,
 }
 
 /// `SATCAST_EXT_RECORDINGS_HOST`: the driver tells what became of its recordings.

@@ -33,6 +33,14 @@ pub trait Recordings: Send + Sync {
     /// The recording is not known, or the store has not got it.
     fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error>;
 
+    /// `[control]` Whether a configuration could record: asks its store with the rights that an upload needs. Answers within
+    /// [`PROBE_SECS`](crate::recording::PROBE_SECS): done, an error of class `Config` or `Auth` when the store refuses, which is shown at
+    /// the field that its text begins with, or of another class when the store cannot be reached. The default asks nobody.
+    fn probe(&self, config: Config<'_>, answer: Answer) {
+        let _ = config;
+        answer.give(Ok(()));
+    }
+
     /// `[control]` What a destination's configuration is now, or `None` when it was deleted: for recordings that go on without an opening, with
     /// other keys perhaps. Told when it was changed, and after `load` for destinations with recordings, also when nothing changed.
     /// No I/O that takes time. A driver that does not care leaves it out.

@@ -20,6 +20,7 @@ impl<E: Exported> TableOf<E> {
         remove: Some(remove::<E>),
         sign: Some(sign::<E>),
         configured: Some(configured::<E>),
+        probe: Some(probe::<E>),
     };
 }
 
@@ -129,4 +130,15 @@ unsafe extern "C" fn configured<E: Exported>(
         let config = json.as_ref().map(|json| Config::new(&type_name, json));
         with::<E, _>(|recordings| recordings?.configured(destination_id, config))
     })
+}
+
+/// # Safety
+/// As [`SatcastRecordings::probe`]: both texts live for the call.
+unsafe extern "C" fn probe<E: Exported>(type_name: SatcastStr, config_json: SatcastStr, done: SatcastDone) {
+    // SAFETY: passed on from the caller.
+    let (type_name, config) = unsafe { (type_name.read(), config_json.read()) };
+    answered::<E>(done, |recordings, answer| match parse_config(&config) {
+        Ok(json) => recordings.probe(Config::new(&type_name, &json), answer),
+        Err(error) => answer.give(Err(error)),
+    });
 }

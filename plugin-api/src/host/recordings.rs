@@ -51,6 +51,7 @@ impl Recordings {
             remove: None,
             sign: None,
             configured: None,
+            probe: None,
         };
         let bytes = size.min(size_of::<SatcastRecordings>());
         // SAFETY: both sides have these bytes; what an earlier driver lacks stays `None`.
@@ -77,6 +78,17 @@ impl Recordings {
             // SAFETY: texts and sink live for the call.
             unsafe { configured(destination_id, SatcastStr::new(type_name), config, errors) }
         })
+    }
+
+    /// Asks whether a configuration could record; `done` is called when that is known. A driver that does not look finds nothing wrong.
+    pub fn probe(&self, type_name: &str, config: &str, done: Done) {
+        match self.raw.probe {
+            // SAFETY: the texts live for the call; the driver calls `done` once.
+            Some(probe) => unsafe {
+                probe(SatcastStr::new(type_name), SatcastStr::new(config), done_of(done));
+            },
+            None => done(Ok(())),
+        }
     }
 
     /// Every recording the driver still knows; those that break a rule stand apart.
@@ -301,6 +313,7 @@ mod tests {
             remove: None,
             sign: None,
             configured: Some(refuse),
+            probe: None,
         };
         let copied = |size: usize| {
             let table = SatcastRecordings { size, ..full };

@@ -48,6 +48,15 @@ impl Testkit {
         self.offered()?.sign(file_name, valid)
     }
 
+    /// Asks whether a configuration could record, and waits for the answer.
+    ///
+    /// # Errors
+    /// As [`Testkit::retry_recording`].
+    pub fn probe_recordings(&self, type_name: &str, config: &Value) -> Result<(), Error> {
+        let recordings = self.offered()?;
+        answer(|done| recordings.probe(type_name, &config.to_string(), done))
+    }
+
     /// Tells the driver what a destination's configuration is now, `None` when it was deleted.
     ///
     /// # Errors

@@ -123,6 +123,16 @@ impl Recordings for Archive {
         desk::sign(&self.core, file_name, valid)
     }
 
+    fn probe(&self, config: driver::Config<'_>, answer: Answer) {
+        match config.parse::<Config>() {
+            Ok(config) => {
+                let core = self.core.clone();
+                tokio::spawn(async move { answer.give(upload::probe::probe(&core, &config).await) });
+            }
+            Err(error) => answer.give(Err(error)),
+        }
+    }
+
     fn configured(&self, destination_id: i64, config: Option<driver::Config<'_>>) -> Result<(), Error> {
         follow::configured(&self.core, destination_id, config)
     }

@@ -16,9 +16,13 @@ pub const ORIGINS_MAX: usize = 32;
 /// Longest origin in bytes.
 pub const ORIGIN_BYTES_MAX: usize = 256;
 
-/// Configuration of a destination of type `self-hosted`.
+/// Configuration of a destination of type `self-hosted`. Changes hold at once for a stream that is live; `lowLatency` alone begins
+/// new segments for it, behind which viewers cannot go back.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("x-platform" = {
+    "keyframeSeconds": 2, "keyframeSecondsMax": 4, "keyframeWhy": "viewers are three intervals behind and more", "needsVideo": false
+}))]
 pub struct Config {
     /// How far back viewers can go, in seconds; 0 = no rewind, and nothing is written to disk.
     #[serde(default = "dvr_seconds_default", deserialize_with = "integer")]

@@ -4,7 +4,7 @@
 //! one file each. `opening` is the loop of one opening; `window` decides without I/O or clock what is published, listed, written
 //! and taken away; `disk` writes, `janitor` removes at a bounded rate, `folder` lays the files out and clears what a crash left,
 //! `numbers` keeps media sequence numbers rising over sessions and restarts, `sessions` those of discontinuities over the openings
-//! of a session.
+//! of a destination in a session.
 //!
 //! Without rewind (`dvrSeconds` 0) nothing is written, and some 100 s of segments of 2 s are in memory all the same: a list of three
 //! target durations, the grace time of 90 s in which players with an older list still ask, and what the preview shows. With segments

@@ -13,7 +13,8 @@ use std::time::Duration;
 use satcast_media::packet::NANOS_PER_MILLI;
 use satcast_media::segment::{Event, Segmenter};
 use satcast_plugin_api::Error;
-use satcast_plugin_api::driver::{Ctx, Destination, Media, Packet, State};
+use satcast_plugin_api::driver::{self, Ctx, Destination, Media, Packet, Reconfigured, State};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -25,7 +26,7 @@ use crate::intake::Intake;
 use crate::janitor::{self, Janitor};
 use crate::limits::{IDLE_WAIT_MAX, Limits, PART_NANOS, SAVE_WAIT, TRACK_REFUSALS_TOLD_MAX};
 use crate::numbers::Numbers;
-use crate::sessions::Sessions;
+use crate::sessions::{Address, Sessions};
 use crate::window::{KEYFRAMES_TOO_FAR, Window};
 
 /// How long the removal of everything may take when the driver ends; the next start clears what is left.
@@ -84,20 +85,33 @@ impl Shared {
 /// A destination of type `self-hosted`.
 pub(crate) struct Opening {
     shared: Arc<Shared>,
-    dvr_seconds: u32,
+    /// The owner may change it while the stream is live.
+    dvr_seconds: watch::Sender<u32>,
     low_latency: bool,
 }
 
 impl Opening {
     pub(crate) fn new(shared: Arc<Shared>, config: &Config) -> Self {
-        Opening { shared, dvr_seconds: config.dvr_seconds, low_latency: config.low_latency }
+        let dvr_seconds = watch::Sender::new(config.dvr_seconds);
+        Opening { shared, dvr_seconds, low_latency: config.low_latency }
     }
 }
 
 impl Destination for Opening {
     async fn run(self: Arc<Self>, ctx: Ctx, media: Media) -> Result<(), Error> {
-        Run::new(&self, ctx).run(media).await;
+        Run::new(&self, ctx).run(media, self.dvr_seconds.subscribe()).await;
         Ok(())
+    }
+
+    // Who may play is the host's business; only parts need other segments.
+    fn reconfigure(&self, config: driver::Config<'_>) -> Result<Reconfigured, Error> {
+        let config = config.parse::<Config>()?;
+        config.check()?;
+        if config.low_latency != self.low_latency {
+            return Ok(Reconfigured::Reopen);
+        }
+        self.dvr_seconds.send_replace(config.dvr_seconds);
+        Ok(Reconfigured::Taken)
     }
 }
 
@@ -126,7 +140,7 @@ impl Run {
     fn new(opening: &Opening, ctx: Ctx) -> Self {
         let shared = opening.shared.clone();
         let first = shared.numbers.first(u64::try_from(unix_ms() / 1000).unwrap_or(0));
-        let follows = shared.sessions.open(ctx.source());
+        let follows = shared.sessions.open(Address::of(&ctx));
         let mut segmenter = Segmenter::new(first);
         if opening.low_latency && ctx.lets_viewers_wait() {
             segmenter = segmenter.with_parts(PART_NANOS);
@@ -136,7 +150,7 @@ impl Run {
             start: Instant::now(),
             intake: Intake::default(),
             segmenter,
-            window: Window::new(first, follows, opening.dvr_seconds, shared.limits),
+            window: Window::new(first, follows, *opening.dvr_seconds.borrow(), shared.limits),
             writing: None,
             is_live: false,
             refusals: 0,
@@ -146,7 +160,9 @@ impl Run {
         }
     }
 
-    async fn run(mut self, mut media: Media) {
+    async fn run(mut self, mut media: Media, mut dvr_seconds: watch::Receiver<u32>) {
+        // It may have changed since the window was made.
+        dvr_seconds.mark_changed();
         // Saved now as well: a crash while the clock goes back must not lead below this opening.
         drop(self.shared.save_numbers());
         let mut batch = Vec::new();
@@ -159,6 +175,10 @@ impl Run {
                     self.window.written(sequence, outcome, self.start.elapsed(), &self.ctx);
                 }
                 () = &mut timer => self.window.roll(self.start.elapsed(), &self.ctx),
+                Ok(()) = dvr_seconds.changed() => {
+                    let seconds = *dvr_seconds.borrow_and_update();
+                    self.window.set_dvr(seconds, self.start.elapsed(), &self.ctx);
+                }
                 more = media.recv_batch(&mut batch) => {
                     if !more {
                         break;
@@ -235,7 +255,7 @@ impl Run {
         let discontinuities = self.window.discontinuities();
         if discontinuities > self.discontinuities {
             self.discontinuities = discontinuities;
-            self.shared.sessions.used(self.ctx.source(), discontinuities);
+            self.shared.sessions.used(Address::of(&self.ctx), discontinuities);
         }
     }
 

@@ -1,7 +1,8 @@
 //! Discontinuity sequence numbers that never fall in a session.
 //!
-//! An opening that follows another of its session, after a fault or a change of configuration, is listed at the same address: the
-//! players that are there take its playlist for a later version. So it goes on counting, and its first segment is a discontinuity.
+//! An opening that follows another of its destination and session, after a fault or a change of configuration, is listed at the same
+//! address: the players that are there take its playlist for a later version. So it goes on counting, and its first segment is a
+//! discontinuity.
 //!
 //! Numbers are counted and not taken from the clock, as media sequence numbers are: they must be small (see
 //! `MediaPlaylist::with_discontinuity_sequence`), and sessions do not outlive the process.
@@ -9,41 +10,50 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// Sessions that are remembered. One that is forgotten while it goes on counts from 0 at its next opening.
-const SESSIONS_MAX: usize = 8192;
+use satcast_plugin_api::driver::Ctx;
 
-/// What the openings of each session have used.
+/// Sessions of destinations that are remembered. One that is forgotten while it goes on counts from 0 at its next opening.
+const KNOWN_MAX: usize = 8192;
+
+/// What is listed at one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Address {
+    source: u64,
+    destination: i64,
+}
+
+impl Address {
+    /// That of an opening.
+    pub(crate) fn of(ctx: &Ctx) -> Self {
+        Self { source: ctx.source(), destination: ctx.about().destination_id }
+    }
+}
+
+/// What the openings of each address have used.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     /// Those that opened or counted last are at the back.
-    known: Mutex<VecDeque<Session>>,
-}
-
-#[derive(Debug)]
-struct Session {
-    source: u64,
-    last: u64,
+    known: Mutex<VecDeque<(Address, u64)>>,
 }
 
 impl Sessions {
-    /// Starts an opening of the session `source`: the highest number that earlier ones used, `None` when it is the first. A second
-    /// destination of this type in the session counts as one that follows; a discontinuity more does no harm.
-    pub(crate) fn open(&self, source: u64) -> Option<u64> {
-        self.touch(source, |last| last)
+    /// Starts an opening: the highest number that earlier ones at the address used, `None` when it is the first.
+    pub(crate) fn open(&self, address: Address) -> Option<u64> {
+        self.touch(address, |last| last)
     }
 
-    /// An opening of the session has used this number.
-    pub(crate) fn used(&self, source: u64, number: u64) {
-        self.touch(source, |last| last.max(number));
+    /// An opening at the address has used this number.
+    pub(crate) fn used(&self, address: Address, number: u64) {
+        self.touch(address, |last| last.max(number));
     }
 
     /// Changes the highest number; returns the one before.
-    fn touch(&self, source: u64, change: impl Fn(u64) -> u64) -> Option<u64> {
+    fn touch(&self, address: Address, change: impl Fn(u64) -> u64) -> Option<u64> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = known.iter().rposition(|session| session.source == source);
-        let before = at.and_then(|at| known.remove(at)).map(|session| session.last);
-        known.push_back(Session { source, last: change(before.unwrap_or(0)) });
-        if known.len() > SESSIONS_MAX {
+        let at = known.iter().rposition(|(known, _)| *known == address);
+        let before = at.and_then(|at| known.remove(at)).map(|(_, last)| last);
+        known.push_back((address, change(before.unwrap_or(0))));
+        if known.len() > KNOWN_MAX {
             known.pop_front();
         }
         before
@@ -54,24 +64,30 @@ impl Sessions {
 mod tests {
     use super::*;
 
-    #[test]
-    fn numbers_of_a_session_never_fall() {
-        let sessions = Sessions::default();
-        assert_eq!((sessions.open(1), sessions.open(2)), (None, None));
-        sessions.used(1, 5);
-        sessions.used(1, 3);
-        assert_eq!((sessions.open(1), sessions.open(2), sessions.open(3)), (Some(5), Some(0), None));
+    fn at(source: u64, destination: i64) -> Address {
+        Address { source, destination }
     }
 
     #[test]
-    fn sessions_are_forgotten_at_last_and_not_while_they_count() {
+    fn numbers_of_an_address_never_fall() {
         let sessions = Sessions::default();
-        for source in 0..=SESSIONS_MAX as u64 {
-            sessions.open(source);
-            sessions.used(1, source);
+        assert_eq!((sessions.open(at(1, 1)), sessions.open(at(2, 1))), (None, None));
+        sessions.used(at(1, 1), 5);
+        sessions.used(at(1, 1), 3);
+        assert_eq!(sessions.open(at(1, 2)), None, "another destination of the session");
+        let again = [at(1, 1), at(2, 1), at(3, 1)].map(|address| sessions.open(address));
+        assert_eq!(again, [Some(5), Some(0), None]);
+    }
+
+    #[test]
+    fn addresses_are_forgotten_at_last_and_not_while_they_count() {
+        let sessions = Sessions::default();
+        for source in 0..=KNOWN_MAX as u64 {
+            sessions.open(at(source, 1));
+            sessions.used(at(1, 1), source);
         }
-        assert_eq!(sessions.open(0), None);
-        assert_eq!(sessions.open(1), Some(SESSIONS_MAX as u64));
-        assert_eq!(sessions.known.lock().unwrap().len(), SESSIONS_MAX);
+        assert_eq!(sessions.open(at(0, 1)), None);
+        assert_eq!(sessions.open(at(1, 1)), Some(KNOWN_MAX as u64));
+        assert_eq!(sessions.known.lock().unwrap().len(), KNOWN_MAX);
     }
 }

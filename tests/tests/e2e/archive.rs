@@ -32,7 +32,7 @@ const RECORDED_SECONDS: f64 = 8.0;
 /// Times of ffmpeg's FLV are whole milliseconds, and a recording begins at 0.
 const ROUNDING_MS: i64 = 2;
 
-fn service() -> Service {
+pub(crate) fn service() -> Service {
     Setup::default().set("SATCAST_WEBHOOKS__ALLOW_TARGETS", "[\"127.0.0.0/8\"]").start()
 }
 

@@ -50,7 +50,8 @@ fn an_isolated_archive_records_uploads_lists_signs_deletes_and_tells() {
     let path = format!("/api/streams/{}/destinations/{destination}", stream.id);
     let mut wrong = store.config();
     wrong["secretKey"] = json!("not-the-secret");
-    let _ = api.patch(&path, &json!({ "config": wrong })).ok();
+    api.patch(&path, &json!({ "config": wrong })).assert_error(422, Some("config_refused"));
+    let _ = api.patch(&path, &json!({ "config": wrong, "checkStore": false })).ok();
     let mut encoder = Publish::of(&source).faster(4).to(&service.ingest_url(&stream.key));
     let _ = api.wait_for_destination(&stream, destination, "live", seconds(20));
     let running = wait_for(&api, "recording", seconds(10));

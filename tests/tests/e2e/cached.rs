@@ -11,7 +11,7 @@ use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::Source;
 use satcast_tests::wait::{self, seconds};
 
-const DOCUMENT: &str = "../host/PLAYBACK.md";
+const DOCUMENT: &str = "../docs/playback.md";
 /// How the answer to a request came about.
 const CACHE: &str = "x-cache";
 /// Viewers behind the cache besides the first.

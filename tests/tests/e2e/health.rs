@@ -1,6 +1,9 @@
 //! Health of a live stream: what ffmpeg sends, measured, and compared with what platforms take.
 
+use satcast_tests::caller::{Call, Outcome};
+use satcast_tests::coded::{Coded, Coding};
 use satcast_tests::encoder::Publish;
+use satcast_tests::hosted::Hosted;
 use satcast_tests::receiver::Receiver;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
@@ -120,4 +123,81 @@ fn a_stream_without_sound_or_without_a_picture_says_so() {
         assert_eq!((&issue["code"], &issue["platforms"]), (&json!(code), &json!(["youtube"])), "{health}");
         assert_eq!(health[missing], Value::Null, "{health}");
     }
+}
+
+/// ffmpeg's arguments for a source that it encodes itself.
+fn encoded(codecs: &str) -> String {
+    format!(
+        "-f lavfi -i testsrc2=size=320x240:rate=25 -f lavfi -i sine=frequency=440:sample_rate=44100 {codecs} -t 60"
+    )
+}
+
+#[test]
+fn an_encoder_of_which_nothing_can_be_used_is_refused_and_hears_why() {
+    let service = Setup::default().start();
+    let api = service.api();
+    let stream = api.create_stream("sorenson");
+    // What ffmpeg sends when nobody says a codec.
+    let mut encoder = Publish::encoded(&encoded("")).to(&service.ingest_url(&stream.key));
+    let status = encoder.wait(seconds(30));
+    assert!(!status.success(), "{status}");
+    let shown = api.stream(&stream);
+    assert_eq!(shown["status"], "idle", "{shown}");
+    let issues: Vec<&Value> = shown["health"]["issues"].as_array().expect("issues").iter().collect();
+    let codes: Vec<&Value> = issues.iter().map(|issue| &issue["code"]).collect();
+    assert_eq!(codes, [&json!("video_codec"), &json!("audio_codec")], "{shown}");
+    for issue in issues {
+        let text = issue["text"].as_str().expect("a text");
+        assert!(encoder.log().contains(text), "{text}: {}", encoder.log());
+        service.wait_for_log(text, seconds(5), |line| line.contains(text));
+    }
+    // The next one that can be used is shown as it is.
+    let mut encoder = Publish::until_end(&Source::of(Recipe::SMALL)).to(&service.ingest_url(&stream.key));
+    let _ = api.wait_for_stream(&stream, "live", seconds(20));
+    assert_eq!(api.stream(&stream)["health"]["issues"], json!([]));
+    let _ = encoder.end();
+}
+
+#[test]
+fn a_track_that_nobody_takes_is_named_and_the_other_plays() {
+    let service = Setup::default().start();
+    let hosted = Hosted::new(&service, "mute");
+    let codecs = "-c:v libx264 -preset ultrafast -g 50 -pix_fmt yuv420p -c:a libmp3lame";
+    let _encoder = Publish::encoded(&encoded(codecs)).to(&service.ingest_url(&hosted.stream.key));
+    let health = with_issue(&service, hosted.stream.id, "audio_codec");
+    assert_eq!((&health["audio"], &health["video"]["codec"]), (&Value::Null, &json!("h264")), "{health}");
+    let mut viewer = hosted.viewer(seconds(20));
+    assert!(!viewer.index().attributes["CODECS"].contains(','));
+}
+
+#[test]
+fn a_long_keyframe_interval_is_named_for_self_hosted_playback_alone() {
+    let service = Setup::default().start();
+    let hosted = Hosted::new(&service, "far apart");
+    let _encoder =
+        Publish::of(&Source::of(Recipe::LONG_GROUPS)).endless().to(&service.ingest_url(&hosted.stream.key));
+    let health = with_issue(&service, hosted.stream.id, "keyframe_interval");
+    assert_eq!(health["issues"][0]["platforms"], json!(["self-hosted"]), "{health}");
+}
+
+#[test]
+fn announced_video_that_does_not_come_leaves_audio_that_plays() {
+    let service = Setup::default().start();
+    let hosted = Hosted::new(&service, "audio alone");
+    let (mut call, outcome) = Call::publish(service.rtmp_address(), "live", &hosted.stream.key);
+    assert_eq!(outcome, Outcome::Publishing);
+    let sending = std::thread::spawn(move || {
+        let coded = Coded::of(Coding::HEVC_OPUS);
+        coded.publish_audio(&mut call);
+        coded.publish(&mut call);
+    });
+    let mut viewer = hosted.viewer(seconds(30));
+    assert_eq!(viewer.index().attributes["CODECS"], "opus");
+    // The video joins when it comes.
+    viewer.media_when("a discontinuity", seconds(40), |media| {
+        media.segments.iter().any(|one| one.discontinuity)
+    });
+    let codecs = viewer.index().attributes["CODECS"].clone();
+    assert!(codecs.contains("hvc1") && codecs.contains("opus"), "{codecs}");
+    sending.join().expect("an encoder");
 }

@@ -1,4 +1,5 @@
-//! The stream in Chromium's own player, from the moment on that the status calls it ready.
+//! The stream in Chromium's own player, from the moment on that the status calls it ready. Its page tries again while there are fewer
+//! segments than it wants.
 
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ fn chromium_plays_as_soon_as_the_stream_is_ready() {
     let hosted = Hosted::new(&service, "native");
     let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
     let mut player = Player::launch(Engine::Native);
-    player.open(&hosted.ready(seconds(20)));
+    let started = player.open(&hosted.ready(seconds(20)));
+    println!("first picture after {} ms", started["firstFrameMs"]);
     let state = player.step("wait 6");
+    println!("refused starts {}", state["refusedStarts"]);
     assert_smooth(&state);
     assert_eq!((&state["width"], &state["height"]), (&1280.into(), &720.into()), "{state}");
     player.shot("native");
@@ -37,7 +40,10 @@ fn chromium_plays_a_destination_of_low_latency() {
     let mut player = Player::launch(Engine::Native);
     let started = player.open(&hosted.ready(seconds(20)));
     let state = player.step("wait 6");
-    println!("first picture after {} ms, stalls {}", started["firstFrameMs"], state["stalls"]);
+    println!(
+        "first picture after {} ms, refused starts {}, stalls {}",
+        started["firstFrameMs"], state["refusedStarts"], state["stalls"]
+    );
     assert_smooth(&state);
 
     // Chromium of today offers nothing to go back to in a live stream; when it does, it has to work.

@@ -3,14 +3,15 @@
 use satcast_tests::encoder::Publish;
 use satcast_tests::hls::{Piece, Viewer};
 use satcast_tests::hosted::{Hosted, window_files};
-use satcast_tests::http::Reply;
+use satcast_tests::http::{Http, Reply, split_url};
 use satcast_tests::player::assert_valid_playlists;
 use satcast_tests::playlist;
-use satcast_tests::probe::{assert_decodes, assert_plays, assert_segments, records};
-use satcast_tests::record::{CARRIED_MILLIS, assert_carried};
+use satcast_tests::probe::{self, assert_decodes, assert_plays, assert_segments, records};
+use satcast_tests::record::{CARRIED_MILLIS, Track, assert_carried};
 use satcast_tests::service::{Service, Setup};
-use satcast_tests::source::Source;
+use satcast_tests::source::{Recipe, Source};
 use satcast_tests::wait::{self, seconds};
+use serde_json::{Value, json};
 
 /// Oldest that the end of the newest segment may be: one that is being made, and the way to the viewer.
 const BEHIND_MILLIS: i64 = 4_000;
@@ -268,4 +269,125 @@ fn a_stop_and_a_start_do_the_same(service: &mut Service, hosted: &Hosted, viewer
     let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
     let first = hosted.viewer(seconds(20)).media().sequence;
     assert!(first > last, "{first} after {last}");
+}
+
+#[test]
+fn a_changed_setting_keeps_what_viewers_can_go_back_to() {
+    let service = Setup::default().start();
+    let hosted = Hosted::new(&service, "changed");
+    let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&hosted.stream.key));
+    let mut viewer = hosted.viewer(seconds(20));
+    let mut before = viewer.media_when("four segments", seconds(30), |media| media.segments.len() >= 4);
+    let path = format!("/api/streams/{}/destinations/{}", hosted.stream.id, hosted.destination);
+    for config in [json!({ "allowedOrigins": ["https://example.org"] }), json!({ "dvrSeconds": 600 })] {
+        let _ = service.api().patch(&path, &json!({ "config": config })).ok();
+        let newest = before.newest().name.clone();
+        let after = viewer.media_when("another segment", seconds(20), |media| media.newest().name != newest);
+        assert_eq!(after.segments[0].name, before.segments[0].name, "{config}");
+        assert!(after.segments.iter().all(|segment| !segment.discontinuity), "{after:?}");
+        before = after;
+    }
+}
+
+/// A keyframe every five seconds: the first segment is there long before the second.
+#[test]
+fn players_are_let_in_with_the_first_segment() {
+    let service = Setup::default().start();
+    let hosted = Hosted::with(&service, "let in", &json!({ "lowLatency": true }));
+    let page = hosted.page(&service).replace("/watch/", "/hls/");
+    let index = format!("{page}/index.m3u8?apiKey={}", hosted.key);
+    let (address, path) = split_url(&index);
+    let mut http = Http::new(address);
+    let code = |reply: &Reply| -> Value {
+        let body: Value = serde_json::from_str(&reply.text()).expect("an error in JSON");
+        body["code"].clone()
+    };
+    let offline = http.get(&path, &[]);
+    assert_eq!((code(&offline), offline.header("retry-after")), (json!("offline"), None));
+    let source = Source::of(Recipe::LONG_GROUPS);
+    let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&hosted.stream.key));
+    let _ = service.api().wait_for_stream(&hosted.stream, "live", seconds(20));
+    let mut refused = 0;
+    wait::until("the index", seconds(20), || match http.get(&path, &[]) {
+        reply if reply.status == 200 => Ok(()),
+        reply => {
+            assert_eq!((code(&reply), reply.header("retry-after")), (json!("starting"), Some("1")));
+            refused += 1;
+            Err(reply.text())
+        }
+    });
+    assert!(refused > 0, "there was a time before the first segment");
+    let status = hosted.status();
+    assert_eq!(status["hlsReady"], true, "{status}");
+    assert_eq!(Viewer::of(&index).media().segments.len(), 1);
+    // Whoever plays what is listed alone gets what is enough to go on: a second segment, without a pause behind it.
+    let plain = Hosted::new(&service, "plainly");
+    let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&plain.stream.key));
+    let url = plain.ready(seconds(20));
+    assert_eq!(Viewer::of(&url).media().segments.len(), 2);
+    let pictures = assert_plays(&url, 12);
+    assert!(pictures > 0);
+}
+
+#[test]
+fn two_destinations_of_a_stream_begin_without_a_break() {
+    let service = Setup::default().start();
+    let one = Hosted::new(&service, "two of them");
+    let other = one.beside(&service, &json!({ "dvrSeconds": 60 }));
+    let _encoder = Publish::of(&Source::shared()).endless().to(&service.ingest_url(&one.stream.key));
+    for hosted in [one, other] {
+        let media = hosted.viewer(seconds(20)).media();
+        assert!(media.segments.iter().all(|segment| !segment.discontinuity), "{media:?}");
+    }
+}
+
+#[test]
+fn ready_stays_while_the_encoder_is_away_for_a_moment() {
+    /// Longer than three target durations, after which a stream that is said to be live counts as stale.
+    const AWAY: u64 = 8;
+    let service = Setup::default().set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "12").start();
+    let hosted = Hosted::new(&service, "a moment");
+    let mut encoder = Publish::until_end(&Source::shared()).to(&service.ingest_url(&hosted.stream.key));
+    let _ = hosted.ready(seconds(20));
+    let _ = encoder.end();
+    let api = service.api();
+    let _ = api.wait_for_stream(&hosted.stream, "reconnecting", seconds(10));
+    for _ in 0..AWAY {
+        std::thread::sleep(seconds(1));
+        let status = hosted.status();
+        assert_eq!((&status["isLive"], &status["hlsReady"]), (&json!(true), &json!(true)), "{status}");
+    }
+    hosted.status_when("the end", seconds(20), |status| status["hlsReady"] == false);
+}
+
+/// What ffmpeg shows of a stream whose encoder came back with another picture: it keeps the first initialization segment.
+#[test]
+fn a_reader_that_keeps_the_first_initialization_decodes_what_comes_after_a_change() {
+    let service = Setup::default().start();
+    let hosted = Hosted::new(&service, "another picture");
+    let source = Source::joined(Recipe::SHARED, 8, Recipe::SMALL);
+    let mut encoder = Publish::of(&source).seconds(14).to(&service.ingest_url(&hosted.stream.key));
+    let url = hosted.ready(seconds(20));
+    let mut viewer = Viewer::of(&url);
+    let _ = viewer.index();
+    encoder.finish(seconds(40));
+    crate::archive::end(&service.api(), &hosted.stream);
+    let ended = viewer.media_when("the end of the playlist", seconds(15), |media| media.ended);
+    let path = viewer.path("media.m3u8");
+    let address = format!("{}{path}", service.base());
+    let mut command = std::process::Command::new("ffmpeg");
+    command.args(["-nostdin", "-v", "error", "-live_start_index", "0", "-i", &address, "-map", "0:v"]);
+    command.args(["-fps_mode", "passthrough", "-f", "framehash", "-"]);
+    let output = command.output().expect("ffmpeg starts");
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    let faults = complaints.lines().filter(|line| !line.contains("Found duplicated MOOV"));
+    assert_eq!(faults.collect::<Vec<_>>(), Vec::<&str>::new());
+    let shown = String::from_utf8_lossy(&output.stdout).lines().filter(|line| !line.starts_with('#')).count();
+    let pictures: u32 = viewer.pieces(&ended.segments).iter().map(pictures_of).sum();
+    assert_eq!(shown as u32, pictures);
+}
+
+fn pictures_of(piece: &Piece) -> u32 {
+    let packets = probe::packets(piece);
+    u32::try_from(probe::of_track(&packets, Track::Video).len()).expect("a few")
 }

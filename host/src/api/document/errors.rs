@@ -86,22 +86,24 @@ fn error_schema() -> Value {
             "requestId": {"type": "string", "description": "Names the request in the operator's log."},
             "retryAfter": {
                 "type": "integer", "minimum": 1,
-                "description": "Whole seconds until the window has room; only with status 429."
+                "description": "Whole seconds after which to try again; only with statuses 404, 429 and 503."
             }
         }
     })
 }
 
+/// A response of the document, with an example of it.
+pub(super) fn answer(description: &str, code: &str, error: &str) -> Value {
+    let example = json!({"error": error, "code": code, "requestId": "req_4f9zQ0cTvW3nJk8s"});
+    let schema = json!({"$ref": "#/components/schemas/Error"});
+    json!({
+        "description": description,
+        "headers": {"X-Request-Id": {"$ref": "#/components/headers/X-Request-Id"}},
+        "content": {"application/json": {"schema": schema, "example": example}}
+    })
+}
+
 fn responses() -> Value {
-    let answer = |description: &str, code: &str, error: &str| {
-        let example = json!({"error": error, "code": code, "requestId": "req_4f9zQ0cTvW3nJk8s"});
-        let schema = json!({"$ref": "#/components/schemas/Error"});
-        json!({
-            "description": description,
-            "headers": {"X-Request-Id": {"$ref": "#/components/headers/X-Request-Id"}},
-            "content": {"application/json": {"schema": schema, "example": example}}
-        })
-    };
     let text = "Rate limit exceeded. Maximum 60 requests per minute.";
     let mut limited = answer("Too many requests", "rate_limited", text);
     limited["content"]["application/json"]["example"]["retryAfter"] = json!(17);

@@ -8,6 +8,7 @@ mod errors;
 mod examples;
 mod generated;
 mod operations;
+mod playback;
 mod shapes;
 #[cfg(test)]
 pub(in crate::api) mod testing;
@@ -37,6 +38,7 @@ pub fn document(types: &[TypeSchema]) -> Value {
     shapes::describe(&mut document);
     errors::declare(&mut document);
     operations::describe(&mut document);
+    playback::describe(&mut document);
     webhooks::describe(&mut document);
     shapes::whole_numbers(&mut document);
     examples::describe(&mut document);

@@ -35,7 +35,11 @@ const EVENTS: &[Event] = &[
     ("destination.recovered", "A destination forwards again.", &["destinationId", "platform"]),
     ("limit.warning", "A session used 80 % of its `maxSats` or of its `maxDurationMinutes`.", &["limit"]),
     ("limit.reached", "A session ended at a hard limit.", &["limit"]),
-    ("balance.low", "The account's credit is nearly used up.", &["balance"]),
+    (
+        "balance.low",
+        "A charge took the account's balance below the service's `lowBalanceSats` (see `GET /api/public/config`), or three refills in a row failed. Sent once, and again only after the balance was above.",
+        &["balance"],
+    ),
     (
         "stream.health",
         "Issues of the stream's health appeared or are gone; at most six times a minute and stream.",

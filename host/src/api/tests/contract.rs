@@ -18,7 +18,7 @@ pub(super) fn documented() -> &'static Value {
 
 /// Asserts that an answer is one that the document declares for its operation; paths outside it are passed over.
 #[track_caller]
-pub(super) fn check(method: &Method, path: &str, status: StatusCode, headers: &HeaderMap, text: &str) {
+pub(crate) fn check(method: &Method, path: &str, status: StatusCode, headers: &HeaderMap, text: &str) {
     let document = documented();
     let paths = document["paths"].as_object().unwrap();
     let exact = paths.get_key_value(path);

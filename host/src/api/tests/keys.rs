@@ -84,7 +84,7 @@ async fn the_use_of_a_key_is_noted() {
 
 #[tokio::test]
 async fn the_public_configuration_needs_no_key_and_ignores_a_wrong_one() {
-    let rig = Rig::with_config("[pricing]\ncost_per_platform = 7").await;
+    let rig = Rig::with_config("pricing.cost_per_platform = 7\nlimits.keys_per_account = 70").await;
     for headers in [&[][..], &[("X-API-Key", "bad")][..]] {
         let answer = with(&rig, "/api/public/config", headers).await;
         assert_eq!(answer.header("cache-control"), "max-age=60");
@@ -92,6 +92,10 @@ async fn the_public_configuration_needs_no_key_and_ignores_a_wrong_one() {
             answer.ok(),
             json!({"pricing": {"BANDWIDTH_LIMIT_GB_PER_HOUR": 10, "BANDWIDTH_OVERAGE_SATS_PER_GB": 5,
                                "COST_PER_PLATFORM": 7, "FREE_PLATFORMS": 1},
+                   "limits": {"destinationsPerStream": 50, "streamsPerAccount": 1000, "webhooksPerAccount": 20,
+                              "keysPerAccount": 70, "readsPerMinute": 300, "writesPerMinute": 60, "statusPerMinute": 60,
+                              "loginsPerMinute": 20, "ingestConnectionsPerNetwork": 1024,
+                              "httpConnectionsPerNetwork": 512, "lowBalanceSats": 100},
                    "version": crate::api::VERSION, "timestamp": 1_800_000_000_000_i64})
         );
     }

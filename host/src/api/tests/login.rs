@@ -33,6 +33,13 @@ impl Rig {
         self.send(request.body(body.to_string())).await
     }
 
+    /// Tries to log in as ann from behind a trusted proxy.
+    async fn try_from(&self, address: &str, password: &str) -> Answer {
+        let request = Request::builder().method(Method::POST).uri_str("/api/auth/login");
+        let request = request.content_type("application/json").header("X-Forwarded-For", address);
+        self.send(request.body(json!({"name": "ann", "password": password}).to_string())).await
+    }
+
     pub(super) async fn log_in(&self, name: &str) -> String {
         let made = self.anyone("/api/auth/login", &json!({"name": name, "password": PASSWORD})).await.ok();
         made["token"].as_str().unwrap().to_owned()
@@ -85,17 +92,57 @@ async fn wrong_names_and_passwords_look_alike_and_are_limited() {
     assert_eq!(attempt("nobody", PASSWORD).await.error(401, "invalid_login"), wrong);
     // An account made by command without a password cannot be entered.
     attempt("owner", "").await.error(401, "invalid_login");
-    for _ in 3..20 {
-        attempt("nobody", "x").await.error(401, "invalid_login");
+    for number in 3..20 {
+        attempt(&format!("nobody{number}"), "x").await.error(401, "invalid_login");
     }
     attempt("ann", PASSWORD).await.error(429, "rate_limited");
     rig.app.clock.advance(Duration::from_secs(60));
     attempt("ann", PASSWORD).await.ok();
-    for _ in 18..30 {
-        attempt("nobody", "x").await.error(401, "invalid_login");
+}
+
+/// The peer of these tests is a proxy.
+const BEHIND_PROXY: &str = "[http]\ntrusted_proxies = [\"0.0.0.0/32\"]\n";
+const HOME: &str = "198.51.100.1";
+const STEP: Duration = Duration::from_millis(500);
+
+#[tokio::test]
+async fn wrong_passwords_slow_their_network_down_and_lock_nobody_out() {
+    let rig = Rig::with_config(BEHIND_PROXY).await;
+    rig.person("ann").await;
+    let clock = &rig.app.clock;
+    for _ in 0..5 {
+        rig.try_from(HOME, "x").await.error(401, "invalid_login");
     }
-    attempt("nobody", "x").await.error(429, "rate_limited");
-    attempt("ann", PASSWORD).await.ok();
+    // From now on it takes longer each time, and the right password is taken all the same.
+    for least in [1, 2, 5, 10, 20, 30, 30] {
+        clock.advance(Duration::from_secs(5));
+        let before = clock.monotonic();
+        clock.passing(STEP, rig.try_from(HOME, "x")).await.error(401, "invalid_login");
+        assert!(clock.monotonic() - before >= Duration::from_secs(least), "{least} s");
+    }
+    let beside = async {
+        tokio::task::yield_now().await;
+        rig.try_from(HOME, PASSWORD).await.error(429, "rate_limited");
+    };
+    let both = futures_util::future::join(rig.try_from(HOME, "x"), beside);
+    clock.passing(STEP, both).await.0.error(401, "invalid_login");
+    clock.passing(STEP, rig.try_from(HOME, PASSWORD)).await.ok();
+    rig.try_from("203.0.113.9", PASSWORD).await.ok();
+}
+
+#[tokio::test]
+async fn an_attack_from_many_networks_slows_down_strange_ones_alone() {
+    let rig = Rig::with_config(BEHIND_PROXY).await;
+    rig.person("ann").await;
+    rig.try_from(HOME, PASSWORD).await.ok();
+    for network in 0..50 {
+        rig.try_from(&format!("203.0.113.{network}"), "x").await.error(401, "invalid_login");
+    }
+    rig.try_from(HOME, PASSWORD).await.ok();
+    let clock = &rig.app.clock;
+    let before = clock.monotonic();
+    clock.passing(STEP, rig.try_from("203.0.113.99", PASSWORD)).await.ok();
+    assert!(clock.monotonic() - before >= Duration::from_secs(10));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 mod analytics;
 mod archives;
 mod audit;
-mod contract;
+pub(crate) mod contract;
 mod cost;
 mod deliveries;
 mod destinations;
@@ -201,7 +201,10 @@ impl Rig {
         let config = Config::load(Some(&file), [], &Flags::default()).unwrap().config;
         let url = store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
-        let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
+        let store =
+            store::open(OpenOptions { url, durability: Durability::Normal, vault, low_balance: Msat(0) })
+                .await
+                .unwrap();
         let clock = Clock::manual(UnixMillis(1_800_000_000_000));
         let settings =
             Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };

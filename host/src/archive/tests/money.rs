@@ -293,7 +293,7 @@ async fn a_driver_that_does_not_answer_is_waited_for_so_long() {
     assert_eq!(
         error,
         RecordingsError::Unavailable(
-            "driver keeper gave no answer in 0 s, so its store may hang; see that the store can be reached"
+            "the driver gave no answer in 0 s, so its store may hang; see that the store can be reached"
                 .into()
         )
     );

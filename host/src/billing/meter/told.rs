@@ -27,7 +27,7 @@ impl Usage for Meter {
                 state.claims.insert(destination);
                 self.release(destination);
             }
-            Err(short) => self.hold(&mut state, destination, short),
+            Err(short) => self.hold(destination, short),
         }
     }
 
@@ -45,7 +45,7 @@ impl Usage for Meter {
         let means = Means { balance: None, ..state.means() };
         match means.allows(state.times(grown)) {
             Ok(()) => state.minutes.starts(destination),
-            Err(short) => self.hold(&mut state, destination, short),
+            Err(short) => self.hold(destination, short),
         }
         self.changed.notify_one();
     }

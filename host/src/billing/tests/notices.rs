@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::billing::overage::GB_BYTES;
 use crate::billing::testing::{Rig, START, TRIES_MAX};
-use crate::ids::{EndReason, UnixMillis};
+use crate::ids::{EndReason, Msat, UnixMillis};
 use crate::secret::Redacted;
-use crate::store::{Actor, EventType, NewWebhook, SendingCaps, StreamLimits};
+use crate::store::{Actor, EventType, NewWebhook, SendingCaps, SingleCharge, StreamLimits};
 
+/// Credit is told apart by its time.
+const SECOND: Duration = Duration::from_secs(1);
 const TOLD: [EventType; 3] = [EventType::LimitWarning, EventType::LimitReached, EventType::BalanceLow];
 
 impl Rig {
@@ -73,14 +76,41 @@ async fn webhooks_hear_of_a_low_balance_and_of_a_budget_that_is_nearly_and_wholl
 }
 
 #[tokio::test]
-async fn who_cannot_pay_for_what_starts_hears_of_it_at_once() {
-    let rig = Rig::new(1).await;
+async fn whatever_takes_the_balance_below_the_threshold_is_told_once_and_again_after_it_was_above() {
+    let rig = Rig::new(25).await;
     rig.webhook().await;
-    let session = rig.begin(None).await;
-    session.on(0).await;
-    session.on(1).await;
-    assert_eq!(rig.told(1).await, [("balance.low".to_owned(), json!({"balance": 1}))]);
-    assert_eq!(session.sats().await, 0);
+    let told = |balance: i64| [("balance.low".to_owned(), json!({ "balance": balance }))];
+    let session = rig.serving(&[0], None).await;
+    // Five sats for each of the three: the second leaves fifteen, and the third is no news.
+    for gigabytes in [11, 1, 1] {
+        rig.sent(0, gigabytes * GB_BYTES, 0).await;
+        rig.billing.bill_playback().await;
+    }
+    assert_eq!((rig.told(1).await, rig.balance().await), (told(15).into(), 10_000));
+    rig.clock.advance(SECOND);
+    rig.credit(9).await;
+    rig.sent(0, GB_BYTES, 0).await;
+    rig.billing.bill_playback().await;
+    assert_eq!(rig.told(0).await, [], "it never was above");
+    rig.clock.advance(SECOND);
+    rig.credit(10).await;
+    // All at once, and more than there is.
+    rig.sent(0, 100 * GB_BYTES, 0).await;
+    rig.billing.bill_playback().await;
+    assert_eq!((rig.told(1).await, rig.balance().await), (told(0).into(), 0));
+    assert_eq!(session.end(), Some(EndReason::InsufficientFunds));
+    let fee = SingleCharge {
+        account: rig.account,
+        amount: Msat(6_000),
+        kind: "recovery",
+        idem: "recovery:1:1".into(),
+        destination: None,
+        now: rig.clock.now(),
+    };
+    rig.clock.advance(SECOND);
+    rig.credit(25).await;
+    rig.store.charge_once(&fee).await.unwrap();
+    assert_eq!(rig.told(1).await, told(19));
 }
 
 #[tokio::test]

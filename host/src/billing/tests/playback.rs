@@ -18,7 +18,7 @@ const TERMS: HourTerms = HourTerms { price_per_gb: Msat(5_000), limit_bytes: 10 
 
 impl Rig {
     /// Viewers of a destination got so much in the hour that is `hours` away.
-    async fn sent(&self, index: usize, bytes: u64, hours: i64) {
+    pub(super) async fn sent(&self, index: usize, bytes: u64, hours: i64) {
         let hour_start = UnixMillis(self.clock.now().hour_start().0 + hours * HOUR_MS);
         let (account, destination) = (self.account, self.destinations[index]);
         let sent = Bandwidth { account, destination, hour_start, bytes };
@@ -30,7 +30,7 @@ impl Rig {
     }
 
     /// A session with the given destinations.
-    async fn serving(&self, indexes: &[usize], max_sats: Option<i64>) -> Session<'_> {
+    pub(super) async fn serving(&self, indexes: &[usize], max_sats: Option<i64>) -> Session<'_> {
         // The limit that a pass reads is the stream's.
         self.intruder().await.limit_sats(self.stream, max_sats).await;
         let session = self.begin(max_sats).await;

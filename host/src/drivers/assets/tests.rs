@@ -127,5 +127,5 @@ fn what_the_driver_said_last_counts() {
     assets.set_playback(told.clone(), Duration::from_secs(1));
     assets.set_playback(Playback { ended: true, ..told }, Duration::from_secs(2));
     let facts = assets.playback().unwrap();
-    assert_eq!((facts.fresh_until, facts.ended), (Duration::from_secs(6), true));
+    assert_eq!((facts.fresh_until, facts.ended), (Some(Duration::from_secs(6)), true));
 }

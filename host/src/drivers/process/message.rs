@@ -16,11 +16,10 @@ use super::notes::{Batch, Demand, FORM_CRASH, FORM_DEMAND, FORM_MEDIA, read_cras
 use crate::config::ProcessLimits;
 
 /// Version of these messages: both sides are one binary, unless it was replaced while it ran.
-pub(super) const PROTOCOL: u32 = 5;
+pub(super) const PROTOCOL: u32 = 6;
 
 const FORM_TEXT: u8 = 1;
 
-/// Why a message of the other side cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -107,6 +106,13 @@ pub(super) enum ToChild {
         request: u64,
         file_name: String,
         remote: bool,
+    },
+    /// Whether a configuration could record. Answered and told as [`ToChild::Retry`].
+    Probe {
+        call: u64,
+        request: u64,
+        kind: String,
+        config: String,
     },
     /// What a destination's configuration is now; nothing = it was deleted.
     Configured {

@@ -34,6 +34,11 @@ impl Remote {
         self.ask_about(done, |call, request| ToChild::Delete { call, request, file_name, remote });
     }
 
+    /// Asks whether a configuration could record.
+    pub(in crate::drivers) fn probe_recordings(&self, kind: String, config: String, done: Done) {
+        self.ask_about(done, |call, request| ToChild::Probe { call, request, kind, config });
+    }
+
     /// Addresses of recordings; `None` for one that has none.
     pub(in crate::drivers) fn sign_recordings(
         &self,

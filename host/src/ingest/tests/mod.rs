@@ -13,6 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use satcast_media::flv::ForeignCodec;
 use satcast_media::packet::{Codec, NANOS_PER_MILLI, Packet, Role};
 use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use tempfile::TempDir;
@@ -84,6 +85,8 @@ impl PacketSink for FakePublisher {
         assert!(!packets.is_empty(), "a push brings packets");
         let _receiver_may_be_gone = self.0.pushes.send(std::mem::take(packets));
     }
+
+    fn foreign(&mut self, _: ForeignCodec) {}
 
     async fn closed(&self) -> Status {
         let mut close = self.0.close.subscribe();
@@ -207,7 +210,9 @@ async fn eventually(reached: impl Fn() -> bool) {
 async fn open_store(folder: &TempDir) -> Store {
     let url = store::testing::url(&folder.path().join("test.db")).await;
     let vault = Vault::new(&[7; 32]);
-    store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap()
+    store::open(OpenOptions { url, durability: Durability::Normal, vault, low_balance: Msat(0) })
+        .await
+        .unwrap()
 }
 
 async fn new_stream(store: &Store) -> (String, StreamId) {

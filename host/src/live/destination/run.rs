@@ -179,7 +179,7 @@ impl Run {
         let (session, destination) = (&self.parts.session, self.id());
         tracing::error!(%session, %destination, lost, "a destination ended before it took what waited for it");
         if self.is_stopping() {
-            self.parts.troubles.note(destination, &lost_text(lost), self.parts.clock.now());
+            self.parts.troubles.note(destination, lost_text(lost), self.parts.clock.now());
         }
     }
 

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use satcast_media::flv::ForeignCodec;
 use satcast_media::fmp4::{TrackConfig, TrackDetails};
 use satcast_media::packet::{Codec, Packet, Role, TrackKind};
 
@@ -29,6 +30,8 @@ pub(in crate::live) struct Gauge {
     arrived_at: Option<Duration>,
     jumps: u64,
     jumped_at: Option<Duration>,
+    /// Codecs that nobody here takes, of the present encoder's tracks.
+    foreign: Vec<ForeignCodec>,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +61,11 @@ impl Gauge {
     pub(in crate::live) fn new_encoder(&mut self) {
         let (jumps, jumped_at) = (self.jumps, self.jumped_at);
         *self = Self { jumps, jumped_at, ..Self::default() };
+    }
+
+    /// A track has a codec that nobody here takes; told once for each kind of track and encoder.
+    pub(in crate::live) fn foreign(&mut self, codec: ForeignCodec) {
+        self.foreign.push(codec);
     }
 
     /// Takes a packet of the encoder with its times on the session's timeline; `jump` when that was set anew before it.
@@ -109,6 +117,7 @@ impl Gauge {
             audio: Some(&self.audio).filter(comes).and_then(Track::audio_health),
             timestamp_jumps: self.jumps,
             jumped_lately: self.jumped_at.is_some_and(|at| now.saturating_sub(at) < JUMP_KEPT),
+            foreign: self.foreign.clone(),
             is_settled: newest.saturating_sub(first) >= nanos(MISSING_AFTER),
             is_silent,
         }

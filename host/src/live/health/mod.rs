@@ -16,6 +16,9 @@ pub(super) use verdict::{Wish, judge};
 pub use watch::HealthNews;
 pub(super) use watch::Watch;
 
+use satcast_media::flv::ForeignCodec;
+use satcast_media::packet::TrackKind;
+
 /// The pictures as they come.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VideoHealth {
@@ -57,6 +60,8 @@ pub struct Figures {
     pub timestamp_jumps: u64,
     /// The last of them was a moment ago.
     pub(super) jumped_lately: bool,
+    /// Codecs of tracks that are left out, as nobody here takes them.
+    pub(super) foreign: Vec<ForeignCodec>,
     /// Media has come for long enough to say that a track is missing.
     pub(super) is_settled: bool,
     /// Nothing at all came for a while.
@@ -133,6 +138,20 @@ pub struct Issue {
     pub text: String,
     /// Destination types of this stream that it breaks; none when it is bad for everyone.
     pub platforms: Vec<String>,
+}
+
+impl Issue {
+    /// A track is left out for its codec, which nobody here takes.
+    pub fn unsupported(codec: ForeignCodec) -> Self {
+        let (code, track, instead, option) = match codec.kind {
+            TrackKind::Video => (IssueCode::VideoCodec, "video", "H.264", "-c:v libx264"),
+            TrackKind::Audio => (IssueCode::AudioCodec, "audio", "AAC", "-c:a aac"),
+        };
+        let text = format!(
+            "{track} codec {codec} is not supported; set {instead} in the encoder (ffmpeg: {option})"
+        );
+        Self { code, text, platforms: Vec::new() }
+    }
 }
 
 /// A stream's health at one moment.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use satcast_media::packet::{Packet, Role};
+use satcast_media::flv::ForeignCodec;
+use satcast_media::packet::{Packet, Role, TrackKind};
 use tokio::sync::watch;
 
 use super::{Session, millis};
 use crate::ids::SessionId;
-use crate::live::{Closed, Inner, codes};
+use crate::live::{Closed, Inner, Issue, codes};
 
 /// The encoder's end of a session. Dropping it means that the encoder has gone.
 pub struct Publisher {
@@ -17,6 +18,8 @@ pub struct Publisher {
     number: u64,
     closed: watch::Receiver<Option<Closed>>,
     has_sent: bool,
+    /// Codecs of tracks that are left out.
+    foreign: Vec<ForeignCodec>,
 }
 
 impl Publisher {
@@ -26,7 +29,7 @@ impl Publisher {
         number: u64,
         closed: watch::Receiver<Option<Closed>>,
     ) -> Self {
-        Self { session, live, number, closed, has_sent: false }
+        Self { session, live, number, closed, has_sent: false, foreign: Vec::new() }
     }
 
     /// The session it feeds.
@@ -49,10 +52,17 @@ impl Publisher {
         }
         if has_media && !self.has_sent {
             self.has_sent = true;
+            self.live.unusable.forget(self.session.stream.id);
             self.session.set_flow(true, now);
             self.session.has_media.store(true, Ordering::Release);
             self.session.changed.notify_one();
         }
+    }
+
+    /// A track has a codec that nobody here takes; told once for each kind of track.
+    pub fn foreign(&mut self, codec: ForeignCodec) {
+        self.foreign.push(codec);
+        self.session.hub.foreign(codec);
     }
 
     /// Resolves when the encoder has to leave.
@@ -68,6 +78,11 @@ impl Publisher {
 
 impl Drop for Publisher {
     fn drop(&mut self) {
+        if !self.has_sent && !self.foreign.is_empty() {
+            self.foreign.sort_by_key(|codec| codec.kind == TrackKind::Audio);
+            let issues = self.foreign.iter().map(|codec| Issue::unsupported(*codec)).collect();
+            self.live.unusable.note(self.session.stream.id, issues, self.live.clock.now());
+        }
         let mut shared = self.session.lock();
         if shared.encoder.as_ref().is_some_and(|encoder| encoder.number == self.number) {
             let now = self.live.clock.monotonic();

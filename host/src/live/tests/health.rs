@@ -18,7 +18,7 @@ async fn a_lasting_issue_is_shown_and_told_once() {
     let shown = || rig.live.health(rig.stream.id).filter(|health| !health.issues.is_empty());
     rig.clock.passing(STEP, rig.until("an issue", shown)).await;
     let (name, mut data) = rig.next_told().await;
-    let issue = json!({"code": "audio_missing", "text": "no sound comes", "platforms": []});
+    let issue = json!({"code": "audio_missing", "text": "no audio comes", "platforms": []});
     assert_eq!(name, "stream.health");
     assert_eq!(data["issues"].take(), json!([issue]));
     assert_eq!((&data["appeared"], &data["cleared"]), (&json!(["audio_missing"]), &json!([])));

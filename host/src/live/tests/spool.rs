@@ -146,7 +146,7 @@ async fn what_a_driver_that_does_not_end_did_not_take_is_lost_and_said_as_well()
     let stopped = rig.clock.passing(STEP, rig.live.stop(rig.stream.id, EndReason::Stopped)).await;
     assert!(stopped);
     let trouble = rig.live.last_trouble(id).expect("what was lost");
-    assert_eq!(trouble.error, lost_text(PICTURES as u64));
+    assert_eq!(trouble.what, lost_text(PICTURES as u64));
     GOES.send_replace(true);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(TAKEN.load(Ordering::SeqCst), 0, "what was counted as lost is not taken later");
@@ -163,7 +163,7 @@ async fn what_is_not_taken_at_the_end_is_lost_and_said_in_this_text() {
     assert!(ending.await.unwrap());
     let trouble = rig.live.last_trouble(id).expect("what was lost");
     assert_eq!(
-        trouble.error,
+        trouble.what,
         format!("{PICTURES} packets were lost at the end: the destination did not take them within 10 s")
     );
 }

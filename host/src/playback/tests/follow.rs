@@ -99,6 +99,40 @@ async fn a_version_is_given_when_it_comes() {
 }
 
 #[tokio::test]
+async fn who_comes_at_the_first_segment_gets_the_playlist_with_the_second() {
+    let rig = Rig::new().await;
+    let media = rig.piece("media.m3u8").await;
+    let list = |segments: usize, end: &str| {
+        let text = format!("#EXTM3U\n{}{end}", "#EXTINF:2,\n1.m4s\n".repeat(segments));
+        rig.list("media.m3u8", text.clone(), None);
+        text
+    };
+    list(1, "");
+    let held = rig.waiting(&media).await;
+    let both = list(2, "");
+    assert_eq!(held.await.unwrap().text(), both);
+    assert_eq!(rig.get(&media).await.text(), both);
+    let ended = list(1, "#EXT-X-ENDLIST\n");
+    assert_eq!(rig.get(&media).await.text(), ended, "no more will come");
+    list(1, "");
+    let held = rig.waiting(&media).await;
+    rig.app.live.end_shelf(&rig.shelf);
+    assert_eq!(held.await.unwrap().text(), "#EXTM3U\n#EXTINF:2,\n1.m4s\n");
+}
+
+#[tokio::test]
+async fn who_comes_before_the_first_segment_is_told_when_to_come_again() {
+    let rig = Rig::new().await;
+    let (index, preview) = (rig.index(), rig.preview());
+    let _starting = rig.app.live.begin_shelf(rig.destination, rig.shelf.session.clone());
+    for address in [index, preview] {
+        let answer = rig.get(&address).await;
+        assert_eq!(answer.header("retry-after"), "1");
+        answer.error(404, "starting");
+    }
+}
+
+#[tokio::test]
 async fn senseless_and_late_requests_are_refused() {
     let rig = Rig::new().await;
     let media = rig.piece("media.m3u8").await;

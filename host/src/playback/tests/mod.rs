@@ -29,6 +29,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::api::tests::contract;
 use crate::config::{self, Durability, Flags};
 use crate::http::{Server, ServerLimits};
 use crate::ids::{AccountId, DestinationId, Msat, SessionId, UnixMillis};
@@ -92,7 +93,7 @@ impl Answer {
         assert_eq!(self.header("retry-after"), retry);
         assert_eq!(
             !retry.is_empty(),
-            matches!(status, 429 | 503),
+            matches!(status, 429 | 503) || code == "starting",
             "who has to wait is told how long: {self:?}"
         );
         body
@@ -120,7 +121,10 @@ impl Rig {
         let url = store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
         let secret = PlaybackSecret::of(&vault);
-        let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
+        let store =
+            store::open(OpenOptions { url, durability: Durability::Normal, vault, low_balance: Msat(0) })
+                .await
+                .unwrap();
         let settings =
             Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
         let clock = Clock::manual(START);
@@ -203,13 +207,17 @@ impl Rig {
     }
 
     fn tell(&self, ended: bool) {
+        self.tell_fresh(6_000, ended);
+    }
+
+    fn tell_fresh(&self, fresh_ms: u32, ended: bool) {
         let told = Told {
             entry: "index.m3u8".into(),
             preview: Some("preview.m3u8".into()),
             first_ms: START.0,
             window_ms: 78_000,
             window_max_ms: 3_600_000,
-            fresh_ms: 6_000,
+            fresh_ms,
             ended,
         };
         self.shelf.assets().set_playback(told, self.app.clock.monotonic());
@@ -274,7 +282,12 @@ impl Rig {
         let mut socket = self.send(method, target, headers).await;
         let mut answer = Vec::new();
         tokio::time::timeout(WAIT_MAX, socket.read_to_end(&mut answer)).await.unwrap().unwrap();
-        parse(&answer)
+        let answer = parse(&answer);
+        let (method, path) = (method.parse().unwrap(), target.split('?').next().unwrap());
+        let text = String::from_utf8_lossy(&answer.body);
+        let status = StatusCode::from_u16(answer.status).unwrap();
+        contract::check(&method, path, status, &answer.headers, &text);
+        answer
     }
 
     async fn send(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> TcpStream {

@@ -75,5 +75,5 @@ async fn a_preview_ends_with_its_session_and_without_one_there_is_none() {
     rig.get(&index).await.error(404, "offline");
     rig.get(&segment).await.error(404, "offline");
     let token = rig.playback.preview_token(&next, &rig.path);
-    rig.get(&format!("/hls/{}/index.m3u8?token={token}", rig.path)).await.error(404, "offline");
+    rig.get(&format!("/hls/{}/index.m3u8?token={token}", rig.path)).await.error(404, "starting");
 }

@@ -1,11 +1,12 @@
 //! What counts as ready to play.
 
 use super::*;
+use crate::live::SessionState;
 
 #[tokio::test]
 async fn ready_means_that_a_player_would_get_everything_it_needs_first() {
     let rig = Rig::new().await;
-    let ready = || rig.playback.is_ready(&rig.shelf);
+    let ready = || rig.playback.is_ready(&rig.shelf, SessionState::Live);
     assert!(ready());
     for name in ["index.m3u8", "media.m3u8", "i1-0.mp4", "39.m4s"] {
         rig.shelf.assets().retract(name);
@@ -31,17 +32,26 @@ async fn ready_means_that_a_player_would_get_everything_it_needs_first() {
 #[tokio::test]
 async fn what_is_stale_or_over_is_not_ready() {
     let rig = Rig::new().await;
+    let ready = |state| rig.playback.is_ready(&rig.shelf, state);
     rig.app.clock.advance(Duration::from_millis(5_999));
-    assert!(rig.playback.is_ready(&rig.shelf));
+    assert!(ready(SessionState::Live));
     rig.app.clock.advance(Duration::from_millis(1));
-    assert!(!rig.playback.is_ready(&rig.shelf), "no news for too long");
+    assert!(!ready(SessionState::Live), "no news for too long");
+    assert!(ready(SessionState::Reconnecting), "the encoder is away, and its return is waited for");
     rig.tell(false);
-    assert!(rig.playback.is_ready(&rig.shelf));
+    assert!(ready(SessionState::Live));
     rig.tell(true);
-    assert!(!rig.playback.is_ready(&rig.shelf));
+    assert!(!ready(SessionState::Live) && !ready(SessionState::Reconnecting));
     rig.tell(false);
     rig.app.live.end_shelf(&rig.shelf);
-    assert!(!rig.playback.is_ready(&rig.shelf));
+    assert!(!ready(SessionState::Live) && !ready(SessionState::Reconnecting));
     let empty = rig.app.live.begin_shelf(rig.destination, SessionId("ses_next".into()));
-    assert!(!rig.playback.is_ready(&empty));
+    assert!(!rig.playback.is_ready(&empty, SessionState::Live));
+}
+
+#[tokio::test]
+async fn where_no_player_could_start_nothing_is_ready_while_the_encoder_is_away() {
+    let rig = Rig::new().await;
+    rig.tell_fresh(0, false);
+    assert!(!rig.playback.is_ready(&rig.shelf, SessionState::Reconnecting));
 }

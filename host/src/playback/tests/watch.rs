@@ -39,6 +39,20 @@ async fn whoever_has_the_key_gets_the_page_and_the_key_is_nowhere_in_it() {
 }
 
 #[tokio::test]
+async fn the_page_can_ask_how_many_watch() {
+    let rig = Rig::new().await;
+    let address = |key: &str| format!("/watch/{}/viewers?apiKey={key}", rig.path);
+    let count = rig.get(&address(&rig.key)).await;
+    assert_eq!((count.text(), count.header("cache-control")), ("{\"viewers\":0}", "no-store"));
+    rig.get(&rig.piece("media.m3u8").await).await.ok();
+    let before = rig.used().await;
+    assert_eq!(rig.get(&address(&rig.key)).await.text(), "{\"viewers\":1}");
+    assert_eq!(rig.get(&address("pk_wrong")).await.status, 401);
+    assert_eq!(rig.get(&address("")).await.status, 400);
+    assert_eq!(rig.used().await, before, "asking is not metered");
+}
+
+#[tokio::test]
 async fn allowed_origins_are_who_may_have_the_page_in_a_frame() {
     let rig =
         Rig::with_config(json!({ "allowedOrigins": ["https://a.example", "https://b.example/"] })).await;

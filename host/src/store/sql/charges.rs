@@ -4,14 +4,16 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use serde_json::json;
 
 use super::engine::{self, Tx};
+use super::events::{NewEvent, emit};
 use super::ledger::AMOUNT_MSAT_MAX;
 use super::lock::Lock;
 use super::{SqlStore, commit, db, overage};
 use crate::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId, UnixMillis};
 use crate::store::{
-    Charged, Charges, Decide, HourOutcome, HourTerms, MinuteCharge, Page, Result, SingleCharge,
+    Charged, Charges, Decide, EventType, HourOutcome, HourTerms, MinuteCharge, Page, Result, SingleCharge,
     StatementEntry, StoreError, TimeRange, Totals,
 };
 
@@ -121,10 +123,24 @@ pub(super) async fn add_to_destination(
     add.execute(&mut *tx).await.map(drop).map_err(db("add to the destination's charges"))
 }
 
-/// Takes from a balance; `None` when it holds less.
-pub(super) async fn take(tx: &mut Tx, account: AccountId, amount: Msat) -> Result<Option<Msat>> {
+/// Takes from a balance; `None` when it holds less. The owner is told when that takes it below `low`, in the same transaction: no
+/// crash loses or repeats it.
+pub(super) async fn take(
+    tx: &mut Tx,
+    account: AccountId,
+    amount: Msat,
+    low: Msat,
+    now: UnixMillis,
+) -> Result<Option<Msat>> {
     let taken = engine::query_scalar(TAKE).bind(account.0).bind(amount.0).fetch_optional(&mut *tx).await;
-    Ok(taken.map_err(db("take from the balance"))?.map(Msat))
+    let taken: Option<i64> = taken.map_err(db("take from the balance"))?;
+    let Some(left) = taken.map(Msat) else { return Ok(None) };
+    if left < low && left.0.saturating_add(amount.0) >= low.0 {
+        let (event, data) = (EventType::BalanceLow, json!({"balance": left.to_sats_floor().0}));
+        tracing::warn!(event = event.as_str(), %account, balance_msat = left.0, "the balance is nearly used up");
+        emit(tx, NewEvent { account, stream: None, event, data, at: now, now }).await?;
+    }
+    Ok(Some(left))
 }
 
 pub(super) async fn balance(tx: &mut Tx, account: AccountId) -> Result<Msat> {
@@ -198,7 +214,7 @@ impl Charges for SqlStore {
         if charge.budget.is_some_and(|budget| before.saturating_add(due) > budget.0) {
             return Ok(Charged::OverBudget(totals));
         }
-        let Some(left) = take(&mut tx, account, Msat(due)).await? else {
+        let Some(left) = take(&mut tx, account, Msat(due), self.low_balance, charge.now).await? else {
             return Ok(Charged::Insufficient(totals));
         };
         totals.balance = left;
@@ -228,7 +244,8 @@ impl Charges for SqlStore {
         if !post(&mut tx, &posting).await? {
             return Ok(Charged::Posted(totals));
         }
-        let Some(left) = take(&mut tx, charge.account, charge.amount).await? else {
+        let Some(left) = take(&mut tx, charge.account, charge.amount, self.low_balance, charge.now).await?
+        else {
             return Ok(Charged::Insufficient(totals));
         };
         totals.balance = left;
@@ -262,7 +279,7 @@ impl Charges for SqlStore {
         decide: Decide<'_>,
     ) -> Result<HourOutcome> {
         let tx = self.begin_holding(Lock::Account(account)).await?;
-        overage::bill(tx, account, hour, terms, now, decide).await
+        overage::bill(tx, account, hour, terms, (now, self.low_balance), decide).await
     }
 
     async fn overage_charges(&self, account: AccountId, range: TimeRange) -> Result<Msat> {

@@ -172,14 +172,8 @@ pub(super) async fn session_notice(tx: &mut Tx, notice: &Notice) -> Result<()> {
     let Some(row) = session_row(tx, session).await? else { return Ok(()) };
     let (account, stream, mut data) = session_data(&row, session).map_err(db("read the session"))?;
     let about = |told: &ToldDestination| json!({"destinationId": told.id.0, "platform": told.platform});
-    // A balance belongs to no session.
-    let mut stream = Some(stream);
     let more = match &notice.what {
         Happening::LimitWarning(limit) => json!({"limit": limit.as_str()}),
-        Happening::BalanceLow(balance) => {
-            (stream, data) = (None, Map::new());
-            json!({"balance": balance.to_sats_floor().0})
-        }
         Happening::Connected(told) | Happening::Recovered(told) => about(told),
         Happening::Failed(told, error) => {
             let mut more = about(told);
@@ -195,7 +189,7 @@ pub(super) async fn session_notice(tx: &mut Tx, notice: &Notice) -> Result<()> {
     if let Value::Object(more) = more {
         data.extend(more);
     }
-    let (event, at) = (notice.what.event(), notice.at);
+    let (event, stream, at) = (notice.what.event(), Some(stream), notice.at);
     emit(tx, NewEvent { account, stream, event, data: Value::Object(data), at, now: at }).await
 }
 

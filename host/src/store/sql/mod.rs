@@ -52,6 +52,7 @@ use super::Address;
 use super::{Result, StoreApi, StoreError};
 use crate::config::Durability;
 use crate::feed::Feed;
+use crate::ids::Msat;
 use crate::secret::{Vault, new_uid};
 
 /// How long a caller waits for a free connection.
@@ -69,6 +70,8 @@ pub(super) struct SqlStore {
     feed: Feed,
     outbox: Arc<Notify>,
     generation: AtomicU64,
+    /// An entry that takes a balance below this is told.
+    low_balance: Msat,
 }
 
 impl SqlStore {
@@ -80,7 +83,12 @@ impl SqlStore {
         check_key(&writer, &vault).await?;
         webhooks::check_key(&writer, &vault).await?;
         let (feed, outbox) = (Feed::new(new_uid()), Arc::new(Notify::new()));
-        Ok(Self { writer, readers, vault, feed, outbox, generation: AtomicU64::new(0) })
+        Ok(Self { writer, readers, vault, feed, outbox, generation: AtomicU64::new(0), low_balance: Msat(0) })
+    }
+
+    /// The same, telling of balances that an entry takes below `low_balance`.
+    pub(super) fn telling_below(self, low_balance: Msat) -> Self {
+        Self { low_balance, ..self }
     }
 
     /// The only start of a writing transaction. Dropped without a commit it is rolled back.

@@ -67,13 +67,13 @@ pub(super) async fn charges(readers: &Pool, account: AccountId, range: TimeRange
     sum.map(Msat).map_err(db("sum the charges for playback"))
 }
 
-/// One pass; nothing happened unless it returns.
+/// One pass at the time `now`; nothing happened unless it returns. A balance that it takes below `low` is told.
 pub(super) async fn bill(
     mut tx: Tx,
     account: AccountId,
     hour: UnixMillis,
     terms: HourTerms,
-    now: UnixMillis,
+    (now, low): (UnixMillis, Msat),
     decide: Decide<'_>,
 ) -> Result<HourOutcome> {
     let (facts, pass) = read(&mut tx, account, hour, terms).await?;
@@ -81,7 +81,7 @@ pub(super) async fn bill(
         return Ok(HourOutcome::default());
     }
     let decision = decide(&facts);
-    let totals = write(&mut tx, account, hour, pass, &decision, now).await?;
+    let totals = write(&mut tx, account, hour, pass, &decision, (now, low)).await?;
     let failed = db("note the bytes that were seen");
     // In the order in which bytes are added, so that the two cannot wait for each other.
     let mut served: Vec<&Served> = facts.served.iter().collect();
@@ -154,7 +154,7 @@ async fn write(
     hour: UnixMillis,
     pass: i64,
     decision: &HourDecision,
-    now: UnixMillis,
+    (now, low): (UnixMillis, Msat),
 ) -> Result<Vec<(SessionId, Totals)>> {
     let mut totals = Vec::new();
     for part in &decision.parts {
@@ -173,7 +173,7 @@ async fn write(
                 now,
             };
             let posted = charges::post(tx, &posting).await?;
-            let left = charges::take(tx, account, part.charge).await?;
+            let left = charges::take(tx, account, part.charge, low, now).await?;
             // The decision was made in this transaction, from this balance, and a pass has its number once.
             let balance = left.filter(|_| posted).ok_or(StoreError::Unreadable { what: "overage_hours" })?;
             if let Some(session) = &part.session {

@@ -127,7 +127,7 @@ impl Recoveries for SqlStore {
                 return Err(StoreError::Unreadable { what: "transfers.idem of a recovery" });
             }
             // Dropping the transaction takes back what was written.
-            if take(&mut tx, account, fee).await?.is_none() {
+            if take(&mut tx, account, fee, self.low_balance, now).await?.is_none() {
                 return Ok(RecoveryBegun::Insufficient(balance(&mut tx, account).await?));
             }
         }

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::receiver::{Receiver, Reply};
 use super::{BOTH, Rig, until};
 use crate::config::Durability;
+use crate::ids::Msat;
 use crate::secret::Vault;
 use crate::store::{self, DeliveryState, EventType, Health, OpenOptions, Settled, StoreError};
 use crate::webhooks::{CAPS, LEASE, SENDING_MAX};
@@ -200,7 +201,13 @@ async fn a_key_that_cannot_read_the_webhooks_is_refused_at_the_start() {
     let file = rig.folder.path().join("t.db");
     let open = async |key| {
         let url = store::testing::url(&file).await;
-        store::open(OpenOptions { url, durability: Durability::Normal, vault: Vault::new(&[key; 32]) }).await
+        store::open(OpenOptions {
+            url,
+            durability: Durability::Normal,
+            vault: Vault::new(&[key; 32]),
+            low_balance: Msat(0),
+        })
+        .await
     };
     crate::store::testing::Intruder::open(&file).await.forget_streams().await;
     assert!(matches!(open(8).await, Err(StoreError::Vault(_))));

@@ -62,7 +62,10 @@ impl Rig {
         let folder = tempfile::tempdir().unwrap();
         let url = store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
-        let store = store::open(OpenOptions { url, durability: Durability::Normal, vault }).await.unwrap();
+        let store =
+            store::open(OpenOptions { url, durability: Durability::Normal, vault, low_balance: Msat(0) })
+                .await
+                .unwrap();
         let clock = Clock::manual(START);
         let webhooks = Webhooks::new(store.clone(), sender, clock.clone());
         let new = NewAccount {

@@ -1,5 +1,7 @@
 //! AVCDecoderConfigurationRecord (ISO/IEC 14496-15, 5.3.3.1) and the sequence parameter set.
 
+use bytes::Bytes;
+
 use super::{
     BitReader, CodecError, PARAMETER_SETS_MAX, PictureSize, take, take_array, take_nal, vui_transfer,
 };
@@ -52,6 +54,43 @@ impl<'a> AvcConfig<'a> {
     pub fn picture_size(&self) -> Result<PictureSize, CodecError> {
         picture_size(self.sps.first().ok_or(CodecError::Field("empty parameter set list"))?)
     }
+}
+
+/// NAL unit types (ISO/IEC 14496-10, table 7-1).
+const NAL_SPS: u8 = 7;
+const NAL_DELIMITER: u8 = 9;
+
+/// Longest parameter sets that are repeated: those of encoders have less than a hundred bytes, and each keyframe carries them.
+pub const IN_BAND_BYTES_MAX: usize = 4096;
+
+/// The parameter sets of an avcC body as they stand in an access unit, each behind a length of four bytes. `None` for a record whose
+/// access units have lengths of another size, and for sets that are longer than [`IN_BAND_BYTES_MAX`].
+pub fn in_band(record: &[u8]) -> Option<Bytes> {
+    let config = AvcConfig::parse(record).ok().filter(|config| config.nal_length_bytes == 4)?;
+    let mut sets = Vec::new();
+    for nal in config.sps.iter().chain(&config.pps) {
+        sets.extend_from_slice(&u32::try_from(nal.len()).ok()?.to_be_bytes());
+        sets.extend_from_slice(nal);
+    }
+    (sets.len() <= IN_BAND_BYTES_MAX).then(|| Bytes::from(sets))
+}
+
+/// An access unit with parameter sets in it: behind its delimiter, which has to be first (7.4.1.2.3), and before everything else. One that
+/// has some is given as it is.
+pub fn with_parameter_sets(sets: &[u8], unit: &Bytes) -> Bytes {
+    let mut delimiter_end = 0;
+    let mut rest = &unit[..];
+    while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+        let length = u32::from_be_bytes(*length) as usize;
+        let Some(nal) = behind.get(..length).filter(|nal| !nal.is_empty()) else { break };
+        match nal[0] & 0x1f {
+            NAL_SPS => return unit.clone(),
+            NAL_DELIMITER if rest.len() == unit.len() => delimiter_end = 4 + length,
+            _ => {}
+        }
+        rest = &behind[length..];
+    }
+    Bytes::from([&unit[..delimiter_end], sets, &unit[delimiter_end..]].concat())
 }
 
 fn nals<'a>(rest: &mut &'a [u8], count: u8) -> Result<Vec<&'a [u8]>, CodecError> {

@@ -5,6 +5,7 @@ use super::avc::AvcConfig;
 use super::hevc::HevcConfig;
 use super::{CodecError, PictureSize, aac, avc, hevc, opus};
 use crate::testing::{Random, hex};
+use bytes::Bytes;
 
 const AVC: [(&str, (u32, u32)); 4] = [
     (
@@ -46,6 +47,28 @@ const HEVC: [(&str, (u32, u32)); 2] = [
 
 fn size((width, height): (u32, u32)) -> Result<PictureSize, CodecError> {
     Ok(PictureSize { width, height })
+}
+
+#[test]
+fn avc_parameter_sets_stand_behind_the_delimiter_and_once() {
+    let record = hex(AVC[0].0);
+    let sets = avc::in_band(&record).expect("lengths of four bytes");
+    let config = AvcConfig::parse(&record).expect("valid");
+    let (sps, pps) = (config.sps[0], config.pps[0]);
+    let nal = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
+    assert_eq!(sets, [nal(sps), nal(pps)].concat());
+    let (delimiter, slice) = (nal(&[0x09, 0xf0]), nal(&[0x65, 1, 2, 3]));
+    let unit = |parts: &[&[u8]]| Bytes::from(parts.concat());
+    let with = |parts: &[&[u8]]| avc::with_parameter_sets(&sets, &unit(parts));
+    assert_eq!(with(&[&slice]), unit(&[&sets, &slice]));
+    assert_eq!(with(&[&delimiter, &slice]), unit(&[&delimiter, &sets, &slice]));
+    assert_eq!(with(&[&sets, &slice]), unit(&[&sets, &slice]), "it has its own");
+    // What is cut off stays as it is.
+    assert_eq!(with(&[&[0, 0, 0, 9, 0x65]]), unit(&[&sets, &[0, 0, 0, 9, 0x65]]));
+    assert_eq!(with(&[]), sets);
+    let mut short = record.clone();
+    short[4] = (short[4] & 0xfc) | 1;
+    assert_eq!(avc::in_band(&short), None, "lengths of two bytes");
 }
 
 #[test]

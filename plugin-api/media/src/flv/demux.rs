@@ -59,19 +59,19 @@ struct Tag {
     nanos: u32,
 }
 
-struct Cursor<'a> {
-    body: &'a [u8],
-    at: usize,
+pub(super) struct Cursor<'a> {
+    pub(super) body: &'a [u8],
+    pub(super) at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], FlvError> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], FlvError> {
         let array = self.body[self.at..].first_chunk::<N>().ok_or(FlvError::Truncated)?;
         self.at += N;
         Ok(*array)
     }
 
-    fn byte(&mut self) -> Result<u8, FlvError> {
+    pub(super) fn byte(&mut self) -> Result<u8, FlvError> {
         self.array().map(|[byte]| byte)
     }
 
@@ -164,7 +164,7 @@ fn audio(cursor: &mut Cursor<'_>) -> Result<Option<Tag>, FlvError> {
 }
 
 /// Reads ModEx prefixes; returns the packet type behind them and the nanosecond offset.
-fn mod_ex(cursor: &mut Cursor<'_>, mut packet_type: u8) -> Result<(u8, u32), FlvError> {
+pub(super) fn mod_ex(cursor: &mut Cursor<'_>, mut packet_type: u8) -> Result<(u8, u32), FlvError> {
     let mut nanos = 0;
     let mut count = 0;
     while packet_type == PACKET_MODEX {
@@ -189,7 +189,7 @@ fn mod_ex(cursor: &mut Cursor<'_>, mut packet_type: u8) -> Result<(u8, u32), Flv
 }
 
 /// Reads the multitrack byte; the inner packet type, or `None` when the tag has several tracks.
-fn one_track(cursor: &mut Cursor<'_>) -> Result<Option<u8>, FlvError> {
+pub(super) fn one_track(cursor: &mut Cursor<'_>) -> Result<Option<u8>, FlvError> {
     let types = cursor.byte()?;
     Ok((types >> 4 == MULTITRACK_ONE).then_some(types & 0x0f))
 }

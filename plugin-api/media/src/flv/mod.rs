@@ -5,13 +5,17 @@
 //!
 //! Policy: one track per kind. H.264, HEVC, AV1, AAC and Opus are read; other codecs, tracks other than
 //! track 0, several tracks in one tag, commands, end-of-sequence marks and per-frame metadata are skipped.
+//! [`ForeignCodec`] names the codec of a tag that is skipped for it.
 
 mod demux;
+mod foreign;
 mod mux;
 #[cfg(test)]
 mod tests;
 
 pub use demux::demux;
+use demux::{Cursor, mod_ex, one_track};
+pub use foreign::ForeignCodec;
 pub(crate) use mux::floor_ms;
 pub use mux::{TAG_HEADER_BYTES_MAX, TagHeader, mux};
 

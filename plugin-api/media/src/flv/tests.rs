@@ -206,6 +206,41 @@ fn long_configuration_records_are_refused() {
 }
 
 #[test]
+fn codecs_that_are_not_read_have_names() {
+    let named = |kind, body: &[u8]| ForeignCodec::of(kind, body).map(|codec| codec.to_string());
+    for (body, name) in [
+        (&b"\x12abc"[..], "Sorenson H.263"),
+        (b"\x14abc", "VP6"),
+        (b"\x1cabc", "HEVC without Enhanced RTMP"),
+        (b"\x1fabc", "number 15 of FLV"),
+        (b"\x91vp09abc", "VP9"),
+        (b"\x96\x01vp08\x00abc", "VP8"),
+        (b"\x91a\x1bb\nabc", "a\\x1bb\\n"),
+    ] {
+        assert_eq!(named(TrackKind::Video, body).as_deref(), Some(name), "{body:?}");
+        assert_eq!(video(body), Ok(None), "{body:?}");
+    }
+    for (body, name) in [
+        (&b"\x2fabc"[..], "MP3"),
+        (b"\x3eabc", "PCM"),
+        (b"\xb2abc", "Speex"),
+        (b"\x91.mp3abc", "MP3"),
+        (b"\x91fLaCabc", "FLAC"),
+        (b"\x97\x00\x00\x01ac-3abc", "AC-3"),
+    ] {
+        assert_eq!(named(TrackKind::Audio, body).as_deref(), Some(name), "{body:?}");
+        assert_eq!(audio(body), Ok(None), "{body:?}");
+    }
+    // Nothing, what is cut off, another track than the first, and what is read.
+    for body in [&b""[..], b"\x12", b"\x91vp0", b"\x96\x01vp08\x01abc", b"\x96\x11vp08\x00abc"] {
+        assert_eq!(named(TrackKind::Video, body), None, "{body:?}");
+    }
+    for packet in all() {
+        assert_eq!(named(packet.kind, &body(&packet)), None, "{packet:?}");
+    }
+}
+
+#[test]
 fn cut_off_at_every_byte_is_an_error_or_empty() {
     let mut tags: Vec<(TrackKind, Bytes)> = all().iter().map(|packet| (packet.kind, body(packet))).collect();
     tags.push((TrackKind::Video, Bytes::from_static(b"\x97\x02\x01\xe2\x40\x06\x01hvc1\x00\x00\x00\x0aabc")));

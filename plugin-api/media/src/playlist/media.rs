@@ -47,6 +47,12 @@ pub(super) struct Listed {
     pub(super) init: String,
 }
 
+/// A window in nanoseconds, within its bounds.
+fn window_ns(target_seconds: u32, window_seconds: u32) -> i64 {
+    let seconds = window_seconds.clamp(target_seconds * WINDOW_TARGETS_MIN, WINDOW_SECONDS_MAX);
+    i64::from(seconds) * NANOS_PER_SECOND
+}
+
 /// Rolling media playlist: entries are written once, and a version is a short head and one copy of the text.
 ///
 /// The target duration changes by [`MediaPlaylist::raise_target`] alone. After each push the durations listed sum to no more than the window, but
@@ -81,10 +87,9 @@ impl MediaPlaylist {
     pub fn new(target_seconds: u32, window_seconds: u32) -> Self {
         // Even the shortest window, and the two segments that may be too much for it, are within the longest.
         let target_seconds = target_seconds.clamp(1, WINDOW_SECONDS_MAX / (WINDOW_TARGETS_MIN + 2));
-        let window = window_seconds.clamp(target_seconds * WINDOW_TARGETS_MIN, WINDOW_SECONDS_MAX);
         MediaPlaylist {
             target_seconds,
-            window_ns: i64::from(window) * NANOS_PER_SECOND,
+            window_ns: window_ns(target_seconds, window_seconds),
             least_ns: i64::from(target_seconds * WINDOW_TARGETS_MIN) * NANOS_PER_SECOND,
             listed: VecDeque::new(),
             text: String::new(),
@@ -130,6 +135,13 @@ impl MediaPlaylist {
         }
     }
 
+    /// Changes the length of the window, within the bounds of [`MediaPlaylist::new`]; returns how many segments no longer fit it and
+    /// were removed from the front. What was removed before does not come back.
+    pub fn set_window(&mut self, window_seconds: u32) -> usize {
+        self.window_ns = window_ns(self.target_seconds, window_seconds);
+        self.remove_while(Self::is_too_long)
+    }
+
     /// Lists a segment and removes what no longer fits the window; returns how many were removed from the
     /// front.
     ///
@@ -165,7 +177,7 @@ impl MediaPlaylist {
         self.independent &= entry.independent;
         self.version += 1;
         let mut removed = 0;
-        while self.listed.len() > ENTRIES_MAX || (self.total_ns > self.window_ns && self.may_remove()) {
+        while self.is_too_long() {
             self.remove_first();
             removed += 1;
         }
@@ -236,6 +248,10 @@ impl MediaPlaylist {
         let (seconds, part) = (micros / 100_000, micros % 100_000);
         // Writing to a String cannot fail.
         let _ = write!(self.text, "#EXTINF:{seconds}.{part:05},\n{}\n", entry.name);
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.listed.len() > ENTRIES_MAX || (self.total_ns > self.window_ns && self.may_remove())
     }
 
     /// Enough is left without the first one (RFC 8216, 6.2.2).

@@ -134,6 +134,30 @@ fn a_raised_target_keeps_what_is_listed_and_its_window() {
 }
 
 #[test]
+fn a_changed_window_drops_or_keeps_and_never_brings_back() {
+    let mut playlist = MediaPlaylist::new(2, 60);
+    let push = |playlist: &mut MediaPlaylist, sequences: std::ops::Range<u64>| {
+        for sequence in sequences {
+            playlist.push(entry(sequence, 2 * SECOND)).expect("valid");
+        }
+    };
+    push(&mut playlist, 0..40);
+    let version = playlist.version();
+    assert_eq!((playlist.set_window(60), playlist.version()), (0, version));
+    assert_eq!((playlist.set_window(20), playlist.version()), (20, version + 1));
+    assert_eq!((playlist.first_sequence(), playlist.len()), (Some(30), 10));
+    let text = playlist.render().expect("not empty");
+    assert!(text.contains("#EXT-X-MEDIA-SEQUENCE:30\n") && text.contains("#EXT-X-MAP:"), "{text}");
+    assert_eq!((playlist.set_window(0), playlist.len()), (7, 3), "three targets");
+    assert_eq!((playlist.set_window(20), playlist.len()), (0, 3));
+    push(&mut playlist, 40..99);
+    assert_eq!(playlist.len(), 10);
+    assert_eq!(playlist.set_window(WINDOW_SECONDS_MAX * 2), 0);
+    push(&mut playlist, 99..2100);
+    assert_eq!(playlist.len(), 1800);
+}
+
+#[test]
 fn the_promise_of_independent_segments_is_not_made_again() {
     let mut playlist = MediaPlaylist::new(2, 6);
     playlist.push(entry(1, 2 * SECOND)).expect("valid");

@@ -31,6 +31,10 @@ pub struct Metadata {
     pub video_codec: Option<Codec>,
     /// Audio codec: FLV number 10 or a FourCC as number or text.
     pub audio_codec: Option<Codec>,
+    /// It names a video codec, and one that is none of ours.
+    pub foreign_video: bool,
+    /// It names an audio codec, and one that is none of ours.
+    pub foreign_audio: bool,
 }
 
 impl Metadata {
@@ -57,6 +61,13 @@ impl Metadata {
             Value::Boolean(true) => 2,
             _ => 1,
         });
+        let codec_of = |name: &str, kind| {
+            let named = properties.member(name);
+            let codec = codec(named, kind);
+            (codec, named.is_some() && codec.is_none())
+        };
+        let (video_codec, foreign_video) = codec_of("videocodecid", TrackKind::Video);
+        let (audio_codec, foreign_audio) = codec_of("audiocodecid", TrackKind::Audio);
         Some(Metadata {
             width: whole("width", 65_535.0),
             height: whole("height", 65_535.0),
@@ -65,8 +76,10 @@ impl Metadata {
             audio_kbps: number("audiodatarate", 1e7),
             audio_sample_rate: whole("audiosamplerate", 1e6),
             audio_channels: whole("audiochannels", 255.0).or(stereo),
-            video_codec: codec(properties.member("videocodecid"), TrackKind::Video),
-            audio_codec: codec(properties.member("audiocodecid"), TrackKind::Audio),
+            video_codec,
+            audio_codec,
+            foreign_video,
+            foreign_audio,
         })
     }
 
@@ -135,6 +148,7 @@ mod tests {
             audio_channels: Some(2),
             video_codec: Some(Codec::H264),
             audio_codec: Some(Codec::Aac),
+            ..Metadata::default()
         }
     }
 
@@ -175,8 +189,12 @@ mod tests {
             ("audiocodecid", Value::String("avc1".to_owned())),
             ("stereo", Value::Boolean(true)),
         ]);
-        let expected =
-            Metadata { video_codec: Some(Codec::Hevc), audio_channels: Some(2), ..Metadata::default() };
+        let expected = Metadata {
+            video_codec: Some(Codec::Hevc),
+            audio_channels: Some(2),
+            foreign_audio: true,
+            ..Metadata::default()
+        };
         assert_eq!(parsed(texts), Some(expected));
         assert_eq!(parsed(Value::Null), None);
         assert_eq!(Metadata::parse(kind::DATA, &amf0::encode_all(&[Value::Null])), None);

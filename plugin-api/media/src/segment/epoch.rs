@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::builder::Builder;
+use crate::codec::avc::with_parameter_sets;
 use crate::fmp4::{
     AudioClock, COMPOSITION_NANOS_MAX, Sample, TrackConfig, VIDEO_TIMESCALE, nanos_to_ticks, ticks_to_nanos,
 };
@@ -29,6 +32,8 @@ pub(super) struct VideoTrack {
     pub(super) last_duration: u32,
     /// Composition time of the last keyframe in nanoseconds.
     pub(super) key_composition_ns: i64,
+    /// Parameter sets that stand in keyframes as well.
+    in_band: Option<Bytes>,
 }
 
 #[derive(Debug)]
@@ -59,8 +64,14 @@ pub(super) struct Epoch {
 }
 
 impl Epoch {
-    /// A stretch that starts with `packet` at media time `origin_ns`.
-    pub(super) fn new(packet: Packet, config: Arc<TrackConfig>, origin_ns: i64, wall_ms: i64) -> Self {
+    /// A stretch that starts with `packet` at media time `origin_ns`; `in_band` are parameter sets for its keyframes.
+    pub(super) fn new(
+        packet: Packet,
+        config: Arc<TrackConfig>,
+        in_band: Option<Bytes>,
+        origin_ns: i64,
+        wall_ms: i64,
+    ) -> Self {
         let tick = nanos_to_ticks(origin_ns, VIDEO_TIMESCALE);
         // From here on the start is a whole tick.
         let origin_ns = ticks_to_nanos(tick, VIDEO_TIMESCALE);
@@ -82,6 +93,7 @@ impl Epoch {
             last_duration: PICTURE_TICKS,
             key_composition_ns: composition,
             held: HeldPicture { packet, tick },
+            in_band,
         });
         epoch
     }
@@ -149,11 +161,15 @@ impl Epoch {
         };
         video.last_duration = duration;
         let packet = video.held.packet.clone();
+        let payload = match &video.in_band {
+            Some(sets) if packet.keyframe => with_parameter_sets(sets, &packet.payload),
+            _ => packet.payload.clone(),
+        };
         // The decode time may have been moved to keep order; what is shown keeps its time.
         let shown_ns = self.media_ns(packet.dts_ns).saturating_add(composition_ns(&packet));
         let composition = signed_ticks(shown_ns) - i128::from(tick);
         let composition = i32::try_from(composition).unwrap_or(0);
-        let sample = Sample { duration, composition, sync: packet.keyframe, payload: packet.payload };
+        let sample = Sample { duration, composition, sync: packet.keyframe, payload };
         self.open.push_video(tick, sample);
     }
 

@@ -1,7 +1,7 @@
 //! Pure segmenter: packets in, initialization and media segments out.
 //!
-//! [`Segmenter`] cuts segments of about [`SEGMENT_NANOS`] at keyframes. It holds all packets until two groups
-//! of pictures are known and says the target duration then ([`Event::Started`]): no EXTINF may round to more
+//! [`Segmenter`] cuts segments of about [`SEGMENT_NANOS`] at keyframes. It holds all packets until the groups of the first segment
+//! are known and says the target duration then ([`Event::Started`]): no EXTINF may round to more
 //! (RFC 8216, 4.3.3.1). A later group that is longer raises the target, once, to [`TARGET_SECONDS_MAX`]
 //! ([`Event::TargetRaised`]), because a segment that does not start with a keyframe is worse: engines fail to
 //! start at it or show a frozen picture. Only a group that is too long for that one as well is cut at a picture
@@ -50,8 +50,6 @@ pub const TARGET_SECONDS_MIN: u32 = 2;
 pub const TARGET_SECONDS_MAX: u32 = 10;
 /// What a segment may be longer than the target, in nanoseconds: it still rounds to the target.
 pub const TARGET_EXCESS_NANOS: i64 = 490_000_000;
-/// Groups of pictures seen before the target duration is fixed.
-pub const PROBE_GROUPS: usize = 2;
 /// Packets held before the target duration is fixed.
 pub const HELD_PACKETS_MAX: usize = 8192;
 /// Payload bytes held before the target duration is fixed.

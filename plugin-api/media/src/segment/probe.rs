@@ -1,7 +1,7 @@
 //! Holds the packets of the start until the target duration can be fixed.
 
 use super::{
-    AUDIO_ONLY_NANOS, HELD_BYTES_MAX, HELD_PACKETS_MAX, NANOS_PER_SECOND, PROBE_GROUPS, SEGMENT_NANOS,
+    AUDIO_ONLY_NANOS, HELD_BYTES_MAX, HELD_PACKETS_MAX, NANOS_PER_SECOND, SEGMENT_NANOS, SEGMENT_NANOS_MIN,
     TARGET_EXCESS_NANOS, TARGET_SECONDS_MAX, TARGET_SECONDS_MIN,
 };
 use crate::packet::{Packet, Role, TrackKind};
@@ -15,7 +15,6 @@ const LONGEST_NANOS: i64 = TARGET_SECONDS_MAX as i64 * NANOS_PER_SECOND;
 pub(super) struct Probe {
     held: Vec<(Packet, i64)>,
     bytes: usize,
-    groups: usize,
     /// Of the groups whose length is known: shortest, longest, all, and the pictures in them.
     shortest_ns: Option<i64>,
     longest_ns: i64,
@@ -52,7 +51,8 @@ impl Probe {
             self.pictures += 1;
             self.newest_pts = packet.pts_ns;
             let since_first = self.first_keyframe.map_or(0, |first| dts.saturating_sub(first));
-            return self.groups >= PROBE_GROUPS || since_first >= LONGEST_NANOS;
+            // The first segment would end here.
+            return self.known_ns >= SEGMENT_NANOS_MIN || since_first >= LONGEST_NANOS;
         }
         if packet.role == Role::Config {
             return false;
@@ -72,7 +72,6 @@ impl Probe {
                 self.known_ns += length;
                 self.known_pictures += self.pictures;
             }
-            self.groups += 1;
         }
         self.pictures = 0;
         self.first_keyframe.get_or_insert(pts);

@@ -30,6 +30,9 @@ pub struct Segmenter {
     /// What the packets that come now are described by; `None` before a record and after a refused one.
     pub(super) video_config: Option<Arc<TrackConfig>>,
     pub(super) audio_config: Option<Arc<TrackConfig>>,
+    /// What the first pictures of the session were described by, and whether others were described otherwise.
+    pub(super) first_video: Option<Arc<TrackConfig>>,
+    pub(super) video_changed: bool,
     pub(super) epoch: Option<Epoch>,
     /// Sound that waits for a keyframe.
     pub(super) waiting: VecDeque<Packet>,
@@ -63,6 +66,8 @@ impl Segmenter {
             longest_group_ns: 0,
             video_config: None,
             audio_config: None,
+            first_video: None,
+            video_changed: false,
             epoch: None,
             waiting: VecDeque::new(),
             sound_alone_ns: 0,

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::SEGMENT_NANOS_MIN;
 use super::epoch::{Epoch, HeldPicture, composition_ns};
 use super::segmenter::Segmenter;
 use super::{AUDIO_LOST_NANOS, AUDIO_WAIT_NANOS, JUMP_BACK_NANOS, NANOS_PER_SECOND, PICTURES_LOST_NANOS};
+use crate::codec::avc::in_band;
 use crate::fmp4::{TrackConfig, VIDEO_TIMESCALE, nanos_to_ticks, ticks_to_nanos};
-use crate::packet::{Packet, TrackKind};
+use crate::packet::{Codec, Packet, TrackKind};
 
 /// What is too much for a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,10 +66,21 @@ impl Segmenter {
     }
 
     fn start_epoch(&mut self, packet: Packet, config: Arc<TrackConfig>, wall_ms: i64) {
-        self.epoch = Some(Epoch::new(packet, config, self.end_ns, wall_ms.max(self.wall_floor_ms)));
+        let in_band = self.in_band(&config);
+        let wall_ms_from = wall_ms.max(self.wall_floor_ms);
+        self.epoch = Some(Epoch::new(packet, config, in_band, self.end_ns, wall_ms_from));
         for packet in std::mem::take(&mut self.waiting) {
             self.audio(packet, wall_ms);
         }
+    }
+
+    /// Parameter sets that are to stand in the keyframes too: H.264 from the second configuration of a session on. ffmpeg's reader, which mpv
+    /// uses, keeps the first initialization segment and would show a broken picture. HEVC has none: `hvc1` allows them nowhere else.
+    fn in_band(&mut self, config: &Arc<TrackConfig>) -> Option<Bytes> {
+        let first = self.first_video.get_or_insert_with(|| config.clone());
+        self.video_changed |= first != config;
+        let sets = || in_band(config.record());
+        if self.video_changed && config.codec() == Codec::H264 { sets() } else { None }
     }
 
     /// The next segment should have another audio track, or should have one, or none.

@@ -58,7 +58,7 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
             // It was done, and we did not hear of it.
             Ok(Some(found)) if is_ours(item, &found) => done(core, item, &store, &key).await,
             Ok(Some(_)) => Err(taken(&key)),
-            Ok(None) if matches!(fault.kind, Kind::Missing | Kind::Other) => {
+            Ok(None) if matches!(fault.kind, Kind::Missing | Kind::NoBucket | Kind::Other) => {
                 restart(core, item, fault, None).await
             }
             _ => Err(unknown_upload(core, item, &store, &key, fault).await),

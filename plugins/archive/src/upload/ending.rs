@@ -70,7 +70,7 @@ async fn end_stale(core: &Arc<Core>, item: &Arc<Item>, store: &Store) -> Result<
     for id in stale {
         match store.abort(&key, &id).await {
             // Whatever it says of it, it was asked: an upload it does not know is refused by some.
-            Ok(()) | Err(Fault { kind: Kind::Refused | Kind::Other, .. }) => {}
+            Ok(()) | Err(Fault { kind: Kind::Refused | Kind::NoBucket | Kind::Other, .. }) => {}
             Err(fault) => return Err(fault),
         }
     }

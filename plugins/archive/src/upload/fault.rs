@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Refused,
     /// 404: no such object or upload.
     Missing,
+    /// 404 of the bucket itself.
+    NoBucket,
     /// 409 or 412: there is an object of this name.
     Exists,
     /// The store is in trouble, or we are too fast.
@@ -76,9 +78,11 @@ impl Fault {
                     "{place} refused the request ({said}); check accessKey, secretKey and what they may do in this bucket"
                 ),
             ),
-            (404, Some("NoSuchBucket")) => {
-                Fault::config(format!("{place} does not exist ({said}); check endpoint and bucket"))
-            }
+            (404, Some("NoSuchBucket")) => Fault::new(
+                Kind::NoBucket,
+                Class::Config,
+                format!("{place} does not exist ({said}); check endpoint and bucket"),
+            ),
             (404, _) => {
                 Fault::new(Kind::Missing, Class::Remote, format!("{place} does not have it ({said})"))
             }
@@ -132,7 +136,7 @@ mod tests {
         let table = [
             (403, "SignatureDoesNotMatch", Kind::Refused, Class::Auth),
             (401, "x y", Kind::Refused, Class::Auth),
-            (404, "NoSuchBucket", Kind::Other, Class::Config),
+            (404, "NoSuchBucket", Kind::NoBucket, Class::Config),
             (404, "NoSuchUpload", Kind::Missing, Class::Remote),
             (412, "PreconditionFailed", Kind::Exists, Class::Remote),
             (503, "SlowDown", Kind::Busy, Class::Remote),

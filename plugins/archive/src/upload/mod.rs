@@ -8,6 +8,7 @@ pub(crate) mod begin;
 mod complete;
 pub(crate) mod ending;
 pub(crate) mod fault;
+pub(crate) mod probe;
 mod restart;
 pub(crate) mod send;
 pub(crate) mod sockets;
@@ -69,7 +70,8 @@ pub(crate) fn step(data: &Data) -> Step {
     let parts = (done..done + PARTS_OF_ONE).map_while(|index| parts::ready(index, entry.bytes, is_closed));
     let parts: Vec<Part> = parts.collect();
     match (&entry.upload, parts.is_empty()) {
-        (None, false) => Step::Open,
+        // From the first bytes on: a store that refuses shows at once, and not when the first part is whole.
+        (None, _) if entry.bytes > 0 => Step::Open,
         (Some(_), false) => Step::Send(parts),
         (Some(_), true) if is_closed => Step::Complete,
         _ => Step::Wait,
@@ -273,8 +275,9 @@ mod tests {
     fn every_state_has_its_step() {
         let part = |index: u64, bytes| Part { index: index as usize, offset: index * 8 * MIB, bytes };
         let table = [
-            (Stage::Recording, true, 7 * MIB, None, Step::Wait),
-            (Stage::Recording, true, 8 * MIB, None, Step::Open),
+            (Stage::Recording, true, 0, None, Step::Wait),
+            (Stage::Recording, true, 1, None, Step::Open),
+            (Stage::Recording, true, 7 * MIB, Some(0), Step::Wait),
             (Stage::Recording, true, 9 * MIB, Some(0), Step::Send(vec![part(0, 8 * MIB)])),
             (Stage::Recording, true, 9 * MIB, Some(1), Step::Wait),
             (Stage::Recording, true, 30 * MIB, Some(1), Step::Send(vec![part(1, 8 * MIB), part(2, 8 * MIB)])),

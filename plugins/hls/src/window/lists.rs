@@ -98,6 +98,11 @@ impl Lists {
         })
     }
 
+    /// The window is so long from now on; returns how many segments left it.
+    pub(super) fn set_window(&mut self, seconds: u32) -> usize {
+        self.media.set_window(seconds)
+    }
+
     /// Lists a part of the segment that is being made; false when it cannot be.
     pub(super) fn push_part(&mut self, part: &Part, known: &Known, name: &str, next: &str) -> bool {
         let pushed = self.media.push_part(PartEntry {

@@ -270,13 +270,6 @@ impl Window {
         at_start.any(|(_, held)| held.segment.independent)
     }
 
-    /// A player that starts now plays: besides, there are three segments. With two Chromium's own player most often refuses a
-    /// live playlist (DEMUXER_ERROR_COULD_NOT_PARSE), whatever its target duration.
-    fn is_ready(&self) -> bool {
-        let listed = self.lists.as_ref().map_or(0, |lists| lists.media().len());
-        listed >= START_SEGMENTS && self.is_playable()
-    }
-
     /// When [`Window::roll`] has something to do, or [`Window::next_write`] something to give.
     pub(crate) fn next_wake(&self) -> Option<Duration> {
         let pending = self.held.first_pending().and_then(|held| match held.place {
@@ -304,7 +297,7 @@ impl Window {
             window_ms: u64::try_from(lists.media().duration_ns() / 1_000_000).unwrap_or(0),
             window_max_ms: u64::from(self.dvr_seconds) * 1000,
             // The host says that it is not ready then.
-            fresh_ms: if self.is_ready() { target_ms.saturating_mul(FRESH_TARGETS) } else { 0 },
+            fresh_ms: if self.is_playable() { target_ms.saturating_mul(FRESH_TARGETS) } else { 0 },
             ended,
         });
         if let Err(error) = told {

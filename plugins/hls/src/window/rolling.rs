@@ -22,6 +22,18 @@ impl Window {
         self.retire(now, shelf);
     }
 
+    /// Viewers can go back `seconds` from now on: a shorter window drops its oldest segments, a longer one grows.
+    pub(crate) fn set_dvr(&mut self, seconds: u32, now: Duration, shelf: &impl Shelf) {
+        if std::mem::replace(&mut self.dvr_seconds, seconds) == seconds {
+            return;
+        }
+        if let Some(lists) = &mut self.lists {
+            let removed = lists.set_window(seconds);
+            self.held.leave(removed, now + self.limits.leave_grace);
+        }
+        self.roll(now, shelf);
+    }
+
     /// Lists, in order, what is written or has waited long enough.
     pub(super) fn list(&mut self, now: Duration, shelf: &impl Shelf) {
         let Some(lists) = &mut self.lists else { return };

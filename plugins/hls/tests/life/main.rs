@@ -39,6 +39,7 @@ fn a_drivers_life() {
     played::sound_alone(&kit);
     played::keyframes_where_the_encoder_likes(&kit);
     played::a_short_window(&kit);
+    played::a_change_of_settings(&kit);
     played::no_rewind(&kit);
     hostile::packets_that_make_no_sense(&kit);
     hostile::nothing_at_all(&kit);

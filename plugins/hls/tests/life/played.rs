@@ -177,6 +177,24 @@ pub(crate) fn a_short_window(kit: &Testkit) {
     kit.forget_assets(&destination);
 }
 
+/// Nothing but parts needs other segments.
+pub(crate) fn a_change_of_settings(kit: &Testkit) {
+    let destination = open(kit, &json!({}));
+    media::push(&destination, media::encode(&format!("{PICTURES} {SOUND}"), 30));
+    assert!(kit.wait_until(&destination, |report| media::numbers(report).len() == 14));
+    let before = destination.report(media::numbers);
+    assert!(destination.reconfigure(&json!({ "allowedOrigins": ["https://example.org"] })).unwrap());
+    assert!(destination.reconfigure(&json!({ "dvrSeconds": 10 })).unwrap());
+    assert!(kit.wait_until(&destination, |report| media::numbers(report).len() == 5));
+    assert!(!destination.reconfigure(&json!({ "dvrSeconds": 10, "lowLatency": true })).unwrap());
+    destination.report(|report| {
+        assert_eq!(media::numbers(report), before[9..]);
+        assert_eq!(media::discontinuities(report, "media.m3u8").1, 0);
+    });
+    stop(&destination);
+    kit.forget_assets(&destination);
+}
+
 pub(crate) fn no_rewind(kit: &Testkit) {
     assert!(until(|| openings() == 0));
     let destination = open(kit, &json!({ "dvrSeconds": 0 }));

@@ -40,7 +40,7 @@ impl Pair {
                 ServerEvent::PublishRequested { id, .. } => self.server.accept_publish(id).unwrap(),
                 ServerEvent::Packet(packet) => self.got.push(packet),
                 ServerEvent::Metadata(metadata) => self.metadata.push(metadata),
-                ServerEvent::Connected { .. } | ServerEvent::Unpublished => {}
+                ServerEvent::Connected { .. } | ServerEvent::Foreign(_) | ServerEvent::Unpublished => {}
             }
         }
         self.client.input(self.server.take_output()).unwrap();

@@ -129,7 +129,7 @@ impl Conn {
         self.session.input(Bytes::copy_from_slice(block)).unwrap();
         while let Some(event) = self.session.poll_event() {
             match event {
-                ServerEvent::Connected { .. } => {}
+                ServerEvent::Connected { .. } | ServerEvent::Foreign(_) => {}
                 ServerEvent::PublishRequested { id, app, stream_key, query } => {
                     self.request = Some(id);
                     (self.seen.app, self.seen.stream_key, self.seen.query) = (app, stream_key, query);

@@ -255,6 +255,9 @@ fn dispatch(link: &Arc<Link>, jobs: &Sender<Job>, message: ToChild, descriptors:
         ToChild::Delete { call, request, file_name, remote } => {
             Job::Recordings(Asked::Delete { call, request, file_name, remote })
         }
+        ToChild::Probe { call, request, kind, config } => {
+            Job::Recordings(Asked::Probe { call, request, kind, config })
+        }
         ToChild::Configured { call, destination_id, kind, config } => {
             Job::Recordings(Asked::Configured { call, destination_id, kind, config })
         }

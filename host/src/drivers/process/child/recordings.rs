@@ -18,6 +18,7 @@ pub(super) enum Asked {
     Sign { call: u64, valid: Duration, names: Vec<OwnedFd> },
     Retry { call: u64, request: u64, file_name: String },
     Delete { call: u64, request: u64, file_name: String, remote: bool },
+    Probe { call: u64, request: u64, kind: String, config: String },
     Configured { call: u64, destination_id: i64, kind: String, config: Option<String> },
 }
 
@@ -29,6 +30,7 @@ impl Asked {
             | Asked::Sign { call, .. }
             | Asked::Retry { call, .. }
             | Asked::Delete { call, .. }
+            | Asked::Probe { call, .. }
             | Asked::Configured { call, .. } => *call,
         }
     }
@@ -48,6 +50,10 @@ impl Asked {
             Asked::Delete { call, request, file_name, remote } => {
                 let begin =
                     |recordings: Recordings| recordings.delete(&file_name, remote, told(link, request));
+                (call, recordings.map(begin).map(|()| None))
+            }
+            Asked::Probe { call, request, kind, config } => {
+                let begin = |recordings: Recordings| recordings.probe(&kind, &config, told(link, request));
                 (call, recordings.map(begin).map(|()| None))
             }
             Asked::Configured { call, destination_id, kind, config } => {

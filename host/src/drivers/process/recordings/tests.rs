@@ -99,6 +99,7 @@ fn answering(
             | ToChild::Sign { call, .. }
             | ToChild::Retry { call, .. }
             | ToChild::Delete { call, .. }
+            | ToChild::Probe { call, .. }
             | ToChild::Configured { call, .. } => call,
             ref other => panic!("{other:?}"),
         };

@@ -90,6 +90,7 @@ impl ServerSession {
     pub(super) fn start(&mut self, stream: u32) -> Result<(), RtmpError> {
         self.stage = Stage::Publishing { stream };
         self.time = TimeLine::default();
+        (self.foreign_video_named, self.foreign_audio_named) = (false, false);
         self.link.send_encoded(user_control(EVENT_STREAM_BEGIN, stream))?;
         for call in std::mem::take(&mut self.held_calls) {
             self.answer_call(call)?;

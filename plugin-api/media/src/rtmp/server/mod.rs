@@ -18,7 +18,7 @@ use super::link::{Incoming, Link};
 use super::message::{Command, kind};
 use super::time::TimeLine;
 use super::{Metadata, RtmpError};
-use crate::flv;
+use crate::flv::{self, ForeignCodec};
 use crate::packet::{Packet, TrackKind};
 
 /// What the server announces.
@@ -64,6 +64,8 @@ pub enum ServerEvent {
     },
     /// A configuration record or access unit of an accepted publish.
     Packet(Packet),
+    /// A track of an accepted publish has a codec that is left out; comes once for each kind of track and publish.
+    Foreign(ForeignCodec),
     /// Numbers of an onMetaData message of an accepted publish.
     Metadata(Metadata),
     /// The publisher ended an accepted or pending publish; comes once for each.
@@ -76,6 +78,7 @@ impl fmt::Debug for ServerEvent {
             ServerEvent::Connected { .. } => f.write_str("Connected"),
             ServerEvent::PublishRequested { id, .. } => write!(f, "PublishRequested({id:?})"),
             ServerEvent::Packet(packet) => packet.fmt(f),
+            ServerEvent::Foreign(codec) => codec.fmt(f),
             ServerEvent::Metadata(metadata) => metadata.fmt(f),
             ServerEvent::Unpublished => f.write_str("Unpublished"),
         }
@@ -139,6 +142,8 @@ pub struct ServerSession {
     time: TimeLine,
     events: VecDeque<ServerEvent>,
     stats: ServerStats,
+    foreign_video_named: bool,
+    foreign_audio_named: bool,
     failed: bool,
 }
 
@@ -168,6 +173,8 @@ impl ServerSession {
             time: TimeLine::default(),
             events: VecDeque::new(),
             stats: ServerStats::default(),
+            foreign_video_named: false,
+            foreign_audio_named: false,
             failed: false,
         }
     }
@@ -329,12 +336,25 @@ impl ServerSession {
         let time_ms = self.time.unwrap_ms(message.header.timestamp)?;
         match flv::demux(track, time_ms, &message.payload) {
             Ok(Some(packet)) => self.event(ServerEvent::Packet(packet))?,
-            Ok(None) => self.stats.ignored_tags += 1,
+            Ok(None) => {
+                self.stats.ignored_tags += 1;
+                self.name_foreign(track, &message.payload)?;
+            }
             // A broken tag is the encoder's slip in one message; the chunk stream is still whole.
             Err(_) if message.payload.is_empty() => self.stats.ignored_tags += 1,
             Err(_) => self.stats.malformed_tags += 1,
         }
         Ok(())
+    }
+
+    fn name_foreign(&mut self, track: TrackKind, body: &[u8]) -> Result<(), RtmpError> {
+        let is_named = match track {
+            TrackKind::Video => &mut self.foreign_video_named,
+            TrackKind::Audio => &mut self.foreign_audio_named,
+        };
+        let found = if *is_named { None } else { ForeignCodec::of(track, body) };
+        *is_named |= found.is_some();
+        found.map_or(Ok(()), |codec| self.event(ServerEvent::Foreign(codec)))
     }
 
     fn data(&mut self, kind: u8, body: &[u8]) -> Result<(), RtmpError> {

@@ -49,6 +49,28 @@ fn changed_records_are_gathered_until_the_next_keyframe() {
 }
 
 #[test]
+fn keyframes_carry_their_parameter_sets_from_the_second_configuration_on() {
+    let mut packets = vec![];
+    for (start, which) in [(0, AVC), (4000, OTHER_AVC), (8000, AVC)] {
+        packets.push(record(which));
+        packets.extend(pictures(start, start + 4000, 2000));
+    }
+    let (_, segments, _) = session(&packets);
+    let sets = |which: usize| crate::codec::avc::in_band(RECORDS[which].1).expect("lengths of four bytes");
+    let count = |segment: &Segment, which: usize| {
+        let sets = sets(which);
+        segment.bytes.windows(sets.len()).filter(|window| *window == sets).count()
+    };
+    let found: Vec<_> =
+        segments.iter().map(|segment| (count(segment, AVC), count(segment, OTHER_AVC))).collect();
+    assert_eq!(
+        found,
+        [(0, 0), (0, 0), (0, 1), (0, 1), (1, 0), (1, 0)],
+        "a reader may have any of the first two"
+    );
+}
+
+#[test]
 fn a_gap_ends_the_unfinished_segment_and_times_may_start_anew() {
     let mut segmenter = Segmenter::new(0);
     let start = mixed([vec![record(AVC), record(OPUS)], pictures(0, 5000, 2000), sound(0, 5000)]);

@@ -89,7 +89,7 @@ pub(super) fn durations(segments: &[Segment]) -> Vec<i64> {
 }
 
 #[test]
-fn the_target_is_fixed_by_the_first_two_groups() {
+fn the_target_is_fixed_by_the_groups_of_the_first_segment() {
     // Length of the groups, target, durations of the first segments.
     let table: [(i64, u32, &[i64]); 9] = [
         (400, 2, &[2000, 2000]),
@@ -121,22 +121,24 @@ pub(super) fn keyed(keys: &[i64], to: i64) -> Vec<Packet> {
 #[test]
 fn groups_of_many_lengths_have_a_larger_target() {
     // Keyframes, target.
-    let table: [(&[i64], u32); 10] = [
+    let table: [(&[i64], u32); 11] = [
         // Scene cuts.
-        (&[0, 2000, 3500], 3),
         (&[0, 800, 2800], 3),
         (&[0, 1000, 4000], 10),
         // Five in a hundred, and a bit more.
-        (&[0, 2000, 4100], 2),
-        (&[0, 2000, 4120], 3),
+        (&[0, 1000, 2050], 2),
+        (&[0, 1000, 2120], 3),
         // One picture of 40 ms, and two.
-        (&[0, 400, 840], 2),
-        (&[0, 400, 880], 3),
+        (&[0, 400, 840, 1280, 1680, 2080], 2),
+        (&[0, 400, 880, 1280, 1680, 2080], 3),
         // 29.97 pictures a second in whole milliseconds.
         (&[0, 2002, 4004], 2),
-        // A second group that is longer than the first, and one that may be as long.
-        (&[0, 2000], 10),
+        // Groups after the first segment, however long: they come too late to be waited for.
+        (&[0, 2000, 3500], 2),
+        (&[0, 2000], 2),
         (&[0, 8000], 8),
+        // A group that goes on and on after short ones.
+        (&[0, 400, 800], 10),
     ];
     for (keys, target) in table {
         let packets = mixed([vec![record(AVC)], keyed(keys, 24_000)]);
@@ -147,16 +149,16 @@ fn groups_of_many_lengths_have_a_larger_target() {
 }
 
 #[test]
-fn nothing_comes_out_before_two_groups_are_whole() {
+fn nothing_comes_out_before_the_first_segment_is_whole() {
     let mut segmenter = Segmenter::new(5);
-    push(&mut segmenter, &mixed([vec![record(AVC)], pictures(0, 4000, 2000)]));
+    push(&mut segmenter, &mixed([vec![record(AVC)], pictures(0, 2000, 2000)]));
     assert_eq!(events(&mut segmenter), []);
-    push(&mut segmenter, &[key(4000)]);
+    push(&mut segmenter, &[key(2000)]);
     let events = events(&mut segmenter);
     assert_eq!(events[0], Event::Started { target_seconds: 2 });
     assert!(matches!(&events[1], Event::Init(Init { id: 0, .. })));
     assert!(matches!(&events[2], Event::Segment(segment) if segment.sequence == 5), "{events:?}");
-    assert_eq!(events.len(), 4);
+    assert_eq!(events.len(), 3);
 }
 
 #[test]
@@ -169,8 +171,8 @@ fn a_later_group_raises_the_target_once_and_stays_whole() {
         // Two groups share a segment until the second is too long, which is no reason to raise the target.
         (&[0, 1000, 2000, 3000, 5400, 7400, 9400], &[2000, 1000, 2400, 2000, 2000], 2, 0),
         (&[0, 1000, 2000, 3000, 8000, 10_000, 12_000], &[2000, 1000, 5000, 2000, 2000], 10, 0),
-        // The target was the largest from the start.
-        (&[0, 2000, 3520, 5200, 15_200, 24_000], &[2000, 1520 + 1680, 10_000, 8800], 10, 0),
+        // Two groups are together too long for the first target.
+        (&[0, 2000, 3520, 5200, 15_200, 24_000], &[2000, 1520, 1680, 10_000, 8800], 10, 0),
     ];
     for (keys, expected, target, expected_cuts) in table {
         let end = 24_000.min(keys[keys.len() - 1] + 2000);
@@ -180,9 +182,9 @@ fn a_later_group_raises_the_target_once_and_stays_whole() {
         assert_eq!(segmenter.stats().samples_dropped, 0, "{keys:?}");
         let events = events(&mut segmenter);
         let raised = |event: &&Event| matches!(event, Event::TargetRaised { target_seconds: 10 });
-        let starts_at_largest = events[0] == Event::Started { target_seconds: 10 };
+        assert_eq!(events[0], Event::Started { target_seconds: 2 }, "{keys:?}");
         let raises = events.iter().filter(raised).count();
-        assert_eq!(raises, usize::from(target == 10 && !starts_at_largest), "{keys:?}");
+        assert_eq!(raises, usize::from(target == 10), "{keys:?}");
         let mut limit_ns = 0;
         let mut listed = Vec::new();
         for event in events {

@@ -56,7 +56,8 @@ impl Publisher {
                 let mut payload = vec![0; 16 + self.random.below(PAYLOAD_BYTES_MAX - 16)];
                 // The contents byte of Opus: 20 ms.
                 payload[0] = 0xfc;
-                payload[8..16].copy_from_slice(&self.samples[track].to_be_bytes());
+                let end = payload.len() - 8;
+                payload[end..].copy_from_slice(&self.samples[track].to_be_bytes());
                 self.samples[track] += 1;
                 Bytes::from(payload)
             }
@@ -138,7 +139,9 @@ impl Seen {
             let trun = &traf.trun[0];
             let mut offset = at + trun.data_offset.expect("offset") as usize;
             for sample in trun.samples.iter() {
-                let number: [u8; 8] = file[offset + 8..offset + 16].try_into().expect("eight bytes");
+                // At the end: parameter sets may stand before it.
+                let end = offset + sample.size.expect("size") as usize;
+                let number: [u8; 8] = file[end - 8..end].try_into().expect("eight bytes");
                 let number = u64::from_be_bytes(number);
                 let before = self.samples[track].replace(number);
                 assert!(
@@ -148,7 +151,7 @@ impl Seen {
                 let duration = sample.duration.or(traf.tfhd.default_sample_duration).expect("duration");
                 assert!(duration > 0);
                 tick += u64::from(duration);
-                offset += sample.size.expect("size") as usize;
+                offset = end;
                 self.count += 1;
             }
             self.ends[track] = nanos(tick);

@@ -27,8 +27,7 @@ fn a_segment_is_written_then_listed() {
         first_ms: 1_760_000_000_000,
         window_ms: 2000,
         window_max_ms: 3_600_000,
-        // Not ready: there are players that need three segments.
-        fresh_ms: 0,
+        fresh_ms: 6000,
         ended: false,
     };
     assert_eq!(*opening.shelf.told.borrow(), Some(told));
@@ -105,6 +104,31 @@ fn without_rewind_nothing_is_written() {
     assert_eq!(opening.files(), 0);
     // 96 s with the grace time, and what the preview still needs.
     assert!(opening.published().len() <= 52, "{:?}", opening.published());
+}
+
+#[test]
+fn the_owner_changes_the_window_while_it_is_watched() {
+    let mut opening = Opening::with(60);
+    opening.run(100);
+    assert_eq!(opening.listed(), (70..100).collect::<Vec<_>>());
+    let set = |opening: &mut Opening, seconds| opening.window.set_dvr(seconds, opening.now, &opening.shelf);
+    set(&mut opening, 20);
+    assert_eq!(opening.listed(), (90..100).collect::<Vec<_>>());
+    assert!(opening.published().contains(&70), "players with the list before still ask");
+    set(&mut opening, 60);
+    opening.run(5);
+    assert_eq!(opening.listed(), (90..105).collect::<Vec<_>>());
+    assert_eq!(opening.shelf.told.borrow().as_ref().unwrap().window_max_ms, 60_000);
+    // Without rewind nothing more is written; with it again, what is still there is.
+    set(&mut opening, 0);
+    assert_eq!(opening.listed(), (102..105).collect::<Vec<_>>());
+    opening.run(5);
+    assert!((105..110).all(|number| !opening.folder.path().join(name(number)).exists()));
+    set(&mut opening, 60);
+    opening.write();
+    opening.run(5);
+    assert_eq!(opening.listed(), (107..115).collect::<Vec<_>>());
+    assert!((107..115).all(|number| opening.folder.path().join(name(number)).exists()));
 }
 
 #[test]
@@ -292,13 +316,8 @@ fn it_is_playable_while_a_keyframe_is_where_players_start() {
             for behind in 1..near + 3 {
                 opening.run(1);
                 assert_eq!(opening.window.is_playable(), behind < near, "{behind} of {near}");
-                // The first two segments of all are too few for some players.
-                let is_ready = behind < near && opening.listed().len() > 2;
-                assert_eq!(
-                    fresh_ms(&opening),
-                    if is_ready { target * 3000 } else { 0 },
-                    "{behind} of {near}"
-                );
+                let expected = if behind < near { target * 3000 } else { 0 };
+                assert_eq!(fresh_ms(&opening), expected, "{behind} of {near}");
             }
             opening.keyed = true;
             opening.run(1);

@@ -266,7 +266,18 @@ fn what_is_not_media_of_ours_is_counted() {
     let stats = run.session.stats();
     assert_eq!((stats.ignored_tags, stats.malformed_tags, stats.ignored_messages), (4, 3, 1));
     assert!(stats.bytes_in > 3073);
-    assert_eq!(run.events(), []);
+    let codecs = |run: &mut Run| {
+        let events = run.events().into_iter();
+        let named = events.map(|event| match event {
+            ServerEvent::Foreign(codec) => (codec.kind, codec.to_string()),
+            other => panic!("{other:?}"),
+        });
+        named.collect::<Vec<_>>()
+    };
+    assert_eq!(codecs(&mut run), [(TrackKind::Video, "Sorenson H.263".to_owned())], "once for each kind");
+    run.media(kind::AUDIO, 0, b"\x2fmp3").expect("skipped");
+    run.media(kind::AUDIO, 0, b"\x3fpcm").expect("skipped");
+    assert_eq!(codecs(&mut run), [(TrackKind::Audio, "MP3".to_owned())]);
 }
 
 #[test]

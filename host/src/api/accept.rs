@@ -1,0 +1,91 @@
+//! What must be true of a destination before it is made or changed: its driver, the address guard and its store agree.
+
+use serde_json::Value;
+use url::Url;
+
+use super::destinations::DestinationInput;
+use super::{ApiError, App};
+use crate::drivers::{ConfigRefused, ProbeError, ValidateError};
+use crate::ids::AccountId;
+use crate::store::{Delays, NewDestination};
+
+/// A destination that may be made.
+pub(super) struct Accepted {
+    pub(super) destination: NewDestination,
+    /// Its store cannot be reached now.
+    pub(super) trouble: Option<String>,
+}
+
+/// Lets the driver of the type, the address guard and the store check a destination; `path` stands before field names.
+///
+/// # Errors
+/// 422 naming the field and the reason, never the value; 503 when the driver does not answer.
+pub(super) async fn accept(
+    app: &App,
+    account: AccountId,
+    input: DestinationInput,
+    path: &str,
+) -> std::result::Result<Accepted, ApiError> {
+    if let Err(error) = app.drivers.validate(account, &input.kind, &input.config).await {
+        return Err(refusal(app, error, path));
+    }
+    check_addresses(app, &input.config, path)?;
+    let platform = app.drivers.public_view(&input.kind, &input.config).platform;
+    let has_playback = app.drivers.has_playback(&input.kind);
+    let delays = Delays { start_secs: input.start_delay_seconds, stop_secs: input.stop_delay_seconds };
+    let trouble = if input.check_store { check_store(app, &input, path).await? } else { None };
+    let destination =
+        NewDestination { kind: input.kind, platform, config: input.config, has_playback, delays };
+    Ok(Accepted { destination, trouble })
+}
+
+/// Asks the store; gives why it cannot be asked.
+async fn check_store(
+    app: &App,
+    input: &DestinationInput,
+    path: &str,
+) -> std::result::Result<Option<String>, ApiError> {
+    // The semaphore is never closed.
+    let _turn = app.limits.store_checks.acquire().await.map_err(|_| ApiError::internal())?;
+    match app.drivers.probe(&input.kind, &input.config).await {
+        Ok(()) => Ok(None),
+        Err(ProbeError::Refused(refused)) => Err(config_refused(&refused, path)),
+        Err(ProbeError::Unreachable(why)) => Ok(Some(why)),
+    }
+}
+
+fn refusal(app: &App, error: ValidateError, path: &str) -> ApiError {
+    match error {
+        ValidateError::UnknownType => {
+            let known = app.drivers.known_types().join(", ");
+            let text =
+                format!("Field `{path}type` names no destination type of this service; known are: {known}");
+            ApiError::refused("unknown_destination_type", text)
+        }
+        ValidateError::Config(refused) => config_refused(&refused, path),
+        ValidateError::Driver(reason) => {
+            tracing::error!(reason, "a driver cannot check a configuration");
+            ApiError::driver_unavailable()
+        }
+    }
+}
+
+/// 422 for a configuration; `path` stands before the field's name.
+pub(super) fn config_refused(refused: &ConfigRefused, path: &str) -> ApiError {
+    let field = if refused.field.is_empty() { String::new() } else { format!(".{}", refused.field) };
+    ApiError::refused("config_refused", format!("Field `{path}config{field}`: {}", refused.reason))
+}
+
+/// Refuses literal addresses that the guard would refuse at every connect. Host names are resolved only then.
+fn check_addresses(app: &App, config: &Value, path: &str) -> std::result::Result<(), ApiError> {
+    let texts = config.as_object().into_iter().flatten();
+    for (name, text) in texts.filter_map(|(name, value)| value.as_str().map(|text| (name, text))) {
+        let Ok(url) = Url::parse(text) else { continue };
+        let Some(host) = url.host_str().filter(|host| !host.is_empty()) else { continue };
+        if let Err(refused) = app.guard.check_literal(host) {
+            let text = format!("Field `{path}config.{name}`: {refused}");
+            return Err(ApiError::refused("address_refused", text));
+        }
+    }
+    Ok(())
+}

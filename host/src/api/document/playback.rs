@@ -1,0 +1,157 @@
+//! The addresses that players ask for: answered by `playback` on the same port, and so not among the generated operations.
+
+use serde_json::{Value, json};
+
+use super::errors::answer;
+
+/// An operation whose keys and forms of them are those of the addresses here.
+const LIKE: &str = "/paths/~1api~1public~1stream~1status/get/security";
+/// Media type of a playlist (RFC 8216, section 4).
+const PLAYLIST: &str = "application/vnd.apple.mpegurl";
+/// What a player gets first.
+const EXAMPLE: &str = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-STREAM-INF:BANDWIDTH=2500000,\
+    CODECS=\"avc1.64001f,mp4a.40.2\",RESOLUTION=1280x720\nt/AbC123/media.m3u8\n";
+/// What stands at an address of the service.
+const PREFIX: &str = "/hls/{playback_path}";
+
+/// Adds them. The rules for operations of the API do not hold for them: they are added afterwards.
+pub(super) fn describe(document: &mut Value) {
+    let security = document.pointer(LIKE).cloned().unwrap_or_default();
+    document["paths"][format!("{PREFIX}/index.m3u8")] = json!({ "get": index(&security) });
+    document["paths"][format!("{PREFIX}/t/{{token}}/{{name}}")] = json!({ "get": below() });
+    let responses = &mut document["components"]["responses"];
+    responses["NotPlayable"] = not_playable();
+    responses["NotNow"] = with_retry(answer(
+        "The service is busy, or what was asked for did not come in time",
+        "not_in_time",
+        "The encoder sends nothing at the moment; try again in a second",
+    ));
+    responses["OutOfRange"] = answer(
+        "The range lies behind the end of the file; `Content-Range` has its size",
+        "range_not_satisfiable",
+        "The file has 4096 bytes; ask for less",
+    );
+}
+
+fn with_retry(mut response: Value) -> Value {
+    response["headers"]["Retry-After"] = json!({"$ref": "#/components/headers/Retry-After"});
+    response
+}
+
+fn not_playable() -> Value {
+    let mut response = with_retry(answer(
+        "The stream is offline, or is starting, or the file is no longer there",
+        "offline",
+        "The stream is offline",
+    ));
+    let content = &mut response["content"]["application/json"];
+    let offline = content["example"].take();
+    let starting = json!({
+        "error": "The stream is starting; try again in a second", "code": "starting",
+        "requestId": offline["requestId"], "retryAfter": 1
+    });
+    *content = json!({"schema": content["schema"], "examples": {
+        "offline": {"summary": "Offline", "value": offline},
+        "starting": {"summary": "Live, and the first segment is not there yet", "value": starting}
+    }});
+    response
+}
+
+fn index(security: &Value) -> Value {
+    let mut responses = refusals();
+    responses["200"] = success(
+        "The multivariant playlist. Its addresses are relative, and carry a token instead of the key.",
+        &[PLAYLIST],
+    );
+    responses["400"] = reference("KeyRequired");
+    json!({
+        "operationId": "getPlaylist",
+        "tags": ["Public"],
+        "summary": "Play a stream",
+        "description": "The `hlsUrl` of the stream status: permanent, and what a player is given. Answers while the stream is live; \
+            404 with `Retry-After` and code `starting` until the first segment is there. With `token` instead of a key: the \
+            preview, for one or two viewers, 60 requests a minute.",
+        "security": security,
+        "parameters": [
+            path_parameter("playback_path", "Names the self-hosted destination; part of its `url`."),
+            {
+                "name": "token", "in": "query", "required": false, "schema": {"type": "string"},
+                "description": "The `playbackToken` of the stream status, in place of a key: plays the preview."
+            }
+        ],
+        "responses": responses
+    })
+}
+
+fn below() -> Value {
+    let mut responses = refusals();
+    let media = [PLAYLIST, "video/mp4", "audio/mp4"];
+    responses["200"] = success("A playlist, an initialization segment, a segment or a part.", &media);
+    responses["206"] = success("The range of a file that `Range` asks for.", &["video/mp4", "audio/mp4"]);
+    responses["400"] = reference("Malformed");
+    responses["416"] = reference("OutOfRange");
+    let directive = |name: &str, description: &str, schema: Value| json!({"name": name, "in": "query", "required": false, "description": description, "schema": schema});
+    json!({
+        "operationId": "getPlaybackFile",
+        "tags": ["Public"],
+        "summary": "Fetch what a playlist lists",
+        "description": "Players come here by the addresses in the playlists; nobody has to make one. The token is of one key and \
+            session: after the end of the stream it goes on for 60 seconds, after the key is revoked for about a second. Bytes \
+            are metered, but for those of the preview.",
+        "security": [],
+        "parameters": [
+            path_parameter("playback_path", "As in the address of the index."),
+            path_parameter("token", "What the index put into its addresses."),
+            path_parameter("name", "Name of a playlist or file."),
+            directive("_HLS_msn", "Waits for a playlist with this segment (destinations with `lowLatency`).",
+                json!({"type": "integer", "minimum": 0})),
+            directive("_HLS_part", "Waits for this part of that segment.", json!({"type": "integer", "minimum": 0})),
+            directive("_HLS_skip", "Leaves out what the player knows.", json!({"type": "string", "enum": ["YES", "v2"]})),
+            {
+                "name": "Range", "in": "header", "required": false, "schema": {"type": "string"},
+                "description": "One range of bytes of a file that is no playlist."
+            }
+        ],
+        "responses": responses
+    })
+}
+
+fn path_parameter(name: &str, description: &str) -> Value {
+    json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string"}})
+}
+
+fn success(description: &str, kinds: &[&str]) -> Value {
+    let media = |kind: &str| match kind {
+        PLAYLIST => json!({"schema": {"type": "string"}, "example": EXAMPLE}),
+        _ => json!({"schema": {"type": "string", "format": "binary"}}),
+    };
+    let content = kinds.iter().map(|kind| ((*kind).to_owned(), media(kind)));
+    let content: serde_json::Map<String, Value> = content.collect();
+    json!({
+        "description": description,
+        "headers": {"X-Request-Id": {"$ref": "#/components/headers/X-Request-Id"}},
+        "content": content
+    })
+}
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/responses/{name}")})
+}
+
+/// What either address may answer besides.
+fn refusals() -> Value {
+    let names = [
+        ("401", "Unauthorized"),
+        ("403", "Forbidden"),
+        ("404", "NotPlayable"),
+        ("429", "RateLimited"),
+        ("500", "Internal"),
+        ("502", "StoreFailed"),
+        ("503", "NotNow"),
+    ];
+    names
+        .into_iter()
+        .map(|(status, name)| (status.to_owned(), reference(name)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}

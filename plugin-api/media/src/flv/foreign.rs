@@ -1,0 +1,88 @@
+//! Codecs that FLV carries and this project does not: named, so that their users can be told what to set instead.
+
+use std::fmt;
+
+use super::{
+    AUDIO_PACKET_MULTITRACK, Cursor, SOUND_AAC, SOUND_EX, VIDEO_AVC, VIDEO_PACKET_MULTITRACK,
+    codec_of_fourcc, mod_ex, one_track,
+};
+use crate::packet::TrackKind;
+
+/// The codec of a tag that [`super::demux`] leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForeignCodec {
+    /// The track that it is of.
+    pub kind: TrackKind,
+    id: Id,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Id {
+    /// The codec id or sound format of a legacy tag.
+    Number(u8),
+    /// That of an Enhanced RTMP tag.
+    FourCc([u8; 4]),
+}
+
+impl ForeignCodec {
+    /// The codec of the tag `body`, when it is known by the header and none of [`crate::packet::Codec`]. Only the first track of its
+    /// kind counts.
+    pub fn of(kind: TrackKind, body: &[u8]) -> Option<Self> {
+        let first = *body.first()?;
+        let (is_enhanced, number, ours, multitrack) = match kind {
+            TrackKind::Video => (first & 0x80 != 0, first & 0x0f, VIDEO_AVC, VIDEO_PACKET_MULTITRACK),
+            TrackKind::Audio => (first >> 4 == SOUND_EX, first >> 4, SOUND_AAC, AUDIO_PACKET_MULTITRACK),
+        };
+        let id = if is_enhanced {
+            Id::FourCc(enhanced(body, first, multitrack)?)
+        } else {
+            // An empty body says nothing: encoders send it to mark a beginning.
+            (number != ours && body.len() > 1).then_some(Id::Number(number))?
+        };
+        Some(Self { kind, id })
+    }
+}
+
+/// The FourCC of an Enhanced RTMP tag that is none of ours.
+fn enhanced(body: &[u8], first: u8, multitrack: u8) -> Option<[u8; 4]> {
+    let mut cursor = Cursor { body, at: 1 };
+    let (packet_type, _) = mod_ex(&mut cursor, first & 0x0f).ok()?;
+    let is_multitrack = packet_type == multitrack;
+    if is_multitrack {
+        one_track(&mut cursor).ok()??;
+    }
+    let fourcc = cursor.array::<4>().ok()?;
+    let is_first = !is_multitrack || cursor.byte().ok()? == 0;
+    (is_first && codec_of_fourcc(fourcc).is_none()).then_some(fourcc)
+}
+
+/// The name that its users know.
+impl fmt::Display for ForeignCodec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match (self.kind, self.id) {
+            // Adobe FLV specification, annex E.4.3.1.
+            (TrackKind::Video, Id::Number(2)) => "Sorenson H.263",
+            (TrackKind::Video, Id::Number(3 | 6)) => "Screen Video",
+            (TrackKind::Video, Id::Number(4 | 5)) => "VP6",
+            // Not in any specification, but sent.
+            (TrackKind::Video, Id::Number(12)) => "HEVC without Enhanced RTMP",
+            // Annex E.4.2.1.
+            (TrackKind::Audio, Id::Number(0 | 3)) => "PCM",
+            (TrackKind::Audio, Id::Number(1)) => "ADPCM",
+            (TrackKind::Audio, Id::Number(2 | 14)) | (_, Id::FourCc([b'.', b'm', b'p', b'3'])) => "MP3",
+            (TrackKind::Audio, Id::Number(4..=6)) => "Nellymoser",
+            (TrackKind::Audio, Id::Number(7 | 8)) => "G.711",
+            (TrackKind::Audio, Id::Number(11)) => "Speex",
+            (_, Id::FourCc([b'v', b'p', b'0', b'8'])) => "VP8",
+            (_, Id::FourCc([b'v', b'p', b'0', b'9'])) => "VP9",
+            (_, Id::FourCc([b'v', b'v', b'c', b'1'])) => "VVC",
+            (_, Id::FourCc([b'a', b'c', b'-', b'3'])) => "AC-3",
+            (_, Id::FourCc([b'e', b'c', b'-', b'3'])) => "E-AC-3",
+            (_, Id::FourCc([b'f', b'L', b'a', b'C'])) => "FLAC",
+            (_, Id::Number(number)) => return write!(f, "number {number} of FLV"),
+            // The publisher wrote it: nothing of it that a terminal would obey.
+            (_, Id::FourCc(fourcc)) => return write!(f, "{}", fourcc.escape_ascii()),
+        };
+        f.write_str(name)
+    }
+}

@@ -1,0 +1,84 @@
+//! A store that cannot be used: said when the destination is made, and while it records.
+
+use satcast_tests::api::{Answer, Api, Stream};
+use satcast_tests::encoder::Publish;
+use satcast_tests::record::{Record, Track, media};
+use satcast_tests::s3::Store;
+use satcast_tests::source::{Recipe, Source};
+use satcast_tests::wait::{seconds, until_api};
+use serde_json::{Value, json};
+
+use crate::archive::{archived, contents, end, key_of, service, wait_for};
+
+/// Adds a destination with these changes of the store's configuration.
+pub(crate) fn add(api: &Api, stream: &Stream, store: &Store, changes: &Value, check: Option<bool>) -> Answer {
+    let mut body = json!({ "type": "cloud-archive", "config": store.config() });
+    for (name, value) in changes.as_object().expect("an object") {
+        body["config"][name] = value.clone();
+    }
+    if let Some(check) = check {
+        body["checkStore"] = json!(check);
+    }
+    api.post(&format!("/api/streams/{}/destinations", stream.id), &body)
+}
+
+#[test]
+fn a_store_is_asked_when_the_destination_is_made() {
+    let store = Store::start();
+    let service = service();
+    let api = service.api();
+    let stream = api.create_stream("asked");
+    for (changes, field) in [
+        (json!({ "bucket": "nowhere" }), "config.bucket"),
+        (json!({ "secretKey": "not-the-secret-of-the-store" }), "config.accessKey"),
+    ] {
+        let refused = add(&api, &stream, &store, &changes, None);
+        refused.assert_error(422, Some("config_refused"));
+        let text = refused.text;
+        assert!(text.contains(&format!("`{field}`")) && !text.contains("not-the-secret"), "{text}");
+        let made = add(&api, &stream, &store, &changes, Some(false)).ok();
+        let _ = api.delete(&format!("/api/destinations/{}", made["id"])).ok();
+    }
+    store.vanish();
+    let made = add(&api, &stream, &store, &json!({}), None).ok();
+    let id = made["id"].as_i64().expect("a destination");
+    assert!(api.destination(&stream, id)["error"].is_string(), "{}", api.destination(&stream, id));
+    store.recover();
+    let path = format!("/api/streams/{}/destinations/{id}", stream.id);
+    let _ = api.patch(&path, &json!({ "config": store.config() })).ok();
+    assert_eq!(api.destination(&stream, id)["error"], Value::Null);
+    assert_eq!(store.keys(), Vec::<String>::new(), "nothing stays of the question");
+}
+
+#[test]
+fn a_store_that_refuses_shows_at_once_and_recording_goes_on() {
+    let (source, store) = (Source::of(Recipe::SMALL), Store::start());
+    let service = service();
+    let api = service.api();
+    let (stream, destination) = archived(&api, "refused", &store);
+    store.refuse(403);
+    let mut encoder = Publish::until_end(&source).to(&service.ingest_url(&stream.key));
+    until_api("the refusal at the destination", seconds(20), || {
+        let shown = api.destination(&stream, destination);
+        if shown["state"] == "live" && shown["error"].is_string() { Ok(()) } else { Err(shown.to_string()) }
+    });
+    let running = wait_for(&api, "recording", seconds(10));
+    assert!(running["error"].is_string(), "{running}");
+    store.recover();
+    until_api("the end of the trouble", seconds(60), || match api.destination(&stream, destination) {
+        shown if shown["error"].is_null() => Ok(()),
+        shown => Err(shown.to_string()),
+    });
+    let sent = encoder.end();
+    end(&api, &stream);
+    let ready = wait_for(&api, "ready", seconds(90));
+    // Times are those of a source that begins again and again, whose sound is not as long as its picture.
+    let got = contents(&store.file(&key_of(&ready)));
+    for track in [Track::Video, Track::Audio] {
+        let digests = |records: &[Record]| -> Vec<[u8; 32]> {
+            let of_track = media(records).into_iter().filter(|record| record.track == track);
+            of_track.map(|record| record.digest).collect()
+        };
+        assert_eq!(digests(&got), digests(&sent), "{track:?}");
+    }
+}
