@@ -303,7 +303,8 @@ fn parts_are_their_segment(viewer: &mut Viewer, version: &Version) {
         assert!(video[0].keyframe && video.len() > frames, "{} frames at {:?}", video.len(), piece.entry);
         assert!(video.windows(2).all(|pair| pair[0].dts < pair[1].dts), "{:?}", piece.entry);
         frames = video.len();
-        if is_slow {
+        // One picture alone does not say how long it is shown.
+        if is_slow || frames < 2 {
             continue;
         }
         let shown = (video[frames - 1].dts - video[0].dts) * frames as f64 / (frames - 1) as f64;
