@@ -134,14 +134,14 @@ impl Hosted {
         crate::api::send(self.api.request("GET", STATUS).header("X-API-Key", key))
     }
 
-    /// The status.
+    /// The status; waits when the key has asked too often in this minute.
     ///
     /// # Panics
     /// When it is refused.
     #[track_caller]
     #[must_use]
     pub fn status(&self) -> Value {
-        self.status_of(&self.key).ok()
+        crate::api::send_patiently(&self.api.request("GET", STATUS).header("X-API-Key", &self.key)).ok()
     }
 
     /// Asks for the status until `wanted` accepts it.

@@ -85,7 +85,7 @@ fn panics_harm_only_their_destination(isolation: &str) {
     let id = |place: &str| add(place).ok()["id"].as_i64().expect("an id");
     let operator = operator(&service);
     let healthy = id("nowhere");
-    let _encoder = Publish::of(&source).to(&service.ingest_url(&stream.key));
+    let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
     api.wait_for_destination(&stream, healthy, "live", seconds(20));
     for place in ["open", "run"] {
         let failed = api.wait_for_destination(&stream, id(place), "failed", seconds(20));

@@ -1,8 +1,7 @@
 //! Webhooks: what a session tells, verified by the official libraries, and nothing lost when the service is killed.
 
-use std::net::{SocketAddr, TcpListener};
-
 use satcast_tests::encoder::Publish;
+use satcast_tests::ports::Port;
 use satcast_tests::receiver::Receiver;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::source::Source;
@@ -60,17 +59,13 @@ fn a_session_is_told_and_the_official_libraries_believe_it() {
     service.assert_not_logged(&[("the old secret", old_secret.as_str()), ("the secret", secret.as_str())]);
 }
 
-/// An address of this machine where nobody listens.
-fn nobody() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address")
-}
-
 #[test]
 fn what_was_not_delivered_when_the_service_was_killed_is_delivered_after() {
     let source = Source::shared();
     let mut service = service();
-    let address = nobody();
+    // Nobody listens there before the service has been killed.
+    let port = Port::lease();
+    let address = port.address();
     let (id, secret) = webhook(&service, &format!("http://{address}/in"));
     let stream = service.api().create_stream("the show");
     let encoder = Publish::of(&source).endless().to(&service.ingest_url(&stream.key));
