@@ -30,7 +30,7 @@ use crate::driver::{Config, Ctx, Driver, DynDestination, Media, Reconfigured};
 use crate::manifest::Manifest;
 use crate::wire::report;
 use request::read_open;
-use run::{bounded_run, for_opening, panic_error};
+use run::{bounded_run, panic_error};
 
 /// Most worker threads of a driver's runtime; see [`Driver::WORKERS`].
 pub const RUNTIME_WORKERS_MAX: usize = 8;
@@ -309,7 +309,7 @@ unsafe extern "C" fn open<E: Exported>(
         let (type_name, config) = unsafe { (request.type_name.read(), request.config_json.read()) };
         let json = parse_config(&config)?;
         let destination = {
-            let (_entered, _working) = (loaded.runtime.enter(), loaded.host.working(request.dest));
+            let _entered = loaded.runtime.enter();
             CURRENT_DEST.sync_scope(request.dest, || loaded.driver.open(Config::new(&type_name, &json)))?
         };
         let (stopping, stop_seen) = watch::channel(false);
@@ -329,7 +329,7 @@ unsafe extern "C" fn open<E: Exported>(
         let ctx = Ctx::new(loaded.host.clone(), request.dest, request.source, about, stop_seen.clone());
         let end = bounded_run(destination, ctx, media, stop_seen, deadline_ms);
         let (host, dest) = (loaded.host.clone(), request.dest);
-        loaded.runtime.spawn(for_opening(host.clone(), dest, async move {
+        loaded.runtime.spawn(CURRENT_DEST.scope(dest, async move {
             let outcome = end.await;
             host.stopped(dest, outcome.as_ref().err());
         }));

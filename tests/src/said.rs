@@ -4,10 +4,10 @@
 
 /// Log: how a line begins that tells of the process of an isolated driver; its name follows.
 pub const DRIVER_PROCESS: &str = "the process of driver ";
-/// Log: it crashed so many times for one account that nothing new of this account is given to it.
-pub const LEFT_ALONE: &str = "for one account, which is left alone";
-/// Log: it crashed so many times that nobody may use it.
-pub const CRASHED_TOO_OFTEN: &str = "crashed too often";
+/// Log: it crashed so many times that nothing new is given to it.
+pub const CRASHED_THREE_TIMES: &str = "crashed 3 times";
+/// Log: so many accounts failed that nobody may use a driver.
+pub const FOR_EACH_ACCOUNT: &str = "for each of";
 /// Log: a call did not return in time.
 pub const CALL_HANGS: &str = "did not return from a call";
 /// Log and reason: on threads of the service, a driver's call did not return in time.

@@ -25,7 +25,7 @@ pub struct LoadOptions<'a> {
 pub enum State {
     /// Serves its types.
     Loaded,
-    /// Loaded, but its process crashed or it panicked too often, and what follows.
+    /// Loaded, but its process crashed or it failed too often, and what follows.
     Failing(String),
     /// A valid library that is not enabled.
     Disabled,

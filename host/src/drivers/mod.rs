@@ -6,6 +6,7 @@
 //! - [`catalog`], [`change`]: which drivers there are, and how that changes while the service runs.
 //! - [`backend`]: where a driver runs, on threads of this process or in a child ([`process`]).
 //! - [`control`]: the threads that run driver code; [`waker`]: how those that wait for media are woken.
+//! - [`quarantine`]: when one that fails is used for nothing new, by whom.
 //! - [`services`]: what a driver can ask of the host; [`http`]: viewers' requests that it answers itself.
 //! - [`made`]: types that operators make by settings.
 //! - [`schema`]: configurations of destinations.
@@ -24,9 +25,9 @@ pub mod loader;
 mod made;
 mod masking;
 mod opening;
-mod panics;
 pub mod probe;
 pub mod process;
+mod quarantine;
 mod recordings;
 mod redact;
 mod registry;
@@ -56,7 +57,6 @@ pub(crate) use control::silence;
 pub use http::{Answer, Asked, Door, Unanswered};
 pub use loader::LoadError;
 pub use opening::{OpenRequest, Opening};
-pub use panics::{DRIVER_PANICS_MAX, PANIC_ACCOUNTS_MIN, PANIC_WINDOW};
 pub use recordings::{ProbeError, REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, EVENT_BYTES_MAX, Observer, SENT_BYTES_PER_SEC_MAX};

@@ -16,6 +16,7 @@ use super::control::{Control, Pump};
 use super::images::Lease;
 use super::loader::LoadError;
 use super::process::{Accept, Hooks, Remote, Spec};
+use super::quarantine::Fault;
 use super::schema::ConfigSchema;
 use super::services::{DriverServices, OperatorSettings};
 use super::wishes::Wishes;
@@ -262,8 +263,8 @@ impl Entry {
     pub(super) fn summary(&self) -> Summary {
         let mut summary = self.summary.clone();
         summary.crashes = self.loaded.as_ref().map_or(0, |loaded| loaded.crashes());
-        let panicked = self.loaded.as_ref().and_then(|loaded| loaded.services.quarantine());
-        if let Some(trouble) = self.trouble().or(panicked) {
+        let quarantine = self.loaded.as_ref().and_then(|loaded| loaded.services.quarantine());
+        if let Some(trouble) = self.trouble().or(quarantine) {
             summary.state = State::Failing(trouble);
         }
         summary
@@ -286,12 +287,9 @@ impl Entry {
         self.loaded.iter().for_each(|loaded| loaded.services.hold(account));
     }
 
-    /// Lets it be used again after its panics.
+    /// Lets it be used again after its faults.
     pub(super) fn forgive(&self) {
-        if let Some(loaded) = &self.loaded {
-            loaded.services.forgive();
-            loaded.remote.iter().for_each(|remote| remote.forgive());
-        }
+        self.loaded.iter().for_each(|loaded| loaded.services.forgive());
     }
 }
 
@@ -341,7 +339,9 @@ pub(super) fn start(
             let reports = parts.recordings.reports.clone();
             // What an earlier child told last, or this one at its start, may not have come.
             let up = Box::new(move || reports.miss());
-            let hooks = Hooks { accept: accepting(&id, settings, &services), up };
+            let faults = services.clone();
+            let fault = Box::new(move |account, why: &str| faults.fault(account, Fault::Crashed, why));
+            let hooks = Hooks { accept: accepting(&id, settings, &services), up, fault };
             let (remote, facts) = Remote::start(spec, asked, pump.clone(), clock.clone(), level, hooks)
                 .map_err(|error| LoadError::Start(services.redactor(Vec::new()).clean(&error.to_string())))?;
             // From here on its process ends with the control thread.

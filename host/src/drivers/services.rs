@@ -29,7 +29,7 @@ use super::assets::Assets;
 use super::assets::budget::Budget;
 use super::control::Pump;
 use super::http::Waiting;
-use super::panics::Panics;
+use super::quarantine::Quarantine;
 use super::recordings::{self, RecordingParts};
 use super::redact::{Redactor, Retired};
 use crate::clock::Clock;
@@ -124,7 +124,7 @@ pub(super) struct DriverServices {
     pump: Weak<Pump>,
     recordings: RecordingParts,
     requests: Waiting,
-    panics: Mutex<Panics>,
+    quarantine: Mutex<Quarantine>,
     panicked: AtomicU64,
     pieces: Arc<Budget>,
     /// Connections that are being made, or were and wait for the driver to take them.
@@ -162,7 +162,7 @@ impl DriverServices {
             pump: Arc::downgrade(pump),
             recordings,
             requests: Waiting::default(),
-            panics: Mutex::default(),
+            quarantine: Mutex::default(),
             panicked: AtomicU64::default(),
             pieces: Arc::default(),
             connecting: Arc::default(),

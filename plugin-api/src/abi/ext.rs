@@ -223,8 +223,8 @@ pub struct SatcastSettings {
     >,
 }
 
-/// `SATCAST_EXT_WORKING`, since minor version 5: with it a host knows whose destination was at work when a driver ends its process, and
-/// leaves alone the account whose it is, and not the driver.
+/// `SATCAST_EXT_WORKING`, since minor version 5. Hosts may do nothing with it: this one knows without the driver which accounts have work in a
+/// process that ends.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SatcastWorking {

@@ -21,16 +21,6 @@ type AskText = unsafe extern "C" fn(
 pub(crate) struct HostRef {
     table: SatcastHost,
     pub(crate) time: Time,
-    working: Option<unsafe extern "C" fn(ctx: *mut c_void, dest: u64)>,
-}
-
-/// The host knows whom this thread works for, until it goes.
-pub(crate) struct Working<'a>(&'a HostRef);
-
-impl Drop for Working<'_> {
-    fn drop(&mut self) {
-        self.0.works_for(0);
-    }
 }
 
 // SAFETY: the contract makes every host function callable from any thread, and `ctx` is only passed back to them.
@@ -63,11 +53,7 @@ impl HostRef {
                 size.min(size_of::<SatcastHost>()),
             );
         }
-        let mut host = Self { table: full, time: Time::of_start(), working: None };
-        // SAFETY: `SatcastWorking` is the struct of this name.
-        let working = unsafe { host.extension::<abi::SatcastWorking>(abi::EXT_WORKING) };
-        host.working = working.and_then(|extension| extension.working);
-        Ok(host)
+        Ok(Self { table: full, time: Time::of_start() })
     }
 
     pub(crate) fn is_static(&self) -> bool {
@@ -80,19 +66,6 @@ impl HostRef {
 
     pub(crate) fn table(&self) -> &SatcastHost {
         &self.table
-    }
-
-    /// Tells the host that this thread works for an opening until the value goes.
-    pub(crate) fn working(&self, dest: u64) -> Working<'_> {
-        self.works_for(dest);
-        Working(self)
-    }
-
-    fn works_for(&self, dest: u64) {
-        if let Some(working) = self.working {
-            // SAFETY: the function takes any number.
-            unsafe { working(self.table.ctx, dest) };
-        }
     }
 
     /// The log level gate; 0 when the host has none.

@@ -7,10 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Exported;
-use super::run::{for_opening, panic_error};
+use super::run::panic_error;
 use crate::Error;
 use crate::abi::{self, SatcastHttp, SatcastHttpRequest};
 use crate::driver::hostref::HostRef;
+use crate::driver::log::CURRENT_DEST;
 use crate::driver::{DynDestination, Method, Request, Response, respond};
 use crate::playback::Audience;
 
@@ -84,7 +85,7 @@ unsafe extern "C" fn request<E: Exported>(request: *const SatcastHttpRequest) {
         let Some(destination) = loaded.openings.find(dest) else {
             return responder.give(Response::not_found());
         };
-        loaded.runtime.spawn(for_opening(loaded.host.clone(), dest, async move {
+        loaded.runtime.spawn(CURRENT_DEST.scope(dest, async move {
             match caught(destination, request).await {
                 Ok(response) => responder.give(response),
                 Err(error) => {

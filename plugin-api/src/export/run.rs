@@ -9,20 +9,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::driver::hostref::HostRef;
-use crate::driver::log::CURRENT_DEST;
 use crate::driver::{BoxFuture, Ctx, DynDestination, Media};
 use crate::{Class, Error};
-
-/// `work` of an opening: its lines carry the opening's number, and the host knows at each of its steps whom the thread works for.
-pub(super) async fn for_opening(host: Arc<HostRef>, dest: u64, work: impl Future<Output = ()>) {
-    let mut work = std::pin::pin!(CURRENT_DEST.scope(dest, work));
-    poll_fn(|cx| {
-        let _working = host.working(dest);
-        work.as_mut().poll(cx)
-    })
-    .await;
-}
 
 /// `run` with its panics caught and, once the end is asked for, its time bounded.
 pub(super) async fn bounded_run(

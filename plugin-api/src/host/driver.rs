@@ -87,7 +87,7 @@ impl Driver {
             source,
             type_name: SatcastStr::new(type_name),
             config_json: SatcastStr::new(config_json),
-            media: media_handle(dest, media),
+            media: media_handle(media),
             about_json: SatcastStr::new(&about),
         };
         let mut raw: *mut c_void = std::ptr::null_mut();

@@ -6,7 +6,7 @@ use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::time::Duration;
 
 use super::assets::{playback, publish, retract};
-use super::crash::{WORKING, named};
+use super::crash::WORKING;
 use super::http::HTTP_HOST;
 use super::recordings::{RECORDINGS_HOST, VAULT};
 use super::services::{Context, with};
@@ -98,7 +98,6 @@ unsafe extern "C" fn connect(
             };
             let host = request.host.read().into_owned();
             let timeout = Duration::from_millis(u64::from(request.timeout_ms));
-            named(dest);
             context.services.connect(dest, host, port, timeout, Box::new(|outcome| answer.give(outcome)));
             abi::OK
         })

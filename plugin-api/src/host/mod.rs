@@ -8,8 +8,8 @@
 
 #[allow(unsafe_code)] // Functions a driver calls.
 mod assets;
-#[allow(unsafe_code)] // Handles signals; functions a driver calls.
-pub mod crash;
+#[allow(unsafe_code)] // A function a driver calls.
+mod crash;
 #[allow(unsafe_code)] // Reads and calls the driver's table.
 mod driver;
 #[allow(unsafe_code)] // Functions a driver calls.

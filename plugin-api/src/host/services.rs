@@ -9,7 +9,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::crash::named;
 use super::extensions::get_extension;
 use super::{Delivery, LogLine, MediaSource, Recv, Services, lease};
 use crate::abi::{self, SatcastError, SatcastHost, SatcastMedia, SatcastPacket, SatcastStr};
@@ -102,7 +101,6 @@ unsafe extern "C" fn state(ctx: *mut c_void, dest: u64, state: u32, reason: *con
     // SAFETY: all arguments live for the call.
     unsafe {
         with(ctx, (), |context| {
-            named(dest);
             if let Some(state) = State::from_abi(state) {
                 context.services.state(dest, state, read_error(reason));
             }
@@ -135,7 +133,6 @@ unsafe extern "C" fn metric(
     // SAFETY: description and slot live for the call.
     unsafe {
         with(ctx, abi::ERR, |context| {
-            named(dest);
             let Some(counter) = context.services.metric(dest, &(*desc).name.read()) else {
                 return abi::ERR;
             };
@@ -203,13 +200,12 @@ impl Drop for DriverWaker {
 
 /// What a [`SatcastMedia`] pointer points to.
 pub(super) struct MediaHandle {
-    dest: u64,
     pub(super) source: Arc<dyn MediaSource>,
 }
 
 /// A queue pointer for a driver; freed by `media_release`.
-pub(super) fn media_handle(dest: u64, source: Arc<dyn MediaSource>) -> *mut SatcastMedia {
-    Box::into_raw(Box::new(MediaHandle { dest, source })).cast()
+pub(super) fn media_handle(source: Arc<dyn MediaSource>) -> *mut SatcastMedia {
+    Box::into_raw(Box::new(MediaHandle { source })).cast()
 }
 
 thread_local! {
@@ -230,7 +226,6 @@ unsafe extern "C" fn media_recv(
     unsafe {
         with(ctx, -1, |_| {
             let handle = &*media.cast::<MediaHandle>();
-            named(handle.dest);
             let waker = DriverWaker { raw: *waker };
             // Taken out while it is used: what a queue lets go of may be code of the driver, which may come here again.
             let mut taken = TAKEN.take();

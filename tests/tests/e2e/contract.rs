@@ -68,7 +68,7 @@
 //! - more bytes than can be: `no_more_bytes_are_believed_than_can_be_sent_and_that_is_said_once`
 //! - panics on purpose, to take the driver from others: `an_account_takes_a_driver_from_itself_alone`,
 //!   `panics_of_one_account_take_the_driver_from_nobody_else`,
-//!   `accounts_that_are_held_at_other_times_take_it_from_nobody_and_not_without_end`; a panic that only a return code tells:
+//!   `accounts_that_are_held_at_other_times_take_it_from_nobody`; a panic that only a return code tells:
 //!   `a_table_that_breaks_the_rules_harms_itself`
 //! - texts that are none, records that are too short, numbers that mean nothing:
 //!   `no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it`, `what_a_host_survives_on_its_own_threads_harms_no_stream_either`
@@ -91,12 +91,11 @@
 //! - an exception of C++ over the boundary, garbage on the socket, a child of its own that stays:
 //!   `no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it` (on threads of the service an exception is the end of the service)
 //! - a host that is killed leaves nobody: `no_child_outlives_its_host`
-//! - waits between restarts, and an end of them: `waits_grow_and_then_it_is_left_alone`,
-//!   `a_driver_that_several_accounts_crash_is_left_alone`
+//! - waits between restarts, and an end of them: `waits_grow_to_an_end`, `several_accounts_that_fail_too_often_and_nobody_gets_anything_new`
 //! - crashes on purpose, to take the driver from others: `who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on`,
-//!   `who_crashes_it_is_left_alone_and_the_others_go_on`, `crashes_that_nobody_is_known_for_take_it_from_nobody`,
-//!   `an_end_is_laid_to_who_was_at_work_then_to_the_only_one_inside`, `who_says_whom_it_works_for_is_believed_before_what_it_asks`,
-//!   `the_last_words_of_a_child_name_whose_work_it_was`
+//!   `an_account_takes_a_driver_from_itself_alone`, `who_has_a_call_in_progress_is_inside_and_hears_of_the_end`,
+//!   `the_only_one_inside_is_found_at_once_and_nobody_where_nobody_is`,
+//!   `one_of_a_hundred_is_found_in_a_few_crashes_and_found_again_at_once`, `who_waits_is_told_how_long_and_who_crashed_nothing_is_cleared`
 //!
 //! # Also
 //! - the layout of every struct: `structs_of_past_versions_have_grown_at_their_ends_alone`, `the_layout_is_the_committed_one`, `c_and_cpp_compilers_see_the_same`

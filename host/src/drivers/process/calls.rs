@@ -1,4 +1,4 @@
-//! Calls into a child, and what is known of the one that ended it.
+//! Calls into a child.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,6 @@ use std::time::Duration;
 use satcast_plugin_api::{Class, Error};
 
 use super::CALL_MS;
-use super::blame::{Blame, CALL_MARK, Marked};
 use super::message::{self, Failure, ToChild};
 use super::session::{Session, lock};
 
@@ -18,6 +17,15 @@ pub(super) struct Call {
     answer: SyncSender<Result<Reply, Failure>>,
     /// Who it is for; `None` = it is not known.
     account: Option<i64>,
+}
+
+/// A call that did not return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hung {
+    /// Who it was for.
+    pub(super) account: Option<i64>,
+    /// Whoever opens notes the fault.
+    pub(super) is_open: bool,
 }
 
 /// What a child answers a call.
@@ -35,7 +43,17 @@ impl Session {
         account: Option<i64>,
         message: impl FnOnce(u64) -> ToChild,
     ) -> Result<bool, Error> {
-        self.call_for(account, message, None).map(|reply| reply.is_taken)
+        self.call_for(Hung { account, is_open: false }, message, None).map(|reply| reply.is_taken)
+    }
+
+    /// As [`Session::call`], to open a destination.
+    pub(super) fn call_to_open(
+        &self,
+        account: i64,
+        message: impl FnOnce(u64) -> ToChild,
+    ) -> Result<bool, Error> {
+        self.call_for(Hung { account: Some(account), is_open: true }, message, None)
+            .map(|reply| reply.is_taken)
     }
 
     /// As [`Session::call`], for nobody known and with a descriptor beside the message.
@@ -44,18 +62,19 @@ impl Session {
         message: impl FnOnce(u64) -> ToChild,
         descriptor: Option<&OwnedFd>,
     ) -> Result<Reply, Error> {
-        self.call_for(None, message, descriptor)
+        self.call_for(Hung { account: None, is_open: false }, message, descriptor)
     }
 
+    /// `hung` is noted where it does not return.
     fn call_for(
         &self,
-        account: Option<i64>,
+        hung: Hung,
         message: impl FnOnce(u64) -> ToChild,
         descriptor: Option<&OwnedFd>,
     ) -> Result<Reply, Error> {
         let number = self.number();
         let (answer, outcome) = sync_channel(1);
-        lock(&self.calls).insert(number, Call { answer, account });
+        lock(&self.calls).insert(number, Call { answer, account: hung.account });
         if self.is_over.load(Ordering::Acquire) {
             lock(&self.calls).remove(&number);
             return Err(self.has_ended());
@@ -67,42 +86,25 @@ impl Session {
             Ok(outcome) => outcome.map_err(Error::from),
             Err(RecvTimeoutError::Disconnected) => Err(self.gone(Class::Internal)),
             Err(RecvTimeoutError::Timeout) => {
-                lock(&self.marked).get_or_insert(Marked { account, call: Some(number) });
+                lock(&self.hung).get_or_insert(hung);
                 self.fail(&not_returned());
+                // A fault of what was asked for: as with a panic, it is not asked for again and again.
                 Err(self.gone(Class::Panic))
             }
         }
     }
 
-    /// The last words of a child: whom the thread worked for that met its end.
-    pub(super) fn mark(&self, mark: u64) {
-        let marked = if mark & CALL_MARK != 0 {
-            let call = mark & !CALL_MARK;
-            lock(&self.calls).get(&call).map(|it| Marked { account: it.account, call: Some(call) })
-        } else {
-            lock(&self.dests).get(&mark).map(|feed| Marked { account: Some(feed.account), call: None })
-        };
-        // A number that is none tells nothing.
-        if marked.is_some() {
-            *lock(&self.marked) = marked;
-        }
-    }
-
-    /// Whom its end is laid to. To be asked before it is buried.
-    pub(super) fn blame(&self) -> Blame {
-        if self.is_for_service() {
-            return Blame::Service;
-        }
-        let mut inside: BTreeSet<_> = lock(&self.dests).values().map(|feed| Some(feed.account)).collect();
-        inside.extend(lock(&self.calls).values().map(|call| call.account));
-        Blame::of(*lock(&self.marked), &inside)
+    /// The accounts with open destinations or calls. To be asked before it is buried.
+    pub(super) fn inside(&self) -> BTreeSet<i64> {
+        let mut inside: BTreeSet<i64> = lock(&self.dests).values().map(|feed| feed.account).collect();
+        inside.extend(lock(&self.calls).values().filter_map(|call| call.account));
+        inside
     }
 
     pub(super) fn has_ended(&self) -> Error {
         Error::internal(format!("the process of driver {} has ended", self.id))
     }
 
-    // A call that ends the process is a fault of what was asked for: as with a panic, it is not asked for again and again. The others are.
     fn gone(&self, class: Class) -> Error {
         Error::new(class, format!("the process of driver {} ended while it was called", self.id))
     }
@@ -130,15 +132,12 @@ impl Session {
         lock(&self.dests).get(&dest).map(|feed| feed.account)
     }
 
-    /// Answers the calls that are left: the one that ended the child is a fault of what was asked for.
+    /// Answers the calls that are left.
     pub(super) fn end_calls(&self) {
-        let marked = *lock(&self.marked);
-        let left: Vec<(u64, Call)> = lock(&self.calls).drain().collect();
-        for (number, call) in left {
-            let is_it = marked.is_some_and(|marked| marked.call == Some(number));
-            let error = self.gone(if is_it { Class::Panic } else { Class::Internal });
+        let left: Vec<Call> = lock(&self.calls).drain().map(|(_, call)| call).collect();
+        for call in left {
             // As in `answered`.
-            let _ = call.answer.try_send(Err(error.into()));
+            let _ = call.answer.try_send(Err(self.gone(Class::Internal).into()));
         }
     }
 }
@@ -153,33 +152,20 @@ mod tests {
     use super::*;
     use crate::drivers::process::channel::MESSAGE_BYTES_MAX;
     use crate::drivers::process::message::{Message, read};
-    use crate::drivers::process::notes::FORM_CRASH;
     use crate::drivers::process::recordings::tests::begin;
 
     #[test]
-    fn the_last_words_of_a_child_name_whose_work_it_was() {
+    fn who_has_a_call_in_progress_is_inside_and_hears_of_the_end() {
         let (session, child, _) = begin();
-        assert_eq!(session.blame(), Blame::Nobody);
+        assert!(session.inside().is_empty());
         let asking = session.clone();
         let asked = std::thread::spawn(move || asking.validate(7, "kind", "{}"));
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let (len, _) = child.recv(&mut buffer).unwrap();
-        let Ok(Message::Text(text)) = read::<ToChild>(&buffer[..len]) else { panic!("no call") };
-        let ToChild::Validate { call, .. } = *text else { panic!("{text:?}") };
-        assert_eq!(session.blame(), Blame::Account(7), "the only one inside");
-        let other = Call { answer: sync_channel(1).0, account: Some(8) };
-        lock(&session.calls).insert(call + 100, other);
-        assert_eq!(session.blame(), Blame::Somebody);
-        for (mark, expected) in [(99, Blame::Somebody), (CALL_MARK | call, Blame::Account(7))] {
-            let mut note = vec![FORM_CRASH];
-            note.extend_from_slice(&mark.to_le_bytes());
-            child.send(&note, &[]).unwrap();
-            let (len, descriptors) = session.channel.recv(&mut buffer).unwrap();
-            assert!(session.handle(&buffer[..len], descriptors).unwrap().is_none());
-            assert_eq!(session.blame(), expected);
-        }
+        let Ok(Message::Text(_)) = read::<ToChild>(&buffer[..len]) else { panic!("no call") };
+        assert_eq!(session.inside(), BTreeSet::from([7]));
         session.end_calls();
-        assert_eq!(asked.join().unwrap().unwrap_err().class, Class::Panic, "it is not asked for again");
-        assert!(session.handle(&[FORM_CRASH, 1], Vec::new()).is_err(), "half a number");
+        assert!(asked.join().unwrap().is_err());
+        assert!(session.inside().is_empty() && lock(&session.hung).is_none());
     }
 }

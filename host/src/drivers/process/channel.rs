@@ -57,11 +57,6 @@ impl Channel {
         Self { socket }
     }
 
-    /// Another descriptor of the same end.
-    pub(super) fn end(&self) -> std::io::Result<OwnedFd> {
-        self.socket.try_clone()
-    }
-
     /// Bounds every later send and receive.
     pub(super) fn set_limits(&self, send: Option<Duration>, recv: Option<Duration>) -> Result<(), Errno> {
         set_socket_timeout(&self.socket, Timeout::Send, send)?;

@@ -12,7 +12,7 @@ use satcast_plugin_api::{Audience, Class, Error};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::notes::{Batch, Demand, FORM_CRASH, FORM_DEMAND, FORM_MEDIA, read_crash};
+use super::notes::{Batch, Demand, FORM_DEMAND, FORM_MEDIA};
 use crate::config::ProcessLimits;
 
 /// Version of these messages: both sides are one binary, unless it was replaced while it ran.
@@ -380,8 +380,6 @@ pub(super) enum Message<T> {
     Media(Batch),
     /// To the host only.
     Demand(Demand),
-    /// The last words of a child, to the host only.
-    Crash(u64),
 }
 
 /// Reads a message.
@@ -391,7 +389,6 @@ pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<Message<T>, Malf
         FORM_TEXT => serde_json::from_slice(rest).map(Message::Text).map_err(|_| Malformed),
         FORM_MEDIA => Batch::read(rest).map(Message::Media),
         FORM_DEMAND => Demand::read(rest).map(Message::Demand),
-        FORM_CRASH => read_crash(rest).map(Message::Crash),
         _ => Err(Malformed),
     }
 }

@@ -7,8 +7,7 @@
 //!             queue ── feed ──> Slots ──> memory (host writes, child reads) ──> packets ──┘
 //! ```
 //!
-//! - [`remote`]: starts the child, restarts it after a crash, gives it up after too many ([`restart`]); [`blame`]: whom they are laid to;
-//!   [`shortage`]: what is nobody's fault.
+//! - [`remote`]: starts the child and restarts it after a crash; [`apart`]: whom a crash counts for; [`shortage`]: what is nobody's fault.
 //! - [`session`]: one child: its media; [`calls`]: calls into it; [`requests`]: what it asks for; [`recordings`], [`http`]: what it is
 //!   asked about them, and by viewers.
 //! - [`child`]: the other side. It is a small host itself: it loads the library with the same code, and its services ask
@@ -33,7 +32,7 @@
 //! those that left its group outlive it where it ends before the host ends it; memory that it holds where nobody looks (in descriptors on their way through a socket,
 //! say) is not counted. A system that has groups of processes with limits (systemd's `MemoryMax`) bounds that, too.
 
-mod blame;
+mod apart;
 mod calls;
 mod channel;
 pub mod child;
@@ -46,7 +45,6 @@ mod notes;
 mod recordings;
 mod remote;
 mod requests;
-mod restart;
 mod session;
 mod shortage;
 mod slots;

@@ -14,9 +14,6 @@ pub(super) const FORM_MEDIA: u8 = 2;
 /// First byte of a demand.
 pub(super) const FORM_DEMAND: u8 = 3;
 
-/// First byte of what a child sends when it is ended by a fault.
-pub(super) const FORM_CRASH: u8 = 4;
-
 const MARK_KEYFRAME: u32 = 1;
 const MARK_CONFIG: u32 = 1 << 1;
 const MARK_DISCONTINUITY: u32 = 1 << 2;
@@ -154,11 +151,6 @@ impl Batch {
         }
         if fields.0.is_empty() { Ok(batch) } else { Err(Malformed) }
     }
-}
-
-/// Whom the thread that met the fault worked for: a destination, or a call with [`super::blame::CALL_MARK`].
-pub(super) fn read_crash(bytes: &[u8]) -> Result<u64, Malformed> {
-    bytes.try_into().map(u64::from_le_bytes).map_err(|_| Malformed)
 }
 
 struct Fields<'a>(&'a [u8]);

@@ -14,16 +14,13 @@ use satcast_plugin_api::host::{MediaSource, Services};
 use satcast_plugin_api::manifest::Manifest;
 use satcast_plugin_api::recording::About;
 
+use super::apart::Apart;
 use super::message::ToChild;
-use super::restart::{Crashes, left_alone, quarantined};
 use super::session::{RemoteInstance, Session, lock};
 use crate::clock::Clock;
 use crate::config::ProcessLimits;
 use crate::drivers::control::Pump;
 use crate::drivers::loader::LoadError;
-
-/// Pause between tries of a destination whose driver is in quarantine: it comes back when the operator does something.
-const QUARANTINE_RETRY: Duration = Duration::from_secs(60);
 
 /// What a child is made from.
 #[derive(Clone)]
@@ -65,7 +62,7 @@ pub(in crate::drivers) struct Remote {
     changed: Condvar,
     /// As its last child said.
     keeps_recordings: AtomicBool,
-    crashes: Mutex<Crashes>,
+    apart: Mutex<Apart>,
     /// How many there were.
     crashed: AtomicU64,
 }
@@ -76,10 +73,6 @@ enum State {
     /// Crashed; started again at this monotonic time.
     Down {
         until: Duration,
-        why: String,
-    },
-    /// Crashed too often.
-    Quarantined {
         why: String,
     },
     Ended,
@@ -93,6 +86,8 @@ pub(in crate::drivers) struct Hooks {
     pub(in crate::drivers) accept: Accept,
     /// It is up.
     pub(in crate::drivers) up: Box<dyn Fn() + Send + Sync>,
+    /// It crashed with the work of this account, and why; true where nothing new of it comes from now on.
+    pub(in crate::drivers) fault: Box<dyn Fn(i64, &str) -> bool + Send + Sync>,
 }
 
 type First = SyncSender<Result<Facts, LoadError>>;
@@ -110,9 +105,9 @@ impl Remote {
         let id = spec.id.clone();
         let parts = Parts { spec, services, pump, clock, max_level, hooks };
         let (state, keeps_recordings) = (Mutex::new(State::Starting), AtomicBool::new(false));
-        let (changed, crashes) = (Condvar::new(), Mutex::default());
+        let (changed, apart) = (Condvar::new(), Mutex::default());
         let crashed = AtomicU64::new(0);
-        let remote = Arc::new(Self { parts, state, changed, keeps_recordings, crashes, crashed });
+        let remote = Arc::new(Self { parts, state, changed, keeps_recordings, apart, crashed });
         let (first, outcome) = sync_channel(1);
         let supervised = remote.clone();
         // Children die with the thread that started them: this one lives as long as the driver.
@@ -136,9 +131,6 @@ impl Remote {
                 Err(Error::internal(format!("driver {id} {why} and is being started again"))
                     .retry_after(wait))
             }
-            State::Quarantined { why } => {
-                Err(Error::internal(quarantined(id, why)).retry_after(QUARANTINE_RETRY))
-            }
             State::Ended => Err(Error::internal(format!("driver {id} has ended"))),
         }
     }
@@ -148,7 +140,6 @@ impl Remote {
         match &*self.lock() {
             State::Up(_) | State::Starting | State::Ended => None,
             State::Down { why, .. } => Some(format!("{why}; it is being started again")),
-            State::Quarantined { why } => Some(quarantined(&self.parts.spec.id, why)),
         }
     }
 
@@ -167,16 +158,18 @@ impl Remote {
         self.session_for(account)?.validate(account, kind, config)
     }
 
-    /// Lets it be used again by accounts that crashed it.
-    pub(in crate::drivers) fn forgive(&self) {
-        lock(&self.crashes).forgive();
-    }
-
+    /// The session, if it is the turn of `account`.
     fn session_for(&self, account: i64) -> Result<Arc<Session>, Error> {
-        if lock(&self.crashes).is_left(account) {
-            return Err(Error::internal(left_alone(&self.parts.spec.id)).retry_after(QUARANTINE_RETRY));
-        }
-        self.session()
+        let session = self.session()?;
+        let taken_in = lock(&self.apart).take_in(account, self.parts.clock.monotonic());
+        taken_in.map(|()| session).map_err(|wait| {
+            let id = &self.parts.spec.id;
+            Error::internal(format!(
+                "driver {id} crashed, and the accounts that used it are served again one after the other to find out with whose work; \
+                 this one follows"
+            ))
+            .retry_after(wait)
+        })
     }
 
     /// Opens a destination.

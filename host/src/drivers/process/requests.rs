@@ -46,10 +46,6 @@ impl Session {
         match read::<ToHost>(bytes) {
             Ok(Message::Demand(demand)) => self.meet(&demand).map(|()| None),
             Ok(Message::Text(message)) => self.answer(*message, descriptors),
-            Ok(Message::Crash(mark)) => {
-                self.mark(mark);
-                Ok(None)
-            }
             Ok(Message::Media(_)) | Err(_) => Err("sent what is no message"),
         }
     }
@@ -289,7 +285,6 @@ impl Drop for Kept {
 
 #[cfg(test)]
 mod tests {
-    use super::super::blame::Blame;
     use super::super::channel::{Channel, MESSAGE_BYTES_MAX};
     use super::super::message::text;
     use super::super::recordings::tests::begin;
@@ -330,7 +325,7 @@ mod tests {
         let loaded = ToHost::Loaded { id: "t".into(), version: String::new(), is_lossless: false };
         assert!(session.handle_short(&text(&loaded)).unwrap().is_none());
         assert!(session.failure().unwrap().contains("LimitNOFILE"));
-        assert_eq!(session.blame(), Blame::Service);
+        assert!(session.is_for_service());
     }
 
     #[test]

@@ -11,8 +11,7 @@ use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Delivery, Done, DriverWaker, MediaSource, Recv, Services};
 use satcast_plugin_api::recording::About;
 
-use super::blame::Marked;
-use super::calls::Call;
+use super::calls::{Call, Hung};
 use super::channel::{Channel, ChannelError};
 use super::http::Held;
 use super::memory::SharedMemory;
@@ -35,8 +34,8 @@ pub(super) struct Session {
     pub(super) services: Arc<dyn Services>,
     pub(super) pump: Arc<Pump>,
     pub(super) calls: Mutex<HashMap<u64, Call>>,
-    /// Whose work ended it.
-    pub(super) marked: Mutex<Option<Marked>>,
+    /// The call that it did not return from.
+    pub(super) hung: Mutex<Option<Hung>>,
     pub(super) next_number: AtomicU64,
     /// Requests about recordings that have no outcome yet.
     pub(super) requests: Mutex<HashMap<u64, Done>>,
@@ -108,7 +107,7 @@ impl Session {
             services: services.clone(),
             pump: pump.clone(),
             calls: Mutex::default(),
-            marked: Mutex::default(),
+            hung: Mutex::default(),
             next_number: AtomicU64::new(0),
             requests: Mutex::default(),
             answers: Arc::default(),
@@ -192,7 +191,9 @@ impl Session {
         let account = about.account_id;
         let feed = Feed { account, source: media, taken: Mutex::default() };
         lock(&self.dests).insert(dest, Arc::new(feed));
-        match self.call(Some(account), |call| ToChild::Open { call, dest, source, kind, config, about }) {
+        let opened =
+            self.call_to_open(account, |call| ToChild::Open { call, dest, source, kind, config, about });
+        match opened {
             Ok(_) => Ok(RemoteInstance { session: self.clone(), dest }),
             Err(error) => {
                 self.forget(dest);

@@ -7,7 +7,7 @@ use satcast_plugin_api::{Class, Error};
 
 use super::{DriverServices, lock};
 use crate::drivers::http::{self, Answer, Unanswered, Waiting};
-use crate::drivers::panics::{QUARANTINE_RETRY, Turn};
+use crate::drivers::quarantine::{Fault, QUARANTINE_RETRY, Quarantine};
 
 impl DriverServices {
     /// Notes an error of a destination of `account`, already cleaned, that may be a panic of the driver.
@@ -16,11 +16,17 @@ impl DriverServices {
             return;
         }
         self.panicked.fetch_add(1, Ordering::Relaxed);
-        let mut panics = lock(&self.panics);
-        if panics.add(self.clock.monotonic(), account, &error.message) != Turn::Goes {
-            let (driver, why) = (self.driver.as_str(), panics.reason_for(account).unwrap_or_default());
+        self.fault(account, Fault::Panicked, &error.message);
+    }
+
+    /// Notes a fault with the work of `account`, whose text has no secrets; true where the driver does nothing new for it from now on.
+    pub(in crate::drivers) fn fault(&self, account: i64, fault: Fault, text: &str) -> bool {
+        let why = lock(&self.quarantine).add(self.clock.monotonic(), account, fault, text);
+        if let Some(why) = &why {
+            let driver = self.driver.as_str();
             tracing::error!(driver, account, "driver {driver} {why}");
         }
+        why.is_some()
     }
 
     /// How many panics were noted.
@@ -30,28 +36,27 @@ impl DriverServices {
 
     /// Why the driver is left alone; `None` when it is not.
     pub(in crate::drivers) fn quarantine(&self) -> Option<String> {
-        lock(&self.panics).reason()
+        lock(&self.quarantine).reason()
     }
 
     /// An operator wants it to be used again.
     pub(in crate::drivers) fn forgive(&self) {
-        lock(&self.panics).forgive();
+        *lock(&self.quarantine) = Quarantine::default();
     }
 
     /// Leaves it alone for an account with whose work it hung.
     pub(in crate::drivers) fn hold(&self, account: i64) {
-        lock(&self.panics).hold_hung(self.clock.monotonic(), account);
+        self.fault(account, Fault::Hung, "");
     }
 
-    /// Whether it may be asked about a configuration of `account`: also one whose destinations panic may change them, and not one with whose
-    /// work it hung.
+    /// Whether it may be asked about a configuration of `account`.
     pub(in crate::drivers) fn may_ask(&self, account: i64) -> Result<(), Error> {
-        self.unless(lock(&self.panics).reason_to_ask(account))
+        self.unless(lock(&self.quarantine).reason_to_ask(account))
     }
 
     /// Whether a destination of `account` may be opened.
     pub(in crate::drivers) fn may_open(&self, account: i64) -> Result<(), Error> {
-        self.unless(lock(&self.panics).reason_for(account))
+        self.unless(lock(&self.quarantine).reason_for(account))
     }
 
     fn unless(&self, why: Option<String>) -> Result<(), Error> {

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, Signal};
-use satcast_plugin_api::host::{Driver, HttpRequest, Instance, crash};
+use satcast_plugin_api::host::{Driver, HttpRequest, Instance};
 use satcast_plugin_api::http::Method;
 use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Audience, Error};
@@ -27,12 +27,10 @@ use self::link::Link;
 use self::media::RemoteQueue;
 use self::recordings::Asked;
 use self::services::Proxy;
-use super::blame::CALL_MARK;
 use super::channel::{Channel, ChannelError, MESSAGE_BYTES_MAX};
 use super::handed::sealed_memory;
 use super::memory::SharedView;
 use super::message::{self, Failure, Message, PROTOCOL, ToChild, ToHost};
-use super::notes::FORM_CRASH;
 use super::{BYTES_PER_MB, SHARED_BYTES};
 use crate::config::ProcessLimits;
 use crate::drivers::{MAX_LEVEL, loader};
@@ -88,22 +86,6 @@ enum Job {
     End,
 }
 
-impl Job {
-    /// The call it answers.
-    fn call(&self) -> Option<u64> {
-        match self {
-            Job::Validate { call, .. }
-            | Job::Open { call, .. }
-            | Job::Reconfigure { call, .. }
-            | Job::Stop { call, .. }
-            | Job::Destroy { call, .. }
-            | Job::Request { call, .. } => Some(*call),
-            Job::Recordings(asked) => Some(asked.call()),
-            Job::End => None,
-        }
-    }
-}
-
 /// Body of the child; its standard input is the socket. Returns only when there is none.
 pub fn run() -> ExitCode {
     match begin() {
@@ -140,8 +122,6 @@ fn begin() -> Result<(Arc<Link>, Sender<Job>), String> {
         Err(error) => return Err(refuse(&channel, &format!("cannot map the shared memory: {error}"))),
     };
     MAX_LEVEL.store(max_level, Ordering::Relaxed);
-    let last_words = channel.end().map_err(|error| format!("no second socket: {error}"))?;
-    crash::tell_of_ends(last_words, FORM_CRASH).map_err(|error| format!("no handlers: {error}"))?;
     let link = Link::new(channel, view, &id).map_err(|error| error.message)?;
     let (jobs, queue) = channel_of_jobs();
     let on_control = link.clone();
@@ -225,7 +205,7 @@ fn read(link: &Arc<Link>, jobs: &Sender<Job>) -> ExitCode {
         match message::read::<ToChild>(&buffer[..len]) {
             Ok(Message::Media(batch)) => link.take_media(&batch),
             Ok(Message::Text(message)) => dispatch(link, jobs, *message, descriptors),
-            Ok(Message::Demand(_) | Message::Crash(_)) | Err(_) => die(),
+            Ok(Message::Demand(_)) | Err(_) => die(),
         }
     }
 }
@@ -290,7 +270,6 @@ fn control_thread(link: &Arc<Link>, image: &str, jobs: &Receiver<Job>) {
     };
     let mut instances: HashMap<u64, Instance> = HashMap::new();
     while let Ok(job) = jobs.recv() {
-        crash::working(job.call().map_or(0, |call| CALL_MARK | call));
         let (call, outcome) = match job {
             Job::Validate { call, kind, config } => (call, driver.validate(&kind, &config).map(|()| true)),
             Job::Open { call, dest, source, kind, config, about } => {

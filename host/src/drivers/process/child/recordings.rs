@@ -23,18 +23,6 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    /// The call it answers.
-    pub(super) fn call(&self) -> u64 {
-        match self {
-            Asked::List { call }
-            | Asked::Sign { call, .. }
-            | Asked::Retry { call, .. }
-            | Asked::Delete { call, .. }
-            | Asked::Probe { call, .. }
-            | Asked::Configured { call, .. } => *call,
-        }
-    }
-
     /// Answers it with what the library says.
     pub(super) fn answer(self, link: &Arc<Link>, driver: &Driver) {
         let recordings = driver.recordings().ok_or_else(|| Error::internal("the driver keeps no recordings"));

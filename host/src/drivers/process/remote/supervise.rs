@@ -1,5 +1,6 @@
 //! The lives of the children of a driver, one after the other, on one thread.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,11 +10,10 @@ use std::time::Duration;
 
 use satcast_plugin_api::Error;
 
-use super::super::blame::Blame;
+use super::super::calls::Hung;
 use super::super::channel::{ChannelError, MESSAGE_BYTES_MAX};
 use super::super::message::ToChild;
 use super::super::requests::Begun;
-use super::super::restart::{Verdict, left_alone, quarantined};
 use super::super::session::{Session, lock};
 use super::super::shortage::{self, Said};
 use super::super::spawn::{Spawned, spawn};
@@ -22,6 +22,14 @@ use super::super::{BYTES_PER_MB, END_MS, PING_MS, SILENCE_MS, START_MS};
 use super::{Facts, First, Parts, Remote, State};
 use crate::drivers::loader::LoadError;
 
+/// Wait after the first of several ends; each further one doubles it.
+const RESTART_WAIT_MIN: Duration = Duration::from_millis(500);
+/// Longest wait after a crash.
+const RESTART_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Longest wait while the service lacks something.
+const SHORTAGE_WAIT_MAX: Duration = Duration::from_secs(10);
+/// The end of a child that lived for longer is the first of several again.
+const STEADY_AFTER: Duration = Duration::from_secs(60);
 /// How often it is looked whether a child has ended without its socket.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// How often it is looked how much memory a child takes.
@@ -36,41 +44,55 @@ struct Beginning {
     said: Option<Facts>,
 }
 
+/// How a child ended.
+pub(super) struct End {
+    pub(super) why: String,
+    /// The service lacked something.
+    pub(super) is_shortage: bool,
+    /// The call that it did not return from.
+    pub(super) hung: Option<Hung>,
+    /// Accounts with open destinations or calls.
+    pub(super) inside: BTreeSet<i64>,
+}
+
+impl End {
+    fn shortage(why: String) -> Self {
+        Self { why, is_shortage: true, hung: None, inside: BTreeSet::new() }
+    }
+}
+
 impl Remote {
     /// `first` waits for the first child; without it all are as later ones.
     pub(super) fn supervise(&self, mut first: Option<First>) {
-        let mut said = Said::default();
+        // Ends one after the other without a child that lived for long.
+        let (mut ends, mut said) = (0, Said::default());
         loop {
-            let (why, blame) = self.one_child(&mut first);
+            let began = self.parts.clock.monotonic();
+            let end = self.one_child(&mut first);
             if let Some(first) = first.take() {
                 // Who started it may have gone.
-                let _ = first.send(Err(LoadError::Probe(why)));
+                let _ = first.send(Err(LoadError::Probe(end.why)));
                 return;
             }
             if matches!(*self.lock(), State::Ended) {
                 return;
             }
-            let id = self.parts.spec.id.as_str();
             let now = self.parts.clock.monotonic();
-            // Not under its lock: what is logged may take a while.
-            let verdict = lock(&self.crashes).add(now, blame);
-            self.crashed.fetch_add(u64::from(blame != Blame::Service), Ordering::Relaxed);
-            let wait = match verdict {
-                Verdict::Restart(wait) | Verdict::Wait(wait) => wait,
-                Verdict::Without(account, wait) => {
-                    tracing::error!(driver = id, account, "{}", left_alone(id));
-                    wait
-                }
-                Verdict::Quarantine => {
-                    tracing::error!(driver = id, "{}", quarantined(id, &why));
-                    self.enter(State::Quarantined { why });
-                    return;
-                }
-            };
-            let restart_in_ms = wait.as_millis() as u64;
-            if blame != Blame::Service {
-                let account = blame.account();
+            if now.saturating_sub(began) > STEADY_AFTER {
+                ends = 0;
+            }
+            let wait = restart_wait(ends, end.is_shortage);
+            ends += 1;
+            let (id, restart_in_ms) = (self.parts.spec.id.as_str(), wait.as_millis() as u64);
+            let why = &end.why;
+            if !end.is_shortage {
+                let account = self.account_of(&end);
                 tracing::error!(driver = id, restart_in_ms, account, "the process of driver {id} {why}");
+                self.crashed.fetch_add(1, Ordering::Relaxed);
+                // Who gets nothing new crashes it no more, and the others need not wait for that.
+                if account.is_some_and(|account| self.is_held_for(&end, account)) {
+                    ends = 0;
+                }
             } else if said.is_due(now) {
                 tracing::error!(
                     driver = id,
@@ -78,11 +100,25 @@ impl Remote {
                     "the process of driver {id} {why}; that is no fault of the driver, and it is tried until it succeeds"
                 );
             }
-            self.enter(State::Down { until: now + wait, why });
+            self.enter(State::Down { until: now + wait, why: end.why });
             if self.is_ended_within(wait) {
                 return;
             }
         }
+    }
+
+    /// Whom a crash counts for; `None` where it is not known.
+    fn account_of(&self, end: &End) -> Option<i64> {
+        match end.hung {
+            Some(hung) => hung.account,
+            None => lock(&self.apart).crashed(&end.inside),
+        }
+    }
+
+    /// Notes the fault; true where nothing new of the account comes from now on.
+    fn is_held_for(&self, end: &End, account: i64) -> bool {
+        let is_noted = end.hung.is_some_and(|hung| hung.is_open);
+        !is_noted && (self.parts.hooks.fault)(account, &format!("its process {}", end.why))
     }
 
     /// The end is final.
@@ -101,28 +137,26 @@ impl Remote {
         matches!(*waited.unwrap_or_else(PoisonError::into_inner).0, State::Ended)
     }
 
-    /// The life of one child; how it ended, and whom that is laid to.
-    fn one_child(&self, first: &mut Option<First>) -> (String, Blame) {
+    /// The life of one child, and how it ended.
+    pub(super) fn one_child(&self, first: &mut Option<First>) -> End {
         let Parts { spec, services, pump, max_level, .. } = &self.parts;
         let (session, theirs) = match Session::begin(spec, services, pump, *max_level) {
             Ok(begun) => begun,
             Err(error) => {
-                let why = shortage::told("cannot be given a socket and memory", &error.into());
-                return (why, Blame::Service);
+                return End::shortage(shortage::told("cannot be given a socket and memory", &error.into()));
             }
         };
         let spawned = match spawn(&spec.exe, &spec.id, theirs, services) {
             Ok(spawned) => spawned,
             Err(error) => {
-                return (shortage::told(&not_started(&spec.exe), &error), Blame::Service);
+                return End::shortage(shortage::told(&not_started(&spec.exe), &error));
             }
         };
         let refused = self.follow(&session, &spawned, first);
         let why = self.end_child(&session, spawned, refused);
-        let blame = session.blame();
-        let error = format!("the process of driver {} {why}", spec.id);
-        session.bury(&Error::internal(error));
-        (why, blame)
+        let (hung, inside) = (*lock(&session.hung), session.inside());
+        session.bury(&Error::internal(format!("the process of driver {} {why}", spec.id)));
+        End { why, is_shortage: session.is_for_service(), hung, inside }
     }
 
     fn end_child(&self, session: &Session, spawned: Spawned, refused: Option<String>) -> String {
@@ -255,7 +289,6 @@ impl Remote {
     fn is_up(&self, session: &Arc<Session>, facts: Facts, first: &mut Option<First>) {
         let id = self.parts.spec.id.as_str();
         let version = facts.version.clone();
-        lock(&self.crashes).started();
         if self.enter(State::Up(session.clone())) {
             tracing::info!(driver = id, version, "driver runs in a process of its own");
             (self.parts.hooks.up)();
@@ -267,6 +300,12 @@ impl Remote {
             let _ = first.send(Ok(facts));
         }
     }
+}
+
+/// The wait after so many other ends.
+fn restart_wait(before: u32, is_shortage: bool) -> Duration {
+    let most = if is_shortage { SHORTAGE_WAIT_MAX } else { RESTART_WAIT_MAX };
+    RESTART_WAIT_MIN.saturating_mul(1 << before.min(16)).min(most)
 }
 
 fn not_started(exe: &Path) -> String {

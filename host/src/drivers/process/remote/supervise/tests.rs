@@ -5,7 +5,6 @@ use std::sync::{Condvar, Mutex};
 use std::thread;
 
 use super::super::super::recordings::tests::Listener;
-use super::super::super::restart::CRASHES_MAX;
 use super::super::super::shortage::tests::{in_a_process_with_few_files, take_all_files};
 use super::super::{Hooks, Spec};
 use super::*;
@@ -22,14 +21,14 @@ fn remote(exe: &str) -> Arc<Remote> {
         pump: Arc::new(Pump::start("t").unwrap()),
         clock: Clock::system(),
         max_level: 3,
-        hooks: Hooks { accept: Box::new(|_| Ok(())), up: Box::new(|| {}) },
+        hooks: Hooks { accept: Box::new(|_| Ok(())), up: Box::new(|| {}), fault: Box::new(|_, _| false) },
     };
     Arc::new(Remote {
         parts,
         state: Mutex::new(State::Starting),
         changed: Condvar::new(),
         keeps_recordings: false.into(),
-        crashes: Mutex::default(),
+        apart: Mutex::default(),
         crashed: 0.into(),
     })
 }
@@ -45,12 +44,9 @@ fn a_service_without_descriptors_waits_and_blames_nobody() {
     let remote = remote("/bin/true");
     let taken = take_all_files();
     let too_many_open = std::io::Error::from_raw_os_error(libc::EMFILE).to_string();
-    for _ in 0..2 * CRASHES_MAX {
-        let (why, blame) = remote.one_child(&mut None);
-        assert!(why.contains(&too_many_open) && why.contains("LimitNOFILE"), "{why}");
-        assert_eq!(blame, Blame::Service);
-        assert!(matches!(lock(&remote.crashes).add(Duration::ZERO, blame), Verdict::Wait(_)));
-    }
+    let end = remote.one_child(&mut None);
+    assert!(end.why.contains(&too_many_open) && end.why.contains("LimitNOFILE"), "{}", end.why);
+    assert!(end.is_shortage);
     let supervised = remote.clone();
     let supervisor = thread::spawn(move || supervised.supervise(None));
     while !matches!(*remote.lock(), State::Down { .. }) {
@@ -61,8 +57,8 @@ fn a_service_without_descriptors_waits_and_blames_nobody() {
     remote.end();
     supervisor.join().unwrap();
     drop(taken);
-    let (why, blame) = remote.one_child(&mut None);
-    assert_eq!((why.as_str(), blame), ("ended with exit code 0", Blame::Nobody), "it is started again");
+    let end = remote.one_child(&mut None);
+    assert_eq!((end.why.as_str(), end.is_shortage), ("ended with exit code 0", false), "it is started again");
 }
 
 #[test]
@@ -79,12 +75,18 @@ fn what_ends_by_itself_crashed() {
 
 #[test]
 fn a_child_that_could_not_be_started_has_crashed_nothing() {
-    let (why, blame) = remote("/nowhere/satcast").one_child(&mut None);
-    assert!(why.starts_with(&not_started("/nowhere/satcast".as_ref())), "{why}");
-    assert_eq!(blame, Blame::Service);
+    let end = remote("/nowhere/satcast").one_child(&mut None);
+    assert!(end.why.starts_with(&not_started("/nowhere/satcast".as_ref())) && end.is_shortage, "{}", end.why);
 }
 
 #[test]
 fn a_child_that_is_not_started_text() {
     assert_eq!(not_started("/nowhere/satcast".as_ref()), "cannot be started as /nowhere/satcast");
+}
+
+#[test]
+fn waits_grow_to_an_end() {
+    let waits: Vec<u64> = (0..9).map(|n| restart_wait(n, false).as_millis() as u64).collect();
+    assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
+    assert_eq!(restart_wait(9, true), SHORTAGE_WAIT_MAX);
 }
