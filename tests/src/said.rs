@@ -58,3 +58,20 @@ pub const TAKES_LESS: &str = "takes less than the stream sends";
 pub const CODEC_NOT_TAKEN: &str = "does not accept";
 /// Doctor: the LNbits wallet answers.
 pub const LNBITS_ANSWERS: &str = "lnbits answers";
+/// Reason: a server did not answer to `publish` in time.
+pub const NOT_ACCEPTED_IN_TIME: &str = "did not accept the stream within";
+/// Reason: a server closed the connection.
+pub const CONNECTION_CLOSED: &str = "closed the connection";
+/// Reason: nothing listens at the address.
+pub const CONNECTION_REFUSED: &str = "refused";
+/// Reason: no server of names knows the host.
+pub const NAME_UNKNOWN: &str = "cannot resolve";
+/// Reason: nobody whom the service trusts signed the server's certificate.
+pub const UNKNOWN_AUTHORITY: &str = "not signed by an authority";
+/// Reason: the server's certificate is of another host.
+pub const ANOTHER_NAME: &str = "is for another name";
+/// Reason: the server does not answer to TLS.
+pub const NO_TLS: &str = "does not speak TLS";
+/// Log: why publishers were refused: an unknown key, a second one, bytes of another protocol, a hostile message, none in time.
+pub const REFUSED_PUBLISHERS: [&str; 5] =
+    ["unknown stream key", "already publishing", "not plain rtmp", "nested too deep", "no publish within"];

@@ -233,7 +233,7 @@ fn every_range_is_checked_at_both_ends() {
 }
 
 #[test]
-fn contradictions_are_one_sentence_with_the_fix() {
+fn contradictions_are_one_sentence_with_the_fix_texts() {
     for (toml, part) in [
         ("public_url = \"http://x/sub\"", "public_url holds a path"),
         ("public_url = \"ftp://x\"", "public_url is no http or https address"),

@@ -3,6 +3,7 @@
 use satcast_tests::caller::{self, Call, Outcome};
 use satcast_tests::encoder::Publish;
 use satcast_tests::record::assert_complete;
+use satcast_tests::said;
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::sink::Sink;
 use satcast_tests::source::Source;
@@ -41,9 +42,7 @@ fn hostile_peers_are_refused_while_others_stream() {
     assert_complete("the other stream's server", &sent, &sink.records());
     service.assert_running();
     let log = service.log();
-    for reason in
-        ["unknown stream key", "already publishing", "not plain rtmp", "nested too deep", "no publish within"]
-    {
+    for reason in said::REFUSED_PUBLISHERS {
         let line = log.lines().find(|line| line.contains(reason));
         assert!(
             line.is_some_and(|line| line.contains("peer=")),

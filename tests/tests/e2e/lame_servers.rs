@@ -36,10 +36,10 @@ fn a_dead_and_a_stalled_server_harm_nobody_else() {
     let (silent, resetting) = (listener(false), listener(true));
     let refusing = Sink::start(refusal("NetStream.Publish.Rejected", "not today"));
     let worse = [
-        (format!("rtmp://{silent}/app"), "did not accept the stream within"),
-        (format!("rtmp://{resetting}/app"), "closed the connection"),
-        ("rtmp://no-such-host.invalid/app".to_owned(), "cannot resolve"),
-        ("rtmp://127.0.0.1:1/app".to_owned(), "refused"),
+        (format!("rtmp://{silent}/app"), said::NOT_ACCEPTED_IN_TIME),
+        (format!("rtmp://{resetting}/app"), said::CONNECTION_CLOSED),
+        ("rtmp://no-such-host.invalid/app".to_owned(), said::NAME_UNKNOWN),
+        ("rtmp://127.0.0.1:1/app".to_owned(), said::CONNECTION_REFUSED),
         (refusing.url(), "not today"),
     ]
     .map(|(url, words)| (api.add_destination(&stream, &url, "other-secret-key"), words));

@@ -81,9 +81,9 @@ fn servers_that_fail_at_tls_are_named_and_harm_nobody_else() {
     let stream = api.create_stream("tls failures");
     api.add_destination(&stream, &healthy.url(), "healthy");
     let bad = [
-        (format!("rtmps://{}/live", target.rtmps_address()), "not signed by an authority", true),
-        (format!("rtmps://{}/live", other_name.rtmps_address()), "is for another name", true),
-        (format!("rtmps://{}/live", no_tls()), "does not speak TLS", false),
+        (format!("rtmps://{}/live", target.rtmps_address()), said::UNKNOWN_AUTHORITY, true),
+        (format!("rtmps://{}/live", other_name.rtmps_address()), said::ANOTHER_NAME, true),
+        (format!("rtmps://{}/live", no_tls()), said::NO_TLS, false),
     ]
     .map(|(url, words, slow)| (api.add_destination(&stream, &url, "some-secret-key"), words, slow));
 
