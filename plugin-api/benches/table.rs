@@ -18,18 +18,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use satcast_plugin_api::Error;
 use satcast_plugin_api::abi::{
     self, SatcastDriver, SatcastErrorSink, SatcastHost, SatcastMedia, SatcastOpen, SatcastPacket, SatcastStr,
     SatcastWaker,
 };
 use satcast_plugin_api::driver::State;
 use satcast_plugin_api::host::{
-    Asset, Connected, Delivery, Driver, DriverWaker, LogLine, MediaSource, Packet, Playback, Recv, Services,
-    Table,
+    Asset, Connected, Delivery, Driver, DriverWaker, LogLine, MediaSource, Playback, Recv, Services, Table,
 };
-use satcast_plugin_api::packet::{Codec, Kind};
 use satcast_plugin_api::recording::About;
+use satcast_plugin_api::{Codec, Error, Packet};
 
 const PACKET_BYTES: usize = 8 * 1024;
 /// Packets taken in one call.
@@ -202,17 +200,9 @@ impl Side {
 
 fn packet() -> Arc<Packet> {
     Arc::new(Packet {
-        kind: Kind::Video,
-        codec: Codec::H264,
-        config: false,
-        keyframe: true,
-        discontinuity: false,
-        track: 0,
         source: 1,
         sequence: 1,
-        dts_ns: 0,
-        pts_ns: 0,
-        payload: Bytes::from(vec![7; PACKET_BYTES]),
+        ..Packet::media(Codec::H264, true, 0, 0, Bytes::from(vec![7; PACKET_BYTES]))
     })
 }
 

@@ -173,9 +173,17 @@ pub struct SatcastTextSink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Codec, Kind};
 
     #[test]
     fn the_magic_is_readable_in_a_dump() {
         assert_eq!(&MAGIC.to_le_bytes(), b"SATCAST\x01");
+    }
+
+    #[test]
+    fn the_types_have_the_numbers_of_the_table() {
+        let codecs = [CODEC_H264, CODEC_HEVC, CODEC_AV1, CODEC_AAC, CODEC_OPUS];
+        assert_eq!(Codec::ALL.map(|codec| codec as u32), codecs);
+        assert_eq!([Kind::Video as u32, Kind::Audio as u32], [KIND_VIDEO, KIND_AUDIO]);
     }
 }

@@ -41,11 +41,11 @@ pub use http::Answered;
 pub use packets::{config, media};
 pub use shared::{Recorded, Report};
 
-use crate::Error;
 use crate::abi::{HOST_FLAG_STATIC, SatcastDriver};
 use crate::driver_state::State;
-use crate::host::{Driver, Instance, LogLine, Packet, Services as _, Table};
+use crate::host::{Driver, Instance, LogLine, Services as _, Table};
 use crate::recording::About;
+use crate::{Error, Packet};
 use queue::Queue;
 use shared::Shared;
 

@@ -8,9 +8,8 @@ use bytes::Bytes;
 use satcast_plugin_api::driver::{
     Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Reconfigured, State,
 };
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{self, HostCall, Options, Testkit};
-use satcast_plugin_api::{Class, DestType, Error, SettingsSchema, driver_entry};
+use satcast_plugin_api::{Class, Codec, DestType, Error, SettingsSchema, driver_entry};
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
@@ -85,7 +84,7 @@ impl Destination for Out {
             tokio::select! {
                 more = media.recv_batch(&mut batch) => {
                     for packet in batch.drain(..) {
-                        let (sequence, gap) = (packet.sequence(), packet.is_discontinuity());
+                        let (sequence, gap) = (packet.sequence, packet.discontinuity);
                         ctx.event("packet", &json!({ "sequence": sequence, "gap": gap }));
                     }
                     if !more {

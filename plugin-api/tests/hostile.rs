@@ -17,9 +17,8 @@ use satcast_plugin_api::driver::{
     Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, State,
 };
 use satcast_plugin_api::host::TableError;
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{self, TestDestination, Testkit};
-use satcast_plugin_api::{Class, DestType, Error, driver_entry};
+use satcast_plugin_api::{Class, Codec, DestType, Error, driver_entry};
 use serde_json::json;
 
 /// Openings one after the other, each with a task of its own.

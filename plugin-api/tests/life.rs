@@ -10,9 +10,8 @@ use satcast_plugin_api::driver::{
     Asset, AssetBody, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Playback,
     State,
 };
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{self, Testkit};
-use satcast_plugin_api::{Audience, Class, DestType, Error, Secret, driver_entry, host};
+use satcast_plugin_api::{Audience, Class, Codec, DestType, Error, Secret, driver_entry, host};
 use serde_json::json;
 
 #[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
@@ -73,14 +72,14 @@ impl Destination for Out {
         let mut batch = Vec::new();
         while media.recv_batch(&mut batch).await {
             for packet in batch.drain(..) {
-                ctx.bytes_sent(packet.payload().len() as u64);
-                let name = format!("p{}", packet.sequence());
+                ctx.bytes_sent(packet.payload.len() as u64);
+                let name = format!("p{}", packet.sequence);
                 ctx.publish(Asset {
                     name: &name,
                     content_type: "x/y",
                     max_age_secs: 1,
                     audience: Audience::Both,
-                    body: AssetBody::Memory(packet.into_bytes()),
+                    body: AssetBody::Memory(packet.payload),
                 })?;
             }
         }

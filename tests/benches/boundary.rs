@@ -24,7 +24,7 @@ use satcast::live::{DestinationSnapshot, Live, Publisher, Settings};
 use satcast::outbound::Guard;
 use satcast::secret::{Vault, new_stream_key};
 use satcast::store::{self, Actor, Caps, NewAccount, NewDestination, NewStream, OpenOptions, Origin};
-use satcast_media::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
+use satcast_media::{Codec, NANOS_PER_MILLI, Packet};
 use satcast_tests::figures::{Options, summary};
 use satcast_tests::scene::{HOSTILE, built, configuration};
 use satcast_tests::service::binary;
@@ -119,23 +119,13 @@ fn push(publishers: &mut [Publisher], sent: &mut u64, end: Duration, began: Inst
         let due = Duration::from_micros(*sent * 1_000_000 / PACKETS_PER_SECOND);
         std::thread::sleep(due.saturating_sub(began.elapsed()));
         let dts_ns = i64::try_from(*sent * 1_000 / PACKETS_PER_SECOND).expect("a time") * NANOS_PER_MILLI;
-        let packet = Packet {
-            kind: TrackKind::Video,
-            codec: Codec::H264,
-            role: Role::Data,
-            keyframe: sent.is_multiple_of(GROUP_PACKETS),
-            dts_ns,
-            pts_ns: dts_ns,
-            payload: payload.clone(),
-        };
+        let packet =
+            Packet::media(Codec::H264, sent.is_multiple_of(GROUP_PACKETS), dts_ns, dts_ns, payload.clone());
         for publisher in publishers.iter_mut() {
             let mut packets = vec![packet.clone()];
             if *sent == 0 {
                 let record = Bytes::from_static(&[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0]);
-                packets.insert(
-                    0,
-                    Packet { role: Role::Config, keyframe: false, payload: record, ..packet.clone() },
-                );
+                packets.insert(0, Packet::configuration(Codec::H264, record));
             }
             publisher.push(&mut packets);
         }

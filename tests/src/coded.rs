@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use satcast_media::{Codec, Packet, Role, TrackKind};
+use satcast_media::{Codec, Kind, Packet, Role};
 use serde_json::Value;
 
 use crate::caller::Call;
@@ -94,7 +94,7 @@ impl Coded {
     /// # Panics
     /// When the publish was not accepted.
     pub fn publish_audio(&self, call: &mut Call) {
-        self.publish_some(call, 1, |packet| packet.role == Role::Config || packet.kind == TrackKind::Audio);
+        self.publish_some(call, 1, |packet| packet.is_config() || packet.kind() == Kind::Audio);
     }
 
     fn publish_some(&self, call: &mut Call, times: u32, is_sent: impl Fn(&Packet) -> bool) {
@@ -137,7 +137,7 @@ fn read(path: &Path, coding: Coding) -> Vec<Packet> {
             .iter()
             .map(|data| packet(data, coding, Role::Data, "data").expect("a packet with times")),
     );
-    packets.sort_by_key(|packet| (packet.role == Role::Data, packet.dts_ns));
+    packets.sort_by_key(|packet| (!packet.is_config(), packet.dts_ns));
     packets
 }
 
@@ -146,14 +146,11 @@ fn packet(value: &Value, coding: Coding, role: Role, field: &str) -> Option<Pack
         let seconds: f64 = value[field].as_str()?.parse().ok()?;
         Some((seconds * NANOS_PER_SECOND) as i64)
     };
-    let (kind, codec) = match value["codec_type"].as_str()? {
-        "video" => (TrackKind::Video, coding.video),
-        _ => (TrackKind::Audio, coding.audio),
-    };
+    let codec = if value["codec_type"].as_str()? == "video" { coding.video } else { coding.audio };
     let data = role == Role::Data;
-    let keyframe = data && kind == TrackKind::Video && value["flags"].as_str()?.starts_with('K');
+    let keyframe = data && codec.kind() == Kind::Video && value["flags"].as_str()?.starts_with('K');
     let (dts_ns, pts_ns) = if data { (nanos("dts_time")?, nanos("pts_time")?) } else { (0, 0) };
-    Some(Packet { kind, codec, role, keyframe, dts_ns, pts_ns, payload: bytes(value[field].as_str()?) })
+    Some(Packet { role, ..Packet::media(codec, keyframe, dts_ns, pts_ns, bytes(value[field].as_str()?)) })
 }
 
 /// Bytes of a dump: lines of an offset, groups of hexadecimal digits, and the same as text after two spaces.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use nix::sys::socket::{setsockopt, sockopt};
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
-use satcast_media::{Codec, Packet, Role};
+use satcast_media::{Codec, Packet};
 
 use crate::ports::Port;
 use crate::record::{Record, Track};
@@ -324,7 +324,7 @@ fn keep(shared: &Shared, publish: usize, packet: &Packet) {
         Codec::Aac | Codec::Opus => Track::Audio,
     };
     let times = (packet.dts_ns / NANOS_PER_MILLI, packet.pts_ns / NANOS_PER_MILLI);
-    let record = Record::new(track, packet.role == Role::Config, packet.keyframe, times, &packet.payload);
+    let record = Record::new(track, packet.is_config(), packet.keyframe, times, &packet.payload);
     lock(&shared.arrivals).push(Arrival { record, at: Instant::now(), publish });
 }
 

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
-use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource as _, Packet, Recv};
-use satcast_plugin_api::packet::{Codec, Kind};
+use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource as _, Recv};
+use satcast_plugin_api::{Codec, Packet};
 
 #[path = "../../src/live/group.rs"]
 #[allow(dead_code)] // Nothing but its configurations is needed here.
@@ -28,9 +28,7 @@ mod locks {
     pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
 }
 
-use queue::{
-    Bounds, Disk, LEASED_BYTES_MAX, Queue, Surroundings,
-};
+use queue::{Bounds, Disk, LEASED_BYTES_MAX, Queue, Surroundings};
 
 /// Switches between threads that loom forces at most in one order; more find nothing new here and take much longer.
 const SWITCHES_MAX: usize = 3;
@@ -100,34 +98,23 @@ fn wake(waker: Option<DriverWaker>) {
     waker.into_iter().for_each(DriverWaker::wake);
 }
 
-fn packet(sequence: u64, config: bool, keyframe: bool, payload: Bytes) -> Arc<Packet> {
-    Arc::new(Packet {
-        kind: Kind::Video,
-        codec: Codec::H264,
-        config,
-        keyframe,
-        discontinuity: false,
-        track: 0,
-        source: 1,
-        sequence,
-        dts_ns: 0,
-        pts_ns: 0,
-        payload,
-    })
+fn packet(sequence: u64, packet: Packet) -> Arc<Packet> {
+    Arc::new(Packet { source: 1, sequence, ..packet })
 }
 
 fn config(sequence: u64) -> Arc<Packet> {
-    packet(sequence, true, false, Bytes::from_static(b"c"))
+    packet(sequence, Packet::configuration(Codec::H264, Bytes::from_static(b"c")))
 }
 
 fn media(sequence: u64, keyframe: bool) -> Arc<Packet> {
-    packet(sequence, false, keyframe, Bytes::from_static(b"media"))
+    packet(sequence, Packet::media(Codec::H264, keyframe, 0, 0, Bytes::from_static(b"media")))
 }
 
 /// Half of what a driver may hold.
 fn half(sequence: u64) -> Arc<Packet> {
     static PAYLOAD: OnceLock<Bytes> = OnceLock::new();
-    packet(sequence, false, true, PAYLOAD.get_or_init(|| vec![0; LEASED_BYTES_MAX / 2].into()).clone())
+    let payload = PAYLOAD.get_or_init(|| vec![0; LEASED_BYTES_MAX / 2].into()).clone();
+    packet(sequence, Packet::media(Codec::H264, true, 0, 0, payload))
 }
 
 /// Takes until the queue is closed, one at a time; gives the numbers of what came. Sleeps for ever, which loom reports, if a
@@ -234,7 +221,8 @@ fn spilling(dropped: &Arc<AtomicU64>) -> loom::sync::Arc<Queue> {
 /// Too much for the queue itself.
 fn large(sequence: u64, keyframe: bool) -> Arc<Packet> {
     static PAYLOAD: OnceLock<Bytes> = OnceLock::new();
-    packet(sequence, false, keyframe, PAYLOAD.get_or_init(|| vec![0; LARGE_BYTES].into()).clone())
+    let payload = PAYLOAD.get_or_init(|| vec![0; LARGE_BYTES].into()).clone();
+    packet(sequence, Packet::media(Codec::H264, keyframe, 0, 0, payload))
 }
 
 fn over_a_disk() {

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::net::IpAddr;
 
+use satcast_media::Packet;
 use satcast_media::flv::ForeignCodec;
-use satcast_media::packet::Packet;
 
 use crate::ids::StreamId;
 use crate::live::Via;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use satcast_media::Packet;
 use satcast_media::flv::ForeignCodec;
-use satcast_media::packet::{Packet, Role};
 use satcast_media::rtmp::Metadata;
 use satcast_media::rtmp::server::{PublishId, ServerEvent};
 use tokio::net::TcpStream;
@@ -310,7 +310,7 @@ impl Intake {
 
     /// Whether there is sound or picture in it: a configuration record alone shows nothing and costs nothing to send.
     fn has_media(&self) -> bool {
-        self.packets.iter().any(|packet| packet.role == Role::Data)
+        self.packets.iter().any(|packet| !packet.is_config())
     }
 
     /// Whether the encoder ended its publish with this turn.

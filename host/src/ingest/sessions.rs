@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use satcast_media::Packet;
 use satcast_media::flv::ForeignCodec;
-use satcast_media::packet::Packet;
 
 use super::admit::{Admission, PacketSink, Status};
 use crate::live::{Live, Publisher, Via};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use satcast_media::Kind;
 use satcast_media::flv::ForeignCodec;
-use satcast_media::packet::TrackKind;
 use satcast_media::rtmp::Metadata;
 use tokio::time::Instant;
 
@@ -46,7 +46,7 @@ impl Usable {
 
     /// Nothing can be used, and nothing will come that can.
     pub(super) fn is_hopeless(&self, now: Instant) -> bool {
-        let kinds = [TrackKind::Video, TrackKind::Audio];
+        let kinds = [Kind::Video, Kind::Audio];
         let no_hope = || kinds.into_iter().all(|kind| self.will_not_come(kind));
         self.decided_at().is_some_and(|at| now >= at || (self.all_are_named() && no_hope()))
     }
@@ -55,29 +55,28 @@ impl Usable {
     fn all_are_named(&self) -> bool {
         let named = |kind| self.foreign.iter().any(|codec| codec.kind == kind);
         self.metadata.is_none_or(|metadata| {
-            (!metadata.foreign_video || named(TrackKind::Video))
-                && (!metadata.foreign_audio || named(TrackKind::Audio))
+            (!metadata.foreign_video || named(Kind::Video)) && (!metadata.foreign_audio || named(Kind::Audio))
         })
     }
 
     /// What is said of it: which codecs came, and what to set instead.
     pub(super) fn text(&self) -> String {
         let mut foreign = self.foreign.clone();
-        foreign.sort_by_key(|codec| codec.kind == TrackKind::Audio);
+        foreign.sort_by_key(|codec| codec.kind == Kind::Audio);
         let texts: Vec<_> = foreign.into_iter().map(|codec| Issue::unsupported(codec).text).collect();
         texts.join("; ")
     }
 
     /// No track of this kind that can be used is to be expected: this one cannot, or the encoder names the codecs of all its tracks, and
     /// none of ours for this kind.
-    fn will_not_come(&self, kind: TrackKind) -> bool {
+    fn will_not_come(&self, kind: Kind) -> bool {
         let announced = self.metadata.filter(|metadata| {
             let codecs = metadata.video_codec.is_some() || metadata.audio_codec.is_some();
             codecs || metadata.foreign_video || metadata.foreign_audio
         });
         let ours = announced.map(|metadata| match kind {
-            TrackKind::Video => metadata.video_codec,
-            TrackKind::Audio => metadata.audio_codec,
+            Kind::Video => metadata.video_codec,
+            Kind::Audio => metadata.audio_codec,
         });
         self.foreign.iter().any(|codec| codec.kind == kind) || ours == Some(None)
     }
@@ -85,16 +84,16 @@ impl Usable {
 
 #[cfg(test)]
 mod tests {
-    use satcast_media::packet::Codec;
+    use satcast_media::Codec;
 
     use super::*;
 
     fn sorenson() -> ForeignCodec {
-        ForeignCodec::of(TrackKind::Video, b"\x12abc").unwrap()
+        ForeignCodec::of(Kind::Video, b"\x12abc").unwrap()
     }
 
     fn mp3() -> ForeignCodec {
-        ForeignCodec::of(TrackKind::Audio, b"\x2fabc").unwrap()
+        ForeignCodec::of(Kind::Audio, b"\x2fabc").unwrap()
     }
 
     #[test]

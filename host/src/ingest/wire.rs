@@ -247,8 +247,8 @@ fn is_transient(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use satcast_media::packet::{Codec, Packet, Role, TrackKind};
     use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
+    use satcast_media::{Codec, Packet};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -284,9 +284,7 @@ mod tests {
         wire.admit();
         let block = Block::of_thread().bytes().as_ptr();
         for bytes in [300, 10_000, 50_000, 100_000] {
-            let (kind, codec, role) = (TrackKind::Audio, Codec::Aac, Role::Data);
-            let payload = vec![7; bytes].into();
-            let sent = Packet { kind, codec, role, keyframe: false, dts_ns: 0, pts_ns: 0, payload };
+            let sent = Packet::media(Codec::Aac, false, 0, 0, vec![7; bytes].into());
             client.send(&sent).unwrap();
             let output = client.output().take();
             socket.write_all(&output).await.unwrap();

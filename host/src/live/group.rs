@@ -1,10 +1,8 @@
 //! What a destination needs to start at once: the codec configuration of each track and the packets since the last keyframe.
 
+use satcast_plugin_api::{Codec, Kind, Packet};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-use satcast_plugin_api::host::Packet;
-use satcast_plugin_api::packet::{Codec, Kind};
 
 /// Most packets of a kept keyframe group.
 pub(super) const GROUP_PACKETS_MAX: usize = 4096;
@@ -28,13 +26,13 @@ impl Configs {
 
     /// The configuration is not the one that holds already.
     pub(super) fn changes(&mut self, packet: &Packet) -> bool {
-        let held = self.slot(packet.kind).as_ref();
+        let held = self.slot(packet.kind()).as_ref();
         held.is_none_or(|held| held.codec != packet.codec || held.payload != packet.payload)
     }
 
     /// Takes a configuration.
     pub(super) fn replace(&mut self, packet: &Arc<Packet>) {
-        *self.slot(packet.kind) = Some(packet.clone());
+        *self.slot(packet.kind()) = Some(packet.clone());
     }
 
     /// There is no such track any more.
@@ -65,7 +63,7 @@ pub(super) struct Group {
 impl Group {
     /// Takes a media packet.
     pub(super) fn push(&mut self, packet: &Arc<Packet>) {
-        let begins = packet.kind == Kind::Video && packet.keyframe;
+        let begins = packet.kind() == Kind::Video && packet.keyframe;
         if begins {
             self.clear();
         } else if self.packets.is_empty() || self.over {

@@ -10,10 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use satcast_media::flv::ForeignCodec;
-use satcast_media::packet as wire;
-use satcast_plugin_api::host::{DriverWaker, Packet};
-use satcast_plugin_api::packet::{Codec, Kind};
-
+use satcast_plugin_api::host::DriverWaker;
+use satcast_plugin_api::{Codec, Kind, NANOS_PER_MILLI, Packet};
 use tokio::sync::watch;
 
 use super::group::{Configs, Group};
@@ -103,7 +101,7 @@ impl Hub {
     }
 
     /// Sends packets that came at the monotonic time `now` to all destinations.
-    pub(super) fn publish(&self, packets: impl Iterator<Item = wire::Packet>, now: Duration) {
+    pub(super) fn publish(&self, packets: impl Iterator<Item = Packet>, now: Duration) {
         let mut wakeups = Wakeups::new();
         {
             let mut state = self.lock();
@@ -155,46 +153,46 @@ impl Hub {
 
 impl State {
     /// Puts a packet on the session's timeline. A configuration has no time of its own: it takes that of what is around it.
-    fn place(&mut self, packet: wire::Packet, source: u64, now: Duration) -> Packet {
-        let config = packet.role == wire::Role::Config;
-        let placed = if config {
+    fn place(&mut self, packet: Packet, source: u64, now: Duration) -> Packet {
+        let placed = if packet.is_config() {
             self.timeline.here()
         } else {
-            let is_video = packet.kind == wire::TrackKind::Video;
+            let is_video = packet.kind() == Kind::Video;
             self.timeline.place(usize::from(is_video), packet.dts_ns, packet.pts_ns, now)
         };
-        self.gauge.take(&packet, placed.dts_ns, placed.pts_ns, placed.discontinuity, now);
+        let packet = Packet { source, dts_ns: placed.dts_ns, pts_ns: placed.pts_ns, ..packet };
+        self.gauge.take(&packet, placed.discontinuity, now);
         self.cut |= placed.discontinuity;
-        Packet { dts_ns: placed.dts_ns, pts_ns: placed.pts_ns, ..self::packet(packet, source) }
+        packet
     }
 
     fn send(&mut self, mut packet: Packet, now: Duration, wakeups: &mut Wakeups) {
-        let is_video = packet.kind == Kind::Video;
+        let is_video = packet.kind() == Kind::Video;
         if is_video && self.tracks != Tracks::Video {
-            if packet.config {
+            if packet.is_config() {
                 self.promised = Some(packet);
                 return;
             }
             self.begin_video(now, wakeups);
         }
-        if is_video && !packet.config {
+        if is_video && !packet.is_config() {
             self.has_keyframe |= packet.keyframe;
             if !self.has_keyframe {
                 return;
             }
         }
         // Encoders repeat their configuration; only a real change goes on.
-        if packet.config && !self.configs.changes(&packet) {
+        if packet.is_config() && !self.configs.changes(&packet) {
             return;
         }
         // The mark goes on the next media packet that anyone gets, not on one that is left out.
-        packet.discontinuity = !packet.config && std::mem::take(&mut self.cut);
-        if !packet.config && self.tracks == Tracks::Unknown {
+        packet.discontinuity = !packet.is_config() && std::mem::take(&mut self.cut);
+        if !packet.is_config() && self.tracks == Tracks::Unknown {
             self.hold(packet, now, wakeups);
             return;
         }
         let packet = self.numbered(packet);
-        if packet.config {
+        if packet.is_config() {
             self.configs.replace(&packet);
             self.note_codec(usize::from(!is_video), packet.codec);
             if is_video {
@@ -235,7 +233,7 @@ impl State {
     fn hold(&mut self, packet: Packet, now: Duration, wakeups: &mut Wakeups) {
         let dts_ns = packet.dts_ns;
         let first = self.held.first().map_or(dts_ns, |first| first.dts_ns);
-        let waited_ms = dts_ns.saturating_sub(first) / wire::NANOS_PER_MILLI;
+        let waited_ms = dts_ns.saturating_sub(first) / NANOS_PER_MILLI;
         self.held_bytes += packet.payload.len();
         self.held.push(packet);
         let is_small = self.held.len() < HELD_PACKETS_MAX && self.held_bytes < HELD_BYTES_MAX;
@@ -263,46 +261,5 @@ impl State {
                 wakeups.push((outlet.waker.clone(), driver));
             }
         }
-    }
-}
-
-/// A packet of the session `source` with its times as they are.
-pub(super) fn packet(packet: wire::Packet, source: u64) -> Packet {
-    Packet {
-        kind: match packet.kind {
-            wire::TrackKind::Video => Kind::Video,
-            wire::TrackKind::Audio => Kind::Audio,
-        },
-        codec: codec(packet.codec),
-        config: packet.role == wire::Role::Config,
-        keyframe: packet.keyframe,
-        discontinuity: false,
-        track: 0,
-        source,
-        sequence: 0,
-        dts_ns: packet.dts_ns,
-        pts_ns: packet.pts_ns,
-        payload: packet.payload,
-    }
-}
-
-/// As media calls it.
-pub(super) fn wire_codec(codec: Codec) -> wire::Codec {
-    match codec {
-        Codec::H264 => wire::Codec::H264,
-        Codec::Hevc => wire::Codec::Hevc,
-        Codec::Av1 => wire::Codec::Av1,
-        Codec::Aac => wire::Codec::Aac,
-        Codec::Opus => wire::Codec::Opus,
-    }
-}
-
-fn codec(codec: wire::Codec) -> Codec {
-    match codec {
-        wire::Codec::H264 => Codec::H264,
-        wire::Codec::Hevc => Codec::Hevc,
-        wire::Codec::Av1 => Codec::Av1,
-        wire::Codec::Aac => Codec::Aac,
-        wire::Codec::Opus => Codec::Opus,
     }
 }

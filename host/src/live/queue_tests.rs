@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use satcast_plugin_api::host::{MediaSource as _, Packet};
+use satcast_plugin_api::Packet;
+use satcast_plugin_api::host::MediaSource as _;
 
 use super::group::Configs;
 use super::queue::*;

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource as _, Packet, Recv};
+use satcast_plugin_api::Packet;
+use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource as _, Recv};
 
 use super::queue::*;
 use super::spool::Spool;
@@ -166,7 +167,7 @@ fn sequences(got: &[Delivery]) -> Vec<u64> {
 #[track_caller]
 fn assert_whole_groups(got: &[Delivery]) {
     let mut before = None;
-    for delivery in got.iter().filter(|delivery| !delivery.packet.config) {
+    for delivery in got.iter().filter(|delivery| !delivery.packet.is_config()) {
         let sequence = delivery.packet.sequence;
         let follows = before.is_none_or(|before| before + 1 == sequence);
         assert_eq!(delivery.discontinuity, !follows, "{before:?}, {sequence}");
@@ -215,7 +216,7 @@ fn a_stall_of_a_minute_loses_nothing_where_nothing_may_be_lost() {
             && !delivery.discontinuity
     };
     assert_eq!(
-        got.iter().filter(|delivery| !delivery.packet.config).filter(as_sent).count() as u64,
+        got.iter().filter(|delivery| !delivery.packet.is_config()).filter(as_sent).count() as u64,
         all + 300
     );
     assert_eq!(dropped.load(Ordering::Relaxed), 0);
@@ -242,7 +243,7 @@ fn a_spool_that_is_full_loses_up_to_a_keyframe_and_keeps_what_waits() {
     assert_whole_groups(&got);
     let again = got.iter().position(|delivery| delivery.discontinuity).unwrap();
     assert_eq!(&got[again - 1].packet.payload[..], b"new", "what holds after the gap comes before it");
-    assert_eq!(got.iter().filter(|delivery| !delivery.packet.config).count() as u64 + lost, GROUP * 22);
+    assert_eq!(got.iter().filter(|delivery| !delivery.packet.is_config()).count() as u64 + lost, GROUP * 22);
 }
 
 #[test]
@@ -319,7 +320,7 @@ fn what_a_disk_lost_is_counted_and_followed_by_a_keyframe() {
     rig.pictures(GROUP * 15 + 1..GROUP * 18);
     got.extend(rig.rest());
     assert_whole_groups(&got);
-    let media = got.iter().filter(|delivery| !delivery.packet.config).count() as u64;
+    let media = got.iter().filter(|delivery| !delivery.packet.is_config()).count() as u64;
     assert_eq!(media + rig.dropped(), GROUP * 18 - 1);
     let again = got.iter().position(|delivery| delivery.discontinuity).unwrap();
     assert_eq!(got[again].packet.sequence, GROUP * 16);

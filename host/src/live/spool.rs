@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
-use satcast_plugin_api::host::{Delivery, Packet};
-use satcast_plugin_api::packet::{Codec, Kind};
+use satcast_plugin_api::host::Delivery;
+use satcast_plugin_api::{Codec, Packet, Role};
 
 pub(super) use self::around::Spool;
 use self::share::Share;
@@ -30,7 +30,7 @@ pub(super) const FREE_BYTES_MIN: u64 = 2 * 1024 * 1024 * 1024;
 /// Bytes read at once.
 const BLOCK_BYTES: usize = 1024 * 1024;
 /// Bytes before each payload.
-const HEAD_BYTES: usize = 46;
+const HEAD_BYTES: usize = 45;
 
 const MARK_CONFIG: u8 = 1;
 const MARK_KEYFRAME: u8 = 1 << 1;
@@ -173,13 +173,13 @@ fn write_record(block: &mut Vec<u8>, delivery: &Delivery) -> io::Result<()> {
     let packet = &delivery.packet;
     let len = u32::try_from(packet.payload.len()).map_err(io::Error::other)?;
     let mark = |is: bool, mark: u8| if is { mark } else { 0 };
-    let marks = mark(packet.config, MARK_CONFIG)
+    let marks = mark(packet.is_config(), MARK_CONFIG)
         | mark(packet.keyframe, MARK_KEYFRAME)
         | mark(packet.discontinuity, MARK_DISCONTINUITY)
         | mark(delivery.discontinuity, MARK_CUT);
     block.extend_from_slice(&len.to_le_bytes());
-    block.extend_from_slice(&[marks, u8::from(packet.kind == Kind::Audio)]);
-    block.extend_from_slice(&packet.codec.to_abi().to_le_bytes());
+    block.push(marks);
+    block.extend_from_slice(&(packet.codec as u32).to_le_bytes());
     block.extend_from_slice(&packet.track.to_le_bytes());
     block.extend_from_slice(&packet.source.to_le_bytes());
     block.extend_from_slice(&packet.sequence.to_le_bytes());
@@ -200,16 +200,15 @@ fn read_record(record: &Bytes) -> Option<Delivery> {
     let number = |at: usize| record.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     let marks = *record.get(4)?;
     let packet = Packet {
-        kind: if *record.get(5)? == 0 { Kind::Video } else { Kind::Audio },
-        codec: Codec::from_abi(number(6)?)?,
-        config: marks & MARK_CONFIG != 0,
+        codec: Codec::from_number(number(5)?)?,
+        role: if marks & MARK_CONFIG == 0 { Role::Data } else { Role::Config },
         keyframe: marks & MARK_KEYFRAME != 0,
         discontinuity: marks & MARK_DISCONTINUITY != 0,
-        track: number(10)?,
-        source: field(14)?,
-        sequence: field(22)?,
-        dts_ns: field(30)?.cast_signed(),
-        pts_ns: field(38)?.cast_signed(),
+        track: number(9)?,
+        source: field(13)?,
+        sequence: field(21)?,
+        dts_ns: field(29)?.cast_signed(),
+        pts_ns: field(37)?.cast_signed(),
         payload: record.slice(HEAD_BYTES..),
     };
     Some(Delivery { packet: Arc::new(packet), discontinuity: marks & MARK_CUT != 0 })
@@ -227,9 +226,8 @@ mod tests {
     fn delivery(sequence: u64, payload: Vec<u8>) -> Delivery {
         let is_even = sequence.is_multiple_of(2);
         let packet = Packet {
-            kind: if is_even { Kind::Video } else { Kind::Audio },
             codec: if is_even { Codec::Av1 } else { Codec::Opus },
-            config: sequence.is_multiple_of(3),
+            role: if sequence.is_multiple_of(3) { Role::Config } else { Role::Data },
             keyframe: sequence.is_multiple_of(5),
             discontinuity: sequence.is_multiple_of(7),
             track: sequence as u32,

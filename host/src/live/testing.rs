@@ -9,47 +9,38 @@ use satcast_plugin_api::driver::{
     Asset, AssetBody, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Playback,
     Reconfigured, State,
 };
-use satcast_plugin_api::host::Packet;
-use satcast_plugin_api::packet::{Codec, Kind};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
-use satcast_plugin_api::{Audience, DestType, Error, Secret, driver_entry};
+use satcast_plugin_api::{Audience, Codec, DestType, Error, NANOS_PER_MILLI, Packet, Secret, driver_entry};
 
 use crate::clock::Clock;
 use crate::drivers::{Drivers, HostParts, RecordingParts};
 use crate::outbound::Guard;
 
-fn packet(kind: Kind, codec: Codec, sequence: u64, dts_ms: i64) -> Packet {
-    Packet {
-        kind,
-        codec,
-        config: false,
-        keyframe: false,
-        discontinuity: false,
-        track: 0,
-        source: 1,
-        sequence,
-        dts_ns: dts_ms * 1_000_000,
-        pts_ns: dts_ms * 1_000_000,
-        payload: Bytes::from_static(&[1; 100]),
-    }
+fn packet(codec: Codec, sequence: u64, dts_ms: i64) -> Packet {
+    let dts_ns = dts_ms * NANOS_PER_MILLI;
+    let packet = Packet::media(codec, false, dts_ns, dts_ns, Bytes::from_static(&[1; 100]));
+    Packet { source: 1, sequence, ..packet }
 }
 
 pub(crate) fn video(sequence: u64, dts_ms: i64, keyframe: bool) -> Arc<Packet> {
-    Arc::new(Packet { keyframe, ..packet(Kind::Video, Codec::H264, sequence, dts_ms) })
+    Arc::new(Packet { keyframe, ..packet(Codec::H264, sequence, dts_ms) })
 }
 
 pub(crate) fn audio(sequence: u64, dts_ms: i64) -> Arc<Packet> {
-    Arc::new(packet(Kind::Audio, Codec::Aac, sequence, dts_ms))
+    Arc::new(packet(Codec::Aac, sequence, dts_ms))
+}
+
+fn config(codec: Codec, sequence: u64, record: &'static [u8]) -> Arc<Packet> {
+    let packet = Packet::configuration(codec, Bytes::from_static(record));
+    Arc::new(Packet { source: 1, sequence, ..packet })
 }
 
 pub(crate) fn video_config(sequence: u64, record: &'static [u8]) -> Arc<Packet> {
-    let payload = Bytes::from_static(record);
-    Arc::new(Packet { config: true, payload, ..packet(Kind::Video, Codec::H264, sequence, 0) })
+    config(Codec::H264, sequence, record)
 }
 
 pub(crate) fn audio_config(sequence: u64, record: &'static [u8]) -> Arc<Packet> {
-    let payload = Bytes::from_static(record);
-    Arc::new(Packet { config: true, payload, ..packet(Kind::Audio, Codec::Aac, sequence, 0) })
+    config(Codec::Aac, sequence, record)
 }
 
 /// Configuration of the `script` type: what the destination does.
@@ -125,7 +116,7 @@ impl Destination for Out {
         let mut batch = Vec::new();
         while media.recv_batch(&mut batch).await {
             for packet in batch.drain(..) {
-                ctx.bytes_sent(packet.payload().len() as u64);
+                ctx.bytes_sent(packet.payload.len() as u64);
                 if let (false, Some(counter)) = (packet.is_config(), media_packets) {
                     counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 }
@@ -169,10 +160,10 @@ async fn flaky(ctx: &Ctx, media: &mut Media) -> Result<(), Error> {
     let mut batch = Vec::new();
     while media.recv_batch(&mut batch).await {
         for packet in batch.drain(..) {
-            if packet.payload().len() == POISON_BYTES {
+            if packet.payload.len() == POISON_BYTES {
                 return Err(Error::network("the line broke"));
             }
-            ctx.bytes_sent(packet.payload().len() as u64);
+            ctx.bytes_sent(packet.payload.len() as u64);
         }
         ctx.state(State::Live);
     }

@@ -12,7 +12,7 @@ mod webhooks;
 use std::time::Duration;
 
 use bytes::Bytes;
-use satcast_media::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
+use satcast_media::{Codec, NANOS_PER_MILLI, Packet, Role};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -127,19 +127,17 @@ fn destination(config: Value) -> NewDestination {
 }
 
 fn config() -> Packet {
-    Packet { role: Role::Config, keyframe: false, ..video(0, false) }
+    Packet { role: Role::Config, ..video(0, false) }
 }
 
 fn video(dts_ms: i64, keyframe: bool) -> Packet {
-    Packet {
-        kind: TrackKind::Video,
-        codec: Codec::H264,
-        role: Role::Data,
+    Packet::media(
+        Codec::H264,
         keyframe,
-        dts_ns: dts_ms * NANOS_PER_MILLI,
-        pts_ns: dts_ms * NANOS_PER_MILLI,
-        payload: Bytes::from_static(&[9; 1000]),
-    }
+        dts_ms * NANOS_PER_MILLI,
+        dts_ms * NANOS_PER_MILLI,
+        Bytes::from_static(&[9; 1000]),
+    )
 }
 
 fn group() -> Vec<Packet> {

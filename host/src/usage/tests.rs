@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use satcast_media::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
+use satcast_media::{Codec, NANOS_PER_MILLI, Packet};
 
 use crate::billing::overage::GB_BYTES;
 use crate::billing::testing::{Rig, TRIES_MAX};
@@ -28,15 +28,13 @@ struct Stage {
 }
 
 fn video(dts_ms: i64, keyframe: bool) -> Packet {
-    Packet {
-        kind: TrackKind::Video,
-        codec: Codec::H264,
-        role: Role::Data,
+    Packet::media(
+        Codec::H264,
         keyframe,
-        dts_ns: dts_ms * NANOS_PER_MILLI,
-        pts_ns: dts_ms * NANOS_PER_MILLI,
-        payload: Bytes::from_static(&[9; 1000]),
-    }
+        dts_ms * NANOS_PER_MILLI,
+        dts_ms * NANOS_PER_MILLI,
+        Bytes::from_static(&[9; 1000]),
+    )
 }
 
 fn live_of(rig: &Rig) -> Live {

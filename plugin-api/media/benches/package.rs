@@ -16,7 +16,7 @@ const PART_NANOS: i64 = 500 * MILLI;
 const HOLD_BACK_NANOS: i64 = 2000 * MILLI;
 const MILLI: i64 = 1_000_000;
 fn packet(codec: Codec, role: Role, keyframe: bool, dts_ns: i64, payload: Bytes) -> Packet {
-    Packet { kind: codec.kind(), codec, role, keyframe, dts_ns, pts_ns: dts_ns, payload }
+    Packet { role, ..Packet::media(codec, keyframe, dts_ns, dts_ns, payload) }
 }
 
 /// Keyframes of 100 kB every two seconds, pictures of 23.6 kB, audio of 427 bytes; each in memory of its own,
@@ -37,7 +37,7 @@ fn packets() -> Vec<Packet> {
         let dts = frame * 1024 / 48 * MILLI;
         packets.push(packet(Codec::Aac, Role::Data, false, dts, payload(427)));
     }
-    packets.sort_by_key(|packet| (packet.role == Role::Data, packet.dts_ns));
+    packets.sort_by_key(|packet| (!packet.is_config(), packet.dts_ns));
     packets
 }
 

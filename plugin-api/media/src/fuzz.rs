@@ -7,7 +7,6 @@ use bytes::{Buf, Bytes};
 use crate::codec::{aac, av1, avc, hevc, opus};
 use crate::flv::{ForeignCodec, demux, mux};
 use crate::fmp4::{INIT_BYTES_MAX, Reader, SEGMENT_BYTES_MAX};
-use crate::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
 use crate::playlist::{
     Entry, MediaPlaylist, PartEntry, PartRules, PreviewPlaylist, init_name, part_name, segment_name,
 };
@@ -18,6 +17,7 @@ use crate::rtmp::handshake::BLOCK_BYTES;
 use crate::rtmp::limits::{HELD_MEDIA_BYTES_MAX, MESSAGE_BYTES_MAX, UNFINISHED_BYTES_MAX};
 use crate::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use crate::segment::{Event, HELD_BYTES_MAX, Segmenter};
+use crate::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};
 
 /// Body of a target.
 pub type Target = fn(&[u8]);
@@ -112,7 +112,7 @@ pub fn server_session(data: &[u8]) {
                     decisions = decisions.wrapping_add(1);
                     let _ = session.accept_publish(id);
                 }
-                ServerEvent::Packet(packet) => assert_eq!(packet.kind, packet.codec.kind()),
+                ServerEvent::Packet(packet) => assert!(!packet.payload.is_empty()),
                 _ => {}
             }
         }
@@ -140,15 +140,7 @@ pub fn client_session(data: &[u8]) {
             }
         }
         assert!(session.held_bytes() <= UNFINISHED_BYTES_MAX);
-        let packet = Packet {
-            kind: codec.kind(),
-            codec,
-            role: Role::Data,
-            keyframe: true,
-            dts_ns: 0,
-            pts_ns: 0,
-            payload: payload.clone(),
-        };
+        let packet = Packet::media(codec, true, 0, 0, payload.clone());
         let _ = session.send(&packet);
         let waiting = session.output().len_bytes();
         session.output().advance(waiting / 2);
@@ -162,7 +154,7 @@ pub fn client_session(data: &[u8]) {
 /// FLV: byte 0 is the kind, the rest the tag body. What was read is written and read the same.
 pub fn flv(data: &[u8]) {
     let [kind, rest @ ..] = data else { return };
-    let kind = if kind % 2 == 0 { TrackKind::Video } else { TrackKind::Audio };
+    let kind = if kind % 2 == 0 { Kind::Video } else { Kind::Audio };
     let body = Bytes::copy_from_slice(rest);
     let foreign = ForeignCodec::of(kind, &body).map(|codec| codec.to_string());
     assert!(foreign.is_none_or(|name| name.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')));
@@ -171,10 +163,8 @@ pub fn flv(data: &[u8]) {
     let offset = packet.dts_ns.rem_euclid(NANOS_PER_MILLI);
     packet.dts_ns -= offset;
     packet.pts_ns -= offset;
-    let header = mux(&packet).map(|header| header.as_slice().to_vec());
-    let written = header.map(|header| Bytes::from([&header[..], &packet.payload].concat()));
-    let again = written.map(|body| demux(kind, 40, &body));
-    assert_eq!(again, Ok(Ok(Some(packet))));
+    let written = Bytes::from([mux(&packet).as_slice(), &packet.payload].concat());
+    assert_eq!(demux(kind, 40, &written), Ok(Some(packet)));
 }
 
 /// Codec configuration records and what is read inside them.
@@ -244,7 +234,7 @@ fn push_step(segmenter: &mut Segmenter, times: &mut [i64; 2], step: &[u8]) {
         return segmenter.gap();
     }
     let (codec, record) = RECORDS[usize::from(what) % RECORDS.len()];
-    let video = codec.kind() == TrackKind::Video;
+    let video = codec.kind() == Kind::Video;
     let role = if what & 0x60 == 0x60 { Role::Config } else { Role::Data };
     let at = &mut times[usize::from(!video)];
     // Mostly milliseconds, now and then a jump of minutes either way.
@@ -259,7 +249,7 @@ fn push_step(segmenter: &mut Segmenter, times: &mut [i64; 2], step: &[u8]) {
     let composition_ns = i64::from(composition as i8) * NANOS_PER_MILLI;
     let (dts_ns, pts_ns) = (*at, at.saturating_add(if video { composition_ns } else { 0 }));
     let keyframe = video && role == Role::Data && what & 0x80 != 0;
-    let packet = Packet { kind: codec.kind(), codec, role, keyframe, dts_ns, pts_ns, payload };
+    let packet = Packet { role, ..Packet::media(codec, keyframe, dts_ns, pts_ns, payload) };
     segmenter.push(&packet, i64::from(time));
 }
 

@@ -17,11 +17,10 @@ pub mod flv;
 pub mod fmp4;
 #[doc(hidden)]
 pub mod fuzz;
-pub mod packet;
 pub mod playlist;
 pub mod rtmp;
 pub mod segment;
 #[cfg(test)]
 mod testing;
 
-pub use packet::{Codec, Packet, Role, TrackKind};
+pub use satcast_types::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};

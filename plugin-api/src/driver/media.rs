@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::hostref::HostRef;
 use crate::abi::{self, SatcastMedia, SatcastPacket, SatcastWaker};
-use crate::packet::{Codec, Kind};
+use crate::{Codec, Packet, Role};
 
 /// Most packets one [`Media::recv_batch`] hands over.
 pub const BATCH_PACKETS_MAX: usize = 64;
@@ -29,7 +29,9 @@ impl Media {
         Self { host, raw }
     }
 
-    /// `[task]`, one at a time. Waits until there is media and appends up to [`BATCH_PACKETS_MAX`] packets to `out`. False when the destination shall
+    /// `[task]`, one at a time. Waits until there is media and appends up to [`BATCH_PACKETS_MAX`] packets to `out`; those of a codec that
+    /// this version does not know are left out. The payload of a packet is the host's own memory, which it gets back when the last clone
+    /// of it goes (see [`keep`]). False when the destination shall
     /// end and everything queued was handed over: flush and return from `run`. Cancel safe.
     pub async fn recv_batch(&mut self, out: &mut Vec<Packet>) -> bool {
         poll_fn(|cx| self.poll_batch(cx, out)).await
@@ -37,23 +39,27 @@ impl Media {
 
     fn poll_batch(&mut self, cx: &mut Context<'_>, out: &mut Vec<Packet>) -> Poll<bool> {
         let Some(recv) = self.host.table().media_recv else { return Poll::Ready(false) };
-        let mut raw: [*const SatcastPacket; BATCH_PACKETS_MAX] = [std::ptr::null(); BATCH_PACKETS_MAX];
-        let waker = SatcastWaker {
-            data: Box::into_raw(Box::new(cx.waker().clone())).cast(),
-            wake: Some(wake),
-            drop: Some(drop_waker),
-        };
-        // SAFETY: the queue is ours until release; `raw` has room for the number given; the host takes the waker in all cases.
-        let count = unsafe { recv(self.host.ctx(), self.raw, raw.as_mut_ptr(), raw.len(), &raw const waker) };
-        match count {
-            0 => Poll::Pending,
-            1.. => {
-                let count = (count as usize).min(raw.len());
-                out.extend(raw[..count].iter().map(|&head| Packet { head }));
-                Poll::Ready(true)
+        let before = out.len();
+        while out.len() == before {
+            let mut raw: [*const SatcastPacket; BATCH_PACKETS_MAX] = [std::ptr::null(); BATCH_PACKETS_MAX];
+            let waker = SatcastWaker {
+                data: Box::into_raw(Box::new(cx.waker().clone())).cast(),
+                wake: Some(wake),
+                drop: Some(drop_waker),
+            };
+            // SAFETY: the queue is ours until release; `raw` has room for the number given; the host takes the waker in all cases.
+            let count =
+                unsafe { recv(self.host.ctx(), self.raw, raw.as_mut_ptr(), raw.len(), &raw const waker) };
+            match count {
+                0 => return Poll::Pending,
+                1.. => {
+                    let count = (count as usize).min(raw.len());
+                    out.extend(raw[..count].iter().filter_map(|&head| Lent(head).packet()));
+                }
+                _ => return Poll::Ready(false),
             }
-            _ => Poll::Ready(false),
         }
+        Poll::Ready(true)
     }
 }
 
@@ -80,74 +86,55 @@ unsafe extern "C" fn drop_waker(data: *mut c_void) {
     drop(unsafe { Box::from_raw(data.cast::<Waker>()) });
 }
 
-/// One media packet. Cloning and [`Packet::into_bytes`] share the payload.
-pub struct Packet {
-    head: *const SatcastPacket,
+/// Payload bytes that a destination may keep shared with the host between batches.
+///
+/// The host hands over no more while an opening holds 64 MiB of its packets. A driver that keeps two groups of 10 s at 50 Mbit/s, 125 MB,
+/// before it can go on would wait for ever if all of them were shared.
+const SHARED_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// `[any]` Prepares `packet` for being kept by a driver that keeps `held_bytes` already: the payload stays shared with the host while
+/// both are within 32 MiB and is copied beyond. A configuration is always copied: it is kept for as long as the encoder goes on.
+pub fn keep(packet: &mut Packet, held_bytes: usize) {
+    if packet.is_config() || held_bytes.saturating_add(packet.payload.len()) > SHARED_BYTES_MAX {
+        packet.payload = Bytes::copy_from_slice(&packet.payload);
+    }
 }
 
-// SAFETY: packets are immutable and their reference count is atomic.
-unsafe impl Send for Packet {}
-// SAFETY: as above.
-unsafe impl Sync for Packet {}
+/// A reference to a packet of the host. The payload of its [`Packet`] owns it.
+struct Lent(*const SatcastPacket);
 
-impl Packet {
+// SAFETY: packets are immutable and their reference count is atomic.
+unsafe impl Send for Lent {}
+// SAFETY: as above.
+unsafe impl Sync for Lent {}
+
+impl Lent {
     fn head(&self) -> &SatcastPacket {
         // SAFETY: we hold a reference, so the packet is alive.
-        unsafe { &*self.head }
+        unsafe { &*self.0 }
     }
 
-    /// `[any]` Video or audio.
-    pub fn kind(&self) -> Kind {
-        if self.head().kind == abi::KIND_VIDEO { Kind::Video } else { Kind::Audio }
+    /// `None` for a codec that this version does not know.
+    fn packet(self) -> Option<Packet> {
+        let head = self.head();
+        let packet = Packet {
+            codec: Codec::from_number(head.codec)?,
+            role: if head.flags & abi::PACKET_CONFIG == 0 { Role::Data } else { Role::Config },
+            keyframe: head.flags & abi::PACKET_KEYFRAME != 0,
+            discontinuity: head.flags & abi::PACKET_DISCONTINUITY != 0,
+            track: head.track,
+            source: head.source,
+            sequence: head.sequence,
+            dts_ns: head.dts_ns,
+            pts_ns: head.pts_ns,
+            payload: Bytes::new(),
+        };
+        Some(Packet { payload: Bytes::from_owner(self), ..packet })
     }
+}
 
-    /// `[any]` The codec; `None` for one this version does not know.
-    pub fn codec(&self) -> Option<Codec> {
-        Codec::from_abi(self.head().codec)
-    }
-
-    /// `[any]` Track number inside its kind.
-    pub fn track(&self) -> u32 {
-        self.head().track
-    }
-
-    /// `[any]` The payload is the codec configuration record, not media.
-    pub fn is_config(&self) -> bool {
-        self.head().flags & abi::PACKET_CONFIG != 0
-    }
-
-    /// `[any]` Can be decoded without an earlier packet of its track.
-    pub fn is_keyframe(&self) -> bool {
-        self.head().flags & abi::PACKET_KEYFRAME != 0
-    }
-
-    /// `[any]` Packets before this one are missing.
-    pub fn is_discontinuity(&self) -> bool {
-        self.head().flags & abi::PACKET_DISCONTINUITY != 0
-    }
-
-    /// `[any]` Session the packet belongs to.
-    pub fn source(&self) -> u64 {
-        self.head().source
-    }
-
-    /// `[any]` Position in the session; 0 for packets from before the destination was there, where its type wants them.
-    pub fn sequence(&self) -> u64 {
-        self.head().sequence
-    }
-
-    /// `[any]` Decode time in nanoseconds on the session's timeline.
-    pub fn dts_ns(&self) -> i64 {
-        self.head().dts_ns
-    }
-
-    /// `[any]` Presentation time in nanoseconds on the session's timeline.
-    pub fn pts_ns(&self) -> i64 {
-        self.head().pts_ns
-    }
-
-    /// `[any]` The payload.
-    pub fn payload(&self) -> &[u8] {
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
         let head = self.head();
         if head.len == 0 {
             return &[];
@@ -155,30 +142,11 @@ impl Packet {
         // SAFETY: the contract keeps `len` bytes alive and unchanged while we hold a reference.
         unsafe { std::slice::from_raw_parts(head.data, head.len) }
     }
-
-    /// `[any]` The payload as `Bytes` that keep the packet alive; nothing is copied.
-    pub fn into_bytes(self) -> Bytes {
-        Bytes::from_owner(self)
-    }
 }
 
-impl AsRef<[u8]> for Packet {
-    fn as_ref(&self) -> &[u8] {
-        self.payload()
-    }
-}
-
-impl Clone for Packet {
-    fn clone(&self) -> Self {
-        // SAFETY: the packet and its functions are alive while we hold a reference.
-        unsafe { ((*self.head().vt).retain)(self.head) };
-        Self { head: self.head }
-    }
-}
-
-impl Drop for Packet {
+impl Drop for Lent {
     fn drop(&mut self) {
-        // SAFETY: as above; this gives our one reference back.
-        unsafe { ((*self.head().vt).release)(self.head) };
+        // SAFETY: the packet and its functions are alive while we hold a reference, which is given back here.
+        unsafe { ((*self.head().vt).release)(self.0) };
     }
 }

@@ -35,7 +35,7 @@
 //!         let mut batch = Vec::new();
 //!         while media.recv_batch(&mut batch).await {
 //!             for packet in batch.drain(..) {
-//!                 ctx.bytes_sent(packet.payload().len() as u64);
+//!                 ctx.bytes_sent(packet.payload.len() as u64);
 //!             }
 //!         }
 //!         drop(stream);
@@ -88,7 +88,7 @@ pub use ctx::Ctx;
 pub use host::Host;
 pub(crate) use http::respond;
 pub use http::{Method, Request, Response, ResponseBody};
-pub use media::{BATCH_PACKETS_MAX, Media, Packet};
+pub use media::{BATCH_PACKETS_MAX, Media, keep};
 pub use net::unacknowledged;
 pub use recordings::{Answer, Recordings};
 pub use time::Time;

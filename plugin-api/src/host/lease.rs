@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use super::{Delivery, MediaSource, Packet};
+use super::{Delivery, MediaSource};
+use crate::Packet;
 use crate::abi::{self, SatcastPacket, SatcastPacketVt};
-use crate::packet::Kind;
 
 #[repr(C)] // The header must come first: drivers see only its address.
 struct Lease {
@@ -25,7 +25,7 @@ pub(super) fn lend(delivery: Delivery, source: &Arc<dyn MediaSource>) -> *const 
     if packet.keyframe {
         flags |= abi::PACKET_KEYFRAME;
     }
-    if packet.config {
+    if packet.is_config() {
         flags |= abi::PACKET_CONFIG;
     }
     if packet.discontinuity || delivery.discontinuity {
@@ -34,8 +34,8 @@ pub(super) fn lend(delivery: Delivery, source: &Arc<dyn MediaSource>) -> *const 
     let head = SatcastPacket {
         size: size_of::<SatcastPacket>() as u32,
         flags,
-        kind: if packet.kind == Kind::Video { abi::KIND_VIDEO } else { abi::KIND_AUDIO },
-        codec: packet.codec.to_abi(),
+        kind: packet.kind() as u32,
+        codec: packet.codec as u32,
         track: packet.track,
         reserved: 0,
         source: packet.source,

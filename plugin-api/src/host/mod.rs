@@ -36,8 +36,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 pub use assets::{Asset, AssetBody, Body, Playback};
 pub use driver::{Driver, Instance};
 pub use followed::{Followed, Reload, SegmentPlace};
@@ -47,42 +45,14 @@ pub use recordings::{Done, Recordings, SIGNED_BYTES_MAX, is_signed_address};
 pub use services::DriverWaker;
 pub use table::{Table, TableError};
 
-use crate::Error;
 use crate::driver_state::State;
-use crate::packet::{Codec, Kind};
 use crate::recording::Recording;
-
-/// One media packet in the host. Shared by all destinations of its session.
-#[derive(Debug, Clone)]
-pub struct Packet {
-    /// Video or audio.
-    pub kind: Kind,
-    /// The codec.
-    pub codec: Codec,
-    /// The payload is the codec configuration record.
-    pub config: bool,
-    /// Can be decoded without an earlier packet of its track.
-    pub keyframe: bool,
-    /// Packets before this one are missing for every destination.
-    pub discontinuity: bool,
-    /// Track number inside its kind.
-    pub track: u32,
-    /// Session.
-    pub source: u64,
-    /// Position in the session.
-    pub sequence: u64,
-    /// Decode time in nanoseconds on the session's timeline.
-    pub dts_ns: i64,
-    /// Presentation time in nanoseconds.
-    pub pts_ns: i64,
-    /// The payload.
-    pub payload: Bytes,
-}
+use crate::{Error, Packet};
 
 /// A packet on its way to one destination.
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// The shared packet.
+    /// The packet, shared by all destinations of its session.
     pub packet: Arc<Packet>,
     /// Packets before this one were dropped for this destination.
     pub discontinuity: bool,

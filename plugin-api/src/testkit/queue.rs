@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::lock;
-use crate::host::{Delivery, DriverWaker, MediaSource, Packet, Recv};
-use crate::packet::Kind;
+use crate::host::{Delivery, DriverWaker, MediaSource, Recv};
+use crate::{Kind, Packet};
 
 #[derive(Default)]
 pub(super) struct Queue {
@@ -58,7 +58,7 @@ impl Queue {
 }
 
 fn is_key(packet: &Packet) -> bool {
-    packet.keyframe && packet.kind == Kind::Video
+    packet.keyframe && packet.kind() == Kind::Video
 }
 
 impl QueueState {
@@ -66,10 +66,10 @@ impl QueueState {
     /// waited for. Configurations stay.
     fn push(&mut self, packet: Packet) {
         let is_full = self.packets_max.is_some_and(|most| self.packets.len() >= most);
-        if is_full && !packet.config {
+        if is_full && !packet.is_config() {
             self.make_room();
         }
-        if self.waits && !packet.config {
+        if self.waits && !packet.is_config() {
             if !is_key(&packet) {
                 self.dropped += 1;
                 return;
@@ -84,11 +84,11 @@ impl QueueState {
     fn make_room(&mut self) {
         let keep_from = self.packets.iter().rposition(|queued| is_key(&queued.packet)).filter(|at| {
             // Dropping up to it must drop something, or the queue would stay full.
-            self.packets.iter().take(*at).any(|queued| !queued.packet.config)
+            self.packets.iter().take(*at).any(|queued| !queued.packet.is_config())
         });
         let rest = self.packets.split_off(keep_from.unwrap_or(self.packets.len()));
         let (configs, lost): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.packets).into_iter().partition(|queued| queued.packet.config);
+            std::mem::take(&mut self.packets).into_iter().partition(|queued| queued.packet.is_config());
         self.dropped += lost.len() as u64;
         self.packets.extend(configs);
         match rest.len() {

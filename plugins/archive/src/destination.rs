@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use satcast_plugin_api::Error;
-use satcast_plugin_api::driver::{self, Ctx, Media, Packet, State};
+use satcast_plugin_api::driver::{self, Ctx, Media, State, keep};
+use satcast_plugin_api::{Error, Packet};
 use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::follow::{self, Own};
-use crate::intake::Intake;
 use crate::limits::QUIET;
 use crate::recorder::{Order, Recorder};
 use crate::state::Core;
@@ -35,11 +34,11 @@ impl driver::Destination for Destination {
         follow::opened(&self.core, about.destination_id, self.own.clone()).await;
         let order = Order { about, own: self.own.clone(), retention_days: self.retention_days };
         let mut recorder = Recorder::new(self.core.clone(), order);
-        let (mut intake, mut batch) = (Intake::default(), Vec::new());
+        let mut batch = Vec::new();
         let mut told = 0;
         loop {
             match timeout(QUIET, media.recv_batch(&mut batch)).await {
-                Ok(true) => take(&mut recorder, &mut intake, &mut batch),
+                Ok(true) => take(&mut recorder, &mut batch),
                 Ok(false) => break,
                 Err(_) => recorder.quiet(),
             }
@@ -57,16 +56,18 @@ impl driver::Destination for Destination {
     }
 }
 
-fn take(recorder: &mut Recorder, intake: &mut Intake, batch: &mut Vec<Packet>) {
-    for packet in batch.drain(..) {
-        if packet.is_discontinuity() {
+fn take(recorder: &mut Recorder, batch: &mut Vec<Packet>) {
+    for mut packet in batch.drain(..) {
+        if packet.discontinuity {
             recorder.gap();
         }
         if !packet.is_config() {
             // As the contract marks what was before the destination.
-            recorder.is_past(packet.sequence() == 0);
+            recorder.is_past(packet.sequence == 0);
         }
-        if let Some(packet) = intake.take(packet, recorder.held_bytes()) {
+        // Only the first track of its kind has a place.
+        if packet.track == 0 {
+            keep(&mut packet, recorder.held_bytes());
             recorder.push(packet);
         }
     }

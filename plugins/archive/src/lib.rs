@@ -24,7 +24,6 @@ mod cut;
 mod desk;
 mod destination;
 mod follow;
-mod intake;
 mod item;
 mod journal;
 mod keeper;

@@ -44,9 +44,6 @@ pub(crate) const ERROR_CHARS_MAX: usize = 1000;
 pub(crate) const TOKEN_BYTES_MAX: usize = 2048;
 /// The same for an ETag, of which there may be 10,000.
 pub(crate) const ETAG_BYTES_MAX: usize = 128;
-/// Payload bytes that an unfinished fragment may share with the host; what comes beyond is copied. The host hands over no more
-/// while a destination holds 64 MiB of its packets.
-pub(crate) const SHARED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Refused tracks that are told in one opening; an encoder may repeat a bad record for ever.
 pub(crate) const TRACK_REFUSALS_TOLD_MAX: u32 = 8;
 /// Without packets for so long, what is there is written.

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use nix::time::{ClockId, clock_gettime};
 use satcast_driver_hls::{Hls, TYPE};
 use satcast_media::fuzz::RECORDS;
+use satcast_plugin_api::Codec;
 use satcast_plugin_api::driver_entry;
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{TestDestination, Testkit, config, media};
 use serde_json::json;
 

@@ -24,7 +24,6 @@ mod clock;
 mod config;
 mod disk;
 mod folder;
-mod intake;
 mod janitor;
 mod limits;
 mod numbers;

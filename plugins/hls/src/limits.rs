@@ -2,12 +2,6 @@
 
 use std::time::Duration;
 
-/// Payload bytes that unfinished segments may share with the host; what comes beyond is copied.
-///
-/// The host hands over no more while an opening holds 64 MiB of its packets. Two groups of 10 s at 50 Mbit/s, which the start may
-/// hold before the target duration is known, are 125 MB: with shared payloads alone neither side would move again. A packet is
-/// shared only when everything held and itself stay within this number, so that at most this much is on loan between batches.
-pub(crate) const SHARED_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Refused tracks that are told in one opening; an encoder may repeat a bad record for ever.
 pub(crate) const TRACK_REFUSALS_TOLD_MAX: u32 = 8;
 /// How long the last sequence number may take to be saved at the end.

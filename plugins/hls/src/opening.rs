@@ -10,10 +10,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use satcast_media::packet::NANOS_PER_MILLI;
+use satcast_media::NANOS_PER_MILLI;
 use satcast_media::segment::{Event, Segmenter};
-use satcast_plugin_api::Error;
-use satcast_plugin_api::driver::{self, Ctx, Destination, Media, Packet, Reconfigured, State};
+use satcast_plugin_api::driver::{self, Ctx, Destination, Media, Reconfigured, State, keep};
+use satcast_plugin_api::{Error, Packet};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -22,7 +22,6 @@ use crate::clock::unix_ms;
 use crate::config::Config;
 use crate::disk::{Write, WriteFailed, write_segment};
 use crate::folder::{Folder, Root, SegmentFile};
-use crate::intake::Intake;
 use crate::janitor::{self, Janitor};
 use crate::limits::{IDLE_WAIT_MAX, Limits, PART_NANOS, SAVE_WAIT, TRACK_REFUSALS_TOLD_MAX};
 use crate::numbers::Numbers;
@@ -126,7 +125,6 @@ struct Run {
     shared: Arc<Shared>,
     folder: Arc<Folder>,
     start: Instant,
-    intake: Intake,
     segmenter: Segmenter,
     window: Window,
     writing: Option<Writing>,
@@ -148,7 +146,6 @@ impl Run {
         Run {
             folder: shared.root.opening(first, shared.janitor.clone()),
             start: Instant::now(),
-            intake: Intake::default(),
             segmenter,
             window: Window::new(first, follows, *opening.dvr_seconds.borrow(), shared.limits),
             writing: None,
@@ -197,12 +194,14 @@ impl Run {
     /// Takes packets in; true when that changed the window.
     fn take(&mut self, batch: &mut Vec<Packet>) -> bool {
         let mut bytes = 0;
-        for packet in batch.drain(..) {
-            bytes += packet.payload().len() as u64;
-            if packet.is_discontinuity() {
+        for mut packet in batch.drain(..) {
+            bytes += packet.payload.len() as u64;
+            if packet.discontinuity {
                 self.segmenter.gap();
             }
-            if let Some(packet) = self.intake.take(packet, self.segmenter.held_bytes()) {
+            // Only the first track of its kind has a place.
+            if packet.track == 0 {
+                keep(&mut packet, self.segmenter.held_bytes());
                 let arrived_ms = self.arrived_ms(packet.dts_ns);
                 self.segmenter.push(&packet, arrived_ms);
             }

@@ -165,8 +165,8 @@ pub(crate) fn of_server(error: TargetError) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
+    use satcast_plugin_api::Codec;
     use satcast_plugin_api::manifest::is_name;
-    use satcast_plugin_api::packet::Codec;
 
     use super::*;
 

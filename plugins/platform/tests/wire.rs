@@ -11,9 +11,8 @@ use satcast_driver_platform::data::platform;
 use satcast_driver_platform::{Platforms, RETRY_FLOOR};
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use satcast_plugin_api::driver::State;
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{self, TestDestination};
-use satcast_plugin_api::{Class, Error};
+use satcast_plugin_api::{Class, Codec, Error};
 use serde_json::json;
 
 const KEY: &str = "live_sesame?bandwidthtest=true&x=1";

@@ -6,11 +6,9 @@ use satcast_media::codec::aac::AacConfig;
 use satcast_media::codec::avc::AvcConfig;
 use satcast_media::codec::hevc::HevcConfig;
 use satcast_media::codec::opus::OpusConfig;
-use satcast_media::packet::NANOS_PER_MILLI;
 use satcast_media::rtmp::client::ClientSession;
 use satcast_media::rtmp::{Metadata, RtmpError};
-use satcast_media::{Codec, Packet, Role};
-use satcast_plugin_api::{driver, packet};
+use satcast_media::{Codec, NANOS_PER_MILLI, Packet};
 
 /// Bytes of chunks made ahead of the socket, beyond which no further packet becomes chunks: what the server does not take
 /// stays with the host, which drops to a keyframe. One message may go over it.
@@ -18,11 +16,6 @@ pub(crate) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Sample rate every Opus stream is decoded at (RFC 6716).
 const OPUS_SAMPLE_RATE: u32 = 48_000;
-
-/// The packet's codec is none this driver knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the stream has a codec that the rtmp driver does not know; send H.264, HEVC, AV1, AAC or Opus")]
-pub(crate) struct UnknownCodec;
 
 /// One batch of packets on its way into the session of one connection.
 #[derive(Debug, Default)]
@@ -48,30 +41,22 @@ pub(crate) struct Counts {
 
 impl Feed {
     /// Takes over a batch of the host; payloads are shared.
-    ///
-    /// # Errors
-    /// [`UnknownCodec`].
-    pub(crate) fn take(&mut self, batch: &mut Vec<driver::Packet>) -> Result<(), UnknownCodec> {
+    pub(crate) fn take(&mut self, batch: &mut Vec<Packet>) {
         for packet in batch.drain(..) {
-            if packet.track() == 0 {
-                self.push(convert(packet)?);
+            if packet.track == 0 {
+                self.batch.push_back(packet);
             } else {
                 self.counts.skipped += 1;
             }
         }
         self.begin();
-        Ok(())
-    }
-
-    fn push(&mut self, packet: Packet) {
-        self.batch.push_back(packet);
     }
 
     /// Fixes the connection's zero with the first batch that has media: its earliest time, so that sound a little before
     /// its picture is not moved. Whole milliseconds, as the source's times were.
     fn begin(&mut self) {
         if self.base_ns.is_none() {
-            let media = self.batch.iter().filter(|packet| packet.role == Role::Data);
+            let media = self.batch.iter().filter(|packet| !packet.is_config());
             let first = media.map(|packet| packet.dts_ns).min();
             self.base_ns = first.map(|first| first.div_euclid(NANOS_PER_MILLI) * NANOS_PER_MILLI);
         }
@@ -94,7 +79,7 @@ impl Feed {
             let base = self.base_ns.unwrap_or(packet.dts_ns);
             packet.dts_ns = (packet.dts_ns - base).max(0);
             packet.pts_ns -= base;
-            if packet.role == Role::Config {
+            if packet.is_config() {
                 self.hold(packet);
                 continue;
             }
@@ -112,7 +97,7 @@ impl Feed {
 
     fn hold(&mut self, record: Packet) {
         describe(&mut self.metadata, &record);
-        match self.held.iter_mut().find(|held| held.kind == record.kind) {
+        match self.held.iter_mut().find(|held| held.kind() == record.kind()) {
             Some(held) => *held = record,
             None => self.held.push(record),
         }
@@ -136,30 +121,11 @@ impl Feed {
     fn send(&mut self, packet: &Packet, session: &mut ClientSession) -> Result<(), RtmpError> {
         match session.send(packet) {
             Ok(()) => self.counts.sent += 1,
-            Err(RtmpError::Flv(_) | RtmpError::Chunk(_)) => self.counts.skipped += 1,
+            Err(RtmpError::Chunk(_)) => self.counts.skipped += 1,
             Err(error) => return Err(error),
         }
         Ok(())
     }
-}
-
-fn convert(packet: driver::Packet) -> Result<Packet, UnknownCodec> {
-    let codec = match packet.codec().ok_or(UnknownCodec)? {
-        packet::Codec::H264 => Codec::H264,
-        packet::Codec::Hevc => Codec::Hevc,
-        packet::Codec::Av1 => Codec::Av1,
-        packet::Codec::Aac => Codec::Aac,
-        packet::Codec::Opus => Codec::Opus,
-    };
-    Ok(Packet {
-        kind: codec.kind(),
-        codec,
-        role: if packet.is_config() { Role::Config } else { Role::Data },
-        keyframe: packet.is_keyframe(),
-        dts_ns: packet.dts_ns(),
-        pts_ns: packet.pts_ns(),
-        payload: packet.into_bytes(),
-    })
 }
 
 /// Adds what a configuration record says. A record that cannot be read is forwarded all the same.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use satcast_media::rtmp::RtmpError;
 use satcast_plugin_api::driver::{Ctx, Destination, Media, State};
-use satcast_plugin_api::{Class, Error};
+use satcast_plugin_api::{Class, Error, Packet};
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -205,7 +205,7 @@ struct Forward<'a> {
     ctx: &'a Ctx,
     media: Media,
     /// What was taken of it before the connection.
-    first: Vec<satcast_plugin_api::driver::Packet>,
+    first: Vec<Packet>,
     /// The host's queue may still have packets.
     open: bool,
     /// It was given up because the server does not read.
@@ -284,12 +284,13 @@ impl Forward<'_> {
         Ok(())
     }
 
-    fn took(&mut self, batch: &mut Vec<satcast_plugin_api::driver::Packet>) -> Result<(), Error> {
+    fn took(&mut self, batch: &mut Vec<Packet>) -> Result<(), Error> {
         self.watch.media(Instant::now());
         for packet in batch.iter().filter(|packet| packet.is_config()) {
-            self.taking.check(packet.codec(), &self.link.session, self.link.target)?;
+            self.taking.check(packet.codec, &self.link.session, self.link.target)?;
         }
-        self.feed.take(batch).map_err(|error| Error::config(error.to_string()))
+        self.feed.take(batch);
+        Ok(())
     }
 
     /// Looks at what the server has acknowledged, and at the clock; returns when to look again.

@@ -1,9 +1,7 @@
 //! Which codecs a server takes, and what is said of one that it does not: a stream that goes out and arrives nowhere is the worst.
 
 use satcast_media::rtmp::client::ClientSession;
-use satcast_plugin_api::Error;
-use satcast_plugin_api::driver::Packet;
-use satcast_plugin_api::packet::Codec;
+use satcast_plugin_api::{Codec, Error, Packet};
 
 use crate::target::Target;
 
@@ -32,23 +30,17 @@ impl Taking {
     pub(crate) fn check_known(&self, packets: &[Packet]) -> Result<(), Error> {
         let Taking::Known { codecs, who } = self else { return Ok(()) };
         let configs = packets.iter().filter(|packet| packet.is_config());
-        configs.filter_map(Packet::codec).try_for_each(|codec| known(codecs, who, codec))
+        configs.map(|config| config.codec).try_for_each(|codec| known(codecs, who, codec))
     }
 
-    /// Whether media of `codec` may be sent; a codec unknown here is somebody else's matter.
+    /// Whether media of `codec` may be sent.
     ///
     /// # Errors
     /// Class `Config`: nothing but another encoder setting or another server mends it.
-    pub(crate) fn check(
-        &self,
-        codec: Option<Codec>,
-        session: &ClientSession,
-        target: &Target,
-    ) -> Result<(), Error> {
-        let Some(codec) = codec else { return Ok(()) };
+    pub(crate) fn check(&self, codec: Codec, session: &ClientSession, target: &Target) -> Result<(), Error> {
         match self {
             Taking::All => Ok(()),
-            Taking::AsAnnounced if session.takes(of_media(codec)) => Ok(()),
+            Taking::AsAnnounced if session.takes(codec) => Ok(()),
             Taking::AsAnnounced => Err(not_announced(target, codec)),
             Taking::Known { codecs, who } => known(codecs, who, codec),
         }
@@ -69,16 +61,6 @@ fn known(codecs: &[String], who: &str, codec: Codec) -> Result<(), Error> {
     }
     let (sent, instead) = (shown(codec), instead(codec));
     Err(Error::config(format!("destination {who} does not accept {sent}; send {instead}")))
-}
-
-fn of_media(codec: Codec) -> satcast_media::Codec {
-    match codec {
-        Codec::H264 => satcast_media::Codec::H264,
-        Codec::Hevc => satcast_media::Codec::Hevc,
-        Codec::Av1 => satcast_media::Codec::Av1,
-        Codec::Aac => satcast_media::Codec::Aac,
-        Codec::Opus => satcast_media::Codec::Opus,
-    }
 }
 
 fn shown(codec: Codec) -> &'static str {

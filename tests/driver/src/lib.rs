@@ -177,7 +177,7 @@ impl Destination for Output {
                 let mut batch = Vec::new();
                 while media.recv_batch(&mut batch).await {
                     for packet in batch.drain(..) {
-                        ctx.bytes_sent(packet.payload().len() as u64);
+                        ctx.bytes_sent(packet.payload.len() as u64);
                         ctx.state(State::Live);
                         tokio::time::sleep(Duration::from_secs(1)).await;
                     }
@@ -189,7 +189,7 @@ impl Destination for Output {
         let mut batch = Vec::new();
         while media.recv_batch(&mut batch).await {
             for packet in batch.drain(..) {
-                ctx.bytes_sent(packet.payload().len() as u64);
+                ctx.bytes_sent(packet.payload.len() as u64);
                 if self.0.place == "leak" {
                     std::mem::forget(packet);
                 }

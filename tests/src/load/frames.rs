@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use satcast_media::packet::NANOS_PER_MILLI;
-use satcast_media::{Codec, Packet, Role, TrackKind};
+use satcast_media::NANOS_PER_MILLI;
+use satcast_media::{Codec, Packet};
 
 /// Pictures a second.
 pub const PICTURES_PER_SECOND: u64 = 30;
@@ -105,15 +105,7 @@ impl Frame {
         Stamp { stream, number, sent }.write(&mut payload);
         let ms = begin_ms.saturating_add(i64::try_from(self.due().as_millis()).unwrap_or(i64::MAX));
         let dts_ns = ms.saturating_mul(NANOS_PER_MILLI);
-        Packet {
-            kind: codec.kind(),
-            codec,
-            role: Role::Data,
-            keyframe: self.is_key(),
-            dts_ns,
-            pts_ns: dts_ns,
-            payload: Bytes::from(payload),
-        }
+        Packet::media(codec, self.is_key(), dts_ns, dts_ns, Bytes::from(payload))
     }
 }
 
@@ -121,17 +113,11 @@ impl Frame {
 #[must_use]
 pub fn configuration(begin_ms: i64) -> [Packet; 2] {
     let dts_ns = begin_ms.saturating_mul(NANOS_PER_MILLI);
-    [(TrackKind::Video, Codec::H264, VIDEO_CONFIG), (TrackKind::Audio, Codec::Aac, AUDIO_CONFIG)].map(
-        |(kind, codec, record)| Packet {
-            kind,
-            codec,
-            role: Role::Config,
-            keyframe: false,
-            dts_ns,
-            pts_ns: dts_ns,
-            payload: Bytes::from_static(record),
-        },
-    )
+    [(Codec::H264, VIDEO_CONFIG), (Codec::Aac, AUDIO_CONFIG)].map(|(codec, record)| Packet {
+        dts_ns,
+        pts_ns: dts_ns,
+        ..Packet::configuration(codec, Bytes::from_static(record))
+    })
 }
 
 /// The frames of one stream in the order in which they are due.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
-use satcast_media::{Packet, Role, TrackKind};
+use satcast_media::{Kind, Packet};
 use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -241,7 +241,7 @@ impl Shared {
     }
 
     fn keep(&self, route: Option<usize>, packet: &Packet, came: Duration) {
-        if packet.role == Role::Config {
+        if packet.is_config() {
             return;
         }
         let mut state = lock(&self.state);
@@ -253,7 +253,7 @@ impl Shared {
             return;
         };
         let route = &mut routes[route];
-        let track = usize::from(packet.kind == TrackKind::Video);
+        let track = usize::from(packet.kind() == Kind::Video);
         if track == 1 && route.first.is_none() {
             route.first = Some(came);
         }

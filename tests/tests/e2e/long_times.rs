@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use satcast_media::NANOS_PER_MILLI;
 use satcast_media::Packet;
-use satcast_media::packet::NANOS_PER_MILLI;
 use satcast_tests::caller::{Call, Outcome};
 use satcast_tests::encoder::Publish;
 use satcast_tests::load::frames::{Frame, Rhythm, configuration};

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use satcast_media::flv::mux;
-use satcast_media::{Packet, TrackKind};
+use satcast_media::{Kind, Packet};
 use satcast_tests::load::frames::{Rhythm, configuration};
 use satcast_tests::obs::Obs;
 use satcast_tests::service::Setup;
@@ -31,7 +31,7 @@ const AUDIO: [&[u8]; 5] = [
 ];
 
 fn tag(packet: &Packet) -> Vec<u8> {
-    [mux(packet).expect("a tag").as_slice(), &packet.payload].concat()
+    [mux(packet).as_slice(), &packet.payload].concat()
 }
 
 #[test]
@@ -47,13 +47,13 @@ fn the_first_track_of_each_kind_is_forwarded_whole_and_the_others_are_left_out()
     }
     let mut sent = Vec::new();
     let mut rhythm = Rhythm::default();
-    configuration(0).iter().for_each(|packet| obs.media(packet.kind == TrackKind::Video, 0, &tag(packet)));
+    configuration(0).iter().for_each(|packet| obs.media(packet.kind() == Kind::Video, 0, &tag(packet)));
     while rhythm.next().due() < seconds(2) {
         let frame = rhythm.take();
         let ms = u32::try_from(frame.due().as_millis()).expect("a short stream");
         let packet = frame.packet(0, 0, Duration::ZERO);
-        obs.media(packet.kind == TrackKind::Video, ms, &tag(&packet));
-        sent.push((packet.kind == TrackKind::Video, packet.payload.len()));
+        obs.media(packet.kind() == Kind::Video, ms, &tag(&packet));
+        sent.push((packet.kind() == Kind::Video, packet.payload.len()));
         VIDEO.iter().for_each(|body| obs.media(true, ms, body));
         AUDIO.iter().for_each(|body| obs.media(false, ms, body));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use satcast_media::flv::mux;
 use satcast_media::rtmp::amf0::Value;
-use satcast_media::{Packet, TrackKind};
+use satcast_media::{Kind, Packet};
 use satcast_tests::load::frames::{Rhythm, configuration};
 use satcast_tests::obs::Obs;
 use satcast_tests::service::Setup;
@@ -13,9 +13,9 @@ use satcast_tests::sink::Sink;
 use satcast_tests::wait::seconds;
 
 fn send(obs: &mut Obs, packet: &Packet) {
-    let body = [mux(packet).expect("a tag").as_slice(), &packet.payload].concat();
+    let body = [mux(packet).as_slice(), &packet.payload].concat();
     let ms = u32::try_from(packet.dts_ns / 1_000_000).expect("a short stream");
-    obs.media(packet.kind == TrackKind::Video, ms, &body);
+    obs.media(packet.kind() == Kind::Video, ms, &body);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use poem::Request;
-use satcast_media::packet::{Codec, Packet, Role, TrackKind};
+use satcast_media::{Codec, Packet};
 use satcast_plugin_api::Audience;
 use satcast_plugin_api::host::{Asset, AssetBody, Playback};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
@@ -121,15 +121,7 @@ impl Rig {
 }
 
 fn keyframe() -> Packet {
-    Packet {
-        kind: TrackKind::Video,
-        codec: Codec::H264,
-        role: Role::Data,
-        keyframe: true,
-        dts_ns: 0,
-        pts_ns: 0,
-        payload: Bytes::from_static(&[9; 100]),
-    }
+    Packet::media(Codec::H264, true, 0, 0, Bytes::from_static(&[9; 100]))
 }
 
 fn offline(hour_start: i64) -> Value {

@@ -1,7 +1,7 @@
 //! Stream keys: shapes, labels, life.
 
 use bytes::Bytes;
-use satcast_media::packet::{Codec, Packet, Role, TrackKind};
+use satcast_media::{Codec, Packet};
 use serde_json::{Value, json};
 
 use super::Rig;
@@ -126,15 +126,7 @@ async fn an_idle_stream_reads_as_the_document_says() {
 }
 
 fn keyframe() -> Packet {
-    Packet {
-        kind: TrackKind::Video,
-        codec: Codec::H264,
-        role: Role::Data,
-        keyframe: true,
-        dts_ns: 0,
-        pts_ns: 0,
-        payload: Bytes::from_static(&[9; 100]),
-    }
+    Packet::media(Codec::H264, true, 0, 0, Bytes::from_static(&[9; 100]))
 }
 
 /// Reads the stream until it is as wanted.

@@ -1,7 +1,7 @@
 //! The fixed form of what is sent for every few packets: media to the child, what it wants and lets go of to the host.
 
-use satcast_plugin_api::host::{Delivery, Packet};
-use satcast_plugin_api::packet::{Codec, Kind};
+use satcast_plugin_api::host::Delivery;
+use satcast_plugin_api::{Codec, Packet, Role};
 
 use super::message::Malformed;
 
@@ -86,10 +86,10 @@ impl Note {
             dts_ns: packet.dts_ns,
             pts_ns: packet.pts_ns,
             marks: mark(packet.keyframe, MARK_KEYFRAME)
-                | mark(packet.config, MARK_CONFIG)
+                | mark(packet.is_config(), MARK_CONFIG)
                 | mark(packet.discontinuity || delivery.discontinuity, MARK_DISCONTINUITY),
-            kind: u32::from(packet.kind == Kind::Audio),
-            codec: packet.codec.to_abi(),
+            kind: packet.kind() as u32,
+            codec: packet.codec as u32,
             track: packet.track,
         }
     }
@@ -97,9 +97,8 @@ impl Note {
     /// The packet with its payload; `None` for a codec this version does not know.
     pub(super) fn packet(&self, payload: bytes::Bytes) -> Option<Packet> {
         Some(Packet {
-            kind: if self.kind == 0 { Kind::Video } else { Kind::Audio },
-            codec: Codec::from_abi(self.codec)?,
-            config: self.marks & MARK_CONFIG != 0,
+            codec: Codec::from_number(self.codec)?,
+            role: if self.marks & MARK_CONFIG == 0 { Role::Data } else { Role::Config },
             keyframe: self.marks & MARK_KEYFRAME != 0,
             discontinuity: self.marks & MARK_DISCONTINUITY != 0,
             track: self.track,

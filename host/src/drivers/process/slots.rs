@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use satcast_plugin_api::host::{MediaSource, Packet};
+use satcast_plugin_api::Packet;
+use satcast_plugin_api::host::MediaSource;
 
 /// Payloads begin at multiples of this.
 const ALIGN: usize = 64;
@@ -130,8 +131,8 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use satcast_plugin_api::Codec;
     use satcast_plugin_api::host::{Delivery, DriverWaker, Recv};
-    use satcast_plugin_api::packet::{Codec, Kind};
 
     use super::*;
 
@@ -146,19 +147,8 @@ mod tests {
     }
 
     fn packet(sequence: u64, len: usize) -> Arc<Packet> {
-        Arc::new(Packet {
-            kind: Kind::Video,
-            codec: Codec::H264,
-            config: false,
-            keyframe: false,
-            discontinuity: false,
-            track: 0,
-            source: 1,
-            sequence,
-            dts_ns: 0,
-            pts_ns: 0,
-            payload: Bytes::from(vec![7; len]),
-        })
+        let packet = Packet::media(Codec::H264, false, 0, 0, Bytes::from(vec![7; len]));
+        Arc::new(Packet { source: 1, sequence, ..packet })
     }
 
     fn source() -> Arc<dyn MediaSource> {

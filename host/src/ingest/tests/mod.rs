@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use satcast_media::flv::ForeignCodec;
-use satcast_media::packet::{Codec, NANOS_PER_MILLI, Packet, Role};
 use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
+use satcast_media::{Codec, NANOS_PER_MILLI, Packet, Role};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
@@ -329,15 +329,8 @@ async fn closed_by_service(socket: &mut TcpStream) -> bool {
 }
 
 fn packet(codec: Codec, role: Role, millis: i64, payload: impl Into<Bytes>) -> Packet {
-    Packet {
-        kind: codec.kind(),
-        codec,
-        role,
-        keyframe: false,
-        dts_ns: millis * NANOS_PER_MILLI,
-        pts_ns: millis * NANOS_PER_MILLI,
-        payload: payload.into(),
-    }
+    let dts_ns = millis * NANOS_PER_MILLI;
+    Packet { role, ..Packet::media(codec, false, dts_ns, dts_ns, payload.into()) }
 }
 
 fn audio(millis: i64, bytes: usize) -> Packet {

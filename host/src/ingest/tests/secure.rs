@@ -78,8 +78,7 @@ async fn an_encoder_publishes_over_tls_and_hears_a_refusal() {
 fn large_packet(number: i64) -> Packet {
     let payload = Bytes::from(vec![number as u8; 1 + (number as usize * 7919) % 40_000]);
     let dts_ns = number * NANOS_PER_MILLI;
-    let kind = satcast_media::packet::TrackKind::Audio;
-    Packet { kind, codec: Codec::Aac, role: Role::Data, keyframe: false, dts_ns, pts_ns: dts_ns, payload }
+    Packet::media(Codec::Aac, false, dts_ns, dts_ns, payload)
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ fn are_others(now: Codecs, given: Codecs) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use satcast_plugin_api::packet::Codec;
+    use satcast_plugin_api::Codec;
 
     use super::*;
     use crate::ids::UnixMillis;

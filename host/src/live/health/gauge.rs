@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use satcast_media::flv::ForeignCodec;
 use satcast_media::fmp4::{TrackConfig, TrackDetails};
-use satcast_media::packet::{Codec, Packet, Role, TrackKind};
+use satcast_media::{Codec, Kind, Packet};
 
 use super::window::{SLOT_NS, SLOTS, Window};
 use super::{AudioHealth, Figures, VideoHealth};
@@ -68,21 +68,14 @@ impl Gauge {
         self.foreign.push(codec);
     }
 
-    /// Takes a packet of the encoder with its times on the session's timeline; `jump` when that was set anew before it.
-    pub(in crate::live) fn take(
-        &mut self,
-        packet: &Packet,
-        dts_ns: i64,
-        pts_ns: i64,
-        jump: bool,
-        now: Duration,
-    ) {
-        let track = match packet.kind {
-            TrackKind::Video => &mut self.video,
-            TrackKind::Audio => &mut self.audio,
+    /// Takes a packet of the encoder on the session's timeline; `jump` when that was set anew before it.
+    pub(in crate::live) fn take(&mut self, packet: &Packet, jump: bool, now: Duration) {
+        let track = match packet.kind() {
+            Kind::Video => &mut self.video,
+            Kind::Audio => &mut self.audio,
         };
-        if packet.role == Role::Config {
-            if packet.kind == TrackKind::Video && track.codec.is_some_and(|codec| codec != packet.codec) {
+        if packet.is_config() {
+            if packet.kind() == Kind::Video && track.codec.is_some_and(|codec| codec != packet.codec) {
                 self.pictures = Pictures::default();
             }
             return track.configure(packet);
@@ -93,10 +86,11 @@ impl Gauge {
             self.jumped_at = Some(now);
             self.pictures = Pictures::default();
         }
+        let (dts_ns, pts_ns) = (packet.dts_ns, packet.pts_ns);
         track.codec = Some(packet.codec);
         track.newest_ns = Some(dts_ns);
         track.window.add(dts_ns, packet.payload.len());
-        if packet.kind == TrackKind::Video {
+        if packet.kind() == Kind::Video {
             self.pictures.take(dts_ns, pts_ns, packet.keyframe);
         }
         let (first, newest) = self.span.unwrap_or((dts_ns, dts_ns));
@@ -142,7 +136,7 @@ impl Track {
             _ => None,
         };
         Some(AudioHealth {
-            codec: self.codec?.as_str(),
+            codec: self.codec?.name(),
             sample_rate: said.map(|(sample_rate, _)| sample_rate),
             channels: said.map(|(_, channels)| channels),
             bitrate: self.window.rates().map(|rates| rates.bits_per_sec),
@@ -178,7 +172,7 @@ impl Pictures {
         let rates = track.window.rates();
         let recent = SLOT_NS * SLOTS as i64;
         Some(VideoHealth {
-            codec: track.codec?.as_str(),
+            codec: track.codec?.name(),
             size: match track.details {
                 Some(TrackDetails::Video { size, .. }) => Some((size.width, size.height)),
                 _ => None,
@@ -213,19 +207,22 @@ mod tests {
             Self { gauge: Gauge::default(), now: Duration::ZERO }
         }
 
-        fn packet(kind: TrackKind, bytes: usize) -> Packet {
-            let codec = if kind == TrackKind::Video { Codec::H264 } else { Codec::Aac };
+        fn packet(kind: Kind, bytes: usize) -> Packet {
+            let codec = if kind == Kind::Video { Codec::H264 } else { Codec::Aac };
             let payload = vec![0; bytes].into();
-            Packet { kind, codec, role: Role::Data, keyframe: false, dts_ns: 0, pts_ns: 0, payload }
+            Packet::media(codec, false, 0, 0, payload)
         }
 
         fn video(&mut self, ms: i64, shown_after: i64, keyframe: bool) {
-            let packet = Packet { keyframe, ..Self::packet(TrackKind::Video, 5_000) };
-            self.gauge.take(&packet, ms * MS, (ms + shown_after) * MS, false, self.now);
+            let packet = Packet { keyframe, ..Self::packet(Kind::Video, 5_000) };
+            let packet = Packet { dts_ns: ms * MS, pts_ns: (ms + shown_after) * MS, ..packet };
+            self.gauge.take(&packet, false, self.now);
         }
 
         fn audio(&mut self, ms: i64) {
-            self.gauge.take(&Self::packet(TrackKind::Audio, 320), ms * MS, ms * MS, false, self.now);
+            let (dts_ns, pts_ns) = (ms * MS, ms * MS);
+            let packet = Packet { dts_ns, pts_ns, ..Self::packet(Kind::Audio, 320) };
+            self.gauge.take(&packet, false, self.now);
         }
 
         /// Video of 25 pictures a second with a keyframe each `group` of them, and sound of 50 packets.
@@ -247,12 +244,8 @@ mod tests {
     fn figures_are_those_of_what_comes() {
         let mut rig = Rig::new();
         assert_eq!(rig.gauge.figures(Duration::ZERO), Figures::default());
-        let record = Packet {
-            role: Role::Config,
-            payload: Bytes::from_static(AAC_RECORD),
-            ..Rig::packet(TrackKind::Audio, 0)
-        };
-        rig.gauge.take(&record, 0, 0, false, Duration::ZERO);
+        let record = Packet::configuration(Codec::Aac, Bytes::from_static(AAC_RECORD));
+        rig.gauge.take(&record, false, Duration::ZERO);
         rig.run(0, 7_020, 50);
         let figures = rig.gauge.figures(Duration::ZERO);
         let video = figures.video.unwrap();
@@ -299,15 +292,10 @@ mod tests {
         let mut rig = Rig::new();
         (0..100).for_each(|n| rig.video(n * 40, if n % 2 == 0 { 160 } else { 40 }, n % 50 == 0));
         assert!(rig.video_health().b_frames);
-        let config = |codec, payload: &'static [u8]| Packet {
-            codec,
-            role: Role::Config,
-            payload: Bytes::from_static(payload),
-            ..Rig::packet(TrackKind::Video, 1)
-        };
-        rig.gauge.take(&config(Codec::H264, b"other"), 0, 0, false, rig.now);
+        let config = |codec| Packet::configuration(codec, Bytes::from_static(b"other"));
+        rig.gauge.take(&config(Codec::H264), false, rig.now);
         assert!(rig.video_health().b_frames, "the same codec");
-        rig.gauge.take(&config(Codec::Hevc, b"other"), 0, 0, false, rig.now);
+        rig.gauge.take(&config(Codec::Hevc), false, rig.now);
         (100..150).for_each(|n| rig.video(n * 40, 40, n % 50 == 0));
         assert!(!rig.video_health().b_frames);
     }
@@ -329,12 +317,12 @@ mod tests {
     #[test]
     fn jumps_are_counted_and_the_return_of_an_encoder_is_none() {
         let mut rig = Rig::new();
-        let first = Rig::packet(TrackKind::Audio, 1);
-        rig.gauge.take(&first, 0, 0, true, Duration::ZERO);
+        let first = |at| Packet { dts_ns: at, pts_ns: at, ..Rig::packet(Kind::Audio, 1) };
+        rig.gauge.take(&first(0), true, Duration::ZERO);
         rig.gauge.new_encoder();
-        rig.gauge.take(&first, MS, MS, true, Duration::ZERO);
+        rig.gauge.take(&first(MS), true, Duration::ZERO);
         assert_eq!(rig.gauge.figures(Duration::ZERO).timestamp_jumps, 0);
-        rig.gauge.take(&first, 2 * MS, 2 * MS, true, Duration::ZERO);
+        rig.gauge.take(&first(2 * MS), true, Duration::ZERO);
         let figures = rig.gauge.figures(JUMP_KEPT - Duration::from_millis(1));
         assert_eq!((figures.timestamp_jumps, figures.jumped_lately), (1, true));
         rig.gauge.new_encoder();

@@ -16,8 +16,8 @@ pub(super) use verdict::{Wish, judge};
 pub use watch::HealthNews;
 pub(super) use watch::Watch;
 
+use satcast_media::Kind;
 use satcast_media::flv::ForeignCodec;
-use satcast_media::packet::TrackKind;
 
 /// The pictures as they come.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,8 +144,8 @@ impl Issue {
     /// A track is left out for its codec, which nobody here takes.
     pub fn unsupported(codec: ForeignCodec) -> Self {
         let (code, track, instead, option) = match codec.kind {
-            TrackKind::Video => (IssueCode::VideoCodec, "video", "H.264", "-c:v libx264"),
-            TrackKind::Audio => (IssueCode::AudioCodec, "audio", "AAC", "-c:a aac"),
+            Kind::Video => (IssueCode::VideoCodec, "video", "H.264", "-c:v libx264"),
+            Kind::Audio => (IssueCode::AudioCodec, "audio", "AAC", "-c:a aac"),
         };
         let text = format!(
             "{track} codec {codec} is not supported; set {instead} in the encoder (ffmpeg: {option})"

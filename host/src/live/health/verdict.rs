@@ -6,8 +6,8 @@ mod tests;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use satcast_media::Kind;
 use satcast_media::flv::ForeignCodec;
-use satcast_media::packet::TrackKind;
 
 use super::{Figures, Issue, IssueCode};
 use crate::drivers::Wishes;
@@ -85,8 +85,8 @@ fn general(code: IssueCode, is_bad: bool, text: &str) -> Verdict {
 
 fn missing(code: IssueCode, figures: &Figures, wishes: &[Wish]) -> Verdict {
     let (comes, kind, what) = match code {
-        IssueCode::VideoMissing => (figures.video.is_some(), TrackKind::Video, "no video comes"),
-        _ => (figures.audio.is_some(), TrackKind::Audio, "no audio comes"),
+        IssueCode::VideoMissing => (figures.video.is_some(), Kind::Video, "no video comes"),
+        _ => (figures.audio.is_some(), Kind::Audio, "no audio comes"),
     };
     // It comes, in a codec that nobody takes, and that is what is said.
     if foreign(figures, kind).is_some() {
@@ -106,13 +106,13 @@ fn missing(code: IssueCode, figures: &Figures, wishes: &[Wish]) -> Verdict {
     Verdict::Bad(issue(code, what, text, platforms))
 }
 
-fn foreign(figures: &Figures, kind: TrackKind) -> Option<ForeignCodec> {
+fn foreign(figures: &Figures, kind: Kind) -> Option<ForeignCodec> {
     figures.foreign.iter().copied().find(|codec| codec.kind == kind)
 }
 
 fn audio(code: IssueCode, figures: &Figures, wishes: &[Wish], slack: Slack) -> Verdict {
     let Some(audio) = &figures.audio else {
-        return unsupported(code, IssueCode::AudioCodec, figures, TrackKind::Audio);
+        return unsupported(code, IssueCode::AudioCodec, figures, Kind::Audio);
     };
     match code {
         IssueCode::AudioCodec => {
@@ -123,14 +123,14 @@ fn audio(code: IssueCode, figures: &Figures, wishes: &[Wish], slack: Slack) -> V
 }
 
 /// Of a track that does not come: its codec, which is bad for everyone.
-fn unsupported(code: IssueCode, of_codec: IssueCode, figures: &Figures, kind: TrackKind) -> Verdict {
+fn unsupported(code: IssueCode, of_codec: IssueCode, figures: &Figures, kind: Kind) -> Verdict {
     let codec = foreign(figures, kind).filter(|_| code == of_codec);
     codec.map_or(Verdict::Unknown, |codec| Verdict::Bad(Issue::unsupported(codec)))
 }
 
 fn video(code: IssueCode, figures: &Figures, wishes: &[Wish], slack: Slack) -> Verdict {
     let Some(video) = &figures.video else {
-        return unsupported(code, IssueCode::VideoCodec, figures, TrackKind::Video);
+        return unsupported(code, IssueCode::VideoCodec, figures, Kind::Video);
     };
     match code {
         IssueCode::VideoCodec => {

@@ -3,28 +3,22 @@ use crate::live::queue::Bounds;
 use bytes::Bytes;
 use std::sync::atomic::AtomicU64;
 
-fn packet(kind: wire::TrackKind, dts_ms: i64, keyframe: bool) -> wire::Packet {
-    wire::Packet {
-        kind,
-        codec: if kind == wire::TrackKind::Video { wire::Codec::H264 } else { wire::Codec::Aac },
-        role: wire::Role::Data,
-        keyframe,
-        dts_ns: dts_ms * wire::NANOS_PER_MILLI,
-        pts_ns: dts_ms * wire::NANOS_PER_MILLI,
-        payload: Bytes::from_static(b"media"),
-    }
+fn packet(kind: Kind, dts_ms: i64, keyframe: bool) -> Packet {
+    let codec = if kind == Kind::Video { Codec::H264 } else { Codec::Aac };
+    let dts_ns = dts_ms * NANOS_PER_MILLI;
+    Packet::media(codec, keyframe, dts_ns, dts_ns, Bytes::from_static(b"media"))
 }
 
-fn video(dts_ms: i64, keyframe: bool) -> wire::Packet {
-    packet(wire::TrackKind::Video, dts_ms, keyframe)
+fn video(dts_ms: i64, keyframe: bool) -> Packet {
+    packet(Kind::Video, dts_ms, keyframe)
 }
 
-fn audio(dts_ms: i64) -> wire::Packet {
-    packet(wire::TrackKind::Audio, dts_ms, false)
+fn audio(dts_ms: i64) -> Packet {
+    packet(Kind::Audio, dts_ms, false)
 }
 
-fn config(record: &'static [u8]) -> wire::Packet {
-    wire::Packet { role: wire::Role::Config, payload: Bytes::from_static(record), ..video(0, false) }
+fn config(record: &'static [u8]) -> Packet {
+    Packet::configuration(Codec::H264, Bytes::from_static(record))
 }
 
 struct Rig {
@@ -37,7 +31,7 @@ impl Rig {
         Self { hub: Hub::new(7), now: Duration::ZERO }
     }
 
-    fn publish(&self, packets: impl IntoIterator<Item = wire::Packet>) {
+    fn publish(&self, packets: impl IntoIterator<Item = Packet>) {
         self.hub.publish(packets.into_iter(), self.now);
     }
 
@@ -91,7 +85,7 @@ fn sound_alone_is_sent_when_no_picture_comes() {
 
     let rig = Rig::new();
     let queue = rig.attach();
-    let large = || wire::Packet { payload: vec![0; HELD_BYTES_MAX / 2].into(), ..audio(0) };
+    let large = || Packet { payload: vec![0; HELD_BYTES_MAX / 2].into(), ..audio(0) };
     rig.publish([large(), large()]);
     assert_eq!(queue.level().0, 2, "their bytes are limited");
 }

@@ -11,13 +11,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use rustix::fs::{Mode, OFlags};
 use satcast_media::fmp4::{READ_BYTES_MAX, ReadSegment, Reader};
-use satcast_media::packet as wire;
 use satcast_plugin_api::host::{Delivery, SegmentPlace};
+use satcast_plugin_api::{NANOS_PER_MILLI, Packet};
 
 use super::joint::Joint;
 use super::{About, Core};
 use crate::drivers::{Assets, PublishedBody};
-use crate::live::hub;
 use crate::live::queue::Head;
 use crate::live::shelf::Shelf;
 
@@ -26,7 +25,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// Looks without a new segment while media waits, before it is given up: 30 s, three of the longest segments.
 pub(super) const LOOKS_MAX: u32 = 300;
 /// Time between two segments that is a gap and no rounding, in nanoseconds.
-const GAP_NANOS: i64 = 100 * wire::NANOS_PER_MILLI;
+const GAP_NANOS: i64 = 100 * NANOS_PER_MILLI;
 
 /// The reading of one window.
 pub(super) struct Feed {
@@ -138,7 +137,7 @@ impl Feed {
             _ => {
                 let mut reader = Reader::new(&read(assets, &place.init)?).map_err(io::Error::other)?;
                 for config in self.core.queue.head().configs.iter() {
-                    reader.know(hub::wire_codec(config.codec), &config.payload);
+                    reader.know(config.codec, &config.payload);
                 }
                 (reader, Some(place.init))
             }
@@ -166,11 +165,11 @@ impl Feed {
         self.put_all(packets)
     }
 
-    fn put_all(&mut self, packets: Vec<wire::Packet>) -> bool {
+    fn put_all(&mut self, packets: Vec<Packet>) -> bool {
         packets.into_iter().all(|packet| {
-            let is_media = packet.role == wire::Role::Data;
+            let is_media = !packet.is_config();
             let discontinuity = is_media && std::mem::take(&mut self.cut);
-            let packet = Arc::new(hub::packet(packet, self.about.source));
+            let packet = Arc::new(Packet { source: self.about.source, ..packet });
             self.core.put(Delivery { packet, discontinuity })
         })
     }

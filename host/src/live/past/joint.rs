@@ -6,17 +6,15 @@
 
 use std::sync::Arc;
 
-use satcast_media::packet as wire;
-use satcast_media::packet::TrackKind;
-use satcast_plugin_api::host::Packet;
+use satcast_plugin_api::{Kind, NANOS_PER_MILLI, Packet};
 
 use crate::live::queue::Head;
 
 /// How far the time of a packet in a segment may be from its time in the queue, in nanoseconds: as far as the clock of sound lets it.
 pub(super) const APART_NANOS_MAX: i64 =
-    (satcast_media::fmp4::AUDIO_RESYNC_MILLIS as i64 + 1) * wire::NANOS_PER_MILLI;
+    (satcast_media::fmp4::AUDIO_RESYNC_MILLIS as i64 + 1) * NANOS_PER_MILLI;
 /// Half of the usual packet of sound: by times alone, what is nearer to the first one is that one.
-const HALF_SOUND_NANOS: i64 = 10 * wire::NANOS_PER_MILLI;
+const HALF_SOUND_NANOS: i64 = 10 * NANOS_PER_MILLI;
 
 /// How far one track has come.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +34,7 @@ pub(super) struct Joint {
     video: Side,
     audio: Side,
     /// Sound near the first that waits, not decided on.
-    near: Vec<wire::Packet>,
+    near: Vec<Packet>,
     /// Pictures wait.
     has_pictures: bool,
     is_over: bool,
@@ -44,9 +42,9 @@ pub(super) struct Joint {
 
 impl Joint {
     /// Gives those packets of a segment that came before what waits, which is `head` as seen after the segment was read.
-    pub(super) fn take(&mut self, segment: Vec<wire::Packet>, head: &Head) -> Vec<wire::Packet> {
+    pub(super) fn take(&mut self, segment: Vec<Packet>, head: &Head) -> Vec<Packet> {
         let (video, audio): (Vec<_>, Vec<_>) =
-            segment.into_iter().partition(|packet| packet.kind == TrackKind::Video);
+            segment.into_iter().partition(|packet| packet.kind() == Kind::Video);
         let has_sound = !audio.is_empty() || !self.near.is_empty();
         let mut before = self.pictures(video, head.video.as_ref());
         before.extend(self.sound(audio, head.audio.as_ref(), false));
@@ -59,7 +57,7 @@ impl Joint {
     }
 
     /// No more segments come: what was not decided on.
-    pub(super) fn finish(&mut self, head: &Head) -> Vec<wire::Packet> {
+    pub(super) fn finish(&mut self, head: &Head) -> Vec<Packet> {
         self.sound(Vec::new(), head.audio.as_ref(), true)
     }
 
@@ -74,7 +72,7 @@ impl Joint {
         side == Side::Met
     }
 
-    fn pictures(&mut self, mut read: Vec<wire::Packet>, first: Option<&Arc<Packet>>) -> Vec<wire::Packet> {
+    fn pictures(&mut self, mut read: Vec<Packet>, first: Option<&Arc<Packet>>) -> Vec<Packet> {
         if self.video != Side::Open {
             return Vec::new();
         }
@@ -90,19 +88,14 @@ impl Joint {
         read
     }
 
-    fn sound(
-        &mut self,
-        read: Vec<wire::Packet>,
-        first: Option<&Arc<Packet>>,
-        is_last: bool,
-    ) -> Vec<wire::Packet> {
+    fn sound(&mut self, read: Vec<Packet>, first: Option<&Arc<Packet>>, is_last: bool) -> Vec<Packet> {
         if self.audio != Side::Open {
             return Vec::new();
         }
         let mut all = std::mem::take(&mut self.near);
         all.extend(read);
         let Some(first) = first else { return all };
-        let apart = |packet: &wire::Packet| packet.dts_ns.saturating_sub(first.dts_ns);
+        let apart = |packet: &Packet| packet.dts_ns.saturating_sub(first.dts_ns);
         let is_seen = is_last || all.last().is_some_and(|last| apart(last) > APART_NANOS_MAX);
         if !is_seen {
             // The nearest may still come.
@@ -122,7 +115,7 @@ impl Joint {
 }
 
 /// The packet of a segment is the one that waits.
-fn is_same(read: &wire::Packet, waits: &Packet) -> bool {
+fn is_same(read: &Packet, waits: &Packet) -> bool {
     read.dts_ns.saturating_sub(waits.dts_ns).saturating_abs() <= APART_NANOS_MAX
         && read.payload == waits.payload
 }
@@ -130,26 +123,24 @@ fn is_same(read: &wire::Packet, waits: &Packet) -> bool {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use satcast_plugin_api::Codec;
 
     use super::*;
     use crate::live::testing;
 
-    const MS: i64 = wire::NANOS_PER_MILLI;
+    const MS: i64 = NANOS_PER_MILLI;
 
-    fn read(codec: wire::Codec, at_ms: i64, fill: u8) -> wire::Packet {
-        let (dts_ns, pts_ns) = (at_ms * MS, at_ms * MS);
-        let payload = Bytes::from(vec![fill; 8]);
-        let role = wire::Role::Data;
-        wire::Packet { kind: codec.kind(), codec, role, keyframe: false, dts_ns, pts_ns, payload }
+    fn read(codec: Codec, at_ms: i64, fill: u8) -> Packet {
+        Packet::media(codec, false, at_ms * MS, at_ms * MS, Bytes::from(vec![fill; 8]))
     }
 
-    fn picture(number: i64) -> wire::Packet {
-        read(wire::Codec::H264, number * 40, number as u8)
+    fn picture(number: i64) -> Packet {
+        read(Codec::H264, number * 40, number as u8)
     }
 
     /// Sound of 20 ms whose counted time is `off_ms` from what its packet said.
-    fn sound(number: i64, off_ms: i64) -> wire::Packet {
-        read(wire::Codec::Aac, number * 20 + off_ms, number as u8)
+    fn sound(number: i64, off_ms: i64) -> Packet {
+        read(Codec::Aac, number * 20 + off_ms, number as u8)
     }
 
     fn head(video: Option<i64>, audio: Option<i64>) -> Head {
@@ -163,12 +154,12 @@ mod tests {
         }
     }
 
-    fn fills(packets: &[wire::Packet], kind: TrackKind) -> Vec<u8> {
-        packets.iter().filter(|packet| packet.kind == kind).map(|packet| packet.payload[0]).collect()
+    fn fills(packets: &[Packet], kind: Kind) -> Vec<u8> {
+        packets.iter().filter(|packet| packet.kind() == kind).map(|packet| packet.payload[0]).collect()
     }
 
     /// Segments of ten pictures and twenty packets of sound each, from the second number on that many.
-    fn segment(number: i64, off_ms: i64) -> Vec<wire::Packet> {
+    fn segment(number: i64, off_ms: i64) -> Vec<Packet> {
         let pictures = (number * 10..number * 10 + 10).map(picture);
         pictures.chain((number * 20..number * 20 + 20).map(|number| sound(number, off_ms))).collect()
     }
@@ -185,18 +176,18 @@ mod tests {
                     }
                 }
                 assert!(joint.is_over() && joint.is_whole(), "{off_ms} {audio}");
-                assert_eq!(fills(&all, TrackKind::Video), (0..14).collect::<Vec<u8>>());
+                assert_eq!(fills(&all, Kind::Video), (0..14).collect::<Vec<u8>>());
                 let sound: Vec<u8> = (0..audio as u8).collect();
-                assert_eq!(fills(&all, TrackKind::Audio), sound, "{off_ms} {audio}");
+                assert_eq!(fills(&all, Kind::Audio), sound, "{off_ms} {audio}");
             }
         }
     }
 
     #[test]
     fn silence_is_cut_at_the_nearest_time() {
-        let silent = |packet: wire::Packet| match packet.kind {
-            TrackKind::Audio => wire::Packet { payload: vec![0; 8].into(), ..packet },
-            TrackKind::Video => packet,
+        let silent = |packet: Packet| match packet.kind() {
+            Kind::Audio => Packet { payload: vec![0; 8].into(), ..packet },
+            Kind::Video => packet,
         };
         let mut head = head(Some(14), Some(28));
         head.audio =
@@ -207,7 +198,7 @@ mod tests {
             for number in 0..3 {
                 all.extend(joint.take(segment(number, off_ms).into_iter().map(silent).collect(), &head));
             }
-            assert_eq!(fills(&all, TrackKind::Audio).len(), 28, "{off_ms}");
+            assert_eq!(fills(&all, Kind::Audio).len(), 28, "{off_ms}");
         }
     }
 
@@ -224,14 +215,13 @@ mod tests {
     #[test]
     fn sound_alone_is_cut_and_pictures_alone_too() {
         let sound_only =
-            |number| segment(number, 3).into_iter().filter(|packet| packet.kind == TrackKind::Audio);
+            |number| segment(number, 3).into_iter().filter(|packet| packet.kind() == Kind::Audio);
         let (mut joint, mut all) = (Joint::default(), Vec::new());
         for number in 0..3 {
             all.extend(joint.take(sound_only(number).collect(), &head(None, Some(25))));
         }
         assert_eq!((all.len(), joint.is_over(), joint.is_whole()), (25, true, true));
-        let pictures =
-            |number| segment(number, 0).into_iter().filter(|packet| packet.kind == TrackKind::Video);
+        let pictures = |number| segment(number, 0).into_iter().filter(|packet| packet.kind() == Kind::Video);
         let mut joint = Joint::default();
         // Sound waits, and segments have none.
         let all = joint.take(pictures(0).collect(), &head(Some(4), Some(9)));
@@ -253,9 +243,9 @@ mod tests {
         let waits = head(Some(10), Some(22));
         let all = joint.take(segment(0, 0), &waits);
         // 101 ms before the first that waits, sound is held back; here none is.
-        assert_eq!(fills(&all, TrackKind::Audio).len() + joint.near.len(), 20);
+        assert_eq!(fills(&all, Kind::Audio).len() + joint.near.len(), 20);
         let rest = joint.finish(&waits);
-        assert_eq!(fills(&all, TrackKind::Audio).len() + rest.len(), 20);
+        assert_eq!(fills(&all, Kind::Audio).len() + rest.len(), 20);
         assert!(!joint.is_whole());
     }
 }

@@ -183,7 +183,7 @@ impl Core {
     fn recv_live(&self, cut: bool, max: usize, out: &mut Vec<Delivery>, waker: DriverWaker) -> Recv {
         let from = out.len();
         let received = self.queue.recv(max, out, waker);
-        if cut && let Some(first) = out[from..].iter_mut().find(|delivery| !delivery.packet.config) {
+        if cut && let Some(first) = out[from..].iter_mut().find(|delivery| !delivery.packet.is_config()) {
             first.discontinuity = true;
             self.lock().cut = false;
         }

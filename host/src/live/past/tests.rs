@@ -6,53 +6,37 @@ use std::sync::mpsc;
 
 use bytes::Bytes;
 use satcast_media::fuzz::RECORDS;
-use satcast_media::packet as wire;
 use satcast_media::segment::{Event, Segmenter};
-use satcast_plugin_api::Audience;
-use satcast_plugin_api::host::{Asset, AssetBody, Followed, Packet, Playback, SegmentPlace};
-use satcast_plugin_api::packet::Kind;
+use satcast_plugin_api::host::{Asset, AssetBody, Followed, Playback, SegmentPlace};
+use satcast_plugin_api::{Audience, Kind, NANOS_PER_MILLI, Packet};
 
 use super::*;
 use crate::ids::UnixMillis;
-use crate::live::hub;
 use crate::live::queue::Bounds;
 
-const MS: i64 = wire::NANOS_PER_MILLI;
+const MS: i64 = NANOS_PER_MILLI;
 const WAIT_MAX: Duration = Duration::from_secs(20);
 /// Bytes of a picture, unless a test wants more.
 const PICTURE_BYTES: usize = 40;
 /// Wall time of the session's start.
 const WALL_MS: i64 = 1_700_000_000_000;
 
-fn unit(index: usize, number: i64, at_ms: i64, keyframe: bool, bytes: usize) -> wire::Packet {
+fn unit(index: usize, number: i64, at_ms: i64, keyframe: bool, bytes: usize) -> Packet {
     let (codec, _) = RECORDS[index];
     let mut payload = vec![0xfc; bytes];
     payload[..8].copy_from_slice(&number.to_be_bytes());
     // As an Opus packet of 20 ms begins.
     payload[0] = 0xfc;
-    let (dts_ns, role) = (at_ms * MS, wire::Role::Data);
-    wire::Packet {
-        kind: codec.kind(),
-        codec,
-        role,
-        keyframe,
-        dts_ns,
-        pts_ns: dts_ns,
-        payload: payload.into(),
-    }
+    Packet::media(codec, keyframe, at_ms * MS, at_ms * MS, payload.into())
 }
 
-fn record(index: usize) -> wire::Packet {
-    let (_, record) = RECORDS[index];
-    wire::Packet {
-        role: wire::Role::Config,
-        payload: Bytes::from_static(record),
-        ..unit(index, 0, 0, false, 8)
-    }
+fn record(index: usize) -> Packet {
+    let (codec, record) = RECORDS[index];
+    Packet::configuration(codec, Bytes::from_static(record))
 }
 
 /// Pictures of 40 ms in groups of a second, and sound of 20 ms, from `from_ms` on; a picture or packet of sound has its time in it.
-fn media(from_ms: i64, to_ms: i64, bytes: usize) -> Vec<wire::Packet> {
+fn media(from_ms: i64, to_ms: i64, bytes: usize) -> Vec<Packet> {
     let pictures = (from_ms..to_ms).step_by(40).map(|at| unit(0, at, at, at % 1000 == 0, bytes));
     let sound = (from_ms..to_ms).step_by(20).map(|at| unit(4, at, at, false, 10));
     let mut all: Vec<_> = pictures.chain(sound).collect();
@@ -77,7 +61,7 @@ impl Rig {
         let mut segmenter = Segmenter::new(100);
         [record(0), record(4)].iter().for_each(|packet| segmenter.push(packet, WALL_MS));
         for packet in [record(0), record(4)] {
-            assert!(queue.push(&Arc::new(hub::packet(packet, 9)), true, Duration::ZERO).is_none());
+            assert!(queue.push(&Arc::new(Packet { source: 9, ..packet }), true, Duration::ZERO).is_none());
         }
         let (init, first_ms) = (String::new(), None);
         let folder = tempfile::tempdir().unwrap();
@@ -85,18 +69,18 @@ impl Rig {
     }
 
     /// Both destinations of the stream get these; the queue from its first keyframe on.
-    fn publish(&mut self, packets: &[wire::Packet]) {
+    fn publish(&mut self, packets: &[Packet]) {
         for packet in packets {
             let wall_ms = WALL_MS + packet.dts_ns / MS;
             self.segmenter.push(packet, wall_ms);
-            let live = Packet { sequence: 1, ..hub::packet(packet.clone(), 9) };
+            let live = Packet { sequence: 1, source: 9, ..packet.clone() };
             assert!(self.queue.push(&Arc::new(live), true, Duration::ZERO).is_none());
         }
         self.show();
     }
 
     /// Only the window has these.
-    fn before(&mut self, packets: &[wire::Packet]) {
+    fn before(&mut self, packets: &[Packet]) {
         packets.iter().for_each(|packet| self.segmenter.push(packet, WALL_MS + packet.dts_ns / MS));
         self.show();
     }
@@ -171,7 +155,7 @@ impl Rig {
 fn take_until(past: &Past, last_ms: i64) -> Vec<Delivery> {
     let mut all: Vec<Delivery> = Vec::new();
     let is_last = |all: &[Delivery]| {
-        all.iter().any(|one| one.packet.kind == Kind::Video && one.packet.dts_ns / MS == last_ms)
+        all.iter().any(|one| one.packet.kind() == Kind::Video && one.packet.dts_ns / MS == last_ms)
     };
     while !is_last(&all) {
         let (tell, told) = mpsc::channel();
@@ -188,7 +172,7 @@ fn take_until(past: &Past, last_ms: i64) -> Vec<Delivery> {
 
 /// Times of media in milliseconds, as they came.
 fn times(all: &[Delivery], kind: Kind) -> Vec<i64> {
-    let of_kind = all.iter().filter(|one| one.packet.kind == kind && !one.packet.config);
+    let of_kind = all.iter().filter(|one| one.packet.kind() == kind && !one.packet.is_config());
     of_kind.map(|one| (one.packet.dts_ns + MS / 2) / MS).collect()
 }
 
@@ -217,7 +201,7 @@ fn what_was_before_comes_first_and_meets_what_waits() {
     reading.join().unwrap();
     assert_all(&all, 0, 13_000);
     assert_eq!(cuts(&all), [0; 0]);
-    let configs: Vec<_> = all.iter().filter(|one| one.packet.config).collect();
+    let configs: Vec<_> = all.iter().filter(|one| one.packet.is_config()).collect();
     // The same bytes twice: before what was before, and with what waits.
     let records: Vec<_> = configs.iter().map(|one| one.packet.payload.clone()).collect();
     let (video, audio) = (RECORDS[0].1, RECORDS[4].1);

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Packet, Recv};
-use satcast_plugin_api::packet::{Codec, Kind};
+use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
+use satcast_plugin_api::{Codec, Kind, Packet};
 
 pub(super) use self::bounds::Bounds;
 pub(super) use self::spill::{Disk, Surroundings};
@@ -138,7 +138,7 @@ impl Queue {
             let lost = state.make_room(has_video);
             self.core.dropped.fetch_add(lost, Ordering::Relaxed);
         }
-        if packet.config {
+        if packet.is_config() {
             state.take_config(packet, now);
             return state.waker_if_ready();
         }
@@ -161,7 +161,7 @@ impl Queue {
         let state = self.lock();
         let first = |kind: Kind| {
             let mut packets = state.packets.iter().map(|queued| &queued.delivery.packet);
-            packets.find(|packet| !packet.config && packet.kind == kind).cloned()
+            packets.find(|packet| !packet.is_config() && packet.kind() == kind).cloned()
         };
         Head { configs: state.configs.clone(), video: first(Kind::Video), audio: first(Kind::Audio) }
     }
@@ -169,7 +169,7 @@ impl Queue {
     /// Packets of media that wait, wherever.
     pub(super) fn media_waiting(&self) -> u64 {
         let state = self.lock();
-        let front = state.packets.iter().filter(|queued| !queued.delivery.packet.config).count();
+        let front = state.packets.iter().filter(|queued| !queued.delivery.packet.is_config()).count();
         front as u64 + state.tail.media()
     }
 
@@ -199,7 +199,7 @@ impl Queue {
     fn discard(&self, state: &mut State) {
         state.closed = true;
         if self.core.spill.is_some() {
-            let lost = state.packets.iter().filter(|queued| !queued.delivery.packet.config).count();
+            let lost = state.packets.iter().filter(|queued| !queued.delivery.packet.is_config()).count();
             self.core.dropped.fetch_add(lost as u64, Ordering::Relaxed);
         }
         state.packets.clear();
@@ -224,7 +224,7 @@ impl State {
     }
 
     fn is_over(&self, packet: &Packet, now: Duration, bounds: Bounds) -> bool {
-        let first = self.packets.iter().find(|queued| !queued.delivery.packet.config);
+        let first = self.packets.iter().find(|queued| !queued.delivery.packet.is_config());
         self.packets.len() >= bounds.packets + self.burst.packets
             || self.bytes + packet.payload.len() > bounds.bytes + self.burst.bytes
             || first.is_some_and(|first| now.saturating_sub(first.at) > bounds.wait)
@@ -241,7 +241,7 @@ impl State {
     /// Queues a media packet, or leaves it out while waiting for a keyframe.
     fn take(&mut self, packet: &Arc<Packet>, now: Duration) -> bool {
         if self.waiting {
-            if !(packet.keyframe && packet.kind == Kind::Video) {
+            if !(packet.keyframe && packet.kind() == Kind::Video) {
                 return false;
             }
             self.open(now);
@@ -278,7 +278,7 @@ impl State {
         let mut lost = 0;
         for Queued { delivery: queued, .. } in self.packets.drain(..keep_from.unwrap_or(self.packets.len())) {
             self.bytes -= queued.packet.payload.len();
-            if queued.packet.config {
+            if queued.packet.is_config() {
                 self.head_configs.replace(&queued.packet);
             } else {
                 lost += 1;
@@ -305,9 +305,9 @@ impl State {
     /// Position of the newest queued keyframe, if dropping up to it would drop any media.
     fn newest_keyframe(&self) -> Option<usize> {
         let is_key =
-            |queued: &Queued| queued.delivery.packet.keyframe && queued.delivery.packet.kind == Kind::Video;
+            |queued: &Queued| queued.delivery.packet.keyframe && queued.delivery.packet.kind() == Kind::Video;
         let at = self.packets.iter().rposition(is_key)?;
-        self.packets.iter().take(at).any(|queued| !queued.delivery.packet.config).then_some(at)
+        self.packets.iter().take(at).any(|queued| !queued.delivery.packet.is_config()).then_some(at)
     }
 }
 
@@ -331,7 +331,7 @@ impl MediaSource for Queue {
         for _ in 0..count {
             let Some(Queued { delivery: queued, .. }) = state.packets.pop_front() else { break };
             taken_bytes += queued.packet.payload.len();
-            if queued.packet.config {
+            if queued.packet.is_config() {
                 state.head_configs.replace(&queued.packet);
             }
             out.push(queued);
@@ -387,7 +387,7 @@ impl Queue {
         let packets: Vec<_> = state.packets.drain(..).collect();
         packets
             .iter()
-            .map(|Queued { delivery: d, .. }| (d.packet.sequence, d.packet.config, d.discontinuity))
+            .map(|Queued { delivery: d, .. }| (d.packet.sequence, d.packet.is_config(), d.discontinuity))
             .collect()
     }
 }

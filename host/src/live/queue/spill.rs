@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use satcast_plugin_api::host::{Delivery, DriverWaker, Packet};
+use satcast_plugin_api::Packet;
+use satcast_plugin_api::host::{Delivery, DriverWaker};
 
 use super::super::locks::{Condvar, MutexGuard};
 use super::{Bounds, Core, Queued, State};
@@ -102,7 +103,7 @@ impl Tail {
     }
 
     pub(super) fn media(&self) -> u64 {
-        let media = self.packets.iter().filter(|queued| !queued.delivery.packet.config);
+        let media = self.packets.iter().filter(|queued| !queued.delivery.packet.is_config());
         self.media_on_disk + media.count() as u64
     }
 
@@ -141,7 +142,7 @@ impl State {
         self.tail.is_active = true;
         let is_full = self.tail.is_full_for(packet.payload.len(), bytes_max);
         self.waiting |= is_full;
-        if packet.config {
+        if packet.is_config() {
             // What finds no room comes with the keyframe that is waited for.
             self.take_config(packet, now);
             return 0;
@@ -311,7 +312,7 @@ impl Spiller {
         }
         match written {
             Ok(()) => {
-                let media = packets.iter().filter(|delivery| !delivery.packet.config).count();
+                let media = packets.iter().filter(|delivery| !delivery.packet.is_config()).count();
                 state.tail.forget_first(packets.len());
                 state.tail.media_on_disk += media as u64;
                 state.tail.on_disk = self.disk.bytes();
@@ -338,7 +339,7 @@ impl Spiller {
         }
         match taken {
             Ok(packets) => {
-                let media = packets.iter().filter(|delivery| !delivery.packet.config).count();
+                let media = packets.iter().filter(|delivery| !delivery.packet.is_config()).count();
                 state.tail.media_on_disk = state.tail.media_on_disk.saturating_sub(media as u64);
                 state.tail.on_disk = self.disk.bytes();
                 state.tail.is_blocked = false;

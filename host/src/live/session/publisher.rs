@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use satcast_media::flv::ForeignCodec;
-use satcast_media::packet::{Packet, Role, TrackKind};
+use satcast_media::{Kind, Packet};
 use tokio::sync::watch;
 
 use super::{Session, millis};
@@ -45,7 +45,7 @@ impl Publisher {
         }
         let now = self.live.clock.monotonic();
         // Configurations alone do not make an encoder present.
-        let has_media = packets.iter().any(|packet| packet.role == Role::Data);
+        let has_media = packets.iter().any(|packet| !packet.is_config());
         self.session.hub.publish(packets.drain(..), now);
         if has_media {
             self.session.last_media_ms.store(millis(now), Ordering::Release);
@@ -79,7 +79,7 @@ impl Publisher {
 impl Drop for Publisher {
     fn drop(&mut self) {
         if !self.has_sent && !self.foreign.is_empty() {
-            self.foreign.sort_by_key(|codec| codec.kind == TrackKind::Audio);
+            self.foreign.sort_by_key(|codec| codec.kind == Kind::Audio);
             let issues = self.foreign.iter().map(|codec| Issue::unsupported(*codec)).collect();
             self.live.unusable.note(self.session.stream.id, issues, self.live.clock.now());
         }

@@ -76,14 +76,14 @@ impl Destination for Kept {
         let (mut batch, mut next) = (Vec::new(), None);
         while media.recv_batch(&mut batch).await {
             for packet in batch.drain(..) {
-                let follows = next.is_none_or(|next| next == packet.dts_ns()) && !packet.is_discontinuity();
+                let follows = next.is_none_or(|next| next == packet.dts_ns) && !packet.discontinuity;
                 if !packet.is_config() {
                     if !follows {
                         return Err(Error::config("a packet is missing"));
                     }
-                    next = Some(packet.dts_ns() + 40 * NANOS_PER_MILLI);
+                    next = Some(packet.dts_ns + 40 * NANOS_PER_MILLI);
                 }
-                ctx.bytes_sent(packet.payload().len() as u64);
+                ctx.bytes_sent(packet.payload.len() as u64);
                 TAKEN.fetch_add(u64::from(!packet.is_config()), Ordering::SeqCst);
             }
             ctx.state(State::Live);

@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(breaches("host/src/live/mod.rs", "use std::time::{Duration, Instant};\n"), 1);
         assert_eq!(breaches("host/src/ingest/conn.rs", "let wait = rand::random();\n"), 1);
         assert_eq!(breaches("host/src/live/mod.rs", "use crate::billing::Price;\n"), 1);
-        assert_eq!(breaches("host/src/billing/mod.rs", "use satcast_media::packet::Packet;\n"), 1);
+        assert_eq!(breaches("host/src/billing/mod.rs", "use satcast_media::Packet;\n"), 1);
         assert_eq!(breaches("host/src/live/mod.rs", "use poem_openapi::Object;\n"), 1);
         assert_eq!(breaches("host/src/ingest/conn.rs", "use crate::api::error;\n"), 1);
     }

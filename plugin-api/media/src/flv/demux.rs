@@ -8,8 +8,8 @@ use super::{
     VIDEO_AVC, VIDEO_PACKET_METADATA, VIDEO_PACKET_MULTITRACK, codec_of_fourcc,
 };
 use crate::codec::av1::strip_temporal_delimiter;
-use crate::packet::{Codec, NANOS_PER_MILLI, Packet, Role, TrackKind};
 use crate::rtmp::limits::{CONFIG_BYTES_MAX, MODEX_MAX};
+use crate::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};
 
 /// Largest nanosecond offset a ModEx prefix can mean; it refines a whole millisecond.
 const MODEX_NANOS_MAX: u32 = 999_999;
@@ -21,11 +21,11 @@ const MODEX_NANOS_MAX: u32 = 999_999;
 ///
 /// # Errors
 /// [`FlvError::Truncated`], [`FlvError::TooManyModEx`] or [`FlvError::ConfigTooLong`].
-pub fn demux(kind: TrackKind, time_ms: i64, body: &Bytes) -> Result<Option<Packet>, FlvError> {
+pub fn demux(kind: Kind, time_ms: i64, body: &Bytes) -> Result<Option<Packet>, FlvError> {
     let mut cursor = Cursor { body, at: 0 };
     let tag = match kind {
-        TrackKind::Video => video(&mut cursor)?,
-        TrackKind::Audio => audio(&mut cursor)?,
+        Kind::Video => video(&mut cursor)?,
+        Kind::Audio => audio(&mut cursor)?,
     };
     let Some(tag) = tag else { return Ok(None) };
     let mut payload = body.slice(cursor.at..);
@@ -39,15 +39,9 @@ pub fn demux(kind: TrackKind, time_ms: i64, body: &Bytes) -> Result<Option<Packe
         return Ok(None);
     }
     let dts_ns = time_ms.saturating_mul(NANOS_PER_MILLI).saturating_add(i64::from(tag.nanos));
-    Ok(Some(Packet {
-        kind,
-        codec: tag.codec,
-        role: tag.role,
-        keyframe: tag.keyframe && tag.role == Role::Data,
-        dts_ns,
-        pts_ns: dts_ns.saturating_add(i64::from(tag.composition_ms) * NANOS_PER_MILLI),
-        payload,
-    }))
+    let pts_ns = dts_ns.saturating_add(i64::from(tag.composition_ms) * NANOS_PER_MILLI);
+    let keyframe = tag.keyframe && tag.role == Role::Data;
+    Ok(Some(Packet { role: tag.role, ..Packet::media(tag.codec, keyframe, dts_ns, pts_ns, payload) }))
 }
 
 /// What a tag header says.

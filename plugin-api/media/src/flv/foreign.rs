@@ -6,13 +6,13 @@ use super::{
     AUDIO_PACKET_MULTITRACK, Cursor, SOUND_AAC, SOUND_EX, VIDEO_AVC, VIDEO_PACKET_MULTITRACK,
     codec_of_fourcc, mod_ex, one_track,
 };
-use crate::packet::TrackKind;
+use crate::Kind;
 
 /// The codec of a tag that [`super::demux`] leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForeignCodec {
     /// The track that it is of.
-    pub kind: TrackKind,
+    pub kind: Kind,
     id: Id,
 }
 
@@ -25,13 +25,13 @@ enum Id {
 }
 
 impl ForeignCodec {
-    /// The codec of the tag `body`, when it is known by the header and none of [`crate::packet::Codec`]. Only the first track of its
+    /// The codec of the tag `body`, when it is known by the header and none of [`crate::Codec`]. Only the first track of its
     /// kind counts.
-    pub fn of(kind: TrackKind, body: &[u8]) -> Option<Self> {
+    pub fn of(kind: Kind, body: &[u8]) -> Option<Self> {
         let first = *body.first()?;
         let (is_enhanced, number, ours, multitrack) = match kind {
-            TrackKind::Video => (first & 0x80 != 0, first & 0x0f, VIDEO_AVC, VIDEO_PACKET_MULTITRACK),
-            TrackKind::Audio => (first >> 4 == SOUND_EX, first >> 4, SOUND_AAC, AUDIO_PACKET_MULTITRACK),
+            Kind::Video => (first & 0x80 != 0, first & 0x0f, VIDEO_AVC, VIDEO_PACKET_MULTITRACK),
+            Kind::Audio => (first >> 4 == SOUND_EX, first >> 4, SOUND_AAC, AUDIO_PACKET_MULTITRACK),
         };
         let id = if is_enhanced {
             Id::FourCc(enhanced(body, first, multitrack)?)
@@ -61,18 +61,18 @@ impl fmt::Display for ForeignCodec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match (self.kind, self.id) {
             // Adobe FLV specification, annex E.4.3.1.
-            (TrackKind::Video, Id::Number(2)) => "Sorenson H.263",
-            (TrackKind::Video, Id::Number(3 | 6)) => "Screen Video",
-            (TrackKind::Video, Id::Number(4 | 5)) => "VP6",
+            (Kind::Video, Id::Number(2)) => "Sorenson H.263",
+            (Kind::Video, Id::Number(3 | 6)) => "Screen Video",
+            (Kind::Video, Id::Number(4 | 5)) => "VP6",
             // Not in any specification, but sent.
-            (TrackKind::Video, Id::Number(12)) => "HEVC without Enhanced RTMP",
+            (Kind::Video, Id::Number(12)) => "HEVC without Enhanced RTMP",
             // Annex E.4.2.1.
-            (TrackKind::Audio, Id::Number(0 | 3)) => "PCM",
-            (TrackKind::Audio, Id::Number(1)) => "ADPCM",
-            (TrackKind::Audio, Id::Number(2 | 14)) | (_, Id::FourCc([b'.', b'm', b'p', b'3'])) => "MP3",
-            (TrackKind::Audio, Id::Number(4..=6)) => "Nellymoser",
-            (TrackKind::Audio, Id::Number(7 | 8)) => "G.711",
-            (TrackKind::Audio, Id::Number(11)) => "Speex",
+            (Kind::Audio, Id::Number(0 | 3)) => "PCM",
+            (Kind::Audio, Id::Number(1)) => "ADPCM",
+            (Kind::Audio, Id::Number(2 | 14)) | (_, Id::FourCc([b'.', b'm', b'p', b'3'])) => "MP3",
+            (Kind::Audio, Id::Number(4..=6)) => "Nellymoser",
+            (Kind::Audio, Id::Number(7 | 8)) => "G.711",
+            (Kind::Audio, Id::Number(11)) => "Speex",
             (_, Id::FourCc([b'v', b'p', b'0', b'8'])) => "VP8",
             (_, Id::FourCc([b'v', b'p', b'0', b'9'])) => "VP9",
             (_, Id::FourCc([b'v', b'v', b'c', b'1'])) => "VVC",

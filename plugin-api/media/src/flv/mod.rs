@@ -19,9 +19,9 @@ pub use foreign::ForeignCodec;
 pub(crate) use mux::floor_ms;
 pub use mux::{TAG_HEADER_BYTES_MAX, TagHeader, mux};
 
-use crate::packet::Codec;
+use crate::Codec;
 
-/// Why a tag body cannot be read or a packet cannot be written.
+/// Why a tag body cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FlvError {
     /// The body ends inside its header.
@@ -33,9 +33,6 @@ pub enum FlvError {
     /// A configuration record over [`crate::rtmp::limits::CONFIG_BYTES_MAX`].
     #[error("codec configuration record of {0} bytes is over the limit")]
     ConfigTooLong(usize),
-    /// The packet's kind does not fit its codec.
-    #[error("packet's track kind does not fit its codec; fix the caller")]
-    KindMismatch,
 }
 
 /// Legacy video codec id of H.264.
@@ -77,7 +74,5 @@ pub fn fourcc(codec: Codec) -> [u8; 4] {
 
 /// The codec of a FourCC, if it is one of ours.
 pub fn codec_of_fourcc(fourcc: [u8; 4]) -> Option<Codec> {
-    [Codec::H264, Codec::Hevc, Codec::Av1, Codec::Aac, Codec::Opus]
-        .into_iter()
-        .find(|codec| self::fourcc(*codec) == fourcc)
+    Codec::ALL.into_iter().find(|codec| self::fourcc(*codec) == fourcc)
 }

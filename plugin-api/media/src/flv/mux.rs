@@ -1,10 +1,10 @@
 //! Packets to tag bodies.
 
 use super::{
-    AAC_TAG, FRAME_INTER, FRAME_KEY, FlvError, PACKET_CODED_FRAMES, PACKET_CODED_FRAMES_X,
-    PACKET_SEQUENCE_START, SOUND_EX, VIDEO_AVC, fourcc,
+    AAC_TAG, FRAME_INTER, FRAME_KEY, PACKET_CODED_FRAMES, PACKET_CODED_FRAMES_X, PACKET_SEQUENCE_START,
+    SOUND_EX, VIDEO_AVC, fourcc,
 };
-use crate::packet::{Codec, NANOS_PER_MILLI, Packet, Role};
+use crate::{Codec, NANOS_PER_MILLI, Packet};
 
 /// Longest tag header written, in bytes.
 pub const TAG_HEADER_BYTES_MAX: usize = 8;
@@ -44,21 +44,15 @@ pub(crate) fn floor_ms(time_ns: i64) -> i64 {
 ///
 /// H.264 and AAC are written as legacy tags, HEVC, AV1 and Opus as Enhanced RTMP. Times are cut to whole
 /// milliseconds, each by itself, and a composition time that does not fit 24 bits is clamped.
-///
-/// # Errors
-/// [`FlvError::KindMismatch`].
-pub fn mux(packet: &Packet) -> Result<TagHeader, FlvError> {
-    if packet.kind != packet.codec.kind() {
-        return Err(FlvError::KindMismatch);
-    }
-    let config = packet.role == Role::Config;
+pub fn mux(packet: &Packet) -> TagHeader {
+    let config = packet.is_config();
     let packet_type = if config { PACKET_SEQUENCE_START } else { PACKET_CODED_FRAMES };
     let frame_type = if packet.keyframe || config { FRAME_KEY } else { FRAME_INTER };
     let composition = if config { 0 } else { floor_ms(packet.pts_ns) - floor_ms(packet.dts_ns) };
     let composition = composition.clamp(-COMPOSITION_MS_MAX - 1, COMPOSITION_MS_MAX) as i32;
     let [_, composition_bytes @ ..] = composition.to_be_bytes();
     let ex = |packet_type: u8| [0x80 | frame_type << 4 | packet_type];
-    Ok(match packet.codec {
+    match packet.codec {
         Codec::H264 => TagHeader::of([&[frame_type << 4 | VIDEO_AVC], &[packet_type], &composition_bytes]),
         Codec::Hevc if config => TagHeader::of([&ex(packet_type), b"hvc1", &[]]),
         Codec::Hevc if composition == 0 => TagHeader::of([&ex(PACKET_CODED_FRAMES_X), b"hvc1", &[]]),
@@ -66,5 +60,5 @@ pub fn mux(packet: &Packet) -> Result<TagHeader, FlvError> {
         Codec::Av1 => TagHeader::of([&ex(packet_type), b"av01", &[]]),
         Codec::Aac => TagHeader::of([&[AAC_TAG], &[packet_type], &[]]),
         Codec::Opus => TagHeader::of([&[SOUND_EX << 4 | packet_type], &fourcc(Codec::Opus), &[]]),
-    })
+    }
 }

@@ -3,26 +3,19 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::packet::{Packet, Role, TrackKind};
 use crate::rtmp::limits::{CONFIG_BYTES_MAX, MODEX_MAX};
 use crate::testing::Random;
+use crate::{Kind, Packet, Role};
 
-const MS: i64 = crate::packet::NANOS_PER_MILLI;
+const MS: i64 = crate::NANOS_PER_MILLI;
 
 fn packet(codec: Codec, role: Role, keyframe: bool, composition_ms: i64) -> Packet {
-    Packet {
-        kind: codec.kind(),
-        codec,
-        role,
-        keyframe,
-        dts_ns: 40 * MS,
-        pts_ns: (40 + composition_ms) * MS,
-        payload: Bytes::from_static(b"\x0a\x0b\x0c"),
-    }
+    let (dts_ns, pts_ns) = (40 * MS, (40 + composition_ms) * MS);
+    Packet { role, ..Packet::media(codec, keyframe, dts_ns, pts_ns, Bytes::from_static(b"\x0a\x0b\x0c")) }
 }
 
 fn body(packet: &Packet) -> Bytes {
-    let header = mux(packet).expect("kind fits");
+    let header = mux(packet);
     Bytes::from([header.as_slice(), &packet.payload].concat())
 }
 
@@ -46,19 +39,19 @@ fn all() -> Vec<Packet> {
 }
 
 fn video(bytes: &[u8]) -> Result<Option<Packet>, FlvError> {
-    demux(TrackKind::Video, 40, &Bytes::copy_from_slice(bytes))
+    demux(Kind::Video, 40, &Bytes::copy_from_slice(bytes))
 }
 
 fn audio(bytes: &[u8]) -> Result<Option<Packet>, FlvError> {
-    demux(TrackKind::Audio, 40, &Bytes::copy_from_slice(bytes))
+    demux(Kind::Audio, 40, &Bytes::copy_from_slice(bytes))
 }
 
 #[test]
 fn every_packet_survives_the_way_there_and_back() {
     for packet in all() {
         let body = body(&packet);
-        assert_eq!(demux(packet.kind, 40, &body), Ok(Some(packet.clone())));
-        assert_eq!(body.len() - packet.payload.len(), mux(&packet).expect("kind fits").as_slice().len());
+        assert_eq!(demux(packet.kind(), 40, &body), Ok(Some(packet.clone())));
+        assert_eq!(body.len() - packet.payload.len(), mux(&packet).as_slice().len());
     }
 }
 
@@ -76,22 +69,15 @@ fn headers_are_the_bytes_of_the_specifications() {
         (packet(Codec::Opus, Role::Data, false, 0), b"\x91Opus"),
     ];
     for (packet, expected) in table {
-        assert_eq!(mux(&packet).expect("kind fits").as_slice(), expected);
+        assert_eq!(mux(&packet).as_slice(), expected);
     }
-}
-
-#[test]
-fn a_kind_that_does_not_fit_is_refused() {
-    let mut wrong = packet(Codec::Aac, Role::Data, false, 0);
-    wrong.kind = TrackKind::Video;
-    assert_eq!(mux(&wrong), Err(FlvError::KindMismatch));
 }
 
 #[test]
 fn sub_millisecond_times_are_cut_each_by_itself() {
     let mut late = packet(Codec::H264, Role::Data, false, 0);
     (late.dts_ns, late.pts_ns) = (33_900_000, 67_100_000);
-    assert_eq!(mux(&late).expect("kind fits").as_slice()[2..], [0, 0, 34]);
+    assert_eq!(mux(&late).as_slice()[2..], [0, 0, 34]);
 }
 
 #[test]
@@ -217,7 +203,7 @@ fn codecs_that_are_not_read_have_names() {
         (b"\x96\x01vp08\x00abc", "VP8"),
         (b"\x91a\x1bb\nabc", "a\\x1bb\\n"),
     ] {
-        assert_eq!(named(TrackKind::Video, body).as_deref(), Some(name), "{body:?}");
+        assert_eq!(named(Kind::Video, body).as_deref(), Some(name), "{body:?}");
         assert_eq!(video(body), Ok(None), "{body:?}");
     }
     for (body, name) in [
@@ -228,22 +214,22 @@ fn codecs_that_are_not_read_have_names() {
         (b"\x91fLaCabc", "FLAC"),
         (b"\x97\x00\x00\x01ac-3abc", "AC-3"),
     ] {
-        assert_eq!(named(TrackKind::Audio, body).as_deref(), Some(name), "{body:?}");
+        assert_eq!(named(Kind::Audio, body).as_deref(), Some(name), "{body:?}");
         assert_eq!(audio(body), Ok(None), "{body:?}");
     }
     // Nothing, what is cut off, another track than the first, and what is read.
     for body in [&b""[..], b"\x12", b"\x91vp0", b"\x96\x01vp08\x01abc", b"\x96\x11vp08\x00abc"] {
-        assert_eq!(named(TrackKind::Video, body), None, "{body:?}");
+        assert_eq!(named(Kind::Video, body), None, "{body:?}");
     }
     for packet in all() {
-        assert_eq!(named(packet.kind, &body(&packet)), None, "{packet:?}");
+        assert_eq!(named(packet.kind(), &body(&packet)), None, "{packet:?}");
     }
 }
 
 #[test]
 fn cut_off_at_every_byte_is_an_error_or_empty() {
-    let mut tags: Vec<(TrackKind, Bytes)> = all().iter().map(|packet| (packet.kind, body(packet))).collect();
-    tags.push((TrackKind::Video, Bytes::from_static(b"\x97\x02\x01\xe2\x40\x06\x01hvc1\x00\x00\x00\x0aabc")));
+    let mut tags: Vec<(Kind, Bytes)> = all().iter().map(|packet| (packet.kind(), body(packet))).collect();
+    tags.push((Kind::Video, Bytes::from_static(b"\x97\x02\x01\xe2\x40\x06\x01hvc1\x00\x00\x00\x0aabc")));
     for (kind, tag) in tags {
         let header = tag.len() - 3;
         for end in 0..tag.len() {
@@ -271,9 +257,9 @@ fn mutated_tags_do_not_panic() {
         }
         tag.truncate(1 + random.below(tag.len() + 1));
         let time_ms = if round % 7 == 0 { i64::MAX } else { 0 };
-        for kind in [TrackKind::Video, TrackKind::Audio] {
+        for kind in [Kind::Video, Kind::Audio] {
             if let Ok(Some(packet)) = demux(kind, time_ms, &Bytes::copy_from_slice(&tag)) {
-                assert!(packet.payload.len() < tag.len() && packet.kind == packet.codec.kind());
+                assert!(packet.payload.len() < tag.len());
                 read += 1;
             }
         }

@@ -7,19 +7,15 @@ use mp4_atom::{
 };
 
 use super::{AUDIO_TRACK_ID, Fmp4Error, TRACKS_MAX, TrackConfig, TrackDetails, VIDEO_TRACK_ID};
-use crate::packet::TrackKind;
+use crate::Kind;
 
 /// Writes the initialization segment of a rendition with one or two tracks of different kinds.
 ///
 /// # Errors
 /// [`Fmp4Error::Tracks`], or [`Fmp4Error::Box`] when a box cannot hold its values.
 pub fn init_segment(tracks: &[&TrackConfig]) -> Result<Bytes, Fmp4Error> {
-    let kinds = |kind: TrackKind| tracks.iter().filter(|track| track.codec().kind() == kind).count();
-    if tracks.is_empty()
-        || tracks.len() > TRACKS_MAX
-        || kinds(TrackKind::Video) > 1
-        || kinds(TrackKind::Audio) > 1
-    {
+    let kinds = |kind: Kind| tracks.iter().filter(|track| track.codec().kind() == kind).count();
+    if tracks.is_empty() || tracks.len() > TRACKS_MAX || kinds(Kind::Video) > 1 || kinds(Kind::Audio) > 1 {
         return Err(Fmp4Error::Tracks);
     }
     let mut init = Vec::with_capacity(1024);
@@ -46,8 +42,8 @@ pub fn init_segment(tracks: &[&TrackConfig]) -> Result<Bytes, Fmp4Error> {
 
 fn track_id(track: &TrackConfig) -> u32 {
     match track.codec().kind() {
-        TrackKind::Video => VIDEO_TRACK_ID,
-        TrackKind::Audio => AUDIO_TRACK_ID,
+        Kind::Video => VIDEO_TRACK_ID,
+        Kind::Audio => AUDIO_TRACK_ID,
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     BoxHeader, Fmp4Error, RECORD_BYTES_MAX, SEGMENT_BYTES_MAX, SEGMENT_SAMPLES_MAX, TRACKS_MAX, TrackConfig,
     init_segment, ticks_to_nanos,
 };
-use crate::packet::{Codec, Packet, Role, TrackKind};
+use crate::{Codec, Kind, Packet};
 
 /// Longest initialization segment that is read, in bytes.
 pub const INIT_BYTES_MAX: usize = 4 * RECORD_BYTES_MAX;
@@ -86,13 +86,9 @@ impl Reader {
     /// The configuration records, video first. They have no time of their own: `dts_ns` is what it is to be.
     pub fn configs(&self, dts_ns: i64) -> Vec<Packet> {
         let config = |track: &Track| Packet {
-            kind: track.codec.kind(),
-            codec: track.codec,
-            role: Role::Config,
-            keyframe: false,
             dts_ns,
             pts_ns: dts_ns,
-            payload: track.record.clone(),
+            ..Packet::configuration(track.codec, track.record.clone())
         };
         self.tracks.iter().map(config).collect()
     }
@@ -145,15 +141,10 @@ impl Reader {
                 let Entry { duration, length, keyframe, apart } = Entry::of(&entry, &traf.tfhd);
                 let end = at.checked_add(length).filter(|end| *end <= bytes.len()).ok_or_else(outside)?;
                 let dts_ns = time(tick);
-                read.packets.push(Packet {
-                    kind: track.codec.kind(),
-                    codec: track.codec,
-                    role: Role::Data,
-                    keyframe: keyframe && track.codec.kind() == TrackKind::Video,
-                    dts_ns,
-                    pts_ns: dts_ns.saturating_add(signed_nanos(apart, track.timescale)),
-                    payload: bytes.slice(at..end),
-                });
+                let keyframe = keyframe && track.codec.kind() == Kind::Video;
+                let pts_ns = dts_ns.saturating_add(signed_nanos(apart, track.timescale));
+                let payload = bytes.slice(at..end);
+                read.packets.push(Packet::media(track.codec, keyframe, dts_ns, pts_ns, payload));
                 (at, tick) = (end, tick.saturating_add(duration));
             }
         }

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use mp4_atom::{Any, Codec as Entry, Decode, DecodeMaybe, Ftyp, Moof, Moov, Styp, TrunEntry};
 
 use super::*;
+use crate::Codec;
 use crate::codec::CodecError;
 use crate::fuzz::RECORDS;
-use crate::packet::Codec;
 use crate::testing::hex;
 
 pub(super) const HEVC: &str = concat!(

@@ -8,13 +8,13 @@ use mp4_atom::{
 use shiguredo_mp4::bitstream::av1::{Av1ObuParseContext, Av1ObuType, parse_obus, parse_sequence_header};
 
 use super::{Fmp4Error, RECORD_BYTES_MAX, VIDEO_TIMESCALE, clock};
+use crate::Codec;
 use crate::codec::aac::AacConfig;
 use crate::codec::av1::{self, Av1Config};
 use crate::codec::avc::{self, AvcConfig};
 use crate::codec::hevc::{self, HevcConfig};
 use crate::codec::opus::OpusConfig;
 use crate::codec::{CodecError, PictureSize};
-use crate::packet::Codec;
 
 /// Opus counts at this rate whatever the input had (RFC 7845, section 4).
 const OPUS_RATE: u32 = 48_000;

@@ -3,7 +3,7 @@
 use super::amf0::{self, Value};
 use super::message::without_envelope;
 use crate::flv::{codec_of_fourcc, fourcc};
-use crate::packet::{Codec, TrackKind};
+use crate::{Codec, Kind};
 
 /// FLV number of H.264.
 const VIDEO_CODEC_AVC: f64 = 7.0;
@@ -66,8 +66,8 @@ impl Metadata {
             let codec = codec(named, kind);
             (codec, named.is_some() && codec.is_none())
         };
-        let (video_codec, foreign_video) = codec_of("videocodecid", TrackKind::Video);
-        let (audio_codec, foreign_audio) = codec_of("audiocodecid", TrackKind::Audio);
+        let (video_codec, foreign_video) = codec_of("videocodecid", Kind::Video);
+        let (audio_codec, foreign_audio) = codec_of("audiocodecid", Kind::Audio);
         Some(Metadata {
             width: whole("width", 65_535.0),
             height: whole("height", 65_535.0),
@@ -111,10 +111,10 @@ impl Metadata {
     }
 }
 
-fn codec(value: Option<&Value>, kind: TrackKind) -> Option<Codec> {
+fn codec(value: Option<&Value>, kind: Kind) -> Option<Codec> {
     let codec = match value? {
-        Value::Number(VIDEO_CODEC_AVC) if kind == TrackKind::Video => Codec::H264,
-        Value::Number(AUDIO_CODEC_AAC) if kind == TrackKind::Audio => Codec::Aac,
+        Value::Number(VIDEO_CODEC_AVC) if kind == Kind::Video => Codec::H264,
+        Value::Number(AUDIO_CODEC_AAC) if kind == Kind::Audio => Codec::Aac,
         // Truncation is harmless: what is not the number of a FourCC is no codec.
         Value::Number(number) => codec_of_fourcc((*number as u32).to_be_bytes())?,
         Value::String(text) => codec_of_fourcc(text.as_bytes().try_into().ok()?)?,

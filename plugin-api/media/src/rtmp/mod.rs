@@ -13,8 +13,6 @@ mod time;
 
 pub use metadata::Metadata;
 
-use crate::flv::FlvError;
-
 /// Why a session cannot go on. After any error from `input` the caller closes the connection.
 ///
 /// No variant carries text from the peer, so an error can be logged as it is.
@@ -32,9 +30,6 @@ pub enum RtmpError {
     /// A command's AMF0 body is malformed or over a limit.
     #[error("rtmp command: {0}")]
     Amf0(#[from] amf0::Amf0Error),
-    /// A packet cannot be written as an FLV tag.
-    #[error("flv tag: {0}")]
-    Flv(#[from] FlvError),
     /// A name is over [`limits::NAME_BYTES_MAX`].
     #[error("peer sent {what} of {bytes} bytes, more than the limit; connection closed")]
     NameTooLong {

@@ -6,7 +6,7 @@ use super::epoch::Epoch;
 use super::segmenter::Segmenter;
 use super::{AUDIO_GAP_NANOS_MAX, JUMP_BACK_NANOS, SEGMENT_NANOS, VIDEO_LOST_NANOS};
 use crate::fmp4::{Placed, Sample, TrackConfig, ticks_to_nanos};
-use crate::packet::{Packet, TrackKind};
+use crate::{Kind, Packet};
 
 /// A packet with its length in ticks.
 struct Sound {
@@ -65,10 +65,10 @@ impl Segmenter {
         let bytes = sound.packet.payload.len();
         let late = at_ns < epoch.open.boundary_ns;
         let builder = match &mut epoch.closing {
-            Some((closing, _)) if late && !closing.is_full(TrackKind::Audio, bytes) => closing,
+            Some((closing, _)) if late && !closing.is_full(Kind::Audio, bytes) => closing,
             _ => &mut epoch.open,
         };
-        if builder.is_full(TrackKind::Audio, bytes) {
+        if builder.is_full(Kind::Audio, bytes) {
             self.stats.samples_dropped += 1;
             return;
         }
@@ -107,7 +107,7 @@ impl Segmenter {
         let media_ns = epoch.media_ns(sound.packet.dts_ns);
         let Some((placed, at_ns)) = self.place(&sound, media_ns) else { return };
         let Some(epoch) = &self.epoch else { return };
-        let full = epoch.open.is_full(TrackKind::Audio, sound.packet.payload.len());
+        let full = epoch.open.is_full(Kind::Audio, sound.packet.payload.len());
         if !epoch.open.is_empty() && (at_ns - epoch.open.boundary_ns >= SEGMENT_NANOS || full) {
             self.cut_sound(at_ns);
         } else {

@@ -1,7 +1,7 @@
 //! A segment under construction.
+use crate::Kind;
 use crate::fmp4::{AUDIO_TRACK_ID, Sample, TrackRun, VIDEO_TIMESCALE, VIDEO_TRACK_ID};
 use crate::fmp4::{SEGMENT_BYTES_MAX, SEGMENT_SAMPLES_MAX};
-use crate::packet::TrackKind;
 
 use super::parts::Out;
 
@@ -63,8 +63,8 @@ impl Builder {
     }
 
     /// No room for `more` bytes or one more sample.
-    pub(super) fn is_full(&self, kind: TrackKind, more: usize) -> bool {
-        let run = if kind == TrackKind::Video { &self.video } else { &self.audio };
+    pub(super) fn is_full(&self, kind: Kind, more: usize) -> bool {
+        let run = if kind == Kind::Video { &self.video } else { &self.audio };
         // Half of the limits stay free for what another track may still bring to this segment.
         run.samples.len() + self.out.samples(kind) >= SEGMENT_SAMPLES_MAX / 2
             || self.bytes.saturating_add(more) > SEGMENT_BYTES_MAX / 2

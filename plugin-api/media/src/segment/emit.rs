@@ -6,8 +6,8 @@ use super::builder::Builder;
 use super::epoch::Epoch;
 use super::segmenter::Segmenter;
 use super::{AUDIO_WAIT_NANOS, Event, Init, Segment};
+use crate::NANOS_PER_MILLI;
 use crate::fmp4::{Fmp4Error, VIDEO_TIMESCALE, init_segment, media_segment, nanos_to_ticks};
-use crate::packet::NANOS_PER_MILLI;
 
 impl Segmenter {
     /// Ends the stretch: everything in it becomes segments. `end_dts` is the publisher's time where its last

@@ -9,7 +9,7 @@ use crate::codec::avc::with_parameter_sets;
 use crate::fmp4::{
     AudioClock, COMPOSITION_NANOS_MAX, Sample, TrackConfig, VIDEO_TIMESCALE, nanos_to_ticks, ticks_to_nanos,
 };
-use crate::packet::{NANOS_PER_MILLI, Packet};
+use crate::{NANOS_PER_MILLI, Packet};
 
 /// Duration of a picture when nothing tells it: 1/30 s.
 const PICTURE_TICKS: u32 = VIDEO_TIMESCALE / 30;

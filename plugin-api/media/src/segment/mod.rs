@@ -34,8 +34,8 @@ use bytes::Bytes;
 pub use parts::PART_TARGET_NANOS_MAX;
 pub use segmenter::Segmenter;
 
+use crate::Kind;
 use crate::fmp4::{Fmp4Error, TrackConfig};
-use crate::packet::TrackKind;
 use std::sync::Arc;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
@@ -100,7 +100,7 @@ pub enum Event {
     /// A track cannot be packaged until its encoder sends another configuration record.
     TrackRefused {
         /// The track.
-        kind: TrackKind,
+        kind: Kind,
         /// Why, without any bytes of the record.
         error: Fmp4Error,
     },

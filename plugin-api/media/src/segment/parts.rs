@@ -7,7 +7,7 @@ use super::epoch::Epoch;
 use super::segmenter::Segmenter;
 use super::{Event, Part};
 use crate::fmp4::{Fmp4Error, VIDEO_TIMESCALE, media_segment, nanos_to_ticks, ticks_to_nanos};
-use crate::packet::{NANOS_PER_MILLI, TrackKind};
+use crate::{Kind, NANOS_PER_MILLI};
 
 /// Longest target duration of parts in nanoseconds, for encoders with very few pictures.
 pub const PART_TARGET_NANOS_MAX: i64 = 1_000_000_000;
@@ -44,8 +44,8 @@ pub(super) struct Out {
 }
 
 impl Out {
-    pub(super) fn samples(&self, kind: TrackKind) -> usize {
-        if kind == TrackKind::Video { self.video_samples } else { self.audio_samples }
+    pub(super) fn samples(&self, kind: Kind) -> usize {
+        if kind == Kind::Video { self.video_samples } else { self.audio_samples }
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     AUDIO_ONLY_NANOS, HELD_BYTES_MAX, HELD_PACKETS_MAX, NANOS_PER_SECOND, SEGMENT_NANOS, SEGMENT_NANOS_MIN,
     TARGET_EXCESS_NANOS, TARGET_SECONDS_MAX, TARGET_SECONDS_MIN,
 };
-use crate::packet::{Packet, Role, TrackKind};
+use crate::{Kind, Packet};
 
 /// How far the groups of an encoder with a fixed interval may be apart, as a part of the longest: 1/20.
 const REGULAR_PART: i64 = 20;
@@ -40,9 +40,9 @@ impl Probe {
 
     fn look(&mut self, packet: &Packet) -> bool {
         let dts = packet.dts_ns;
-        if packet.kind == TrackKind::Video {
+        if packet.kind() == Kind::Video {
             self.has_video = true;
-            if packet.role == Role::Config {
+            if packet.is_config() {
                 return false;
             }
             if packet.keyframe {
@@ -54,7 +54,7 @@ impl Probe {
             // The first segment would end here.
             return self.known_ns >= SEGMENT_NANOS_MIN || since_first >= LONGEST_NANOS;
         }
-        if packet.role == Role::Config {
+        if packet.is_config() {
             return false;
         }
         let first = *self.first_audio.get_or_insert(dts);

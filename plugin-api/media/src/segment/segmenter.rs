@@ -11,7 +11,7 @@ use super::{
     TARGET_SECONDS_MAX, TARGET_SECONDS_MIN, TIME_NANOS_MAX, WAITING_AUDIO_PACKETS_MAX,
 };
 use crate::fmp4::TrackConfig;
-use crate::packet::{Packet, Role, TrackKind};
+use crate::{Kind, Packet, Role};
 
 /// Taken for the duration of a picture when nothing tells it, in nanoseconds.
 const PICTURE_NANOS: i64 = NANOS_PER_SECOND / 30;
@@ -101,7 +101,7 @@ impl Segmenter {
     ///
     /// Never fails: what cannot be used is counted in [`Segmenter::stats`]. Poll the events afterwards.
     pub fn push(&mut self, packet: &Packet, wall_ms: i64) {
-        if packet.role == Role::Data {
+        if !packet.is_config() {
             self.stats.samples_in += 1;
             if !plausible(packet) {
                 self.stats.samples_dropped += 1;
@@ -193,10 +193,10 @@ impl Segmenter {
         let mut fresh = Probe::default();
         let mut records = [None, None];
         for (packet, wall_ms) in probe.take() {
-            if packet.role == Role::Data {
+            if !packet.is_config() {
                 self.stats.samples_dropped += 1;
             } else {
-                let slot = usize::from(packet.kind == TrackKind::Audio);
+                let slot = usize::from(packet.kind() == Kind::Audio);
                 records[slot] = Some((packet, wall_ms));
             }
         }
@@ -207,10 +207,10 @@ impl Segmenter {
     }
 
     fn process(&mut self, packet: Packet, wall_ms: i64) {
-        match (packet.role, packet.kind) {
+        match (packet.role, packet.kind()) {
             (Role::Config, _) => self.record(&packet),
-            (Role::Data, TrackKind::Video) => self.video(packet, wall_ms),
-            (Role::Data, TrackKind::Audio) => self.audio(packet, wall_ms),
+            (Role::Data, Kind::Video) => self.video(packet, wall_ms),
+            (Role::Data, Kind::Audio) => self.audio(packet, wall_ms),
         }
     }
 
@@ -219,14 +219,14 @@ impl Segmenter {
     fn record(&mut self, packet: &Packet) {
         let same =
             |config: &&Arc<TrackConfig>| config.codec() == packet.codec && config.record() == &packet.payload;
-        let video = packet.kind == TrackKind::Video;
+        let video = packet.kind() == Kind::Video;
         let now = if video { &self.video_config } else { &self.audio_config };
         if now.as_ref().is_some_and(|config| same(&config)) {
             return;
         }
-        let used = self.epoch.as_ref().and_then(|epoch| match packet.kind {
-            TrackKind::Video => epoch.video.as_ref().map(|track| &track.config),
-            TrackKind::Audio => epoch.audio.as_ref().map(|track| &track.config),
+        let used = self.epoch.as_ref().and_then(|epoch| match packet.kind() {
+            Kind::Video => epoch.video.as_ref().map(|track| &track.config),
+            Kind::Audio => epoch.audio.as_ref().map(|track| &track.config),
         });
         let config = match used.filter(same) {
             Some(config) => Some(config.clone()),
@@ -234,7 +234,7 @@ impl Segmenter {
                 Ok(config) => Some(Arc::new(config)),
                 Err(error) => {
                     self.stats.records_refused += 1;
-                    self.events.push_back(Event::TrackRefused { kind: packet.kind, error });
+                    self.events.push_back(Event::TrackRefused { kind: packet.kind(), error });
                     None
                 }
             },
@@ -265,8 +265,7 @@ impl Segmenter {
 /// Times that can be calculated with, and a payload of a size that a segment can hold.
 fn plausible(packet: &Packet) -> bool {
     let times = -TIME_NANOS_MAX..=TIME_NANOS_MAX;
-    packet.kind == packet.codec.kind()
-        && times.contains(&packet.dts_ns)
+    times.contains(&packet.dts_ns)
         && times.contains(&packet.pts_ns)
         && (1..=SAMPLE_BYTES_MAX).contains(&packet.payload.len())
 }

@@ -10,7 +10,7 @@ use super::segmenter::Segmenter;
 use super::{AUDIO_LOST_NANOS, AUDIO_WAIT_NANOS, JUMP_BACK_NANOS, NANOS_PER_SECOND, PICTURES_LOST_NANOS};
 use crate::codec::avc::in_band;
 use crate::fmp4::{TrackConfig, VIDEO_TIMESCALE, nanos_to_ticks, ticks_to_nanos};
-use crate::packet::{Codec, Packet, TrackKind};
+use crate::{Codec, Kind, Packet};
 
 /// What is too much for a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl Segmenter {
         let epoch = self.epoch.as_ref()?;
         // Pictures that are out in parts are in it as well: with few a second each is out before the next one comes.
         let video = epoch.video.as_ref().filter(|_| epoch.open.pictures() > 0)?;
-        if epoch.open.is_full(TrackKind::Video, video.held.packet.payload.len()) {
+        if epoch.open.is_full(Kind::Video, video.held.packet.payload.len()) {
             return Some(Overrun::Size);
         }
         (boundary_ns - epoch.open.boundary_ns > self.limit_ns()).then_some(Overrun::Time)

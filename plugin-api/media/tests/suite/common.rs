@@ -3,9 +3,9 @@
 use bytes::{Bytes, BytesMut};
 use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
-use satcast_media::{Codec, Packet, Role, TrackKind};
+use satcast_media::{Codec, Kind, Packet, Role};
 
-pub(crate) const MS: i64 = satcast_media::packet::NANOS_PER_MILLI;
+pub(crate) const MS: i64 = satcast_media::NANOS_PER_MILLI;
 
 /// Seeded xorshift generator.
 pub(crate) struct Random(u64);
@@ -102,7 +102,7 @@ pub(crate) fn packet(
     // 0x0a is a sequence header OBU: no temporal delimiter that would be removed.
     let payload: Vec<u8> = (0..bytes).map(|at| (at * 7) as u8 ^ 0x0a).collect();
     let (dts_ns, pts_ns) = (dts_ms * MS, pts_ms * MS);
-    Packet { kind: codec.kind(), codec, role, keyframe, dts_ns, pts_ns, payload: Bytes::from(payload) }
+    Packet { role, ..Packet::media(codec, keyframe, dts_ns, pts_ns, Bytes::from(payload)) }
 }
 
 /// Packets of all five codecs from `base_ms` on, payloads up to `largest` bytes.
@@ -113,7 +113,7 @@ pub(crate) fn programme(base_ms: i64, frames: i64, largest: usize, random: &mut 
     for frame in 0..frames {
         let dts = base_ms + frame * 100 / 3;
         for codec in codecs {
-            let video = codec.kind() == TrackKind::Video;
+            let video = codec.kind() == Kind::Video;
             let composed = matches!(codec, Codec::H264 | Codec::Hevc);
             let pts = dts + if composed { [0, 66, -33][frame as usize % 3] } else { 0 };
             let bytes = 1 + random.below(if video { largest } else { largest.min(600) });

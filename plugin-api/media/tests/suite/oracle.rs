@@ -6,7 +6,7 @@ use rtmp_runtime::server as other_server;
 use satcast_media::flv::{demux, mux};
 use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
-use satcast_media::{Packet, TrackKind};
+use satcast_media::{Kind, Packet};
 
 use crate::common::{MS, Random, programme};
 
@@ -22,8 +22,8 @@ fn packets(largest: usize) -> Vec<Packet> {
 fn packet_of(flv: &[u8]) -> Option<Packet> {
     let tag = if flv.starts_with(b"FLV") { &flv[13..] } else { flv };
     let kind = match tag[0] {
-        8 => TrackKind::Audio,
-        9 => TrackKind::Video,
+        8 => Kind::Audio,
+        9 => Kind::Video,
         _ => return None,
     };
     let time = i64::from(u32::from_be_bytes([tag[7], tag[4], tag[5], tag[6]]));
@@ -96,11 +96,11 @@ fn our_server_understands() {
             if client.is_publishing()
                 && let Some(packet) = media.next()
             {
-                let body = [mux(packet).expect("kind fits").as_slice(), &packet.payload].concat();
+                let body = [mux(packet).as_slice(), &packet.payload].concat();
                 let timestamp = u32::try_from(packet.dts_ns / MS).expect("below the wrap");
-                let bytes = match packet.kind {
-                    TrackKind::Audio => client.send_audio(timestamp, &body),
-                    TrackKind::Video => client.send_video(timestamp, &body),
+                let bytes = match packet.kind() {
+                    Kind::Audio => client.send_audio(timestamp, &body),
+                    Kind::Video => client.send_video(timestamp, &body),
                 };
                 to_server.extend(bytes.expect("publishing"));
             }

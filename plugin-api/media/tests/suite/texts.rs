@@ -26,7 +26,6 @@ fn media_texts() {
         (&FlvError::Truncated, "tag is cut off"),
         (&FlvError::TooManyModEx, "tag has too many ModEx prefixes"),
         (&FlvError::ConfigTooLong(9), "codec configuration record of 9 bytes is over the limit"),
-        (&FlvError::KindMismatch, "packet's track kind does not fit its codec; fix the caller"),
         (
             &Fmp4Error::Record(CodecError::Truncated),
             "track cannot be packaged: codec configuration record is cut off; the encoder must send a valid \
@@ -83,7 +82,6 @@ fn rtmp_texts() {
         (&Amf0Error::TooDeep, "amf0 values are nested too deep"),
         (&Amf0Error::TooMany, "too many amf0 values in one message"),
         (&Amf0Error::Marker(17), "amf0 type marker 0x11 is not supported"),
-        (&RtmpError::Flv(FlvError::Truncated), "flv tag: tag is cut off"),
         (
             &RtmpError::NameTooLong { what: "app", bytes: 9 },
             "peer sent app of 9 bytes, more than the limit; connection closed",

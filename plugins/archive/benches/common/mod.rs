@@ -12,8 +12,8 @@ use nix::time::{ClockId, clock_gettime};
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use satcast_media::fuzz::RECORDS;
+use satcast_plugin_api::Codec;
 use satcast_plugin_api::driver::About;
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{TestDestination, Testkit, config, media};
 use serde_json::{Value, json};
 

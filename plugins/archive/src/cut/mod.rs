@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use satcast_media::fmp4::{Fmp4Error, TrackConfig};
-use satcast_media::{Packet, Role, TrackKind};
+use satcast_media::{Kind, Packet, Role};
 
 use file::File;
 
@@ -54,7 +54,7 @@ pub(crate) enum Piece {
         end_ns: i64,
     },
     /// A track cannot be recorded until its encoder sends another configuration record.
-    TrackRefused(TrackKind, Fmp4Error),
+    TrackRefused(Kind, Fmp4Error),
 }
 
 /// Cuts one opening's packets.
@@ -77,11 +77,11 @@ pub(crate) struct Cutter {
 impl Cutter {
     /// Takes a packet. Never fails: what cannot be used is left out and counted.
     pub(crate) fn push(&mut self, packet: Packet) {
-        match (packet.role, packet.kind) {
+        match (packet.role, packet.kind()) {
             (Role::Config, _) => self.record(&packet),
             _ if !is_plausible(&packet) => self.dropped += 1,
-            (Role::Data, TrackKind::Video) => self.picture(packet),
-            (Role::Data, TrackKind::Audio) => self.sound(packet),
+            (Role::Data, Kind::Video) => self.picture(packet),
+            (Role::Data, Kind::Audio) => self.sound(packet),
         }
     }
 
@@ -134,31 +134,31 @@ impl Cutter {
 
     /// Encoders repeat records: equal bytes change nothing.
     fn record(&mut self, packet: &Packet) {
-        let slot = match packet.kind {
-            TrackKind::Video => &mut self.video,
-            TrackKind::Audio => &mut self.audio,
+        let slot = match packet.kind() {
+            Kind::Video => &mut self.video,
+            Kind::Audio => &mut self.audio,
         };
         let same =
             |config: &Arc<TrackConfig>| config.codec() == packet.codec && config.record() == &packet.payload;
         if slot.as_ref().is_some_and(same) {
             return;
         }
-        if packet.kind == TrackKind::Audio {
+        if packet.kind() == Kind::Audio {
             // What waits was made with the record before: it has a place in the file before, or none.
             self.settle(i64::MAX);
         }
-        let slot = match packet.kind {
-            TrackKind::Video => &mut self.video,
-            TrackKind::Audio => &mut self.audio,
+        let slot = match packet.kind() {
+            Kind::Video => &mut self.video,
+            Kind::Audio => &mut self.audio,
         };
         *slot = match TrackConfig::parse(packet.codec, &packet.payload) {
             Ok(config) => Some(Arc::new(config)),
             Err(error) => {
-                self.pieces.push_back(Piece::TrackRefused(packet.kind, error));
+                self.pieces.push_back(Piece::TrackRefused(packet.kind(), error));
                 None
             }
         };
-        if packet.kind == TrackKind::Audio {
+        if packet.kind() == Kind::Audio {
             self.dropped += self.waiting.len() as u64;
             self.waiting.clear();
         }
@@ -318,8 +318,7 @@ fn is_same(one: &Arc<TrackConfig>, other: &Arc<TrackConfig>) -> bool {
 /// Times that can be calculated with, and a payload of a size that a fragment can hold.
 fn is_plausible(packet: &Packet) -> bool {
     let times = -TIME_NANOS_MAX..=TIME_NANOS_MAX;
-    packet.kind == packet.codec.kind()
-        && times.contains(&packet.dts_ns)
+    times.contains(&packet.dts_ns)
         && times.contains(&packet.pts_ns)
         && (1..=SAMPLE_BYTES_MAX).contains(&packet.payload.len())
 }

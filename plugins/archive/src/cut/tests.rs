@@ -50,7 +50,7 @@ fn pictures_before_the_first_keyframe_and_sound_before_it_are_left_out() {
     packets.insert(1, packet(AVC, false, 960, 100));
     let all = mixed([packets, sound(0, 3000)]);
     let mut cutter = Cutter::default();
-    let count = all.iter().filter(|packet| packet.role == Role::Data).count() as u64;
+    let count = all.iter().filter(|packet| !packet.is_config()).count() as u64;
     all.into_iter().for_each(|packet| cutter.push(packet));
     cutter.finish();
     let ends: Vec<i64> = std::iter::from_fn(|| cutter.poll())
@@ -74,9 +74,9 @@ fn another_configuration_begins_another_file_at_its_keyframe() {
     let other: Vec<Packet> = (0..180).map(|n| packet(OTHER_AAC, false, n * 22, 50)).collect();
     let switch = other.iter().position(|packet| packet.dts_ns >= 2100 * MS).unwrap();
     packets.extend(other);
-    packets.sort_by_key(|packet| (packet.role == Role::Data, packet.dts_ns));
+    packets.sort_by_key(|packet| (!packet.is_config(), packet.dts_ns));
     packets.insert(1, record(AAC));
-    let at = packets.iter().position(|packet| packet.dts_ns >= 2100 * MS && packet.kind == TrackKind::Audio);
+    let at = packets.iter().position(|packet| packet.dts_ns >= 2100 * MS && packet.kind() == Kind::Audio);
     packets.insert(at.unwrap(), record(OTHER_AAC));
     assert!(switch > 0);
     let files = shape(packets);
@@ -135,7 +135,7 @@ fn what_makes_no_sense_is_left_out() {
     cutter.push(packet(AVC, true, 0, 100));
     cutter.push(record(AVC));
     cutter.push(Packet { payload: Bytes::from_static(b"junk"), ..record(AVC) });
-    assert!(matches!(cutter.poll(), Some(Piece::TrackRefused(TrackKind::Video, _))));
+    assert!(matches!(cutter.poll(), Some(Piece::TrackRefused(Kind::Video, _))));
     cutter.push(record(AVC));
     cutter.push(Packet { payload: Bytes::new(), ..packet(AVC, true, 0, 1) });
     cutter.push(Packet { dts_ns: i64::MAX, ..packet(AVC, true, 0, 1) });

@@ -6,7 +6,7 @@ use std::process::Command;
 use bytes::Bytes;
 use mp4_atom::{Atom as _, Codec as Entry, Decode as _, Moof, Moov};
 use satcast_media::flv::demux;
-use satcast_media::{Codec, Packet, Role, TrackKind};
+use satcast_media::{Codec, Kind, Packet, Role};
 
 /// Runs a program with the words of `arguments`; returns what it wrote.
 pub(crate) fn run(program: &str, arguments: &str, folder: &Path) -> String {
@@ -33,8 +33,8 @@ pub(crate) fn flv(arguments: &str) -> Vec<Packet> {
         let time = u32::from_be_bytes([head[7], head[4], head[5], head[6]]);
         let body = file.slice(at + 11..at + 11 + size);
         let kind = match head[0] {
-            8 => Some(TrackKind::Audio),
-            9 => Some(TrackKind::Video),
+            8 => Some(Kind::Audio),
+            9 => Some(Kind::Video),
             _ => None,
         };
         if let Some(kind) = kind {
@@ -121,7 +121,7 @@ fn read_moof(atom: &[u8], behind: &[u8], tracks: &[Track]) -> Vec<Packet> {
                 let flags = sample.flags.or(traf.tfhd.default_sample_flags).unwrap_or(0);
                 let nanos = |ticks: i64| ticks * 1_000_000_000 / track.timescale as i64;
                 let times = (nanos(dts as i64), nanos(dts as i64 + sample.cts.unwrap_or(0)));
-                let keyframe = track.codec.kind() == TrackKind::Video && flags & 0x1_0000 == 0;
+                let keyframe = track.codec.kind() == Kind::Video && flags & 0x1_0000 == 0;
                 packets.push(packet(track.codec, Role::Data, keyframe, times, &behind[at..at + size]));
                 dts += u64::from(sample.duration.or(traf.tfhd.default_sample_duration).unwrap());
                 at += size;
@@ -133,5 +133,5 @@ fn read_moof(atom: &[u8], behind: &[u8], tracks: &[Track]) -> Vec<Packet> {
 
 fn packet(codec: Codec, role: Role, keyframe: bool, times: (i64, i64), payload: &[u8]) -> Packet {
     let payload = Bytes::copy_from_slice(payload);
-    Packet { kind: codec.kind(), codec, role, keyframe, dts_ns: times.0, pts_ns: times.1, payload }
+    Packet { role, ..Packet::media(codec, keyframe, times.0, times.1, payload) }
 }

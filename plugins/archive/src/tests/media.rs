@@ -1,8 +1,8 @@
 //! Made-up packets, and what the cutter makes of them.
 
 use bytes::Bytes;
+use satcast_media::Packet;
 use satcast_media::fuzz::RECORDS;
-use satcast_media::{Packet, Role};
 
 use crate::cut::{Cutter, Piece};
 
@@ -19,22 +19,12 @@ pub(crate) fn packet(record: usize, keyframe: bool, ms: i64, bytes: usize) -> Pa
     // Opus packets say their length in the first byte: 20 ms.
     let mut payload = vec![(ms % 251) as u8; bytes];
     payload[0] = 0xfc;
-    let payload = Bytes::from(payload);
-    Packet {
-        kind: codec.kind(),
-        codec,
-        role: Role::Data,
-        keyframe,
-        dts_ns: ms * MS,
-        pts_ns: ms * MS,
-        payload,
-    }
+    Packet::media(codec, keyframe, ms * MS, ms * MS, payload.into())
 }
 
 pub(crate) fn record(record: usize) -> Packet {
     let (codec, config) = RECORDS[record];
-    let payload = Bytes::from_static(config);
-    Packet { kind: codec.kind(), codec, role: Role::Config, keyframe: false, dts_ns: 0, pts_ns: 0, payload }
+    Packet::configuration(codec, Bytes::from_static(config))
 }
 
 /// A record, and `count` pictures of 25 a second, with a keyframe after every `group`.
@@ -56,7 +46,7 @@ pub(crate) fn sound(from_ms: i64, to_ms: i64) -> Vec<Packet> {
 /// Records first, the rest in the order of time.
 pub(crate) fn mixed(parts: impl IntoIterator<Item = Vec<Packet>>) -> Vec<Packet> {
     let mut packets: Vec<Packet> = parts.into_iter().flatten().collect();
-    packets.sort_by_key(|packet| (packet.role == Role::Data, packet.dts_ns));
+    packets.sort_by_key(|packet| (!packet.is_config(), packet.dts_ns));
     packets
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use satcast_media::{Packet, Role, TrackKind};
+use satcast_media::{Kind, Packet};
 
 use super::encoded::{flv, mp4, run};
 use super::kit::{Kit, is_nowhere, until};
@@ -19,8 +19,8 @@ const X265: &str =
     "-c:v libx265 -preset ultrafast -x265-params keyint=50:min-keyint=50:scenecut=0:log-level=1:open-gop=0";
 const AV1: &str = "-c:v libaom-av1 -cpu-used 8 -usage realtime -g 50 -keyint_min 50 -b:v 300k";
 
-fn frames(packets: &[Packet], kind: TrackKind) -> usize {
-    packets.iter().filter(|packet| packet.role == Role::Data && packet.kind == kind).count()
+fn frames(packets: &[Packet], kind: Kind) -> usize {
+    packets.iter().filter(|packet| !packet.is_config() && packet.kind() == kind).count()
 }
 
 /// Codec and frames of each stream, as ffprobe counts them; the whole file decodes without a word.
@@ -52,7 +52,7 @@ fn recorded(packets: Vec<Packet>) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn h264_with_aac_is_recorded_whole() {
     let packets = flv(&format!("{PICTURES} {SOUND} -t 6 {H264}"));
-    let (pictures, sound) = (frames(&packets, TrackKind::Video), frames(&packets, TrackKind::Audio));
+    let (pictures, sound) = (frames(&packets, Kind::Video), frames(&packets, Kind::Audio));
     let kit = Kit::new();
     let expected = media::files(packets.clone());
     kit.record("ses_1", packets);
@@ -88,7 +88,7 @@ fn h264_with_aac_is_recorded_whole() {
 #[test]
 fn hevc_with_aac() {
     let packets = mp4(&format!("{PICTURES} {SOUND} -t 4 {X265}:bframes=3 -tag:v hvc1 -c:a aac"));
-    let (pictures, sound) = (frames(&packets, TrackKind::Video), frames(&packets, TrackKind::Audio));
+    let (pictures, sound) = (frames(&packets, Kind::Video), frames(&packets, Kind::Audio));
     let found = probe(&recorded(packets)[0].1);
     assert_eq!(found[0], ("hevc".to_owned(), pictures));
     assert!((sound - 4..=sound).contains(&found[1].1), "{found:?} {sound}");
@@ -97,7 +97,7 @@ fn hevc_with_aac() {
 #[test]
 fn av1_with_opus() {
     let packets = mp4(&format!("{PICTURES} {SOUND} -t 4 {AV1} -c:a libopus"));
-    let (pictures, sound) = (frames(&packets, TrackKind::Video), frames(&packets, TrackKind::Audio));
+    let (pictures, sound) = (frames(&packets, Kind::Video), frames(&packets, Kind::Audio));
     let found = probe(&recorded(packets)[0].1);
     assert_eq!(found[0], ("av1".to_owned(), pictures));
     assert!(found[1].0 == "opus" && (sound - 4..=sound).contains(&found[1].1), "{found:?} {sound}");
@@ -106,7 +106,7 @@ fn av1_with_opus() {
 #[test]
 fn one_track_alone() {
     let packets = flv(&format!("{SOUND} -t 6 -c:a aac"));
-    let sound = frames(&packets, TrackKind::Audio);
+    let sound = frames(&packets, Kind::Audio);
     assert_eq!(probe(&recorded(packets)[0].1), [("aac".to_owned(), sound)]);
     let packets = flv(&format!("{PICTURES} -t 3 {H264}"));
     assert_eq!(probe(&recorded(packets)[0].1), [("h264".to_owned(), 75)]);

@@ -4,8 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 
-use satcast_plugin_api::Error;
-use satcast_plugin_api::driver::Packet;
+use satcast_plugin_api::{Error, Packet};
 
 use crate::flv;
 
@@ -57,11 +56,11 @@ impl Recording {
         let mut bytes = Vec::new();
         for packet in &packets {
             if self.base_ns.is_none() && !packet.is_config() {
-                self.base_ns = Some(packet.dts_ns());
+                self.base_ns = Some(packet.dts_ns);
             }
-            self.newest_ns = self.newest_ns.max(packet.dts_ns());
-            let base_ns = self.base_ns.unwrap_or(packet.dts_ns());
-            flv::put(&mut bytes, packet, packet.dts_ns() - base_ns);
+            self.newest_ns = self.newest_ns.max(packet.dts_ns);
+            let base_ns = self.base_ns.unwrap_or(packet.dts_ns);
+            flv::put(&mut bytes, packet, packet.dts_ns - base_ns);
         }
         let count = bytes.len() as u64;
         if self.written + count > self.bytes_max {

@@ -5,9 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use satcast_example_recorder::Recorder;
 use satcast_plugin_api::driver::{Method, Request, State};
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{self, Clock, HostCall, Options, TestDestination, Testkit};
-use satcast_plugin_api::{Audience, Class, Error, driver_entry};
+use satcast_plugin_api::{Audience, Class, Codec, Error, driver_entry};
 use serde_json::json;
 
 driver_entry!(entry, Recorder);

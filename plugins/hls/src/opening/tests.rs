@@ -7,9 +7,8 @@ use std::time::Instant as Clock;
 use bytes::Bytes;
 use satcast_media::fuzz::RECORDS;
 use satcast_plugin_api::driver::{self, Driver, DriverInfo, DynDestination};
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{STOP_DEADLINE_MS, TestDestination, Testkit, config, media};
-use satcast_plugin_api::{DestType, driver_entry};
+use satcast_plugin_api::{Codec, DestType, driver_entry};
 use serde_json::json;
 
 use super::*;

@@ -1,17 +1,15 @@
 //! Packets that no honest encoder sends: the opening goes on, and ends well.
 
 use bytes::Bytes;
-use satcast_plugin_api::Error;
 use satcast_plugin_api::driver::State;
-use satcast_plugin_api::host::Packet;
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{Testkit, config, media as access_unit};
+use satcast_plugin_api::{Codec, Error, Packet};
 use serde_json::json;
 
 use super::media::{self, PICTURES, SOUND};
 use super::open;
 
-/// What the driver may share with the host between batches, in bytes.
+/// What a driver may share with the host between batches, in bytes.
 const SHARED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 pub(crate) fn packets_that_make_no_sense(kit: &Testkit) {
@@ -66,7 +64,7 @@ pub(crate) fn nothing_at_all(kit: &Testkit) {
 /// Nobody can start to play far behind the last keyframe, and the owner is told; with keyframes again everybody can.
 pub(crate) fn keyframes_that_are_too_far_apart(kit: &Testkit) {
     let destination = open(kit, &json!({}));
-    destination.push(media::encode(PICTURES, 1).into_iter().find(|packet| packet.config).unwrap());
+    destination.push(media::encode(PICTURES, 1).into_iter().find(|packet| packet.is_config()).unwrap());
     // Two pictures a second, so that cuts come after 10 s.
     let push = |halves: std::ops::Range<i64>, is_key: fn(i64) -> bool| {
         for half in halves {
@@ -105,7 +103,7 @@ pub(crate) fn keyframes_that_are_too_far_apart(kit: &Testkit) {
 /// 50 Mbit/s with groups of 10 s: the host stops at 64 MiB on loan, so the driver must not need as much before it lets go.
 pub(crate) fn large_groups_do_not_stop_the_host(kit: &Testkit) {
     let destination = open(kit, &json!({ "dvrSeconds": 0 }));
-    let record = media::encode(PICTURES, 1).into_iter().find(|packet| packet.config).unwrap();
+    let record = media::encode(PICTURES, 1).into_iter().find(|packet| packet.is_config()).unwrap();
     destination.push(record);
     let picture_bytes = 6_250_000;
     let picture = Bytes::from(vec![1; picture_bytes]);

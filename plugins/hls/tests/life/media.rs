@@ -5,10 +5,9 @@ use std::process::Command;
 
 use bytes::Bytes;
 use satcast_media::flv::demux;
-use satcast_media::{Role, TrackKind};
-use satcast_plugin_api::host::{AssetBody, Packet};
-use satcast_plugin_api::packet::{Codec, Kind};
+use satcast_plugin_api::host::AssetBody;
 use satcast_plugin_api::testkit::{Report, TestDestination};
+use satcast_plugin_api::{Kind, Packet};
 
 pub(crate) const PICTURES: &str = "-f lavfi -i testsrc2=size=320x240:rate=30";
 pub(crate) const LARGER: &str = "-f lavfi -i testsrc2=size=480x270:rate=30";
@@ -47,37 +46,17 @@ fn read_flv(file: &Bytes) -> Vec<Packet> {
         let time = u32::from_be_bytes([head[7], head[4], head[5], head[6]]);
         let body = file.slice(at + 11..at + 11 + size);
         let kind = match head[0] {
-            8 => Some(TrackKind::Audio),
-            9 => Some(TrackKind::Video),
+            8 => Some(Kind::Audio),
+            9 => Some(Kind::Video),
             _ => None,
         };
         if let Some(kind) = kind {
             let read = demux(kind, i64::from(time), &body).unwrap();
-            packets.extend(read.into_iter().map(packet));
+            packets.extend(read.map(|packet| Packet { source: 1, ..packet }));
         }
         at += 11 + size + 4;
     }
     packets
-}
-
-fn packet(packet: satcast_media::Packet) -> Packet {
-    let (kind, codec) = match packet.kind {
-        TrackKind::Video => (Kind::Video, Codec::H264),
-        TrackKind::Audio => (Kind::Audio, Codec::Aac),
-    };
-    Packet {
-        kind,
-        codec,
-        config: packet.role == Role::Config,
-        keyframe: packet.keyframe,
-        discontinuity: false,
-        track: 0,
-        source: 1,
-        sequence: 0,
-        dts_ns: packet.dts_ns,
-        pts_ns: packet.pts_ns,
-        payload: packet.payload,
-    }
 }
 
 /// Hands everything out at once; returns the payload bytes.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
-use satcast_plugin_api::packet::Codec;
+use satcast_plugin_api::Codec;
 use satcast_plugin_api::testkit::{self, TestDestination};
 
 /// Publishers that came.

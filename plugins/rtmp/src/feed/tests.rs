@@ -1,6 +1,7 @@
 //! The feed against a server session in memory.
 
 use bytes::Bytes;
+use satcast_media::Role;
 use satcast_media::rtmp::client::{ClientConfig, ClientEvent};
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 
@@ -48,8 +49,7 @@ impl Pair {
 
     /// Sends everything, in as many rounds as the limit needs; returns their number.
     fn send(&mut self, feed: &mut Feed, packets: Vec<Packet>) -> u32 {
-        packets.into_iter().for_each(|packet| feed.push(packet));
-        feed.begin();
+        feed.take(&mut { packets });
         let mut rounds = 0;
         while !feed.is_empty() {
             feed.fill(&mut self.client).unwrap();
@@ -61,15 +61,7 @@ impl Pair {
 }
 
 fn data(codec: Codec, dts_ms: i64, payload: impl Into<Bytes>) -> Packet {
-    Packet {
-        kind: codec.kind(),
-        codec,
-        role: Role::Data,
-        keyframe: false,
-        dts_ns: dts_ms * NANOS_PER_MILLI,
-        pts_ns: (dts_ms + 40) * NANOS_PER_MILLI,
-        payload: payload.into(),
-    }
+    Packet::media(codec, false, dts_ms * NANOS_PER_MILLI, (dts_ms + 40) * NANOS_PER_MILLI, payload.into())
 }
 
 fn record(codec: Codec, dts_ms: i64, payload: &'static [u8]) -> Packet {
@@ -149,8 +141,7 @@ fn metadata_goes_out_before_the_records_and_again_only_when_it_changes() {
 fn no_more_chunks_are_made_than_the_limit_and_one_message() {
     let (mut pair, mut feed) = (Pair::publishing(), Feed::default());
     let payload = Bytes::from(vec![1; 100_000]);
-    (0..64).for_each(|index| feed.push(data(Codec::H264, index, payload.clone())));
-    feed.begin();
+    feed.take(&mut (0..64).map(|index| data(Codec::H264, index, payload.clone())).collect());
     let end = feed.fill(&mut pair.client).unwrap();
     let waiting = pair.client.output().len_bytes();
     assert!((OUTPUT_BYTES_MAX..OUTPUT_BYTES_MAX + 110_000).contains(&waiting), "{waiting}");

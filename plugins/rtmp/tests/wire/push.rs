@@ -9,8 +9,8 @@ use bytes::{Buf as _, Bytes};
 use satcast_driver_rtmp::{Rtmp, refusal};
 use satcast_media::rtmp::chunk::{ChunkOutput, ChunkReader, ChunkWriter, Message, MessageHeader};
 use satcast_media::rtmp::handshake;
+use satcast_plugin_api::Codec;
 use satcast_plugin_api::driver::{BATCH_PACKETS_MAX, State};
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit;
 use serde_json::json;
 
@@ -262,7 +262,7 @@ fn a_server_that_stops_reading_and_comes_back_gets_everything() {
 }
 
 /// More than the socket buffers of loopback hold; one payload shared by all.
-fn bulk(count: u64) -> Vec<satcast_plugin_api::host::Packet> {
+fn bulk(count: u64) -> Vec<satcast_plugin_api::Packet> {
     let payload = Bytes::from(vec![7; 64 * 1024]);
     (0..count)
         .map(|index| testkit::media(Codec::H264, index, index as i64, index == 0, payload.clone()))

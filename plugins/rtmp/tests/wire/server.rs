@@ -11,13 +11,12 @@ use satcast_driver_rtmp::past::Pasts;
 use satcast_driver_rtmp::push::Push;
 use satcast_driver_rtmp::target::Target;
 use satcast_driver_rtmp::timing::Timing;
+use satcast_media::Packet;
 use satcast_media::rtmp::Metadata;
 use satcast_media::rtmp::server::{PublishId, ServerConfig, ServerEvent, ServerSession};
-use satcast_media::{Packet, Role};
 use satcast_plugin_api::driver::{Config, Driver, DriverInfo, DynDestination, Host};
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{self, TestDestination};
-use satcast_plugin_api::{DestType, Error};
+use satcast_plugin_api::{Codec, DestType, Error};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata as LogMetadata, Subscriber, span};
 
@@ -85,7 +84,7 @@ pub(crate) struct Seen {
 impl Seen {
     /// Media packets without configuration records.
     pub(crate) fn media(&self) -> impl Iterator<Item = &Packet> {
-        self.packets.iter().filter(|packet| packet.role == Role::Data)
+        self.packets.iter().filter(|packet| !packet.is_config())
     }
 }
 
@@ -262,7 +261,7 @@ fn accept(listener: &TcpListener) -> TcpStream {
 }
 
 /// `count` access units, 10 ms apart from `start_ms` on: every third sound, a keyframe at every thirtieth.
-pub(crate) fn stream(start_ms: i64, count: u64) -> Vec<satcast_plugin_api::host::Packet> {
+pub(crate) fn stream(start_ms: i64, count: u64) -> Vec<satcast_plugin_api::Packet> {
     let unit = |index: u64| {
         let dts_ms = start_ms + 10 * index as i64;
         let length = 20 + (index as usize * 7919) % 9000;
@@ -274,19 +273,19 @@ pub(crate) fn stream(start_ms: i64, count: u64) -> Vec<satcast_plugin_api::host:
 }
 
 /// Pushes both configuration records and then `packets`.
-pub(crate) fn push_all(dest: &TestDestination, packets: &[satcast_plugin_api::host::Packet]) {
+pub(crate) fn push_all(dest: &TestDestination, packets: &[satcast_plugin_api::Packet]) {
     dest.push(testkit::config(Codec::H264, b"\x01avcC-record"));
     dest.push(testkit::config(Codec::Aac, &[0x11, 0x90]));
     packets.iter().for_each(|packet| dest.push(packet.clone()));
 }
 
 /// Every access unit arrived, in order, whole, with its time less one offset.
-pub(crate) fn assert_same(seen: &Seen, sent: &[satcast_plugin_api::host::Packet]) {
+pub(crate) fn assert_same(seen: &Seen, sent: &[satcast_plugin_api::Packet]) {
     let offset = sent[0].dts_ns;
     assert_eq!(seen.media().count(), sent.len());
     for (got, sent) in seen.media().zip(sent) {
         assert_eq!((got.dts_ns, got.pts_ns), (sent.dts_ns - offset, sent.pts_ns - offset));
-        assert_eq!(got.codec.as_str(), sent.codec.name());
+        assert_eq!(got.codec.name(), sent.codec.name());
         assert_eq!(got.keyframe, sent.keyframe);
         assert!(got.payload == sent.payload, "payload of packet {}", sent.sequence);
     }

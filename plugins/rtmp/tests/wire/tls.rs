@@ -10,9 +10,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use satcast_driver_rtmp::target::Target;
 use satcast_driver_rtmp::tls::{self, Trust, failed};
 use satcast_plugin_api::driver::State;
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::testkit::{self, Testkit};
-use satcast_plugin_api::{Class, Error};
+use satcast_plugin_api::{Class, Codec, Error};
 use serde_json::json;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{

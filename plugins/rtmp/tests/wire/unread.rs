@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use satcast_driver_rtmp::{Rtmp, refusal};
-use satcast_plugin_api::Class;
 use satcast_plugin_api::driver::{BATCH_PACKETS_MAX, State};
-use satcast_plugin_api::packet::Codec;
 use satcast_plugin_api::recording::About;
 use satcast_plugin_api::testkit::{self, TestDestination};
+use satcast_plugin_api::{Class, Codec};
 use serde_json::json;
 
 use crate::refusals::{KEY, failure};

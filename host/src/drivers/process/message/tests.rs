@@ -1,24 +1,13 @@
 use bytes::Bytes;
-use satcast_plugin_api::host::{Delivery, Packet};
-use satcast_plugin_api::packet::{Codec, Kind};
+use satcast_plugin_api::host::Delivery;
+use satcast_plugin_api::{Codec, Packet};
 
 use super::*;
 use crate::drivers::process::notes::{BATCH_PACKETS_MAX, Note, RELEASES_MAX};
 
 fn note() -> Note {
-    let packet = Packet {
-        kind: Kind::Audio,
-        codec: Codec::Opus,
-        config: true,
-        keyframe: false,
-        discontinuity: false,
-        track: 3,
-        source: 4,
-        sequence: 5,
-        dts_ns: -6,
-        pts_ns: i64::MIN,
-        payload: Bytes::from_static(b"payload"),
-    };
+    let packet = Packet::configuration(Codec::Opus, Bytes::from_static(b"payload"));
+    let packet = Packet { track: 3, source: 4, sequence: 5, dts_ns: -6, pts_ns: i64::MIN, ..packet };
     Note::of(&Delivery { packet: packet.into(), discontinuity: true }, 8, 128)
 }
 
@@ -28,7 +17,7 @@ fn packets_survive_the_way() {
     let Ok(Message::Media(read)) = read::<ToChild>(&batch.bytes()) else { panic!("no media") };
     assert_eq!((read.dest, &read.packets), (9, &batch.packets));
     let packet = read.packets[0].packet(Bytes::from_static(b"payload")).unwrap();
-    assert!(packet.config && packet.discontinuity && !packet.keyframe);
+    assert!(packet.is_config() && packet.discontinuity && !packet.keyframe);
     assert_eq!((packet.track, packet.dts_ns, packet.pts_ns, packet.codec), (3, -6, i64::MIN, Codec::Opus));
 }
 

@@ -103,8 +103,8 @@ fn every_issue_names_the_figure_who_it_breaks_and_what_they_want() {
 
 #[test]
 fn a_codec_that_nobody_takes_is_named_with_what_to_set_instead() {
-    let mp3 = ForeignCodec::of(TrackKind::Audio, b"\x2fabc").unwrap();
-    let vp9 = ForeignCodec::of(TrackKind::Video, b"\x91vp09abc").unwrap();
+    let mp3 = ForeignCodec::of(Kind::Audio, b"\x2fabc").unwrap();
+    let vp9 = ForeignCodec::of(Kind::Video, b"\x91vp09abc").unwrap();
     let mute = Figures { audio: None, foreign: vec![mp3], ..figures() };
     let text = "audio codec MP3 is not supported; set AAC in the encoder (ffmpeg: -c:a aac)";
     assert_bad(&mute, IssueCode::AudioCodec, text, &[]);

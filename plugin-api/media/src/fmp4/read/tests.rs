@@ -5,17 +5,15 @@ use std::sync::Arc;
 use mp4_atom::Encode as _;
 
 use super::*;
+use crate::NANOS_PER_MILLI;
 use crate::fmp4::tests::{AV1, HEVC};
 use crate::fmp4::{AUDIO_TRACK_ID, Sample, TrackRun, VIDEO_TRACK_ID, media_segment, nanos_to_ticks};
 use crate::fuzz::RECORDS;
-use crate::packet::NANOS_PER_MILLI;
 use crate::segment::{Event, Segmenter};
 use crate::testing::{Random, hex};
 
 fn config(codec: Codec, record: &[u8]) -> Packet {
-    let payload = Bytes::copy_from_slice(record);
-    let (kind, role) = (codec.kind(), Role::Config);
-    Packet { kind, codec, role, keyframe: false, dts_ns: 0, pts_ns: 0, payload }
+    Packet::configuration(codec, Bytes::copy_from_slice(record))
 }
 
 fn unit(codec: Codec, at_ms: i64, apart_ms: i64, keyframe: bool, fill: u8) -> Packet {
@@ -23,7 +21,7 @@ fn unit(codec: Codec, at_ms: i64, apart_ms: i64, keyframe: bool, fill: u8) -> Pa
     // The first byte is that of an Opus packet of 20 ms.
     let payload = Bytes::from([vec![0xfc], vec![fill; 3 + usize::from(fill)]].concat());
     let pts_ns = dts_ns + apart_ms * NANOS_PER_MILLI;
-    Packet { kind: codec.kind(), codec, role: Role::Data, keyframe, dts_ns, pts_ns, payload }
+    Packet::media(codec, keyframe, dts_ns, pts_ns, payload)
 }
 
 /// Six seconds of pictures of 40 ms, in groups of a second, the first shown 80 ms after it is decoded, and sound of 20 ms or of 1024 samples.
@@ -67,13 +65,13 @@ fn segments(packets: &[Packet], parts: bool) -> Written {
     written
 }
 
-fn of_kind(packets: &[Packet], kind: TrackKind) -> Vec<&Packet> {
-    packets.iter().filter(|packet| packet.role == Role::Data && packet.kind == kind).collect()
+fn of_kind(packets: &[Packet], kind: Kind) -> Vec<&Packet> {
+    packets.iter().filter(|packet| !packet.is_config() && packet.kind() == kind).collect()
 }
 
 /// Times of pictures are exact to a tick, those of sound as its clock counts them.
 fn assert_same(read: &[Packet], given: &[Packet]) {
-    for (kind, far_ns) in [(TrackKind::Video, 12_000), (TrackKind::Audio, 2 * NANOS_PER_MILLI)] {
+    for (kind, far_ns) in [(Kind::Video, 12_000), (Kind::Audio, 2 * NANOS_PER_MILLI)] {
         let (read, given) = (of_kind(read, kind), of_kind(given, kind));
         assert_eq!(read.len(), given.len(), "{kind:?}");
         for (read, given) in read.iter().zip(given) {

@@ -1,8 +1,8 @@
 //! The client's commands and the server's answers.
 
 use super::{ClientEvent, ClientSession, Stage, peer};
+use crate::Codec;
 use crate::flv::fourcc;
-use crate::packet::Codec;
 use crate::rtmp::RtmpError;
 use crate::rtmp::amf0::Value;
 use crate::rtmp::chunk::Message;

@@ -17,7 +17,7 @@ use super::link::{Incoming, Link};
 use super::message::kind;
 use super::{Metadata, RtmpError};
 use crate::flv::{floor_ms, mux};
-use crate::packet::{Codec, Packet, TrackKind};
+use crate::{Codec, Kind, Packet};
 
 const AUDIO_CHUNK_STREAM: u32 = 4;
 const DATA_CHUNK_STREAM: u32 = 5;
@@ -185,14 +185,13 @@ impl ClientSession {
     /// bits.
     ///
     /// # Errors
-    /// [`RtmpError::NotPublishing`], [`RtmpError::OutputFull`], [`RtmpError::Flv`] or
-    /// [`RtmpError::Chunk`]; nothing is appended then and the session goes on.
+    /// [`RtmpError::NotPublishing`], [`RtmpError::OutputFull`] or [`RtmpError::Chunk`]; nothing is appended then and the session goes on.
     pub fn send(&mut self, packet: &Packet) -> Result<(), RtmpError> {
         let Stage::Publishing { stream } = self.stage else { return Err(RtmpError::NotPublishing) };
-        let tag = mux(packet)?;
-        let (kind, chunk_stream) = match packet.kind {
-            TrackKind::Audio => (kind::AUDIO, AUDIO_CHUNK_STREAM),
-            TrackKind::Video => (kind::VIDEO, VIDEO_CHUNK_STREAM),
+        let tag = mux(packet);
+        let (kind, chunk_stream) = match packet.kind() {
+            Kind::Audio => (kind::AUDIO, AUDIO_CHUNK_STREAM),
+            Kind::Video => (kind::VIDEO, VIDEO_CHUNK_STREAM),
         };
         // RTMP time wraps at 32 bits, so the cut is meant.
         let timestamp = floor_ms(packet.dts_ns).max(0) as u32;

@@ -1,7 +1,7 @@
 //! What a server says of itself in its answer to `connect` (Enhanced RTMP v1 and v2, "Enhancing NetConnection connect Command").
 
+use crate::Codec;
 use crate::flv::codec_of_fourcc;
-use crate::packet::Codec;
 use crate::rtmp::amf0::Value;
 
 /// Stands for every codec.

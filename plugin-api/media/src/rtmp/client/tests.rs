@@ -5,7 +5,7 @@ mod odd;
 use bytes::Bytes;
 
 use super::*;
-use crate::packet::{Codec, Role};
+use crate::Codec;
 use crate::rtmp::amf0::Value;
 use crate::rtmp::limits::{COMMAND_BYTES_MAX, OUTPUT_BYTES_MAX, STATUS_CHARS_MAX};
 use crate::rtmp::message::{Command, Control};
@@ -26,15 +26,7 @@ fn status(level: &str, code: &str, description: &str) -> Value {
 }
 
 fn packet(codec: Codec, dts_ns: i64, bytes: usize) -> Packet {
-    Packet {
-        kind: codec.kind(),
-        codec,
-        role: Role::Data,
-        keyframe: false,
-        dts_ns,
-        pts_ns: dts_ns,
-        payload: Bytes::from(vec![7; bytes]),
-    }
+    Packet::media(codec, false, dts_ns, dts_ns, Bytes::from(vec![7; bytes]))
 }
 
 struct Run {

@@ -19,7 +19,7 @@ use super::message::{Command, kind};
 use super::time::TimeLine;
 use super::{Metadata, RtmpError};
 use crate::flv::{self, ForeignCodec};
-use crate::packet::{Packet, TrackKind};
+use crate::{Kind, Packet};
 
 /// What the server announces.
 #[derive(Debug, Clone)]
@@ -329,8 +329,8 @@ impl ServerSession {
 
     fn deliver(&mut self, message: Message) -> Result<(), RtmpError> {
         let track = match message.header.kind {
-            kind::AUDIO => TrackKind::Audio,
-            kind::VIDEO => TrackKind::Video,
+            kind::AUDIO => Kind::Audio,
+            kind::VIDEO => Kind::Video,
             other => return self.data(other, &message.payload),
         };
         let time_ms = self.time.unwrap_ms(message.header.timestamp)?;
@@ -347,10 +347,10 @@ impl ServerSession {
         Ok(())
     }
 
-    fn name_foreign(&mut self, track: TrackKind, body: &[u8]) -> Result<(), RtmpError> {
+    fn name_foreign(&mut self, track: Kind, body: &[u8]) -> Result<(), RtmpError> {
         let is_named = match track {
-            TrackKind::Video => &mut self.foreign_video_named,
-            TrackKind::Audio => &mut self.foreign_audio_named,
+            Kind::Video => &mut self.foreign_video_named,
+            Kind::Audio => &mut self.foreign_audio_named,
         };
         let found = if *is_named { None } else { ForeignCodec::of(track, body) };
         *is_named |= found.is_some();

@@ -1,8 +1,8 @@
 //! Answers to the publisher.
 
 use super::{HeldCall, ServerSession};
+use crate::Codec;
 use crate::flv::fourcc;
-use crate::packet::Codec;
 use crate::rtmp::RtmpError;
 use crate::rtmp::amf0::Value;
 use crate::rtmp::message::{Command, Control, text};

@@ -31,7 +31,7 @@ fn changed_records_are_gathered_until_the_next_keyframe() {
     let inits: Vec<_> = events
         .iter()
         .filter_map(|event| match event {
-            Event::Init(init) => Some((init.id, init.audio.as_ref().map(|track| track.codec().as_str()))),
+            Event::Init(init) => Some((init.id, init.audio.as_ref().map(|track| track.codec().name()))),
             _ => None,
         })
         .collect();
@@ -142,7 +142,7 @@ fn pictures_that_stop_and_return_change_the_tracks() {
         sound(0, 30_000),
         pictures(24_000, 30_000, 2000),
     ]);
-    packets.retain(|packet| packet.role == Role::Config || packet.dts_ns < 28_000 * MS);
+    packets.retain(|packet| packet.is_config() || packet.dts_ns < 28_000 * MS);
     let (_, segments, _) = session(&packets);
     let pictures: Vec<bool> = segments.iter().map(|segment| segment.video_samples > 0).collect();
     let alone = pictures.iter().filter(|with| !**with).count();
@@ -171,7 +171,7 @@ fn a_refused_record_stops_only_its_track() {
     push(&mut segmenter, &mixed([pictures(0, 6000, 2000), sound(0, 6000)]));
     segmenter.finish();
     let (stats, events) = (segmenter.stats(), events(&mut segmenter));
-    let refused = |event: &Event| matches!(event, Event::TrackRefused { kind: TrackKind::Audio, .. });
+    let refused = |event: &Event| matches!(event, Event::TrackRefused { kind: Kind::Audio, .. });
     assert_eq!((stats.records_refused, events.iter().filter(|event| refused(event)).count()), (1, 1));
     assert_eq!((stats.samples_out, stats.samples_dropped), (150, 300));
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::fuzz::RECORDS;
-use crate::packet::{Packet, Role};
+use crate::{Packet, Role};
 
 pub(super) const MS: i64 = 1_000_000;
 /// Indices into the records.
@@ -24,7 +24,7 @@ pub(super) fn packet(record: usize, role: Role, keyframe: bool, ms: i64, bytes: 
         Role::Config => Bytes::from_static(config),
         Role::Data => Bytes::from(vec![0xfc; bytes]),
     };
-    Packet { kind: codec.kind(), codec, role, keyframe, dts_ns: ms * MS, pts_ns: ms * MS, payload }
+    Packet { role, ..Packet::media(codec, keyframe, ms * MS, ms * MS, payload) }
 }
 
 pub(super) fn record(record: usize) -> Packet {
@@ -53,7 +53,7 @@ pub(super) fn sound(from: i64, to: i64) -> Vec<Packet> {
 /// Records first, the rest in the order of time.
 pub(super) fn mixed(parts: impl IntoIterator<Item = Vec<Packet>>) -> Vec<Packet> {
     let mut packets: Vec<Packet> = parts.into_iter().flatten().collect();
-    packets.sort_by_key(|packet| (packet.role == Role::Data, packet.dts_ns));
+    packets.sort_by_key(|packet| (!packet.is_config(), packet.dts_ns));
     packets
 }
 
@@ -226,7 +226,7 @@ fn a_group_that_is_too_long_for_any_target_is_cut_and_marked() {
 fn sound_goes_where_it_is_heard() {
     // Pictures are shown 200 ms after they are decoded, and sound comes with the pictures it is decoded with.
     let mut packets = mixed([pictures(0, 9000, 2000), sound(0, 9000)]);
-    for packet in packets.iter_mut().filter(|packet| packet.codec.kind() == TrackKind::Video) {
+    for packet in packets.iter_mut().filter(|packet| packet.codec.kind() == Kind::Video) {
         packet.pts_ns += 200 * MS;
     }
     packets.splice(0..0, [record(AVC), record(OPUS)]);
@@ -242,7 +242,7 @@ fn sound_goes_where_it_is_heard() {
 fn sound_that_comes_early_is_moved_to_the_next_segment() {
     let mut packets = mixed([pictures(0, 9000, 2000), sound(0, 9000)]);
     // In the order of arrival sound is 300 ms ahead.
-    let ahead = |packet: &Packet| if packet.kind == TrackKind::Audio { 300 * MS } else { 0 };
+    let ahead = |packet: &Packet| if packet.kind() == Kind::Audio { 300 * MS } else { 0 };
     packets.sort_by_key(|packet| packet.dts_ns - ahead(packet));
     packets.splice(0..0, [record(AVC), record(OPUS)]);
     let (_, segments, stats) = session(&packets);

@@ -90,7 +90,7 @@ fn sound_alone_comes_in_parts() {
 fn sound_that_comes_late_is_in_a_later_part() {
     let mut packets = mixed([pictures(0, 8000, 2000), sound(0, 8000)]);
     // In the order of arrival sound is 200 ms behind.
-    let behind = |packet: &Packet| if packet.kind == TrackKind::Audio { 200 * MS } else { 0 };
+    let behind = |packet: &Packet| if packet.kind() == Kind::Audio { 200 * MS } else { 0 };
     packets.sort_by_key(|packet| packet.dts_ns + behind(packet));
     packets.splice(0..0, [record(AVC), record(OPUS)]);
     let (parts, segments, segmenter) = parted(&packets);

@@ -2,7 +2,7 @@
 
 use super::{Input, WALL_MS, check, package, packets, source};
 use satcast_media::playlist::Multivariant;
-use satcast_media::{Packet, Role, TrackKind};
+use satcast_media::{Kind, Packet};
 
 const X264: &str = "-c:v libx264 -preset veryfast -sc_threshold 0";
 
@@ -97,7 +97,7 @@ fn pictures_only() {
 #[test]
 fn a_header_changes_in_the_middle() {
     let first = flv("30", "{v} {a} -t 7 {x264} -bf 2 -g 60 -c:a aac");
-    let pictures = first.iter().filter(|packet| packet.kind == TrackKind::Video);
+    let pictures = first.iter().filter(|packet| packet.kind() == Kind::Video);
     let end_ns = pictures.map(|packet| packet.dts_ns).max().expect("pictures") + 33_000_000;
     let mut second = flv("30", "{v} {a} -t 6 -vf scale=480:270 {x264} -bf 2 -g 60 -c:a aac -ac 1");
     for packet in &mut second {
@@ -105,7 +105,7 @@ fn a_header_changes_in_the_middle() {
         packet.pts_ns += end_ns;
     }
     // Encoders repeat their headers at every keyframe: no reason for anything.
-    let records: Vec<Packet> = first.iter().filter(|packet| packet.role == Role::Config).cloned().collect();
+    let records: Vec<Packet> = first.iter().filter(|packet| packet.is_config()).cloned().collect();
     let repeated = first.into_iter().flat_map(|packet| {
         let records = if packet.keyframe { records.clone() } else { vec![] };
         records.into_iter().chain([packet])

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use mp4_atom::{Decode, Moof};
 use satcast_media::fuzz::RECORDS;
 use satcast_media::segment::{Event, Part, Segment, Segmenter, TARGET_EXCESS_NANOS};
-use satcast_media::{Packet, Role, TrackKind};
+use satcast_media::{Kind, Packet, Role};
 
 use super::FIRST;
 use crate::common::{MS, Random};
@@ -49,7 +49,7 @@ impl Publisher {
 
     fn packet(&mut self, record: usize, role: Role, keyframe: bool) -> Packet {
         let (codec, bytes) = RECORDS[record];
-        let track = usize::from(codec.kind() == TrackKind::Audio);
+        let track = usize::from(codec.kind() == Kind::Audio);
         let payload = match role {
             Role::Config => Bytes::from_static(bytes),
             Role::Data => {
@@ -66,7 +66,7 @@ impl Publisher {
         let dts_ns = self.now[track] / MS * MS;
         let composition = if track == 0 && !keyframe { self.random.below(4) as i64 - 1 } else { 0 };
         let pts_ns = dts_ns + composition * self.frame_ns;
-        Packet { kind: codec.kind(), codec, role, keyframe, dts_ns, pts_ns, payload }
+        Packet { role, ..Packet::media(codec, keyframe, dts_ns, pts_ns, payload) }
     }
 
     fn records(&mut self) -> Vec<Packet> {

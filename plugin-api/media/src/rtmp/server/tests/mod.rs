@@ -6,11 +6,11 @@ mod limits;
 use bytes::Bytes;
 
 use super::*;
-use crate::packet::{Codec, Role};
 use crate::rtmp::amf0::{Amf0Error, Value};
 use crate::rtmp::limits::*;
 use crate::rtmp::message::{Control, MessageError};
 use crate::testing::{Peer, object, outline};
+use crate::{Codec, Role};
 
 const AVC_CONFIG: &[u8] = b"\x17\x00\x00\x00\x00\x01\x64\x00\x1f";
 const AVC_KEYFRAME: &[u8] = b"\x17\x01\x00\x00\x21\x00\x00\x00\x01\x65";
@@ -274,10 +274,10 @@ fn what_is_not_media_of_ours_is_counted() {
         });
         named.collect::<Vec<_>>()
     };
-    assert_eq!(codecs(&mut run), [(TrackKind::Video, "Sorenson H.263".to_owned())], "once for each kind");
+    assert_eq!(codecs(&mut run), [(Kind::Video, "Sorenson H.263".to_owned())], "once for each kind");
     run.media(kind::AUDIO, 0, b"\x2fmp3").expect("skipped");
     run.media(kind::AUDIO, 0, b"\x3fpcm").expect("skipped");
-    assert_eq!(codecs(&mut run), [(TrackKind::Audio, "MP3".to_owned())]);
+    assert_eq!(codecs(&mut run), [(Kind::Audio, "MP3".to_owned())]);
 }
 
 #[test]
