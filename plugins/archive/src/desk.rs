@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use satcast_plugin_api::Error;
 
+use crate::entry::{Fate, State};
 use crate::item::Item;
-use crate::journal::Stage;
 use crate::limits::REMOVE_MAX;
 use crate::state::{Core, is_file};
 use crate::upload::ending;
@@ -71,23 +71,20 @@ async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result
     let mut refused = None;
     let mut waiting = Some(answer);
     let saved = core.change(item, |data| {
-        refused = match data.entry.stage {
-            Stage::Failed if is_there && data.entry.is_local => None,
-            Stage::Failed => Some(Refusal::CopyGone),
-            Stage::Ready => Some(Refusal::Uploaded),
-            Stage::Recording => Some(Refusal::Recording),
-            Stage::Uploading => Some(Refusal::Uploading),
-            Stage::Leaving => Some(Refusal::Deleted),
-            Stage::Gone if data.is_deleted() => Some(Refusal::Deleted),
-            Stage::Gone => Some(Refusal::Expired),
+        refused = match data.entry.state {
+            State::Failed { has_copy, .. } if is_there && has_copy => None,
+            State::Failed { .. } => Some(Refusal::CopyGone),
+            State::Done { .. } => Some(Refusal::Uploaded),
+            State::Recording { .. } => Some(Refusal::Recording),
+            State::Uploading { .. } => Some(Refusal::Uploading),
+            State::Deleting { .. } | State::Gone { is_deleted: true } => Some(Refusal::Deleted),
+            State::Gone { is_deleted: false } => Some(Refusal::Expired),
         };
         if refused.is_some() {
             return;
         }
-        data.entry.stage = Stage::Uploading;
-        data.entry.error = None;
-        data.entry.error_class = None;
-        data.restarts_failing();
+        data.entry.state = State::Uploading { trouble: None, failing_ms: 0 };
+        data.failed_at = None;
         data.entry.attempt = data.entry.attempt.saturating_add(1);
         data.entry.attempt_opened = false;
         data.restarts = 0;
@@ -116,70 +113,70 @@ pub(crate) fn delete(core: &Arc<Core>, file_name: &str, remote: bool, answer: An
 }
 
 async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<(), Error> {
-    if item.data().entry.stage == Stage::Recording {
+    let is = |is: fn(&State) -> bool| is(&item.data().entry.state);
+    if is(|state| matches!(state, State::Recording { .. })) {
         return Err(Refusal::DeletedWhileRecording.of(&item.file_name));
     }
     item.cut().await;
-    let stage = item.data().entry.stage;
-    if remote && stage != Stage::Gone {
-        // First the note: who is killed from here on goes on with it, and does not bring back what may be gone at the store.
-        let noted = note_removal(core, item, true).await;
-        let removed = match noted {
-            Ok(()) => remove(core, item, stage).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = removed {
-            if let Err(error) = note_removal(core, item, false).await {
-                tracing::warn!(recording = item.file_name, %error, "a recording that could not be deleted is deleted at the next start");
-            }
-            // It is as it was, and its upload goes on.
-            core.spawn(item);
-            return Err(error);
-        }
+    let is_gone = is(|state| matches!(state, State::Gone { .. }));
+    let is_done = is(|state| matches!(state, State::Done { .. }));
+    if remote
+        && !is_gone
+        && let Err(error) =
+            delete_at_store(core, item, if is_done { Fate::Goes } else { Fate::GoesIfOurs }).await
+    {
+        // It is as it was, and its upload goes on.
+        core.spawn(item);
+        return Err(error);
     }
     let answer = item.data().answer.take();
     if let Some(answer) = answer {
         answer.give(Err(Refusal::DeletedMeanwhile.of(&item.file_name)));
     }
-    if stage == Stage::Gone {
+    if is_gone {
         return core.forget(item).await;
     }
-    if remote || stage == Stage::Ready {
+    if remote || is_done {
         return core.bury(item).await;
     }
-    core.change(item, |data| {
-        data.entry.stage = Stage::Leaving;
-        data.entry.is_local = false;
-        data.restarts_failing();
-    })
-    .await?;
+    let deleting = State::Deleting { object: Fate::Stays, failing_ms: 0 };
+    core.change(item, |data| data.entry.state = deleting).await?;
     core.remove_local(item).await?;
     // The store may be down: what is open there is ended in the background.
     core.spawn(item);
     Ok(())
 }
 
-/// Notes durably that a recording is being deleted with its object, or is not.
-async fn note_removal(core: &Arc<Core>, item: &Arc<Item>, is_removed: bool) -> Result<(), Error> {
-    item.data().entry.remove_object = is_removed;
-    core.save(item).await
-}
-
-/// Has the store delete what it has of a recording: who asked hears of it when it is so.
-async fn remove(core: &Arc<Core>, item: &Arc<Item>, stage: Stage) -> Result<(), Error> {
-    let removing = async {
-        if stage != Stage::Ready {
-            return ending::remove(core, item).await;
+/// Has the store delete what it has of a recording: who asked hears of it when it is so. First the note: who is killed from here on goes
+/// on with it, and does not bring back what may be gone at the store.
+async fn delete_at_store(core: &Arc<Core>, item: &Arc<Item>, object: Fate) -> Result<(), Error> {
+    {
+        let mut data = item.data();
+        let deleting = State::Deleting { object, failing_ms: 0 };
+        data.before = Some(std::mem::replace(&mut data.entry.state, deleting));
+    }
+    let removed = match core.save(item).await {
+        Err(error) => Err(error),
+        Ok(()) => match timeout(REMOVE_MAX, ending::delete(core, item)).await {
+            Ok(outcome) => outcome.map_err(|fault| not_removed(&fault.error)),
+            Err(_) => {
+                let late = format!("the store did not do it within {} s", REMOVE_MAX.as_secs());
+                Err(not_removed(&Error::network(late)))
+            }
+        },
+    };
+    if removed.is_err() {
+        {
+            let mut data = item.data();
+            if let Some(before) = data.before.take() {
+                data.entry.state = before;
+            }
         }
-        let (store, key) = core.store(item)?;
-        store.delete(&key).await
-    };
-    let why = match timeout(REMOVE_MAX, removing).await {
-        Ok(Ok(())) => return Ok(()),
-        Ok(Err(fault)) => fault.error,
-        Err(_) => Error::network(format!("the store did not do it within {} s", REMOVE_MAX.as_secs())),
-    };
-    Err(not_removed(&why))
+        if let Err(error) = core.save(item).await {
+            tracing::warn!(recording = item.file_name, %error, "a recording that could not be deleted is deleted at the next start");
+        }
+    }
+    removed
 }
 
 /// The store did not delete, because of `why`.
@@ -194,7 +191,7 @@ fn not_removed(why: &Error) -> Error {
 /// An address that gives the object to whoever has it.
 pub(crate) fn sign(core: &Arc<Core>, file_name: &str, valid: Duration) -> Result<String, Error> {
     let item = core.find(file_name).ok_or_else(|| unknown(core, file_name))?;
-    if item.data().entry.stage != Stage::Ready {
+    if !matches!(item.data().told(), State::Done { .. }) {
         return Err(Refusal::NotReady.of(file_name));
     }
     let (store, key) = core.store(&item)?;

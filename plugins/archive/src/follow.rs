@@ -14,8 +14,8 @@ use satcast_plugin_api::driver;
 use tokio::time::timeout;
 
 use crate::config::{Config, Target};
+use crate::entry::{Bucket, Entry, State};
 use crate::item::Item;
-use crate::journal::{Entry, Stage};
 use crate::limits::GIVE_UP_ENDING_MAX;
 use crate::state::Core;
 use crate::upload::ending::end_unknown;
@@ -69,20 +69,17 @@ enum Step {
 
 /// Decides for a recording that goes to `old` now. No I/O, no clock.
 fn step(entry: &Entry, old: &Target, new: &Target, is_operators: bool) -> Step {
-    // Earlier versions kept nothing of the operator's store.
-    let was_operators = entry.of_operator || entry.sealed.is_none();
+    let was_operators = matches!(entry.bucket, Bucket::Operators(_));
     let is_same = old.is_same_place(new) && was_operators == is_operators;
-    let is_waiting = match entry.stage {
-        _ if entry.remove_object => false,
-        Stage::Recording | Stage::Uploading => true,
-        Stage::Failed => entry.is_local,
-        Stage::Ready | Stage::Leaving | Stage::Gone => false,
-    };
+    let is_waiting = matches!(
+        entry.state,
+        State::Recording { .. } | State::Uploading { .. } | State::Failed { has_copy: true, .. }
+    );
     match (is_same, is_waiting) {
-        (true, _) if (old != new && !is_operators) || entry.stays => Step::Keys,
+        (true, _) if (old != new && !is_operators) || entry.stays() => Step::Keys,
         (true, _) | (false, false) => Step::Nothing,
         (false, true) if !entry.has_begun() => Step::Moves,
-        (false, true) if !entry.stays => Step::Stays,
+        (false, true) if !entry.stays() => Step::Stays,
         (false, true) => Step::Nothing,
     }
 }
@@ -143,7 +140,8 @@ pub(crate) async fn follow_now(core: &Arc<Core>, destination_id: i64) {
     for item in core.all() {
         let is_its = {
             let data = item.data();
-            data.entry.destination_id == destination_id && data.entry.stage != Stage::Gone
+            data.entry.about.destination_id == destination_id
+                && !matches!(data.entry.state, State::Gone { .. })
         };
         if !is_its {
             continue;
@@ -165,19 +163,24 @@ async fn follow_one(core: &Arc<Core>, item: &Arc<Item>, own: &Own) -> Result<(),
         Step::Nothing => Ok(()),
         Step::Keys => {
             core.change(item, |data| {
-                if let Some((target, sealed)) = own {
-                    data.target = Some(target.clone());
-                    data.entry.sealed = Some(sealed.clone());
+                if let Some((_, sealed)) = own {
+                    data.entry.bucket = Bucket::Own(sealed.clone());
                 }
-                data.entry.stays = false;
+                set_stays(&mut data.entry, false);
                 data.restarts_failing();
             })
             .await?;
             item.renewed.notify_one();
             Ok(())
         }
-        Step::Stays => core.change(item, |data| data.entry.stays = true).await,
+        Step::Stays => core.change(item, |data| set_stays(&mut data.entry, true)).await,
         Step::Moves => moves(core, item, own, Store::new(old, core.sockets.clone()), key).await,
+    }
+}
+
+fn set_stays(entry: &mut Entry, stays: bool) {
+    if let Some(at_store) = &mut entry.at_store {
+        at_store.stays = stays;
     }
 }
 
@@ -190,17 +193,15 @@ async fn moves(
     old_key: String,
 ) -> Result<(), Error> {
     item.cut().await;
-    let sealed = own.as_ref().map_or_else(|| core.operator_sealed(), |(_, sealed)| Some(sealed.clone()));
+    let bucket = core.bucket(own);
     let mut was_asked = false;
     let changed = core.change(item, |data| {
-        let entry = &mut data.entry;
-        if entry.has_begun() {
-            entry.stays = true;
+        if data.entry.has_begun() {
+            set_stays(&mut data.entry, true);
             return false;
         }
-        was_asked = entry.key.take().is_some();
-        (entry.sealed, entry.of_operator, entry.stays) = (sealed, own.is_none(), false);
-        data.target = own.as_ref().map(|(target, _)| target.clone());
+        was_asked = data.entry.at_store.take().is_some();
+        data.entry.bucket = bucket;
         data.restarts_failing();
         true
     });
@@ -223,7 +224,7 @@ async fn moves(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::Upload;
+    use crate::entry::{AtStore, Fate, Trouble};
 
     fn target(bucket: &str, secret: &str) -> Target {
         Target {
@@ -239,45 +240,51 @@ mod tests {
 
     #[test]
     fn every_recording_has_its_step() {
-        let sealed = Some(String::new());
-        let fresh = |stage| Entry { stage, sealed: sealed.clone(), ..Entry::new("a/b.mp4".into(), 0) };
-        let upload = Some(Upload { id: "u".into(), parts: Vec::new(), has_sums: true });
-        let begun = |stage| Entry { upload: upload.clone(), ..fresh(stage) };
-        let failed_begun = || Entry { begun: true, ..fresh(Stage::Failed) };
-        let no_copy = || Entry { is_local: false, ..fresh(Stage::Failed) };
-        let leaves = || Entry { remove_object: true, ..fresh(Stage::Uploading) };
-        let stays = || Entry { stays: true, ..begun(Stage::Uploading) };
+        let fresh = |state| {
+            let bucket = Bucket::Own(String::new());
+            Entry { state, bucket, ..Entry::new("a/b.mp4".into(), 0) }
+        };
+        let begun = |state| {
+            let at_store = AtStore { has_begun: true, ..AtStore::new("k".into()) };
+            Entry { at_store: Some(at_store), ..fresh(state) }
+        };
+        let recording = || State::Recording { trouble: None };
+        let uploading = || State::Uploading { trouble: None, failing_ms: 0 };
+        let trouble = Trouble::new(&Error::internal("no"));
+        let failed = |has_copy| State::Failed { trouble: trouble.clone(), has_copy };
+        let done = || State::Done { url: String::new() };
+        let deleting = || State::Deleting { object: Fate::Stays, failing_ms: 0 };
+        let stays = || {
+            let mut entry = begun(uploading());
+            set_stays(&mut entry, true);
+            entry
+        };
         let table = [
-            (fresh(Stage::Uploading), "b", "old", Step::Nothing),
-            (fresh(Stage::Uploading), "b", "new", Step::Keys),
-            (begun(Stage::Recording), "b", "new", Step::Keys),
-            (fresh(Stage::Ready), "b", "new", Step::Keys),
-            (fresh(Stage::Leaving), "b", "new", Step::Keys),
-            (fresh(Stage::Recording), "c", "new", Step::Moves),
-            (fresh(Stage::Uploading), "c", "old", Step::Moves),
-            (fresh(Stage::Failed), "c", "new", Step::Moves),
-            (begun(Stage::Uploading), "c", "new", Step::Stays),
-            (failed_begun(), "c", "new", Step::Stays),
-            (no_copy(), "c", "new", Step::Nothing),
+            (fresh(uploading()), "b", "old", Step::Nothing),
+            (fresh(uploading()), "b", "new", Step::Keys),
+            (begun(recording()), "b", "new", Step::Keys),
+            (fresh(done()), "b", "new", Step::Keys),
+            (fresh(deleting()), "b", "new", Step::Keys),
+            (fresh(recording()), "c", "new", Step::Moves),
+            (fresh(uploading()), "c", "old", Step::Moves),
+            (fresh(failed(true)), "c", "new", Step::Moves),
+            (begun(uploading()), "c", "new", Step::Stays),
+            (begun(failed(true)), "c", "new", Step::Stays),
+            (fresh(failed(false)), "c", "new", Step::Nothing),
             (stays(), "c", "new", Step::Nothing),
             (stays(), "b", "old", Step::Keys),
-            (leaves(), "c", "new", Step::Nothing),
-            (fresh(Stage::Ready), "c", "new", Step::Nothing),
-            (fresh(Stage::Leaving), "c", "new", Step::Nothing),
+            (begun(deleting()), "c", "new", Step::Nothing),
+            (fresh(done()), "c", "new", Step::Nothing),
+            (fresh(deleting()), "c", "new", Step::Nothing),
         ];
         for (entry, bucket, secret, expected) in table {
             let next = step(&entry, &target("b", "old"), &target(bucket, secret), false);
-            assert_eq!(next, expected, "{:?} {bucket} {secret}", entry.stage);
+            assert_eq!(next, expected, "{:?} {bucket} {secret}", entry.state);
         }
-        let earlier = Entry { sealed: None, ..begun(Stage::Uploading) };
-        assert_eq!(step(&earlier, &target("b", "old"), &target("b", "new"), true), Step::Nothing);
         // The operator's keys come with the settings.
-        let of_operator = Entry { of_operator: true, ..fresh(Stage::Uploading) };
+        let of_operator = Entry { bucket: Bucket::Operators(None), ..fresh(uploading()) };
         assert_eq!(step(&of_operator, &target("b", "old"), &target("b", "new"), true), Step::Nothing);
         assert_eq!(step(&of_operator, &target("b", "old"), &target("b", "new"), false), Step::Moves);
-        assert_eq!(
-            step(&fresh(Stage::Uploading), &target("b", "old"), &target("b", "old"), true),
-            Step::Moves
-        );
+        assert_eq!(step(&fresh(uploading()), &target("b", "old"), &target("b", "old"), true), Step::Moves);
     }
 }

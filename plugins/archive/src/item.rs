@@ -9,9 +9,8 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::config::Target;
-use crate::journal::{Entry, Stage};
-use crate::limits::{CUT_WAIT, ERROR_CHARS_MAX};
+use crate::entry::{Entry, State, Trouble};
+use crate::limits::CUT_WAIT;
 use crate::parts;
 use satcast_plugin_api::driver::{Answer, Recording, RecordingState};
 
@@ -42,8 +41,8 @@ pub(crate) struct Data {
     pub(crate) is_live: bool,
     /// Its journal file was removed and must not come back.
     pub(crate) is_gone: bool,
-    /// Where it goes, once that was decrypted.
-    pub(crate) target: Option<Target>,
+    /// What it was until its store was asked to delete it: that is told until the store has done it, and holds again if it does not.
+    pub(crate) before: Option<State>,
     /// Who waits for the store to open the upload.
     pub(crate) answer: Option<Answer>,
     pub(crate) task: Option<AbortHandle>,
@@ -62,12 +61,12 @@ impl fmt::Debug for Item {
 }
 
 impl Item {
-    pub(crate) fn new(entry: Entry, target: Option<Target>, is_live: bool) -> Self {
+    pub(crate) fn new(entry: Entry, is_live: bool) -> Self {
         let data = Data {
             entry,
             is_live,
             is_gone: false,
-            target,
+            before: None,
             answer: None,
             task: None,
             restarts: 0,
@@ -105,9 +104,23 @@ impl Item {
 }
 
 impl Data {
+    /// Where it stands for others.
+    pub(crate) fn told(&self) -> &State {
+        self.before.as_ref().unwrap_or(&self.entry.state)
+    }
+
+    /// The local copy is there.
+    fn has_copy(&self) -> bool {
+        match self.told() {
+            State::Recording { .. } | State::Uploading { .. } => true,
+            State::Failed { has_copy, .. } => *has_copy,
+            State::Done { .. } | State::Deleting { .. } | State::Gone { .. } => false,
+        }
+    }
+
     /// Bytes it takes on the local disk.
     pub(crate) fn local_bytes(&self) -> u64 {
-        if self.entry.is_local { self.entry.bytes } else { 0 }
+        if self.has_copy() { self.entry.bytes } else { 0 }
     }
 
     /// A failure at `now`, on the clock of [`Outside::elapsed`](crate::outside::Outside::elapsed); how long nothing has worked since the
@@ -115,93 +128,83 @@ impl Data {
     ///
     /// Counted from failure to failure while the driver runs, and written down at each: a clock that is set changes nothing, and what
     /// passes between two runs, when nobody tries, does not count.
-    pub(crate) fn failed(&mut self, now: Duration, wall_ms: i64, error: &Error) -> Option<i64> {
-        let entry = &mut self.entry;
-        entry.failing_since_ms.get_or_insert(wall_ms);
-        entry.error = Some(error.message.chars().take(ERROR_CHARS_MAX).collect());
-        entry.error_class = Some(error.class);
-        if entry.stage == Stage::Recording {
-            self.failed_at = None;
-            return None;
+    pub(crate) fn failed(&mut self, now: Duration, error: &Error) -> Option<u64> {
+        if let State::Recording { trouble } | State::Uploading { trouble, .. } = &mut self.entry.state {
+            *trouble = Some(Trouble::new(error));
         }
+        let (State::Uploading { failing_ms, .. } | State::Deleting { failing_ms, .. }) =
+            &mut self.entry.state
+        else {
+            return None;
+        };
         let before = self.failed_at.replace(now).unwrap_or(now);
         let passed = u64::try_from(now.saturating_sub(before).as_millis()).unwrap_or(u64::MAX);
-        entry.failing_ms = entry.failing_ms.saturating_add(passed);
-        Some(i64::try_from(entry.failing_ms).unwrap_or(i64::MAX))
+        *failing_ms = failing_ms.saturating_add(passed);
+        Some(*failing_ms)
     }
 
     /// The time of failing begins anew.
     pub(crate) fn restarts_failing(&mut self) {
         self.failed_at = None;
-        self.entry.failing_since_ms = None;
-        self.entry.failing_ms = 0;
+        if let State::Uploading { failing_ms, .. } | State::Deleting { failing_ms, .. } =
+            &mut self.entry.state
+        {
+            *failing_ms = 0;
+        }
     }
 
     /// Something worked: nothing is wrong any more.
     pub(crate) fn progressed(&mut self) {
         self.restarts_failing();
-        self.entry.error = None;
-        self.entry.error_class = None;
+        self.entry.clear_trouble();
     }
 
     /// Its owner had it deleted.
     pub(crate) fn is_deleted(&self) -> bool {
-        match self.entry.stage {
-            Stage::Leaving => true,
-            Stage::Gone => self.entry.error.is_some(),
-            _ => false,
-        }
-    }
-
-    /// What is told of why it is not there, and whose fault that is.
-    fn reason(&self) -> (Option<String>, Option<Class>) {
-        let entry = &self.entry;
-        let stays = if entry.stays { STAYS } else { "" };
-        let text = match (entry.stage, &entry.error) {
-            (Stage::Leaving, _) => return (Some(DELETED.to_owned()), Some(Class::Config)),
-            (Stage::Recording | Stage::Uploading, Some(error)) => format!("{error}{AGAIN}{stays}"),
-            (Stage::Failed, Some(error)) => format!("{error}{stays}"),
-            (_, Some(error)) => error.clone(),
-            (_, None) => return (None, None),
-        };
-        (Some(text), entry.error_class)
+        matches!(self.told(), State::Deleting { .. } | State::Gone { is_deleted: true })
     }
 
     /// What the host is told.
     pub(crate) fn recording(&self) -> Recording {
         let entry = &self.entry;
-        let state = match entry.stage {
-            Stage::Recording => RecordingState::Recording,
-            Stage::Uploading => RecordingState::Uploading,
-            Stage::Ready => RecordingState::Ready,
-            Stage::Failed => RecordingState::Failed,
-            // The host knows by its mark that it is not there any more.
-            Stage::Gone | Stage::Leaving => RecordingState::Ready,
+        let (state, trouble) = match self.told() {
+            State::Recording { trouble } => (RecordingState::Recording, trouble.as_ref()),
+            State::Uploading { trouble, .. } => (RecordingState::Uploading, trouble.as_ref()),
+            State::Failed { trouble, .. } => (RecordingState::Failed, Some(trouble)),
+            // The host knows by its mark what is not there any more.
+            State::Done { .. } | State::Deleting { .. } | State::Gone { .. } => (RecordingState::Ready, None),
         };
-        let is_gone = matches!(entry.stage, Stage::Gone | Stage::Leaving);
-        let (error, error_class) = self.reason();
-        let parts = entry.upload.as_ref().map_or(0, |upload| upload.parts.len());
-        let uploaded_bytes = match entry.stage {
-            Stage::Ready | Stage::Gone | Stage::Leaving => entry.bytes,
-            _ => parts::bytes_before(parts, entry.bytes),
+        let again = if state == RecordingState::Failed { "" } else { AGAIN };
+        let stays = if entry.stays() { STAYS } else { "" };
+        let reason = match trouble {
+            Some(Trouble { error, class }) => Some((format!("{error}{again}{stays}"), *class)),
+            None => self.is_deleted().then(|| (DELETED.to_owned(), Class::Config)),
+        };
+        let (error, error_class) = reason.unzip();
+        let uploaded_bytes = match state {
+            RecordingState::Ready => entry.bytes,
+            _ => parts::bytes_before(entry.parts(), entry.bytes),
         };
         Recording {
             file_name: entry.file_name.clone(),
-            destination_id: entry.destination_id,
-            session_id: entry.session_id.clone(),
+            destination_id: entry.about.destination_id,
+            session_id: entry.about.session_id.clone(),
             state,
             size_bytes: entry.bytes,
             uploaded_bytes,
             duration_ms: entry.duration_ms,
             error,
             error_class,
-            url: entry.url.clone().filter(|_| !is_gone),
+            url: match self.told() {
+                State::Done { url } => Some(url.clone()),
+                _ => None,
+            },
             started_at_ms: entry.started_at_ms,
             changed_at_ms: entry.changed_at_ms,
             attempt: entry.attempt,
             attempt_opened: entry.attempt_opened,
-            has_copy: entry.is_local,
-            gone: is_gone,
+            has_copy: self.has_copy(),
+            gone: matches!(self.told(), State::Deleting { .. } | State::Gone { .. }),
         }
     }
 }

@@ -8,154 +8,14 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use satcast_plugin_api::Class;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
+use crate::entry::{Entry, VERSION};
 use crate::names::stem;
-use crate::share::Owner;
+use crate::version1::Version1;
 
 /// Largest journal file that is read: one with the ETags of 10,000 parts has less than half of it.
 const ENTRY_BYTES_MAX: u64 = 2 * 1024 * 1024;
-const VERSION: u32 = 1;
-
-/// Where a recording stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Stage {
-    /// It grows. Found at the start: a crash cut it off.
-    Recording,
-    /// It is whole and goes to the store.
-    Uploading,
-    /// The store has confirmed it; there is no local copy.
-    Ready,
-    /// Given up; the local copy is kept for a while.
-    Failed,
-    /// Deleted; something at the store is still to be ended.
-    Leaving,
-    /// Its days at the store were over, or it was deleted. Kept for a while, so that the host hears of it.
-    Gone,
-}
-
-/// An upload that the store has opened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Upload {
-    /// The store's id of it.
-    pub(crate) id: String,
-    /// ETags of the parts it has, in order, as it wrote them.
-    pub(crate) parts: Vec<String>,
-    /// Every one of them was the MD5 of its part.
-    pub(crate) has_sums: bool,
-}
-
-/// All that is known of a recording.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Entry {
-    pub(crate) version: u32,
-    pub(crate) file_name: String,
-    pub(crate) destination_id: i64,
-    pub(crate) session_id: String,
-    pub(crate) label: String,
-    /// Number of the file in its session.
-    pub(crate) number: u32,
-    pub(crate) started_at_ms: i64,
-    pub(crate) changed_at_ms: i64,
-    /// Whose the stream was; 0 = the host did not say.
-    #[serde(default)]
-    pub(crate) account_id: i64,
-    /// The store, encrypted. `None` = the operator's, as the settings name it.
-    pub(crate) sealed: Option<String>,
-    /// It is the operator's: keys of the settings are for it as long as they name the same bucket.
-    #[serde(default)]
-    pub(crate) of_operator: bool,
-    pub(crate) retention_days: Option<u32>,
-    pub(crate) stage: Stage,
-    /// Whole bytes on disk; what a running recording has is only known from its file.
-    pub(crate) bytes: u64,
-    pub(crate) duration_ms: u64,
-    /// When it was closed.
-    pub(crate) closed_at_ms: Option<i64>,
-    /// Name in the bucket, once an upload was asked for: from then on the store may have one that we did not hear of.
-    pub(crate) key: Option<String>,
-    pub(crate) upload: Option<Upload>,
-    /// Ids of earlier uploads of the same key that are still to be ended.
-    pub(crate) stale: Vec<String>,
-    /// The checksum that the whole object has, once the store was asked to make it. Whether it did may not have been heard.
-    #[serde(default)]
-    pub(crate) sum: Option<String>,
-    /// Since when nothing has worked.
-    pub(crate) failing_since_ms: Option<i64>,
-    pub(crate) error: Option<String>,
-    pub(crate) error_class: Option<Class>,
-    pub(crate) url: Option<String>,
-    pub(crate) attempt: u32,
-    pub(crate) attempt_opened: bool,
-    /// The local copy is there.
-    pub(crate) is_local: bool,
-    /// It is being deleted, and an object of it shall go too.
-    #[serde(default)]
-    pub(crate) remove_object: bool,
-    /// The store opened an upload of it at some time.
-    #[serde(default)]
-    pub(crate) begun: bool,
-    /// Its destination was given another store, and it stays in the one where it began.
-    #[serde(default)]
-    pub(crate) stays: bool,
-    /// Milliseconds for which nothing has worked, counted while the driver runs.
-    #[serde(default)]
-    pub(crate) failing_ms: u64,
-}
-
-impl Entry {
-    /// A recording that begins.
-    pub(crate) fn new(file_name: String, started_at_ms: i64) -> Self {
-        Entry {
-            version: VERSION,
-            file_name,
-            destination_id: 0,
-            session_id: String::new(),
-            label: String::new(),
-            number: 0,
-            started_at_ms,
-            changed_at_ms: started_at_ms,
-            account_id: 0,
-            sealed: None,
-            of_operator: false,
-            retention_days: None,
-            stage: Stage::Recording,
-            bytes: 0,
-            duration_ms: 0,
-            closed_at_ms: None,
-            key: None,
-            upload: None,
-            stale: Vec::new(),
-            sum: None,
-            failing_since_ms: None,
-            error: None,
-            error_class: None,
-            url: None,
-            attempt: 0,
-            attempt_opened: false,
-            is_local: true,
-            remove_object: false,
-            begun: false,
-            stays: false,
-            failing_ms: 0,
-        }
-    }
-
-    /// Something of it may be at its store; earlier versions did not note that, but what follows from it.
-    pub(crate) fn has_begun(&self) -> bool {
-        let has_traces = self.upload.is_some() || !self.stale.is_empty() || self.sum.is_some();
-        self.begun || self.attempt_opened || has_traces
-    }
-
-    /// Whose it is.
-    pub(crate) fn owner(&self) -> Owner {
-        Owner::new(self.account_id, self.destination_id)
-    }
-}
-
 /// Kept for a full disk: without a line in the journal no upload goes on, and it is uploads that make room again.
 const RESERVE_BYTES: usize = 1024 * 1024;
 
@@ -271,12 +131,21 @@ fn read(path: &Path) -> io::Result<Entry> {
     if fs::metadata(path)?.len() > ENTRY_BYTES_MAX {
         return Err(io::Error::other("it is too long"));
     }
-    let entry: Entry = serde_json::from_str(&fs::read_to_string(path)?).map_err(io::Error::other)?;
-    let is_ours = path.file_stem().and_then(|name| name.to_str()) == Some(stem(&entry.file_name));
-    match entry.version {
-        VERSION if is_ours => Ok(entry),
-        VERSION => Err(io::Error::other("it is that of another recording")),
-        version => Err(io::Error::other(format!("it has version {version}, which is not known"))),
+    #[derive(Deserialize)]
+    struct Versioned {
+        version: u32,
+    }
+    let text = fs::read_to_string(path)?;
+    let Versioned { version } = serde_json::from_str(&text).map_err(io::Error::other)?;
+    let entry = match version {
+        VERSION => serde_json::from_str(&text),
+        1 => serde_json::from_str::<Version1>(&text).map(Entry::from),
+        _ => return Err(io::Error::other(format!("it has version {version}, which is not known"))),
+    };
+    let entry = entry.map_err(io::Error::other)?;
+    match path.file_stem().and_then(|name| name.to_str()) == Some(stem(&entry.file_name)) {
+        true => Ok(entry),
+        false => Err(io::Error::other("it is that of another recording")),
     }
 }
 
@@ -319,10 +188,12 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::entry::{AtStore, State, Upload};
 
     fn entry(number: u32) -> Entry {
         let mut entry = Entry::new(format!("label/2026-11-22T081500Z-s-{number}.mp4"), 1);
-        entry.upload = Some(Upload { id: "u".into(), parts: vec!["\"e\"".into()], has_sums: true });
+        let upload = Upload { id: "u".into(), parts: vec!["\"e\"".into()], has_sums: true };
+        entry.at_store = Some(AtStore { upload: Some(upload), ..AtStore::new("k".into()) });
         entry
     }
 
@@ -331,7 +202,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(folder.path().join("journal")).unwrap();
         journal.save(&entry(1)).unwrap();
-        let changed = Entry { stage: Stage::Failed, bytes: 7, ..entry(1) };
+        let changed = Entry { state: State::Gone { is_deleted: true }, bytes: 7, ..entry(1) };
         journal.save(&changed).unwrap();
         journal.save(&entry(2)).unwrap();
         journal.remove("label/2026-11-22T081500Z-s-2.mp4").unwrap();

@@ -8,8 +8,8 @@ use futures_util::{StreamExt as _, stream};
 use satcast_plugin_api::Error;
 use tokio::time::{sleep, timeout};
 
+use crate::entry::{Entry, State};
 use crate::item::Item;
-use crate::journal::{Entry, Stage};
 use crate::limits::{self, GIVE_UP_ENDING_MAX, GONE_LIFE_MIN, GONE_TOLD, RETENTION_AT_ONCE};
 use crate::share::Piles;
 use crate::state::{Core, WeakCore};
@@ -62,7 +62,7 @@ fn sorted<F: Ord>(core: &Core, facts: impl Fn(&Entry) -> F) -> Vec<(F, Arc<Item>
 /// Failed copies: those past their time, and beyond the quota the oldest of whoever has most.
 async fn give_up_copies(core: &Arc<Core>) {
     let oldest = core.outside.now_ms() - millis(core.limits.failed_age);
-    let is_failed = |entry: &Entry| entry.stage == Stage::Failed && entry.is_local;
+    let is_failed = |entry: &Entry| matches!(entry.state, State::Failed { has_copy: true, .. });
     let mut piles = Piles::default();
     for ((at, bytes, is_failed), item) in
         sorted(core, |entry| (entry.changed_at_ms, entry.bytes, is_failed(entry)))
@@ -89,11 +89,10 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
     let mut is_given_up = false;
     let changed = core.change(item, |data| {
         // Somebody may have asked for another attempt meanwhile.
-        is_given_up = data.entry.stage == Stage::Failed;
-        if is_given_up {
-            data.entry.is_local = false;
-            let error = data.entry.error.take().unwrap_or_default();
-            data.entry.error = Some(copy_deleted(&error, why));
+        if let State::Failed { trouble, has_copy } = &mut data.entry.state {
+            is_given_up = true;
+            *has_copy = false;
+            trouble.error = copy_deleted(&trouble.error, why);
         }
     });
     let outcome = match changed.await {
@@ -115,12 +114,12 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
 pub(crate) async fn end_retention(core: &Arc<Core>) {
     let now_ms = core.outside.now_ms();
     let is_over = |entry: &Entry| {
-        let days = entry.retention_days.filter(|_| entry.stage == Stage::Ready);
+        let days = entry.retention_days.filter(|_| matches!(entry.state, State::Done { .. }));
         days.is_some_and(|days| entry.started_at_ms + i64::from(days) * DAY_MS <= now_ms)
     };
     let mut over: HashMap<i64, Vec<Arc<Item>>> = HashMap::new();
     for item in core.all() {
-        let destination_id = item.data().entry.destination_id;
+        let destination_id = item.data().entry.about.destination_id;
         if is_over(&item.data().entry) {
             over.entry(destination_id).or_default().push(item);
         }
@@ -147,21 +146,17 @@ pub(crate) async fn end_retention(core: &Arc<Core>) {
 async fn end_one(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Error> {
     let (store, key) = core.store(item)?;
     store.delete(&key).await?;
-    core.change(item, |data| {
-        data.entry.stage = Stage::Gone;
-        data.entry.url = None;
-    })
-    .await
+    core.change(item, |data| data.entry.state = State::Gone { is_deleted: false }).await
 }
 
 /// Which are forgotten first when there are too many; `None` for what must stay. Those with days to keep come last: once forgotten,
 /// nothing deletes them at their store.
 fn rank(entry: &Entry) -> Option<u8> {
-    match entry.stage {
-        Stage::Gone => Some(0),
-        Stage::Ready if entry.retention_days.is_none() => Some(1),
-        Stage::Failed if !entry.is_local => Some(2),
-        Stage::Ready => Some(3),
+    match entry.state {
+        State::Gone { .. } => Some(0),
+        State::Done { .. } if entry.retention_days.is_none() => Some(1),
+        State::Failed { has_copy: false, .. } => Some(2),
+        State::Done { .. } => Some(3),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Destination type `cloud-archive`: recordings in S3-compatible storage.
 //!
 //! Packets become fragmented MP4 (`cut`), which is spooled to the local disk (`recorder`) and brought to the store in parts while it
-//! grows (`upload`). Recording never waits for the store. `journal` keeps, for each recording, what a crash must not lose; `boxes`
+//! grows (`upload`). Recording never waits for the store. `journal` keeps, for each recording, what a crash must not lose (`entry`); `boxes`
 //! finds what of a torn file is whole; `state` holds all recordings; `desk` does what owners ask of them, `keeper` what goes by
 //! itself. `tenure` keeps two instances apart when the driver is replaced. `outside` is all that the driver needs of its host apart from media.
 //!
@@ -23,6 +23,7 @@ mod config;
 mod cut;
 mod desk;
 mod destination;
+mod entry;
 mod follow;
 mod item;
 mod journal;
@@ -38,6 +39,7 @@ mod share;
 mod state;
 mod tenure;
 mod upload;
+mod version1;
 
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,8 @@
 use satcast_plugin_api::Error;
 
 use crate::config::{Settings, Target, no_operator_store};
+use crate::entry::{Bucket, State};
+use crate::follow::Own;
 use crate::item::Item;
 use crate::names;
 use crate::outside::Outside;
@@ -43,9 +45,12 @@ impl Core {
         self.operator.target.as_ref().ok_or_else(no_operator_store)
     }
 
-    /// The same as a journal keeps it.
-    pub(crate) fn operator_sealed(&self) -> Option<String> {
-        self.operator.sealed.clone()
+    /// Where recordings of a destination go, as the journal keeps it.
+    pub(crate) fn bucket(&self, own: &Own) -> Bucket {
+        match own {
+            Some((_, sealed)) => Bucket::Own(sealed.clone()),
+            None => Bucket::Operators(self.operator.sealed.clone()),
+        }
     }
 
     /// The store of a recording, and its key there.
@@ -79,33 +84,28 @@ impl Core {
     /// # Errors
     /// As [`Core::store`].
     pub(crate) fn place(&self, item: &Item) -> Result<(Target, String), Error> {
-        let (known, sealed, of_operator, key, url) = {
+        let (bucket, at_store) = {
             let data = item.data();
-            let entry = &data.entry;
-            (
-                data.target.clone(),
-                entry.sealed.clone(),
-                entry.of_operator,
-                entry.key.clone(),
-                entry.url.clone(),
-            )
+            (data.entry.bucket.clone(), data.entry.at_store.clone())
         };
-        let target = match (known, sealed) {
-            (Some(target), Some(_)) => target,
-            (None, Some(sealed)) => {
-                let target = Target::unsealed(&sealed, &*self.outside)?;
-                let mut data = item.data();
-                // It may have got another store meanwhile.
-                if data.entry.sealed.as_ref() == Some(&sealed) {
-                    data.target = Some(target.clone());
-                }
-                target
+        let (sealed, is_operators) = match bucket {
+            Bucket::Own(sealed) => (Some(sealed), false),
+            Bucket::Operators(sealed) => (sealed, true),
+        };
+        let key = at_store.map(|at_store| at_store.key);
+        let known = sealed.map(|sealed| Target::unsealed(&sealed, &*self.outside)).transpose()?;
+        let target = match (known, &self.operator.target) {
+            // The settings may have new keys, or mend the region: only the place is the recording's own.
+            (Some(known), Some(present)) if is_operators && present.is_same_bucket(&known) => {
+                Target { prefix: known.prefix, ..present.clone() }
             }
-            // Of a time when the journal did not keep it.
-            (_, None) => {
+            (Some(known), _) => known,
+            // It could not be sealed.
+            (None, _) => {
                 let present = self.operator()?;
-                let elsewhere = |url: &String| !url.starts_with(&format!("s3://{}/", present.bucket));
-                if url.as_ref().is_some_and(elsewhere) {
+                if let State::Done { url } = item.data().told()
+                    && !url.starts_with(&format!("s3://{}/", present.bucket))
+                {
                     return Err(Error::config(format!(
                         "the recording lies in another bucket than [archive] names now ({}); ask the operator",
                         present.bucket
@@ -113,13 +113,6 @@ impl Core {
                 }
                 present.clone()
             }
-        };
-        let target = match &self.operator.target {
-            // The settings may have new keys, or mend the region: only the place is the recording's own.
-            Some(present) if of_operator && present.is_same_bucket(&target) => {
-                Target { prefix: target.prefix, ..present.clone() }
-            }
-            _ => target,
         };
         let key = key.unwrap_or_else(|| names::key(&target.prefix, &item.file_name));
         Ok((target, key))

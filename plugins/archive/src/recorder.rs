@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::cut::{Cutter, Piece};
 use crate::follow::Own;
 use crate::item::Item;
-use crate::journal::{Stage, remove_if_there, sync_folder};
+use crate::journal::{remove_if_there, sync_folder};
 use crate::limits::TRACK_REFUSALS_TOLD_MAX;
 use crate::parts;
 use crate::room::{check_disk, no_room};
@@ -275,11 +275,9 @@ impl Open {
         if let Err(error) = synced.await {
             tracing::warn!(recording = self.item.file_name, %error, "the end of a recording is not safe from a crash");
         }
-        let now_ms = core.outside.now_ms();
         let closed = core.change(&self.item, |data| {
             data.is_live = false;
-            data.entry.stage = Stage::Uploading;
-            data.entry.closed_at_ms = Some(now_ms);
+            data.entry.close();
         });
         if let Err(error) = closed.await {
             tracing::warn!(recording = self.item.file_name, %error, "the journal of a recording cannot be written");

@@ -8,8 +8,8 @@ use std::time::Duration;
 use satcast_plugin_api::Error;
 use tokio::time::Instant;
 
+use crate::entry::Entry;
 use crate::item::Item;
-use crate::journal::Entry;
 use crate::limits::FULL_RETRY;
 use crate::names;
 use crate::recorder::Order;
@@ -81,7 +81,7 @@ impl Core {
         for item in items.values() {
             let data = item.data();
             own += u64::from(data.entry.owner() == owner);
-            if data.entry.session_id == about.session_id {
+            if data.entry.about.session_id == about.session_id {
                 number = number.max(data.entry.number);
             }
         }
@@ -97,19 +97,11 @@ impl Core {
             name = names::file_name(&about.label, started_ms, &about.session_id, number);
         }
         let mut entry = Entry::new(name.clone(), started_ms);
-        entry.destination_id = about.destination_id;
-        entry.account_id = about.account_id;
-        entry.session_id.clone_from(&about.session_id);
-        entry.label.clone_from(&about.label);
+        entry.about.clone_from(about);
         entry.number = number;
         entry.retention_days = order.retention_days;
-        entry.of_operator = order.own.is_none();
-        entry.sealed = match &order.own {
-            Some((_, sealed)) => Some(sealed.clone()),
-            None => self.operator_sealed(),
-        };
-        let target = order.own.as_ref().map(|(target, _)| target.clone());
-        let item = Arc::new(Item::new(entry, target, true));
+        entry.bucket = self.bucket(&order.own);
+        let item = Arc::new(Item::new(entry, true));
         items.insert(name, item.clone());
         Ok(item)
     }

@@ -11,9 +11,10 @@ use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::Instant;
 
 use crate::config::Settings;
+use crate::entry::{Bucket, Entry, State, Trouble};
 use crate::follow::{Wanted, follow_now};
-use crate::item::{DELETED, Data, Item};
-use crate::journal::{Entry, Journal, Stage, private_folder, remove_if_there};
+use crate::item::{Data, Item};
+use crate::journal::{Journal, private_folder, remove_if_there};
 use crate::limits::Limits;
 use crate::names::stem;
 use crate::outside::Outside;
@@ -128,33 +129,32 @@ impl Core {
     /// Takes up what an earlier process left; true when there is something to do.
     fn resume(self: &Arc<Self>, mut entry: Entry) -> bool {
         let path = self.path(&entry.file_name);
-        if entry.remove_object && entry.stage != Stage::Gone {
-            // It was being deleted, with its object: that goes on.
-            entry.stage = Stage::Leaving;
-        }
-        match entry.stage {
-            Stage::Ready => {
+        match &mut entry.state {
+            State::Done { .. } => {
                 // The journal said so first; the copy may have stayed.
                 if let Err(error) = remove_if_there(&path) {
                     tracing::warn!(recording = entry.file_name, %error, "the local copy of an uploaded recording cannot be removed");
                 }
-                entry.is_local = false;
             }
-            Stage::Failed => entry.is_local = path.exists(),
-            Stage::Uploading if entry.attempt > 0 && !entry.attempt_opened => {
-                entry.stage = Stage::Failed;
-                entry.error = Some("the service ended before the store opened the upload; try again".into());
-                entry.error_class = Some(Class::Internal);
+            State::Failed { has_copy, .. } => *has_copy = path.exists(),
+            state @ State::Uploading { .. } if entry.attempt > 0 && !entry.attempt_opened => {
+                let error =
+                    Error::internal("the service ended before the store opened the upload; try again");
+                *state = State::Failed { trouble: Trouble::new(&error), has_copy: true };
                 entry.changed_at_ms = self.outside.now_ms().max(entry.changed_at_ms + 1);
                 // Decided anew at the next start should it not be saved.
                 if let Err(error) = self.journal.save(&entry) {
                     tracing::warn!(recording = entry.file_name, %error, "the journal of a recording cannot be written");
                 }
             }
-            Stage::Recording | Stage::Uploading | Stage::Leaving | Stage::Gone => {}
+            State::Recording { .. }
+            | State::Uploading { .. }
+            | State::Deleting { .. }
+            | State::Gone { .. } => {}
         }
-        let is_unfinished = !matches!(entry.stage, Stage::Ready | Stage::Failed | Stage::Gone);
-        let item = Arc::new(Item::new(entry, None, false));
+        let is_unfinished =
+            !matches!(entry.state, State::Done { .. } | State::Failed { .. } | State::Gone { .. });
+        let item = Arc::new(Item::new(entry, false));
         self.items().insert(item.file_name.clone(), item.clone());
         if is_unfinished {
             self.spawn(&item);
@@ -212,7 +212,7 @@ impl Core {
                 Error::internal(format!("the journal of recordings cannot be read: {error}"))
             })?;
             let theirs = entries.into_iter().filter(|entry| self.find(&entry.file_name).is_none());
-            all.extend(theirs.map(|entry| self.listed(&Item::new(entry, None, false))));
+            all.extend(theirs.map(|entry| self.listed(&Item::new(entry, false))));
         }
         Ok(all)
     }
@@ -307,7 +307,7 @@ impl Core {
     pub(crate) fn withdraw(&self, item: &Item) {
         let told = {
             let mut data = item.data();
-            data.entry.stage = Stage::Gone;
+            data.entry.state = State::Gone { is_deleted: false };
             self.stamp(&mut data)
         };
         self.tell(told);
@@ -321,14 +321,10 @@ impl Core {
     pub(crate) async fn bury(self: &Arc<Self>, item: &Arc<Item>) -> Result<(), Error> {
         {
             let mut data = item.data();
-            data.target = None;
+            data.before = None;
             let entry = &mut data.entry;
-            entry.stage = Stage::Gone;
-            entry.is_local = false;
-            (entry.sealed, entry.key, entry.upload, entry.url) = (None, None, None, None);
-            entry.stale.clear();
-            entry.error = Some(DELETED.to_owned());
-            entry.error_class = Some(Class::Config);
+            (entry.bucket, entry.at_store) = (Bucket::Operators(None), None);
+            entry.state = State::Gone { is_deleted: true };
             self.stamp(&mut data);
         }
         self.save(item).await?;

@@ -279,7 +279,7 @@ fn killed_while_it_deletes(kit: &mut Kit, ask: Ask, act: Act) {
     assert!(kit.told()[0].gone && !kit.server.asked().contains(&Ask::Open));
     // A kill may have come before it was written so.
     let journal = kit.folder.path().join("journal");
-    assert!(until(|| super::kit::is_nowhere(&journal, "\"sealed\":\"")));
+    assert!(until(|| super::kit::is_nowhere(&journal, "\"operators\":\"")));
 }
 
 #[test]

@@ -307,7 +307,7 @@ impl Kit {
     pub(crate) fn until_failing(&self) {
         let is_failing = |item: &Arc<crate::item::Item>| {
             let data = item.data();
-            data.entry.stage != crate::journal::Stage::Uploading || data.failed_at.is_some()
+            !matches!(data.entry.state, crate::entry::State::Uploading { .. }) || data.failed_at.is_some()
         };
         assert!(until(|| self.core().all().iter().all(is_failing)));
     }

@@ -15,3 +15,4 @@ mod room;
 mod secure;
 mod server;
 mod texts;
+mod upgrade;

@@ -161,7 +161,8 @@ fn the_bucket_may_stand_before_the_host() {
     target.endpoint = format!("http://s3.test:{}", kit.server.address.port());
     target.path_style = false;
     let mut order = kit.order("s1");
-    order.own = Some((target, String::new()));
+    let sealed = target.sealed(&*kit.host).unwrap();
+    order.own = Some((target, sealed));
     let packets = pictures_of(AVC, 0, 100, 50, 1000);
     kit.record_for(order, packets.clone());
     kit.until_all(RecordingState::Ready);

@@ -7,6 +7,7 @@ use super::kit::{Kit, until};
 use super::media::{self, AVC, pictures_of};
 use super::server::{Act, Ask};
 use crate::desk;
+use crate::entry::State;
 use crate::state::disk_failed;
 use crate::upload::send::lost;
 use satcast_plugin_api::driver::RecordingState;
@@ -151,7 +152,7 @@ fn the_time_of_failing_goes_on_over_starts() {
         kit.host.ahead_ms.fetch_add(13 * HOUR_MS, Ordering::SeqCst);
         if round == 1 {
             // Written down by the next failure.
-            let noted = |entry: crate::journal::Entry| entry.failing_ms >= 13 * HOUR_MS as u64;
+            let noted = |entry: crate::entry::Entry| matches!(entry.state, State::Uploading { failing_ms, .. } if failing_ms >= 13 * HOUR_MS as u64);
             assert!(until(|| kit.core().journal().look().unwrap().into_iter().all(noted)));
             assert_eq!(kit.only().state, RecordingState::Uploading);
             kit.kill();

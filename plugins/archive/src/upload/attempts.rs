@@ -58,12 +58,11 @@ impl Attempts {
     pub(crate) fn failed(
         &mut self,
         class: Class,
-        failing_ms: Option<i64>,
+        failing_ms: Option<u64>,
         jitter: f64,
         pauses: &Pauses,
     ) -> Next {
-        let give_up_ms = i64::try_from(pauses.give_up.as_millis()).unwrap_or(i64::MAX);
-        if failing_ms.is_some_and(|failing| failing >= give_up_ms) {
+        if failing_ms.is_some_and(|failing| Duration::from_millis(failing) >= pauses.give_up) {
             return Next::GiveUp;
         }
         let (first, longest) = match class {
@@ -86,16 +85,16 @@ impl Attempts {
 mod tests {
     use super::*;
 
-    const HOUR_MS: i64 = 3_600_000;
+    const HOUR_MS: u64 = 3_600_000;
 
     /// Plays a day of failures on a clock of its own; returns how many there were and when it was given up.
-    fn day(class: Class, jitter: f64) -> (u32, i64) {
+    fn day(class: Class, jitter: f64) -> (u32, u64) {
         let (mut attempts, pauses) = (Attempts::default(), Pauses::new(24));
         let (mut now_ms, mut tries) = (0, 0);
         loop {
             tries += 1;
             match attempts.failed(class, Some(now_ms), jitter, &pauses) {
-                Next::Again(pause) => now_ms += pause.as_millis() as i64,
+                Next::Again(pause) => now_ms += pause.as_millis() as u64,
                 Next::GiveUp => return (tries, now_ms),
             }
         }

@@ -9,11 +9,10 @@ use satcast_plugin_api::Class;
 use super::complete;
 use super::ending::{end_unknown, tidy};
 use super::fault::{Fault, Kind};
-use super::remember_stale;
 use super::store::Labels;
 use crate::boxes;
+use crate::entry::AtStore;
 use crate::item::Item;
-use crate::journal::{Stage, Upload};
 use crate::limits::TOKEN_BYTES_MAX;
 use crate::names;
 use crate::parts;
@@ -39,19 +38,15 @@ pub(super) async fn repair(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fau
         seconds = whole.duration_ms / 1000,
         "a recording that was cut off is closed"
     );
-    let now_ms = core.outside.now_ms();
     core.change(item, |data| {
-        let sent = data.entry.upload.as_ref().map_or(0, |upload| upload.parts.len());
         // Only whole parts were sent while it ran.
-        if parts::part(sent).is_none_or(|next| next.offset > whole.bytes) {
+        if parts::part(data.entry.parts()).is_none_or(|next| next.offset > whole.bytes) {
             // The machine lost what the store has: the object shall be what is here.
-            let upload = data.entry.upload.take();
-            remember_stale(data, upload.map(|upload| upload.id));
+            data.entry.abandon_upload();
         }
-        data.entry.stage = Stage::Uploading;
         data.entry.bytes = whole.bytes;
         data.entry.duration_ms = whole.duration_ms;
-        data.entry.closed_at_ms = Some(now_ms);
+        data.entry.close();
     })
     .await?;
     Ok(())
@@ -76,9 +71,9 @@ pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault
         Err(fault) if fault.kind == Kind::Refused => {}
         Err(fault) => return Err(fault),
     }
-    let is_first = item.data().entry.key.is_none();
+    let is_first = item.data().entry.at_store.is_none();
     if is_first {
-        core.change(item, |data| data.entry.key = Some(key.clone())).await?;
+        core.change(item, |data| data.entry.at_store = Some(AtStore::new(key.clone()))).await?;
     } else {
         end_unknown(item, &store, &key).await;
     }
@@ -87,12 +82,10 @@ pub(super) async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault
         return Err(Fault::remote("the store opened an upload without a usable id"));
     }
     core.change(item, |data| {
-        data.entry.upload = Some(Upload { id, parts: Vec::new(), has_sums: true });
+        data.entry.open_upload(&key, id);
         data.entry.attempt_opened = true;
-        data.entry.begun = true;
         // It goes on; whether that holds shows with the first part.
-        data.entry.error = None;
-        data.entry.error_class = None;
+        data.entry.clear_trouble();
     })
     .await?;
     // Not before it is in the journal: an upload that is not is ended, and nobody pays for it.
@@ -112,5 +105,9 @@ pub(crate) fn taken(key: &str) -> Fault {
 
 pub(super) fn labels(item: &Item) -> Labels {
     let entry = item.entry();
-    Labels { title: entry.label, session: entry.session_id, started: names::iso(entry.started_at_ms) }
+    Labels {
+        title: entry.about.label,
+        session: entry.about.session_id,
+        started: names::iso(entry.started_at_ms),
+    }
 }

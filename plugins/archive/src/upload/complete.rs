@@ -10,8 +10,8 @@ use super::fault::{Fault, Kind};
 use super::restart::{restart, unknown_upload};
 use super::store::{Found, Store, bare, header_text};
 use super::sums::{composite, is_composite};
+use crate::entry::{AtStore, State};
 use crate::item::{Data, Item};
-use crate::journal::Stage;
 use crate::limits::SAVE_RETRY;
 use crate::state::Core;
 
@@ -20,7 +20,7 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
     let (store, key) = core.store(item)?;
     let (upload, bytes) = {
         let data = item.data();
-        (data.entry.upload.clone(), data.entry.bytes)
+        (data.entry.upload().cloned(), data.entry.bytes)
     };
     let Some(upload) = upload else { return Ok(()) };
     let count = upload.parts.len();
@@ -30,9 +30,15 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
             found.etag.as_ref().is_some_and(|etag| is_composite(etag, count) && sum.as_ref() != Some(etag));
         found.bytes == bytes && !(other && sum.is_some())
     };
-    if item.data().entry.sum != sum {
-        // Before it is asked for: should the answer be lost, the object is known by it, however much later.
-        core.change(item, |data| data.entry.sum.clone_from(&sum)).await?;
+    // Before it is asked for: should the answer be lost, the object is known by it, however much later.
+    let is_noted = item.data().entry.at_store.as_ref().is_some_and(|at_store| at_store.sum == sum);
+    if !is_noted {
+        let note = |data: &mut Data| {
+            if let Some(at_store) = &mut data.entry.at_store {
+                at_store.sum.clone_from(&sum);
+            }
+        };
+        core.change(item, note).await?;
     }
     match store.complete(&key, &upload.id, upload.parts.clone()).await {
         Ok(etag) => {
@@ -44,7 +50,7 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
                     let fault = Fault::remote(format!(
                         "the store has {has} bytes of the recording after its upload, or other ones, and not its {bytes} bytes"
                     ));
-                    restart(core, item, fault, None).await
+                    Err(restart(core, item, fault, None).await)
                 }
                 // Who may write may not be allowed to look; the sum of all parts says as much.
                 Err(fault) if fault.kind == Kind::Refused && is_proved => {
@@ -59,7 +65,7 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
             Ok(Some(found)) if is_ours(item, &found) => done(core, item, &store, &key).await,
             Ok(Some(_)) => Err(taken(&key)),
             Ok(None) if matches!(fault.kind, Kind::Missing | Kind::NoBucket | Kind::Other) => {
-                restart(core, item, fault, None).await
+                Err(restart(core, item, fault, None).await)
             }
             _ => Err(unknown_upload(core, item, &store, &key, fault).await),
         },
@@ -71,24 +77,21 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
 pub(super) fn is_ours(item: &Item, found: &Found) -> bool {
     let data = item.data();
     let entry = &data.entry;
-    let is_it = match &entry.sum {
+    let is_it = match entry.at_store.as_ref().and_then(|at_store| at_store.sum.as_ref()) {
         Some(sum) => found.etag.as_ref() == Some(sum),
-        None => found.session.is_some() && found.session == Some(header_text(&entry.session_id)),
+        None => found.session.is_some() && found.session == Some(header_text(&entry.about.session_id)),
     };
     // What is still recorded is no object yet.
-    entry.stage == Stage::Uploading && found.bytes == entry.bytes && is_it
+    matches!(entry.state, State::Uploading { .. }) && found.bytes == entry.bytes && is_it
 }
 
 /// The store has it: that is noted, then the local copy goes.
 pub(super) async fn done(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key: &str) -> Result<(), Fault> {
     tidy(core, item, store).await;
     let ready = |data: &mut Data| {
-        data.entry.stage = Stage::Ready;
-        data.entry.url = Some(store.url(key));
-        data.entry.upload = None;
-        data.progressed();
-        data.entry.stays = false;
-        data.entry.is_local = false;
+        data.failed_at = None;
+        data.entry.at_store = Some(AtStore { has_begun: true, ..AtStore::new(key.to_owned()) });
+        data.entry.state = State::Done { url: store.url(key) };
     };
     // The copy stays until the journal says that the store has it.
     while let Err(error) = core.change(item, ready).await {

@@ -3,36 +3,33 @@
 use std::sync::Arc;
 
 use super::fault::{Fault, Kind};
-use super::remember_stale;
 use super::store::{Store, header_text};
+use crate::entry::{Fate, State};
 use crate::item::Item;
 use crate::state::Core;
 
-/// Ends what a deleted recording left at the store.
-pub(super) async fn leave(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
-    let (with_object, was_ready) = {
-        let data = item.data();
-        (data.entry.remove_object, data.entry.url.is_some())
-    };
-    match (with_object, was_ready) {
-        (true, true) => {
+/// Does at the store what is left to do of a recording that is deleted.
+pub(crate) async fn delete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
+    let State::Deleting { object, .. } = item.data().entry.state else { return Ok(()) };
+    match object {
+        Fate::Stays => end_uploads(core, item).await,
+        Fate::GoesIfOurs => remove(core, item).await,
+        Fate::Goes => {
             let (store, key) = core.store(item)?;
             store.delete(&key).await
         }
-        (true, false) => remove(core, item).await,
-        (false, _) => end_uploads(core, item).await,
     }
 }
 
 /// Ends what is open at the store, and deletes what an upload became just then, or once without our hearing of it. What others
 /// put there under its name stays.
-pub(crate) async fn remove(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
+async fn remove(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     end_uploads(core, item).await?;
-    if item.data().entry.key.is_none() {
+    if item.data().entry.at_store.is_none() {
         return Ok(());
     }
     let (store, key) = core.store(item)?;
-    let session = header_text(&item.data().entry.session_id);
+    let session = header_text(&item.data().entry.about.session_id);
     match store.find(&key).await? {
         Some(found) if found.session.as_ref() == Some(&session) => store.delete(&key).await,
         Some(_) => {
@@ -48,11 +45,8 @@ pub(crate) async fn remove(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fau
 
 /// Ends what is open at the store.
 pub(super) async fn end_uploads(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
-    core.touch(item, false, |data| {
-        let upload = data.entry.upload.take();
-        remember_stale(data, upload.map(|upload| upload.id));
-    });
-    if item.data().entry.key.is_none() {
+    core.touch(item, false, |data| data.entry.abandon_upload());
+    if item.data().entry.at_store.is_none() {
         return Ok(());
     }
     let (store, key) = core.store(item)?;
@@ -62,19 +56,21 @@ pub(super) async fn end_uploads(core: &Arc<Core>, item: &Arc<Item>) -> Result<()
 }
 
 async fn end_stale(core: &Arc<Core>, item: &Arc<Item>, store: &Store) -> Result<(), Fault> {
-    let (key, stale) = {
-        let data = item.data();
-        (data.entry.key.clone(), data.entry.stale.clone())
-    };
-    let Some(key) = key.filter(|_| !stale.is_empty()) else { return Ok(()) };
-    for id in stale {
-        match store.abort(&key, &id).await {
+    let at_store = item.data().entry.at_store.clone();
+    let Some(at_store) = at_store.filter(|at_store| !at_store.stale.is_empty()) else { return Ok(()) };
+    for id in &at_store.stale {
+        match store.abort(&at_store.key, id).await {
             // Whatever it says of it, it was asked: an upload it does not know is refused by some.
             Ok(()) | Err(Fault { kind: Kind::Refused | Kind::NoBucket | Kind::Other, .. }) => {}
             Err(fault) => return Err(fault),
         }
     }
-    core.change(item, |data| data.entry.stale.clear()).await?;
+    core.change(item, |data| {
+        if let Some(at_store) = &mut data.entry.at_store {
+            at_store.stale.clear();
+        }
+    })
+    .await?;
     Ok(())
 }
 
@@ -85,7 +81,7 @@ pub(crate) async fn end_unknown(item: &Item, store: &Store, key: &str) {
         Ok(ids) => {
             for id in ids {
                 // Another attempt may have begun meanwhile.
-                if item.data().entry.upload.as_ref().is_some_and(|upload| upload.id == id) {
+                if item.data().entry.upload().is_some_and(|upload| upload.id == id) {
                     continue;
                 }
                 tracing::info!(

@@ -26,9 +26,9 @@ use tokio::time::{sleep, timeout};
 use self::attempts::{Attempts, Next};
 use self::fault::{Fault, Kind};
 use self::turns::Turn;
+use crate::entry::{State, Trouble};
 use crate::item::{Data, Item};
-use crate::journal::Stage;
-use crate::limits::{ASKED_OPEN_MAX, ERROR_CHARS_MAX, PARTS_OF_ONE, STALE_MAX};
+use crate::limits::{ASKED_OPEN_MAX, PARTS_OF_ONE};
 use crate::parts::{self, Part};
 use crate::state::Core;
 
@@ -48,7 +48,7 @@ pub(crate) enum Step {
     /// Make an object of the parts.
     Complete,
     /// It is deleted: end what is open at the store.
-    Leave,
+    Delete,
     /// It is as it should be.
     Done,
 }
@@ -56,20 +56,20 @@ pub(crate) enum Step {
 /// Decides. No I/O, no clock.
 pub(crate) fn step(data: &Data) -> Step {
     let entry = &data.entry;
-    let is_closed = match entry.stage {
-        Stage::Leaving => return Step::Leave,
-        Stage::Ready | Stage::Failed | Stage::Gone => return Step::Done,
-        Stage::Recording if !data.is_live => return Step::Repair,
-        Stage::Recording => false,
-        Stage::Uploading => true,
+    let is_closed = match entry.state {
+        State::Deleting { .. } => return Step::Delete,
+        State::Done { .. } | State::Failed { .. } | State::Gone { .. } => return Step::Done,
+        State::Recording { .. } if !data.is_live => return Step::Repair,
+        State::Recording { .. } => false,
+        State::Uploading { .. } => true,
     };
     if is_closed && entry.bytes == 0 {
         return Step::Forget;
     }
-    let done = entry.upload.as_ref().map_or(0, |upload| upload.parts.len());
+    let done = entry.parts();
     let parts = (done..done + PARTS_OF_ONE).map_while(|index| parts::ready(index, entry.bytes, is_closed));
     let parts: Vec<Part> = parts.collect();
-    match (&entry.upload, parts.is_empty()) {
+    match (entry.upload(), parts.is_empty()) {
         // From the first bytes on: a store that refuses shows at once, and not when the first part is whole.
         (None, _) if entry.bytes > 0 => Step::Open,
         (Some(_), false) => Step::Send(parts),
@@ -112,9 +112,9 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
                 let _turn = turn(core, item).await?;
                 complete::complete(core, item).await?;
             }
-            Step::Leave => {
+            Step::Delete => {
                 let _turn = turn(core, item).await?;
-                ending::leave(core, item).await?;
+                ending::delete(core, item).await?;
                 core.bury(item).await?;
                 return Ok(());
             }
@@ -156,11 +156,16 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
         answer.give(Err(fault.error));
         return false;
     }
-    let (failing_ms, stage) = note(core, item, &fault.error).await;
+    let failing_ms = note(core, item, &fault.error).await;
     let next = attempts.failed(fault.error.class, failing_ms, rand::random(), &core.limits.pauses);
+    let (is_recording, is_deleting) = match item.data().entry.state {
+        State::Recording { .. } => (true, false),
+        State::Deleting { .. } => (false, true),
+        _ => (false, false),
+    };
     match next {
         // Nothing is given up while it is recorded.
-        Next::Again(pause) if fault.kind != Kind::Final || stage == Stage::Recording => {
+        Next::Again(pause) if fault.kind != Kind::Final || is_recording => {
             tracing::warn!(
                 recording = item.file_name, reason = %fault, wait_ms = pause.as_millis() as u64,
                 "a recording could not be brought to its store; it is tried again"
@@ -171,7 +176,7 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
             }
             true
         }
-        _ if stage == Stage::Leaving => {
+        _ if is_deleting => {
             tracing::warn!(recording = item.file_name, reason = %fault, "an upload of a deleted recording could not be ended at its store");
             let _ = core.bury(item).await;
             false
@@ -184,22 +189,19 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
 }
 
 /// Writes a failure down, from where the next process goes on counting, and tells of it when it is another one than before; how long
-/// nothing has worked, and where the recording stands.
-async fn note(core: &Arc<Core>, item: &Arc<Item>, error: &Error) -> (Option<i64>, Stage) {
-    let (now, wall_ms) = (core.outside.elapsed(), core.outside.now_ms());
-    let before = item.data().entry.error.clone();
-    let (mut failing_ms, mut stage) = (None, Stage::Recording);
-    let mut note = |data: &mut Data| {
-        failing_ms = data.failed(now, wall_ms, error);
-        stage = data.entry.stage;
-        data.entry.error == before
+/// nothing has worked.
+async fn note(core: &Arc<Core>, item: &Arc<Item>, error: &Error) -> Option<u64> {
+    let now = core.outside.elapsed();
+    let (failing_ms, is_known) = {
+        let mut data = item.data();
+        let before = data.recording().error;
+        (data.failed(now, error), data.recording().error == before)
     };
-    let is_known = note(&mut item.data());
     let saved = if is_known { core.save(item).await } else { core.change(item, |_| ()).await };
     if let Err(error) = saved {
         tracing::warn!(recording = item.file_name, %error, "the journal of a recording cannot be written");
     }
-    (failing_ms, stage)
+    failing_ms
 }
 
 /// Gives a recording up: its local copy stays, what is open at the store is ended.
@@ -211,12 +213,9 @@ pub(crate) async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
     tracing::error!(recording = item.file_name, reason = %error, "a recording was not uploaded; its local copy is kept for a while");
     let changed = core
         .change(item, |data| {
-            data.entry.stage = Stage::Failed;
-            data.entry.error = Some(error.message.chars().take(ERROR_CHARS_MAX).collect());
-            data.entry.error_class = Some(error.class);
-            data.restarts_failing();
-            let upload = data.entry.upload.take();
-            remember_stale(data, upload.map(|upload| upload.id));
+            data.entry.state = State::Failed { trouble: Trouble::new(error), has_copy: true };
+            data.failed_at = None;
+            data.entry.abandon_upload();
         })
         .await;
     if let Err(error) = changed {
@@ -233,12 +232,6 @@ pub(crate) async fn end_uploads(core: &Arc<Core>, item: &Arc<Item>) {
     }
 }
 
-fn remember_stale(data: &mut Data, upload: Option<String>) {
-    data.entry.stale.extend(upload);
-    let surplus = data.entry.stale.len().saturating_sub(STALE_MAX);
-    data.entry.stale.drain(..surplus);
-}
-
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         Fault { kind: Kind::Other, error }
@@ -248,51 +241,48 @@ impl From<Error> for Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Entry, Upload};
+    use crate::entry::{AtStore, Entry, Fate, Upload};
 
     const MIB: u64 = 1024 * 1024;
 
-    fn decide(stage: Stage, is_live: bool, bytes: u64, parts: Option<usize>) -> Step {
+    fn decide(state: State, is_live: bool, bytes: u64, parts: Option<usize>) -> Step {
         let mut entry = Entry::new("a/b.mp4".into(), 0);
-        (entry.stage, entry.bytes) = (stage, bytes);
-        entry.upload =
-            parts.map(|parts| Upload { id: "u".into(), parts: vec![String::new(); parts], has_sums: true });
-        let item = Item::new(entry, None, is_live);
+        (entry.state, entry.bytes) = (state, bytes);
+        entry.at_store = parts.map(|parts| {
+            let upload = Upload { id: "u".into(), parts: vec![String::new(); parts], has_sums: true };
+            AtStore { upload: Some(upload), ..AtStore::new("k".into()) }
+        });
+        let item = Item::new(entry, is_live);
         let data = item.data();
         step(&data)
     }
 
     #[test]
-    fn only_so_many_earlier_uploads_are_remembered() {
-        let item = Item::new(Entry::new("a/b.mp4".into(), 0), None, false);
-        let mut data = item.data();
-        (0..STALE_MAX + 3).for_each(|number| remember_stale(&mut data, Some(number.to_string())));
-        remember_stale(&mut data, None);
-        assert_eq!((data.entry.stale.len(), data.entry.stale[0].as_str()), (STALE_MAX, "3"));
-    }
-
-    #[test]
     fn every_state_has_its_step() {
         let part = |index: u64, bytes| Part { index: index as usize, offset: index * 8 * MIB, bytes };
+        let recording = || State::Recording { trouble: None };
+        let uploading = || State::Uploading { trouble: None, failing_ms: 0 };
+        let failed = State::Failed { trouble: Trouble::new(&Error::internal("no")), has_copy: true };
         let table = [
-            (Stage::Recording, true, 0, None, Step::Wait),
-            (Stage::Recording, true, 1, None, Step::Open),
-            (Stage::Recording, true, 7 * MIB, Some(0), Step::Wait),
-            (Stage::Recording, true, 9 * MIB, Some(0), Step::Send(vec![part(0, 8 * MIB)])),
-            (Stage::Recording, true, 9 * MIB, Some(1), Step::Wait),
-            (Stage::Recording, true, 30 * MIB, Some(1), Step::Send(vec![part(1, 8 * MIB), part(2, 8 * MIB)])),
-            (Stage::Recording, false, 9 * MIB, Some(1), Step::Repair),
-            (Stage::Uploading, false, 9 * MIB, Some(1), Step::Send(vec![part(1, MIB)])),
-            (Stage::Uploading, false, 9 * MIB, Some(2), Step::Complete),
-            (Stage::Uploading, false, 1, None, Step::Open),
-            (Stage::Uploading, false, 0, None, Step::Forget),
-            (Stage::Ready, false, 1, None, Step::Done),
-            (Stage::Failed, false, 1, None, Step::Done),
-            (Stage::Leaving, false, 1, Some(1), Step::Leave),
-            (Stage::Gone, false, 1, None, Step::Done),
+            (recording(), true, 0, None, Step::Wait),
+            (recording(), true, 1, None, Step::Open),
+            (recording(), true, 7 * MIB, Some(0), Step::Wait),
+            (recording(), true, 9 * MIB, Some(0), Step::Send(vec![part(0, 8 * MIB)])),
+            (recording(), true, 9 * MIB, Some(1), Step::Wait),
+            (recording(), true, 30 * MIB, Some(1), Step::Send(vec![part(1, 8 * MIB), part(2, 8 * MIB)])),
+            (recording(), false, 9 * MIB, Some(1), Step::Repair),
+            (uploading(), false, 9 * MIB, Some(1), Step::Send(vec![part(1, MIB)])),
+            (uploading(), false, 9 * MIB, Some(2), Step::Complete),
+            (uploading(), false, 1, None, Step::Open),
+            (uploading(), false, 0, None, Step::Forget),
+            (State::Done { url: String::new() }, false, 1, None, Step::Done),
+            (failed, false, 1, None, Step::Done),
+            (State::Deleting { object: Fate::Stays, failing_ms: 0 }, false, 1, Some(1), Step::Delete),
+            (State::Gone { is_deleted: true }, false, 1, None, Step::Done),
         ];
-        for (stage, is_live, bytes, parts, expected) in table {
-            assert_eq!(decide(stage, is_live, bytes, parts), expected, "{stage:?} {bytes} {parts:?}");
+        for (state, is_live, bytes, parts, expected) in table {
+            let found = decide(state.clone(), is_live, bytes, parts);
+            assert_eq!(found, expected, "{state:?} {bytes} {parts:?}");
         }
     }
 }

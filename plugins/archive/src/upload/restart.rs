@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use super::begin::labels;
 use super::fault::{Fault, Kind};
-use super::remember_stale;
 use super::store::Store;
 use crate::item::Item;
-use crate::journal::Upload;
 use crate::limits::RESTARTS_MAX;
 use crate::state::Core;
 
@@ -21,9 +19,9 @@ pub(super) async fn unknown_upload(
     fault: Fault,
 ) -> Fault {
     match fault.kind {
-        Kind::Missing => restart(core, item, fault.clone(), None).await.err().unwrap_or(fault),
+        Kind::Missing => restart(core, item, fault, None).await,
         Kind::Refused if is_repeated(item) => match store.open(key, &labels(item)).await {
-            Ok(id) => restart(core, item, fault.clone(), Some(id)).await.err().unwrap_or(fault),
+            Ok(id) => restart(core, item, fault, Some((key, id))).await,
             Err(_) => fault,
         },
         _ => fault,
@@ -37,25 +35,26 @@ fn is_repeated(item: &Item) -> bool {
     data.refusals > 1
 }
 
-/// Begins the upload anew, with one that is open already if there is; always an error, as there is a pause before.
+/// Begins the upload anew, with one that is open already (its key and id) if there is; always a fault, as there is a pause before.
 pub(super) async fn restart(
     core: &Arc<Core>,
     item: &Arc<Item>,
     fault: Fault,
-    opened: Option<String>,
-) -> Result<(), Fault> {
+    opened: Option<(&str, String)>,
+) -> Fault {
     tracing::warn!(recording = item.file_name, reason = %fault, "the store lost what was uploaded; it is sent again");
-    let restarts = core
-        .change(item, |data| {
-            let upload = data.entry.upload.take();
-            remember_stale(data, upload.map(|upload| upload.id));
-            data.entry.upload = opened.map(|id| Upload { id, parts: Vec::new(), has_sums: true });
-            data.entry.begun |= data.entry.upload.is_some();
-            data.restarts += 1;
-            data.refusals = 0;
-            data.restarts
-        })
-        .await?;
-    let kind = if restarts > RESTARTS_MAX { Kind::Final } else { fault.kind };
-    Err(Fault { kind, ..fault })
+    let restarts = core.change(item, |data| {
+        data.entry.abandon_upload();
+        if let Some((key, id)) = opened {
+            data.entry.open_upload(key, id);
+        }
+        data.restarts += 1;
+        data.refusals = 0;
+        data.restarts
+    });
+    match restarts.await {
+        Ok(restarts) if restarts > RESTARTS_MAX => Fault { kind: Kind::Final, ..fault },
+        Ok(_) => fault,
+        Err(error) => error.into(),
+    }
 }

@@ -14,8 +14,8 @@ use super::restart::unknown_upload;
 use super::store::{Store, bare};
 use super::sums::{is_md5, md5_hex};
 use super::turns::Client;
+use crate::entry::Upload;
 use crate::item::Item;
-use crate::journal::Upload;
 use crate::limits::ETAG_BYTES_MAX;
 use crate::parts::Part;
 use crate::state::{Core, blocking};
@@ -26,7 +26,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 /// Sends parts, side by side. Those that arrived in order are in the journal before this returns, also when a later one failed.
 pub(super) async fn send(core: &Arc<Core>, item: &Arc<Item>, parts: Vec<Part>) -> Result<(), Fault> {
     let (store, key) = core.store(item)?;
-    let Some(upload) = item.data().entry.upload.clone() else { return Ok(()) };
+    let Some(upload) = item.data().entry.upload().cloned() else { return Ok(()) };
     let path = core.path(&item.file_name);
     // What the store has must never be more than what survives a crash here.
     let file = blocking(move || {
@@ -52,7 +52,8 @@ pub(super) async fn send(core: &Arc<Core>, item: &Arc<Item>, parts: Vec<Part>) -
     }
     if !arrived.is_empty() {
         core.change(item, |data| {
-            let Some(upload) = &mut data.entry.upload else { return };
+            let at_store = data.entry.at_store.as_mut();
+            let Some(upload) = at_store.and_then(|at_store| at_store.upload.as_mut()) else { return };
             for (etag, is_sum) in arrived {
                 upload.has_sums &= is_sum;
                 upload.parts.push(etag);
