@@ -7,7 +7,7 @@
 //! which an object is kept are those of when it was recorded.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver;
@@ -24,33 +24,17 @@ use crate::upload::store::Store;
 /// A destination's own store, as it is and encrypted; `None` = the operator's.
 pub(crate) type Own = Option<(Target, String)>;
 
-/// What destinations are configured as, as far as their recordings have not followed.
+/// What destinations were said to be configured as last.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
-    waiting: Mutex<BTreeMap<i64, Own>>,
+    said: Mutex<BTreeMap<i64, Own>>,
     /// Held by who has recordings follow: the last word is the last that is followed.
     following: tokio::sync::Mutex<()>,
 }
 
 impl Wanted {
-    /// Nobody has recordings follow until the guard goes.
-    pub(crate) async fn pause(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.following.lock().await
-    }
-
-    fn put(&self, destination_id: i64, own: Own) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(destination_id, own);
-    }
-
-    /// What a destination wants; it waits on where `stays`.
-    fn take(&self, destination_id: i64, stays: bool) -> Option<Own> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if stays { waiting.get(&destination_id).cloned() } else { waiting.remove(&destination_id) }
-    }
-
-    /// Destinations that wait.
-    pub(crate) fn ids(&self) -> Vec<i64> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+    fn said(&self) -> MutexGuard<'_, BTreeMap<i64, Own>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,15 +77,18 @@ pub(crate) fn configured(
     destination_id: i64,
     config: Option<driver::Config<'_>>,
 ) -> Result<(), Error> {
-    // Recordings of a deleted destination go on with what they have.
-    let Some(config) = config else { return Ok(()) };
+    let Some(config) = config else {
+        // Recordings of a deleted destination go on with what they have.
+        core.wanted.said().remove(&destination_id);
+        return Ok(());
+    };
     let config = config.parse::<Config>()?;
     if config.target()?.is_none() && core.operator().is_err() {
         // There is nowhere to follow to.
         return Ok(());
     }
     let own = own(core, &config)?;
-    core.wanted.put(destination_id, own);
+    core.wanted.said().insert(destination_id, own);
     let core = core.clone();
     tokio::spawn(async move { follow(&core, destination_id).await });
     Ok(())
@@ -123,20 +110,22 @@ pub(crate) fn own(core: &Core, config: &Config) -> Result<Own, Error> {
 
 /// A destination is opened with this store.
 pub(crate) async fn opened(core: &Arc<Core>, destination_id: i64, own: Own) {
-    core.wanted.put(destination_id, own);
+    core.wanted.said().insert(destination_id, own);
     follow(core, destination_id).await;
 }
 
-/// Has a destination's recordings follow what was said of it last.
-pub(crate) async fn follow(core: &Arc<Core>, destination_id: i64) {
-    let _one_at_a_time = core.wanted.pause().await;
-    follow_now(core, destination_id).await;
+/// Has the recordings of all destinations follow what was said of them last.
+pub(crate) async fn follow_all(core: &Arc<Core>) {
+    let destinations: Vec<i64> = core.wanted.said().keys().copied().collect();
+    for destination_id in destinations {
+        follow(core, destination_id).await;
+    }
 }
 
-/// The same, for who has paused the others.
-pub(crate) async fn follow_now(core: &Arc<Core>, destination_id: i64) {
-    // What an earlier instance has comes later, and follows then.
-    let Some(own) = core.wanted.take(destination_id, !core.is_alone()) else { return };
+/// Has a destination's recordings follow what was said of it last.
+async fn follow(core: &Arc<Core>, destination_id: i64) {
+    let _one_at_a_time = core.wanted.following.lock().await;
+    let Some(own) = core.wanted.said().get(&destination_id).cloned() else { return };
     for item in core.all() {
         let is_its = {
             let data = item.data();

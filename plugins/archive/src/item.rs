@@ -25,6 +25,8 @@ pub(crate) const STAYS: &str = ". Its upload had begun when its destination was 
 /// A recording. Its file name never changes.
 pub(crate) struct Item {
     pub(crate) file_name: String,
+    /// When its file began, if this process made it.
+    pub(crate) begun: Option<Instant>,
     data: Mutex<Data>,
     /// Something changed that its upload may wait for; it alone waits.
     pub(crate) changed: Notify,
@@ -75,6 +77,7 @@ impl Item {
         };
         Item {
             file_name: data.entry.file_name.clone(),
+            begun: is_live.then(Instant::now),
             data: Mutex::new(data),
             changed: Notify::new(),
             renewed: Notify::new(),

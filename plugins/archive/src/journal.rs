@@ -3,7 +3,7 @@
 //! A file is written whole under another name, made durable, renamed, and its folder made durable: a crash leaves the state before or
 //! the one after, never half of one. Keys of stores stand in it only as the host has encrypted them.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -48,38 +48,24 @@ impl Journal {
         }
     }
 
-    /// Every entry that can be read. One that cannot is put aside and told. For who alone writes here.
+    /// Every entry that can be read. `is_ours`: nobody else writes here, so one that cannot be read is put aside and told, and what a crash
+    /// left half written is removed.
     ///
     /// # Errors
     /// The folder cannot be read.
-    pub(crate) fn load(&self) -> io::Result<Vec<Entry>> {
+    pub(crate) fn load(&self, is_ours: bool) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for found in fs::read_dir(&self.folder)? {
             let path = found?.path();
             match path.extension().and_then(|ending| ending.to_str()) {
                 Some("json") => match read(&path) {
                     Ok(entry) => entries.push(entry),
-                    Err(error) => put_aside(&path, &error),
+                    Err(error) if is_ours => put_aside(&path, &error),
+                    // One that goes in this moment is gone.
+                    Err(_) => {}
                 },
-                // Half a file of a crash.
-                Some("new") => fs::remove_file(&path)?,
+                Some("new") if is_ours => fs::remove_file(&path)?,
                 _ => {}
-            }
-        }
-        Ok(entries)
-    }
-
-    /// Every entry that can be read now, while another instance writes; changes nothing.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
-    pub(crate) fn look(&self) -> io::Result<Vec<Entry>> {
-        let mut entries = Vec::new();
-        for found in fs::read_dir(&self.folder)? {
-            let path = found?.path();
-            if path.extension().is_some_and(|ending| ending == "json") {
-                // One that goes in this moment is gone.
-                entries.extend(read(&path).ok());
             }
         }
         Ok(entries)
@@ -172,6 +158,21 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// Takes a folder for this instance of the driver; `None` while another one has it. The system gives it back when the file is closed,
+/// however that comes.
+///
+/// # Errors
+/// The file of the lock cannot be used.
+pub(crate) fn lock(folder: &Path) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).mode(0o600).open(folder.join("lock"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
 /// Removes a file, if it is there.
 ///
 /// # Errors
@@ -207,7 +208,7 @@ mod tests {
         journal.save(&entry(2)).unwrap();
         journal.remove("label/2026-11-22T081500Z-s-2.mp4").unwrap();
         journal.remove("never/there.mp4").unwrap();
-        assert_eq!(journal.load().unwrap(), [changed]);
+        assert_eq!(journal.load(true).unwrap(), [changed]);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder.path().join("journal")), 0o700);
         assert_eq!(mode(&folder.path().join("journal/2026-11-22T081500Z-s-1.json")), 0o600);
@@ -225,8 +226,8 @@ mod tests {
         fs::write(folder.path().join("other-name.json"), whole).unwrap();
         fs::write(folder.path().join("long.json"), vec![b' '; ENTRY_BYTES_MAX as usize + 1]).unwrap();
         fs::write(folder.path().join("half.new"), "{").unwrap();
-        assert_eq!(journal.load().unwrap(), [entry(1)]);
-        assert_eq!(journal.load().unwrap().len(), 1);
+        assert_eq!(journal.load(true).unwrap(), [entry(1)]);
+        assert_eq!(journal.load(true).unwrap().len(), 1);
         let bad = fs::read_dir(folder.path())
             .unwrap()
             .filter(|found| found.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "bad"));

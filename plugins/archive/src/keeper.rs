@@ -12,8 +12,8 @@ use crate::entry::{Entry, State};
 use crate::item::Item;
 use crate::limits::{self, GIVE_UP_ENDING_MAX, GONE_LIFE_MIN, GONE_TOLD, RETENTION_AT_ONCE};
 use crate::share::Piles;
-use crate::state::{Core, WeakCore};
-use crate::upload;
+use crate::state::{Core, WeakCore, blocking};
+use crate::{follow, upload};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -22,10 +22,36 @@ pub(crate) const COPY_EXPIRED: &str = "its time was over (failedDays)";
 /// The copies of failed recordings take too much of the disk: see [`copy_deleted`].
 pub(crate) const COPIES_TOO_LARGE: &str = "failed recordings take more room than they may (failedQuotaBytes)";
 
-/// Looks now and then, for as long as the driver lives. Stores that hang hold up no local work.
+/// How often it is looked whether an earlier instance is gone.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Takes up what is in the folder as soon as that is possible, then looks now and then, for as long as the driver lives. Stores that hang
+/// hold up no local work.
 pub(crate) fn start(core: WeakCore) {
-    tokio::spawn(run(core.clone(), |core| async move { keep(&core).await }));
-    tokio::spawn(run(core, |core| async move { end_retention(&core).await }));
+    tokio::spawn(async move {
+        take_up(&core).await;
+        tokio::spawn(run(core.clone(), |core| async move { keep(&core).await }));
+        run(core, |core| async move { end_retention(&core).await }).await;
+    });
+}
+
+async fn take_up(weak: &WeakCore) {
+    while let Some(core) = weak.upgrade().filter(|core| !core.is_alone()) {
+        let looked = blocking({
+            let core = core.clone();
+            move || core.take_up()
+        });
+        match looked.await {
+            // What destinations were given meanwhile is for the earlier instance's recordings, too.
+            Ok(true) => return follow::follow_all(&core).await,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!(%error, "the journal of recordings cannot be taken up; tried again")
+            }
+        }
+        drop(core);
+        sleep(LOOK_EVERY).await;
+    }
 }
 
 async fn run<L: Future<Output = ()> + Send>(core: WeakCore, look: impl Fn(Arc<Core>) -> L) {

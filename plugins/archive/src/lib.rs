@@ -2,8 +2,8 @@
 //!
 //! Packets become fragmented MP4 (`cut`), which is spooled to the local disk (`recorder`) and brought to the store in parts while it
 //! grows (`upload`). Recording never waits for the store. `journal` keeps, for each recording, what a crash must not lose (`entry`); `boxes`
-//! finds what of a torn file is whole; `state` holds all recordings; `desk` does what owners ask of them, `keeper` what goes by
-//! itself. `tenure` keeps two instances apart when the driver is replaced. `outside` is all that the driver needs of its host apart from media.
+//! finds what of a torn file is whole; `state` holds all recordings, and keeps two instances apart when the driver is replaced; `desk` does
+//! what owners ask of them, `keeper` what goes by itself. `outside` is all that the driver needs of its host apart from media.
 //!
 //! What is safe when: media is written as fragments of less than a second, so a kill of the process loses less than that; it is made
 //! durable every two seconds beside the writing, at the end, and before a part of it is sent, so a crash of the machine loses little
@@ -37,7 +37,6 @@ mod recorder;
 mod room;
 mod share;
 mod state;
-mod tenure;
 mod upload;
 mod version1;
 

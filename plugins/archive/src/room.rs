@@ -1,6 +1,6 @@
 //! Room for recordings: on the local disk, in the journal, and how often files may begin. Each is shared by all accounts.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,8 +31,6 @@ pub(crate) const TOO_MANY: &str =
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     spooled: Mutex<Spooled>,
-    /// When each destination's files of the last minute began.
-    begun: Mutex<HashMap<i64, VecDeque<Instant>>>,
 }
 
 /// Bytes of local copies, and when they were counted.
@@ -78,8 +76,14 @@ impl Core {
         let owner = Owner::new(about.account_id, about.destination_id);
         let mut items = self.items();
         let (mut own, mut number) = (0, 0);
+        // Ages of the destination's files of the last minute.
+        let mut young = Vec::new();
         for item in items.values() {
             let data = item.data();
+            if data.entry.about.destination_id == about.destination_id {
+                let age = item.begun.map(|begun| begun.elapsed());
+                young.extend(age.filter(|age| *age < MINUTE));
+            }
             own += u64::from(data.entry.owner() == owner);
             if data.entry.about.session_id == about.session_id {
                 number = number.max(data.entry.number);
@@ -88,7 +92,11 @@ impl Core {
         if !admits(self.limits.known as u64, items.len() as u64, own, 1) {
             return Err(no_room(TOO_MANY));
         }
-        self.begins(about.destination_id)?;
+        // An encoder that changes its configuration all the time begins one each time.
+        let most = self.limits.files_per_minute;
+        if let Some(oldest) = young.iter().max().filter(|_| young.len() >= most) {
+            return Err(too_often(most, MINUTE.saturating_sub(*oldest).max(Duration::from_secs(1))));
+        }
         number = number.saturating_add(1);
         let mut name = names::file_name(&about.label, started_ms, &about.session_id, number);
         // Sessions whose ids differ only in letters that names do not have.
@@ -104,24 +112,6 @@ impl Core {
         let item = Arc::new(Item::new(entry, true));
         items.insert(name, item.clone());
         Ok(item)
-    }
-
-    /// Counts a file of a destination that begins now. An encoder that changes its configuration all the time makes one each time.
-    fn begins(&self, destination_id: i64) -> Result<(), Error> {
-        let now = Instant::now();
-        let most = self.limits.files_per_minute;
-        let mut begun = self.room.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        begun.retain(|_, times| {
-            times.retain(|at| now.duration_since(*at) < MINUTE);
-            !times.is_empty()
-        });
-        let times = begun.entry(destination_id).or_default();
-        if let Some(oldest) = times.front().filter(|_| times.len() >= most) {
-            let left = MINUTE.saturating_sub(now.duration_since(*oldest)).max(Duration::from_secs(1));
-            return Err(too_often(most, left));
-        }
-        times.push_back(now);
-        Ok(())
     }
 }
 

@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use futures_util::FutureExt as _;
 use satcast_plugin_api::{Class, Error};
 use tokio::task::{AbortHandle, spawn_blocking};
 use tokio::time::Instant;
 
 use crate::config::Settings;
 use crate::entry::{Bucket, Entry, State, Trouble};
-use crate::follow::{Wanted, follow_now};
+use crate::follow::Wanted;
 use crate::item::{Data, Item};
-use crate::journal::{Journal, private_folder, remove_if_there};
+use crate::journal::{self, Journal, private_folder, remove_if_there};
 use crate::limits::Limits;
 use crate::names::stem;
 use crate::outside::Outside;
@@ -22,7 +24,7 @@ use crate::places::Operator;
 use crate::room::Room;
 use crate::upload::sockets::Sockets;
 use crate::upload::turns::Turns;
-use crate::{keeper, tenure, upload};
+use crate::{keeper, upload};
 use satcast_plugin_api::driver::{Recording, RecordingState};
 
 /// The driver without its contract.
@@ -42,8 +44,9 @@ pub(crate) struct Core {
     journal: Journal,
     spool: PathBuf,
     items: Mutex<BTreeMap<String, Arc<Item>>>,
+    folder: PathBuf,
     /// The folder's lock; `None` while an earlier instance has it.
-    tenure: Mutex<Option<File>>,
+    lock: Mutex<Option<File>>,
 }
 
 impl Core {
@@ -63,11 +66,9 @@ impl Core {
         let journal = Journal::open(data.join("journal")).map_err(failed)?;
         let spool = data.join("spool");
         private_folder(&spool).map_err(failed)?;
-        let tenure = tenure::take(data).map_err(failed)?;
-        let is_first = tenure.is_some();
-        let entries = if is_first { journal.load().map_err(failed)? } else { Vec::new() };
         let core = Arc::new(Core {
-            tenure: Mutex::new(tenure),
+            folder: data.to_path_buf(),
+            lock: Mutex::default(),
             operator: Operator::new(settings, &*outside)?,
             requests: Turns::new(limits.requests_at_once),
             memory: Turns::new(limits.parts_mib),
@@ -81,49 +82,49 @@ impl Core {
             journal,
             spool,
         });
-        let mut unfinished = 0;
-        for entry in entries {
-            unfinished += u32::from(core.resume(entry));
+        if !core.take_up().map_err(failed)? {
+            tracing::info!(
+                "an earlier instance of the driver is still at work; its recordings are taken up when it is gone"
+            );
         }
-        tracing::info!(recordings = core.items().len(), unfinished, "the journal of recordings was read");
-        match is_first {
-            true => keeper::start(Arc::downgrade(&core)),
-            false => drop(tokio::spawn(tenure::succeed(Arc::downgrade(&core), data.to_path_buf()))),
-        }
+        keeper::start(Arc::downgrade(&core));
         Ok(core)
     }
 
-    /// Goes on with what an earlier instance left in the journal, now that it is gone; how much that is.
+    /// Goes on with what is in the journal, once no other instance of the driver does; true from then on.
+    ///
+    /// When the driver is replaced, the earlier instance goes on with what it records and uploads, in the same folder. The later one
+    /// records too, and takes the rest up when the earlier one is gone; until then it only tells what the journal says of it.
     ///
     /// # Errors
-    /// `Internal` when the journal cannot be read; the folder stays free then.
-    pub(crate) async fn take_over(self: &Arc<Self>, lock: File) -> Result<usize, Error> {
-        let journal = self.journal.clone();
+    /// The lock or the journal cannot be read; the folder stays free then.
+    pub(crate) fn take_up(self: &Arc<Self>) -> io::Result<bool> {
+        if self.is_alone() {
+            return Ok(true);
+        }
+        let Some(lock) = journal::lock(&self.folder)? else { return Ok(false) };
         // What this instance writes in this moment may lose its half-written file; it is written again with its next change.
-        let entries = blocking(move || journal.load()).await?;
-        let _nobody_follows = self.wanted.pause().await;
-        *self.tenure.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
-        let theirs: Vec<Entry> =
-            entries.into_iter().filter(|entry| self.find(&entry.file_name).is_none()).collect();
-        let taken = theirs.len();
-        for entry in theirs {
-            self.resume(entry);
+        let entries = self.journal.load(true)?;
+        let mut unfinished = 0;
+        for entry in entries {
+            if self.find(&entry.file_name).is_none() {
+                unfinished += u32::from(self.resume(entry));
+            }
         }
-        for destination_id in self.wanted.ids() {
-            follow_now(self, destination_id).await;
-        }
-        Ok(taken)
+        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
+        tracing::info!(recordings = self.items().len(), unfinished, "the journal of recordings was read");
+        Ok(true)
     }
 
     /// Gives the folder back, as the system does when the process is killed.
     #[cfg(test)]
     pub(crate) fn give_back(&self) {
-        self.tenure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// No earlier instance is at work any more.
     pub(crate) fn is_alone(&self) -> bool {
-        self.tenure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Takes up what an earlier process left; true when there is something to do.
@@ -176,15 +177,15 @@ impl Core {
     }
 
     fn spawn_in(self: &Arc<Self>, item: &Arc<Item>, data: &mut Data) {
-        let task = tokio::spawn(upload::run(self.clone(), item.clone()));
-        data.task = Some(task.abort_handle());
         let (core, item) = (self.clone(), item.clone());
-        tokio::spawn(async move {
-            if task.await.is_err_and(|error| error.is_panic()) {
-                upload::fail(&core, &item, &Error::new(Class::Panic, "the driver failed at this recording"))
-                    .await;
+        let task = tokio::spawn(async move {
+            let run = AssertUnwindSafe(upload::run(&core, &item)).catch_unwind();
+            if run.await.is_err() {
+                let error = Error::new(Class::Panic, "the driver failed at this recording");
+                upload::fail(&core, &item, &error).await;
             }
         });
+        data.task = Some(task.abort_handle());
     }
 
     pub(crate) fn items(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Item>>> {
@@ -207,7 +208,7 @@ impl Core {
     pub(crate) fn recordings(&self) -> Result<Vec<Recording>, Error> {
         let mut all: Vec<Recording> = self.all().iter().map(|item| self.listed(item)).collect();
         if !self.is_alone() {
-            let entries = self.journal.look();
+            let entries = self.journal.load(false);
             let entries = entries.map_err(|error| {
                 Error::internal(format!("the journal of recordings cannot be read: {error}"))
             })?;

@@ -153,7 +153,7 @@ fn the_time_of_failing_goes_on_over_starts() {
         if round == 1 {
             // Written down by the next failure.
             let noted = |entry: crate::entry::Entry| matches!(entry.state, State::Uploading { failing_ms, .. } if failing_ms >= 13 * HOUR_MS as u64);
-            assert!(until(|| kit.core().journal().look().unwrap().into_iter().all(noted)));
+            assert!(until(|| kit.core().journal().load(false).unwrap().into_iter().all(noted)));
             assert_eq!(kit.only().state, RecordingState::Uploading);
             kit.kill();
             // Nobody tries while nothing runs.

@@ -30,10 +30,10 @@ fn read(name: &str) -> Entry {
     let folder = tempfile::tempdir().unwrap();
     let journal = Journal::open(folder.path().join("journal")).unwrap();
     put(&folder.path().join("journal"), &kept(name));
-    let entry = journal.load().unwrap().remove(0);
+    let entry = journal.load(true).unwrap().remove(0);
     // As it is written now, it is read again.
     journal.save(&entry).unwrap();
-    assert_eq!(journal.load().unwrap(), std::slice::from_ref(&entry));
+    assert_eq!(journal.load(true).unwrap(), std::slice::from_ref(&entry));
     entry
 }
 

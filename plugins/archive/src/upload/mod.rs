@@ -79,10 +79,10 @@ pub(crate) fn step(data: &Data) -> Step {
 }
 
 /// The task of one recording: ends when the store has it, when it has failed, or when it is deleted.
-pub(crate) async fn run(core: Arc<Core>, item: Arc<Item>) {
+pub(crate) async fn run(core: &Arc<Core>, item: &Arc<Item>) {
     let mut attempts = Attempts::default();
-    while let Err(fault) = work(&core, &item, &mut attempts).await {
-        if !again(&core, &item, fault, &mut attempts).await {
+    while let Err(fault) = work(core, item, &mut attempts).await {
+        if !again(core, item, fault, &mut attempts).await {
             return;
         }
     }
