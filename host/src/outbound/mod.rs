@@ -12,9 +12,10 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-pub mod https;
+pub mod http;
 mod lookups;
 mod ranges;
+mod system;
 mod target;
 
 #[cfg(test)]
@@ -24,7 +25,7 @@ use lookups::{Lookups, Unknown};
 pub use target::AllowError;
 use target::{AllowList, Target};
 
-/// Longest wait for a place among the look-ups and the resolver's answer together.
+/// Longest wait for a permit to look a name up and the resolver's answer together.
 pub const LOOKUP_TIMEOUT_MS: u64 = 5_000;
 /// Addresses of one name that are tried; further ones are checked, too, but not used.
 pub const ADDRESSES_TRIED_MAX: usize = 8;
@@ -83,7 +84,7 @@ pub enum Refused {
 }
 
 /// Why a destination cannot be resolved or reached.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum GuardError {
     /// Forbidden: the same answer comes until the destination or the allow list is changed.
     #[error(transparent)]
@@ -104,7 +105,7 @@ pub enum GuardError {
         /// TCP port.
         port: u16,
         /// The failure at the last address tried.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// The resolver did not answer in time.
     #[error("the name server does not answer for {name} within {after_ms} ms; check the name")]
@@ -140,7 +141,7 @@ pub enum GuardError {
 impl GuardError {
     /// Nothing listens at `address`.
     pub(crate) fn connection_refused(address: SocketAddr) -> Self {
-        let source = io::Error::from_raw_os_error(libc::ECONNREFUSED);
+        let source = Arc::new(io::Error::from_raw_os_error(libc::ECONNREFUSED));
         Self::Connect { host: address.ip().to_string(), port: address.port(), source }
     }
 }
@@ -167,7 +168,7 @@ impl Guard {
         })
     }
 
-    /// This guard, as `asker` uses it: the look-ups are shared, and `asker` has its own part of their places.
+    /// This guard, as `asker` uses it: the look-ups are shared out, and `asker` has its own share.
     #[must_use]
     pub fn asked_by(&self, asker: Asker) -> Self {
         Self { asker, ..self.clone() }
@@ -217,7 +218,7 @@ impl Guard {
     /// Waits at most `limit`, and never longer than [`LOOKUP_TIMEOUT_MS`].
     ///
     /// # Errors
-    /// Refused when a single address of the answer is forbidden; a resolver's failure or silence; no place for a look-up.
+    /// Refused when a single address of the answer is forbidden; a resolver's failure or silence; no permit for a look-up.
     pub async fn resolve(
         &self,
         host: &str,
@@ -286,7 +287,7 @@ impl Guard {
         match connect_first(&addresses, deadline).await {
             Ok(stream) => Ok(stream),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(late()),
-            Err(source) => Err(GuardError::Connect { host: shown(), port, source }),
+            Err(error) => Err(GuardError::Connect { host: shown(), port, source: Arc::new(error) }),
         }
     }
 

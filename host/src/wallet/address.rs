@@ -6,7 +6,7 @@ use url::Url;
 
 use super::connection::ConnectionFault;
 use crate::outbound::Guard;
-use crate::outbound::https::Place;
+use crate::outbound::http::Place;
 
 /// `http`, `https`, `ws` or `wss`, a host, a port, and a path without a slash at its end. Holds nothing secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,9 +81,9 @@ impl HttpAddress {
         }
     }
 
-    /// The target of a request below this address; `below` begins with a slash.
-    pub(super) fn target(&self, below: &str) -> String {
-        format!("{}{below}", self.path)
+    /// The URL of a request below this address; `below` begins with a slash.
+    pub(super) fn url(&self, below: &str) -> Option<Url> {
+        Url::parse(&format!("{self}{below}")).ok()
     }
 }
 

@@ -1,26 +1,23 @@
 //! One request to a wallet that speaks HTTP and JSON.
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
-use hyper::{Method, Request};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Method, Request};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use url::form_urlencoded;
 
 use super::address::HttpAddress;
-use super::failure::{CONNECT_TIMEOUT, Trouble};
+use super::failure::Trouble;
 use crate::ids::JSON_INTEGER_MAX;
-use crate::outbound::https::{self, Opener};
+use crate::outbound::http::Client;
 
 /// Largest body of an answer in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1_024;
-const AGENT: &str = concat!("Satcast/", env!("CARGO_PKG_VERSION"));
 
 /// A server with what it knows us by.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
-    opener: Opener,
+    client: Client,
     address: HttpAddress,
     auth: (HeaderName, HeaderValue),
 }
@@ -46,10 +43,10 @@ impl Reply {
 
 impl Server {
     /// `auth` holds a secret: it is marked so that nothing prints it.
-    pub(super) fn new(opener: Opener, address: HttpAddress, auth: (HeaderName, HeaderValue)) -> Self {
+    pub(super) fn new(client: Client, address: HttpAddress, auth: (HeaderName, HeaderValue)) -> Self {
         let (name, mut value) = auth;
         value.set_sensitive(true);
-        Self { opener, address, auth: (name, value) }
+        Self { client, address, auth: (name, value) }
     }
 
     pub(super) fn host(&self) -> String {
@@ -88,26 +85,19 @@ impl Server {
         body: Option<(&'static str, String)>,
         until: Instant,
     ) -> Result<Reply, Trouble> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(self.address.target(below))
-            .header(HOST, self.address.authority())
-            .header(USER_AGENT, AGENT)
-            .header(ACCEPT, "application/json")
-            .header(self.auth.0.clone(), self.auth.1.clone());
-        let mut bytes = Bytes::new();
+        let url = self.address.url(below).ok_or(Trouble::BrokeBefore)?;
+        let mut request = Request::new(method, url);
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(self.auth.0.clone(), self.auth.1.clone());
         if let Some((kind, text)) = body {
-            request = request.header(CONTENT_TYPE, kind);
-            bytes = text.into();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+            *request.body_mut() = Some(text.into());
         }
-        let request = request.body(Full::new(bytes)).map_err(|_| Trouble::BrokeBefore)?;
-        let limit = CONNECT_TIMEOUT.min(until.saturating_duration_since(Instant::now()));
-        let opening = timeout_at(until, self.opener.open(self.address.place(), limit));
-        let channel = opening.await.map_err(|_| Trouble::OpenLate)?.map_err(Trouble::Open)?;
         let asking = async {
-            let mut answer = https::exchange(channel, request).await.map_err(|_| Trouble::Broke)?;
+            let mut answer = self.client.send(request).await?;
             let mut body = Vec::new();
-            answer.read(&mut body, ANSWER_BYTES_MAX + 1).await.map_err(|_| Trouble::Broke)?;
+            answer.read(&mut body, ANSWER_BYTES_MAX + 1).await?;
             if body.len() > ANSWER_BYTES_MAX {
                 return Err(Trouble::TooMuch);
             }

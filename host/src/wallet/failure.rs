@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::bolt11::Bolt11Error;
 use super::lightning::{Fault, WalletError};
 use crate::outbound::GuardError;
-use crate::outbound::https::OpenError;
+use crate::outbound::http::{HttpError, OpenError};
 
 /// Longest time for a balance.
 pub const BALANCE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -17,12 +17,13 @@ pub const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 pub const INVOICE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time to pay. The last [`LOOKUP_TIMEOUT`] of it is kept for asking what became of a payment.
 pub const PAY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest wait for a connection, within each of these.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest wait for a connection, within each of these: when it is over, nothing was sent.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(2_500);
 
 /// How long each kind of call may take; tests take less.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
+    pub(super) connect: Duration,
     pub(super) balance: Duration,
     pub(super) lookup: Duration,
     pub(super) invoice: Duration,
@@ -31,8 +32,8 @@ pub(super) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        let (balance, lookup) = (BALANCE_TIMEOUT, LOOKUP_TIMEOUT);
-        Self { balance, lookup, invoice: INVOICE_TIMEOUT, pay: PAY_TIMEOUT }
+        let (connect, balance, lookup) = (CONNECT_TIMEOUT, BALANCE_TIMEOUT, LOOKUP_TIMEOUT);
+        Self { connect, balance, lookup, invoice: INVOICE_TIMEOUT, pay: PAY_TIMEOUT }
     }
 }
 
@@ -71,6 +72,15 @@ pub(super) enum Trouble {
     Broke,
     /// An answer, or noise before it, above its limit.
     TooMuch,
+}
+
+impl From<HttpError> for Trouble {
+    fn from(error: HttpError) -> Self {
+        match error {
+            HttpError::Open(error) => Self::Open(error),
+            HttpError::Broke(_) => Self::Broke,
+        }
+    }
 }
 
 impl Trouble {

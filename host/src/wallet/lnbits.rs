@@ -49,7 +49,7 @@ impl Lnbits {
         let key =
             HeaderValue::from_str(connection.secret.expose()).map_err(|_| ConnectionFault::BadSecret)?;
         let auth = (HeaderName::from_static("x-api-key"), key);
-        let server = Server::new(setup.opener.clone(), address, auth);
+        let server = Server::new(setup.client.clone(), address, auth);
         let name = Name(format!("the LNbits wallet at {}", server.host()));
         Ok(Self { server, name, setup })
     }

@@ -23,7 +23,7 @@ use self::nwc::Nwc;
 use self::phoenixd::Phoenixd;
 use crate::clock::Clock;
 use crate::ids::{JSON_INTEGER_MAX, MSAT_PER_SAT, Msat};
-use crate::outbound::https::Opener;
+use crate::outbound::http::Client;
 use crate::outbound::{Asker, Guard};
 
 mod address;
@@ -51,7 +51,7 @@ pub const MEMO_CHARS_MAX: usize = 128;
 #[derive(Clone, Debug)]
 pub struct Wallets {
     /// `None` when TLS could not be set up: every wallet then says so.
-    opener: Option<Opener>,
+    client: Option<Client>,
     clock: Clock,
     limits: Limits,
 }
@@ -59,7 +59,7 @@ pub struct Wallets {
 /// What every kind of wallet needs.
 #[derive(Clone, Debug)]
 struct Setup {
-    opener: Opener,
+    client: Client,
     clock: Clock,
     limits: Limits,
 }
@@ -67,29 +67,34 @@ struct Setup {
 impl Wallets {
     /// With the guard of `[outbound] allow`; the clock tells which invoices have run out.
     pub fn new(guard: Guard, clock: Clock) -> Self {
-        let opener = Opener::new(guard).inspect_err(|error| tracing::error!(%error, "no wallet will work"));
-        Self { opener: opener.ok(), clock, limits: Limits::default() }
+        Self::with_limits(guard, clock, Limits::default())
+    }
+
+    fn with_limits(guard: Guard, clock: Clock, limits: Limits) -> Self {
+        let client = Client::new(guard, limits.connect);
+        let client = client.inspect_err(|error| tracing::error!(%error, "no wallet will work"));
+        Self { client: client.ok(), clock, limits }
     }
 
     /// These, as `asker` opens them.
     #[must_use]
     pub fn asked_by(&self, asker: Asker) -> Self {
-        let opener = self.opener.as_ref().map(|opener| opener.asked_by(asker));
-        Self { opener, ..self.clone() }
+        let client = self.client.as_ref().map(|client| client.asked_by(asker));
+        Self { client, ..self.clone() }
     }
 
-    /// The wallet of a connection. Nothing is sent yet, and nothing is kept open between calls. A connection that
+    /// The wallet of a connection. Nothing is sent yet. A connection that
     /// [`Connection::checked`] would refuse gives a wallet that fails at every call.
     pub fn open(&self, connection: &Connection) -> Arc<dyn Lightning> {
         let unusable = |message: String| {
             Arc::new(Unusable(WalletError { fault: Fault::Internal, message, certain: true }))
         };
-        let Some(opener) = self.opener.clone() else {
+        let Some(client) = self.client.clone() else {
             return unusable(
                 "wallets cannot be reached, because TLS cannot be set up; ask the operator".to_owned(),
             );
         };
-        let setup = Setup { opener, clock: self.clock.clone(), limits: self.limits };
+        let setup = Setup { client, clock: self.clock.clone(), limits: self.limits };
         let opened: Result<Arc<dyn Lightning>, ConnectionFault> = match connection.kind {
             WalletKind::Nwc => Nwc::new(connection, setup).map(|wallet| Arc::new(wallet) as _),
             WalletKind::Lnbits => Lnbits::new(connection, setup).map(|wallet| Arc::new(wallet) as _),

@@ -42,7 +42,7 @@ impl Phoenixd {
         check_secret(connection.secret.expose())?;
         let basic = format!("Basic {}", BASE64.encode(format!(":{}", connection.secret.expose())));
         let basic = HeaderValue::from_str(&basic).map_err(|_| ConnectionFault::BadSecret)?;
-        let server = Server::new(setup.opener.clone(), address, (AUTHORIZATION, basic));
+        let server = Server::new(setup.client.clone(), address, (AUTHORIZATION, basic));
         let name = Name(format!("the phoenixd wallet at {}", server.host()));
         Ok(Self { server, name, setup })
     }

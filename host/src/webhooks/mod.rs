@@ -1,8 +1,7 @@
 //! Webhooks: what may be one, how a delivery is signed and sent, when it is tried again, and the worker that does it.
 //!
 //! What is to be sent was written by the store in the transaction of its cause. Here it is claimed, sent to an address that
-//! the guard resolved and checked for this very attempt, and settled. What is deliberately absent: proxies, redirects,
-//! cookies, kept connections.
+//! the guard checked, and settled. What is deliberately absent: proxies, redirects, cookies.
 
 mod courier;
 mod schedule;

@@ -1,14 +1,9 @@
-//! One attempt: resolve and check, connect, TLS, one POST, the beginning of the answer.
-//!
-//! A connection of our own for each attempt, on the very address that the guard checked: no pool, resolver or proxy that
-//! could lead elsewhere.
+//! One attempt: one POST through the outbound guard, and the beginning of the answer.
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::Request;
-use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER, USER_AGENT};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, Request};
 use tokio::time::{Instant, timeout_at};
 #[cfg(test)]
 use tokio_rustls::rustls::RootCertStore;
@@ -16,9 +11,9 @@ use tokio_rustls::rustls::RootCertStore;
 use super::target::{Target, TargetError, Targets};
 use super::{schedule, sign};
 use crate::ids::UnixMillis;
-pub use crate::outbound::https::TlsError;
-use crate::outbound::https::{self, OpenError, Opener, Place};
-use crate::outbound::{Asker, GuardError};
+use crate::outbound::Asker;
+pub use crate::outbound::http::TlsError;
+use crate::outbound::http::{Client, HttpError};
 use crate::store::DeliveryJob;
 
 /// Longest time of one attempt, from the resolver to the answer's head.
@@ -31,7 +26,6 @@ pub(super) const ANSWER_BYTES_MAX: usize = 1_024;
 const ERROR_CHARS_MAX: usize = 300;
 /// Zero of the clock, as dates in headers are written.
 const EPOCH: &str = "Thu, 01 Jan 1970 00:00:00 GMT";
-const AGENT: &str = concat!("Satcast/", env!("CARGO_PKG_VERSION"));
 
 /// Why there was no answer, in words for the owner of the webhook.
 #[derive(Debug, thiserror::Error)]
@@ -39,40 +33,17 @@ pub(super) enum SendError {
     #[error("the url {0}")]
     Target(#[from] TargetError),
     #[error(transparent)]
-    Guard(#[from] GuardError),
-    #[error("TLS failed: {0}")]
-    Tls(std::io::Error),
-    #[error("the connection broke: {0}")]
-    Http(#[from] hyper::Error),
+    Http(#[from] HttpError),
     #[error("the request cannot be made")]
     Request(#[from] hyper::http::Error),
     #[error("no answer within {} s", .0.as_secs_f64())]
     Timeout(Duration),
 }
 
-impl From<OpenError> for SendError {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::Guard(error) => Self::Guard(error),
-            OpenError::Name => Self::Target(TargetError::Malformed),
-            OpenError::Tls(error) => Self::Tls(error),
-        }
-    }
-}
-
 impl SendError {
-    /// The words, with what they come from, not longer than they may be.
+    /// The words, not longer than they may be.
     pub(super) fn words(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(error) = source {
-            let more = error.to_string();
-            if !text.contains(&more) {
-                text = format!("{text}: {more}");
-            }
-            source = error.source();
-        }
-        text.chars().filter(|c| !c.is_control()).take(ERROR_CHARS_MAX).collect()
+        self.to_string().chars().filter(|c| !c.is_control()).take(ERROR_CHARS_MAX).collect()
     }
 }
 
@@ -89,7 +60,7 @@ pub(super) struct Answer {
 #[derive(Clone, Debug)]
 pub struct Sender {
     targets: Targets,
-    opener: Opener,
+    client: Client,
     limit: Duration,
 }
 
@@ -99,8 +70,8 @@ impl Sender {
     /// # Errors
     /// TLS has no usable protocol version.
     pub fn new(targets: Targets) -> Result<Self, TlsError> {
-        let opener = Opener::new(targets.guard().clone())?;
-        Ok(Self { targets, opener, limit: ATTEMPT_TIMEOUT })
+        let client = Client::new(targets.guard().clone(), CONNECT_TIMEOUT)?;
+        Ok(Self { targets, client, limit: ATTEMPT_TIMEOUT })
     }
 
     /// A sender that trusts these certificate authorities.
@@ -109,8 +80,8 @@ impl Sender {
     /// As [`Sender::new`].
     #[cfg(test)]
     pub(super) fn with_roots(targets: Targets, roots: RootCertStore) -> Result<Self, TlsError> {
-        let opener = Opener::with_roots(targets.guard().clone(), roots)?;
-        Ok(Self { targets, opener, limit: ATTEMPT_TIMEOUT })
+        let client = Client::with_roots(targets.guard().clone(), CONNECT_TIMEOUT, roots)?;
+        Ok(Self { targets, client, limit: ATTEMPT_TIMEOUT })
     }
 
     /// The same with another limit of time.
@@ -127,13 +98,10 @@ impl Sender {
     /// Makes one attempt, signed for the time `now`.
     pub(super) async fn send(&self, job: &DeliveryJob, now: UnixMillis) -> Result<Answer, SendError> {
         let target = self.targets.check(job.url.expose())?;
-        let request = request(job, &target, now)?;
+        let request = request(job, target, now)?;
         let deadline = Instant::now() + self.limit;
         let sending = async {
-            let place = Place { host: target.host(), port: target.port(), tls: target.is_https() };
-            let opener = self.opener.asked_by(Asker::Account(job.account.0));
-            let channel = opener.open(place, self.limit.min(CONNECT_TIMEOUT)).await?;
-            let mut answer = https::exchange(channel, request).await?;
+            let mut answer = self.client.asked_by(Asker::Account(job.account.0)).send(request).await?;
             let retry_after = retry_after(answer.head().headers(), now);
             let status = answer.head().status().as_u16();
             // The status is what counts: a body that does not come, or breaks, changes nothing.
@@ -146,31 +114,18 @@ impl Sender {
     }
 }
 
-fn request(
-    job: &DeliveryJob,
-    target: &Target,
-    now: UnixMillis,
-) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-    let url = target.url();
-    let path = match url.query() {
-        Some(query) => format!("{}?{query}", url.path()),
-        None => url.path().to_owned(),
-    };
-    let host = match url.port() {
-        Some(port) => format!("{}:{port}", target.host()),
-        None => target.host().to_owned(),
-    };
+fn request(job: &DeliveryJob, target: Target, now: UnixMillis) -> Result<Request, hyper::http::Error> {
     let timestamp = now.to_secs_floor();
-    let mut request = Request::post(path)
-        .header(HOST, host)
-        .header(USER_AGENT, AGENT)
-        .header(CONTENT_TYPE, "application/json")
-        .header("webhook-id", &job.event_id)
-        .header("webhook-timestamp", timestamp);
+    let mut request = Request::new(Method::POST, target.into_url());
+    let headers = request.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(HeaderName::from_static("webhook-id"), HeaderValue::from_str(&job.event_id)?);
+    headers.insert(HeaderName::from_static("webhook-timestamp"), timestamp.into());
     if let Some(signatures) = sign::signatures(&job.secrets, &job.event_id, timestamp, &job.body) {
-        request = request.header("webhook-signature", signatures);
+        headers.insert(HeaderName::from_static("webhook-signature"), HeaderValue::from_str(&signatures)?);
     }
-    request.body(Full::new(Bytes::copy_from_slice(&job.body)))
+    *request.body_mut() = Some(job.body.to_vec().into());
+    Ok(request)
 }
 
 /// How long the receiver asks to be left alone: seconds, or the time of its end.

@@ -30,38 +30,26 @@ pub enum TargetError {
     Refused(#[from] Refused),
 }
 
-/// A url that was checked, taken apart. Never printed: its path and query may hold a secret.
+/// A url that was checked, with its host in the one spelling that is connected to. Never printed: its path and query may hold a
+/// secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Target {
-    url: Url,
-    host: String,
-}
+pub struct Target(Url);
 
 impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Target").field("host", &self.host).finish_non_exhaustive()
+        f.debug_tuple("Target").field(&self.host()).finish()
     }
 }
 
 impl Target {
-    /// Host name or address in the one spelling that is connected to.
+    /// Host name or address.
     pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// TCP port.
-    pub fn port(&self) -> u16 {
-        self.url.port_or_known_default().unwrap_or(443)
-    }
-
-    /// Whether TLS is spoken.
-    pub fn is_https(&self) -> bool {
-        self.url.scheme() == "https"
+        self.0.host_str().unwrap_or_default()
     }
 
     /// The url.
-    pub fn url(&self) -> &Url {
-        &self.url
+    pub fn into_url(self) -> Url {
+        self.0
     }
 }
 
@@ -93,7 +81,7 @@ impl Targets {
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(TargetError::Malformed);
         }
-        let url = Url::parse(text).map_err(|_| TargetError::Malformed)?;
+        let mut url = Url::parse(text).map_err(|_| TargetError::Malformed)?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(TargetError::UserInfo);
         }
@@ -104,8 +92,10 @@ impl Targets {
             _ => return Err(TargetError::NotHttps),
         }
         self.guard.check_literal(host)?;
-        let host = host.strip_suffix('.').unwrap_or(host).to_owned();
-        Ok(Target { url, host })
+        if let Some(bare) = host.strip_suffix('.').map(str::to_owned) {
+            url.set_host(Some(&bare)).map_err(|_| TargetError::Malformed)?;
+        }
+        Ok(Target(url))
     }
 
     /// With a guard that a test made up.

@@ -58,7 +58,7 @@ impl Nwc {
     }
 
     async fn session(&self, task: Task, until: Instant) -> Result<Session<'_>, WalletError> {
-        let opened = Session::open(&self.setup.opener, &self.uri, &self.setup.clock, until).await;
+        let opened = Session::open(&self.setup.client, &self.uri, &self.setup.clock, until).await;
         opened.map_err(|refusal| WalletError { certain: true, ..self.refused(task, refusal) })
     }
 

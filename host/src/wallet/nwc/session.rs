@@ -9,7 +9,7 @@ use super::seal::{self, Cipher, Info};
 use super::socket::Socket;
 use super::uri::Uri;
 use crate::clock::Clock;
-use crate::outbound::https::Opener;
+use crate::outbound::http::Client;
 use crate::wallet::address::HttpAddress;
 use crate::wallet::failure::{CONNECT_TIMEOUT, Trouble};
 use crate::wallet::lightning::Fault;
@@ -45,7 +45,7 @@ impl<'a> Session<'a> {
     /// Tries the relays one after the other, each with an equal share of the time that is left. Nothing but a question
     /// for the wallet's announcement is sent.
     pub(super) async fn open(
-        opener: &Opener,
+        client: &Client,
         uri: &'a Uri,
         clock: &'a Clock,
         until: Instant,
@@ -55,7 +55,7 @@ impl<'a> Session<'a> {
         for relay in uri.relays() {
             let share = until.saturating_duration_since(Instant::now()) / left.max(1);
             left = left.saturating_sub(1);
-            match timeout_at(Instant::now() + share, announced(opener, uri, relay, share)).await {
+            match timeout_at(Instant::now() + share, announced(client, uri, relay, share)).await {
                 Ok(Ok((socket, info))) => {
                     let cipher =
                         info.cipher.ok_or_else(|| Refusal::Wallet("UNSUPPORTED_ENCRYPTION".to_owned()))?;
@@ -114,12 +114,12 @@ impl<'a> Session<'a> {
 
 /// Connects to a relay and asks for the wallet's announcement.
 async fn announced(
-    opener: &Opener,
+    client: &Client,
     uri: &Uri,
     relay: &HttpAddress,
     limit: Duration,
 ) -> Result<(Socket, Info), Trouble> {
-    let mut socket = Socket::open(opener, relay, limit.min(CONNECT_TIMEOUT)).await?;
+    let mut socket = Socket::open(client, relay, limit.min(CONNECT_TIMEOUT)).await?;
     let filter = json!({ "kinds": [13194], "authors": [uri.wallet().to_hex()], "limit": 1 });
     socket.say(&json!(["REQ", INFO, filter])).await?;
     loop {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio_tungstenite::tungstenite::{Message, protocol::WebSocketConfig};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use crate::outbound::https::{Channel, Opener};
+use crate::outbound::http::{Channel, Client};
 use crate::wallet::address::HttpAddress;
 use crate::wallet::failure::Trouble;
 
@@ -26,8 +26,8 @@ pub(super) struct Socket {
 
 impl Socket {
     /// Connects within `limit`; TLS and the upgrade are under the caller's own limit of time.
-    pub(super) async fn open(opener: &Opener, relay: &HttpAddress, limit: Duration) -> Result<Self, Trouble> {
-        let channel = opener.open(relay.place(), limit).await.map_err(Trouble::Open)?;
+    pub(super) async fn open(client: &Client, relay: &HttpAddress, limit: Duration) -> Result<Self, Trouble> {
+        let channel = client.open(relay.place(), limit).await.map_err(Trouble::Open)?;
         let config = WebSocketConfig::default()
             .read_buffer_size(BUFFER_BYTES)
             .write_buffer_size(0)

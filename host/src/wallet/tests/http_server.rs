@@ -125,7 +125,9 @@ async fn serve(mut socket: TcpStream, script: Script, received: Log, left: Arc<N
         }
     };
     let length = body.len();
-    let text = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n{headers}\r\n{body}");
+    let text = format!(
+        "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+    );
     // Errors are those of a client that went away.
     let _ = socket.write_all(text.as_bytes()).await;
     let _ = socket.shutdown().await;

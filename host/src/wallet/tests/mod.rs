@@ -30,7 +30,7 @@ fn guard() -> Guard {
 }
 
 fn open_with(kind: WalletKind, url: &str, secret: &str, limits: Limits) -> Arc<dyn Lightning> {
-    let wallets = Wallets { limits, ..Wallets::new(guard(), Clock::manual(NOW)) };
+    let wallets = Wallets::with_limits(guard(), Clock::manual(NOW), limits);
     wallets.open(&Connection::checked(kind, url, secret, &guard()).unwrap())
 }
 
@@ -41,7 +41,7 @@ fn open(kind: WalletKind, url: &str, secret: &str) -> Arc<dyn Lightning> {
 /// Limits for tests that run into them.
 fn short() -> Limits {
     let short = Duration::from_millis(400);
-    Limits { balance: short, lookup: short, invoice: short, pay: short * 3 }
+    Limits { connect: short / 2, balance: short, lookup: short, invoice: short, pay: short * 3 }
 }
 
 /// An invoice over this amount that can be paid for [`EXPIRY`] from [`NOW`].
@@ -65,10 +65,16 @@ fn assert_discreet(error: &WalletError, secrets: &[&str]) {
 fn limits_of_time_are_those_that_are_written_down() {
     let limits = Limits::default();
     assert_eq!(
-        [limits.balance, limits.lookup, limits.invoice, limits.pay],
-        [super::BALANCE_TIMEOUT, super::LOOKUP_TIMEOUT, super::INVOICE_TIMEOUT, super::PAY_TIMEOUT]
+        [limits.connect, limits.balance, limits.lookup, limits.invoice, limits.pay],
+        [
+            super::CONNECT_TIMEOUT,
+            super::BALANCE_TIMEOUT,
+            super::LOOKUP_TIMEOUT,
+            super::INVOICE_TIMEOUT,
+            super::PAY_TIMEOUT
+        ]
     );
-    assert!(super::CONNECT_TIMEOUT <= super::BALANCE_TIMEOUT);
+    assert!(super::CONNECT_TIMEOUT < super::BALANCE_TIMEOUT, "who could not connect is told so");
     assert!(super::LOOKUP_TIMEOUT * 3 < super::PAY_TIMEOUT, "paying looks up before and after");
 }
 

@@ -109,7 +109,9 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     match reply {
         Reply::Status(status, headers, body) => {
             let length = body.len();
-            let text = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n{headers}\r\n{body}");
+            let text = format!(
+                "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
+            );
             let _ = stream.write_all(text.as_bytes()).await;
             let _ = stream.shutdown().await;
         }

@@ -1,0 +1,155 @@
+//! The system's resolver without its threads: the hosts file, then the name servers of `resolv.conf` in their order, with search
+//! domains and `ndots`. Both files are read again when they change. Deliberately absent: other sources of `nsswitch.conf` (mDNS,
+//! NIS), and a cache.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hickory_resolver::config::{ResolveHosts, ResolverConfig};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::op::Query;
+use hickory_resolver::proto::rr::{Name, RecordType};
+use hickory_resolver::system_conf::parse_resolv_conf;
+use hickory_resolver::{Hosts, TokioResolver};
+
+use super::{LOOKUP_TIMEOUT_MS, LOOKUPS_AT_ONCE_MAX};
+
+/// Name servers that are asked, as in the C library.
+const SERVERS_MAX: usize = 3;
+/// Who is asked where `resolv.conf` names nobody (resolv.conf(5)).
+const NO_SERVERS: &[u8] = b"\nnameserver 127.0.0.1\n";
+
+/// The two files, and what they said when they were read last.
+pub(super) struct System {
+    hosts: PathBuf,
+    resolv_conf: PathBuf,
+    /// Where name servers listen; another one in tests only.
+    port: u16,
+    read: Mutex<Option<(Stamps, Arc<Read>)>>,
+}
+
+/// What tells a file from a later one of that name; `None` for a missing one.
+type Stamps = [Option<(u64, u64, i64, i64)>; 2];
+
+struct Read {
+    hosts: Hosts,
+    /// One for each name server.
+    servers: Vec<TokioResolver>,
+}
+
+impl Default for System {
+    fn default() -> Self {
+        Self {
+            hosts: "/etc/hosts".into(),
+            resolv_conf: "/etc/resolv.conf".into(),
+            port: 53,
+            read: Mutex::default(),
+        }
+    }
+}
+
+impl System {
+    /// The addresses of a name, IPv6 and IPv4 in turns, so that a family that leads nowhere does not take all tries.
+    pub(super) async fn look_up(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        let read = self.current()?;
+        let name = Name::from_str_relaxed(name).map_err(|_| io::Error::other("it is no host name"))?;
+        let listed = read.listed(&name);
+        let found = if listed.is_empty() { read.ask(name).await? } else { listed };
+        let (v6, v4): (Vec<_>, Vec<_>) = found.into_iter().partition(IpAddr::is_ipv6);
+        let places = 0..v6.len().max(v4.len());
+        Ok(places.flat_map(|place| [v6.get(place), v4.get(place)]).flatten().copied().collect())
+    }
+
+    /// What the files say now. They are small and local: reading them is not worth a thread.
+    fn current(&self) -> io::Result<Arc<Read>> {
+        let stamps = [&self.hosts, &self.resolv_conf].map(|path| {
+            let file = fs::metadata(path).ok()?;
+            Some((file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
+        });
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*read {
+            Some((known, read)) if *known == stamps => Ok(Arc::clone(read)),
+            _ => {
+                let new =
+                    Arc::new(self.read_files().map_err(|_| io::Error::other("resolv.conf cannot be used"))?);
+                *read = Some((stamps, Arc::clone(&new)));
+                Ok(new)
+            }
+        }
+    }
+
+    /// A file that cannot be read is one that says nothing.
+    fn read_files(&self) -> Result<Read, NetError> {
+        let mut hosts = Hosts::default();
+        if let Ok(file) = fs::File::open(&self.hosts) {
+            hosts.read_hosts_conf(file)?;
+        }
+        let mut text = fs::read(&self.resolv_conf).unwrap_or_default();
+        let (config, mut options) = parse_resolv_conf(&text).or_else(|_| {
+            text.extend_from_slice(NO_SERVERS);
+            parse_resolv_conf(&text)
+        })?;
+        let ResolverConfig { domain, mut search, mut name_servers, .. } = config;
+        if search.is_empty() {
+            search.extend(domain);
+        }
+        name_servers.truncate(SERVERS_MAX);
+        let share = Duration::from_millis(LOOKUP_TIMEOUT_MS) / u32::try_from(name_servers.len()).unwrap_or(1);
+        let attempts = u32::try_from(options.attempts).unwrap_or(u32::MAX).max(1);
+        options.timeout = options.timeout.saturating_mul(attempts).min(share);
+        options.attempts = 0;
+        options.cache_size = 0;
+        options.max_active_requests = 2 * LOOKUPS_AT_ONCE_MAX;
+        // It comes first, for both families at once.
+        options.use_hosts_file = ResolveHosts::Never;
+        let servers = name_servers.into_iter().map(|mut server| {
+            server.connections.iter_mut().for_each(|connection| connection.port = self.port);
+            let config = ResolverConfig::from_parts(None, search.clone(), vec![server]);
+            let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+            builder.with_options(options.clone()).build()
+        });
+        Ok(Read { hosts, servers: servers.collect::<Result<_, _>>()? })
+    }
+}
+
+impl Read {
+    /// What the hosts file says.
+    fn listed(&self, name: &Name) -> Vec<IpAddr> {
+        let both = [RecordType::AAAA, RecordType::A].into_iter();
+        let found = both.filter_map(|kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind)));
+        found
+            .flat_map(|found| {
+                found.answers().iter().filter_map(|record| record.data.ip_addr()).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// Asks one name server after the other; the first that knows, or knows that there is nothing, decides.
+    async fn ask(&self, name: Name) -> io::Result<Vec<IpAddr>> {
+        let mut failure = NetError::NoConnections;
+        for server in &self.servers {
+            match server.lookup_ip(name.clone()).await {
+                Ok(found) => return Ok(found.iter().collect()),
+                Err(error) if error.is_no_records_found() => {
+                    let unknown = error.is_nx_domain().then(|| io::Error::other("no such name"));
+                    return unknown.map_or(Ok(Vec::new()), Err);
+                }
+                Err(error) => failure = error,
+            }
+        }
+        // Its own words would tell the name server's address.
+        Err(match failure {
+            NetError::Timeout => io::ErrorKind::TimedOut.into(),
+            _ => io::Error::other("the name server failed"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use hickory_resolver::proto::op::{Message, ResponseCode};
+use hickory_resolver::proto::rr::{RData, Record};
+use tempfile::TempDir;
+use tokio::net::UdpSocket;
+use tokio::task::JoinHandle;
+
+use super::*;
+
+/// What a name server says to one name.
+#[derive(Clone, Copy)]
+enum Says {
+    Address(u8),
+    /// The name is there, with nothing we look for.
+    Nothing,
+    Failure,
+    /// No answer.
+    Silence,
+}
+
+/// A name server that knows these names; others do not exist.
+struct NameServer {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Drop for NameServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl NameServer {
+    async fn new<const N: usize>(at: [u8; 4], port: u16, names: [(&'static str, Says); N]) -> Self {
+        let socket = UdpSocket::bind((Ipv4Addr::from(at), port)).await.unwrap();
+        let (address, names) = (socket.local_addr().unwrap(), BTreeMap::from(names));
+        let task = tokio::spawn(async move {
+            let mut buffer = [0; 1_500];
+            loop {
+                let (length, from) = socket.recv_from(&mut buffer).await.unwrap();
+                let asked = Message::from_vec(&buffer[..length]).unwrap();
+                let query = asked.queries[0].clone();
+                let mut answer = Message::response(asked.metadata.id, asked.metadata.op_code);
+                answer.add_query(query.clone());
+                match names.get(query.name().to_string().trim_end_matches('.')) {
+                    Some(Says::Silence) => continue,
+                    Some(Says::Failure) => answer.metadata.response_code = ResponseCode::ServFail,
+                    Some(Says::Address(last)) if query.query_type() == RecordType::A => {
+                        let address = RData::from(IpAddr::from([8, 8, 8, *last]));
+                        answer.add_answer(Record::from_rdata(query.name().clone(), 60, address));
+                    }
+                    Some(Says::Nothing | Says::Address(_)) => {}
+                    None => answer.metadata.response_code = ResponseCode::NXDomain,
+                }
+                socket.send_to(&answer.to_vec().unwrap(), from).await.unwrap();
+            }
+        });
+        Self { address, task }
+    }
+}
+
+fn write(folder: &TempDir, name: &str, text: &str) {
+    // Replaced as editors do: another file under the name.
+    let new = folder.path().join("new");
+    fs::write(&new, text).unwrap();
+    fs::rename(new, folder.path().join(name)).unwrap();
+}
+
+fn system(folder: &Path, port: u16) -> System {
+    let (hosts, resolv_conf) = (folder.join("hosts"), folder.join("resolv.conf"));
+    System { hosts, resolv_conf, port, ..System::default() }
+}
+
+fn ip(last: u8) -> IpAddr {
+    IpAddr::from([8, 8, 8, last])
+}
+
+#[tokio::test]
+async fn the_hosts_file_comes_first_and_both_files_are_read_again() {
+    let server = NameServer::new([127, 0, 0, 1], 0, [("a.example", Says::Address(1))]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path(), server.address.port());
+    assert_eq!(
+        system.look_up("a.example").await.unwrap(),
+        [ip(1)],
+        "without files: the name server of this machine"
+    );
+    write(&folder, "hosts", "# mine\n10.0.0.1 A.example nas # more\nfd00::1 nas\n10.0.0.2 nas\n");
+    assert_eq!(system.look_up("a.example").await.unwrap(), [IpAddr::from([10, 0, 0, 1])]);
+    let nas: Vec<IpAddr> = ["fd00::1", "10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap()).into();
+    assert_eq!(system.look_up("nas").await.unwrap(), nas);
+    write(&folder, "hosts", "");
+    assert_eq!(system.look_up("a.example").await.unwrap(), [ip(1)]);
+    write(&folder, "resolv.conf", "nameserver 127.0.0.1\nsearch example\n");
+    assert_eq!(system.look_up("a").await.unwrap(), [ip(1)]);
+}
+
+#[tokio::test]
+async fn search_domains_and_ndots_hold() {
+    let names = [
+        ("nas.first.lan", Says::Address(1)),
+        ("nas.second.lan", Says::Address(2)),
+        ("tv.second.lan", Says::Address(3)),
+        ("a.b", Says::Address(4)),
+        ("a.b.first.lan", Says::Address(5)),
+    ];
+    let server = NameServer::new([127, 0, 0, 1], 0, names).await;
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path(), server.address.port());
+    for (options, expected) in [("", 4), ("options ndots:2\n", 5)] {
+        let text = format!("nameserver 127.0.0.1\nsearch first.lan second.lan\n{options}");
+        write(&folder, "resolv.conf", &text);
+        for (name, last) in [("nas", 1), ("tv", 3), ("a.b", expected)] {
+            assert_eq!(system.look_up(name).await.unwrap(), [ip(last)], "{name} with {options:?}");
+        }
+    }
+    write(&folder, "resolv.conf", "domain second.lan\nnameserver 127.0.0.1\n");
+    assert_eq!(system.look_up("nas").await.unwrap(), [ip(2)]);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said_in_plain_words() {
+    let names = [("empty.example", Says::Nothing), ("broken.example", Says::Failure)];
+    let server = NameServer::new([127, 0, 0, 1], 0, names).await;
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path(), server.address.port());
+    assert!(system.look_up("empty.example").await.unwrap().is_empty());
+    for (name, words) in [
+        ("no.example", "no such name"),
+        ("no-such-host.invalid", "no such name"),
+        ("broken.example", "the name server failed"),
+    ] {
+        assert_eq!(system.look_up(name).await.unwrap_err().to_string(), words, "{name}");
+    }
+    for name in ["localhost", "a.localhost"] {
+        assert!(system.look_up(name).await.unwrap().iter().all(IpAddr::is_loopback), "{name}");
+    }
+    let port = server.address.port();
+    drop(server);
+    let gone = super::tests::system(folder.path(), port).look_up("no.example").await.unwrap_err();
+    assert!(!gone.to_string().contains("127.0.0.1"), "{gone}");
+}
+
+#[tokio::test]
+async fn a_server_that_fails_or_says_nothing_leaves_the_next_to_be_asked() {
+    let first = [("broken.example", Says::Failure), ("silent.example", Says::Silence)];
+    let second = [
+        ("broken.example", Says::Address(1)),
+        ("silent.example", Says::Address(2)),
+        ("no.example", Says::Address(3)),
+    ];
+    let first = NameServer::new([127, 0, 0, 1], 0, first).await;
+    let port = first.address.port();
+    let _second = NameServer::new([127, 0, 0, 2], port, second).await;
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path(), port);
+    write(&folder, "resolv.conf", "nameserver 127.0.0.1\nnameserver 127.0.0.2\n");
+    assert_eq!(system.look_up("broken.example").await.unwrap(), [ip(1)]);
+    assert_eq!(system.look_up("silent.example").await.unwrap(), [ip(2)]);
+    assert_eq!(
+        system.look_up("no.example").await.unwrap_err().to_string(),
+        "no such name",
+        "the first decides"
+    );
+}
+
+#[tokio::test]
+async fn a_silent_name_holds_up_no_other() {
+    let names = [("silent.example", Says::Silence), ("good.example", Says::Address(1))];
+    let server = NameServer::new([127, 0, 0, 1], 0, names).await;
+    let folder = tempfile::tempdir().unwrap();
+    let system = Arc::new(system(folder.path(), server.address.port()));
+    let mut silent = tokio::task::JoinSet::new();
+    for _ in 0..super::super::LOOKUPS_OF_ACCOUNT_MAX {
+        let system = Arc::clone(&system);
+        silent.spawn(async move { system.look_up("silent.example").await });
+    }
+    tokio::task::yield_now().await;
+    assert_eq!(system.look_up("good.example").await.unwrap(), [ip(1)]);
+    assert_eq!(silent.join_next().await.unwrap().unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+}
