@@ -136,13 +136,17 @@ impl ApiError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, message)
     }
 
-    /// 429: over the limit of `rule` until `secs` have passed.
+    /// 429: over the limit of `rule`, which counts by the minute, until `secs` have passed.
     pub fn rate_limited(rule: &RateRule, secs: u64) -> Self {
-        let window = match rule.window.as_secs() / 60 {
-            0 | 1 => "minute".to_owned(),
-            minutes => format!("{minutes} minutes"),
-        };
-        let text = format!("Rate limit exceeded. Maximum {} requests per {window}.", rule.max);
+        let text = format!("Rate limit exceeded. Maximum {} requests per minute.", rule.max);
+        let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", text);
+        error.retry_after_secs = Some(secs);
+        error
+    }
+
+    /// 429: another login to the same account from the same network waits for its answer; `secs` until then.
+    pub fn login_waits(secs: u64) -> Self {
+        let text = format!("Another login to this account waits for its answer. Try again in {secs} s.");
         let mut error = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", text);
         error.retry_after_secs = Some(secs);
         error
@@ -357,9 +361,6 @@ mod tests {
                    "requestId": "req_1", "retryAfter": 7})
         );
         assert!(ApiError::internal().body("req_1").get("retryAfter").is_none());
-        let rule = crate::auth::RATE_FAILED_LOGINS;
-        let text = ApiError::rate_limited(&rule, 7).to_string();
-        assert_eq!(text, "Rate limit exceeded. Maximum 10 requests per 15 minutes.");
     }
 
     #[test]
@@ -377,6 +378,8 @@ mod tests {
     fn answers_texts() {
         assert_eq!(INVALID_PUBLIC_KEY_TEXT, "Invalid API key or destination disabled");
         assert_eq!(INVALID_SESSION_TEXT, "The session has ended; log in again");
+        let waits = "Another login to this account waits for its answer. Try again in 30 s.";
+        assert_eq!(ApiError::login_waits(30).to_string(), waits);
         assert_eq!(
             ApiError::too_many_streams().to_string(),
             "This account has 32 open event streams, as many as it may; close one first"

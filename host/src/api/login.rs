@@ -153,10 +153,8 @@ impl LoginApi {
         let network = Network::from(context.client);
         context.count(app.limits.logins.hit(network, now))?;
         let LoginInput { name, password } = body.0;
-        let attempt = match app.limits.guesses.begin(key_hash(name.trim()), network, now) {
-            Ok(attempt) => attempt,
-            Err(verdict) => return Err(ApiError::rate_limited(&verdict.rule, verdict.reset_secs).into()),
-        };
+        let attempt = app.limits.guesses.begin(key_hash(name.trim()), network, now);
+        let attempt = attempt.map_err(ApiError::login_waits)?;
         let account = match account_name(&name) {
             Some(name) => app.store.account_by_name(name).await.map_err(ApiError::from)?,
             None => None,

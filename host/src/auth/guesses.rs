@@ -6,12 +6,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::places::Network;
-use crate::rate::{RateLimiter, RateRule, RateVerdict};
+use crate::rate::{RateLimiter, RateRule};
 
 /// How long failures count.
 const WINDOW: Duration = Duration::from_secs(15 * 60);
 /// Failures for one account from one network; more count no longer.
-pub const RATE_FAILED_LOGINS: RateRule = RateRule { name: "failed-logins", max: 10, window: WINDOW };
+const RATE_FAILED_LOGINS: RateRule = RateRule { name: "failed-logins", max: 10, window: WINDOW };
 /// Failures for one account from all networks; once reached, [`DELAY_UNDER_ATTACK`] holds for networks that the account was never
 /// entered from.
 const RATE_FAILED_FROM_ALL: RateRule = RateRule { name: "failed-logins-all", max: 50, window: WINDOW };
@@ -55,15 +55,14 @@ impl Guesses {
     /// Begins a try.
     ///
     /// # Errors
-    /// Another one from this network waits: when to come again.
-    pub fn begin(&self, name: Name, network: Network, now: Duration) -> Result<Try<'_>, RateVerdict> {
+    /// Another one from this network waits: in how many seconds to come again.
+    pub fn begin(&self, name: Name, network: Network, now: Duration) -> Result<Try<'_>, u64> {
         let who = (name, network);
         let fresh = self.trying.lock().unwrap_or_else(PoisonError::into_inner).insert(who);
         if fresh {
             return Ok(Try { guesses: self, who });
         }
-        let reset_secs = self.delay_here(who, now).as_secs().max(1);
-        Err(RateVerdict { allowed: false, rule: RATE_FAILED_LOGINS, remaining: 0, reset_secs })
+        Err(self.delay_here(who, now).as_secs().max(1))
     }
 
     fn delay_here(&self, who: (Name, Network), now: Duration) -> Duration {
@@ -131,7 +130,7 @@ mod tests {
     fn one_try_at_a_time_from_one_network() {
         let guesses = Guesses::default();
         let waiting = guesses.begin(NAME, network(1), NOW).unwrap();
-        assert_eq!(guesses.begin(NAME, network(1), NOW).unwrap_err().reset_secs, 1);
+        assert_eq!(guesses.begin(NAME, network(1), NOW).unwrap_err(), 1);
         assert!(guesses.begin(NAME, network(2), NOW).is_ok());
         drop(waiting);
         assert!(guesses.begin(NAME, network(1), NOW).is_ok());

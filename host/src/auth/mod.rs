@@ -6,7 +6,7 @@
 mod guesses;
 pub mod password;
 
-pub use guesses::{DELAY_MAX, Guesses, RATE_FAILED_LOGINS};
+pub use guesses::{DELAY_MAX, Guesses};
 
 use poem::Request;
 use poem::http::header::{AUTHORIZATION, COOKIE};

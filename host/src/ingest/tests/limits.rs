@@ -6,7 +6,7 @@ use super::*;
 /// The last ping's data.
 const LAST: &[u8] = &[0x7e, 0x57, 0xa1, 0x0d];
 
-const SHORT: Duration = Duration::from_millis(150);
+const SHORT: Duration = Duration::from_millis(500);
 
 #[tokio::test]
 async fn a_slow_handshake_is_cut_off() {

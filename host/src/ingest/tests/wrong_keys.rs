@@ -31,7 +31,7 @@ async fn wrong_keys_are_limited_per_address_and_minute() {
 async fn wrong_keys_lock_out_nobody_who_shares_their_address() {
     let service = Service::start(0, |limits| {
         limits.failed_keys_max = 2;
-        limits.refusal_delay = SHORT * 2;
+        limits.refusal_delay = SHORT * 10;
         limits.linger = Duration::from_millis(20);
     })
     .await;
@@ -42,13 +42,13 @@ async fn wrong_keys_lock_out_nobody_who_shares_their_address() {
         let started = Instant::now();
         let (_, answer) = Encoder::publish(service.address, name).await;
         assert!(matches!(answer, Some(ClientEvent::Rejected { .. })), "{answer:?}");
-        assert_eq!(started.elapsed() >= SHORT * 2, attempt >= 2, "{attempt}: {:?}", started.elapsed());
+        assert_eq!(started.elapsed() >= SHORT * 10, attempt >= 2, "{attempt}: {:?}", started.elapsed());
     }
     drop(publishing);
     service.no_publisher_is_left().await;
     let started = Instant::now();
     let back = Encoder::publishing(&service).await;
-    assert!(started.elapsed() < SHORT * 2, "a right key is not slowed: {:?}", started.elapsed());
+    assert!(started.elapsed() < SHORT * 10, "a right key is not slowed: {:?}", started.elapsed());
     drop(back);
     service.no_publisher_is_left().await;
     service.clock.advance(Duration::from_millis(KNOWN_NETWORK_MS));
