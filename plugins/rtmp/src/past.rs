@@ -15,11 +15,6 @@ pub const TRIES_A_SERVER: u32 = 2;
 pub const BACK_AFTER: Duration = Duration::from_secs(10 * 60);
 /// A try that was live for so long, in all, did not fail, however it ended.
 pub const HELD_AFTER: Duration = Duration::from_secs(20);
-/// Most that a server is remembered to have taken without reading it, in bytes: more than its system keeps for it.
-pub const TAKEN_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// The same after it has stopped reading once: more than a system keeps unless it is asked for more. One that says nothing of its reading
-/// may have read all that it took before it hung; that a system keeps megabytes for it shows when it happens again.
-pub const TAKEN_ONCE_BYTES_MAX: u64 = 1024 * 1024;
 /// Destinations remembered at once; beyond it the one that was tried longest ago is forgotten.
 pub const PASTS_MAX: usize = 4096;
 
@@ -40,8 +35,8 @@ struct Past {
     server: usize,
     /// Tries in a row that failed there.
     failures: u32,
-    /// What it took before it stopped reading, in bytes of a connection.
-    taken: u64,
+    /// It was given up there for not reading.
+    was_unread: bool,
     /// When the first server was left.
     left_at: Option<Instant>,
     tried_at: Instant,
@@ -52,8 +47,8 @@ struct Past {
 pub(crate) struct Plan {
     /// The server to begin at.
     pub(crate) first: usize,
-    /// Bytes that this server is known to take without reading them.
-    pub(crate) taken: u64,
+    /// This server was given up for not reading.
+    pub(crate) was_unread: bool,
 }
 
 /// How a try ended that nobody stopped.
@@ -63,8 +58,8 @@ pub(crate) struct Ended {
     pub(crate) server: Option<usize>,
     /// How long it was live.
     pub(crate) lived: Duration,
-    /// Bytes of media that the server's side had taken when it was given up for not reading.
-    pub(crate) unread: Option<u64>,
+    /// It was given up for not reading.
+    pub(crate) was_unread: bool,
 }
 
 impl Pasts {
@@ -75,8 +70,7 @@ impl Pasts {
         let Some(past) = pasts.get_mut(&who) else { return Plan::default() };
         past.go_back(now);
         let first = if past.server < servers { past.server } else { 0 };
-        let taken = if first == past.server { past.taken } else { 0 };
-        Plan { first, taken }
+        Plan { first, was_unread: first == past.server && past.was_unread }
     }
 
     /// A try has ended by itself.
@@ -112,7 +106,7 @@ impl Who {
 
 impl Past {
     fn new(now: Instant) -> Self {
-        Self { server: 0, failures: 0, taken: 0, left_at: None, tried_at: now }
+        Self { server: 0, failures: 0, was_unread: false, left_at: None, tried_at: now }
     }
 
     /// A backup is not used for ever. What runs there is not broken off for it: this is for the next try.
@@ -126,13 +120,10 @@ impl Past {
         self.tried_at = now;
         let is_here = ended.server == Some(self.server);
         if is_here && ended.lived >= HELD_AFTER {
-            (self.failures, self.taken) = (0, 0);
+            (self.failures, self.was_unread) = (0, false);
             return;
         }
-        if let Some(unread) = ended.unread.filter(|_| is_here) {
-            let most = if self.taken == 0 { TAKEN_ONCE_BYTES_MAX } else { TAKEN_BYTES_MAX };
-            self.taken = self.taken.max(unread.min(most));
-        }
+        self.was_unread |= is_here && ended.was_unread;
         self.failures += 1;
         if self.failures < TRIES_A_SERVER || servers < 2 {
             return;
@@ -140,7 +131,7 @@ impl Past {
         let next = (self.server + 1) % servers;
         let left_at = if self.server == 0 { Some(now) } else { self.left_at };
         let left_at = left_at.filter(|_| next != 0);
-        *self = Self { server: next, failures: 0, taken: 0, left_at, tried_at: now };
+        *self = Self { server: next, failures: 0, was_unread: false, left_at, tried_at: now };
     }
 }
 
@@ -153,7 +144,7 @@ mod tests {
     }
 
     fn at(server: usize) -> Ended {
-        Ended { server: Some(server), lived: Duration::ZERO, unread: None }
+        Ended { server: Some(server), lived: Duration::ZERO, was_unread: false }
     }
 
     #[test]
@@ -197,27 +188,21 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_took_unread_is_remembered_until_it_holds_or_is_left() {
+    fn a_server_that_did_not_read_is_remembered_until_it_holds_or_is_left() {
         let (pasts, now) = (Pasts::default(), Instant::now());
-        let taken = |servers| pasts.plan(&about(1), servers, now).taken;
-        let unread = |bytes| Ended { unread: Some(bytes), ..at(0) };
-        pasts.ended(&about(1), 1, unread(70_000), now);
-        assert_eq!(taken(1), 70_000);
-        pasts.ended(&about(1), 1, unread(60_000), now);
-        assert_eq!(taken(1), 70_000);
-        pasts.ended(&about(1), 1, unread(u64::MAX), now);
-        assert_eq!(taken(1), TAKEN_BYTES_MAX);
-        pasts.ended(&about(1), 1, Ended { lived: HELD_AFTER, ..unread(9) }, now);
-        assert_eq!(taken(1), 0);
-        pasts.ended(&about(1), 1, unread(4_000_000), now);
-        assert_eq!(taken(1), TAKEN_ONCE_BYTES_MAX, "it may have read most of it");
-        pasts.ended(&about(1), 1, unread(4_000_000), now);
-        assert_eq!(taken(1), 4_000_000, "twice is no accident");
-        pasts.ended(&about(1), 1, Ended { lived: HELD_AFTER, ..unread(9) }, now);
-        pasts.ended(&about(1), 2, unread(70_000), now);
-        assert_eq!(taken(2), 70_000);
-        pasts.ended(&about(1), 2, unread(70_000), now);
-        assert_eq!(taken(2), 0, "it was another server that took it");
+        let is_doubted = |servers| pasts.plan(&about(1), servers, now).was_unread;
+        let unread = Ended { was_unread: true, ..at(0) };
+        for ended in [unread, at(0), unread] {
+            pasts.ended(&about(1), 1, ended, now);
+            assert!(is_doubted(1));
+        }
+        pasts.ended(&about(1), 1, Ended { lived: HELD_AFTER, ..unread }, now);
+        assert!(!is_doubted(1));
+        pasts.ended(&about(1), 2, Ended { server: Some(1), ..unread }, now);
+        assert!(!is_doubted(2), "it was another server that did not read");
+        pasts.ended(&about(2), 2, unread, now);
+        pasts.ended(&about(2), 2, unread, now);
+        assert_eq!(pasts.plan(&about(2), 2, now), Plan { first: 1, was_unread: false });
     }
 
     #[test]

@@ -22,10 +22,7 @@ use crate::taking::Taking;
 use crate::target::Target;
 use crate::timing::Timing;
 use crate::tls::{self, Trust};
-use crate::watch::{Due, Watch};
-
-/// How often a server is asked to say how much it has read until the destination is live, in bytes; it says so at each half or whole of it.
-const PROBE_WINDOW_BYTES: u32 = 8 * 1024;
+use crate::watch::{Due, Seen, WINDOW_BYTES_MIN, Watch};
 
 /// A destination that pushes to one RTMP server.
 #[derive(Debug)]
@@ -156,10 +153,10 @@ impl Push {
         // A platform's server may be a backup, or one of a published list.
         ctx.event("publishing", &json!({ "server": target.to_string() }));
         // What another server did says nothing of this one.
-        let taken = if place == plan.first { plan.taken } else { 0 };
+        let is_doubted = place == plan.first && plan.was_unread;
         let mut forward = Forward {
             link,
-            watch: Watch::new(self.timing, accepted, taken),
+            watch: Watch::new(self.timing, accepted, is_doubted),
             feed: Feed::default(),
             taking: &self.taking,
             ctx,
@@ -169,8 +166,8 @@ impl Push {
             does_not_read: false,
         };
         let outcome = forward.run().await;
-        ended.lived = forward.watch.lived(Instant::now());
-        ended.unread = forward.does_not_read.then(|| forward.watch.media_taken());
+        ended.lived = forward.watch.lived();
+        ended.was_unread = forward.does_not_read;
         if outcome.is_ok() {
             let by = forward.watch.stop(Instant::now());
             forward.link.close(by).await;
@@ -183,7 +180,7 @@ impl Destination for Push {
     async fn run(self: Arc<Self>, ctx: Ctx, media: Media) -> Result<(), Error> {
         let (servers, about) = (self.targets.len(), ctx.about());
         let plan = self.pasts.plan(about, servers, Instant::now());
-        let mut ended = Ended { server: None, lived: Duration::ZERO, unread: None };
+        let mut ended = Ended { server: None, lived: Duration::ZERO, was_unread: false };
         let outcome = self.try_once(plan, &ctx, media, &mut ended).await;
         match &outcome {
             Ok(()) => self.pasts.forget(about),
@@ -216,7 +213,7 @@ impl Forward<'_> {
     async fn run(&mut self) -> Result<(), Error> {
         let ctx = self.ctx;
         // The sooner the server says that it reads, the sooner this is known.
-        self.link.session.announce_window(PROBE_WINDOW_BYTES).map_err(broken)?;
+        self.link.session.announce_window(WINDOW_BYTES_MIN).map_err(broken)?;
         let sent = ctx.counter("packets_sent");
         let skipped = ctx.counter("packets_skipped");
         let mut batch = std::mem::take(&mut self.first);
@@ -225,7 +222,7 @@ impl Forward<'_> {
         }
         let mut stop_seen = false;
         let mut stopping = pin!(ctx.stopping());
-        let mut timer = pin!(sleep_until(self.watch.next(Instant::now())));
+        let mut timer = pin!(sleep_until(self.watch.next()));
         while self.open || !self.link.session.output().is_empty() {
             self.prepare()?;
             if self.watch.is_look_due(Instant::now()) {
@@ -259,10 +256,7 @@ impl Forward<'_> {
                 // Last: a server that talks without end must not keep media from it.
                 read = self.link.reader.read_buf(&mut self.link.input) => {
                     self.link.received(read)?;
-                    if self.link.session.acknowledges_wrongly() {
-                        self.watch.distrust();
-                    }
-                    if self.watch.read(Instant::now(), self.link.read_bytes) {
+                    if !self.watch.is_live() {
                         timer.as_mut().reset(self.check()?);
                     }
                 }
@@ -278,14 +272,10 @@ impl Forward<'_> {
         {
             self.watch.queued_media(Instant::now(), end);
         }
-        if self.watch.starts_waiting() && !self.link.session.output().is_empty() {
-            self.watch.waiting(Instant::now());
-        }
         Ok(())
     }
 
     fn took(&mut self, batch: &mut Vec<Packet>) -> Result<(), Error> {
-        self.watch.media(Instant::now());
         for packet in batch.iter().filter(|packet| packet.is_config()) {
             self.taking.check(packet.codec, &self.link.session, self.link.target)?;
         }
@@ -296,29 +286,28 @@ impl Forward<'_> {
     /// Looks at what the server has acknowledged, and at the clock; returns when to look again.
     fn check(&mut self) -> Result<Instant, Error> {
         let now = Instant::now();
-        let (position, all) = self.link.acknowledged()?;
-        if self.watch.acknowledged(now, position, all && self.feed.is_empty()) {
-            self.ctx.state(State::Live);
-        }
-        let end = self.link.session.output().total_bytes();
+        let (taken, all) = self.link.acknowledged()?;
+        let session = &mut self.link.session;
+        let read = (!session.acknowledges_wrongly()).then_some(self.link.read_bytes);
+        let (asked, end) = (session.window_bytes(), session.output().total_bytes());
+        let due = self.watch.look(now, Seen { taken, all: all && self.feed.is_empty(), read, asked, end });
         if self.open
-            && let Some(bytes) = self.watch.window(now, self.link.session.window_bytes(), end)
+            && let Some(bytes) = self.watch.window(now, asked)
         {
-            self.link.session.announce_window(bytes).map_err(broken)?;
+            session.announce_window(bytes).map_err(broken)?;
         }
         let target = self.link.target;
-        match self.watch.due(now) {
+        match due {
             Due::Nothing => {}
-            Due::Stalled => {
-                self.ctx.waiting(&refusal::stalled(target, self.watch.is_only_silent()));
-            }
+            Due::Live => self.ctx.state(State::Live),
+            Due::Stalled { is_silent } => self.ctx.waiting(&refusal::stalled(target, is_silent)),
             Due::Slow => self.ctx.waiting(&refusal::slow(target)),
             Due::NoMedia => self.ctx.waiting(&refusal::no_media()),
-            Due::DoesNotRead => {
+            Due::DoesNotRead { is_silent } => {
                 // A server that only pretends would else keep the stream's name with what is still on its way.
                 self.link.writer.abort();
                 self.does_not_read = true;
-                return Err(refusal::does_not_read(target, self.watch.is_only_silent()));
+                return Err(refusal::does_not_read(target, is_silent));
             }
             Due::StopOverdue => {
                 let left = self.link.session.output().len_bytes();
@@ -326,7 +315,7 @@ impl Forward<'_> {
                 return Err(refusal::not_taken(target, left));
             }
         }
-        Ok(self.watch.next(now))
+        Ok(self.watch.next())
     }
 }
 

@@ -7,13 +7,10 @@ use std::time::Duration;
 pub struct Timing {
     /// Connecting, handshake, connect and publish together.
     pub setup: Duration,
-    /// Bytes wait and the server acknowledges none: the destination counts as not live.
+    /// Bytes wait and the server acknowledges none: the destination counts as not live. It is again when it has gone on for as long.
     pub stalled: Duration,
     /// Bytes wait and the server acknowledges none: the connection is given up. Above `stalled`.
     pub unread_max: Duration,
-    /// Media of a stream too thin to fill a server's memory flows for so long, and the server's side has taken all of it: that
-    /// counts for being read.
-    pub thin: Duration,
     /// No media comes: the destination counts as not live; the connection stays.
     pub media_silent: Duration,
     /// From the request to end until the last bytes are written and the server has closed its side.
@@ -26,7 +23,6 @@ impl Default for Timing {
             setup: Duration::from_secs(10),
             stalled: Duration::from_secs(5),
             unread_max: Duration::from_secs(15),
-            thin: Duration::from_secs(3),
             media_silent: Duration::from_secs(5),
             // Half of what the host grants a destination to end.
             flush: Duration::from_secs(1),

@@ -1,16 +1,12 @@
-//! When a destination is live, and when silence is a failure. No clock in here: every function is told the time.
+//! When a destination is live, and when it stalls. No clock in here: every function is told the time.
 //!
-//! What the server's system has taken does not show that the server reads: it keeps some for a program that hangs. On a new
-//! connection a destination is therefore live when the server has said in RTMP that it has read media, or when more was taken than a
-//! system keeps ([`UNREAD_BYTES_MAX`]), or when a stream too thin for that has flown for some time ([`Timing::thin`]) without falling
-//! behind ([`BEHIND_PART`]). Where an earlier try ended because a server stopped reading, the thin stream's way is closed, and the others
-//! count only beyond what it took then. One that has stalled is live again when it keeps up, or has taken bytes for long ([`stalls`]).
-//!
-//! Nor does it show that the server goes on reading. One that is known to acknowledge in RTMP stalls when its acknowledgements stop, while
-//! its system may go on taking bytes ([`acks`]); any other is judged by what its system takes.
+//! A system keeps some of a stream for a program that hangs: that it takes bytes does not show that the server reads. A destination is live
+//! when its server has acknowledged media in RTMP, or its system has taken more than systems keep ([`UNREAD_BYTES_MAX`]), or has taken all
+//! of a thin stream without a pause for [`Timing::stalled`]. It stalls when for so long its system takes nothing of what is on its way, or
+//! a server that acknowledged as often as it was asked to ([`acks`]) acknowledges nothing of what its system took; and is live again when
+//! it has gone on for so long without a pause, for longer after each stall.
 
 mod acks;
-mod stalls;
 #[cfg(test)]
 mod tests;
 
@@ -18,261 +14,138 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::acks::{Acks, Window};
-use self::stalls::Stalls;
+use self::acks::Acks;
 use crate::timing::Timing;
-
-/// Time between looks while the first media is on its way.
-const LOOK_SOON: Duration = Duration::from_millis(50);
 
 /// Most that the system of a server keeps for a program that does not read, in bytes, unless the program has asked for more: twice what
 /// usual ones do.
 pub(crate) const UNREAD_BYTES_MAX: u64 = 256 * 1024;
 
-/// Media of a thin stream that is on its way for longer than this part of [`Timing::thin`] is behind; a slow round trip takes less.
-const BEHIND_PART: u32 = 3;
-
 /// Looks in the time after which a server counts as stalled.
 const LOOKS: u32 = 10;
+/// So often the time after which a server counts as back grows with its stalls.
+const STALLS_COUNTED_MAX: u32 = 8;
+
+/// Least and largest distance of acknowledgements that is asked for, in bytes; the largest is what encoders usually ask for.
+pub(crate) const WINDOW_BYTES_MIN: u32 = 8 * 1024;
+const WINDOW_BYTES_MAX: u32 = 2_500_000;
+/// Least time between two changes of what is asked for, which is one acknowledgement each second.
+const WINDOW_EVERY: Duration = Duration::from_secs(4);
+/// What is asked for is changed when another would be that much larger or smaller.
+const WINDOW_FACTOR: u32 = 2;
+
+/// What is seen of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    /// Output position up to which the server's system has taken bytes. What our own system took says nothing: it has room for minutes.
+    pub(crate) taken: u64,
+    /// Nothing is on its way.
+    pub(crate) all: bool,
+    /// Output position up to which the server has acknowledged in RTMP; `None` if it has acknowledged what cannot be.
+    pub(crate) read: Option<u64>,
+    /// How many bytes apart the server is asked to acknowledge.
+    pub(crate) asked: u32,
+    /// Output position behind all that was queued.
+    pub(crate) end: u64,
+}
 
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Nothing.
     Nothing,
-    /// The server acknowledges no bytes, or none in RTMP where it used to; told once per silence.
-    Stalled,
-    /// The server acknowledges bytes again, but does not get back to the stream; told once per silence.
+    /// The destination is live from now on.
+    Live,
+    /// The server takes nothing, or, if `is_silent`, takes bytes and acknowledges nothing any more; told once per stall.
+    Stalled { is_silent: bool },
+    /// It has stalled, took bytes again, and paused again; told once per stall.
     Slow,
-    /// The server has acknowledged no bytes for too long.
-    DoesNotRead,
+    /// The same as `Stalled` for too long.
+    DoesNotRead { is_silent: bool },
     /// No media comes; told once per silence.
     NoMedia,
     /// The end was asked for and takes too long.
     StopOverdue,
 }
 
-/// What was told last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    Nothing,
+enum State {
+    Connecting,
+    Live,
     Stalled,
+    /// Stalled, and told to be slow.
     Slow,
     NoMedia,
 }
 
-/// Watches one connection: bytes that are on their way, media that comes, and whether the destination is live.
-///
-/// What counts is what the server's side has acknowledged. That our own system takes bytes says nothing: it has room for minutes
-/// of a thin stream.
+/// Watches one connection.
 #[derive(Debug)]
 pub(crate) struct Watch {
     timing: Timing,
-    /// Since when bytes are on their way without any being acknowledged, as far as was looked.
-    waiting_since: Option<Instant>,
-    /// Output position the server has acknowledged.
-    acknowledged: u64,
-    look_at: Instant,
+    /// An earlier try ended because the server did not read.
+    is_doubted: bool,
+    state: State,
+    looked_at: Instant,
     media_at: Instant,
     stop_by: Option<Instant>,
-    told: Told,
-    stalls: Stalls,
-    /// Since when the destination is live.
-    live: Option<Instant>,
-    /// How long it was live before.
-    lived: Duration,
-    /// Output position the server must have acknowledged to be live, and since when it is waited for.
-    live_from: Option<(u64, Instant)>,
-    /// Output position of the first media.
+    /// Output position where the first media ends, also the first one after a time without.
     media_from: Option<u64>,
-    /// Output position of some media that is on its way, and when it was queued.
-    on_its_way: Option<(u64, Instant)>,
-    /// The same of the newest media, wherever it is.
-    newest: Option<(u64, Instant)>,
-    /// The server has shown that it reads.
-    proven: bool,
-    acks: Acks,
-    window: Option<Window>,
-    /// It has stalled because it said nothing more of its reading: the output position that it had said it has read then.
-    silent_from: Option<u64>,
-    /// Bytes that it took without reading them in an earlier try.
     taken: u64,
+    acks: Acks,
+    /// Since when bytes are on their way and none of them is taken.
+    waiting_since: Option<Instant>,
+    /// How long bytes have been taken without a pause, as far as was looked.
+    steady: Duration,
+    stalls: u32,
+    /// It was live.
+    is_proven: bool,
+    /// How long it was live.
+    lived: Duration,
+    /// Since when bytes are counted for [`Self::window`], and the position then.
+    counted_from: (Instant, u64),
 }
 
 impl Watch {
-    /// `taken`: bytes that the server is known to take without reading them, 0 where nothing is known.
-    pub(crate) fn new(timing: Timing, now: Instant, taken: u64) -> Self {
+    /// `is_doubted`: an earlier try ended because the server did not read.
+    pub(crate) fn new(timing: Timing, now: Instant, is_doubted: bool) -> Self {
         Watch {
             timing,
-            waiting_since: None,
-            acknowledged: 0,
-            look_at: now,
+            is_doubted,
+            state: State::Connecting,
+            looked_at: now,
             media_at: now,
             stop_by: None,
-            told: Told::Nothing,
-            stalls: Stalls::default(),
-            live: None,
-            lived: Duration::ZERO,
-            live_from: None,
             media_from: None,
-            on_its_way: None,
-            newest: None,
-            proven: false,
+            taken: 0,
             acks: Acks::default(),
-            window: None,
-            silent_from: None,
-            taken,
-        }
-    }
-
-    /// Media came from the host.
-    pub(crate) fn media(&mut self, now: Instant) {
-        self.media_at = now;
-        if self.told == Told::NoMedia {
-            self.told = Told::Nothing;
+            waiting_since: None,
+            steady: Duration::ZERO,
+            stalls: 0,
+            is_proven: false,
+            lived: Duration::ZERO,
+            counted_from: (now, 0),
         }
     }
 
     /// A media packet was queued that ends at output position `end`.
     pub(crate) fn queued_media(&mut self, now: Instant, end: u64) {
+        self.media_at = now;
         self.media_from.get_or_insert(end);
-        self.newest = Some((end, now));
-        self.on_its_way = self.on_its_way.or(self.newest);
-        if self.live.is_none() && self.live_from.is_none() {
-            self.live_from = Some((end, now));
-            self.look_at = self.look_at.min(now + LOOK_SOON);
-        }
     }
 
-    /// Bytes are to be written.
-    pub(crate) fn waiting(&mut self, now: Instant) {
-        if self.waiting_since.is_none() {
-            self.waiting_since = Some(now);
-            self.look_at = self.look_at.min(now + self.look(now));
-        }
-    }
-
-    /// Bytes are to be written, and `now` must be noted by [`Self::waiting`].
-    pub(crate) fn starts_waiting(&self) -> bool {
-        self.waiting_since.is_none()
-    }
-
-    /// It is time for [`Self::acknowledged`] and [`Self::due`]. A stream that flows is looked at between its writes, without
-    /// a wake-up of its own.
+    /// It is time for [`Self::look`]. A stream that flows is looked at between its writes, without a wake-up of its own.
     pub(crate) fn is_look_due(&self, now: Instant) -> bool {
-        now >= self.look_at
+        now >= self.looked_at + self.between_looks()
     }
 
-    /// The server has acknowledged bytes up to output position `position`, perhaps the same as before; `all`: nothing is on
-    /// its way. True when the destination is live from now on.
-    pub(crate) fn acknowledged(&mut self, now: Instant, position: u64, all: bool) -> bool {
-        let took = position > self.acknowledged;
-        if took {
-            self.acknowledged = position;
-            self.waiting_since = Some(now);
-            let is_out = |(end, _): &(u64, Instant)| *end > position;
-            self.on_its_way = self.on_its_way.filter(is_out).or(self.newest.filter(is_out));
-        }
-        if all {
-            self.waiting_since = None;
-        }
-        self.acks.looked(now, self.acknowledged, &self.timing);
-        let (said, is_silent) = (self.acks.take_news(), self.acks.silent_since().is_some());
-        if self.stalls.is_on() && is_silent {
-            self.silent_from = self.silent_from.or(Some(self.acks.read()));
-        }
-        let took = if self.silent_from.is_some() { said } else { took };
-        self.stalls.looked(now, took, self.keeps_up(now), &self.timing);
-        let becomes_live = self.live.is_none()
-            && !is_silent
-            && self.shows_reading(now)
-            && self.stalls.is_over(now, &self.timing);
-        if becomes_live {
-            self.become_live(now);
-        }
-        becomes_live
+    /// When to look at the latest, also where nothing is written meanwhile.
+    pub(crate) fn next(&self) -> Instant {
+        let next = self.looked_at + self.between_looks() * 2;
+        self.stop_by.map_or(next, |by| next.min(by))
     }
 
-    fn become_live(&mut self, now: Instant) {
-        self.stalls.end();
-        self.silent_from = None;
-        self.told = Told::Nothing;
-        self.proven = true;
-        self.live = Some(now);
-        match &mut self.window {
-            Some(window) => window.begin_again(now, self.acknowledged),
-            None => {
-                let since = self.live_from.map_or(now, |(_, since)| since);
-                self.window = Some(Window::new(since, self.media_from.unwrap_or(self.acknowledged)));
-            }
-        }
-        self.live_from = None;
-    }
-
-    /// How many bytes apart the server is to be asked to acknowledge, at the output's `end`, where that is to be another number than
-    /// `asked`, the last one.
-    pub(crate) fn window(&mut self, now: Instant, asked: u32, end: u64) -> Option<u32> {
-        let window = self.window.as_mut().filter(|_| self.live.is_some());
-        let bytes = window.and_then(|window| window.due(now, self.acknowledged, asked));
-        self.acks.asked(bytes.unwrap_or(asked), end);
-        bytes
-    }
-
-    /// The server has said that it has read up to output position `position`. True when it is time to look what that means.
-    pub(crate) fn read(&mut self, now: Instant, position: u64) -> bool {
-        self.acks.heard(now, position, self.acknowledged, self.media_from, self.silent_from.is_none());
-        self.live.is_none() && self.live_from.is_some()
-    }
-
-    /// The server has said what cannot be: from now on what it says of its reading does not make it stall.
-    pub(crate) fn distrust(&mut self) {
-        self.acks.distrust();
-        self.silent_from = None;
-    }
-
-    /// Whether what came back shows that the server reads.
-    fn shows_reading(&self, now: Instant) -> bool {
-        let Some((from, since)) = self.live_from else { return false };
-        if self.proven {
-            return self.acknowledged >= from && self.silent_from.is_none_or(|then| self.acks.read() > then);
-        }
-        // Beyond the first media, the earlier position: what was waited for anew since then says no less.
-        let media_from = self.media_from.unwrap_or(from);
-        // More than was sent says nothing.
-        let read = self.acks.read().min(self.acknowledged);
-        let is_read = read >= from && read >= media_from + self.taken;
-        let is_more = self.acknowledged >= media_from + UNREAD_BYTES_MAX + self.taken;
-        let is_thin = self.taken == 0
-            && self.keeps_up(now)
-            && self.acknowledged >= from
-            && now >= since + self.timing.thin;
-        is_read || is_more || is_thin
-    }
-
-    /// It has stalled, or does not read, because it says nothing more of its reading, while its system takes bytes.
-    pub(crate) fn is_only_silent(&self) -> bool {
-        self.waiting_since.is_none() && self.acks.silent_since().is_some()
-    }
-
-    /// What is on its way is not late, nor what it reads of it, where that is why it stalled.
-    fn keeps_up(&self, now: Instant) -> bool {
-        let is_read = self.silent_from.is_none() || self.acks.keeps_up(self.acknowledged);
-        is_read && self.on_its_way.is_none_or(|(_, queued)| now < queued + self.timing.thin / BEHIND_PART)
-    }
-
-    /// How long the destination was live, in all.
-    pub(crate) fn lived(&self, now: Instant) -> Duration {
-        self.lived + self.live.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
-    }
-
-    /// Bytes of media that the server's side has taken, without those that the server has said it has read.
-    pub(crate) fn media_taken(&self) -> u64 {
-        self.media_from.map_or(0, |from| self.acknowledged.saturating_sub(from.max(self.acks.read())))
-    }
-
-    fn leave_live(&mut self, now: Instant) {
-        self.lived = self.lived(now);
-        self.live = None;
+    fn between_looks(&self) -> Duration {
+        self.timing.stalled / LOOKS
     }
 
     /// The end was asked for; a second call changes nothing.
@@ -280,77 +153,111 @@ impl Watch {
         *self.stop_by.get_or_insert(now + self.timing.flush)
     }
 
-    /// What is due now.
-    pub(crate) fn due(&mut self, now: Instant) -> Due {
-        let due = self.due_at(now);
-        self.look_at = now + self.look(now);
-        due
+    /// The destination is live.
+    pub(crate) fn is_live(&self) -> bool {
+        self.state == State::Live
     }
 
-    fn due_at(&mut self, now: Instant) -> Due {
-        if self.stop_by.is_some_and(|by| now >= by) {
+    /// How long the destination was live, in all, up to the last look.
+    pub(crate) fn lived(&self) -> Duration {
+        self.lived
+    }
+
+    /// Looks at the connection, and says what is due.
+    pub(crate) fn look(&mut self, now: Instant, seen: Seen) -> Due {
+        let passed = now.saturating_duration_since(std::mem::replace(&mut self.looked_at, now));
+        if self.is_live() {
+            self.lived += passed;
+        }
+        let took = seen.taken > self.taken;
+        self.taken = self.taken.max(seen.taken);
+        self.acks.looked(now, &seen);
+        self.waiting_since = match self.waiting_since {
+            _ if seen.all => None,
+            Some(since) if !took => Some(since),
+            _ => Some(now),
+        };
+        let has_paused = is_over(self.waiting_since, self.timing.stalled / 2, now);
+        let pauses_again = has_paused && !self.steady.is_zero();
+        if has_paused || self.acks.overdue_since().is_some() {
+            self.steady = Duration::ZERO;
+        } else if self.has_taken_media() {
+            // A look that came late saw nothing of the time before it.
+            self.steady += passed.min(self.between_looks() * 2);
+        }
+        self.due(now, pauses_again)
+    }
+
+    fn due(&mut self, now: Instant, pauses_again: bool) -> Due {
+        let Timing { stalled, unread_max, media_silent, .. } = self.timing;
+        if is_over(self.stop_by, Duration::ZERO, now) {
             return Due::StopOverdue;
         }
-        if self.waiting_since.is_none() && now >= self.media_at + self.timing.media_silent {
-            return self.without_media(now);
+        if self.waiting_since.is_none() && is_over(Some(self.media_at), media_silent, now) {
+            (self.media_from, self.steady) = (None, Duration::ZERO);
+            return self.becomes(State::NoMedia, Due::NoMedia);
         }
-        let silent_since = self.acks.silent_since();
-        // One that seldom acknowledged, or was given up before, may read and only say nothing of it: it is not broken off for that.
-        let silent_unread = silent_since.filter(|_| self.taken == 0 && self.acks.is_known_well());
-        if is_over(self.waiting_since, self.timing.unread_max, now)
-            || is_over(silent_unread, self.timing.unread_max, now)
+        let overdue_since = self.acks.overdue_since();
+        let is_silent = !is_over(self.waiting_since, stalled, now);
+        // Twice in a row it is not broken off for silence alone: it may read and say nothing of it.
+        if is_over(self.waiting_since, unread_max, now)
+            || (is_over(overdue_since, unread_max, now) && !self.is_doubted)
         {
-            return Due::DoesNotRead;
+            return Due::DoesNotRead { is_silent };
         }
-        let is_stalled = is_over(self.waiting_since, self.timing.stalled, now)
-            || is_over(silent_since, self.timing.stalled, now);
-        if is_stalled && self.stalls.begin() {
-            self.told = Told::Stalled;
-            self.silent_from = silent_since.map(|_| self.acks.read());
-            if self.live.is_some() {
-                self.live_from = Some((self.acknowledged + 1, now));
-            }
-            self.leave_live(now);
-            return Due::Stalled;
+        if (!is_silent || is_over(overdue_since, stalled, now)) && !self.has_stalled() {
+            self.steady = Duration::ZERO;
+            self.stalls += 1;
+            return self.becomes(State::Stalled, Due::Stalled { is_silent });
         }
-        if self.told == Told::Stalled && self.stalls.is_slow(now, &self.timing) {
-            self.told = Told::Slow;
-            return Due::Slow;
+        if self.state == State::Stalled && pauses_again {
+            return self.becomes(State::Slow, Due::Slow);
+        }
+        if self.shows_reading() {
+            self.is_proven = true;
+            return self.becomes(State::Live, Due::Live);
         }
         Due::Nothing
     }
 
-    fn without_media(&mut self, now: Instant) -> Due {
-        if self.told == Told::NoMedia {
-            return Due::Nothing;
+    fn becomes(&mut self, state: State, due: Due) -> Due {
+        if std::mem::replace(&mut self.state, state) == state { Due::Nothing } else { due }
+    }
+
+    fn has_stalled(&self) -> bool {
+        matches!(self.state, State::Stalled | State::Slow)
+    }
+
+    fn has_taken_media(&self) -> bool {
+        self.media_from.is_some_and(|from| self.taken >= from)
+    }
+
+    /// What came back shows that the server reads, and after a stall that it goes on doing so.
+    fn shows_reading(&self) -> bool {
+        let Some(from) = self.media_from.filter(|_| self.has_taken_media()) else { return false };
+        let is_steady = |times| self.steady >= self.timing.stalled * times;
+        let reads = self.is_proven
+            || self.acks.read() >= from
+            || self.taken >= from + UNREAD_BYTES_MAX
+            || (!self.is_doubted && is_steady(1));
+        let is_back = !self.has_stalled() || is_steady(self.stalls.min(STALLS_COUNTED_MAX));
+        reads && is_back
+    }
+
+    /// How many bytes apart the server is to be asked to acknowledge in place of `asked`, where it is to be asked anew: often enough to
+    /// see within seconds that it has stopped, seldom enough to be no load.
+    pub(crate) fn window(&mut self, now: Instant, asked: u32) -> Option<u32> {
+        let (since, from) = self.counted_from;
+        let passed = now.saturating_duration_since(since);
+        // What it did before an answer that is due says more than what it would do after another question.
+        if !self.is_live() || self.acks.overdue_since().is_some() || passed < WINDOW_EVERY {
+            return None;
         }
-        self.told = Told::NoMedia;
-        self.stalls.end();
-        self.silent_from = None;
-        self.leave_live(now);
-        self.live_from = None;
-        Due::NoMedia
-    }
-
-    /// Time until the next look.
-    fn look(&self, now: Instant) -> Duration {
-        let look = self.timing.stalled / LOOKS;
-        let is_soon = self.live_from.is_some_and(|(_, since)| now <= since + self.timing.thin);
-        if self.live.is_none() && is_soon && !self.stalls.is_on() { look.min(LOOK_SOON) } else { look }
-    }
-
-    /// When to ask at the latest, also where nothing is written meanwhile.
-    pub(crate) fn next(&self, now: Instant) -> Instant {
-        let silence = match self.waiting_since {
-            // One look more, so that a stream that flows looks between its writes.
-            Some(since) if since == now && self.live.is_some() => now + self.look(now) * 2,
-            Some(_) => now + self.look(now),
-            None if self.told != Told::NoMedia => self.media_at + self.timing.media_silent,
-            None => now + self.timing.media_silent,
-        };
-        // Bytes may begin to wait right after this.
-        let latest = now + self.look(now) * 2;
-        silence.min(latest).min(self.stop_by.unwrap_or(latest))
+        self.counted_from = (now, self.taken);
+        let each_second = u128::from(self.taken - from) * 1000 / passed.as_millis();
+        let bytes = u32::try_from(each_second).unwrap_or(u32::MAX).clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX);
+        let is_other = bytes / WINDOW_FACTOR > asked || bytes * WINDOW_FACTOR < asked;
+        is_other.then_some(bytes)
     }
 }
 

@@ -1,202 +1,400 @@
-mod silent;
+//! Servers of all kinds, on a clock moved by hand.
 
 use super::*;
 
-fn watch() -> (Watch, impl Fn(u64) -> Instant) {
+const KILO: u64 = 1000;
+/// A stream of sound, and a usual one, in bytes a second.
+const THIN: u64 = 6 * KILO;
+const USUAL: u64 = 300 * KILO;
+const BEFORE: u64 = 4 * KILO;
+/// After how many bytes a server acknowledges that was asked to do it after so many.
+type Spacing = fn(u64) -> u64;
+const NEVER: Spacing = |_| u64::MAX;
+const ASKED: Spacing = |asked| asked;
+
+/// A stream and its server. Both go on by tenths of a second.
+struct Scene {
+    watch: Watch,
+    start: Instant,
+    tenths: u64,
+    /// Bytes each second of the stream, and those that the server reads at most.
+    rate: u64,
+    reads: u64,
+    /// Most bytes that its system keeps unread.
+    keeps: u64,
+    sent: u64,
+    taken: u64,
+    read: u64,
+    acknowledged: Option<u64>,
+    /// Distances of acknowledgements that the server was asked for, with the output positions where that is said.
+    asked: Vec<(u64, u32)>,
+    /// What was due, with the second.
+    told: Vec<(u64, Due)>,
+}
+
+impl Scene {
+    /// Its server reads everything at once.
+    fn new(rate: u64) -> Self {
+        let start = Instant::now();
+        Scene {
+            watch: Watch::new(Timing::default(), start, false),
+            start,
+            tenths: 0,
+            rate,
+            reads: u64::MAX / 2,
+            keeps: 100 * KILO,
+            sent: BEFORE,
+            taken: BEFORE,
+            read: BEFORE,
+            acknowledged: Some(BEFORE),
+            asked: vec![(0, WINDOW_BYTES_MIN)],
+            told: Vec::new(),
+        }
+    }
+
+    /// An earlier try with its server ended because it did not read.
+    fn doubted(rate: u64) -> Self {
+        let mut scene = Self::new(rate);
+        scene.watch.is_doubted = true;
+        scene
+    }
+
+    /// A server that reads nothing.
+    fn deaf(self) -> Self {
+        Self { reads: 0, ..self }
+    }
+
+    fn run(&mut self, seconds: u64, spacing: impl Fn(u64) -> u64) {
+        (0..seconds * 10).for_each(|_| self.step(self.rate / 10, &spacing));
+    }
+
+    fn step(&mut self, bytes: u64, spacing: impl Fn(u64) -> u64) {
+        self.tenths += 1;
+        let now = self.now();
+        // What the server does not take stays with the host.
+        if bytes > 0 && self.sent - self.taken < 64 * KILO {
+            self.sent += bytes;
+            self.watch.queued_media(now, self.sent);
+        }
+        let most = self.read + self.reads / 10;
+        self.taken = self.taken.max(self.sent.min(most + self.keeps));
+        self.read = self.taken.min(most);
+        let asked = self.asked.iter().rev().find(|(from, _)| *from <= self.read).unwrap().1;
+        if let Some(acknowledged) = &mut self.acknowledged
+            && self.read - *acknowledged >= spacing(u64::from(asked))
+        {
+            *acknowledged = self.read;
+        }
+        if self.watch.is_look_due(now) {
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        let (now, asked) = (self.now(), self.asked.last().unwrap().1);
+        let all = self.taken == self.sent;
+        let (taken, read, end) = (self.taken, self.acknowledged, self.sent);
+        let due = self.watch.look(now, Seen { taken, all, read, asked, end });
+        if due != Due::Nothing {
+            self.told.push((self.tenths / 10, due));
+        }
+        if let Some(bytes) = self.watch.window(now, asked) {
+            self.asked.push((self.sent, bytes));
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.start + Duration::from_millis(self.tenths * 100)
+    }
+
+    fn is_live(&self) -> bool {
+        self.watch.is_live()
+    }
+
+    /// What was due since the last call.
+    fn told(&mut self) -> Vec<Due> {
+        std::mem::take(&mut self.told).into_iter().map(|(_, due)| due).collect()
+    }
+
+    /// The same, a single thing, with the second.
+    #[track_caller]
+    fn told_once(&mut self) -> (u64, Due) {
+        let told = std::mem::take(&mut self.told);
+        assert_eq!(told.len(), 1, "{told:?}");
+        told[0]
+    }
+}
+
+const STALLED: Due = Due::Stalled { is_silent: false };
+const SILENT: Due = Due::Stalled { is_silent: true };
+
+fn seen(taken: u64, read: u64) -> Seen {
+    Seen { taken, all: false, read: Some(read), asked: WINDOW_BYTES_MIN, end: taken }
+}
+
+#[test]
+fn live_only_when_media_was_acknowledged_or_more_than_a_system_keeps_was_taken() {
     let start = Instant::now();
-    (Watch::new(Timing::default(), start, 0), move |seconds| start + Duration::from_secs(seconds))
-}
-
-/// What is sent with the first media, and what shows that it is read.
-const FAR: u64 = 10 + UNREAD_BYTES_MAX;
-
-#[test]
-fn live_only_when_media_was_read() {
-    let (mut watch, at) = watch();
-    watch.waiting(at(0));
-    assert!(!watch.acknowledged(at(0), 3000, false), "the handshake is no media");
-    watch.queued_media(at(0), 5000);
-    watch.queued_media(at(0), 9000);
-    assert!(!watch.acknowledged(at(1), 5000, false), "its system took it, which says nothing of the server");
-    assert!(watch.read(at(1), 4999));
-    assert!(!watch.acknowledged(at(1), 5000, false));
-    assert!(watch.read(at(1), 5000));
-    assert!(watch.acknowledged(at(1), 5000, false));
-    assert!(!watch.acknowledged(at(1), 9000, true) && !watch.read(at(1), 9000), "told once");
-    assert_eq!((watch.lived(at(3)), watch.media_taken()), (Duration::from_secs(2), 0));
-}
-
-#[test]
-fn more_than_a_system_keeps_was_read() {
-    let (mut watch, at) = watch();
-    watch.queued_media(at(0), 10);
-    watch.waiting(at(0));
-    assert!(!watch.acknowledged(at(1), FAR - 1, false));
-    assert!(watch.acknowledged(at(1), FAR, false));
+    for (media, taken, read, is_live) in [
+        (None, 5000, 5000, false),
+        (Some(5000), 5000, 4999, false),
+        (Some(5000), 5000, 5000, true),
+        (Some(5000), 4999 + UNREAD_BYTES_MAX, 0, false),
+        (Some(5000), 5000 + UNREAD_BYTES_MAX, 0, true),
+    ] {
+        for is_doubted in [false, true] {
+            let mut watch = Watch::new(Timing::default(), start, is_doubted);
+            if let Some(end) = media {
+                watch.queued_media(start, end);
+                watch.queued_media(start, end + 1_000_000);
+            }
+            let due = watch.look(start, seen(taken, read));
+            assert_eq!(due, if is_live { Due::Live } else { Due::Nothing }, "{media:?} {taken} {read}");
+            assert_eq!(watch.look(start, seen(taken, read)), Due::Nothing, "told once");
+        }
+    }
 }
 
 #[test]
-fn a_thin_stream_is_live_when_all_of_it_was_taken_for_some_time() {
-    let (mut watch, at) = watch();
-    watch.queued_media(at(0), 10);
-    watch.waiting(at(0));
-    assert!(!watch.acknowledged(at(2), 10, true), "early");
-    watch.queued_media(at(2), 10_000);
-    assert!(!watch.acknowledged(at(3), 9_000, false), "some has been on its way for a while");
-    assert!(watch.acknowledged(at(3), 10_000, true));
+fn a_thin_stream_that_is_never_acknowledged_is_live_after_the_time_of_a_stall_unless_it_is_doubted() {
+    let mut scene = Scene::new(THIN);
+    scene.run(300, NEVER);
+    let (second, due) = scene.told_once();
+    assert_eq!(due, Due::Live);
+    assert!((5..=6).contains(&second), "{second}");
+    let mut scene = Scene::doubted(THIN);
+    scene.run(30, NEVER);
+    assert_eq!(scene.told(), []);
+    scene.run(30, NEVER);
+    assert_eq!(scene.told(), [Due::Live], "more than a system keeps");
 }
 
 #[test]
-fn a_thin_stream_to_a_server_far_away_is_live_although_some_of_it_is_always_on_its_way() {
-    let (mut watch, at) = watch();
-    let look = |tenths: u64| at(0) + Duration::from_millis(100 * tenths);
-    let live = (0..).find(|tenths| {
-        watch.queued_media(look(*tenths), 10 + tenths * 10);
-        watch.waiting(look(*tenths));
-        // Five tenths of a second there and back.
-        watch.acknowledged(look(*tenths), tenths.saturating_sub(5) * 10, false)
-    });
-    assert_eq!(live, Some(30));
-}
-
-#[test]
-fn what_stalled_before_has_to_get_further_than_then() {
+fn time_that_nobody_looked_at_shows_nothing() {
     let start = Instant::now();
     let at = |seconds| start + Duration::from_secs(seconds);
-    let again = |taken| {
-        let mut watch = Watch::new(Timing::default(), start, taken);
-        watch.queued_media(at(0), 10);
-        watch.waiting(at(0));
-        watch
-    };
-    let mut watch = again(70_000);
-    assert!(!watch.acknowledged(at(4), 50_000, true), "thin, but it was so the last time");
-    assert!(watch.read(at(1), 70_009));
-    assert!(!watch.acknowledged(at(4), 70_009, true));
-    assert!(watch.read(at(1), 70_010));
-    assert!(watch.acknowledged(at(4), 70_010, true));
-    let mut watch = again(200_000);
-    assert!(!watch.acknowledged(at(4), FAR + 199_999, false));
-    assert!(watch.acknowledged(at(4), FAR + 200_000, false));
-    let mut watch = again(1);
-    assert!(!watch.acknowledged(at(4), FAR, true));
-    assert!(watch.acknowledged(at(4), FAR + 1, true));
-    // A server that says it has read more than there was has said nothing.
-    let mut watch = again(70_000);
-    assert!(watch.read(at(1), 100_000_000));
-    assert!(!watch.acknowledged(at(4), 60_000, false));
+    let mut watch = Watch::new(Timing::default(), start, false);
+    watch.queued_media(start, 10);
+    assert_eq!(watch.look(at(0), seen(10, 0)), Due::Nothing);
+    assert_eq!(watch.look(at(60), seen(1000, 0)), Due::Nothing, "one look is one look");
 }
 
 #[test]
-fn a_server_that_acknowledges_nothing_is_stalled_then_given_up() {
-    let (mut watch, at) = watch();
-    watch.queued_media(at(0), 10);
-    watch.waiting(at(0));
-    assert!(watch.acknowledged(at(1), FAR, false));
-    assert!(!watch.acknowledged(at(5), FAR, false), "our system took more, the server's did not");
-    assert_eq!(watch.due(at(5)), Due::Nothing);
-    assert_eq!(watch.due(at(6)), Due::Stalled);
-    assert_eq!(watch.due(at(7)), Due::Nothing, "told once");
-    assert_eq!(watch.due(at(15)), Due::Nothing);
-    assert_eq!(watch.due(at(16)), Due::DoesNotRead);
-    assert_eq!(watch.lived(at(16)), Duration::from_secs(5));
-}
-
-/// One that was live and has stalled for the first time, at 5 s.
-fn stalled() -> (Watch, impl Fn(u64) -> Instant) {
-    let (mut watch, at) = watch();
-    watch.queued_media(at(0), 10);
-    watch.waiting(at(0));
-    assert!(watch.acknowledged(at(0), FAR, false));
-    watch.queued_media(at(0), 2 * FAR);
-    assert_eq!(watch.due(at(5)), Due::Stalled);
-    (watch, at)
+fn a_server_that_never_reads_is_never_live_stalls_and_is_given_up() {
+    let mut scene = Scene::new(USUAL).deaf();
+    scene.run(18, NEVER);
+    let told = std::mem::take(&mut scene.told);
+    assert_eq!(told[0].1, STALLED);
+    assert!((5..=7).contains(&told[0].0), "{told:?}");
+    assert_eq!(told[1].1, Due::DoesNotRead { is_silent: false });
+    assert!((15..=17).contains(&told[1].0), "{told:?}");
+    // A thin one is live for as long as its system has room, in one try of a session.
+    let mut scene = Scene::new(THIN).deaf();
+    scene.run(24, NEVER);
+    assert_eq!(scene.told(), [Due::Live, STALLED]);
+    let mut scene = Scene::doubted(THIN).deaf();
+    scene.run(24, NEVER);
+    assert_eq!(scene.told(), [STALLED]);
 }
 
 #[test]
-fn a_stalled_server_is_live_again_when_it_keeps_up() {
-    let (mut watch, at) = stalled();
-    assert!(!watch.acknowledged(at(14), FAR + 1, false), "one byte is little");
-    watch.queued_media(at(15), 2 * FAR + 10);
-    assert!(!watch.acknowledged(at(15), 2 * FAR, false));
-    watch.queued_media(at(16), 2 * FAR + 20);
-    assert!(!watch.acknowledged(at(16), 2 * FAR + 10, false));
-    assert_eq!(watch.due(at(16)), Due::Nothing);
-    watch.queued_media(at(17), 2 * FAR + 30);
-    assert!(watch.acknowledged(at(17), 2 * FAR + 20, false), "two seconds on the stream's heels");
-    assert_eq!(watch.due(at(21)), Due::Nothing);
-    assert_eq!(watch.due(at(22)), Due::Stalled, "told again for a new silence");
+fn a_stalled_server_is_live_again_when_it_has_gone_on_for_as_long_and_later_each_time() {
+    let mut scene = Scene::new(USUAL);
+    scene.run(5, NEVER);
+    assert_eq!(scene.told(), [Due::Live]);
+    let lived = scene.watch.lived();
+    // It comes back to the stream, or reads too little for ever.
+    for (reads, waits) in [(u64::MAX / 2, 5..=6), (100 * KILO, 10..=11), (20 * KILO, 15..=16)] {
+        scene.reads = 0;
+        scene.run(9, NEVER);
+        assert_eq!(scene.told(), [STALLED]);
+        scene.reads = reads;
+        let since = scene.tenths / 10;
+        scene.run(20, NEVER);
+        let (second, due) = scene.told_once();
+        assert!(due == Due::Live && waits.contains(&(second - since)), "{reads}: {} s", second - since);
+    }
+    assert!(scene.watch.lived() > lived + Duration::from_secs(15));
 }
 
 #[test]
 fn a_server_that_takes_a_lump_now_and_then_is_slow_and_not_live_again() {
-    let (mut watch, at) = stalled();
-    let (mut told, mut taken) = (Vec::new(), FAR);
-    for second in 6..=600 {
-        // What is queued next, as it always is when a lump made room for it. Some come sooner than after a stall.
-        let is_lump = matches!(second % 11, 0 | 6 | 7);
-        taken += if is_lump { 30_000 } else { 0 };
-        if is_lump {
-            watch.queued_media(at(second), taken + 40_000);
-        }
-        assert!(!watch.acknowledged(at(second), taken, false), "{second}");
-        told.push(watch.due(at(second)));
+    let mut scene = Scene::new(USUAL);
+    scene.run(5, NEVER);
+    scene.reads = 0;
+    scene.run(7, NEVER);
+    assert_eq!(scene.told(), [Due::Live, STALLED]);
+    for second in 0..600 {
+        // Some come sooner than after a stall.
+        scene.reads = if matches!(second % 11, 0 | 6 | 7) { 30 * KILO } else { 0 };
+        scene.run(1, NEVER);
+        assert!(!scene.is_live(), "{second}");
     }
-    told.retain(|due| *due != Due::Nothing);
-    assert_eq!(told, [Due::Slow], "one steady state with one reason");
-    assert_eq!(watch.lived(at(600)), Duration::from_secs(5));
+    assert_eq!(scene.told(), [Due::Slow], "one steady state with one reason");
 }
 
 #[test]
-fn a_server_that_takes_too_little_all_the_time_is_live_again_later_each_time() {
-    let (mut watch, at) = stalled();
-    let mut second = 5;
-    for waits in [15, 30, 45] {
-        let live = (second + 1..).find(|second| watch.acknowledged(at(*second), FAR + second, false));
-        assert_eq!(live, Some(second + 1 + waits), "it is behind for ever, and reads");
-        second += 1 + waits + 5;
-        assert_eq!(watch.due(at(second)), Due::Stalled);
+fn a_server_that_stops_reading_stalls_although_its_system_goes_on_taking() {
+    // As it is asked to, at half of that as many do, or at a smaller distance of its own.
+    let servers: [(u64, Spacing); 5] = [
+        (THIN, ASKED),
+        (THIN, |asked| asked / 2),
+        (USUAL, ASKED),
+        (USUAL, |asked| asked / 2),
+        (5_000 * KILO, |_| 250 * KILO),
+    ];
+    for (rate, spacing) in servers {
+        let mut scene = Scene::new(rate);
+        scene.run(30, spacing);
+        assert!(scene.is_live() && scene.told().len() == 1, "{rate}");
+        scene.run(12, NEVER);
+        let (stalled, due) = scene.told_once();
+        assert!(due == SILENT && (36..=40).contains(&stalled), "{rate}: {stalled}");
+        scene.run(10, NEVER);
+        let (second, due) = scene.told[0];
+        assert_eq!((due, second - stalled), (Due::DoesNotRead { is_silent: true }, 10), "{rate}");
     }
 }
 
 #[test]
-fn no_media_is_told_once_and_media_brings_live_back() {
-    let (mut watch, at) = watch();
-    watch.queued_media(at(0), 10);
-    watch.waiting(at(0));
-    assert!(watch.acknowledged(at(0), FAR, true));
-    assert_eq!(watch.due(at(4)), Due::Nothing);
-    assert_eq!(watch.due(at(5)), Due::NoMedia);
-    assert_eq!(watch.due(at(60)), Due::Nothing);
-    watch.media(at(61));
-    watch.queued_media(at(61), FAR + 30);
-    watch.waiting(at(61));
-    assert!(!watch.acknowledged(at(61), FAR + 29, true));
-    assert!(watch.acknowledged(at(61), FAR + 30, true), "it has shown before that it reads");
-    assert_eq!(watch.due(at(66)), Due::NoMedia);
+fn a_server_that_was_given_up_before_is_not_broken_off_for_silence_alone() {
+    let mut scene = Scene::doubted(THIN);
+    scene.run(30, ASKED);
+    scene.run(300, NEVER);
+    assert_eq!(scene.told(), [Due::Live, SILENT]);
 }
 
 #[test]
-fn looks_come_soon_before_it_is_live_and_rest_while_media_flows() {
-    let (mut watch, at) = watch();
-    watch.waiting(at(0));
-    watch.queued_media(at(0), 10);
-    assert_eq!(watch.due(at(0)), Due::Nothing);
-    assert!(!watch.is_look_due(at(0)) && watch.is_look_due(at(0) + LOOK_SOON));
-    assert!(watch.acknowledged(at(1), FAR, false));
-    assert_eq!(watch.due(at(1)), Due::Nothing);
-    let look = Timing::default().stalled / LOOKS;
-    assert!(watch.is_look_due(at(1) + look));
-    assert_eq!(watch.next(at(1)), at(1) + look * 2, "a write comes before the timer");
-    assert!(!watch.acknowledged(at(2), FAR, false));
-    assert_eq!(watch.next(at(2)), at(2) + look, "nothing came back: the timer looks");
+fn a_silent_server_that_acknowledges_again_is_live_again() {
+    let mut scene = Scene::doubted(THIN);
+    scene.run(30, ASKED);
+    scene.run(12, NEVER);
+    assert_eq!(scene.told(), [Due::Live, SILENT]);
+    scene.run(4, ASKED);
+    assert_eq!(scene.told(), []);
+    scene.run(3, ASKED);
+    assert_eq!(scene.told(), [Due::Live]);
 }
 
 #[test]
-fn the_end_has_a_deadline() {
-    let (mut watch, at) = watch();
-    assert_eq!((watch.stop(at(2)), watch.stop(at(9))), (at(3), at(3)));
-    assert_eq!(watch.due(at(2)), Due::Nothing);
-    assert!(watch.next(at(2)) <= at(3));
-    assert_eq!(watch.due(at(3)), Due::StopOverdue);
+fn a_server_that_acknowledges_seldom_or_never_or_wrongly_is_judged_by_its_system() {
+    for spacing in [60 * KILO, 250 * KILO, 2_500 * KILO, u64::MAX] {
+        let mut scene = Scene::new(THIN);
+        scene.run(1000, |_| spacing);
+        scene.run(1000, NEVER);
+        assert_eq!(scene.told(), [Due::Live], "{spacing}");
+    }
+    // Few acknowledgements prove little.
+    let mut scene = Scene::new(THIN);
+    scene.run(6, ASKED);
+    scene.run(200, NEVER);
+    assert_eq!(scene.told(), [Due::Live]);
+    // By the clock, also when the stream grows.
+    let mut scene = Scene::new(THIN);
+    for rate in [THIN, USUAL, THIN] {
+        scene.rate = rate;
+        scene.run(60, |_| rate * 8);
+    }
+    assert_eq!(scene.told(), [Due::Live]);
+    let mut scene = Scene::new(THIN);
+    scene.run(30, ASKED);
+    scene.acknowledged = None;
+    scene.run(300, NEVER);
+    assert_eq!(scene.told(), [Due::Live]);
+    // It proves untrue while it is stalled.
+    let mut scene = Scene::new(THIN);
+    scene.run(30, ASKED);
+    scene.run(11, NEVER);
+    scene.acknowledged = None;
+    scene.run(7, NEVER);
+    assert_eq!(scene.told(), [Due::Live, SILENT, Due::Live]);
+}
+
+#[test]
+fn what_is_asked_for_follows_the_stream_and_a_server_that_follows_it_is_not_silent() {
+    let mut scene = Scene::new(THIN);
+    let rates = [
+        (THIN, 8192),
+        (600 * KILO, 600_000),
+        (900 * KILO, 600_000),
+        (5_000 * KILO, 2_500_000),
+        (20 * KILO, 20_000),
+        (THIN, 8192),
+    ];
+    for (rate, asked) in rates {
+        scene.rate = rate;
+        scene.run(20, ASKED);
+        let now = u64::from(scene.asked.last().unwrap().1);
+        assert!((asked * 9 / 10..=asked).contains(&now), "{rate}: {now}");
+    }
+    assert_eq!(scene.told(), [Due::Live]);
+}
+
+#[test]
+fn a_server_that_changes_its_distance_is_not_silent() {
+    let mut scene = Scene::new(USUAL);
+    scene.run(30, |_| 50 * KILO);
+    scene.run(60, |_| 700 * KILO);
+    scene.run(60, |_| 2_500 * KILO);
+    scene.run(60, |_| 50 * KILO);
+    assert_eq!(scene.told(), [Due::Live]);
+}
+
+#[test]
+fn a_slow_server_whose_system_keeps_much_for_it_is_not_silent() {
+    for keeps in [600 * KILO, 4_000 * KILO] {
+        let mut scene = Scene { keeps, reads: 12 * KILO, ..Scene::new(USUAL) };
+        scene.run(600, ASKED);
+        assert_eq!(scene.told(), [Due::Live], "{keeps}");
+        assert!(scene.asked.len() > 2, "{:?}", scene.asked);
+    }
+}
+
+#[test]
+fn media_in_bursts_makes_no_silence() {
+    let mut scene = Scene::new(THIN);
+    scene.run(30, ASKED);
+    for _ in 0..20 {
+        (0..45).for_each(|_| scene.step(0, NEVER));
+        scene.step(45 * THIN, NEVER);
+        // It answers two seconds later.
+        (0..19).for_each(|_| scene.step(0, NEVER));
+        scene.step(THIN, ASKED);
+    }
+    assert_eq!(scene.told(), [Due::Live]);
+}
+
+#[test]
+fn no_media_is_told_once_and_media_brings_live_back_at_once() {
+    let mut scene = Scene::new(THIN);
+    scene.run(30, ASKED);
+    (0..300).for_each(|_| scene.step(0, ASKED));
+    assert_eq!(scene.told(), [Due::Live, Due::NoMedia]);
+    scene.run(2, NEVER);
+    assert_eq!(scene.told(), [Due::Live], "it has shown before that it reads");
+    let mut without = Scene::new(0);
+    without.run(60, ASKED);
+    assert_eq!(without.told(), [Due::NoMedia]);
+    // It hides no silence.
+    scene.run(2, ASKED);
+    scene.run(12, NEVER);
+    (0..100).for_each(|_| scene.step(0, NEVER));
+    assert_eq!(scene.told(), [SILENT, Due::NoMedia]);
+    scene.run(1, NEVER);
+    assert_eq!(scene.told()[0], Due::DoesNotRead { is_silent: true });
+}
+
+#[test]
+fn a_write_comes_before_the_timer_and_the_end_has_a_deadline() {
+    let start = Instant::now();
+    let at = |millis| start + Duration::from_millis(millis);
+    let mut watch = Watch::new(Timing::default(), start, false);
+    assert!(!watch.is_look_due(at(499)) && watch.is_look_due(at(500)));
+    assert_eq!(watch.next(), at(1000));
+    watch.look(at(700), seen(0, 0));
+    assert!(!watch.is_look_due(at(1199)) && watch.is_look_due(at(1200)));
+    assert_eq!((watch.stop(at(700)), watch.stop(at(900))), (at(1700), at(1700)));
+    assert_eq!(watch.look(at(1699), seen(0, 0)), Due::Nothing);
+    assert_eq!(watch.next(), at(1700));
+    assert_eq!(watch.look(at(1700), seen(0, 0)), Due::StopOverdue);
 }

@@ -14,7 +14,7 @@ use satcast_driver_rtmp::timing::Timing;
 use satcast_media::Packet;
 use satcast_media::rtmp::Metadata;
 use satcast_media::rtmp::server::{PublishId, ServerConfig, ServerEvent, ServerSession};
-use satcast_plugin_api::driver::{Config, Driver, DriverInfo, DynDestination, Host};
+use satcast_plugin_api::driver::{Config, Driver, DriverInfo, DynDestination, Host, State};
 use satcast_plugin_api::testkit::{self, TestDestination};
 use satcast_plugin_api::{Codec, DestType, Error};
 use tracing::field::{Field, Visit};
@@ -33,7 +33,6 @@ pub(crate) const QUICK: Timing = Timing {
     setup: Duration::from_millis(800),
     stalled: Duration::from_millis(500),
     unread_max: Duration::from_millis(1500),
-    thin: Duration::from_millis(200),
     media_silent: Duration::from_millis(500),
     flush: Duration::from_millis(1000),
 };
@@ -277,6 +276,22 @@ pub(crate) fn push_all(dest: &TestDestination, packets: &[satcast_plugin_api::Pa
     dest.push(testkit::config(Codec::H264, b"\x01avcC-record"));
     dest.push(testkit::config(Codec::Aac, &[0x11, 0x90]));
     packets.iter().for_each(|packet| dest.push(packet.clone()));
+}
+
+/// Goes on with a stream of which `sent` was pushed, until the destination is live.
+pub(crate) fn push_until_live(dest: &TestDestination, sent: &mut Vec<satcast_plugin_api::Packet>) {
+    let is_live =
+        || dest.report(|report| report.states.last().is_some_and(|(state, _)| *state == State::Live));
+    let until = Instant::now() + testkit::WAIT_MAX;
+    while !is_live() && Instant::now() < until {
+        let last = &sent[sent.len() - 1];
+        let (sequence, dts_ms) = (last.sequence + 1, last.dts_ns / 1_000_000 + 10);
+        let next = testkit::media(Codec::H264, sequence, dts_ms, false, Bytes::from(vec![7; 500]));
+        dest.push(next.clone());
+        sent.push(next);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(is_live());
 }
 
 /// Every access unit arrived, in order, whole, with its time less one offset.
