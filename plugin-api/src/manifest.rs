@@ -31,7 +31,7 @@ pub struct Manifest {
 
 /// A setting by which operators make destination types: an object with an entry for each, under the type's name. Of an entry `title`
 /// and `description` are those of the type; a field that the configuration has too becomes its default; every other field stands in
-/// `x-platform` of the schema, where of the addresses `backup` and `ingests` only `hasBackup` is shown. A name that is among the manifest's types changes that type. The driver gets the setting as it is, and
+/// `x-platform` of the schema, unless the settings' schema says `x-private` of it. A name that is among the manifest's types changes that type. The driver gets the setting as it is, and
 /// configurations with the defaults left out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TypesSetting {

@@ -30,7 +30,7 @@ pub(super) async fn accept(
         return Err(refusal(app, error, path));
     }
     check_addresses(app, &input.config, path)?;
-    let platform = app.drivers.public_view(&input.kind, &input.config).platform;
+    let platform = input.kind.clone();
     let has_playback = app.drivers.has_playback(&input.kind);
     let delays = Delays { start_secs: input.start_delay_seconds, stop_secs: input.stop_delay_seconds };
     let trouble = if input.check_store { check_store(app, &input, path).await? } else { None };

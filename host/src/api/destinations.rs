@@ -107,7 +107,7 @@ impl Destination {
             Some(Delayed::StopsAt(at)) => (None, Some(at.0)),
             None => (None, None),
         };
-        let url = |config| app.drivers.public_view(&record.kind, config).url;
+        let url = |config| app.drivers.shown_address(&record.kind, config);
         Self {
             id: record.id.0,
             kind: record.kind.clone(),

@@ -1,38 +1,35 @@
-//! `[archive]` as the settings of the driver that records: operators set the store once, beside the driver's own table.
+//! `[archive]` as settings of the drivers that ask for them: operators set the store once, beside the driver's own table.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use super::{Config, DriverSettings};
 
-/// The driver that `[archive]` is for.
-const ARCHIVE_DRIVER: &str = "archive";
+/// The table, as drivers ask for it.
+pub const ARCHIVE_TABLE: &str = "archive";
 
 impl Config {
-    /// `[driver.<id>]`, for the driver that records together with `[archive]`. Where both set a key, the driver's own table wins.
+    /// `[driver.<id>]`, with `[archive]` beside it.
     pub fn driver_settings(&self, id: &str) -> DriverSettings {
-        let mut settings = self.driver.get(id).cloned().unwrap_or_default();
-        if id == ARCHIVE_DRIVER {
-            for (key, value) in self.archive_settings() {
-                settings.settings.entry(key.to_owned()).or_insert(value);
-            }
-        }
-        settings
+        let settings = self.driver.get(id).cloned().unwrap_or_default();
+        DriverSettings { archive: self.archive_settings(), ..settings }
     }
 
-    /// What `[archive]` sets, under the names that a destination's configuration has; what is left out is not named.
-    fn archive_settings(&self) -> impl Iterator<Item = (&'static str, Value)> {
+    /// What `[archive]` sets; what is left out is not named.
+    fn archive_settings(&self) -> BTreeMap<String, Value> {
         let archive = &self.archive;
         let text = |text: Option<&String>| text.map(|text| json!(text));
         let given = [
             ("endpoint", archive.endpoint.as_ref().map(|url| json!(url.as_str()))),
             ("region", text(archive.region.as_ref())),
             ("bucket", text(archive.bucket.as_ref())),
-            ("accessKey", text(archive.access_key.as_ref().map(|key| key.expose()))),
-            ("secretKey", text(archive.secret_key.as_ref().map(|key| key.expose()))),
+            ("access_key", text(archive.access_key.as_ref().map(|key| key.expose()))),
+            ("secret_key", text(archive.secret_key.as_ref().map(|key| key.expose()))),
             ("prefix", text(Some(&archive.prefix).filter(|prefix| !prefix.is_empty()))),
-            ("forcePathStyle", (!archive.force_path_style).then_some(Value::Bool(false))),
+            ("force_path_style", (!archive.force_path_style).then_some(Value::Bool(false))),
         ];
-        given.into_iter().filter_map(|(key, value)| Some((key, value?)))
+        given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
     }
 }
 
@@ -42,7 +39,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_operators_store_reaches_the_driver_that_records_and_no_other() {
+    fn what_is_set_of_the_operators_store_stands_beside_the_settings_of_a_driver() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("satcast.toml");
         let read = |toml: &str| {
@@ -57,11 +54,11 @@ mod tests {
         );
         let told = config.driver_settings("archive");
         assert_eq!(
-            json!(told.settings),
-            json!({"endpoint": "https://s3.example.com/", "region": "own", "bucket": "b", "accessKey": "a",
-                   "secretKey": "s", "prefix": "p", "forcePathStyle": false, "quota": 5})
+            json!(told.archive),
+            json!({"endpoint": "https://s3.example.com/", "region": "r", "bucket": "b", "access_key": "a",
+                   "secret_key": "s", "prefix": "p", "force_path_style": false})
         );
+        assert_eq!(json!(told.settings), json!({"region": "own", "quota": 5}));
         assert!(told.isolation.is_some());
-        assert!(config.driver_settings("hls").settings.is_empty());
     }
 }

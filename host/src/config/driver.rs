@@ -26,6 +26,9 @@ pub struct DriverSettings {
     /// Everything else: the driver's own settings, checked by the driver.
     #[serde(flatten)]
     pub settings: BTreeMap<String, serde_json::Value>,
+    /// What `[archive]` sets, for a driver that asks for it.
+    #[serde(skip)]
+    pub archive: BTreeMap<String, serde_json::Value>,
 }
 
 /// [`DriverSettings::spool_mb`] where nothing is set.
@@ -37,8 +40,9 @@ fn spool_mb() -> u64 {
 
 impl Default for DriverSettings {
     fn default() -> Self {
-        let (limits, queue, settings) = (ProcessLimits::default(), QueueLimits::default(), BTreeMap::new());
-        Self { isolation: None, sha256: None, limits, spool_mb: SPOOL_MB_DEFAULT, queue, settings }
+        let (limits, queue) = (ProcessLimits::default(), QueueLimits::default());
+        let (settings, archive) = (BTreeMap::new(), BTreeMap::new());
+        Self { isolation: None, sha256: None, limits, spool_mb: SPOOL_MB_DEFAULT, queue, settings, archive }
     }
 }
 

@@ -300,15 +300,16 @@ fn unknown_key(name: &str, known: &[&str], path: &[String]) -> String {
         0 | 1 => String::new(),
         levels => format!(" in [{}]", path[..levels - 1].join(".")),
     };
-    let near = known
-        .iter()
-        .map(|candidate| (strsim::damerau_levenshtein(name, candidate), *candidate))
-        .filter(|(distance, _)| *distance <= NEAREST_NAME_DISTANCE_MAX)
-        .min();
-    match near {
-        Some((_, candidate)) => format!("unknown key \"{name}\"{table}; did you mean \"{candidate}\"?"),
+    match nearest(name, known.iter().copied()) {
+        Some(candidate) => format!("unknown key \"{name}\"{table}; did you mean \"{candidate}\"?"),
         None => format!("unknown key \"{name}\"{table}; known are {}", alternatives(known)),
     }
+}
+
+/// The known name that is probably meant.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distances = known.map(|known| (strsim::damerau_levenshtein(name, known), known));
+    distances.filter(|(distance, _)| *distance <= NEAREST_NAME_DISTANCE_MAX).min().map(|(_, known)| known)
 }
 
 fn alternatives(names: &[&str]) -> String {

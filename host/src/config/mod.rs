@@ -20,7 +20,9 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use url::Url;
 
+pub use archive::ARCHIVE_TABLE;
 pub use driver::{DriverSettings, Isolation, ProcessLimits, QueueLimits, SPOOL_MB_DEFAULT};
+pub(crate) use load::nearest;
 pub use load::{ConfigError, DEFAULT_FILE_NAME, Flags, Loaded};
 pub use value::AllowEntry;
 pub use wallet::Wallet;

@@ -4,30 +4,23 @@
 use std::collections::BTreeMap;
 
 use satcast_plugin_api::DestType;
-use satcast_plugin_api::manifest::{Manifest, TypesSetting, is_name};
+use satcast_plugin_api::manifest::{Manifest, is_name};
 use serde_json::{Map, Value, json};
+
+use super::annotations::private;
+use super::schema::field;
 
 /// Fields of an entry that take the place of the type's own.
 const TITLE: &str = "title";
 const DESCRIPTION: &str = "description";
-/// Addresses that are the driver's to use and not its users' to see.
-const UNSEEN: [&str; 2] = [BACKUP, "ingests"];
-const BACKUP: &str = "backup";
-/// The address that a backup goes with: a known backup is none of another server.
-const SERVER: &str = "server";
-/// What is shown in place of a backup's address.
-const HAS_BACKUP: &str = "hasBackup";
 
 /// The types a driver serves with these settings, which its schema accepts.
 ///
 /// # Errors
 /// One sentence that names the entry; never a value.
-pub(super) fn types(
-    id: &str,
-    manifest: &Manifest,
-    settings: &BTreeMap<String, Value>,
-) -> Result<Vec<DestType>, String> {
+pub(super) fn types(id: &str, manifest: &Manifest, settings: &Value) -> Result<Vec<DestType>, String> {
     let Some(made) = &manifest.made else { return Ok(manifest.types.clone()) };
+    let entry_schema = |name| field(field(manifest.settings.as_ref(), &made.setting), name);
     let mut types = manifest.types.clone();
     let entries = settings.get(&made.setting).and_then(Value::as_object).into_iter().flatten();
     for (name, entry) in entries {
@@ -36,16 +29,22 @@ pub(super) fn types(
             return Err(format!("{place}: is no name for a type; use up to 32 of a-z, 0-9 and -"));
         }
         let Some(entry) = entry.as_object() else { return Err(format!("{place}: is no table")) };
+        let private = private(entry_schema(name));
         match types.iter_mut().find(|kind| kind.name == *name) {
             Some(kind) => {
                 let known = kind.schema[DESCRIPTION].clone();
                 let says_what_holds = !entry.contains_key(DESCRIPTION) && !changes_facts(kind, entry);
-                change(kind, entry);
+                change(kind, entry, &private);
                 if says_what_holds && !known.is_null() {
                     kind.schema[DESCRIPTION] = known;
                 }
             }
-            None => types.push(new(made, name, entry)),
+            None => {
+                let (name, title) = (name.to_owned(), name.to_owned());
+                let mut kind = DestType { name, title, ..made.like.clone() };
+                change(&mut kind, entry, &private);
+                types.push(kind);
+            }
         }
     }
     // The limits of a manifest hold for what became of it.
@@ -56,12 +55,6 @@ pub(super) fn types(
         .map_err(|error| format!("with {} in [driver.{id}] {error}", made.setting))
 }
 
-fn new(made: &TypesSetting, name: &str, entry: &Map<String, Value>) -> DestType {
-    let mut kind = DestType { name: name.to_owned(), title: name.to_owned(), ..made.like.clone() };
-    change(&mut kind, entry);
-    kind
-}
-
 /// Whether an entry changes what the type's own description may speak of: its title and what is known of the platform.
 fn changes_facts(kind: &DestType, entry: &Map<String, Value>) -> bool {
     let facts = &kind.schema["x-platform"];
@@ -70,8 +63,8 @@ fn changes_facts(kind: &DestType, entry: &Map<String, Value>) -> bool {
 }
 
 /// Writes an entry into a type: a field that the configuration has too becomes its default, and need not be given any more; every
-/// other one stands beside what is known of the platform, but for [`UNSEEN`] ones.
-fn change(kind: &mut DestType, entry: &Map<String, Value>) {
+/// other one stands beside what is known of the platform, of a private one its flag at most.
+fn change(kind: &mut DestType, entry: &Map<String, Value>, private: &BTreeMap<&str, Option<&str>>) {
     if let Some(title) = entry.get(TITLE).and_then(Value::as_str) {
         kind.title = title.to_owned();
     }
@@ -79,12 +72,14 @@ fn change(kind: &mut DestType, entry: &Map<String, Value>) {
     let description = entry.get(DESCRIPTION).and_then(Value::as_str).unwrap_or(&described);
     let schema = &mut kind.schema;
     (schema[TITLE], schema[DESCRIPTION]) = (json!(kind.title), json!(description));
+    let mut has_new_default = false;
     for (field, value) in entry {
         let field = field.as_str();
-        if [TITLE, DESCRIPTION].contains(&field) || UNSEEN.contains(&field) || value.is_null() {
+        if [TITLE, DESCRIPTION].contains(&field) || private.contains_key(field) || value.is_null() {
             continue;
         }
         if schema["properties"].get(field).is_some() {
+            has_new_default = true;
             let property = &mut schema["properties"][field];
             // What is said of the old default holds for the new one.
             if let (Some(text), Some(old), Some(new)) =
@@ -100,15 +95,20 @@ fn change(kind: &mut DestType, entry: &Map<String, Value>) {
             schema["x-platform"][field] = value.clone();
         }
     }
-    let says = |field: &str| entry.get(field).is_some_and(|value| !value.is_null());
     let facts = &mut schema["x-platform"];
-    if says(BACKUP) || (says(SERVER) && facts.get(HAS_BACKUP).is_some()) {
-        facts[HAS_BACKUP] = json!(says(BACKUP));
+    for (field, flag) in private.iter().filter_map(|(field, flag)| Some((*field, (*flag)?))) {
+        let is_given = entry.get(field).is_some_and(|value| !value.is_null());
+        // What was known beside the old default does not go with the new one.
+        if is_given || (has_new_default && facts.get(flag).is_some()) {
+            facts[flag] = json!(is_given);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use satcast_plugin_api::manifest::TypesSetting;
+
     use super::*;
 
     fn kind(name: &str) -> DestType {
@@ -136,7 +136,7 @@ mod tests {
             settings: None,
             made: Some(made.into()),
         };
-        types("platform", &manifest, &[("types".to_owned(), entries)].into())
+        types("platform", &manifest, &json!({ "types": entries }))
     }
 
     #[test]
@@ -171,8 +171,7 @@ mod tests {
                 settings: None,
                 made: Some(TypesSetting { setting: "types".into(), like: like.clone() }.into()),
             };
-            let types =
-                types("platform", &manifest, &[("types".into(), json!({ name: entry }))].into()).unwrap();
+            let types = types("platform", &manifest, &json!({ "types": { name: entry } })).unwrap();
             let schema = &types.iter().find(|kind| kind.name == name).unwrap().schema;
             assert!(!schema["x-platform"].to_string().contains("://"), "{schema}");
             schema["x-platform"]["hasBackup"].clone()
@@ -204,7 +203,7 @@ mod tests {
                 settings: None,
                 made: Some(made.into()),
             };
-            let settings = [("types".to_owned(), json!({ "twitch": entry }))].into();
+            let settings = json!({ "types": { "twitch": entry } });
             types("platform", &manifest, &settings).unwrap().remove(0).schema
         };
         let schema = changed(json!({ "server": new, "ingests": "", "videoKbpsMax": 6000 }));
@@ -238,7 +237,7 @@ mod tests {
     #[test]
     fn a_driver_without_such_a_setting_serves_what_it_says() {
         let manifest = Manifest { title: "t".into(), types: vec![kind("a")], settings: None, made: None };
-        let settings = [("types".to_owned(), json!({"b": {}}))].into();
+        let settings = json!({"types": {"b": {}}});
         assert_eq!(types("x", &manifest, &settings).unwrap(), [kind("a")]);
     }
 }

@@ -62,7 +62,8 @@ fn is_same_but_secrets(schema: Option<&Value>, one: &Value, other: &Value) -> bo
     }
 }
 
-fn masked_text(schema: Option<&Value>, text: &str) -> String {
+/// The text as it is shown to who may not see secrets.
+pub(super) fn masked_text(schema: Option<&Value>, text: &str) -> String {
     if is_secret_text(schema) {
         return mask_key(text);
     }

@@ -9,11 +9,12 @@
 //! - [`quarantine`]: when one that fails is used for nothing new, by whom.
 //! - [`services`]: what a driver can ask of the host; [`http`]: viewers' requests that it answers itself.
 //! - [`made`]: types that operators make by settings.
-//! - [`schema`]: configurations of destinations.
+//! - [`schema`]: configurations of destinations; [`annotations`]: what schemas tell the host beside that.
 //! - [`wishes`]: what platforms ask of streams.
 //!
 //! This module knows no sessions and no retries: `live` decides when a destination is opened again.
 
+mod annotations;
 mod assets;
 mod backend;
 mod catalog;
@@ -68,7 +69,6 @@ use crate::clock::Clock;
 use crate::config::QueueLimits;
 use crate::ids::AccountId;
 use crate::outbound::Guard;
-use crate::secret::{mask_key, mask_url};
 use change::Keeper;
 use control::Whom;
 use registry::Registry;
@@ -109,15 +109,6 @@ pub enum ValidateError {
     Config(ConfigRefused),
     /// The driver cannot be asked.
     Driver(String),
-}
-
-/// What is shown of a destination.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublicView {
-    /// Platform name.
-    pub platform: String,
-    /// Masked address.
-    pub url: String,
 }
 
 /// Where packets wait that a destination cannot take at once and must not lose.
@@ -246,37 +237,20 @@ impl Drivers {
         self.registry().summaries()
     }
 
-    /// What is shown of a destination.
-    pub fn public_view(&self, kind: &str, config: &Value) -> PublicView {
-        if let Some(store) = self.store_of(kind, config) {
-            return PublicView { platform: kind.to_string(), url: store };
-        }
-        let url = self.address(kind, config);
-        let key = config.get("key").and_then(Value::as_str).unwrap_or_default();
-        let mut shown = mask_url(&url);
-        if !key.is_empty() {
-            shown = format!("{}/{}", shown.trim_end_matches('/'), mask_key(key));
-        }
-        PublicView { platform: kind.to_string(), url: shown }
-    }
-
-    /// The store of objects that a destination writes to, its own or the operator's; `None` for a type without buckets.
-    fn store_of(&self, kind: &str, config: &Value) -> Option<String> {
-        let kind = self.registry().kind(kind)?;
-        kind.schema.json().pointer("/properties/bucket")?;
-        let settings = || serde_json::from_str(&kind.driver.services.settings()).ok();
-        bucket_of(config).or_else(|| bucket_of(&settings()?)).or_else(|| Some("s3://".to_owned()))
-    }
-
-    /// Where a destination publishes to: what its configuration says, or what its type says when that is left out.
-    fn address(&self, kind: &str, config: &Value) -> String {
-        let given = ["url", "server"].into_iter().find_map(|name| config.get(name)?.as_str());
-        if let Some(given) = given.filter(|given| !given.is_empty()) {
-            return given.to_owned();
-        }
+    /// The address of a destination, masked; `***` where its type has none.
+    pub fn shown_address(&self, kind: &str, config: &Value) -> String {
         let kind = self.registry().kind(kind);
-        let usual = kind.as_ref().and_then(|kind| kind.schema.json().pointer("/properties/server/default"));
-        usual.and_then(Value::as_str).unwrap_or_default().to_owned()
+        let settings = || {
+            let json = kind.as_ref().map(|kind| kind.driver.services.settings());
+            json.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
+        };
+        let schema = kind.as_ref().map(|kind| kind.schema.json());
+        annotations::address(schema, config, settings).unwrap_or_else(|| "***".to_owned())
+    }
+
+    /// The origins whose pages may play a destination; empty = all.
+    pub fn origins(&self, kind: &str, config: &Value) -> Vec<String> {
+        annotations::origins(self.registry().kind(kind).as_ref().map(|kind| kind.schema.json()), config)
     }
 
     /// A configuration as its owner is shown it: secrets masked. Everything is hidden when no driver serves `kind`.
@@ -296,14 +270,6 @@ impl Drivers {
     pub fn waker(&self, kind: &str) -> Option<Waker> {
         self.registry().kind(kind).map(|kind| Waker::new(kind.driver.pump.clone()))
     }
-}
-
-/// Where a store of objects is written to.
-fn bucket_of(config: &Value) -> Option<String> {
-    let bucket = config.get("bucket")?.as_str().filter(|bucket| !bucket.is_empty())?;
-    let prefix = config.get("prefix").and_then(Value::as_str).unwrap_or_default().trim_matches('/');
-    let path = if prefix.is_empty() { String::new() } else { format!("/{prefix}") };
-    Some(format!("s3://{bucket}{path}"))
 }
 
 fn limit() -> Duration {

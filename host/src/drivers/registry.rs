@@ -10,6 +10,7 @@ use satcast_plugin_api::manifest::Manifest;
 use satcast_plugin_api::{Error, Route};
 use serde_json::Value;
 
+use super::annotations::takes_table;
 use super::backend::Backend;
 use super::catalog::{State, Summary};
 use super::control::{Control, Pump};
@@ -21,7 +22,7 @@ use super::schema::ConfigSchema;
 use super::services::{DriverServices, OperatorSettings};
 use super::wishes::Wishes;
 use super::{HostParts, MAX_LEVEL, SpoolPlace, made, settings};
-use crate::config::{DriverSettings, Isolation, QueueLimits};
+use crate::config::{ARCHIVE_TABLE, DriverSettings, Isolation, QueueLimits};
 
 /// Folder of packets that wait on disk, beside the folders of the drivers: no driver has such a name.
 pub(super) const SPOOL_FOLDER: &str = ".spool";
@@ -34,9 +35,17 @@ pub(super) struct Loaded {
     pub(super) services: Arc<DriverServices>,
     /// The process it runs in, if it has one.
     pub(super) remote: Option<Arc<Remote>>,
+    /// `[archive]` goes on to it.
+    takes_archive: bool,
 }
 
 impl Loaded {
+    /// It would get the same settings.
+    fn is_same_with(&self, before: &DriverSettings, after: &DriverSettings) -> bool {
+        let archive = if self.takes_archive { after } else { before }.archive.clone();
+        *before == DriverSettings { archive, ..after.clone() }
+    }
+
     fn crashes(&self) -> u64 {
         self.remote.as_ref().map_or_else(|| self.services.panicked(), |remote| remote.crashed())
     }
@@ -85,10 +94,10 @@ pub(super) struct Resting {
 impl Resting {
     /// The driver, if it still runs and would be the same if it were loaded again.
     pub(super) fn wake(&self, hash: &str, settings: &DriverSettings) -> Option<Started> {
-        if self.hash != hash || self.settings != *settings {
+        let loaded = self.loaded.upgrade().filter(|loaded| loaded.control.trouble().is_none())?;
+        if self.hash != hash || !loaded.is_same_with(&self.settings, settings) {
             return None;
         }
-        let loaded = self.loaded.upgrade().filter(|loaded| loaded.control.trouble().is_none())?;
         loaded.services.forgive();
         let kind = |facts: &Arc<KindFacts>| Arc::new(Kind { driver: loaded.clone(), facts: facts.clone() });
         let kinds = self.kinds.iter().map(|(name, facts)| (name.clone(), kind(facts))).collect();
@@ -226,7 +235,8 @@ impl Entry {
     /// It runs, and would be the same if it were loaded again.
     pub(super) fn is_current(&self, hash: &str, settings: &DriverSettings) -> bool {
         let is_well = self.summary.state == State::Loaded && self.trouble().is_none();
-        is_well && self.hash == hash && self.settings == *settings
+        let is_same = |loaded: &Arc<Loaded>| loaded.is_same_with(&self.settings, settings);
+        is_well && self.hash == hash && self.loaded.as_ref().is_some_and(is_same)
     }
 
     /// What is left of it when it is taken out, where that is on threads.
@@ -299,7 +309,6 @@ pub(super) fn start(
     parts: &HostParts,
     chosen: &DriverSettings,
 ) -> Result<Started, LoadError> {
-    let settings = &chosen.settings;
     let failed = |error: Error| LoadError::Start(error.message);
     let id = match &source {
         Source::Thread { table, .. } => table.id().to_string(),
@@ -326,7 +335,7 @@ pub(super) fn start(
         Source::Thread { table, flags, lease } => {
             let (version, manifest) = (table.version().to_string(), table.manifest().clone());
             let is_lossless = table.is_lossless();
-            accept(&id, &manifest, settings, &services).map_err(LoadError::Start)?;
+            accept(&id, &manifest, chosen, &services).map_err(LoadError::Start)?;
             let begin = move || {
                 let driver = Driver::start(*table, asked, &MAX_LEVEL, flags)?;
                 Ok(Backend::Thread(Box::new(driver), lease))
@@ -341,7 +350,7 @@ pub(super) fn start(
             let up = Box::new(move || reports.miss());
             let faults = services.clone();
             let fault = Box::new(move |account, why: &str| faults.fault(account, Fault::Crashed, why));
-            let hooks = Hooks { accept: accepting(&id, settings, &services), up, fault };
+            let hooks = Hooks { accept: accepting(&id, chosen, &services), up, fault };
             let (remote, facts) = Remote::start(spec, asked, pump.clone(), clock.clone(), level, hooks)
                 .map_err(|error| LoadError::Start(services.redactor(Vec::new()).clean(&error.to_string())))?;
             // From here on its process ends with the control thread.
@@ -350,14 +359,16 @@ pub(super) fn start(
             (facts.version, facts.manifest, facts.is_lossless, Some(remote), control)
         }
     };
-    let loaded = Arc::new(Loaded { control, pump, services, remote });
+    let takes_archive = takes_table(&id, manifest.settings.as_ref(), ARCHIVE_TABLE);
+    let loaded = Arc::new(Loaded { control, pump, services, remote, takes_archive });
     let spool = SpoolPlace {
         folder: parts.data_dir.join(SPOOL_FOLDER),
         bytes_max: chosen.spool_mb.saturating_mul(BYTES_PER_MB),
     };
     let spool = (is_lossless && spool.bytes_max > 0).then_some(spool);
     let mut kinds = BTreeMap::new();
-    for kind in made::types(&id, &manifest, settings).map_err(LoadError::Start)? {
+    let settings = settings::named(&id, manifest.settings.as_ref(), chosen);
+    for kind in made::types(&id, &manifest, &settings).map_err(LoadError::Start)? {
         let schema = compile(&kind.name, &kind.schema)?;
         let wishes = Wishes::of(&kind.name, &kind.title, &kind.schema).map(Arc::new);
         let (title, playback, routes, wants_past) = (kind.title, kind.playback, kind.routes, kind.wants_past);
@@ -372,24 +383,24 @@ pub(super) fn start(
 fn accept(
     id: &str,
     manifest: &Manifest,
-    settings: &BTreeMap<String, Value>,
+    chosen: &DriverSettings,
     services: &DriverServices,
 ) -> Result<(), String> {
     for kind in &manifest.types {
         compile(&kind.name, &kind.schema).map_err(|error| error.to_string())?;
     }
-    services.set_settings(settings::checked(id, manifest.settings.as_ref(), settings)?);
+    services.set_settings(settings::checked(id, manifest.settings.as_ref(), chosen)?);
     Ok(())
 }
 
 /// The same for each process of a driver.
-fn accepting(id: &str, settings: &BTreeMap<String, Value>, services: &Arc<DriverServices>) -> Accept {
-    let (id, settings, services) = (id.to_string(), settings.clone(), services.clone());
+fn accepting(id: &str, chosen: &DriverSettings, services: &Arc<DriverServices>) -> Accept {
+    let (id, chosen, services) = (id.to_string(), chosen.clone(), services.clone());
     Box::new(move |facts| {
         if facts.id != id {
             return Err(LoadError::Name { id: facts.id.clone() }.to_string());
         }
-        accept(&id, &facts.manifest, &settings, &services)
+        accept(&id, &facts.manifest, &chosen, &services)
     })
 }
 

@@ -129,6 +129,11 @@ impl Live {
         Self::metered(store, drivers, clock, settings, Arc::new(Unmetered::default()))
     }
 
+    /// The drivers that serve destinations.
+    pub fn drivers(&self) -> &Drivers {
+        &self.inner.drivers
+    }
+
     /// As [`Live::new`], for sessions that ask `gate` what they may use.
     pub fn metered(
         store: Store,

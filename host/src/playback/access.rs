@@ -8,10 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::api::ApiError;
 use crate::clock::Clock;
+use crate::drivers::Drivers;
 use crate::ids::{AccountId, DestinationId, KeyId, StreamId};
 use crate::store::{PlaybackRecord, Store, StoreError};
 
@@ -51,15 +50,13 @@ pub(super) struct Access {
 }
 
 impl Access {
-    fn of(key: Option<KeyId>, record: PlaybackRecord) -> Self {
-        let listed = record.config.get("allowedOrigins").and_then(Value::as_array);
-        let texts = listed.into_iter().flatten().filter_map(|origin| origin.as_str().map(str::to_owned));
+    fn of(drivers: &Drivers, key: Option<KeyId>, record: PlaybackRecord) -> Self {
         Self {
             key,
             account: record.account_id,
             stream: record.stream_id,
             destination: record.destination_id,
-            origins: texts.collect(),
+            origins: drivers.origins(&record.kind, &record.config),
             path: record.playback_path,
             label: record.label,
             enabled: record.enabled,
@@ -86,16 +83,16 @@ struct Answer {
 }
 
 /// The store's answers.
-#[derive(Debug)]
 pub(super) struct Accesses {
     store: Store,
+    drivers: Drivers,
     clock: Clock,
     answers: Mutex<HashMap<Question, Answer>>,
 }
 
 impl Accesses {
-    pub(super) fn new(store: Store, clock: Clock) -> Self {
-        Self { store, clock, answers: Mutex::default() }
+    pub(super) fn new(store: Store, drivers: Drivers, clock: Clock) -> Self {
+        Self { store, drivers, clock, answers: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Question, Answer>> {
@@ -146,19 +143,14 @@ impl Accesses {
     }
 
     async fn ask(&self, question: Question, now: Duration) -> Result<Option<Arc<Access>>, StoreError> {
-        let access = match &question {
+        let found = match &question {
             Question::Hash(hash) => {
-                let found = self.store.playback_by_key_hash(hash).await?;
-                found.map(|(key, record)| Access::of(Some(key), record))
+                self.store.playback_by_key_hash(hash).await?.map(|(key, record)| (Some(key), record))
             }
-            Question::Key(key) => {
-                self.store.playback_by_key(*key).await?.map(|record| Access::of(Some(*key), record))
-            }
-            Question::Path(path) => {
-                self.store.playback_by_path(path).await?.map(|record| Access::of(None, record))
-            }
+            Question::Key(key) => self.store.playback_by_key(*key).await?.map(|record| (Some(*key), record)),
+            Question::Path(path) => self.store.playback_by_path(path).await?.map(|record| (None, record)),
         };
-        let access = access.map(Arc::new);
+        let access = found.map(|(key, record)| Arc::new(Access::of(&self.drivers, key, record)));
         let mut answers = self.lock();
         // A key that is not there is asked for by nobody twice but by those who guess: it must not push others out.
         let is_guess = access.is_none() && matches!(question, Question::Hash(_));

@@ -96,11 +96,12 @@ impl Playback {
         secret: &PlaybackSecret,
         invalid_keys: Arc<RateLimiter<Network>>,
     ) -> Arc<Self> {
+        let drivers = live.drivers().clone();
         Arc::new(Self {
             live,
             trusted_proxies: config.http.trusted_proxies.clone(),
             mint: Mint::new(secret),
-            accesses: Arc::new(Accesses::new(store.clone(), clock.clone())),
+            accesses: Arc::new(Accesses::new(store.clone(), drivers, clock.clone())),
             meter: Arc::new(Meter::new(store, clock.clone())),
             viewers: Viewers::default(),
             previews: RateLimiter::new(RATE_PREVIEW),

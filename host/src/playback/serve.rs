@@ -365,7 +365,8 @@ fn facts(shelf: &Shelf) -> Result<Arc<PlaybackFacts>, ApiError> {
 
 pub(super) fn readers(request: &Request, access: &Access) -> Result<Readers, ApiError> {
     Readers::of(request.headers(), &access.origins).ok_or_else(|| {
-        let text = "Pages of this origin may not play this stream; its owner can add it to allowedOrigins";
+        let text =
+            "Pages of this origin may not play this stream; its owner can add it to those that are allowed";
         ApiError::forbidden("origin_not_allowed", text)
     })
 }

@@ -13,6 +13,8 @@ pub struct PlaybackRecord {
     pub destination_id: DestinationId,
     /// Its stream.
     pub stream_id: StreamId,
+    /// Its destination type.
+    pub kind: String,
     /// Whose it is.
     pub account_id: AccountId,
     /// The stream's name for people.

@@ -22,6 +22,7 @@ pub const RETENTION_DAYS_MAX: u32 = 3650;
 /// Configuration of a destination of type `cloud-archive`. Nothing at all means the operator's store.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(extend("x-address" = "s3://{bucket}/{prefix}"))]
 pub struct Config {
     /// Address of an S3-compatible store, for example https://s3.example.org. Leave it, bucket and keys out for the store of this
     /// service.
@@ -59,6 +60,7 @@ pub struct Config {
 /// What the operator sets in `[archive]` and `[driver.archive]`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+#[schemars(extend("x-table" = "archive"))]
 pub struct Settings {
     /// Address of the store for destinations that name none.
     pub endpoint: Option<String>,

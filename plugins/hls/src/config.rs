@@ -34,7 +34,7 @@ pub struct Config {
     pub low_latency: bool,
     /// Sites whose pages may play it, as browsers name them: https://example.org or https://example.org:8443. Empty = all.
     #[serde(default)]
-    #[schemars(extend("maxItems" = ORIGINS_MAX), inner(length(max = ORIGIN_BYTES_MAX)))]
+    #[schemars(extend("maxItems" = ORIGINS_MAX, "x-origins" = true), inner(length(max = ORIGIN_BYTES_MAX)))]
     pub allowed_origins: Vec<String>,
 }
 

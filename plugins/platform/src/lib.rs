@@ -42,6 +42,7 @@ const AUDIO_CODECS: [&str; 1] = ["aac"];
 /// Configuration of a destination of any platform's type.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-address" = "{server}/{key}"))]
 pub struct Config {
     /// Stream key, as the platform shows it.
     #[schemars(extend("minLength" = 1, "maxLength" = TEXT_BYTES_MAX))]

@@ -40,10 +40,10 @@ pub struct Described {
     #[schemars(extend("maxLength" = TEXT_BYTES_MAX))]
     pub server: Option<String>,
     /// The one to try while `server` cannot be reached.
-    #[schemars(extend("maxLength" = TEXT_BYTES_MAX))]
+    #[schemars(extend("maxLength" = TEXT_BYTES_MAX, "x-private" = "hasBackup"))]
     pub backup: Option<String>,
     /// Where the platform publishes which of its servers are near, in the form of Twitch's list; an empty text asks nobody.
-    #[schemars(extend("maxLength" = TEXT_BYTES_MAX))]
+    #[schemars(extend("maxLength" = TEXT_BYTES_MAX, "x-private" = true))]
     pub ingests: Option<String>,
     /// Video codecs it takes: `h264`, `hevc`, `av1`.
     // A plain list, so that a refusal can name what there is.

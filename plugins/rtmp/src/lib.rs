@@ -38,11 +38,10 @@ pub const TYPE: &str = "rtmp";
 /// Configuration of a destination of type `rtmp`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-address" = "{url}/{key}"))]
 pub struct Config {
     /// Address of the server: rtmp://host[:port]/app/key, or rtmp://host[:port]/app with the stream key in `key`; rtmps://
     /// encrypts the connection. A login goes before the host: rtmp://user:password@host/app.
-    // The host masks key, login and query in the fields `url` and `key` by these names; `x-secret-url` says so to other
-    // readers of the schema.
     #[schemars(with = "String", extend("x-secret-url" = true, "maxLength" = target::TEXT_BYTES_MAX))]
     pub url: Secret<String>,
     /// Stream key, when it is not part of `url`.

@@ -15,7 +15,7 @@ const BYTES_MAX: i64 = JSON_INTEGER_MAX;
 macro_rules! select_playback {
     ($columns_and_tables:literal, $condition:literal) => {
         concat!(
-            "SELECT d.id, d.uid, d.stream_id, s.account_id, s.label, d.playback_path, d.enabled, d.config_sealed",
+            "SELECT d.id, d.uid, d.stream_id, d.kind, s.account_id, s.label, d.playback_path, d.enabled, d.config_sealed",
             $columns_and_tables,
             " JOIN streams s ON s.id = d.stream_id WHERE d.playback_path IS NOT NULL ",
             "AND d.deleted_ms IS NULL AND s.deleted_ms IS NULL AND ",
@@ -104,6 +104,7 @@ impl SqlStore {
         Ok(PlaybackRecord {
             destination_id: DestinationId(row.try_get("id").map_err(&failed)?),
             stream_id: StreamId(row.try_get("stream_id").map_err(&failed)?),
+            kind: row.try_get("kind").map_err(&failed)?,
             account_id: AccountId(row.try_get("account_id").map_err(&failed)?),
             label: row.try_get("label").map_err(&failed)?,
             playback_path: row.try_get("playback_path").map_err(&failed)?,
