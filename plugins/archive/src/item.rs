@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use satcast_plugin_api::{Class, Error};
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
 
 use crate::entry::{Entry, State, Trouble};
 use crate::limits::CUT_WAIT;
@@ -47,7 +47,7 @@ pub(crate) struct Data {
     pub(crate) before: Option<State>,
     /// Who waits for the store to open the upload.
     pub(crate) answer: Option<Answer>,
-    pub(crate) task: Option<AbortHandle>,
+    pub(crate) task: Option<JoinHandle<()>>,
     /// Uploads begun anew in this attempt.
     pub(crate) restarts: u32,
     /// Requests of its upload that were refused, in a row.
@@ -94,10 +94,7 @@ impl Item {
         let task = self.data().task.take();
         let Some(task) = task else { return };
         task.abort();
-        let end = Instant::now() + CUT_WAIT;
-        while !task.is_finished() && Instant::now() < end {
-            sleep(Duration::from_millis(1)).await;
-        }
+        let _ = timeout(CUT_WAIT, task).await;
     }
 
     /// A copy of what the journal should say.

@@ -8,11 +8,11 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::entry::{Entry, VERSION};
 use crate::names::stem;
-use crate::version1::Version1;
+use crate::version1;
 
 /// Largest journal file that is read: one with the ETags of 10,000 parts has less than half of it.
 const ENTRY_BYTES_MAX: u64 = 2 * 1024 * 1024;
@@ -117,18 +117,15 @@ fn read(path: &Path) -> io::Result<Entry> {
     if fs::metadata(path)?.len() > ENTRY_BYTES_MAX {
         return Err(io::Error::other("it is too long"));
     }
-    #[derive(Deserialize)]
-    struct Versioned {
-        version: u32,
+    let mut text: Value = serde_json::from_str(&fs::read_to_string(path)?).map_err(io::Error::other)?;
+    match text["version"].as_u64() {
+        Some(1) => text = version1::upgraded(&text),
+        Some(version) if version != u64::from(VERSION) => {
+            return Err(io::Error::other(format!("it has version {version}, which is not known")));
+        }
+        _ => {}
     }
-    let text = fs::read_to_string(path)?;
-    let Versioned { version } = serde_json::from_str(&text).map_err(io::Error::other)?;
-    let entry = match version {
-        VERSION => serde_json::from_str(&text),
-        1 => serde_json::from_str::<Version1>(&text).map(Entry::from),
-        _ => return Err(io::Error::other(format!("it has version {version}, which is not known"))),
-    };
-    let entry = entry.map_err(io::Error::other)?;
+    let entry: Entry = serde_json::from_value(text).map_err(io::Error::other)?;
     match path.file_stem().and_then(|name| name.to_str()) == Some(stem(&entry.file_name)) {
         true => Ok(entry),
         false => Err(io::Error::other("it is that of another recording")),

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::entry::{Entry, State};
 use crate::item::Item;
 use crate::limits::{self, GIVE_UP_ENDING_MAX, GONE_LIFE_MIN, GONE_TOLD, RETENTION_AT_ONCE};
-use crate::share::Piles;
+use crate::share::surplus;
 use crate::state::{Core, WeakCore, blocking};
 use crate::{follow, upload};
 
@@ -89,18 +89,18 @@ fn sorted<F: Ord>(core: &Core, facts: impl Fn(&Entry) -> F) -> Vec<(F, Arc<Item>
 async fn give_up_copies(core: &Arc<Core>) {
     let oldest = core.outside.now_ms() - millis(core.limits.failed_age);
     let is_failed = |entry: &Entry| matches!(entry.state, State::Failed { has_copy: true, .. });
-    let mut piles = Piles::default();
+    let mut kept = Vec::new();
     for ((at, bytes, is_failed), item) in
         sorted(core, |entry| (entry.changed_at_ms, entry.bytes, is_failed(entry)))
     {
         let owner = item.data().entry.owner();
         match is_failed {
             true if at <= oldest => give_up(core, &item, COPY_EXPIRED).await,
-            true => piles.put(owner, bytes, Some(item)),
+            true => kept.push((owner, bytes, Some(item))),
             false => {}
         }
     }
-    for item in piles.surplus(core.limits.failed_quota) {
+    for item in surplus(kept, core.limits.failed_quota) {
         give_up(core, &item, COPIES_TOO_LARGE).await;
     }
 }
@@ -192,16 +192,16 @@ async fn forget_old(core: &Arc<Core>) {
     let told = core.outside.now_ms() - millis(GONE_TOLD);
     let is_told = core.started.elapsed() >= GONE_LIFE_MIN;
     let mut old = Vec::new();
-    let mut piles = Piles::default();
+    let mut kept = Vec::new();
     for ((rank, at), item) in sorted(core, |entry| (rank(entry), entry.changed_at_ms)) {
         if rank == Some(0) && is_told && at <= told {
             old.push(item);
         } else {
             let owner = item.data().entry.owner();
-            piles.put(owner, 1, rank.map(|_| item));
+            kept.push((owner, 1, rank.map(|_| item)));
         }
     }
-    old.extend(piles.surplus(limits::kept(core.limits.known) as u64));
+    old.extend(surplus(kept, limits::kept(core.limits.known) as u64));
     for item in old {
         if let Err(error) = core.forget(&item).await {
             tracing::warn!(recording = item.file_name, %error, "a recording cannot be forgotten");

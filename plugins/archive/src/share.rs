@@ -32,54 +32,24 @@ pub(crate) fn admits(limit: u64, all: u64, own: u64, more: u64) -> bool {
     all <= limit && (own <= share || all <= limit - share)
 }
 
-/// What one owner has.
-#[derive(Debug)]
-pub(crate) struct Pile<T> {
-    /// All of it.
-    total: u64,
-    /// What of it may go, and how much each is.
-    goes: VecDeque<(u64, T)>,
-}
-
-/// What every owner has.
-#[derive(Debug)]
-pub(crate) struct Piles<T> {
-    piles: HashMap<Owner, Pile<T>>,
-}
-
-impl<T> Default for Piles<T> {
-    fn default() -> Self {
-        Piles { piles: HashMap::new() }
+/// What goes of `all` until no more than `limit` is left, where each has an owner and a size, and what may go at all is there. It is always
+/// the first of the owner who has most, so that nobody's goes because of somebody else who has more.
+pub(crate) fn surplus<T>(all: Vec<(Owner, u64, Option<T>)>, limit: u64) -> Vec<T> {
+    let (mut total, mut gone) = (0_u64, Vec::new());
+    let mut piles: HashMap<Owner, (u64, VecDeque<(u64, T)>)> = HashMap::new();
+    for (owner, size, it) in all {
+        let (has, goes) = piles.entry(owner).or_default();
+        (total, *has) = (total.saturating_add(size), has.saturating_add(size));
+        goes.extend(it.map(|it| (size, it)));
     }
-}
-
-impl<T> Piles<T> {
-    /// Puts something on its owner's pile. Of what may go, that which is put first goes first.
-    pub(crate) fn put(&mut self, owner: Owner, size: u64, goes: Option<T>) {
-        let pile = self.piles.entry(owner).or_insert_with(|| Pile { total: 0, goes: VecDeque::new() });
-        pile.total = pile.total.saturating_add(size);
-        pile.goes.extend(goes.map(|it| (size, it)));
+    while total > limit {
+        let with_some = piles.values_mut().filter(|(_, goes)| !goes.is_empty());
+        let Some((has, goes)) = with_some.max_by_key(|(has, _)| *has) else { break };
+        let Some((size, it)) = goes.pop_front() else { break };
+        (total, *has) = (total.saturating_sub(size), has.saturating_sub(size));
+        gone.push(it);
     }
-
-    /// All that lies there.
-    pub(crate) fn total(&self) -> u64 {
-        self.piles.values().fold(0, |sum, pile| sum.saturating_add(pile.total))
-    }
-
-    /// What goes until no more than `limit` is left: always of the one who has most, so that nobody's goes because of somebody else
-    /// who has more.
-    pub(crate) fn surplus(mut self, limit: u64) -> Vec<T> {
-        let (mut total, mut gone) = (self.total(), Vec::new());
-        while total > limit {
-            let with_some = self.piles.values_mut().filter(|pile| !pile.goes.is_empty());
-            let Some(largest) = with_some.max_by_key(|pile| pile.total) else { break };
-            let Some((size, it)) = largest.goes.pop_front() else { break };
-            largest.total = largest.total.saturating_sub(size);
-            total = total.saturating_sub(size);
-            gone.push(it);
-        }
-        gone
-    }
+    gone
 }
 
 #[cfg(test)]
@@ -109,18 +79,12 @@ mod tests {
 
     #[test]
     fn what_goes_is_the_oldest_of_who_has_most() {
-        let mut piles = Piles::default();
-        for (account, size, name) in
-            [(1, 10, "a1"), (2, 60, "b1"), (2, 60, "b2"), (1, 10, "a2"), (2, 60, "b3")]
-        {
-            piles.put(Owner::new(account, 0), size, Some(name));
-        }
-        piles.put(Owner::new(0, 7), 500, None);
-        assert_eq!(piles.total(), 700);
-        assert_eq!(piles.surplus(570), ["b1", "b2", "b3"]);
-        let mut few = Piles::default();
-        few.put(Owner::Account(1), 9, Some("x"));
-        assert!(few.surplus(9).is_empty());
+        let small = [(1, 10, "a1"), (2, 60, "b1"), (2, 60, "b2"), (1, 10, "a2"), (2, 60, "b3")];
+        let mut all: Vec<_> =
+            small.map(|(account, size, name)| (Owner::new(account, 0), size, Some(name))).into();
+        all.push((Owner::new(0, 7), 500, None));
+        assert_eq!(surplus(all, 570), ["b1", "b2", "b3"]);
+        assert!(surplus(vec![(Owner::Account(1), 9, Some("x"))], 9).is_empty());
     }
 
     #[test]

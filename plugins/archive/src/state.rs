@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::FutureExt as _;
 use satcast_plugin_api::{Class, Error};
-use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
 use crate::config::Settings;
@@ -171,21 +171,20 @@ impl Core {
     /// The same, unless it is at work.
     pub(crate) fn spawn_if_idle(self: &Arc<Self>, item: &Arc<Item>) {
         let mut data = item.data();
-        if data.task.as_ref().is_none_or(AbortHandle::is_finished) {
+        if data.task.as_ref().is_none_or(JoinHandle::is_finished) {
             self.spawn_in(item, &mut data);
         }
     }
 
     fn spawn_in(self: &Arc<Self>, item: &Arc<Item>, data: &mut Data) {
         let (core, item) = (self.clone(), item.clone());
-        let task = tokio::spawn(async move {
+        data.task = Some(tokio::spawn(async move {
             let run = AssertUnwindSafe(upload::run(&core, &item)).catch_unwind();
             if run.await.is_err() {
                 let error = Error::new(Class::Panic, "the driver failed at this recording");
                 upload::fail(&core, &item, &error).await;
             }
-        });
-        data.task = Some(task.abort_handle());
+        }));
     }
 
     pub(crate) fn items(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Item>>> {

@@ -210,6 +210,8 @@ fn a_bucket_that_is_not_there_is_told() {
 #[test]
 fn an_object_of_the_same_name_is_never_overwritten() {
     let kit = Kit::new();
+    // Nothing is opened before the other object is there.
+    kit.host.is_down.store(true, Ordering::SeqCst);
     let packets = stream();
     let expected = media::files(packets.clone());
     let mut recorder = kit.recorder(kit.order("s1"));
@@ -221,6 +223,7 @@ fn an_object_of_the_same_name_is_never_overwritten() {
             if key.is_none() && recorder.spooled() > 0 {
                 let name = format!("pre/fix/{}", kit.only().file_name);
                 kit.server.place(&name, b"earlier");
+                kit.host.is_down.store(false, Ordering::SeqCst);
                 key = Some(name);
             }
         }
