@@ -69,8 +69,8 @@ pub(super) struct Parts {
     pub(super) usage: Arc<dyn Usage>,
     /// Media of the present encoder comes.
     pub(super) flows: watch::Receiver<bool>,
-    /// Destinations of the session that are not given what was before them any more.
-    pub(super) had_past: Arc<Mutex<HashSet<DestinationId>>>,
+    /// Destinations of the session that get no backfill any more.
+    pub(super) had_backfill: Arc<Mutex<HashSet<DestinationId>>>,
 }
 
 /// A destination while its session lives.

@@ -3,8 +3,8 @@
 //! - [`hub`]: packets in, on one timeline ([`timeline`]), out to the queues; keeps configurations and the last keyframe
 //!   group ([`group`]).
 //! - [`queue`]: the bounded queue of one destination; [`spool`]: the disk behind it, for who must not lose anything.
-//! - [`past`]: what was before a destination, for recordings that are added to a live stream.
 //! - [`destination`]: opens, watches and reopens one destination; waits by [`backoff`].
+//! - [`backfill`]: gives a recording that is added to a live stream what the DVR window holds.
 //! - [`entry`]: which encoder is let in, and which has to wait.
 //! - [`session`]: the task that owns a session's life; [`quiet`]: whose encoder has to be quiet first; [`allowed`]: whose has to go.
 //! - [`health`]: what the encoder sends, and what of it platforms do not take.
@@ -14,6 +14,7 @@
 //! Knows no money, no HTTP and no RTMP: what a session uses it tells by [`crate::usage`], and obeys the orders it gets.
 
 mod allowed;
+mod backfill;
 mod backoff;
 mod codes;
 mod destination;
@@ -24,7 +25,6 @@ mod heartbeat;
 mod hub;
 mod locks;
 mod mailbox;
-mod past;
 mod queue;
 #[cfg(test)]
 mod queue_tests;

@@ -158,8 +158,8 @@ impl Run {
                 source.start();
                 let outcome = self.watch(opening, &mailbox, &source).await;
                 // Once in a session; what broke off in the middle begins anew.
-                if source.is_past_taken() {
-                    lock(&self.parts.had_past).insert(record.id);
+                if source.is_backfill_taken() {
+                    lock(&self.parts.had_backfill).insert(record.id);
                 }
                 outcome
             }

@@ -1,5 +1,5 @@
-//! Where the driver of one opening has its media from: what was before it where it wants that, then a queue; and what becomes of what
-//! waits there at the end.
+//! Where the driver of one opening has its media from: a backfill where it wants one, then a queue; and what becomes of what waits there
+//! at the end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,8 +13,8 @@ use crate::clock::Clock;
 use crate::config::QueueLimits;
 use crate::drivers::{SpoolPlace, Waker};
 use crate::ids::DestinationId;
+use crate::live::backfill::{About, Backfill};
 use crate::live::hub::{Codecs, Hub};
-use crate::live::past::{self, Past};
 use crate::live::queue::{Bounds, Queue};
 use crate::live::spool::{FREE_BYTES_MIN, Spool};
 
@@ -31,7 +31,7 @@ const BYTES_PER_MB: usize = 1024 * 1024;
 pub(super) struct Source {
     queue: Arc<Queue>,
     waker: Waker,
-    past: Option<Arc<Past>>,
+    backfill: Option<Arc<Backfill>>,
     /// What its driver does not take is lost, and must not be.
     is_lossless: bool,
     /// Packets lost so far by the destination, and how many those were when the end began.
@@ -65,22 +65,22 @@ impl Source {
         };
         let queue = Arc::new(queue);
         parts.hub.attach(queue.clone(), waker.clone(), parts.clock.monotonic());
-        let past = before(parts, destination, kind, &queue, waker);
+        let backfill = backfill(parts, destination, kind, &queue, waker);
         let (waker, dropped) = (waker.clone(), dropped.clone());
         let (dropped_before, clock) = (OnceLock::new(), parts.clock.clone());
-        Self { queue, waker, past, is_lossless, dropped, dropped_before, clock }
+        Self { queue, waker, backfill, is_lossless, dropped, dropped_before, clock }
     }
 
     pub(super) fn media(&self) -> Arc<dyn MediaSource> {
-        match &self.past {
-            Some(past) => past.clone(),
+        match &self.backfill {
+            Some(backfill) => backfill.clone(),
             None => self.queue.clone(),
         }
     }
 
     /// Its driver has opened.
     pub(super) fn start(&self) {
-        self.past.iter().for_each(|past| past.start());
+        self.backfill.iter().for_each(|backfill| backfill.start());
     }
 
     /// Codecs of video and audio that its driver was given last.
@@ -88,36 +88,39 @@ impl Source {
         self.queue.given()
     }
 
-    /// There is nothing before it, or its driver has taken all of that.
-    pub(super) fn is_past_taken(&self) -> bool {
-        self.past.as_ref().is_none_or(|past| past.is_taken())
+    /// There is no backfill, or its driver has taken all of it.
+    pub(super) fn is_backfill_taken(&self) -> bool {
+        self.backfill.as_ref().is_none_or(|backfill| backfill.is_taken())
     }
 
     /// Lets nothing new in, and gives a driver that must not lose anything the time to take what waits.
     pub(super) async fn settle(&self) {
         let until = self.clock.monotonic() + SETTLE_MAX;
-        if let Some(past) = &self.past {
-            past.settled(&self.clock, until).await;
-        }
+        let is_read = || self.backfill.as_ref().is_none_or(|backfill| backfill.is_over());
+        self.wait_for(is_read, until).await;
         self.waker.wake(self.queue.close());
         if !self.is_lossless {
             return;
         }
         let _ = self.dropped_before.set(self.dropped.load(Ordering::Relaxed));
-        let taken = async {
-            while self.queue.media_waiting() > 0 {
+        // What is left then is counted at the end.
+        self.wait_for(|| self.queue.media_waiting() == 0, until).await;
+    }
+
+    async fn wait_for(&self, is_so: impl Fn() -> bool, until: Duration) {
+        let looks = async {
+            while !is_so() {
                 tokio::time::sleep(SETTLE_LOOK).await;
             }
         };
-        // What is left then is counted at the end.
-        self.clock.timeout_at(until, taken).await;
+        self.clock.timeout_at(until, looks).await;
     }
 
     /// The opening has ended. Gives the packets that were lost since its end began, and must not be.
     pub(super) fn end(&self, hub: &Hub) -> u64 {
         hub.detach(&self.queue);
         self.waker.wake(self.queue.close());
-        self.past.iter().for_each(|past| past.give_up());
+        self.backfill.iter().for_each(|backfill| backfill.give_up());
         self.waker.wake(self.queue.give_up());
         let before = self.dropped_before.get();
         before.map_or(0, |before| self.dropped.load(Ordering::Relaxed).saturating_sub(*before))
@@ -131,22 +134,22 @@ fn bounds(limits: QueueLimits) -> Bounds {
     Bounds { packets: number(limits.packets), bytes, wait: Duration::from_secs(limits.secs) }
 }
 
-/// What was before, for the first opening of a destination that wants it and a session that can be gone back in.
-fn before(
+/// For the first opening of a destination that wants one, in a session with a DVR window.
+fn backfill(
     parts: &Parts,
     destination: DestinationId,
     kind: &str,
     queue: &Arc<Queue>,
     waker: &Waker,
-) -> Option<Arc<Past>> {
-    let wants = parts.drivers.wants_past(kind) && !lock(&parts.had_past).contains(&destination);
+) -> Option<Arc<Backfill>> {
+    let wants = parts.drivers.wants_past(kind) && !lock(&parts.had_backfill).contains(&destination);
     let window = parts.shelves.longest_window(&parts.session).filter(|_| wants)?;
     // A driver that does not say where its segments stand cannot be read, and is not waited for.
     if window.assets().segments(0).is_empty() {
         return None;
     }
-    let about = past::About { destination, session: parts.session.clone(), source: parts.source };
-    Some(Arc::new(Past::new(queue.clone(), waker.clone(), window, about)))
+    let about = About { destination, session: parts.session.clone(), source: parts.source };
+    Some(Arc::new(Backfill::new(queue.clone(), waker.clone(), window, about)))
 }
 
 /// Whether a driver keeps all that it may hold; said once for an opening.

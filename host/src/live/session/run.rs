@@ -51,8 +51,8 @@ pub(in crate::live) struct Run {
     wishes: Vec<Wish>,
     watch: Watch,
     schedule: Schedule,
-    /// Destinations that are not given what was before them any more.
-    had_past: Arc<Mutex<HashSet<DestinationId>>>,
+    /// Destinations that get no backfill any more.
+    had_backfill: Arc<Mutex<HashSet<DestinationId>>>,
 }
 
 struct End {
@@ -84,7 +84,7 @@ impl Run {
             wishes,
             watch,
             schedule,
-            had_past: Arc::default(),
+            had_backfill: Arc::default(),
         }
     }
 

@@ -27,7 +27,7 @@ impl Run {
         self.read_wishes(wanted.iter().filter(|destination| destination.enabled));
         // Whoever is to start later wants nothing of before.
         let late = wanted.iter().filter(|destination| destination.delays.start_secs > 0);
-        self.had_past.lock().unwrap_or_else(PoisonError::into_inner).extend(late.map(|late| late.id));
+        self.had_backfill.lock().unwrap_or_else(PoisonError::into_inner).extend(late.map(|late| late.id));
         let wanted = self.due(wanted);
         let running: Vec<_> = self.session.lock().destinations.values().cloned().collect();
         let mut stopped = Vec::new();
@@ -111,7 +111,7 @@ impl Run {
             account: self.session.stream.account_id,
             usage: self.usage.clone(),
             flows: self.session.flows.subscribe(),
-            had_past: self.had_past.clone(),
+            had_backfill: self.had_backfill.clone(),
         };
         let (destination, task) = Destination::start(record, parts);
         self.session.lock().destinations.insert(id, destination);

@@ -138,34 +138,41 @@ impl Rig {
         self.shelf.assets().publish(asset, self.folder.path()).unwrap();
     }
 
-    fn past(&self) -> Arc<Past> {
+    fn backfill(&self) -> Arc<Backfill> {
         let about = About { destination: DestinationId(2), session: SessionId("s".into()), source: 9 };
-        Arc::new(Past::new(self.queue.clone(), Waker::idle(), self.shelf.clone(), about))
+        Arc::new(Backfill::new(self.queue.clone(), Waker::idle(), self.shelf.clone(), about))
     }
 
     /// Reads on a thread of its own.
-    fn start(&self) -> (Arc<Past>, std::thread::JoinHandle<()>) {
-        let past = self.past();
-        let feed = Feed::new(past.core.clone(), past.window.clone(), past.about.clone());
-        (past, std::thread::spawn(move || feed.run()))
+    fn start(&self) -> (Arc<Backfill>, std::thread::JoinHandle<()>) {
+        let backfill = self.backfill();
+        let shared = backfill.shared.clone();
+        let reading = Reading::new(shared, backfill.window.clone(), backfill.about.clone());
+        (backfill, std::thread::spawn(move || reading.run()))
+    }
+}
+
+/// Takes some, and waits for it where there is none.
+fn take_some(backfill: &Backfill, all: &mut Vec<Delivery>) {
+    let (tell, told) = mpsc::channel();
+    let waker = DriverWaker::calling(move || tell.send(()).unwrap_or_default());
+    match backfill.recv(16, all, waker) {
+        Recv::Ready => {}
+        Recv::Empty => told.recv_timeout(WAIT_MAX).expect("a wake-up"),
+        Recv::Closed => panic!("closed after {} packets", all.len()),
     }
 }
 
 /// Takes what there is until the media packet of this time came, letting go of each batch at once.
-fn take_until(past: &Past, last_ms: i64) -> Vec<Delivery> {
+fn take_until(backfill: &Backfill, last_ms: i64) -> Vec<Delivery> {
     let mut all: Vec<Delivery> = Vec::new();
     let is_last = |all: &[Delivery]| {
         all.iter().any(|one| one.packet.kind() == Kind::Video && one.packet.dts_ns / MS == last_ms)
     };
     while !is_last(&all) {
-        let (tell, told) = mpsc::channel();
-        let waker = DriverWaker::calling(move || tell.send(()).unwrap_or_default());
         let from = all.len();
-        match past.recv(16, &mut all, waker) {
-            Recv::Ready => past.released(all[from..].iter().map(|one| one.packet.payload.len()).sum()),
-            Recv::Empty => told.recv_timeout(WAIT_MAX).expect("a wake-up"),
-            Recv::Closed => panic!("closed after {} packets", all.len()),
-        }
+        take_some(backfill, &mut all);
+        backfill.released(all[from..].iter().map(|one| one.packet.payload.len()).sum());
     }
     all
 }
@@ -195,9 +202,9 @@ fn what_was_before_comes_first_and_meets_what_waits() {
     rig.before(&media(0, 9_000, PICTURE_BYTES));
     // The queue begins in the middle of a segment, which is finished later.
     rig.publish(&media(9_000, 9_800, PICTURE_BYTES));
-    let (past, reading) = rig.start();
+    let (backfill, reading) = rig.start();
     rig.publish(&media(9_800, 13_000, PICTURE_BYTES));
-    let all = take_until(&past, 12_960);
+    let all = take_until(&backfill, 12_960);
     reading.join().unwrap();
     assert_all(&all, 0, 13_000);
     assert_eq!(cuts(&all), [0; 0]);
@@ -209,7 +216,7 @@ fn what_was_before_comes_first_and_meets_what_waits() {
     let numbers: Vec<u64> = all.iter().map(|one| one.packet.sequence).collect();
     let live = all.iter().position(|one| one.packet.sequence == 1).unwrap();
     assert!(numbers[..live].iter().all(|number| *number == 0), "of before");
-    assert!(past.core.state.lock().unwrap().leased == 0);
+    assert!(backfill.shared.lock().leased == 0);
 }
 
 #[test]
@@ -223,8 +230,8 @@ fn a_segment_that_is_gone_is_a_gap_and_nothing_else() {
     assets.retract(&names[2]);
     let file = names.iter().find(|name| Path::new(name).with_extension("").to_str() == Some("106")).unwrap();
     std::fs::write(rig.folder.path().join(file), b"half").unwrap();
-    let (past, reading) = rig.start();
-    let all = take_until(&past, 24_960);
+    let (backfill, reading) = rig.start();
+    let all = take_until(&backfill, 24_960);
     reading.join().unwrap();
     let pictures = times(&all, Kind::Video);
     assert!(pictures.is_sorted_by(|one, next| one < next), "{pictures:?}");
@@ -239,8 +246,8 @@ fn what_left_the_window_is_not_given() {
     rig.tell(WALL_MS + 4_000);
     rig.first_ms = Some(WALL_MS + 4_000);
     rig.publish(&media(12_000, 16_000, PICTURE_BYTES));
-    let (past, reading) = rig.start();
-    let all = take_until(&past, 15_960);
+    let (backfill, reading) = rig.start();
+    let all = take_until(&backfill, 15_960);
     reading.join().unwrap();
     assert_all(&all, 4_000, 16_000);
     assert_eq!(cuts(&all), [0; 0]);
@@ -253,8 +260,8 @@ fn a_break_of_the_encoder_in_the_window_stays_one() {
     rig.segmenter.gap();
     rig.before(&media(11_000, 15_000, PICTURE_BYTES));
     rig.publish(&media(15_000, 19_000, PICTURE_BYTES));
-    let (past, reading) = rig.start();
-    let all = take_until(&past, 18_960);
+    let (backfill, reading) = rig.start();
+    let all = take_until(&backfill, 18_960);
     reading.join().unwrap();
     assert_eq!(cuts(&all), [11_000]);
     // What the segmenter had not finished is lost with the encoder.
@@ -264,45 +271,39 @@ fn a_break_of_the_encoder_in_the_window_stays_one() {
 
 #[test]
 fn no_more_is_read_than_the_driver_takes() {
+    const SEGMENT_BYTES_MAX: usize = 2 * 25 * 150_100;
     let mut rig = Rig::new();
     // Together far more than is held.
-    rig.before(&media(0, 20_000, 150_000));
-    rig.publish(&media(20_000, 23_000, PICTURE_BYTES));
-    let (past, reading) = rig.start();
-    let full = || past.core.lock().is_full();
-    let mut tries = 0;
-    while !full() && tries < 2_000 {
-        std::thread::sleep(Duration::from_millis(5));
-        tries += 1;
-    }
-    assert!(full() && past.core.lock().bytes < PAST_BYTES_MAX + 150_000);
-    assert!(!reading.is_finished());
-    // A driver that holds too much gets no more, and some when it lets go.
+    rig.before(&media(0, 24_000, 150_000));
+    rig.publish(&media(24_000, 27_000, PICTURE_BYTES));
+    let (backfill, reading) = rig.start();
+    let leased = || backfill.shared.lock().leased;
     let mut held = Vec::new();
-    while let Recv::Ready = past.recv(64, &mut held, DriverWaker::calling(|| {})) {
-        let leased = past.core.lock().leased;
-        assert!(leased < LEASED_BYTES_MAX + 64 * 150_000);
-        while !full() && leased < LEASED_BYTES_MAX && !reading.is_finished() {
-            std::thread::yield_now();
-        }
+    while leased() < LEASED_BYTES_MAX {
+        take_some(&backfill, &mut held);
     }
-    let leased = past.core.lock().leased;
-    past.released(leased);
-    held.extend(take_until(&past, 22_960));
+    // What was given before the driver held so much is the rest of one segment.
+    while let Recv::Ready = backfill.recv(64, &mut held, DriverWaker::calling(|| {})) {}
+    assert!(leased() < LEASED_BYTES_MAX + SEGMENT_BYTES_MAX);
+    assert!(!reading.is_finished() && backfill.shared.lock().packets.is_empty());
+    // And gets more when it lets go.
+    backfill.released(leased());
+    held.extend(take_until(&backfill, 26_960));
     reading.join().unwrap();
-    assert_all(&held, 0, 23_000);
+    assert_all(&held, 0, 27_000);
 }
 
 #[test]
-fn who_gives_the_queue_back_ends_the_reading() {
+fn a_driver_that_gives_the_queue_back_ends_the_reading() {
     let mut rig = Rig::new();
     rig.before(&media(0, 20_000, 100_000));
-    let (past, reading) = rig.start();
-    past.abandoned();
+    let (backfill, reading) = rig.start();
+    backfill.abandoned();
     reading.join().unwrap();
     let mut out = Vec::new();
-    assert!(matches!(past.recv(1, &mut out, DriverWaker::calling(|| {})), Recv::Closed));
-    assert!(out.is_empty() && past.core.lock().packets.is_empty());
+    assert!(matches!(backfill.recv(1, &mut out, DriverWaker::calling(|| {})), Recv::Closed));
+    assert!(out.is_empty() && backfill.shared.lock().packets.is_empty());
+    assert!(backfill.is_over() && !backfill.is_taken());
 }
 
 #[test]
@@ -314,8 +315,8 @@ fn a_window_that_ends_before_it_comes_to_what_waits_leaves_a_gap() {
     rig.segmenter.gap();
     let shelves = crate::live::shelf::Shelves::default();
     shelves.end(&rig.shelf, Duration::ZERO);
-    let (past, reading) = rig.start();
-    let all = take_until(&past, 6_360);
+    let (backfill, reading) = rig.start();
+    let all = take_until(&backfill, 6_360);
     reading.join().unwrap();
     let pictures = times(&all, Kind::Video);
     assert!(
@@ -330,29 +331,27 @@ fn a_window_that_ends_with_the_session_gives_all() {
     let mut rig = Rig::new();
     rig.before(&media(0, 6_000, PICTURE_BYTES));
     rig.publish(&media(6_000, 6_400, PICTURE_BYTES));
-    let (past, reading) = rig.start();
+    let (backfill, reading) = rig.start();
     rig.end();
     crate::live::shelf::Shelves::default().end(&rig.shelf, Duration::ZERO);
-    let all = take_until(&past, 6_360);
+    let all = take_until(&backfill, 6_360);
     reading.join().unwrap();
     assert_all(&all, 0, 6_400);
     assert_eq!(cuts(&all), [0; 0]);
 }
 
-#[tokio::test]
-async fn the_end_waits_until_all_was_taken() {
+#[test]
+fn it_is_taken_when_the_driver_has_all_of_it() {
     let mut rig = Rig::new();
     rig.before(&media(0, 6_000, PICTURE_BYTES));
     rig.publish(&media(6_000, 8_000, PICTURE_BYTES));
     rig.end();
-    let past = rig.past();
-    past.start();
-    let taking = past.clone();
-    let taken = tokio::task::spawn_blocking(move || take_until(&taking, 7_960));
-    let clock = Clock::system();
-    past.settled(&clock, WAIT_MAX).await;
-    assert_all(&taken.await.unwrap(), 0, 8_000);
-    let never = rig.past();
+    let backfill = rig.backfill();
+    backfill.start();
+    assert!(!backfill.is_taken() && !backfill.is_over(), "nothing was taken yet");
+    assert_all(&take_until(&backfill, 7_960), 0, 8_000);
+    assert!(backfill.is_taken() && backfill.is_over());
+    let never = rig.backfill();
     never.give_up();
-    never.settled(&clock, WAIT_MAX).await;
+    assert!(!never.is_taken() && never.is_over());
 }

@@ -1,8 +1,8 @@
-//! Where what was before a destination meets what waits for it: no packet twice, none missing. Pure.
+//! Where the segments of a window meet the queue: no packet twice, none missing. Pure.
 //!
-//! Both come from one publisher. What is in a segment and not in the queue came before the queue began, so the cut is at the first packet
-//! that waits, track by track. It is found by its bytes near its time: times of sound in segments are counted and may be a little off,
-//! and by times alone a packet could be lost or doubled. Silence is the same bytes over and over, of which the nearest in time counts.
+//! Both come from one publisher. What is in a segment and not in the queue came before the queue began, so each track is cut at its first
+//! packet that waits. That is found by its bytes near its time: times of sound in segments are counted and may be a little off, and by
+//! times alone a packet could be lost or doubled. Silence is the same bytes over and over, of which the nearest in time counts.
 
 use std::sync::Arc;
 
@@ -11,113 +11,94 @@ use satcast_plugin_api::{Kind, NANOS_PER_MILLI, Packet};
 use crate::live::queue::Head;
 
 /// How far the time of a packet in a segment may be from its time in the queue, in nanoseconds: as far as the clock of sound lets it.
-pub(super) const APART_NANOS_MAX: i64 =
-    (satcast_media::fmp4::AUDIO_RESYNC_MILLIS as i64 + 1) * NANOS_PER_MILLI;
+const APART_NANOS_MAX: i64 = (satcast_media::fmp4::AUDIO_RESYNC_MILLIS as i64 + 1) * NANOS_PER_MILLI;
 /// Half of the usual packet of sound: by times alone, what is nearer to the first one is that one.
 const HALF_SOUND_NANOS: i64 = 10 * NANOS_PER_MILLI;
 
-/// How far one track has come.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    /// Everything so far came before.
-    #[default]
-    Open,
-    /// The first packet that waits was found.
-    Met,
-    /// Later packets were found, and it was not: something may be missing.
-    Passed,
-}
-
 /// The cut between what is read from segments and what waits in the queue.
 #[derive(Debug, Default)]
-pub(super) struct Joint {
-    video: Side,
-    audio: Side,
-    /// Sound near the first that waits, not decided on.
-    near: Vec<Packet>,
-    /// Pictures wait.
-    has_pictures: bool,
+pub(super) struct Join {
+    video: Track,
+    audio: Track,
     is_over: bool,
 }
 
-impl Joint {
+#[derive(Debug, Default)]
+struct Track {
+    /// Packets near the first one that waits, not decided on.
+    near: Vec<Packet>,
+    /// Packets of it wait.
+    waits: bool,
+    is_cut: bool,
+    /// It was cut at the first packet that waits, or by its time; else something may be missing.
+    is_whole: bool,
+}
+
+impl Join {
     /// Gives those packets of a segment that came before what waits, which is `head` as seen after the segment was read.
     pub(super) fn take(&mut self, segment: Vec<Packet>, head: &Head) -> Vec<Packet> {
         let (video, audio): (Vec<_>, Vec<_>) =
             segment.into_iter().partition(|packet| packet.kind() == Kind::Video);
-        let has_sound = !audio.is_empty() || !self.near.is_empty();
-        let mut before = self.pictures(video, head.video.as_ref());
-        before.extend(self.sound(audio, head.audio.as_ref(), false));
+        // One of which a segment has nothing may have ended.
+        let is_open = |track: &Track, waits: bool, has_any: bool| waits && has_any && !track.is_cut;
+        let (has_video, has_audio) = (!video.is_empty(), !audio.is_empty());
+        let mut before = self.video.take(video, head.video.as_ref(), false);
+        before.extend(self.audio.take(audio, head.audio.as_ref(), false));
         before.sort_by_key(|packet| packet.dts_ns);
-        let pictures = head.video.is_none() || self.video != Side::Open;
-        let sound = head.audio.is_none() || self.audio != Side::Open || !has_sound;
-        self.has_pictures = head.video.is_some();
-        self.is_over = pictures && sound && (head.video.is_some() || self.audio != Side::Open);
+        self.is_over = (self.video.is_cut || self.audio.is_cut)
+            && !is_open(&self.video, head.video.is_some(), has_video)
+            && !is_open(&self.audio, head.audio.is_some(), has_audio);
         before
     }
 
     /// No more segments come: what was not decided on.
     pub(super) fn finish(&mut self, head: &Head) -> Vec<Packet> {
-        self.sound(Vec::new(), head.audio.as_ref(), true)
+        let mut rest = self.video.take(Vec::new(), head.video.as_ref(), true);
+        rest.extend(self.audio.take(Vec::new(), head.audio.as_ref(), true));
+        rest.sort_by_key(|packet| packet.dts_ns);
+        rest
     }
 
-    /// All that came before was given.
+    /// All that came before was given, but for what [`Self::finish`] gives.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
     /// Nothing is missing between what was given and what waits.
     pub(super) fn is_whole(&self) -> bool {
-        let side = if self.has_pictures { self.video } else { self.audio };
-        side == Side::Met
+        if self.video.waits { self.video.is_whole } else { self.audio.is_whole }
     }
+}
 
-    fn pictures(&mut self, mut read: Vec<Packet>, first: Option<&Arc<Packet>>) -> Vec<Packet> {
-        if self.video != Side::Open {
-            return Vec::new();
-        }
-        let Some(first) = first else { return read };
-        let end = read.iter().position(|packet| {
-            let apart = packet.dts_ns.saturating_sub(first.dts_ns);
-            apart > APART_NANOS_MAX || is_same(packet, first)
-        });
-        if let Some(end) = end {
-            self.video = if is_same(&read[end], first) { Side::Met } else { Side::Passed };
-            read.truncate(end);
-        }
-        read
-    }
-
-    fn sound(&mut self, read: Vec<Packet>, first: Option<&Arc<Packet>>, is_last: bool) -> Vec<Packet> {
-        if self.audio != Side::Open {
+impl Track {
+    fn take(&mut self, read: Vec<Packet>, first: Option<&Arc<Packet>>, is_last: bool) -> Vec<Packet> {
+        if self.is_cut {
             return Vec::new();
         }
         let mut all = std::mem::take(&mut self.near);
         all.extend(read);
         let Some(first) = first else { return all };
+        self.waits = true;
         let apart = |packet: &Packet| packet.dts_ns.saturating_sub(first.dts_ns);
-        let is_seen = is_last || all.last().is_some_and(|last| apart(last) > APART_NANOS_MAX);
-        if !is_seen {
+        if !is_last && all.last().is_none_or(|last| apart(last) <= APART_NANOS_MAX) {
             // The nearest may still come.
             let near = all.iter().position(|packet| apart(packet) >= -APART_NANOS_MAX);
             self.near = all.split_off(near.unwrap_or(all.len()));
             return all;
         }
-        let same = all.iter().enumerate().filter(|(_, packet)| is_same(packet, first));
+        let is_same = |packet: &Packet| {
+            packet.payload == first.payload && apart(packet).saturating_abs() <= APART_NANOS_MAX
+        };
+        let same = all.iter().enumerate().filter(|(_, packet)| is_same(packet));
         let found = same.min_by_key(|(_, packet)| apart(packet).saturating_abs()).map(|(at, _)| at);
         let by_time = || all.iter().position(|packet| apart(packet) >= -HALF_SOUND_NANOS);
         if let Some(end) = found.or_else(by_time) {
-            self.audio = Side::Met;
+            self.is_cut = true;
+            self.is_whole = apart(&all[end]) <= APART_NANOS_MAX;
             all.truncate(end);
         }
         all
     }
-}
-
-/// The packet of a segment is the one that waits.
-fn is_same(read: &Packet, waits: &Packet) -> bool {
-    read.dts_ns.saturating_sub(waits.dts_ns).saturating_abs() <= APART_NANOS_MAX
-        && read.payload == waits.payload
 }
 
 #[cfg(test)]
@@ -169,13 +150,13 @@ mod tests {
         for off_ms in [-95, -30, -1, 0, 1, 30, 95] {
             for audio in [26, 28, 30, 32] {
                 let head = head(Some(14), Some(audio));
-                let (mut joint, mut all) = (Joint::default(), Vec::new());
+                let (mut join, mut all) = (Join::default(), Vec::new());
                 for number in 0..5 {
-                    if !joint.is_over() {
-                        all.extend(joint.take(segment(number, off_ms), &head));
+                    if !join.is_over() {
+                        all.extend(join.take(segment(number, off_ms), &head));
                     }
                 }
-                assert!(joint.is_over() && joint.is_whole(), "{off_ms} {audio}");
+                assert!(join.is_over() && join.is_whole(), "{off_ms} {audio}");
                 assert_eq!(fills(&all, Kind::Video), (0..14).collect::<Vec<u8>>());
                 let sound: Vec<u8> = (0..audio as u8).collect();
                 assert_eq!(fills(&all, Kind::Audio), sound, "{off_ms} {audio}");
@@ -193,10 +174,10 @@ mod tests {
         head.audio =
             head.audio.map(|packet| Arc::new(Packet { payload: vec![0; 8].into(), ..(*packet).clone() }));
         for off_ms in [-9, 0, 9] {
-            let mut joint = Joint::default();
+            let mut join = Join::default();
             let mut all = Vec::new();
             for number in 0..3 {
-                all.extend(joint.take(segment(number, off_ms).into_iter().map(silent).collect(), &head));
+                all.extend(join.take(segment(number, off_ms).into_iter().map(silent).collect(), &head));
             }
             assert_eq!(fills(&all, Kind::Audio).len(), 28, "{off_ms}");
         }
@@ -204,48 +185,47 @@ mod tests {
 
     #[test]
     fn everything_came_before_while_nothing_waits() {
-        let mut joint = Joint::default();
-        assert_eq!(joint.take(segment(0, 0), &head(None, None)).len(), 30);
-        assert!(!joint.is_over());
+        let mut join = Join::default();
+        assert_eq!(join.take(segment(0, 0), &head(None, None)).len(), 30);
+        assert!(!join.is_over());
         // Then the first of each is in the segment that follows.
-        let all = joint.take(segment(1, 0), &head(Some(10), Some(20)));
-        assert!(all.is_empty() && joint.is_over() && joint.is_whole());
+        let all = join.take(segment(1, 0), &head(Some(10), Some(20)));
+        assert!(all.is_empty() && join.is_over() && join.is_whole());
     }
 
     #[test]
     fn sound_alone_is_cut_and_pictures_alone_too() {
         let sound_only =
             |number| segment(number, 3).into_iter().filter(|packet| packet.kind() == Kind::Audio);
-        let (mut joint, mut all) = (Joint::default(), Vec::new());
+        let (mut join, mut all) = (Join::default(), Vec::new());
         for number in 0..3 {
-            all.extend(joint.take(sound_only(number).collect(), &head(None, Some(25))));
+            all.extend(join.take(sound_only(number).collect(), &head(None, Some(25))));
         }
-        assert_eq!((all.len(), joint.is_over(), joint.is_whole()), (25, true, true));
+        assert_eq!((all.len(), join.is_over(), join.is_whole()), (25, true, true));
         let pictures = |number| segment(number, 0).into_iter().filter(|packet| packet.kind() == Kind::Video);
-        let mut joint = Joint::default();
+        let mut join = Join::default();
         // Sound waits, and segments have none.
-        let all = joint.take(pictures(0).collect(), &head(Some(4), Some(9)));
-        assert_eq!((all.len(), joint.is_over(), joint.is_whole()), (4, true, true));
+        let all = join.take(pictures(0).collect(), &head(Some(4), Some(9)));
+        assert_eq!((all.len(), join.is_over(), join.is_whole()), (4, true, true));
     }
 
     #[test]
     fn a_segment_that_is_missing_leaves_a_gap() {
-        let mut joint = Joint::default();
+        let mut join = Join::default();
         let head = head(Some(14), Some(28));
-        assert_eq!(joint.take(segment(0, 0), &head).len(), 30);
-        let all = joint.take(segment(3, 0), &head);
-        assert!(all.is_empty() && joint.is_over() && !joint.is_whole());
+        assert_eq!(join.take(segment(0, 0), &head).len(), 30);
+        let all = join.take(segment(3, 0), &head);
+        assert!(all.is_empty() && join.is_over() && !join.is_whole());
     }
 
     #[test]
-    fn the_last_sound_is_decided_on_at_the_end() {
-        let mut joint = Joint::default();
+    fn what_is_near_is_decided_on_at_the_end() {
+        let mut join = Join::default();
         let waits = head(Some(10), Some(22));
-        let all = joint.take(segment(0, 0), &waits);
-        // 101 ms before the first that waits, sound is held back; here none is.
-        assert_eq!(fills(&all, Kind::Audio).len() + joint.near.len(), 20);
-        let rest = joint.finish(&waits);
-        assert_eq!(fills(&all, Kind::Audio).len() + rest.len(), 20);
-        assert!(!joint.is_whole());
+        let mut all = join.take(segment(0, 0), &waits);
+        assert!(all.len() < 30, "what is less than 101 ms before the first that waits is held back");
+        all.extend(join.finish(&waits));
+        assert_eq!((fills(&all, Kind::Video).len(), fills(&all, Kind::Audio).len()), (10, 20));
+        assert!(!join.is_whole());
     }
 }

@@ -1,0 +1,170 @@
+//! Reads the segments of a DVR window, in order, until it comes to what waits in the queue.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::fs::{Mode, OFlags};
+use satcast_media::fmp4::{READ_BYTES_MAX, Reader};
+use satcast_plugin_api::host::{Delivery, SegmentPlace};
+use satcast_plugin_api::{NANOS_PER_MILLI, Packet};
+
+use super::join::Join;
+use super::{About, Shared};
+use crate::drivers::{Assets, PublishedBody};
+use crate::live::shelf::Shelf;
+
+/// Pause before the window is looked at again for its next segment.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+/// Looks without a new segment while media waits, before it is given up: 30 s, three of the longest segments.
+pub(super) const LOOKS_MAX: u32 = 300;
+/// Time between two segments that is a gap and no rounding, in nanoseconds.
+const GAP_NANOS: i64 = 100 * NANOS_PER_MILLI;
+
+/// The reading of one window.
+pub(super) struct Reading {
+    shared: Arc<Shared>,
+    window: Arc<Shelf>,
+    about: About,
+    /// The initialization segment in use, by name.
+    init: Option<(String, Reader)>,
+    join: Join,
+    /// Decode time where the last segment ended.
+    end_ns: Option<i64>,
+    /// The next media packet follows a loss.
+    cut: bool,
+    read: u64,
+    missing: u64,
+}
+
+impl Reading {
+    pub(super) fn new(shared: Arc<Shared>, window: Arc<Shelf>, about: About) -> Self {
+        let (init, join, end_ns, cut, read, missing) = (None, Join::default(), None, false, 0, 0);
+        Self { shared, window, about, init, join, end_ns, cut, read, missing }
+    }
+
+    pub(super) fn run(mut self) {
+        if self.read_window() {
+            let rest = self.join.finish(&self.shared.queue.head());
+            self.put(rest);
+        }
+        let is_whole = self.join.is_whole() && !self.cut;
+        let About { destination, session, .. } = &self.about;
+        tracing::info!(
+            %session, %destination, segments = self.read, missing = self.missing, whole = is_whole,
+            "a destination was given its backfill"
+        );
+        self.shared.finish(!is_whole);
+    }
+
+    /// Reads until it comes to what waits, or nothing more is published; false when nobody takes any more.
+    fn read_window(&mut self) -> bool {
+        let window = self.window.clone();
+        let (mut next, mut looks) = (first_number(window.assets()), 0);
+        loop {
+            // Looked at first: what an opening publishes as it ends is there when it has ended.
+            let has_ended = window.ended();
+            let found = window.assets().segments(next);
+            if found.is_empty() {
+                let head = self.shared.queue.head();
+                looks += u32::from(head.video.is_some() || head.audio.is_some());
+                if has_ended || looks > LOOKS_MAX {
+                    return true;
+                }
+                if !self.shared.pause(LOOK_PAUSE) {
+                    return false;
+                }
+            }
+            for (place, name) in found {
+                (next, looks) = (place.number.saturating_add(1), 0);
+                let goes_on = match self.segment(window.assets(), &place, &name) {
+                    Ok(packets) => self.put(packets),
+                    Err(error) => self.miss(&name, &error),
+                };
+                if !goes_on {
+                    return false;
+                }
+                if self.join.is_over() {
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// A segment that cannot be had costs itself and a discontinuity. Always true: it goes on.
+    fn miss(&mut self, name: &str, error: &io::Error) -> bool {
+        let About { destination, session, .. } = &self.about;
+        tracing::warn!(%session, %destination, segment = name, %error, "a segment of a backfill is missing");
+        self.missing += 1;
+        self.cut = self.read > 0;
+        true
+    }
+
+    /// What came before the queue, with the configurations where they are others than before.
+    fn segment(&mut self, assets: &Assets, place: &SegmentPlace, name: &str) -> io::Result<Vec<Packet>> {
+        let mut other = None;
+        if self.init.as_ref().is_none_or(|(known, _)| *known != place.init) {
+            let mut reader = Reader::new(&read(assets, &place.init)?).map_err(io::Error::other)?;
+            for config in self.shared.queue.head().configs.iter() {
+                reader.know(config.codec, &config.payload);
+            }
+            other = Some((place.init.clone(), reader));
+        }
+        let Some((_, reader)) = other.as_ref().or(self.init.as_ref()) else { return Ok(Vec::new()) };
+        let segment = reader.segment(&read(assets, name)?, place.offset_ns).map_err(io::Error::other)?;
+        self.read += 1;
+        self.cut |= self.end_ns.is_some_and(|end| segment.start_ns.saturating_sub(end) > GAP_NANOS);
+        self.end_ns = Some(segment.end_ns);
+        // Seen after the segment was published: what is in it and not here came before.
+        let before = self.join.take(segment.packets, &self.shared.queue.head());
+        let Some((name, reader)) = other.filter(|_| !before.is_empty()) else { return Ok(before) };
+        let mut packets = reader.configs(before[0].dts_ns);
+        self.init = Some((name, reader));
+        packets.extend(before);
+        Ok(packets)
+    }
+
+    fn put(&mut self, packets: Vec<Packet>) -> bool {
+        let source = self.about.source;
+        let deliveries = packets.into_iter().map(|packet| {
+            let discontinuity = !packet.is_config() && std::mem::take(&mut self.cut);
+            Delivery { packet: Arc::new(Packet { source, ..packet }), discontinuity }
+        });
+        self.shared.put(deliveries.collect())
+    }
+}
+
+/// The first segment that viewers can go back to; older ones are still there for who asked a moment ago.
+fn first_number(assets: &Assets) -> u64 {
+    let first_ms = assets.playback().map_or(i64::MIN, |playback| playback.first_ms);
+    let all = assets.segments(0);
+    all.iter().find(|(place, _)| place.start_ms >= first_ms).map_or(0, |(place, _)| place.number)
+}
+
+/// The bytes of a piece.
+fn read(assets: &Assets, name: &str) -> io::Result<Bytes> {
+    let piece = assets.get(name).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    match &piece.body {
+        PublishedBody::Memory(bytes) => Ok(bytes.clone()),
+        PublishedBody::File { path, offset, len, .. } => read_at(&open(path)?, *offset, *len),
+        PublishedBody::Open { file, offset, len } => read_at(file, *offset, *len),
+        PublishedBody::Parts(_) => Err(io::Error::other("a segment is no list of other pieces")),
+    }
+}
+
+/// As for viewers: the last name is no link, and nothing waits to be opened.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+fn read_at(file: &File, offset: u64, len: u64) -> io::Result<Bytes> {
+    let len = usize::try_from(len).ok().filter(|len| *len <= READ_BYTES_MAX);
+    let mut bytes = vec![0; len.ok_or_else(|| io::Error::other("a segment is too long"))?];
+    file.read_exact_at(&mut bytes, offset)?;
+    Ok(bytes.into())
+}
