@@ -23,7 +23,7 @@ const NATIVE_TRIES = 20;
 const NATIVE_PAUSE_MS = 1_000;
 // Seconds played after which that is a failure.
 const NATIVE_STARTED = 1;
-// How far into the window a seek to its oldest second goes, in seconds.
+// How far into the window a seek to its oldest second goes, in seconds, and how far from there its picture is.
 const INTO_WINDOW = 0.5;
 
 const video = document.querySelector('video');
@@ -235,11 +235,23 @@ window.player = {
   /** The picture that is shown, and the window it is in. */
   frame: async () => ({ ...(await nextFrame()), level: level() }),
 
-  /** The oldest second that can be asked for; null where a player offers none. */
-  oldest() {
+  /**
+   * Seeks to the oldest second that can be asked for, and anew when that has left the window before it was shown: players go elsewhere
+   * then. `to` is null where a player offers none.
+   */
+  async oldest() {
     const { seekable } = video;
-    const start = level()?.start ?? (seekable.length > 0 ? seekable.start(0) : null);
-    return start === null ? null : start + INTO_WINDOW;
+    for (;;) {
+      const start = level()?.start ?? (seekable.length > 0 ? seekable.start(0) : null);
+      if (start === null) {
+        return { to: null };
+      }
+      const shown = await player.seek(start + INTO_WINDOW);
+      const hasLeft = shown.level && shown.to < shown.level.start;
+      if (!hasLeft || Math.abs(shown.mediaTime - shown.to) < INTO_WINDOW) {
+        return shown;
+      }
+    }
   },
 
   /** From here on it is noted anew how far behind one is. */

@@ -165,8 +165,7 @@ const STEPS = {
     return seek((await page.evaluate(() => player.position())) - Number(seconds));
   },
   async oldest() {
-    const to = await page.evaluate(() => player.oldest());
-    return to === null ? { to } : seek(to);
+    return page.evaluate(() => player.oldest());
   },
   async frame() {
     return page.evaluate(() => player.frame());
