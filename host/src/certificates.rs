@@ -4,9 +4,10 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 use tokio::time::sleep;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
@@ -183,7 +184,7 @@ impl Certificates {
 
     /// What a connection that begins now is to use.
     pub(crate) fn current(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config)
+        Arc::clone(&self.current.read().config)
     }
 
     /// Looks at the files again and again. A pair that cannot be used leaves the one in use where it is.
@@ -231,11 +232,11 @@ impl Certificates {
     fn look(&self) -> Result<Look, CertificateError> {
         let files = Files::read(self.section, &self.cert, &self.key)?;
         let digest = files.digest();
-        if self.current.read().unwrap_or_else(PoisonError::into_inner).digest == digest {
+        if self.current.read().digest == digest {
             return Ok(Look::Same);
         }
         let config = files.config()?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Current { config, digest };
+        *self.current.write() = Current { config, digest };
         Ok(Look::Renewed)
     }
 }

@@ -3,9 +3,10 @@
 //! Two times, never mixed: [`Clock::now`] is the wall clock, which may jump, for records and display;
 //! [`Clock::monotonic`] never goes back and is for intervals, deadlines and rate windows.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::ids::UnixMillis;
@@ -25,12 +26,6 @@ struct Manual {
     time: Mutex<ManualTime>,
     /// Told whenever the time was moved.
     moved: watch::Sender<()>,
-}
-
-impl Manual {
-    fn lock(&self) -> MutexGuard<'_, ManualTime> {
-        self.time.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[derive(Debug)]
@@ -58,7 +53,7 @@ impl Clock {
                 let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 UnixMillis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
             }
-            Source::Manual(manual) => manual.lock().wall,
+            Source::Manual(manual) => manual.time.lock().wall,
         }
     }
 
@@ -66,14 +61,14 @@ impl Clock {
     pub fn monotonic(&self) -> Duration {
         match &self.0 {
             Source::System { start } => start.elapsed(),
-            Source::Manual(manual) => manual.lock().elapsed,
+            Source::Manual(manual) => manual.time.lock().elapsed,
         }
     }
 
     /// Moves a manual clock and all its clones forward; does nothing to the system's clock.
     pub fn advance(&self, by: Duration) {
         if let Source::Manual(manual) = &self.0 {
-            let mut time = manual.lock();
+            let mut time = manual.time.lock();
             time.wall.0 = time.wall.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX));
             time.elapsed = time.elapsed.saturating_add(by);
             drop(time);
@@ -85,7 +80,7 @@ impl Clock {
     #[cfg(test)]
     pub(crate) fn set_forward(&self, by_ms: i64) {
         if let Source::Manual(manual) = &self.0 {
-            let mut time = manual.lock();
+            let mut time = manual.time.lock();
             time.wall.0 = time.wall.0.saturating_add(by_ms);
         }
     }
@@ -100,7 +95,7 @@ impl Clock {
             Source::Manual(manual) => {
                 let mut moved = manual.moved.subscribe();
                 // The sender stands beside the time and lives as long as this clock.
-                let _ = moved.wait_for(|()| manual.lock().elapsed >= at).await;
+                let _ = moved.wait_for(|()| manual.time.lock().elapsed >= at).await;
             }
         }
     }
@@ -158,15 +153,15 @@ mod tests {
         let seen = woken.clone();
         let sleeping = tokio::spawn(async move {
             sleeper.sleep_until(Duration::from_secs(60)).await;
-            *seen.lock().unwrap() = Some(sleeper.monotonic());
+            *seen.lock() = Some(sleeper.monotonic());
         });
         for _ in 0..60 {
             tokio::task::yield_now().await;
-            assert_eq!(*woken.lock().unwrap(), None);
+            assert_eq!(*woken.lock(), None);
             clock.advance(Duration::from_secs(1));
         }
         sleeping.await.unwrap();
-        assert_eq!(*woken.lock().unwrap(), Some(Duration::from_secs(60)));
+        assert_eq!(*woken.lock(), Some(Duration::from_secs(60)));
         clock.sleep_until(Duration::from_secs(59)).await;
         Clock::system().sleep_until(Duration::ZERO).await;
     }

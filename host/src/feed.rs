@@ -4,8 +4,9 @@
 //! where it was. Who missed more is told so, and reads everything anew. Sending never waits.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -95,14 +96,9 @@ impl Feed {
         Self(Arc::new(Inner { start, state: Mutex::default(), changed }))
     }
 
-    /// The state is consistent between statements, so a panic elsewhere is no reason to stop.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Tells everybody who watches the account.
     pub fn send(&self, account: AccountId, name: &str, at: UnixMillis, data: Value) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         state.last += 1;
         let event = Event { number: state.last, account, name: name.to_owned(), at, data };
         if state.kept.len() >= EVENTS_KEPT_MAX {
@@ -115,7 +111,7 @@ impl Feed {
 
     /// Ends every watcher once it has seen what was sent, for ever.
     pub fn close(&self) {
-        self.lock().closed = true;
+        self.0.state.lock().closed = true;
         self.0.changed.send_replace(());
     }
 
@@ -125,7 +121,7 @@ impl Feed {
     /// # Errors
     /// Too many watch.
     pub fn watch(&self, account: AccountId, after: Option<&str>) -> Result<Watch, Full> {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if state.watchers >= WATCHERS_MAX {
             return Err(Full::Service);
         }
@@ -176,7 +172,7 @@ impl Watch {
                 return Some(Seen::Gap);
             }
             {
-                let state = self.feed.lock();
+                let state = self.feed.0.state.lock();
                 let (found, next) = state.find(self.account, self.next);
                 self.next = next;
                 if let Some(event) = found {
@@ -193,7 +189,7 @@ impl Watch {
 
     /// Whether the watcher begins with a gap, which is seen with this.
     pub fn take_gap(&mut self) -> bool {
-        let state = self.feed.lock();
+        let state = self.feed.0.state.lock();
         let has_gap = self.is_lost || self.next < state.oldest();
         if has_gap {
             self.is_lost = false;
@@ -210,7 +206,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut state = self.feed.lock();
+        let mut state = self.feed.0.state.lock();
         state.watchers -= 1;
         if let Some(own) = state.by_account.get_mut(&self.account) {
             *own -= 1;
@@ -297,7 +293,7 @@ mod tests {
         }
         assert_eq!(feed.watch(YOU, None).unwrap_err(), Full::Service);
         drop(held);
-        let state = feed.lock();
+        let state = feed.0.state.lock();
         assert_eq!((state.watchers, state.by_account.len()), (0, 0));
     }
 

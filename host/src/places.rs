@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// What counts as one stranger: an IPv4 address, or the /64 that a single IPv6 subscriber is given at least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,7 +63,7 @@ impl Places {
     /// # Errors
     /// Which cap is reached.
     pub fn take(self: &Arc<Self>, network: Network) -> Result<Place, Full> {
-        let mut taken = self.lock();
+        let mut taken = self.taken.lock();
         if taken.total >= self.total_max {
             return Err(Full::Service);
         }
@@ -73,16 +75,11 @@ impl Places {
         taken.total += 1;
         Ok(Place { places: Arc::clone(self), network })
     }
-
-    /// The counters stay consistent between statements, so a panic elsewhere is no reason to stop counting.
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut taken = self.places.lock();
+        let mut taken = self.places.taken.lock();
         taken.total -= 1;
         if let Some(here) = taken.by_network.get_mut(&self.network) {
             *here -= 1;
@@ -121,6 +118,6 @@ mod tests {
         drop(first);
         let _fourth = places.take(a).unwrap();
         drop(third);
-        assert_eq!(places.lock().by_network.len(), 1, "no entry stays behind for a network that left");
+        assert_eq!(places.taken.lock().by_network.len(), 1, "no entry stays behind for a network that left");
     }
 }

@@ -5,8 +5,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// Subjects one limiter follows. With 300 requests of 16 bytes each that is 300 MB in the worst case of a full attack,
 /// and a few megabytes in use. Beyond it new subjects share one window until old ones leave: a flood of addresses
@@ -107,7 +108,7 @@ impl<S: Eq + Hash + Clone> RateLimiter<S> {
     }
 
     fn decide(&self, subject: &S, now: Duration, count: bool) -> RateVerdict {
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.windows.lock();
         let hits = windows.of(subject, self.rule.window, now);
         while hits.front().is_some_and(|first| *first + self.rule.window <= now) {
             hits.pop_front();
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(newcomers, [true, true, false, false], "they are counted together");
         assert!(limiter.hit(5, at(2)).allowed && !limiter.hit(5, at(3)).allowed, "known ones have their own");
         let sizes = |limiter: &RateLimiter<usize>| {
-            let windows = limiter.windows.lock().unwrap();
+            let windows = limiter.windows.lock();
             (windows.by_subject.len(), windows.order.len(), windows.shared.len())
         };
         assert_eq!(sizes(&limiter), (SUBJECTS_MAX, SUBJECTS_MAX, 2));
@@ -208,6 +209,6 @@ mod tests {
         for subject in 0..100_000_u64 {
             assert!(limiter.hit(subject, at(subject * 10)).allowed);
         }
-        assert!(limiter.windows.lock().unwrap().by_subject.len() < 9_000, "those of a minute and a few");
+        assert!(limiter.windows.lock().by_subject.len() < 9_000, "those of a minute and a few");
     }
 }

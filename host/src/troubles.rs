@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::ids::UnixMillis;
 
@@ -33,7 +34,7 @@ impl<K, T> Default for Troubles<K, T> {
 impl<K: Copy + Eq + Hash, T: Clone> Troubles<K, T> {
     /// Notes one.
     pub fn note(&self, key: K, what: T, at: UnixMillis) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if last.len() >= TROUBLES_MAX && !last.contains_key(&key) {
             let oldest = last.iter().min_by_key(|(_, trouble)| trouble.at).map(|(key, _)| *key);
             oldest.and_then(|key| last.remove(&key));
@@ -43,12 +44,12 @@ impl<K: Copy + Eq + Hash, T: Clone> Troubles<K, T> {
 
     /// It is over.
     pub fn forget(&self, key: K) {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        self.last.lock().remove(&key);
     }
 
     /// The last one.
     pub fn of(&self, key: K) -> Option<Trouble<T>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+        self.last.lock().get(&key).cloned()
     }
 }
 

@@ -12,12 +12,13 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::hint::black_box;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use parking_lot::Mutex;
 use satcast_plugin_api::abi::{
     self, SatcastDriver, SatcastErrorSink, SatcastHost, SatcastMedia, SatcastOpen, SatcastPacket, SatcastStr,
     SatcastWaker,
@@ -75,7 +76,7 @@ struct Queue {
 
 impl Queue {
     fn push(&self, packet: &Arc<Packet>) {
-        let mut state = self.state.lock().expect("no panic holds it");
+        let mut state = self.state.lock();
         state.0.push_back(Delivery { packet: packet.clone(), discontinuity: false });
         let waker = state.1.take();
         drop(state);
@@ -85,7 +86,7 @@ impl Queue {
 
 impl MediaSource for Queue {
     fn recv(&self, max: usize, out: &mut Vec<Delivery>, waker: DriverWaker) -> Recv {
-        let mut state = self.state.lock().expect("no panic holds it");
+        let mut state = self.state.lock();
         if state.0.is_empty() {
             state.1 = Some(waker);
             return Recv::Empty;

@@ -13,9 +13,10 @@ mod run;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
@@ -119,7 +120,7 @@ impl<D> Slot<D> {
     }
 
     fn loaded(&self) -> Result<Arc<Loaded<D>>, Error> {
-        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = self.loaded.lock();
         loaded.clone().ok_or_else(|| Error::internal("the driver is not initialised"))
     }
 }
@@ -215,7 +216,7 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
         // SAFETY: passed on from the caller.
         let host = Arc::new(unsafe { HostRef::copy(host) }?);
         // Before anything of the driver runs. The host keeps count of images, so this is for a host that does not.
-        if E::slot().loaded.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        if E::slot().loaded.lock().is_some() {
             return Err(Error::internal(
                 "a driver runs in this image of its library already; restart the service",
             ));
@@ -236,7 +237,7 @@ unsafe extern "C" fn init<E: Exported>(host: *const SatcastHost, errors: *const 
             let _entered = runtime.enter();
             E::Driver::load(&crate::driver::Host::new(host.clone()))?
         };
-        let mut loaded = E::slot().loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = E::slot().loaded.lock();
         if loaded.is_some() {
             return Err(Error::internal(
                 "a driver runs in this image of its library already; restart the service",
@@ -383,7 +384,7 @@ unsafe extern "C" fn destroy(instance: *mut c_void) {
 /// # Safety
 /// As [`SatcastDriver::deinit`]: nothing is called after it.
 unsafe extern "C" fn deinit<E: Exported>() {
-    let loaded = E::slot().loaded.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let loaded = E::slot().loaded.lock().take();
     if let Some(Ok(loaded)) = loaded.map(Arc::try_unwrap) {
         // A panic of the driver's Drop must not cross the boundary.
         let _ = catch_unwind(AssertUnwindSafe(|| {

@@ -30,10 +30,11 @@ mod shared;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 pub use clock::Clock;
@@ -111,10 +112,6 @@ pub struct TestDestination {
     queue: Arc<Queue>,
     instance: Mutex<Option<Instance>>,
     shared: Arc<Shared>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Testkit {
@@ -200,19 +197,19 @@ impl Testkit {
     pub fn open_for(&self, about: &About, type_name: &str, config: &Value) -> Result<TestDestination, Error> {
         let dest = self.next_dest.fetch_add(1, Ordering::Relaxed);
         let queue = Arc::new(Queue::default());
-        lock(&self.shared.reports).insert(dest, Report::default());
+        self.shared.reports.lock().insert(dest, Report::default());
         let instance = self.driver.open(dest, 1, type_name, &config.to_string(), about, queue.clone())?;
         Ok(TestDestination { dest, queue, instance: Mutex::new(Some(instance)), shared: self.shared.clone() })
     }
 
     /// Makes a call of the host fail from now on.
     pub fn fail(&self, call: HostCall, error: Error) {
-        lock(&self.shared.faults).insert(call, error);
+        self.shared.faults.lock().insert(call, error);
     }
 
     /// Makes a call of the host work again.
     pub fn heal(&self, call: HostCall) {
-        lock(&self.shared.faults).remove(&call);
+        self.shared.faults.lock().remove(&call);
     }
 
     /// Forgets what a destination published, as the host does some time after its end.
@@ -238,7 +235,7 @@ impl Testkit {
     /// All log lines so far. A driver that is linked into the test binary logs to the test's own subscriber instead: only those of
     /// its panics and of drivers in C come here.
     pub fn logs(&self) -> Vec<LogLine> {
-        lock(&self.shared.logs).clone()
+        self.shared.logs.lock().clone()
     }
 
     /// Ends the driver.
@@ -273,7 +270,7 @@ impl TestDestination {
     /// # Errors
     /// What the driver says, or that the destination was destroyed.
     pub fn reconfigure(&self, config: &Value) -> Result<bool, Error> {
-        match &*lock(&self.instance) {
+        match &*self.instance.lock() {
             Some(instance) => instance.reconfigure(&config.to_string()),
             None => Err(Error::internal("the destination was destroyed")),
         }
@@ -287,7 +284,7 @@ impl TestDestination {
     /// The same with a deadline of `deadline_ms` milliseconds.
     pub fn stop_within(&self, deadline_ms: u32) {
         self.queue.close();
-        if let Some(instance) = &*lock(&self.instance) {
+        if let Some(instance) = &*self.instance.lock() {
             instance.stop(deadline_ms);
         }
     }
@@ -310,7 +307,7 @@ impl TestDestination {
     pub fn wait_for_end(&self) -> Result<(), Error> {
         let outcome = self.wait(|report| report.outcome.clone());
         // An instance that has not ended must not be destroyed; it is leaked instead.
-        let instance = lock(&self.instance).take();
+        let instance = self.instance.lock().take();
         if let (Some(instance), true) = (instance, outcome.is_some()) {
             instance.destroy();
         }
@@ -319,12 +316,12 @@ impl TestDestination {
 
     /// Looks at what was reported so far.
     pub fn report<R>(&self, look: impl FnOnce(&Report) -> R) -> R {
-        look(lock(&self.shared.reports).entry(self.dest).or_default())
+        look(self.shared.reports.lock().entry(self.dest).or_default())
     }
 
     /// A counter of the destination, 0 if it was never asked for.
     pub fn counter(&self, name: &str) -> u64 {
-        let counters = lock(&self.shared.counters);
+        let counters = self.shared.counters.lock();
         counters.get(&(self.dest, name.to_string())).map_or(0, |counter| counter.load(Ordering::Relaxed))
     }
 
@@ -335,14 +332,13 @@ impl TestDestination {
 
     fn wait<R>(&self, mut look: impl FnMut(&Report) -> Option<R>) -> Option<R> {
         let end = Instant::now() + WAIT_MAX;
-        let mut reports = lock(&self.shared.reports);
+        let mut reports = self.shared.reports.lock();
         loop {
             if let Some(found) = look(reports.entry(self.dest).or_default()) {
                 return Some(found);
             }
             let left = end.checked_duration_since(Instant::now())?;
-            reports =
-                self.shared.changed.wait_timeout(reports, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.shared.changed.wait_for(&mut reports, left);
         }
     }
 }

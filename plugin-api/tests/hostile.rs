@@ -4,11 +4,12 @@
 #![allow(unsafe_code)] // Builds a C table by hand.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use satcast_plugin_api::abi::{
     self, SatcastDriver, SatcastErrorSink, SatcastHost, SatcastMedia, SatcastOpen, SatcastPacket, SatcastStr,
     SatcastWaker,
@@ -103,7 +104,7 @@ impl Rogue {
         // SAFETY: a packet that was handed over is alive until its release.
         let vt = unsafe { &*(*packet).vt };
         match self.place.as_str() {
-            "keeps" => KEPT.lock().unwrap().push(packet as usize),
+            "keeps" => KEPT.lock().push(packet as usize),
             "early" => {
                 self.stopped();
                 // SAFETY: as above.
@@ -272,7 +273,7 @@ fn keeps_packets_beyond_the_end(kit: &Testkit) {
     dest.stop();
     dest.wait_for_end().unwrap();
     assert_eq!(dest.leased_packets(), 40, "the host knows what it holds");
-    for packet in KEPT.lock().unwrap().drain(..) {
+    for packet in KEPT.lock().drain(..) {
         let packet = packet as *const SatcastPacket;
         // SAFETY: it was kept, so it is alive, payload and all.
         unsafe {

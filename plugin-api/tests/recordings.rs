@@ -3,9 +3,10 @@
 
 use std::io::Read as _;
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use satcast_plugin_api::driver::{
     About, Answer, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Recording,
     RecordingState, Recordings,
@@ -91,14 +92,14 @@ impl Recordings for Keeper {
     }
 
     fn list(&self) -> Result<Vec<Recording>, Error> {
-        Ok(self.journal.lock().unwrap().clone())
+        Ok(self.journal.lock().clone())
     }
 
     fn retry(&self, file_name: &str, answer: Answer) {
         match file_name {
             "panic" => panic!("retry panics"),
             "drop" => drop(answer),
-            "never" => *self.kept_answer.lock().unwrap() = Some(answer),
+            "never" => *self.kept_answer.lock() = Some(answer),
             "refuse" => answer.give(Err(Error::remote("the store said 503"))),
             _ => {
                 let host = self.host.clone();
@@ -118,7 +119,7 @@ impl Recordings for Keeper {
             return;
         }
         if remote {
-            self.journal.lock().unwrap().retain(|recording| recording.file_name != file_name);
+            self.journal.lock().retain(|recording| recording.file_name != file_name);
         }
         answer.give(Ok(()));
     }

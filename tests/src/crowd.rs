@@ -3,12 +3,13 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{MsgFlags, recv};
+use parking_lot::RwLock;
 use socket2::{Domain, Socket, Type};
 
 const READ_LIMIT: Duration = Duration::from_secs(30);
@@ -68,7 +69,7 @@ impl Crowd {
         });
         let start = |number: usize| {
             let (counts, paths) = (Arc::clone(&counts), Arc::clone(paths));
-            let first = number * paths.read().unwrap_or_else(PoisonError::into_inner).len() / viewers.max(1);
+            let first = number * paths.read().len() / viewers.max(1);
             let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
             let from = Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) + (number / VIEWERS_PER_ADDRESS) as u32);
             thread
@@ -168,7 +169,7 @@ fn connected(
     let mut discarded = vec![0; DISCARD_BYTES];
     while !counts.over.load(Ordering::Relaxed) {
         let path = {
-            let paths = paths.read().unwrap_or_else(PoisonError::into_inner);
+            let paths = paths.read();
             paths.get(*at % paths.len().max(1)).cloned().unwrap_or_default()
         };
         *at += 1;

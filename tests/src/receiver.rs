@@ -2,9 +2,10 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::wait;
@@ -58,7 +59,7 @@ impl Receiver {
             for socket in listener.incoming().map_while(Result::ok) {
                 // A request that breaks off is none.
                 if let Some(request) = take(socket) {
-                    noted.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+                    noted.lock().push(request);
                 }
             }
         });
@@ -74,13 +75,13 @@ impl Receiver {
     /// What came so far.
     #[must_use]
     pub fn received(&self) -> Vec<Received> {
-        self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.received.lock().clone()
     }
 
     /// How many came so far.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.received.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.received.lock().len()
     }
 
     /// Waits until `count` requests came.

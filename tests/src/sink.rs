@@ -2,13 +2,14 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nix::sys::socket::{setsockopt, sockopt};
+use parking_lot::Mutex;
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use satcast_media::{Codec, Packet};
 
@@ -137,7 +138,7 @@ impl Sink {
     pub fn kill(&mut self) {
         let Some(running) = self.running.take() else { return };
         running.life.over.store(true, Ordering::SeqCst);
-        for socket in lock(&running.life.sockets).drain(..) {
+        for socket in running.life.sockets.lock().drain(..) {
             // Fails only when the other side was faster.
             let _ = socket.shutdown(Shutdown::Both);
         }
@@ -162,13 +163,13 @@ impl Sink {
     /// Everything that came, in order.
     #[must_use]
     pub fn arrivals(&self) -> Vec<Arrival> {
-        lock(&self.shared.arrivals).clone()
+        self.shared.arrivals.lock().clone()
     }
 
     /// The packets of one accepted publish, counted from 1, in order.
     #[must_use]
     pub fn records_of(&self, publish: usize) -> Vec<Record> {
-        let arrivals = lock(&self.shared.arrivals);
+        let arrivals = self.shared.arrivals.lock();
         arrivals
             .iter()
             .filter(|arrival| arrival.publish == publish)
@@ -179,13 +180,13 @@ impl Sink {
     /// The packets of all publishes, in order.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
-        lock(&self.shared.arrivals).iter().map(|arrival| arrival.record.clone()).collect()
+        self.shared.arrivals.lock().iter().map(|arrival| arrival.record.clone()).collect()
     }
 
     /// The stream names that publishers asked for.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        lock(&self.shared.names).clone()
+        self.shared.names.lock().clone()
     }
 
     /// How many publishes it accepted.
@@ -213,7 +214,7 @@ impl Sink {
     #[track_caller]
     pub fn wait_for_media(&self, count: usize, limit: Duration) -> usize {
         wait::until(&format!("{count} packets at the sink"), limit, || {
-            let media = lock(&self.shared.arrivals).iter().filter(|arrival| !arrival.record.config).count();
+            let media = self.shared.arrivals.lock().iter().filter(|arrival| !arrival.record.config).count();
             if media >= count { Ok(media) } else { Err(format!("{media} packets")) }
         })
     }
@@ -248,7 +249,7 @@ fn accept(listener: &TcpListener, life: &Arc<Life>, shared: &Arc<Shared>) {
             Ok((socket, _)) => {
                 socket.set_nonblocking(false).expect("a socket that blocks");
                 let second = socket.try_clone().expect("a second handle on the socket");
-                lock(&life.sockets).push(second);
+                life.sockets.lock().push(second);
                 let (life, shared) = (Arc::clone(life), Arc::clone(shared));
                 shared.open.fetch_add(1, Ordering::SeqCst);
                 threads.push(std::thread::spawn(move || {
@@ -293,7 +294,7 @@ fn serve(mut socket: TcpStream, life: &Life, shared: &Shared) {
             match event {
                 ServerEvent::PublishRequested { id, stream_key, .. } => {
                     shared.attempts.fetch_add(1, Ordering::SeqCst);
-                    lock(&shared.names).push(stream_key);
+                    shared.names.lock().push(stream_key);
                     if let Behaviour::Refuse { code, description } = &shared.behaviour {
                         session.reject_publish(id, code, description);
                         refused = true;
@@ -325,10 +326,5 @@ fn keep(shared: &Shared, publish: usize, packet: &Packet) {
     };
     let times = (packet.dts_ns / NANOS_PER_MILLI, packet.pts_ns / NANOS_PER_MILLI);
     let record = Record::new(track, packet.is_config(), packet.keyframe, times, &packet.payload);
-    lock(&shared.arrivals).push(Arrival { record, at: Instant::now(), publish });
-}
-
-/// A thread that panicked while it held the lock has failed the test already.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.arrivals.lock().push(Arrival { record, at: Instant::now(), publish });
 }

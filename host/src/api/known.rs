@@ -2,8 +2,10 @@
 //! of keys, noted together.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::App;
 use crate::ids::{KeyId, UnixMillis};
@@ -37,10 +39,6 @@ pub struct KnownKeys {
 }
 
 impl KnownKeys {
-    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], Answer>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The key with that SHA-256; unknown ones are asked for each time.
     ///
     /// # Errors
@@ -49,16 +47,16 @@ impl KnownKeys {
         // Read before the store is asked: a change in between makes the answer old at once.
         let (generation, now) = (app.store.generation(), app.clock.monotonic());
         let is_fresh = |answer: &&Answer| answer.generation == generation && now < answer.said_at + FRESH;
-        if let Some(answer) = self.lock().get(&hash).filter(is_fresh) {
+        if let Some(answer) = self.answers.lock().get(&hash).filter(is_fresh) {
             return Ok(Some(answer.known.clone()));
         }
         let Some(key) = app.store.key_by_hash(&hash).await? else {
-            self.lock().remove(&hash);
+            self.answers.lock().remove(&hash);
             return Ok(None);
         };
         let destination = app.store.playback_by_key(key.id).await?;
         let known = Arc::new(Known { key, destination });
-        let mut answers = self.lock();
+        let mut answers = self.answers.lock();
         if answers.len() >= ANSWERS_MAX {
             answers.clear();
         }
@@ -90,14 +88,10 @@ struct Uses {
 }
 
 impl KeyUses {
-    fn lock(&self) -> MutexGuard<'_, Uses> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes a use; `true` when it is the first of those that wait, and somebody must write them.
     fn add(&self, key: &KeyRecord, now: UnixMillis) -> bool {
         let is_recent = |used: UnixMillis| used.0.saturating_add(NOTE_INTERVAL_MS) > now.0;
-        let mut uses = self.lock();
+        let mut uses = self.uses.lock();
         let noted_at = uses.recent.get(&key.id).copied().max(key.last_used_at);
         if noted_at.is_some_and(is_recent) || uses.waiting.len() >= WAITING_MAX {
             return false;
@@ -111,7 +105,7 @@ impl KeyUses {
     }
 
     fn take(&self) -> Vec<(KeyId, UnixMillis)> {
-        std::mem::take(&mut self.lock().waiting)
+        std::mem::take(&mut self.uses.lock().waiting)
     }
 }
 

@@ -1,6 +1,8 @@
 //! The document and its page as they are served: made again when the loaded drivers have changed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::{docs, document, document_text};
 use crate::drivers::Drivers;
@@ -28,7 +30,7 @@ impl Documents {
 
     /// Both, for the drivers as they are.
     pub(super) fn get(&self) -> Served {
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.now.lock();
         if now.version != self.drivers.version() {
             *now = Served::of(&self.drivers);
         }

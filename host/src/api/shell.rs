@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use poem::endpoint::{BoxEndpoint, EndpointExt as _};
 use poem::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use poem::http::{HeaderMap, Method, StatusCode};
@@ -63,7 +64,7 @@ impl RequestContext {
     /// # Errors
     /// 429 when the limiter refused.
     pub fn count(&self, verdict: RateVerdict) -> std::result::Result<(), ApiError> {
-        *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);
+        *self.rate.lock() = Some(verdict);
         if verdict.allowed { Ok(()) } else { Err(ApiError::rate_limited(&verdict.rule, verdict.reset_secs)) }
     }
 
@@ -72,7 +73,7 @@ impl RequestContext {
         if let Ok(id) = HeaderValue::from_str(&self.id) {
             headers.insert(REQUEST_ID, id);
         }
-        let Some(verdict) = *self.rate.lock().unwrap_or_else(PoisonError::into_inner) else { return };
+        let Some(verdict) = *self.rate.lock() else { return };
         let rule = verdict.rule;
         let limit = format!("\"{}\";r={};t={}", rule.name, verdict.remaining, verdict.reset_secs);
         let policy = format!("\"{}\";q={};w={}", rule.name, rule.max, rule.window.as_secs());

@@ -4,7 +4,6 @@
 //! change of what is loaded and once a minute.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use satcast_plugin_api::host::Listing;
@@ -158,7 +157,7 @@ impl Archive {
     fn is_absent(&self, driver: &str) -> bool {
         let now = self.inner.clock.monotonic();
         let is_loaded = self.inner.drivers.loaded_ids().iter().any(|id| id == driver);
-        let mut absent = self.inner.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut absent = self.inner.absent.lock();
         if is_loaded {
             absent.remove(driver);
             return false;

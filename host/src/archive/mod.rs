@@ -14,9 +14,11 @@ mod tests;
 mod told;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::Clock;
 use crate::drivers::{Drivers, RecordingsError, Reports};
@@ -139,7 +141,7 @@ impl Archive {
     }
 
     fn asking(&self) -> MutexGuard<'_, HashSet<i64>> {
-        self.inner.asking.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.asking.lock()
     }
 }
 

@@ -1,9 +1,10 @@
 //! For tests, of other modules too: a journal of recordings behind the C table, written and read by hand.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use satcast_plugin_api::driver::{Answer, Config, Host, Recording, RecordingState, Recordings};
 use satcast_plugin_api::{Class, Error};
 use serde_json::Value;
@@ -34,28 +35,24 @@ pub(crate) fn reports() -> Reports {
 /// not deleted, `unsigned-` have no address, `there-` turn out to be in their store, `vanishing-` lose their copy, `unlisted` makes the list fail.
 pub(crate) struct Kept(pub(crate) Host);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Puts a recording into the journal without a word.
 pub(crate) fn put(recording: Recording) {
-    lock(&JOURNAL).insert(recording.file_name.clone(), recording);
+    JOURNAL.lock().insert(recording.file_name.clone(), recording);
 }
 
 /// What stands in the journal.
 pub(crate) fn journal(file_name: &str) -> Option<Recording> {
-    lock(&JOURNAL).get(file_name).cloned()
+    JOURNAL.lock().get(file_name).cloned()
 }
 
 /// Takes a recording out of the journal without a word.
 pub(crate) fn lose(file_name: &str) {
-    lock(&JOURNAL).remove(file_name);
+    JOURNAL.lock().remove(file_name);
 }
 
 /// Changes a recording of the journal, and says how it is now.
 pub(crate) fn change(file_name: &str, change: impl FnOnce(&mut Recording)) -> Recording {
-    let mut journal = lock(&JOURNAL);
+    let mut journal = JOURNAL.lock();
     let recording = journal.get_mut(file_name).expect("a recording of that name");
     change(recording);
     recording.changed_at_ms += 1;
@@ -82,7 +79,7 @@ pub(crate) fn finish(file_name: &str) -> Recording {
 
 /// Gives the answer to a silent request; false while there is none.
 pub(crate) fn answer(file_name: &str, outcome: Result<(), Error>) -> bool {
-    let held = lock(&HELD).remove(file_name);
+    let held = HELD.lock().remove(file_name);
     let is_there = held.is_some();
     held.into_iter().for_each(|answer| answer.give(outcome.clone()));
     is_there
@@ -98,30 +95,30 @@ pub(crate) fn opened(recording: &mut Recording) {
 
 /// What the driver was told of a destination, in order.
 pub(crate) fn told_of(destination: i64) -> Vec<Option<Value>> {
-    let told = lock(&TOLD);
+    let told = TOLD.lock();
     told.iter().filter(|(id, _)| *id == destination).map(|(_, config)| config.clone()).collect()
 }
 
 /// The driver takes no word of a destination any more, or again.
 pub(crate) fn deaf_for(destination: i64, is_deaf: bool) {
-    lock(&DEAF).retain(|id| *id != destination);
+    DEAF.lock().retain(|id| *id != destination);
     if is_deaf {
-        lock(&DEAF).push(destination);
+        DEAF.lock().push(destination);
     }
 }
 
 impl Recordings for Kept {
     fn configured(&self, destination: i64, config: Option<Config<'_>>) -> Result<(), Error> {
-        if lock(&DEAF).contains(&destination) {
+        if DEAF.lock().contains(&destination) {
             return Err(Error::internal("the journal is full"));
         }
         let config = config.map(|config| config.parse::<Value>()).transpose()?;
-        lock(&TOLD).push((destination, config));
+        TOLD.lock().push((destination, config));
         Ok(())
     }
 
     fn list(&self) -> Result<Vec<Recording>, Error> {
-        let journal = lock(&JOURNAL);
+        let journal = JOURNAL.lock();
         if journal.contains_key("unlisted") {
             return Err(Error::internal("the journal is damaged"));
         }
@@ -142,7 +139,7 @@ impl Recordings for Kept {
             change(file_name, |recording| recording.attempt += 1);
             answer.give(self.0.recording(&finish(file_name)));
         } else if file_name.starts_with("silent-") {
-            lock(&HELD).insert(file_name.to_owned(), answer);
+            HELD.lock().insert(file_name.to_owned(), answer);
         } else {
             let told = self.0.recording(&change(file_name, opened));
             answer.give(told);

@@ -2,8 +2,9 @@
 //! [`DELAY_MAX`]. Nobody is ever locked out, least of all from a network that the account's owner uses.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::places::Network;
 use crate::rate::{RateLimiter, RateRule};
@@ -58,7 +59,7 @@ impl Guesses {
     /// Another one from this network waits: in how many seconds to come again.
     pub fn begin(&self, name: Name, network: Network, now: Duration) -> Result<Try<'_>, u64> {
         let who = (name, network);
-        let fresh = self.trying.lock().unwrap_or_else(PoisonError::into_inner).insert(who);
+        let fresh = self.trying.lock().insert(who);
         if fresh {
             return Ok(Try { guesses: self, who });
         }
@@ -92,7 +93,7 @@ impl Try<'_> {
 
 impl Drop for Try<'_> {
     fn drop(&mut self) {
-        self.guesses.trying.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.who);
+        self.guesses.trying.lock().remove(&self.who);
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::{Inner, lock, overage};
+use super::{Inner, overage};
 use crate::ids::{AccountId, SessionId, UnixMillis};
 use crate::store::{HourOutcome, HourTerms};
 
@@ -102,7 +102,7 @@ impl Inner {
 
     /// Sessions hear what they were charged, and whether they end.
     fn tell_sessions(&self, outcome: &HourOutcome) {
-        let meter = |session: &SessionId| lock(&self.meters).get(session).cloned();
+        let meter = |session: &SessionId| self.meters.lock().get(session).cloned();
         for (session, totals) in &outcome.totals {
             if let Some(meter) = meter(session) {
                 meter.was_charged(*totals);

@@ -9,9 +9,10 @@
 mod told;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::limits::{Means, Short};
@@ -127,22 +128,18 @@ impl Meter {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn account(&self) -> AccountId {
         self.session.account
     }
 
     /// What a full minute costs with the destinations that forward now.
     pub(super) fn rate(&self) -> Msat {
-        self.lock().rate()
+        self.state.lock().rate()
     }
 
     /// The rate, and when budget or money end the session if `all` is what a minute costs the whole account.
     pub(super) fn forecast(&self, all: Msat) -> (Msat, Option<Duration>) {
-        let state = self.lock();
+        let state = self.state.lock();
         let rate = state.rate();
         (rate, state.means().ends_at(state.minutes.next_opening(), rate, all))
     }
@@ -167,7 +164,7 @@ impl Meter {
 
     fn step(&self) -> Step {
         let now = self.billing.clock.monotonic();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         self.advance(&mut state, now);
         if let Some(due) = state.minutes.due() {
             let charge = MinuteCharge {
@@ -203,7 +200,7 @@ impl Meter {
         let outcome = self.billing.store.charge_minute(charge).await;
         let (session, minute) = (&charge.session, charge.minute);
         let wait = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             match outcome {
                 Ok(Charged::Posted(totals)) => {
                     state.minutes.posted();
@@ -259,7 +256,7 @@ impl Meter {
         let now = self.billing.clock.monotonic();
         // What is held would spend more.
         self.billing.has_spent(self.session.account, self.session.terms.price);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.asked = now;
         match balance {
             Ok(balance) => {
@@ -372,7 +369,7 @@ impl Meter {
 impl Meter {
     /// Everything that was told is posted, and every minute that has begun is open.
     pub(super) fn is_quiet(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let opened = state.over || state.minutes.next_opening() > self.billing.clock.monotonic();
         opened && state.minutes.waiting() == 0
     }

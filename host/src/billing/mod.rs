@@ -20,9 +20,10 @@ pub(crate) mod testing;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::config::{BillingMode, Config};
@@ -96,10 +97,6 @@ pub struct Cost {
     pub ends_at: Option<UnixMillis>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Billing {
     /// Charges at the prices of `config`.
     pub fn new(store: Store, clock: Clock, config: &Config) -> Self {
@@ -141,7 +138,7 @@ impl Billing {
 
     /// What a session costs; `None` when it does not run or nothing is charged.
     pub fn cost(&self, session: &SessionId) -> Option<Cost> {
-        let meter = lock(&self.inner.meters).get(session).cloned()?;
+        let meter = self.inner.meters.lock().get(session).cloned()?;
         let all = self.inner.rate_of(meter.account());
         let (rate, ends) = meter.forecast(all);
         let (now, wall) = (self.inner.clock.monotonic(), self.inner.clock.now());
@@ -156,13 +153,13 @@ impl Billing {
 impl Inner {
     /// What a minute costs with all destinations of the account that forward now.
     fn rate_of(&self, account: AccountId) -> Msat {
-        let meters: Vec<_> = lock(&self.meters).values().cloned().collect();
+        let meters: Vec<_> = self.meters.lock().values().cloned().collect();
         let own = meters.iter().filter(|meter| meter.account() == account);
         Msat(own.fold(0, |sum, meter| sum.saturating_add(meter.rate().0)))
     }
 
     fn forget(&self, session: &SessionId) {
-        lock(&self.meters).remove(session);
+        self.meters.lock().remove(session);
     }
 
     /// The account was charged, or `more` a minute is wanted. No meter may be locked.
@@ -244,7 +241,7 @@ impl Gate for Billing {
         };
         let (id, account, price) = (session.session.clone(), session.account, session.terms.price);
         let meter = Arc::new(Meter::new(self.inner.clone(), session, balance));
-        lock(&self.inner.meters).insert(id, meter.clone());
+        self.inner.meters.lock().insert(id, meter.clone());
         tokio::spawn(meter.clone().run());
         // A destination will want a slot.
         self.inner.has_spent(account, price);

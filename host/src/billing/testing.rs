@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{Billing, lock};
+use super::Billing;
 use crate::clock::Clock;
 use crate::config::{Config, Durability, Flags};
 use crate::ids::{AccountId, DestinationId, EndReason, Msat, Sats, SessionId, StreamId, UnixMillis};
@@ -29,7 +29,7 @@ pub(crate) const TRIES_MAX: usize = 2_000;
 impl Billing {
     /// Everything that a session told is posted.
     pub(crate) fn is_quiet(&self, session: &SessionId) -> bool {
-        let meter = lock(&self.inner.meters).get(session).cloned();
+        let meter = self.inner.meters.lock().get(session).cloned();
         meter.is_none_or(|meter| meter.is_quiet())
     }
 }

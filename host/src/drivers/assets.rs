@@ -9,12 +9,13 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use parking_lot::{Mutex, RwLock};
 use satcast_plugin_api::host::{Asset, AssetBody, Body, Followed, Playback};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use satcast_plugin_api::{Audience, Error};
@@ -215,7 +216,7 @@ impl Assets {
 
     /// Takes away all that is in memory: it has ended, and others need the room.
     fn give_up_memory(&self) {
-        let mut pieces = self.pieces.write().unwrap_or_else(PoisonError::into_inner);
+        let mut pieces = self.pieces.write();
         let gone: Vec<_> = pieces.by_name.extract_if(|_, piece| piece.memory_bytes() > 0).collect();
         pieces.memory_bytes = 0;
         gone.iter().for_each(|(name, _)| pieces.coming.retracted(name));
@@ -227,7 +228,7 @@ impl Assets {
     /// Gives the piece it stands in place of, and whether somebody may wait for it.
     fn put(&self, name: String, piece: Published) -> Result<(Option<Arc<Published>>, bool), Error> {
         let size = piece.memory_bytes();
-        let mut pieces = self.pieces.write().unwrap_or_else(PoisonError::into_inner);
+        let mut pieces = self.pieces.write();
         let earlier = pieces.by_name.get(&name);
         if earlier.is_none() && pieces.by_name.len() >= ASSETS_MAX {
             return Err(Error::internal(format!("more than {ASSETS_MAX} assets; retract old ones")));
@@ -245,7 +246,7 @@ impl Assets {
 
     /// Takes a piece away.
     pub fn retract(&self, name: &str) {
-        let mut pieces = self.pieces.write().unwrap_or_else(PoisonError::into_inner);
+        let mut pieces = self.pieces.write();
         let removed = pieces.by_name.remove(name);
         pieces.memory_bytes -= removed.as_ref().map_or(0, |piece| piece.memory_bytes());
         pieces.coming.retracted(name);
@@ -256,7 +257,7 @@ impl Assets {
 
     /// The piece of that name.
     pub fn get(&self, name: &str) -> Option<Arc<Published>> {
-        self.pieces.read().unwrap_or_else(PoisonError::into_inner).by_name.get(name).cloned()
+        self.pieces.read().by_name.get(name).cloned()
     }
 
     pub(super) fn versions(&self) -> &Versions {
@@ -264,16 +265,16 @@ impl Assets {
     }
 
     pub(super) fn look_ahead<T>(&self, look: impl FnOnce(&Coming) -> T) -> T {
-        look(&self.pieces.read().unwrap_or_else(PoisonError::into_inner).coming)
+        look(&self.pieces.read().coming)
     }
 
     /// Where requests go that the driver answers itself; `None` when it does not, or any more.
     pub fn door(&self) -> Option<Arc<Door>> {
-        self.door.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.door.lock().clone()
     }
 
     pub(super) fn set_door(&self, door: Option<Door>) {
-        *self.door.lock().unwrap_or_else(PoisonError::into_inner) = door.map(Arc::new);
+        *self.door.lock() = door.map(Arc::new);
     }
 
     /// Takes what the driver says at the monotonic time `now`.
@@ -287,12 +288,12 @@ impl Assets {
             fresh_until: (told.fresh_ms > 0).then(|| now + Duration::from_millis(u64::from(told.fresh_ms))),
             ended: told.ended,
         };
-        *self.playback.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(facts));
+        *self.playback.lock() = Some(Arc::new(facts));
     }
 
     /// What the driver said last.
     pub fn playback(&self) -> Option<Arc<PlaybackFacts>> {
-        self.playback.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.playback.lock().clone()
     }
 }
 

@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::catalog::{State, Summary, add_missing, report};
 use super::images::{Images, Lease};
@@ -91,12 +93,12 @@ impl Keeper {
     }
 
     pub(super) fn enabled(&self) -> BTreeSet<String> {
-        lock(&self.chosen).enabled.clone()
+        self.chosen.lock().enabled.clone()
     }
 
     /// The files of the folder, and why it is not used.
     pub(super) fn scan(&self) -> (Vec<Found>, Option<String>) {
-        let folder = lock(&self.chosen).config.drivers_dir();
+        let folder = self.chosen.lock().config.drivers_dir();
         match loader::scan(&folder) {
             Ok(found) => (found, None),
             Err(error) => {
@@ -110,7 +112,7 @@ impl Keeper {
 
     /// Looks at a file and loads it if it is enabled. One that runs and has not changed is taken as it is, unless `anew`.
     pub(super) fn examine(&self, found: &Found, registry: &Registry, anew: bool) -> Examined {
-        let chosen = lock(&self.chosen).clone();
+        let chosen = self.chosen.lock().clone();
         let settings = chosen.config.driver_settings(&found.id);
         let (bytes, hash) = match loader::read_library(&found.file) {
             Ok(read) => read,
@@ -181,13 +183,13 @@ impl Keeper {
 
     /// The same driver, if it still runs on threads for destinations that were open when it was taken out.
     fn rested(&self, id: &str, hash: &str, settings: &DriverSettings) -> Option<Started> {
-        lock(&self.resting).get(id)?.wake(hash, settings)
+        self.resting.lock().get(id)?.wake(hash, settings)
     }
 
     /// Notes a driver that was taken out of `registry`, and says so when many images are mapped that nothing new uses.
     fn retire(&self, id: &str, entry: Option<&Entry>, registry: &Registry) {
         let Some(resting) = entry.and_then(Entry::resting) else { return };
-        lock(&self.resting).insert(id.to_owned(), resting);
+        self.resting.lock().insert(id.to_owned(), resting);
         let retired = self.mapped.count().saturating_sub(registry.on_threads());
         if retired > RETIRED_IMAGES_MAX {
             tracing::warn!(
@@ -223,7 +225,7 @@ impl Drivers {
     /// Why not; everything is as before.
     pub fn change(&self, id: &str, change: Change) -> Result<Summary, ChangeError> {
         let Some(keeper) = self.inner.keeper.as_ref() else { return self.stay(id, change) };
-        let _one = lock(&keeper.changing);
+        let _one = keeper.changing.lock();
         let registry = self.registry();
         let (found, no_folder) = keeper.scan();
         let file = found.iter().find(|file| file.id == id);
@@ -232,7 +234,7 @@ impl Drivers {
             if file.is_none() && registry.entry(id).is_none() {
                 return Err(ChangeError::Unknown(id.to_string()));
             }
-            lock(&keeper.chosen).enabled.remove(id);
+            keeper.chosen.lock().enabled.remove(id);
             let path = file.map(|file| file.file.clone());
             return Ok(self.install(keeper, Entry::with_state(id, path, State::Disabled)));
         }
@@ -246,12 +248,12 @@ impl Drivers {
             None => ChangeError::Unknown(id.to_string()),
         };
         let file = file.ok_or_else(unknown)?;
-        lock(&keeper.chosen).enabled.insert(id.to_string());
+        keeper.chosen.lock().enabled.insert(id.to_string());
         match keeper.examine(file, &registry, false).outcome {
             Ok(entry) => Ok(self.install(keeper, entry)),
             Err(error) => {
                 if !was_enabled {
-                    lock(&keeper.chosen).enabled.remove(id);
+                    keeper.chosen.lock().enabled.remove(id);
                 }
                 self.keep(id, error.to_string());
                 Err(ChangeError::Refused { id: id.to_string(), reason: error.to_string() })
@@ -274,8 +276,8 @@ impl Drivers {
     /// on with its old one, and so do all when the folder is. Blocks.
     pub fn reconfigure(&self, config: &Config) {
         let Some(keeper) = self.inner.keeper.as_ref() else { return };
-        let _one = lock(&keeper.changing);
-        *lock(&keeper.chosen) = Chosen::of(config);
+        let _one = keeper.changing.lock();
+        *keeper.chosen.lock() = Chosen::of(config);
         let (found, no_folder) = keeper.scan();
         for file in &found {
             let registry = self.registry();
@@ -331,17 +333,13 @@ impl Drivers {
     }
 
     fn publish(&self, registry: Registry) {
-        let mut current = self.inner.registry.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.inner.registry.write();
         let before = std::mem::replace(&mut *current, Arc::new(registry));
         drop(current);
         self.inner.version.fetch_add(1, Ordering::AcqRel);
         // The last reference to a driver ends it: not under the lock.
         drop(before);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

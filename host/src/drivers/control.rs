@@ -2,12 +2,13 @@
 //!
 //! Driver code that blocks or never returns holds up one of these threads and nothing else of the host.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::DriverWaker;
 use tokio::sync::oneshot;
@@ -137,7 +138,7 @@ impl Control {
                 self.progress.overdue.fetch_max(number, Ordering::AcqRel);
                 let (account, destination) =
                     (whom.map(|whom| whom.account), whom.and_then(|whom| whom.destination));
-                *self.hung_for.lock().unwrap_or_else(PoisonError::into_inner) = account;
+                *self.hung_for.lock() = account;
                 let limit_ms = limit.as_millis() as u64;
                 tracing::error!(driver = %self.id, limit_ms, account, destination, "driver does not return");
                 Err(self.no_answer())
@@ -168,7 +169,7 @@ impl Control {
     /// The account with whose work it hangs now; `None` when it does not, or that is not known.
     pub(super) fn hung_for(&self) -> Option<i64> {
         self.trouble()?;
-        *self.hung_for.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.hung_for.lock()
     }
 
     fn no_answer(&self) -> Error {
@@ -238,7 +239,7 @@ impl Pump {
     }
 
     fn add(&self, add: impl FnOnce(&mut PumpState)) {
-        let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.state.lock();
         add(&mut state);
         // A notification is a system call even when nobody sleeps.
         if state.sleeping && !state.is_empty() {
@@ -257,7 +258,7 @@ impl PumpState {
 
 impl Drop for Pump {
     fn drop(&mut self) {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
+        self.shared.state.lock().ended = true;
         self.shared.filled.notify_one();
     }
 }
@@ -267,10 +268,10 @@ impl PumpShared {
         let (mut wakers, mut calls) = (Vec::new(), Vec::new());
         loop {
             {
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut state = self.state.lock();
                 while state.is_empty() && !state.ended {
                     state.sleeping = true;
-                    state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    self.filled.wait(&mut state);
                 }
                 state.sleeping = false;
                 if state.is_empty() {

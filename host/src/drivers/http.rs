@@ -7,9 +7,10 @@ use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::fs::{FileType, OFlags};
 use satcast_plugin_api::host::{HttpBody, HttpRequest, HttpResponse};
 use satcast_plugin_api::http::{
@@ -78,35 +79,31 @@ struct Waits {
 }
 
 impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waits>> {
-        self.by_token.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn begin(&self, dest: u64) -> (u64, oneshot::Receiver<Option<HttpResponse>>) {
         let token = self.next_token.fetch_add(1, Ordering::Relaxed) + 1;
         let (answer, answered) = oneshot::channel();
-        self.lock().insert(token, Waits { dest, answer });
+        self.by_token.lock().insert(token, Waits { dest, answer });
         (token, answered)
     }
 
     fn is_waiting(&self, token: u64) -> bool {
-        self.lock().contains_key(&token)
+        self.by_token.lock().contains_key(&token)
     }
 
     fn forget(&self, token: u64) {
-        self.lock().remove(&token);
+        self.by_token.lock().remove(&token);
     }
 
     /// Hands an answer over, `None` for one that breaks a rule; false when nobody waits for it.
     pub(super) fn answer(&self, token: u64, response: Option<HttpResponse>) -> bool {
-        let Some(waits) = self.lock().remove(&token) else { return false };
+        let Some(waits) = self.by_token.lock().remove(&token) else { return false };
         // Dropped outside the lock when the viewer has gone: that runs driver code.
         waits.answer.send(response).is_ok()
     }
 
     /// The opening has ended: whoever waits for it is told.
     pub(super) fn end(&self, dest: u64) {
-        self.lock().retain(|_, waits| waits.dest != dest);
+        self.by_token.lock().retain(|_, waits| waits.dest != dest);
     }
 }
 
@@ -297,7 +294,7 @@ mod tests {
         let (third, gone) = waiting.begin(9);
         drop(gone);
         assert!(!waiting.answer(third, None), "the viewer has gone");
-        assert!(waiting.lock().is_empty());
+        assert!(waiting.by_token.lock().is_empty());
     }
 
     #[test]

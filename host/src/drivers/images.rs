@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::loader::{self, LoadError};
 
@@ -35,7 +37,7 @@ impl Images {
         bytes: &[u8],
         hash: &str,
     ) -> Result<Lease, LoadError> {
-        let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mapped = self.mapped.lock();
         let images = mapped.entry(hash.to_owned()).or_default();
         let free = images.iter().position(|at_work| !at_work.load(Ordering::Acquire));
         let number = free.unwrap_or(images.len());
@@ -56,7 +58,7 @@ impl Images {
 
     /// How many images there are, at work or not.
     pub(super) fn count(&self) -> usize {
-        self.mapped.lock().unwrap_or_else(PoisonError::into_inner).values().map(Vec::len).sum()
+        self.mapped.lock().values().map(Vec::len).sum()
     }
 }
 

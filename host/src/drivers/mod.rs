@@ -40,10 +40,11 @@ mod waker;
 mod wishes;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use satcast_plugin_api::Class;
 use satcast_plugin_api::host::Services as _;
 use serde_json::Value;
@@ -152,7 +153,7 @@ struct Inner {
 
 impl Drivers {
     fn registry(&self) -> Arc<Registry> {
-        self.inner.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.inner.registry.read().clone()
     }
 
     /// Checks a configuration that an account sent, with the schema of its type, then with the driver.

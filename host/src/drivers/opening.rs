@@ -1,9 +1,10 @@
 //! Openings of destinations: from a configuration to a running instance, and to its end.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::MediaSource;
 use satcast_plugin_api::recording::About;

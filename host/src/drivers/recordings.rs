@@ -1,11 +1,12 @@
 //! Recordings that drivers keep beyond their sessions: what they tell of them, and what they are asked.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use satcast_plugin_api::host::{Done, Listing};
 use satcast_plugin_api::recording::{PROBE_SECS, Recording};
 use satcast_plugin_api::{Class, Error};
@@ -53,7 +54,7 @@ pub struct Told {
 impl Reports {
     /// Takes a report in. Never waits.
     pub fn put(&self, driver: &str, recording: Recording) {
-        let mut told = self.lock();
+        let mut told = self.inner.told.lock();
         if told.reports.len() < REPORTS_WAITING_MAX {
             told.reports.push_back((driver.to_owned(), recording));
         } else {
@@ -65,7 +66,7 @@ impl Reports {
 
     /// Something may have been missed: everything is to be listed.
     pub(super) fn miss(&self) {
-        self.lock().is_short = true;
+        self.inner.told.lock().is_short = true;
         self.inner.arrived.notify_one();
     }
 
@@ -76,11 +77,7 @@ impl Reports {
 
     /// Takes all that wait.
     pub fn take(&self) -> Told {
-        std::mem::take(&mut self.lock())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Told> {
-        self.inner.told.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut self.inner.told.lock())
     }
 }
 

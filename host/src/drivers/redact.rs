@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use satcast_plugin_api::redact::{Readings, Secrets};
 use serde_json::Value;
 
@@ -88,7 +89,7 @@ pub(super) struct Retired {
 impl Retired {
     /// Keeps a redactor; the oldest beyond [`RETIRED_MAX`] goes.
     pub(super) fn keep(&self, redactor: Arc<Redactor>) {
-        let mut redactors = self.redactors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut redactors = self.redactors.lock();
         if redactors.len() >= RETIRED_MAX {
             redactors.pop_front();
         }
@@ -97,7 +98,7 @@ impl Retired {
 
     /// Where the secrets of any of them stand in a text.
     pub(super) fn places(&self, text: &Readings<'_>) -> Vec<Range<usize>> {
-        let redactors = self.redactors.lock().unwrap_or_else(PoisonError::into_inner);
+        let redactors = self.redactors.lock();
         redactors.iter().flat_map(|redactor| redactor.places(text)).collect()
     }
 }

@@ -11,9 +11,10 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::{Mutex, RwLock};
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Asset, Connected, HttpResponse, LogLine, Playback, Services};
@@ -91,7 +92,7 @@ pub(super) struct Opened {
 
 impl Opened {
     fn redactor(&self) -> Arc<Redactor> {
-        self.redactor.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.redactor.read().clone()
     }
 }
 
@@ -178,18 +179,18 @@ impl DriverServices {
     /// Sets what the operator wrote, once it is known what the driver takes.
     pub(super) fn set_settings(&self, settings: OperatorSettings) {
         let own_secrets = Redactor::new(settings.secrets.iter().cloned());
-        let mut current = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.settings.write();
         *current = Arc::new((settings, own_secrets));
     }
 
     fn own_settings(&self) -> Arc<(OperatorSettings, Redactor)> {
-        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.settings.read().clone()
     }
 
     /// Hides more texts for a destination that is open: those of a configuration it is about to get.
     pub(super) fn hide_more(&self, dest: u64, secrets: Vec<String>) {
         if let Some(opened) = self.find(dest) {
-            let mut redactor = opened.redactor.write().unwrap_or_else(PoisonError::into_inner);
+            let mut redactor = opened.redactor.write();
             *redactor = Arc::new(redactor.with(secrets));
         }
     }
@@ -201,11 +202,11 @@ impl DriverServices {
 
     pub(super) fn insert(&self, dest: u64, opened: Opened) {
         opened.assets.charge(&self.pieces, opened.account);
-        self.opened.write().unwrap_or_else(PoisonError::into_inner).insert(dest, Arc::new(opened));
+        self.opened.write().insert(dest, Arc::new(opened));
     }
 
     pub(super) fn remove(&self, dest: u64) {
-        let removed = self.opened.write().unwrap_or_else(PoisonError::into_inner).remove(&dest);
+        let removed = self.opened.write().remove(&dest);
         if let Some(opened) = removed {
             self.retired.keep(opened.redactor());
             self.pieces.ended(opened.account, &opened.assets);
@@ -221,7 +222,7 @@ impl DriverServices {
             Some(opened) => opened.redactor().places(&text),
             None => {
                 let mut places = self.own_settings().1.places(&text);
-                let all = self.opened.read().unwrap_or_else(PoisonError::into_inner);
+                let all = self.opened.read();
                 places.extend(all.values().flat_map(|opened| opened.redactor().places(&text)));
                 drop(all);
                 places.extend(self.retired.places(&text));
@@ -243,7 +244,7 @@ impl DriverServices {
 
     // A number that is not open any more finds nothing: late calls are harmless.
     fn find(&self, dest: u64) -> Option<Arc<Opened>> {
-        self.opened.read().unwrap_or_else(PoisonError::into_inner).get(&dest).cloned()
+        self.opened.read().get(&dest).cloned()
     }
 }
 
@@ -376,10 +377,6 @@ fn printable(text: &str) -> String {
 fn shortened(text: &str, bytes_max: usize) -> String {
     let end = (0..=text.len().min(bytes_max)).rev().find(|end| text.is_char_boundary(*end));
     text[..end.unwrap_or(0)].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -7,13 +7,14 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http_body_util::combinators::BoxBody;
 use hyper::body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::ServerLimits;
@@ -78,7 +79,7 @@ impl Flows {
     fn look(&self) -> Option<Fault> {
         let now = self.now();
         let mut stalled = false;
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).retain(|stream| {
+        self.answers.lock().retain(|stream| {
             let Some(stream) = stream.upgrade() else { return false };
             let is_waiting = stream.pieces.load(Ordering::Relaxed) > 0;
             let since = stream.since.load(Ordering::Relaxed);
@@ -125,7 +126,7 @@ pub(super) struct Flow(Arc<Stream>);
 impl Flow {
     /// The body of its answer, looked at from now on.
     pub(super) fn around(self, inner: BoxBody<Bytes, io::Error>) -> Watched {
-        let mut answers = self.0.flows.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.0.flows.answers.lock();
         // Answers that ended since the last look are let go of here too, so that fast ones do not pile up.
         if answers.len() == answers.capacity() {
             answers.retain(|stream| stream.strong_count() > 0);
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(flows.look(), None, "they were taken after all");
         drop(silent);
         assert_eq!(flows.watch().await, Fault::Idle);
-        assert!(flows.answers.lock().unwrap().is_empty(), "nothing is kept of what ended");
+        assert!(flows.answers.lock().is_empty(), "nothing is kept of what ended");
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
 //! What strangers may use up of the log. Pure counters, time is an argument.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// Length of the window in which wrong keys and log lines are counted.
 pub(super) const WINDOW_MS: u64 = 60_000;
@@ -38,7 +39,7 @@ impl LogLimit {
 
     /// Counts one line at the monotonic time `now`.
     pub(super) fn next(&self, now: Duration) -> Line {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let mut withheld = 0;
         if now >= state.since + WINDOW {
             withheld = state.withheld;
@@ -51,11 +52,6 @@ impl LogLimit {
         state.lines += 1;
         Line::Write { withheld }
     }
-}
-
-/// The counters stay consistent between statements, so a panic elsewhere is no reason to stop counting.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

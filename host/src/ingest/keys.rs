@@ -1,10 +1,11 @@
 //! Which networks sent wrong stream keys, and which have encoders with a right one. Pure counters, time is an argument.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
-use super::caps::{WINDOW, lock};
+use parking_lot::Mutex;
+
+use super::caps::WINDOW;
 use super::limits::KNOWN_NETWORK_MS;
 use crate::places::Network;
 
@@ -51,7 +52,7 @@ impl KeyAttempts {
     /// Counts a wrong key from `network`; true when its attempts were used up before.
     pub(super) fn failed(&self, network: Network, now: Duration) -> bool {
         let over = self.is_over(network, now);
-        let mut windows = lock(&self.windows);
+        let mut windows = self.windows.lock();
         if !windows.contains_key(&network) {
             make_room(&mut windows, |window| now < window.since + WINDOW, |window| Some(window.since));
         }
@@ -65,7 +66,7 @@ impl KeyAttempts {
 
     /// An encoder from `network` was admitted. To be followed by one [`Self::left`].
     pub(super) fn admitted(&self, network: Network, now: Duration) {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if !known.contains_key(&network) {
             // Who publishes stays; the connections bound how many these are.
             make_room(
@@ -81,20 +82,21 @@ impl KeyAttempts {
 
     /// An admitted encoder from `network` has gone.
     pub(super) fn left(&self, network: Network, now: Duration) {
-        if let Some(here) = lock(&self.known).get_mut(&network) {
+        if let Some(here) = self.known.lock().get_mut(&network) {
             here.publishers = here.publishers.saturating_sub(1);
             here.last = now;
         }
     }
 
     fn is_over(&self, network: Network, now: Duration) -> bool {
-        lock(&self.windows)
+        self.windows
+            .lock()
             .get(&network)
             .is_some_and(|window| now < window.since + WINDOW && window.failures >= self.per_window_max)
     }
 
     fn is_known(&self, network: Network, now: Duration) -> bool {
-        lock(&self.known).get(&network).is_some_and(|known| known.is(now))
+        self.known.lock().get(&network).is_some_and(|known| known.is(now))
     }
 }
 
@@ -185,11 +187,11 @@ mod tests {
             keys.failed(nth(n), Duration::from_millis(n as u64));
         }
         let now = Duration::from_millis(NETWORKS_MAX as u64 + 10);
-        assert_eq!(lock(&keys.windows).len(), NETWORKS_MAX);
+        assert_eq!(keys.windows.lock().len(), NETWORKS_MAX);
         assert!(!keys.is_blocked(nth(9), now), "the oldest is forgotten");
         assert!(keys.is_blocked(nth(10), now));
         keys.failed(nth(usize::from(u16::MAX)), now + WINDOW);
-        assert_eq!(lock(&keys.windows).len(), 1, "windows that are over make room");
+        assert_eq!(keys.windows.lock().len(), 1, "windows that are over make room");
     }
 
     #[test]
@@ -201,11 +203,11 @@ mod tests {
             keys.left(nth(n), Duration::from_millis(n as u64));
         }
         let now = Duration::from_millis(NETWORKS_MAX as u64 + 10);
-        assert_eq!(lock(&keys.known).len(), NETWORKS_MAX);
+        assert_eq!(keys.known.lock().len(), NETWORKS_MAX);
         assert!(keys.is_known(nth(0), now + KNOWN * 2), "who publishes stays");
         assert!(!keys.is_known(nth(10), now), "the oldest is forgotten");
         assert!(keys.is_known(nth(11), now));
         keys.admitted(nth(usize::from(u16::MAX)), now + KNOWN);
-        assert_eq!(lock(&keys.known).len(), 2, "those that are over make room");
+        assert_eq!(keys.known.lock().len(), 2, "those that are over make room");
     }
 }

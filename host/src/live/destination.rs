@@ -8,10 +8,11 @@ mod run;
 mod source;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
@@ -101,10 +102,6 @@ struct Change {
     answer: oneshot::Sender<bool>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Destination {
     /// Starts it; the task ends some time after [`Destination::stop`].
     pub(super) fn start(record: DestinationRecord, parts: Parts) -> (Arc<Self>, tokio::task::JoinHandle<()>) {
@@ -146,7 +143,7 @@ impl Destination {
     }
 
     pub(super) fn record(&self) -> Arc<DestinationRecord> {
-        lock(&self.record).clone()
+        self.record.lock().clone()
     }
 
     /// Makes a running destination that of `wanted` without opening it again, when only its configuration differs and its driver
@@ -158,14 +155,14 @@ impl Destination {
             platform: now.platform.clone(),
             ..wanted.clone()
         };
-        let Some(changes) = lock(&self.changes).clone().filter(|_| same == *now) else { return false };
+        let Some(changes) = self.changes.lock().clone().filter(|_| same == *now) else { return false };
         let (answer, taken) = oneshot::channel();
         if changes.try_send(Change { config: wanted.config.clone(), answer }).is_err() {
             return false;
         }
         let taken = tokio::time::timeout(CHANGE_WAIT, taken).await.is_ok_and(|taken| taken == Ok(true));
         if taken {
-            *lock(&self.record) = Arc::new(wanted.clone());
+            *self.record.lock() = Arc::new(wanted.clone());
         }
         taken
     }
@@ -178,7 +175,7 @@ impl Destination {
     /// Asks for the end. What it does until then is no use any more.
     pub(super) fn stop(&self) {
         self.stop.send_replace(true);
-        let mut view = lock(&self.view);
+        let mut view = self.view.lock();
         if view.told != Told::Over {
             view.told = Told::Over;
             self.usage.leaves(self.id, self.clock.monotonic());
@@ -205,7 +202,7 @@ impl Destination {
     }
 
     pub(super) fn snapshot(&self) -> DestinationSnapshot {
-        let view = lock(&self.view);
+        let view = self.view.lock();
         DestinationSnapshot {
             state: view.state,
             error: view.error.clone(),
@@ -239,12 +236,12 @@ impl Destination {
                 "driver counts more bytes sent than can be; what is beyond {SENT_BYTES_PER_SEC_MAX} a second is left out, now and later"
             );
         }
-        let mut view = lock(&self.view);
+        let mut view = self.view.lock();
         let before = view.state;
         view.sample(bytes, now, wall_now);
         let lost = self.dropped.load(Ordering::Relaxed);
         view.sample_lost(lost, now);
-        if lock(&self.losing).sample(view.state == DestState::Live, offered, lost, now) {
+        if self.losing.lock().sample(view.state == DestState::Live, offered, lost, now) {
             self.gives_up.notify_one();
         }
         if view.state != before {

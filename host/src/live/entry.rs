@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::session::{Refusal, Session, TAKE_OVER_AFTER};
-use super::{Live, Publisher, Via, codes, lock};
+use super::{Live, Publisher, Via, codes};
 use crate::store::StreamRecord;
 
 /// Longest an encoder that returns is kept waiting while its former session ends.
@@ -104,7 +104,7 @@ impl Live {
         via: &Via,
         address: Option<IpAddr>,
     ) -> Result<Publisher, Obstacle> {
-        let mut sessions = lock(&self.inner.sessions);
+        let mut sessions = self.inner.sessions.lock();
         if let Some(session) = sessions.get(&stream.id).filter(|session| !session.is_void()) {
             return session.let_in(&self.inner, via, address).map_err(|refusal| match refusal {
                 Refusal::Busy => Obstacle::Busy(session.clone()),

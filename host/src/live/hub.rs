@@ -6,9 +6,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use satcast_media::flv::ForeignCodec;
 use satcast_plugin_api::host::DriverWaker;
 use satcast_plugin_api::{Codec, Kind, NANOS_PER_MILLI, Packet};
@@ -81,13 +82,9 @@ impl Hub {
         Self { source, state: Mutex::new(State::default()) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Another encoder begins, or the same one after a pause.
     pub(super) fn new_encoder(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.timeline.new_encoder();
         state.gauge.new_encoder();
         state.has_keyframe = false;
@@ -104,7 +101,7 @@ impl Hub {
     pub(super) fn publish(&self, packets: impl Iterator<Item = Packet>, now: Duration) {
         let mut wakeups = Wakeups::new();
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             for packet in packets {
                 let packet = state.place(packet, self.source, now);
                 state.send(packet, now, &mut wakeups);
@@ -117,27 +114,27 @@ impl Hub {
 
     /// A track of the present encoder has a codec that nobody here takes.
     pub(super) fn foreign(&self, codec: ForeignCodec) {
-        self.lock().gauge.foreign(codec);
+        self.state.lock().gauge.foreign(codec);
     }
 
     /// What came until the monotonic time `now`.
     pub(super) fn figures(&self, now: Duration) -> Figures {
-        self.lock().gauge.figures(now)
+        self.state.lock().gauge.figures(now)
     }
 
     /// Packets sent to destinations so far.
     pub(super) fn sent(&self) -> u64 {
-        self.lock().sequence
+        self.state.lock().sequence
     }
 
     /// What the encoder sends; changes when a codec does, and not when a track gets its first one.
     pub(super) fn codecs(&self) -> watch::Receiver<Codecs> {
-        self.lock().codecs.subscribe()
+        self.state.lock().codecs.subscribe()
     }
 
     /// Adds a destination at the monotonic time `now`; it starts at once with the kept keyframe group, or at the next keyframe.
     pub(super) fn attach(&self, queue: Arc<Queue>, waker: Waker, now: Duration) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let wakeup = queue.begin(&state.configs, state.group.iter(), now);
         let outlet = Outlet { queue, waker: waker.clone() };
         state.outlets.push(outlet);
@@ -147,7 +144,7 @@ impl Hub {
 
     /// Takes a destination away.
     pub(super) fn detach(&self, queue: &Arc<Queue>) {
-        self.lock().outlets.retain(|outlet| !Arc::ptr_eq(&outlet.queue, queue));
+        self.state.lock().outlets.retain(|outlet| !Arc::ptr_eq(&outlet.queue, queue));
     }
 }
 

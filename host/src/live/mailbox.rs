@@ -1,8 +1,8 @@
 //! What the driver of a destination reported, kept until the destination's task looks at it.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State as DriverState;
 use tokio::sync::Notify;
@@ -32,13 +32,9 @@ pub(super) struct Mail {
 }
 
 impl Mailbox {
-    fn lock(&self) -> MutexGuard<'_, Mail> {
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Everything reported since the last look.
     pub(super) fn take(&self) -> Mail {
-        std::mem::take(&mut *self.lock())
+        std::mem::take(&mut *self.mail.lock())
     }
 }
 
@@ -46,12 +42,12 @@ impl Observer for Mailbox {
     /// A driver may say the same with each packet: that is no news, and wakes nobody.
     fn state(&self, state: DriverState, reason: Option<Error>) {
         let news = (state, reason);
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.said.lock();
         if said.as_ref() == Some(&news) {
             return;
         }
         // Under the lock: who reports from several threads is shown as what is kept here.
-        self.lock().state = Some(news.clone());
+        self.mail.lock().state = Some(news.clone());
         *said = Some(news);
         drop(said);
         self.arrived.notify_one();
@@ -59,12 +55,12 @@ impl Observer for Mailbox {
 
     fn stopped(&self, outcome: Result<(), Error>) {
         // A second end is a fault of the driver; the first one counts.
-        self.lock().outcome.get_or_insert(outcome);
+        self.mail.lock().outcome.get_or_insert(outcome);
         self.arrived.notify_one();
     }
 
     fn event(&self, name: &str, data: serde_json::Value) {
-        let mut mail = self.lock();
+        let mut mail = self.mail.lock();
         if mail.events.len() >= EVENTS_MAX {
             mail.events.pop_front();
         }

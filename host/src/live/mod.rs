@@ -44,9 +44,11 @@ mod via;
 mod view;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 pub use entry::PublishRefused;
 pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
@@ -119,10 +121,6 @@ struct Inner {
     runtime: tokio::runtime::Handle,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Live {
     /// No sessions yet, and nothing is metered. Those to come run on the runtime this is called on.
     pub fn new(store: Store, drivers: Drivers, clock: Clock, settings: Settings) -> Self {
@@ -163,11 +161,11 @@ impl Live {
     }
 
     fn find(&self, stream: StreamId) -> Option<Arc<Session>> {
-        lock(&self.inner.sessions).get(&stream).cloned()
+        self.inner.sessions.lock().get(&stream).cloned()
     }
 
     fn all(&self) -> Vec<Arc<Session>> {
-        lock(&self.inner.sessions).values().cloned().collect()
+        self.inner.sessions.lock().values().cloned().collect()
     }
 
     /// The session of a stream, once media has come.
@@ -260,7 +258,7 @@ impl Live {
     pub async fn limits_changed(&self, stream: StreamId, limits: StreamLimits) {
         // Kept with a time that has passed, so that the history is not asked again; nobody is told the reason.
         let over = Quiet { until: self.inner.clock.monotonic(), reason: EndReason::Stopped };
-        lock(&self.inner.quiet).insert(stream, over);
+        self.inner.quiet.lock().insert(stream, over);
         if let Some(session) = self.find(stream) {
             session.command(|done| Command::Limits { limits, done }).await;
         }
@@ -283,10 +281,10 @@ impl Inner {
     /// Takes a session that has ended out of the registry, and calls `gone` before anyone can look for it or begin another one.
     fn forget(&self, session: &Arc<Session>, reason: EndReason, gone: impl FnOnce()) {
         let stream = session.stream.id;
-        let mut sessions = lock(&self.sessions);
+        let mut sessions = self.sessions.lock();
         if sessions.get(&stream).is_some_and(|held| Arc::ptr_eq(held, session)) {
             // Before it has gone: an encoder that finds no session must find why there is none.
-            let mut quiet = lock(&self.quiet);
+            let mut quiet = self.quiet.lock();
             if needs_quiet(reason) {
                 let until = self.clock.monotonic() + self.settings.refuse_quiet;
                 quiet.insert(stream, Quiet { until, reason });

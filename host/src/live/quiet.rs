@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Live, PublishRefused, codes, lock};
+use super::{Live, PublishRefused, codes};
 use crate::ids::{EndReason, StreamId};
 use crate::store::StreamRecord;
 
@@ -22,7 +22,7 @@ impl Live {
     /// quiet for a while. Every refused try begins the wait anew.
     pub(super) async fn refuse_unless_quiet(&self, stream: &StreamRecord) -> Result<(), PublishRefused> {
         let now = self.inner.clock.monotonic();
-        let known = lock(&self.inner.quiet).get(&stream.id).copied();
+        let known = self.inner.quiet.lock().get(&stream.id).copied();
         let quiet = match known {
             Some(quiet) => Some(quiet),
             None => self.quiet_from_history(stream.id, now).await,
@@ -30,7 +30,7 @@ impl Live {
         let Some(quiet) = quiet else { return Ok(()) };
         if now >= quiet.until {
             // Kept, so that the history is not asked again.
-            lock(&self.inner.quiet).insert(stream.id, quiet);
+            self.inner.quiet.lock().insert(stream.id, quiet);
             return Ok(());
         }
         Err(self.begin_anew(stream.id, quiet, now))
@@ -39,7 +39,7 @@ impl Live {
     /// The same for an encoder that was let through, when it enters: its stream may have been stopped since.
     pub(super) fn refuse_if_stopped(&self, stream: StreamId) -> Result<(), PublishRefused> {
         let now = self.inner.clock.monotonic();
-        let known = lock(&self.inner.quiet).get(&stream).copied();
+        let known = self.inner.quiet.lock().get(&stream).copied();
         known
             .filter(|quiet| now < quiet.until)
             .map_or(Ok(()), |quiet| Err(self.begin_anew(stream, quiet, now)))
@@ -48,7 +48,7 @@ impl Live {
     /// The refusal of a try that came too early.
     fn begin_anew(&self, stream: StreamId, quiet: Quiet, now: Duration) -> PublishRefused {
         let wait = self.inner.settings.refuse_quiet;
-        lock(&self.inner.quiet).insert(stream, Quiet { until: now + wait, ..quiet });
+        self.inner.quiet.lock().insert(stream, Quiet { until: now + wait, ..quiet });
         PublishRefused::new(codes::DENIED, codes::quiet_text(quiet.reason, wait))
     }
 

@@ -11,9 +11,10 @@ mod timer;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::destination::Destination;
@@ -153,10 +154,6 @@ struct Encoder {
 }
 
 impl Session {
-    fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Makes a session that waits for its first media; `run` must be spawned.
     pub(super) fn new(stream: StreamRecord, number: u64, live: Arc<Inner>) -> (Arc<Self>, Run) {
         let (commands, queue) = mpsc::channel(COMMANDS_QUEUED_MAX);
@@ -190,7 +187,7 @@ impl Session {
         while clock.monotonic() < until {
             tokio::time::sleep(REST_POLL).await;
             let last = self.last_media_ms.load(Ordering::Acquire);
-            if self.lock().encoder.is_none()
+            if self.shared.lock().encoder.is_none()
                 || millis(clock.monotonic()).saturating_sub(last) >= millis(TAKE_OVER_AFTER)
             {
                 return true;
@@ -210,7 +207,7 @@ impl Session {
         address: Option<IpAddr>,
     ) -> Result<Publisher, Refusal> {
         let now = live.clock.monotonic();
-        let mut shared = self.lock();
+        let mut shared = self.shared.lock();
         if shared.closing {
             return Err(Refusal::Closing);
         }
@@ -224,7 +221,7 @@ impl Session {
                 .close
                 .send_replace(Some(Closed { code: codes::BAD_NAME, reason: codes::TOOK_OVER.into() }));
         }
-        *self.via.lock().unwrap_or_else(PoisonError::into_inner) = via.clone();
+        *self.via.lock() = via.clone();
         shared.encoders += 1;
         let number = shared.encoders;
         let (close, closed) = watch::channel(None);
@@ -240,12 +237,12 @@ impl Session {
 
     /// It never had media and takes no encoder any more: a new one may stand in its place.
     pub(super) fn is_void(&self) -> bool {
-        let shared = self.lock();
+        let shared = self.shared.lock();
         shared.closing && shared.state.is_none()
     }
 
     pub(super) fn snapshot(&self) -> Option<SessionSnapshot> {
-        let shared = self.lock();
+        let shared = self.shared.lock();
         Some(SessionSnapshot {
             session_id: self.id.clone(),
             started_at: shared.started_at?,
@@ -256,19 +253,19 @@ impl Session {
     /// How good the stream is at the monotonic time `now`; `None` unless its encoder is there.
     pub(super) fn health(&self, now: Duration) -> Option<Health> {
         let issues = {
-            let shared = self.lock();
+            let shared = self.shared.lock();
             (shared.state == Some(SessionState::Live)).then(|| shared.issues.clone())?
         };
         Some(Health { figures: self.hub.figures(now), issues })
     }
 
     pub(super) fn destination(&self, id: DestinationId) -> Option<DestinationSnapshot> {
-        let destination = self.lock().destinations.get(&id).cloned();
+        let destination = self.shared.lock().destinations.get(&id).cloned();
         destination.map(|destination| destination.snapshot())
     }
 
     pub(super) fn destinations(&self) -> Vec<LiveDestination> {
-        let destinations: Vec<_> = self.lock().destinations.clone().into_iter().collect();
+        let destinations: Vec<_> = self.shared.lock().destinations.clone().into_iter().collect();
         let seen = destinations.into_iter().map(|(id, destination)| LiveDestination {
             stream: self.stream.id,
             id,
@@ -281,7 +278,7 @@ impl Session {
 
     /// What a destination waits for.
     pub(super) fn delayed(&self, id: DestinationId) -> Option<Delayed> {
-        self.lock().delayed.get(&id).copied()
+        self.shared.lock().delayed.get(&id).copied()
     }
 
     /// Sends a command and waits for it; false when the session has ended meanwhile.
@@ -300,7 +297,7 @@ impl Session {
 
     /// Sends the encoder away if its address is such; whether it was.
     pub(super) fn close_encoder_if(&self, closed: Closed, is_such: impl FnOnce(IpAddr) -> bool) -> bool {
-        let mut shared = self.lock();
+        let mut shared = self.shared.lock();
         let address = shared.encoder.as_ref().and_then(|encoder| encoder.address);
         let Some(encoder) = address.filter(|address| is_such(*address)).and_then(|_| shared.encoder.take())
         else {
@@ -311,7 +308,7 @@ impl Session {
     }
 
     fn close_encoder(&self, closed: Closed) {
-        if let Some(encoder) = self.lock().encoder.take() {
+        if let Some(encoder) = self.shared.lock().encoder.take() {
             encoder.close.send_replace(Some(closed));
         }
     }
@@ -325,6 +322,6 @@ fn millis(time: Duration) -> u64 {
 impl Session {
     /// The moment between giving up and leaving the registry, which is too short to be met by chance.
     pub(super) fn give_up(&self) {
-        self.lock().closing = true;
+        self.shared.lock().closing = true;
     }
 }

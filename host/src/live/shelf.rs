@@ -3,8 +3,10 @@
 //! Read by every request of a viewer; changed when a destination begins or ends.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use parking_lot::RwLock;
 
 use crate::drivers::Assets;
 use crate::ids::{DestinationId, SessionId, UnixMillis};
@@ -59,7 +61,7 @@ impl Shelves {
     /// Adds the shelf of an opening that begins. What has to go is given to the caller, as foreign code runs when it does.
     #[must_use = "drop it where foreign code may run"]
     pub(super) fn begin(&self, shelf: Arc<Shelf>) -> Option<Arc<Shelf>> {
-        let mut all = self.by_destination.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.by_destination.write();
         let shelves = all.entry(shelf.destination).or_default();
         shelves.push(shelf);
         if shelves.len() <= SHELVES_PER_DESTINATION_MAX {
@@ -82,7 +84,7 @@ impl Shelves {
     #[must_use = "drop it where foreign code may run"]
     pub(super) fn sweep(&self, now: Duration) -> Vec<Arc<Shelf>> {
         let mut gone = Vec::new();
-        let mut all = self.by_destination.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.by_destination.write();
         all.retain(|_, shelves| {
             gone.extend(shelves.extract_if(.., |shelf| shelf.is_over(now)));
             !shelves.is_empty()
@@ -92,13 +94,13 @@ impl Shelves {
 
     /// The newest shelf of a destination that is open.
     pub(super) fn open(&self, destination: DestinationId) -> Option<Arc<Shelf>> {
-        let all = self.by_destination.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.by_destination.read();
         all.get(&destination)?.iter().rev().find(|shelf| !shelf.ended()).cloned()
     }
 
     /// The open shelf of a session whose rewind window is the longest, if one has a window.
     pub(super) fn longest_window(&self, session: &SessionId) -> Option<Arc<Shelf>> {
-        let all = self.by_destination.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.by_destination.read();
         let open = all.values().flatten().filter(|shelf| shelf.session == *session && !shelf.ended());
         let windows = open.filter_map(|shelf| {
             let playback = shelf.assets.playback()?;
@@ -116,7 +118,7 @@ impl Shelves {
         name: &str,
         now: Duration,
     ) -> Option<Arc<Shelf>> {
-        let all = self.by_destination.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.by_destination.read();
         let newest_first = all.get(&destination)?.iter().rev();
         let mut of_session =
             newest_first.filter(|shelf| shelf.session.as_str() == session && !shelf.is_over(now));
@@ -157,7 +159,7 @@ mod tests {
             "not swept yet, but over"
         );
         assert_eq!(shelves.sweep(NOW + SHELF_KEPT).len(), 1);
-        assert!(shelves.by_destination.read().unwrap().is_empty());
+        assert!(shelves.by_destination.read().is_empty());
     }
 
     fn put(shelf: &Shelf, name: &str) {

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use satcast_plugin_api::Packet;
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource as _, Recv};
 
@@ -45,7 +46,7 @@ impl Disk for Plate {
     }
 
     fn append(&mut self, packets: &[Delivery]) -> io::Result<()> {
-        drop(self.hand.hang.lock().unwrap());
+        drop(self.hand.hang.lock());
         if self.hand.takes_nothing.load(Ordering::SeqCst) {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -289,7 +290,7 @@ fn a_full_disk_loses_nothing_before_memory_is_full_too_and_is_asked_again() {
 #[test]
 fn a_disk_that_hangs_holds_up_nobody() {
     let rig = Rig::new(u64::MAX);
-    let hang = rig.hand.hang.lock().unwrap();
+    let hang = rig.hand.hang.lock();
     rig.pictures(0..GROUP * 40);
     let lost = rig.dropped();
     let memory = (FRONT_BYTES_MAX + TAIL_BYTES_MAX) as u64 / 25_000;
@@ -347,7 +348,7 @@ fn sound_alone_goes_on_as_soon_as_there_is_room() {
 #[test]
 fn packets_without_bytes_are_limited_too() {
     let rig = Rig::new(u64::MAX);
-    let hang = rig.hand.hang.lock().unwrap();
+    let hang = rig.hand.hang.lock();
     let empty =
         |sequence| Arc::new(Packet { payload: Bytes::new(), ..(*video(sequence, 0, sequence == 0)).clone() });
     let most = (Bounds::USUAL.packets + TAIL_PACKETS_MAX) as u64;

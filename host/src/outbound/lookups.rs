@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
@@ -121,7 +122,7 @@ impl Lookups {
     }
 
     fn share_of(&self, asker: &Asker) -> Arc<Semaphore> {
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shares = self.shares.lock();
         shares.retain(|_, share| Arc::strong_count(share) > 1);
         let share = shares.entry(asker.clone()).or_insert_with(|| Arc::new(Semaphore::new(asker.share())));
         Arc::clone(share)

@@ -48,7 +48,7 @@ pub struct Guard {
 
 /// What a resolver that a test made up answers, one look-up after the other.
 #[cfg(test)]
-pub(crate) type Answers = Arc<std::sync::Mutex<std::collections::VecDeque<Vec<IpAddr>>>>;
+pub(crate) type Answers = Arc<parking_lot::Mutex<std::collections::VecDeque<Vec<IpAddr>>>>;
 
 /// A destination this host must not connect to. Safe to show to the user who gave it: it repeats nothing of a text that
 /// may be a whole URL with its key, and does not tell to which internal address a name leads.
@@ -184,7 +184,7 @@ impl Guard {
     #[cfg(test)]
     pub(crate) fn answering(self, answers: Answers) -> Self {
         self.resolving(Arc::new(move |_| {
-            let found = answers.lock().unwrap().pop_front().unwrap_or_default();
+            let found = answers.lock().pop_front().unwrap_or_default();
             Box::pin(std::future::ready(Ok(found)))
         }))
     }

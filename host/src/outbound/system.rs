@@ -7,7 +7,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hickory_resolver::config::{ResolveHosts, ResolverConfig};
@@ -17,6 +17,7 @@ use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::system_conf::parse_resolv_conf;
 use hickory_resolver::{Hosts, TokioResolver};
+use parking_lot::Mutex;
 
 use super::{LOOKUP_TIMEOUT_MS, LOOKUPS_AT_ONCE_MAX};
 
@@ -72,7 +73,7 @@ impl System {
             let file = fs::metadata(path).ok()?;
             Some((file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
         });
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         match &*read {
             Some((known, read)) if *known == stamps => Ok(Arc::clone(read)),
             _ => {

@@ -245,7 +245,7 @@ async fn a_name_is_resolved_at_every_connect_and_all_its_addresses_are_tried() {
     let open = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = open.local_addr().unwrap().port();
     let [first, second] = [[127, 0, 0, 2], [127, 0, 0, 1]].map(IpAddr::from);
-    let answers = Answers::new(std::sync::Mutex::new([vec![first], vec![first, second], vec![]].into()));
+    let answers = Answers::new(parking_lot::Mutex::new([vec![first], vec![first, second], vec![]].into()));
     let guard = guard(&["127.0.0.0/8"]).answering(answers);
     let failed = guard.connect("moves.example", port, LONG).await.unwrap_err();
     assert!(matches!(failed, GuardError::Connect { .. }), "{failed}");

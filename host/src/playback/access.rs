@@ -5,8 +5,10 @@
 //! play cost one question a second and key, however many they are.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::api::ApiError;
 use crate::clock::Clock;
@@ -95,10 +97,6 @@ impl Accesses {
         Self { store, drivers, clock, answers: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Question, Answer>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What may be watched, or `None`: no such key or path, or no longer.
     ///
     /// # Errors
@@ -109,7 +107,7 @@ impl Accesses {
         age: Age,
     ) -> Result<Option<Arc<Access>>, ApiError> {
         let now = self.clock.monotonic();
-        let earlier = match self.lock().get_mut(&question) {
+        let earlier = match self.answers.lock().get_mut(&question) {
             None => None,
             Some(answer) => {
                 let is_known = now.saturating_sub(answer.said_at) < KNOWN && answer.access.is_some();
@@ -151,7 +149,7 @@ impl Accesses {
             Question::Path(path) => self.store.playback_by_path(path).await?.map(|record| (None, record)),
         };
         let access = found.map(|(key, record)| Arc::new(Access::of(&self.drivers, key, record)));
-        let mut answers = self.lock();
+        let mut answers = self.answers.lock();
         // A key that is not there is asked for by nobody twice but by those who guess: it must not push others out.
         let is_guess = access.is_none() && matches!(question, Question::Hash(_));
         if answers.len() >= ANSWERS_MAX && !answers.contains_key(&question) && !is_guess {
@@ -172,6 +170,6 @@ impl Accesses {
 #[cfg(test)]
 impl Accesses {
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
+        self.answers.lock().len()
     }
 }

@@ -5,10 +5,11 @@
 //! socket, so nothing has to be taken back.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::RwLock;
 
 use crate::clock::Clock;
@@ -62,10 +63,6 @@ impl Meter {
         Self { store, clock, counters: Mutex::default(), moving: RwLock::default(), stored: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Subject, Arc<Counter>>> {
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins to count one body. `sent` is the number of bytes its connection has written.
     pub(super) fn count(
         self: &Arc<Self>,
@@ -80,7 +77,7 @@ impl Meter {
     }
 
     fn counter(&self, subject: Subject) -> Arc<Counter> {
-        self.lock().entry(subject).or_default().clone()
+        self.counters.lock().entry(subject).or_default().clone()
     }
 
     /// Gives the store what was counted since the last time, in one transaction. To be run in a task of its own: dropped while
@@ -91,7 +88,7 @@ impl Meter {
     pub(super) async fn flush(&self) -> Result<(), StoreError> {
         let _moving = self.moving.write().await;
         let due: Vec<(Subject, Arc<Counter>, u64)> = {
-            let counters = self.lock();
+            let counters = self.counters.lock();
             let counted = counters
                 .iter()
                 .map(|(subject, counter)| (*subject, counter.clone(), counter.0.load(Ordering::Relaxed)));
@@ -112,7 +109,9 @@ impl Meter {
     /// Lets go of counters that are empty and that no body holds. Bodies take theirs under the same lock.
     fn forget_idle(&self) {
         // `get_mut` sees what a body added before it let go, which a count of the owners does not promise.
-        self.lock().retain(|_, counter| Arc::get_mut(counter).is_none_or(|counter| *counter.0.get_mut() > 0));
+        self.counters
+            .lock()
+            .retain(|_, counter| Arc::get_mut(counter).is_none_or(|counter| *counter.0.get_mut() > 0));
     }
 
     /// Bytes of the account in the clock hour that runs, stored or not.
@@ -126,15 +125,20 @@ impl Meter {
         let stored = self.stored(account, hour).await?;
         let here =
             |(subject, _): &(&Subject, &Arc<Counter>)| subject.account == account && subject.hour == hour;
-        let waiting: u64 =
-            self.lock().iter().filter(here).map(|(_, counter)| counter.0.load(Ordering::Relaxed)).sum();
+        let waiting: u64 = self
+            .counters
+            .lock()
+            .iter()
+            .filter(here)
+            .map(|(_, counter)| counter.0.load(Ordering::Relaxed))
+            .sum();
         Ok(stored.saturating_add(waiting))
     }
 
     /// Bytes that the store has; asked again after every change of them.
     async fn stored(&self, account: AccountId, hour: UnixMillis) -> Result<u64, StoreError> {
         let generation = self.store.generation();
-        let known = || self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.stored.lock();
         let is_true = |stored: &Stored| stored.hour == hour && stored.generation == generation;
         if let Some(stored) = known().get(&account).copied().filter(is_true) {
             return Ok(stored.bytes);
@@ -150,7 +154,7 @@ impl Meter {
 
     /// Bytes that wait for the store.
     pub(super) fn waiting(&self) -> u64 {
-        self.lock().values().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
+        self.counters.lock().values().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -217,11 +221,11 @@ impl Meter {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
+        self.counters.lock().len()
     }
 
     /// Bodies that are being counted.
     pub(super) fn bodies(&self) -> usize {
-        self.lock().values().map(|counter| Arc::strong_count(counter) - 1).sum()
+        self.counters.lock().values().map(|counter| Arc::strong_count(counter) - 1).sum()
     }
 }

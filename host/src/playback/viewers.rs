@@ -12,9 +12,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use poem::Request;
 use poem::Response;
 use poem::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
@@ -164,18 +164,14 @@ impl Viewers {
         let player = self.secret.hash_one((client, said(USER_AGENT), said(SESSION_ID)));
         let network = self.secret.hash_one(Network::from(client));
         // By network, so that those of one are counted under one lock.
-        let mut shard = lock(&self.shards[network as usize % SHARDS]);
+        let mut shard = self.shards[network as usize % SHARDS].lock();
         shard.saw(destination, network, player, now.as_secs());
     }
 
     /// Players of a destination that count at `now`. It costs the same however many there are.
     pub(super) fn count(&self, destination: DestinationId, now: Duration) -> u64 {
-        self.shards.iter().map(|shard| lock(shard).count(destination, now.as_secs())).sum()
+        self.shards.iter().map(|shard| shard.lock().count(destination, now.as_secs())).sum()
     }
-}
-
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Playback {
@@ -207,7 +203,7 @@ mod tests {
     }
 
     fn known(viewers: &Viewers) -> usize {
-        viewers.shards.iter().map(|shard| lock(shard).seen.len()).sum()
+        viewers.shards.iter().map(|shard| shard.lock().seen.len()).sum()
     }
 
     #[test]
@@ -303,6 +299,6 @@ mod tests {
             viewers.saw(DestinationId(2), IpAddr::from(number.to_be_bytes()), &none, later);
         }
         assert_eq!(known(&viewers), 1_000, "who has gone takes no room");
-        assert!(viewers.shards.iter().all(|shard| lock(shard).by_destination.len() == 1));
+        assert!(viewers.shards.iter().all(|shard| shard.lock().by_destination.len() == 1));
     }
 }

@@ -1,9 +1,10 @@
 //! Takes a job, sends it, and records what came of it: for the worker, and at once for an owner who tests.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::schedule::{self, Outcome};
@@ -54,14 +55,9 @@ struct Place<'a> {
 }
 
 impl Testers {
-    /// The map is consistent between statements, so a panic elsewhere is no reason to stop.
-    fn lock(&self) -> MutexGuard<'_, HashMap<AccountId, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A place for one test more, unless the account has [`TESTS_PER_ACCOUNT_MAX`].
     fn enter(&self, account: AccountId) -> Option<Place<'_>> {
-        let mut counts = self.lock();
+        let mut counts = self.0.lock();
         let count = counts.entry(account).or_default();
         if *count >= TESTS_PER_ACCOUNT_MAX {
             return None;
@@ -73,7 +69,7 @@ impl Testers {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut counts = self.testers.lock();
+        let mut counts = self.testers.0.lock();
         if let Some(count) = counts.get_mut(&self.account) {
             *count -= 1;
             if *count == 0 {
@@ -191,6 +187,6 @@ mod tests {
         held.push(testers.enter(me).unwrap());
         assert!(testers.enter(me).is_none());
         drop(held);
-        assert!(testers.lock().is_empty());
+        assert!(testers.0.lock().is_empty());
     }
 }

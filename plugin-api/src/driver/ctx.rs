@@ -1,10 +1,11 @@
 //! What a running destination can ask of the host.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -71,7 +72,7 @@ impl Ctx {
 
     fn report(&self, state: State, reason: Option<&Error>) {
         // Held while the host is told, so that it hears of the last one last.
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = self.reported.lock();
         if reported.is_news(state, reason.is_some()) {
             self.host.state(self.dest, state.to_abi(), reason);
         }

@@ -3,8 +3,9 @@
 //! Every dynamic library has `tracing` globals of its own, so without this bridge a driver's log lines would vanish.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::subscriber::Interest;
@@ -26,7 +27,7 @@ static HOST: RwLock<Option<Arc<HostRef>>> = RwLock::new(None);
 
 /// From now on lines go to `host`.
 pub(crate) fn lead_to(host: Arc<HostRef>) {
-    *HOST.write().unwrap_or_else(PoisonError::into_inner) = Some(host);
+    *HOST.write() = Some(host);
 }
 
 pub(crate) struct Bridge {
@@ -70,7 +71,7 @@ impl Subscriber for Bridge {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let host = HOST.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let host = HOST.read().clone();
         let Some(host) = host else { return };
         let mut line = Line::default();
         event.record(&mut line);

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use super::Exported;
 use super::run::panic_error;
@@ -21,19 +23,15 @@ pub(super) struct Openings(Mutex<HashMap<u64, Weak<dyn DynDestination>>>);
 
 impl Openings {
     pub(super) fn add(&self, dest: u64, destination: &Arc<dyn DynDestination>) {
-        self.lock().insert(dest, Arc::downgrade(destination));
+        self.0.lock().insert(dest, Arc::downgrade(destination));
     }
 
     pub(super) fn remove(&self, dest: u64) {
-        self.lock().remove(&dest);
+        self.0.lock().remove(&dest);
     }
 
     fn find(&self, dest: u64) -> Option<Arc<dyn DynDestination>> {
-        self.lock().get(&dest)?.upgrade()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Weak<dyn DynDestination>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().get(&dest)?.upgrade()
     }
 }
 

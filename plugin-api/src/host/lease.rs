@@ -95,7 +95,8 @@ unsafe extern "C" fn release(packet: *const SatcastPacket) {
 mod graves {
     use std::collections::VecDeque;
     use std::sync::atomic::{AtomicU64, Ordering};
-    use std::sync::{Mutex, PoisonError};
+
+    use parking_lot::Mutex;
 
     use super::Lease;
 
@@ -115,7 +116,7 @@ mod graves {
     /// # Safety
     /// `lease` must come from a box that nobody has a reference to any more.
     pub(super) unsafe fn bury(lease: *mut Lease) {
-        let mut graves = GRAVES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut graves = GRAVES.lock();
         graves.push_back(Grave(lease));
         let oldest = if graves.len() > KEPT_MAX { graves.pop_front() } else { None };
         drop(graves);

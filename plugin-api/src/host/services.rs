@@ -6,8 +6,10 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::extensions::get_extension;
 use super::{Delivery, LogLine, MediaSource, Recv, Services, lease};
@@ -137,7 +139,7 @@ unsafe extern "C" fn metric(
                 return abi::ERR;
             };
             *slot = Arc::as_ptr(&counter).cast_mut();
-            let mut slots = context.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slots = context.slots.lock();
             slots.insert(Arc::as_ptr(&counter) as usize, counter);
             abi::OK
         })

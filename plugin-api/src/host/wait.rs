@@ -1,8 +1,10 @@
 //! Threads of a driver that wait for media of several destinations.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::services::{DriverWaker, MediaHandle, with};
 use super::{MediaSource, Recv};
@@ -24,12 +26,8 @@ impl Bell {
 
     /// Waits until it rings and makes it silent again; false when it is over.
     fn wait(&self, end: Instant) -> bool {
-        let rung = self.is_rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = end.saturating_duration_since(Instant::now());
-        let (mut rung, _) = self
-            .changed
-            .wait_timeout_while(rung, left, |rung| !*rung)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut rung = self.is_rung.lock();
+        self.changed.wait_while_until(&mut rung, |rung| !*rung, end);
         std::mem::take(&mut *rung)
     }
 }
@@ -39,7 +37,7 @@ impl Bell {
 unsafe extern "C" fn ring(data: *mut c_void) {
     // SAFETY: see above.
     let bell = unsafe { Arc::from_raw(data.cast_const().cast::<Bell>()) };
-    *bell.is_rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    *bell.is_rung.lock() = true;
     bell.changed.notify_one();
 }
 
@@ -101,7 +99,7 @@ mod tests {
 
     impl Source {
         fn close(&self) {
-            let mut state = self.0.lock().unwrap();
+            let mut state = self.0.lock();
             state.0 = true;
             let waker = state.1.take();
             drop(state);
@@ -111,7 +109,7 @@ mod tests {
 
     impl MediaSource for Source {
         fn recv(&self, _: usize, _: &mut Vec<Delivery>, waker: DriverWaker) -> Recv {
-            let mut state = self.0.lock().unwrap();
+            let mut state = self.0.lock();
             if state.0 {
                 return Recv::Closed;
             }

@@ -3,11 +3,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use super::{WAIT_MAX, lock};
+use parking_lot::{Condvar, Mutex};
+
+use super::WAIT_MAX;
 
 thread_local! {
     /// Of the kit that starts a driver on this thread.
@@ -44,14 +46,14 @@ struct State {
 impl Clock {
     /// Now.
     pub fn now(&self) -> Duration {
-        lock(&self.0.state).now
+        self.0.state.lock().now
     }
 
     /// Moves it on, and wakes who has slept enough. What they do then they do on their own threads: wait for its effect, or with
     /// [`Clock::skip`] until they sleep again.
     pub fn advance(&self, by: Duration) {
         let due: Vec<Waker> = {
-            let mut state = lock(&self.0.state);
+            let mut state = self.0.state.lock();
             state.now = state.now.saturating_add(by);
             let now = state.now;
             state
@@ -67,13 +69,13 @@ impl Clock {
     /// within [`WAIT_MAX`].
     pub fn skip(&self) -> Option<Duration> {
         let end = Instant::now() + WAIT_MAX;
-        let mut state = lock(&self.0.state);
+        let mut state = self.0.state.lock();
         let until = loop {
             if let Some(until) = state.sleepers.values().map(|(until, _)| *until).min() {
                 break until;
             }
             let left = end.checked_duration_since(Instant::now())?;
-            state = self.0.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.0.changed.wait_for(&mut state, left);
         };
         let by = until.saturating_sub(state.now);
         drop(state);
@@ -94,7 +96,7 @@ impl Clock {
     }
 
     pub(crate) fn sleep(&self, duration: Duration) -> Sleep {
-        let mut state = lock(&self.0.state);
+        let mut state = self.0.state.lock();
         state.next += 1;
         Sleep { clock: self.clone(), number: state.next, until: state.now.saturating_add(duration) }
     }
@@ -111,7 +113,7 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = lock(&self.clock.0.state);
+        let mut state = self.clock.0.state.lock();
         if state.now >= self.until {
             return Poll::Ready(());
         }
@@ -126,7 +128,7 @@ impl Future for Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        let before = lock(&self.clock.0.state).sleepers.remove(&self.number);
+        let before = self.clock.0.state.lock().sleepers.remove(&self.number);
         drop(before);
     }
 }
@@ -150,14 +152,14 @@ mod tests {
         });
         assert_eq!(clock.skip(), Some(Duration::from_secs(60)));
         // Nobody has slept enough by then.
-        while lock(&clock.0.state).sleepers.is_empty() {
+        while clock.0.state.lock().sleepers.is_empty() {
             std::thread::yield_now();
         }
         clock.advance(Duration::from_secs(3599));
-        assert!(!slept.is_finished() && lock(&clock.0.state).sleepers.len() == 1);
+        assert!(!slept.is_finished() && clock.0.state.lock().sleepers.len() == 1);
         assert_eq!([clock.skip(), clock.skip()].map(Option::unwrap), [1, 1].map(Duration::from_secs));
         assert_eq!(runtime.block_on(slept).unwrap(), [60, 3660, 3661]);
-        assert!(lock(&clock.0.state).sleepers.is_empty());
+        assert!(clock.0.state.lock().sleepers.is_empty());
         drop(clock.sleep(Duration::ZERO));
         runtime.block_on(clock.sleep(Duration::ZERO));
     }

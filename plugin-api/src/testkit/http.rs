@@ -1,12 +1,11 @@
 //! Requests of viewers.
 
 use std::path::Path;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::shared::{read, read_range};
-use super::{TestDestination, Testkit, WAIT_MAX, lock};
+use super::{TestDestination, Testkit, WAIT_MAX};
 use crate::Error;
 use crate::driver::Request;
 use crate::host::{AssetBody, HttpBody, HttpRequest, HttpResponse};
@@ -53,21 +52,20 @@ impl Testkit {
     pub fn get(&self, destination: &TestDestination, request: &Request) -> Result<Answered, Error> {
         let http = self.driver.http().ok_or_else(|| Error::internal("the driver answers no requests"))?;
         let token = self.next_dest.fetch_add(1, Ordering::Relaxed);
-        lock(&self.shared.requests).insert(token, None);
+        self.shared.requests.lock().insert(token, None);
         let Request { method, path, query, audience } = request.clone();
         http.request(&HttpRequest { dest: destination.dest, token, method, audience, path, query });
         let end = Instant::now() + WAIT_MAX;
         // The condition goes with the reports' lock: looked at under it.
-        let mut reports = lock(&self.shared.reports);
+        let mut reports = self.shared.reports.lock();
         loop {
-            if let Some(answered) = lock(&self.shared.requests).get(&token).cloned().flatten() {
+            if let Some(answered) = self.shared.requests.lock().get(&token).cloned().flatten() {
                 return Ok(answered);
             }
             let left = end
                 .checked_duration_since(Instant::now())
                 .ok_or_else(|| Error::internal("the driver did not answer"))?;
-            reports =
-                self.shared.changed.wait_timeout(reports, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.shared.changed.wait_for(&mut reports, left);
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The queue of a destination under test: unlimited, unless a test wants to see what a slow destination loses.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
-use super::lock;
+use parking_lot::Mutex;
+
 use crate::host::{Delivery, DriverWaker, MediaSource, Recv};
 use crate::{Kind, Packet};
 
@@ -27,16 +28,16 @@ struct QueueState {
 
 impl Queue {
     pub(super) fn limit(&self, packets_max: Option<usize>) {
-        lock(&self.state).packets_max = packets_max;
+        self.state.lock().packets_max = packets_max;
     }
 
     pub(super) fn dropped(&self) -> u64 {
-        lock(&self.state).dropped
+        self.state.lock().dropped
     }
 
     pub(super) fn push(&self, packet: Packet) {
         let waker = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.push(packet);
             if state.packets.is_empty() { None } else { state.waker.take() }
         };
@@ -47,7 +48,7 @@ impl Queue {
 
     pub(super) fn close(&self) {
         let waker = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.closed = true;
             state.waker.take()
         };
@@ -104,7 +105,7 @@ impl QueueState {
 
 impl MediaSource for Queue {
     fn recv(&self, max: usize, out: &mut Vec<Delivery>, waker: DriverWaker) -> Recv {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.packets.is_empty() && !state.closed {
             let old = state.waker.replace(waker);
             drop(state);

@@ -1,11 +1,11 @@
 //! What a host asks a driver about its recordings, and what it is told of them.
 
-use std::sync::{PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Testkit, WAIT_MAX, lock};
+use super::{Testkit, WAIT_MAX};
 use crate::Error;
 use crate::host::{Done, Recordings};
 use crate::recording::Recording;
@@ -73,20 +73,20 @@ impl Testkit {
 
     /// Everything the driver told of its recordings, in order.
     pub fn told_recordings(&self) -> Vec<Recording> {
-        lock(&self.shared.recordings).clone()
+        self.shared.recordings.lock().clone()
     }
 
     /// Waits until the driver tells of a recording that `is_met`, and returns the first such report, also of the past; none after
     /// [`WAIT_MAX`].
     pub fn wait_for_recording(&self, is_met: impl Fn(&Recording) -> bool) -> Option<Recording> {
         let end = Instant::now() + WAIT_MAX;
-        let mut told = lock(&self.shared.recordings);
+        let mut told = self.shared.recordings.lock();
         loop {
             if let Some(found) = told.iter().find(|recording| is_met(recording)) {
                 return Some(found.clone());
             }
             let left = end.checked_duration_since(Instant::now())?;
-            told = self.shared.changed.wait_timeout(told, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.shared.changed.wait_for(&mut told, left);
         }
     }
 

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use super::{Answered, HostCall, lock};
+use parking_lot::{Condvar, Mutex};
+
+use super::{Answered, HostCall};
 use crate::Error;
 use crate::driver_state::State;
 use crate::host::{Asset, AssetBody, Connected, HttpResponse, LogLine, Playback, Services};
@@ -94,18 +96,18 @@ impl Shared {
     }
 
     pub(super) fn change(&self, dest: u64, change: impl FnOnce(&mut Report)) {
-        change(lock(&self.reports).entry(dest).or_default());
+        change(self.reports.lock().entry(dest).or_default());
         self.changed.notify_all();
     }
 
     fn fails(&self, call: HostCall) -> Result<(), Error> {
-        lock(&self.faults).get(&call).map_or(Ok(()), |error| Err(error.clone()))
+        self.faults.lock().get(&call).map_or(Ok(()), |error| Err(error.clone()))
     }
 }
 
 impl Services for Shared {
     fn log(&self, line: LogLine) {
-        lock(&self.logs).push(line);
+        self.logs.lock().push(line);
         self.changed.notify_all();
     }
 
@@ -119,7 +121,7 @@ impl Services for Shared {
 
     fn metric(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>> {
         self.fails(HostCall::Counter).ok()?;
-        Some(lock(&self.counters).entry((dest, name.to_string())).or_default().clone())
+        Some(self.counters.lock().entry((dest, name.to_string())).or_default().clone())
     }
 
     fn stopped(&self, dest: u64, outcome: Result<(), Error>) {
@@ -174,21 +176,21 @@ impl Services for Shared {
     fn respond(&self, token: u64, response: Option<HttpResponse>) -> bool {
         let gone = self.fails(HostCall::Respond).is_err();
         let answered = Answered::new(response, &self.folder);
-        let mut requests = lock(&self.requests);
+        let mut requests = self.requests.lock();
         let is_waited_for = requests.get(&token).is_some_and(Option::is_none) && !gone;
         if is_waited_for {
             requests.insert(token, Some(answered));
         }
         drop(requests);
         // Whoever waits looks under this lock.
-        drop(lock(&self.reports));
+        drop(self.reports.lock());
         self.changed.notify_all();
         is_waited_for
     }
 
     fn recording(&self, recording: Recording) -> Result<(), Error> {
         self.fails(HostCall::Recording)?;
-        lock(&self.recordings).push(recording);
+        self.recordings.lock().push(recording);
         self.changed.notify_all();
         Ok(())
     }

@@ -7,8 +7,9 @@
 //! which an object is kept are those of when it was recorded.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver;
 use tokio::time::timeout;
@@ -34,7 +35,7 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     fn said(&self) -> MutexGuard<'_, BTreeMap<i64, Own>> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+        self.said.lock()
     }
 }
 

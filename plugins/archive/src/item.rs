@@ -1,9 +1,9 @@
 //! One recording in memory, and what the host is told of it.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use satcast_plugin_api::{Class, Error};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -86,7 +86,7 @@ impl Item {
     }
 
     pub(crate) fn data(&self) -> MutexGuard<'_, Data> {
-        self.data.lock().unwrap_or_else(PoisonError::into_inner)
+        self.data.lock()
     }
 
     /// Ends its upload where it stands; what it was doing is as after a crash.

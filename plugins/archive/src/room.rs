@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use satcast_plugin_api::Error;
 use tokio::time::Instant;
 
@@ -48,7 +49,7 @@ impl Core {
     /// # Errors
     /// `Internal` when that is too much.
     pub(crate) fn reserve(&self, owner: Owner, more: u64) -> Result<(), Error> {
-        let mut spooled = self.room.spooled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spooled = self.room.spooled.lock();
         if spooled.counted.is_none_or(|at| at.elapsed() >= COUNT_AGE_MAX) {
             *spooled = Spooled { counted: Some(Instant::now()), ..Spooled::default() };
             for item in self.all() {

@@ -5,9 +5,10 @@ use std::fs::{self, File};
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use satcast_plugin_api::{Class, Error};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
@@ -111,7 +112,7 @@ impl Core {
                 unfinished += u32::from(self.resume(entry));
             }
         }
-        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
+        *self.lock.lock() = Some(lock);
         tracing::info!(recordings = self.items().len(), unfinished, "the journal of recordings was read");
         Ok(true)
     }
@@ -119,12 +120,12 @@ impl Core {
     /// Gives the folder back, as the system does when the process is killed.
     #[cfg(test)]
     pub(crate) fn give_back(&self) {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.lock.lock().take();
     }
 
     /// No earlier instance is at work any more.
     pub(crate) fn is_alone(&self) -> bool {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.lock.lock().is_some()
     }
 
     /// Takes up what an earlier process left; true when there is something to do.
@@ -188,7 +189,7 @@ impl Core {
     }
 
     pub(crate) fn items(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Item>>> {
-        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+        self.items.lock()
     }
 
     /// All recordings, in the order of their names.
@@ -293,7 +294,7 @@ impl Core {
     pub(crate) async fn save(self: &Arc<Self>, item: &Arc<Item>) -> Result<(), Error> {
         let (core, item) = (self.clone(), item.clone());
         blocking(move || {
-            let _one_at_a_time = item.saving.lock().unwrap_or_else(PoisonError::into_inner);
+            let _one_at_a_time = item.saving.lock();
             let (entry, is_gone) = {
                 let data = item.data();
                 (data.entry.clone(), data.is_gone)
@@ -340,7 +341,7 @@ impl Core {
         self.items().remove(&item.file_name);
         let (core, item) = (self.clone(), item.clone());
         blocking(move || {
-            let _one_at_a_time = item.saving.lock().unwrap_or_else(PoisonError::into_inner);
+            let _one_at_a_time = item.saving.lock();
             remove_if_there(&core.path(&item.file_name))?;
             core.journal.remove(&item.file_name)
         })

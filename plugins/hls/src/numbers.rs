@@ -1,9 +1,9 @@
 //! Media sequence numbers that never fall under one address, over sessions and restarts: a falling number freezes players.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 /// File that holds the highest number used, as decimal text.
 pub(crate) const LAST_FILE: &str = "last-sequence";
@@ -41,7 +41,7 @@ impl Numbers {
 
     /// Writes the highest number to its file. Blocks.
     pub(crate) fn save(&self) -> std::io::Result<()> {
-        let _one = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.saving.lock();
         crate::folder::make(&self.folder)?;
         let temporary = self.folder.join(format!("{LAST_FILE}.tmp"));
         std::fs::write(&temporary, self.last.load(Ordering::Acquire).to_string())?;

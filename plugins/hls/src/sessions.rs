@@ -8,8 +8,8 @@
 //! `MediaPlaylist::with_discontinuity_sequence`), and sessions do not outlive the process.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use satcast_plugin_api::driver::Ctx;
 
 /// Sessions of destinations that are remembered. One that is forgotten while it goes on counts from 0 at its next opening.
@@ -49,7 +49,7 @@ impl Sessions {
 
     /// Changes the highest number; returns the one before.
     fn touch(&self, address: Address, change: impl Fn(u64) -> u64) -> Option<u64> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let at = known.iter().rposition(|(known, _)| *known == address);
         let before = at.and_then(|at| known.remove(at)).map(|(_, last)| last);
         known.push_back((address, change(before.unwrap_or(0))));
@@ -88,6 +88,6 @@ mod tests {
         }
         assert_eq!(sessions.open(at(0, 1)), None);
         assert_eq!(sessions.open(at(1, 1)), Some(KNOWN_MAX as u64));
-        assert_eq!(sessions.known.lock().unwrap().len(), KNOWN_MAX);
+        assert_eq!(sessions.known.lock().len(), KNOWN_MAX);
     }
 }

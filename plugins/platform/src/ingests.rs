@@ -4,9 +4,10 @@
 mod fetch;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use satcast_driver_rtmp::target::Target;
 use satcast_driver_rtmp::tls::Trust;
 use satcast_plugin_api::Error;
@@ -96,8 +97,8 @@ impl Ingests {
         self.known().clone()
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Arc<[String]>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> parking_lot::MutexGuard<'_, Arc<[String]>> {
+        self.servers.lock()
     }
 
     /// Sees to it that what is known is good; one at a time.

@@ -3,9 +3,10 @@
 //! Kept in memory, for the tries of one session. No clock in here: every function is told the time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use satcast_plugin_api::recording::About;
 use tokio::time::Instant;
 
@@ -66,7 +67,7 @@ impl Pasts {
     /// The plan of a try that begins at `now`, with so many `servers` to choose from.
     pub(crate) fn plan(&self, about: &About, servers: usize, now: Instant) -> Plan {
         let Some(who) = Who::of(about) else { return Plan::default() };
-        let mut pasts = self.lock();
+        let mut pasts = self.0.lock();
         let Some(past) = pasts.get_mut(&who) else { return Plan::default() };
         past.go_back(now);
         let first = if past.server < servers { past.server } else { 0 };
@@ -76,7 +77,7 @@ impl Pasts {
     /// A try has ended by itself.
     pub(crate) fn ended(&self, about: &About, servers: usize, ended: Ended, now: Instant) {
         let Some(who) = Who::of(about) else { return };
-        let mut pasts = self.lock();
+        let mut pasts = self.0.lock();
         if pasts.len() >= PASTS_MAX && !pasts.contains_key(&who) {
             let oldest = pasts.iter().min_by_key(|(_, past)| past.tried_at).map(|(who, _)| who.clone());
             oldest.and_then(|oldest| pasts.remove(&oldest));
@@ -87,12 +88,8 @@ impl Pasts {
     /// The destination was told to end: what comes next begins anew.
     pub(crate) fn forget(&self, about: &About) {
         if let Some(who) = Who::of(about) {
-            self.lock().remove(&who);
+            self.0.lock().remove(&who);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Who, Past>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -211,8 +208,8 @@ mod tests {
         for id in 0..=PASTS_MAX as i64 {
             pasts.ended(&about(id), 2, at(0), start + Duration::from_millis(id as u64));
         }
-        assert_eq!(pasts.lock().len(), PASTS_MAX);
-        assert!(!pasts.lock().keys().any(|who| who.destination == 0), "the oldest is forgotten");
+        assert_eq!(pasts.0.lock().len(), PASTS_MAX);
+        assert!(!pasts.0.lock().keys().any(|who| who.destination == 0), "the oldest is forgotten");
         pasts.ended(&About::default(), 2, at(0), start);
         pasts.ended(&About::default(), 2, at(0), start);
         assert_eq!(pasts.plan(&About::default(), 2, start), Plan::default());

@@ -1,9 +1,10 @@
 //! `rtmps://`: whom the driver believes, and what a failed handshake means in plain words.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use satcast_plugin_api::Error;
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
@@ -65,8 +66,8 @@ impl Trust {
         Ok(config)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Option<Arc<ClientConfig>>> {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> parking_lot::MutexGuard<'_, Option<Arc<ClientConfig>>> {
+        self.config.lock()
     }
 }
 

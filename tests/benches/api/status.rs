@@ -1,8 +1,9 @@
 //! The status of a stream that is live and of one that is not, beside the bare handler.
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::RwLock;
 use satcast_tests::api::key_like;
 use satcast_tests::crowd::{Crowd, Paths};
 use satcast_tests::database::Database;

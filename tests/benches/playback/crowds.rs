@@ -4,10 +4,11 @@
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use satcast_tests::crowd::{Crowd, Paths};
 use satcast_tests::encoder::Publish;
 use satcast_tests::figures::{Options, Pairs, median};
@@ -166,7 +167,7 @@ impl Case {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_millis(500));
-                    *paths.write().unwrap_or_else(PoisonError::into_inner) = self.what.paths(viewer);
+                    *paths.write() = self.what.paths(viewer);
                 }
             });
             let figure = self.measure(service.process(), address, &paths);

@@ -2,12 +2,13 @@
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use satcast_media::rtmp::Metadata;
 use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 
@@ -58,11 +59,11 @@ impl Publishers {
     #[must_use]
     pub fn start(clock: Instant, ingests: Vec<Ingest>) -> Self {
         let shared = Arc::<Shared>::default();
-        *lock(&shared.begun) = vec![None; ingests.len()];
+        *shared.begun.lock() = vec![None; ingests.len()];
         let its = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
             if let Err(failure) = publish(clock, &ingests, &its) {
-                *lock(&its.failure) = Some(failure);
+                *its.failure.lock() = Some(failure);
             }
         });
         Self { shared, thread: Some(thread) }
@@ -75,7 +76,7 @@ impl Publishers {
     #[must_use]
     #[track_caller]
     pub fn frames(&self) -> u64 {
-        if let Some(failure) = lock(&self.shared.failure).as_ref() {
+        if let Some(failure) = self.shared.failure.lock().as_ref() {
             panic!("{failure}");
         }
         self.shared.frames.load(Ordering::Relaxed)
@@ -84,7 +85,7 @@ impl Publishers {
     /// When a stream sent its first packet; `None` before.
     #[must_use]
     pub fn begun(&self, stream: usize) -> Option<Duration> {
-        lock(&self.shared.begun).get(stream).copied().flatten()
+        self.shared.begun.lock().get(stream).copied().flatten()
     }
 }
 
@@ -114,7 +115,7 @@ fn publish(clock: Instant, ingests: &[Ingest], shared: &Shared) -> Result<(), St
             shared.frames.fetch_add(sent, Ordering::Relaxed);
             if sent > 0 && !stream.told {
                 stream.told = true;
-                lock(&shared.begun)[number] = stream.begun.map(|begun| begun - clock);
+                shared.begun.lock()[number] = stream.begun.map(|begun| begun - clock);
             }
         }
         let next = streams.iter().map(Stream::next).min().filter(|_| streams.len() == ingests.len());
@@ -236,9 +237,4 @@ impl Stream {
         }
         Ok(())
     }
-}
-
-/// A thread that panicked while it held the lock has failed the run already.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,11 +3,12 @@
 use std::future::poll_fn;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use parking_lot::Mutex;
 use satcast_media::rtmp::server::{ServerConfig, ServerEvent, ServerSession};
 use satcast_media::{Kind, Packet};
 use tokio::io::{AsyncRead as _, ReadBuf};
@@ -123,12 +124,12 @@ impl Sinks {
     /// Routes over which no picture came yet.
     #[must_use]
     pub fn silent(&self) -> usize {
-        lock(&self.shared.state).routes.iter().filter(|route| route.first.is_none()).count()
+        self.shared.state.lock().routes.iter().filter(|route| route.first.is_none()).count()
     }
 
     /// Begins to keep latencies.
     pub fn measure(&self) {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.state.lock();
         state.measuring = true;
         state.tally.latencies.clear();
     }
@@ -136,19 +137,19 @@ impl Sinks {
     /// How many frames came so far.
     #[must_use]
     pub fn frames(&self) -> u64 {
-        lock(&self.shared.state).tally.frames
+        self.shared.state.lock().tally.frames
     }
 
     /// What came so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
-        lock(&self.shared.state).tally.clone()
+        self.shared.state.lock().tally.clone()
     }
 
     /// When the first picture of a stream came, at each destination.
     #[must_use]
     pub fn first(&self, stream: usize) -> Vec<Option<Duration>> {
-        let state = lock(&self.shared.state);
+        let state = self.shared.state.lock();
         let begin = stream * self.shared.destinations;
         state.routes[begin..begin + self.shared.destinations].iter().map(|route| route.first).collect()
     }
@@ -231,7 +232,7 @@ impl Shared {
     fn route(&self, app: &str, name: &str) -> Option<usize> {
         let destination: usize = app.strip_prefix(APP_PREFIX)?.parse().ok()?;
         let stream: usize = name.strip_prefix(STREAM_PREFIX)?.parse().ok()?;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let index = stream.checked_mul(self.destinations)?.checked_add(destination)?;
         let State { routes, tally, .. } = &mut *state;
         let route = routes.get_mut(index).filter(|_| destination < self.destinations)?;
@@ -244,7 +245,7 @@ impl Shared {
         if packet.is_config() {
             return;
         }
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let State { routes, tally, measuring } = &mut *state;
         let right = route.zip(Stamp::read(&packet.payload));
         let right = right.filter(|(route, stamp)| stamp.stream as usize == route / self.destinations);
@@ -269,11 +270,6 @@ impl Shared {
             tally.latencies.push(u32::try_from(took).unwrap_or(u32::MAX));
         }
     }
-}
-
-/// A thread that panicked while it held the lock has failed the run already.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -304,7 +300,7 @@ mod tests {
             shared.keep(route, &frame.packet(stream, 0, Duration::ZERO), Duration::from_secs(1));
         }
         shared.keep(None, &Frame::Video(0).packet(0, 0, Duration::ZERO), Duration::ZERO);
-        let state = lock(&shared.state);
+        let state = shared.state.lock();
         let Tally { frames, lost, repeated, misrouted, .. } = state.tally;
         assert_eq!((frames, lost, repeated, misrouted), (6, 2, 1, 2));
         assert_eq!(state.routes[5].first, Some(Duration::from_secs(1)));
@@ -318,6 +314,6 @@ mod tests {
         }
         shared.route("d0", "s0");
         shared.route("d0", "s0");
-        assert_eq!(lock(&shared.state).tally.reconnected, 1);
+        assert_eq!(shared.state.lock().tally.reconnected, 1);
     }
 }

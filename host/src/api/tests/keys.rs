@@ -1,7 +1,8 @@
 //! Keys: every form, every refusal.
 
-use std::sync::{Mutex, Once};
+use std::sync::Once;
 
+use parking_lot::Mutex;
 use poem::Request;
 use poem::http::Method;
 use serde_json::json;
@@ -115,7 +116,7 @@ struct ToLines;
 
 impl std::io::Write for ToLines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        LINES.lock().unwrap().extend_from_slice(bytes);
+        LINES.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -138,7 +139,7 @@ pub(super) fn collect_log() {
 
 /// What was collected so far.
 pub(super) fn logged() -> String {
-    String::from_utf8(LINES.lock().unwrap().clone()).unwrap()
+    String::from_utf8(LINES.lock().clone()).unwrap()
 }
 
 #[tokio::test]

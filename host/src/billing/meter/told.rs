@@ -18,7 +18,7 @@ impl Usage for Meter {
 
     fn claims(&self, destination: DestinationId) {
         let now = self.billing.clock.monotonic();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         self.advance(&mut state, now);
         state.claims.remove(&destination);
         state.running.remove(&destination);
@@ -32,7 +32,7 @@ impl Usage for Meter {
     }
 
     fn forwards(&self, destination: DestinationId, at: Duration) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         self.advance(&mut state, at);
         state.claims.remove(&destination);
         state.running.insert(destination);
@@ -51,7 +51,7 @@ impl Usage for Meter {
     }
 
     fn rests(&self, destination: DestinationId, at: Duration) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         self.advance(&mut state, at);
         state.claims.remove(&destination);
         state.running.remove(&destination);
@@ -65,7 +65,7 @@ impl Usage for Meter {
     }
 
     fn flows(&self, flows: bool, at: Duration) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         self.advance(&mut state, at);
         if !state.over {
             state.minutes.flows(flows);
@@ -75,7 +75,7 @@ impl Usage for Meter {
 
     fn limits(&self, limits: StreamLimits) {
         let now = self.billing.clock.monotonic();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // What began before the change began under the limits before it.
         self.advance(&mut state, now);
         state.limits = limits;
@@ -87,7 +87,7 @@ impl Usage for Meter {
     }
 
     fn ends(&self, at: Duration) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // A minute that would open at the very end does not.
         self.advance(&mut state, at.saturating_sub(Duration::from_nanos(1)));
         state.over = true;
@@ -104,13 +104,13 @@ impl Usage for Meter {
 impl Meter {
     /// The session was charged for something else than minutes.
     pub(in crate::billing) fn was_charged(&self, totals: Totals) {
-        self.absorb(&mut self.lock(), totals);
+        self.absorb(&mut self.state.lock(), totals);
         self.billing.has_spent(self.session.account, Msat(0));
     }
 
     /// Something else than a minute ends the session.
     pub(in crate::billing) fn order_end(&self, reason: EndReason) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.over {
             self.end(&mut state, reason);
         }

@@ -1,6 +1,5 @@
 //! Destinations that are held while they forward: they go on until they have looked.
 
-use crate::billing::lock;
 use crate::billing::testing::{Rig, Session};
 use crate::ids::Msat;
 use crate::store::{StreamLimits, Totals};
@@ -9,7 +8,7 @@ use crate::usage::Held;
 impl Session<'_> {
     /// The meter hears of a balance.
     fn has(&self, balance: i64) {
-        let meter = lock(&self.rig.billing.inner.meters).get(&self.id).cloned().unwrap();
+        let meter = self.rig.billing.inner.meters.lock().get(&self.id).cloned().unwrap();
         meter.was_charged(Totals { charged: Msat(0), balance: Msat(balance) });
     }
 }

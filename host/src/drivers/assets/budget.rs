@@ -4,9 +4,10 @@
 //! it publishes, it may have here what it may have there. On threads pieces are the driver's own memory, and this bounds nothing.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use satcast_plugin_api::Error;
 
 use super::Assets;
@@ -59,7 +60,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut state = self.budget.lock();
+        let mut state = self.budget.state.lock();
         state.bytes -= self.bytes;
         if let Some(bytes) = state.by_account.get_mut(&self.account) {
             *bytes -= self.bytes;
@@ -90,7 +91,7 @@ impl Budget {
         let Some(limit) = self.limit.get().copied().filter(|_| bytes > 0) else { return Ok(None) };
         loop {
             let (full, oldest) = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 let Err(full) = state.count(account, bytes, limit) else {
                     return Ok(Some(Share { budget: self.clone(), account, bytes }));
                 };
@@ -108,14 +109,10 @@ impl Budget {
     /// An opening has ended; its pieces go first.
     pub(in crate::drivers) fn ended(&self, account: i64, assets: &Arc<Assets>) {
         if self.limit.get().is_some() {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.ended.retain(|(_, assets)| assets.strong_count() > 0);
             state.ended.push_back((account, Arc::downgrade(assets)));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -181,7 +178,7 @@ mod tests {
         }
 
         fn bytes(&self) -> u64 {
-            self.0.lock().bytes
+            self.0.state.lock().bytes
         }
     }
 
@@ -222,7 +219,7 @@ mod tests {
         publish(&second, "b", memory(300)).unwrap();
         drop((first, second, third, fourth));
         assert_eq!(rig.bytes(), 0);
-        assert!(rig.0.lock().by_account.is_empty());
+        assert!(rig.0.state.lock().by_account.is_empty());
     }
 
     #[test]
@@ -308,6 +305,6 @@ mod tests {
         let assets = rig.open(1);
         publish(&assets, "a", memory(5000)).unwrap();
         rig.0.ended(1, &assets);
-        assert_eq!((rig.bytes(), rig.0.lock().ended.len()), (0, 0));
+        assert_eq!((rig.bytes(), rig.0.state.lock().ended.len()), (0, 0));
     }
 }

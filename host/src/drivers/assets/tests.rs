@@ -32,14 +32,14 @@ fn pieces_are_replaced_and_retracted() {
     publish(&assets, "a.m4s", b"one").unwrap();
     publish(&assets, "a.m4s", b"two2").unwrap();
     assert_eq!(memory(&assets, "a.m4s"), "two2");
-    assert_eq!(assets.pieces.read().unwrap().memory_bytes, 4);
+    assert_eq!(assets.pieces.read().memory_bytes, 4);
     let parts = Asset { body: AssetBody::Parts(vec!["b".into()]), ..asset("a.m4s", Bytes::new()) };
     assets.publish(parts, Path::new("/data")).unwrap();
-    assert_eq!(assets.pieces.read().unwrap().memory_bytes, 1 + size_of::<String>() as u64);
+    assert_eq!(assets.pieces.read().memory_bytes, 1 + size_of::<String>() as u64);
     let keep = Bytes::new().into();
     let body = AssetBody::File { path: "dvr/a".into(), offset: 1, len: 2, keep };
     assets.publish(Asset { body, ..asset("a.m4s", Bytes::new()) }, Path::new("/data")).unwrap();
-    assert_eq!(assets.pieces.read().unwrap().memory_bytes, 0);
+    assert_eq!(assets.pieces.read().memory_bytes, 0);
     let piece = assets.get("a.m4s").unwrap();
     assert!(matches!(&piece.body, PublishedBody::File { path, .. } if path == Path::new("/data/dvr/a")));
     assets.retract("a.m4s");

@@ -3,7 +3,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::RwLock;
+
+use parking_lot::RwLock;
 
 use super::*;
 use crate::clock::Clock;

@@ -10,7 +10,7 @@ use satcast_plugin_api::{Class, Error};
 
 use super::CALL_MS;
 use super::message::{self, Failure, ToChild};
-use super::session::{Session, lock};
+use super::session::Session;
 
 /// A call that has no answer yet.
 pub(super) struct Call {
@@ -74,19 +74,19 @@ impl Session {
     ) -> Result<Reply, Error> {
         let number = self.number();
         let (answer, outcome) = sync_channel(1);
-        lock(&self.calls).insert(number, Call { answer, account: hung.account });
+        self.calls.lock().insert(number, Call { answer, account: hung.account });
         if self.is_over.load(Ordering::Acquire) {
-            lock(&self.calls).remove(&number);
+            self.calls.lock().remove(&number);
             return Err(self.has_ended());
         }
         self.send(&message::text(&message(number)), descriptor);
         let outcome = outcome.recv_timeout(Duration::from_millis(CALL_MS));
-        lock(&self.calls).remove(&number);
+        self.calls.lock().remove(&number);
         match outcome {
             Ok(outcome) => outcome.map_err(Error::from),
             Err(RecvTimeoutError::Disconnected) => Err(self.gone(Class::Internal)),
             Err(RecvTimeoutError::Timeout) => {
-                lock(&self.hung).get_or_insert(hung);
+                self.hung.lock().get_or_insert(hung);
                 self.fail(&not_returned());
                 // A fault of what was asked for: as with a panic, it is not asked for again and again.
                 Err(self.gone(Class::Panic))
@@ -96,8 +96,8 @@ impl Session {
 
     /// The accounts with open destinations or calls. To be asked before it is buried.
     pub(super) fn inside(&self) -> BTreeSet<i64> {
-        let mut inside: BTreeSet<i64> = lock(&self.dests).values().map(|feed| feed.account).collect();
-        inside.extend(lock(&self.calls).values().filter_map(|call| call.account));
+        let mut inside: BTreeSet<i64> = self.dests.lock().values().map(|feed| feed.account).collect();
+        inside.extend(self.calls.lock().values().filter_map(|call| call.account));
         inside
     }
 
@@ -111,7 +111,7 @@ impl Session {
 
     /// Hands the answer of a call over.
     pub(super) fn answered(&self, call: u64, outcome: Result<bool, Failure>, descriptors: Vec<OwnedFd>) {
-        if let Some(call) = lock(&self.calls).remove(&call) {
+        if let Some(call) = self.calls.lock().remove(&call) {
             // The caller may have given up meanwhile.
             let _ = call.answer.try_send(outcome.map(|is_taken| Reply { is_taken, descriptors }));
         }
@@ -129,12 +129,12 @@ impl Session {
     }
 
     pub(super) fn account_of(&self, dest: u64) -> Option<i64> {
-        lock(&self.dests).get(&dest).map(|feed| feed.account)
+        self.dests.lock().get(&dest).map(|feed| feed.account)
     }
 
     /// Answers the calls that are left.
     pub(super) fn end_calls(&self) {
-        let left: Vec<Call> = lock(&self.calls).drain().map(|(_, call)| call).collect();
+        let left: Vec<Call> = self.calls.lock().drain().map(|(_, call)| call).collect();
         for call in left {
             // As in `answered`.
             let _ = call.answer.try_send(Err(self.gone(Class::Internal).into()));
@@ -166,6 +166,6 @@ mod tests {
         assert_eq!(session.inside(), BTreeSet::from([7]));
         session.end_calls();
         assert!(asked.join().unwrap().is_err());
-        assert!(session.inside().is_empty() && lock(&session.hung).is_none());
+        assert!(session.inside().is_empty() && session.hung.lock().is_none());
     }
 }

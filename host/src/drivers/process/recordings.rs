@@ -11,7 +11,7 @@ use satcast_plugin_api::recording::Recording;
 use super::Remote;
 use super::handed::{sealed, sealed_memory};
 use super::message::{Failure, ToChild};
-use super::session::{Session, lock};
+use super::session::Session;
 
 /// Longest list of recordings a child may hand over, in bytes of JSON: as many as a driver may know, most of them without an error.
 pub(super) const LIST_BYTES_MAX: u64 = 128 * 1024 * 1024;
@@ -108,7 +108,7 @@ impl Session {
     fn ask_about(self: &Arc<Self>, done: Done, message: impl FnOnce(u64, u64) -> ToChild) {
         let request = self.number();
         {
-            let mut requests = lock(&self.requests);
+            let mut requests = self.requests.lock();
             if requests.len() >= REQUESTS_MAX {
                 drop(requests);
                 return done(Err(too_slow(&self.id)));
@@ -118,7 +118,7 @@ impl Session {
         let asked = self.call_with(|call| message(call, request), None);
         // Its end answers all requests; one that came after that is answered here.
         if asked.is_err() || self.is_over.load(Ordering::Acquire) {
-            let waiting = lock(&self.requests).remove(&request);
+            let waiting = self.requests.lock().remove(&request);
             let error = asked.err().unwrap_or_else(|| self.has_ended());
             waiting.into_iter().for_each(|done| done(Err(error.clone())));
         }
@@ -126,7 +126,7 @@ impl Session {
 
     /// What became of a request.
     pub(super) fn done(&self, request: u64, failure: Option<Failure>) {
-        let waiting = lock(&self.requests).remove(&request);
+        let waiting = self.requests.lock().remove(&request);
         if let Some(done) = waiting {
             done(failure.map_or(Ok(()), |failure| Err(failure.into())));
         }

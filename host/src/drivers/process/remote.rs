@@ -3,12 +3,13 @@
 mod supervise;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{MediaSource, Services};
 use satcast_plugin_api::manifest::Manifest;
@@ -16,7 +17,7 @@ use satcast_plugin_api::recording::About;
 
 use super::apart::Apart;
 use super::message::ToChild;
-use super::session::{RemoteInstance, Session, lock};
+use super::session::{RemoteInstance, Session};
 use crate::clock::Clock;
 use crate::config::ProcessLimits;
 use crate::drivers::control::Pump;
@@ -123,7 +124,7 @@ impl Remote {
 
     pub(super) fn session(&self) -> Result<Arc<Session>, Error> {
         let id = &self.parts.spec.id;
-        match &*self.lock() {
+        match &*self.state.lock() {
             State::Up(session) => Ok(session.clone()),
             State::Starting => Err(Error::internal(format!("driver {id} is being started"))),
             State::Down { until, why } => {
@@ -137,7 +138,7 @@ impl Remote {
 
     /// Why it does not run now; `None` when it does.
     pub(in crate::drivers) fn trouble(&self) -> Option<String> {
-        match &*self.lock() {
+        match &*self.state.lock() {
             State::Up(_) | State::Starting | State::Ended => None,
             State::Down { why, .. } => Some(format!("{why}; it is being started again")),
         }
@@ -161,7 +162,7 @@ impl Remote {
     /// The session, if it is the turn of `account`.
     fn session_for(&self, account: i64) -> Result<Arc<Session>, Error> {
         let session = self.session()?;
-        let taken_in = lock(&self.apart).take_in(account, self.parts.clock.monotonic());
+        let taken_in = self.apart.lock().take_in(account, self.parts.clock.monotonic());
         taken_in.map(|()| session).map_err(|wait| {
             let id = &self.parts.spec.id;
             Error::internal(format!(
@@ -187,14 +188,10 @@ impl Remote {
 
     /// Ends the child in order, within [`END_MS`](super::END_MS), and for good.
     pub(in crate::drivers) fn end(&self) {
-        let before = std::mem::replace(&mut *self.lock(), State::Ended);
+        let before = std::mem::replace(&mut *self.state.lock(), State::Ended);
         self.changed.notify_all();
         if let State::Up(session) = before {
             session.tell(&ToChild::End);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Delivery, Done, DriverWaker, MediaSource, Recv, Services};
@@ -132,18 +133,18 @@ impl Session {
 
     /// It was ended because the service lacked something.
     pub(super) fn is_for_service(&self) -> bool {
-        lock(&self.ended).as_ref().is_some_and(|ended| ended.for_service)
+        self.ended.lock().as_ref().is_some_and(|ended| ended.for_service)
     }
 
     fn end(&self, reason: &str, for_service: bool) {
-        lock(&self.ended).get_or_insert_with(|| Ended { why: reason.to_owned(), for_service });
+        self.ended.lock().get_or_insert_with(|| Ended { why: reason.to_owned(), for_service });
         self.is_over.store(true, Ordering::Release);
         self.channel.shut_down();
     }
 
     /// Why the host ended it, if it did.
     pub(super) fn failure(&self) -> Option<String> {
-        lock(&self.ended).as_ref().map(|ended| ended.why.clone())
+        self.ended.lock().as_ref().map(|ended| ended.why.clone())
     }
 
     /// Sends a message; a child that does not read is ended.
@@ -190,7 +191,7 @@ impl Session {
         // Before the call: the child may want media before it has answered.
         let account = about.account_id;
         let feed = Feed { account, source: media, taken: Mutex::default() };
-        lock(&self.dests).insert(dest, Arc::new(feed));
+        self.dests.lock().insert(dest, Arc::new(feed));
         let opened =
             self.call_to_open(account, |call| ToChild::Open { call, dest, source, kind, config, about });
         match opened {
@@ -203,7 +204,7 @@ impl Session {
     }
 
     fn forget(&self, dest: u64) {
-        let feed = lock(&self.dests).remove(&dest);
+        let feed = self.dests.lock().remove(&dest);
         if let Some(feed) = feed {
             self.leave(&feed);
         }
@@ -211,7 +212,7 @@ impl Session {
 
     /// Gives a queue back, and what was taken from it and not handed over.
     fn leave(&self, feed: &Feed) {
-        let taken: Vec<Delivery> = lock(&feed.taken).drain(..).collect();
+        let taken: Vec<Delivery> = feed.taken.lock().drain(..).collect();
         for delivery in taken {
             feed.source.released(delivery.packet.payload.len());
         }
@@ -220,12 +221,12 @@ impl Session {
 
     /// Whether the child has this destination.
     pub(super) fn has(&self, dest: u64) -> bool {
-        lock(&self.dests).contains_key(&dest)
+        self.dests.lock().contains_key(&dest)
     }
 
     /// The child gave this queue back.
     pub(super) fn abandoned(&self, dest: u64) {
-        let feed = lock(&self.dests).get(&dest).cloned();
+        let feed = self.dests.lock().get(&dest).cloned();
         if let Some(feed) = feed {
             self.leave(&feed);
         }
@@ -233,8 +234,8 @@ impl Session {
 
     /// The child wants media for a destination: it gets some now, or as soon as there is some.
     pub(super) fn feed(self: &Arc<Self>, dest: u64) {
-        let Some(feed) = lock(&self.dests).get(&dest).cloned() else { return };
-        let mut taken = lock(&feed.taken);
+        let Some(feed) = self.dests.lock().get(&dest).cloned() else { return };
+        let mut taken = feed.taken.lock();
         if taken.is_empty() {
             let session = Arc::downgrade(self);
             let waker = DriverWaker::calling(move || {
@@ -263,7 +264,7 @@ impl Session {
     /// Copies as much of `taken` as there is room for.
     fn place(&self, dest: u64, feed: &Feed, taken: &mut VecDeque<Delivery>) -> Batch {
         let mut batch = Batch { dest, packets: Vec::with_capacity(taken.len()) };
-        let mut media = lock(&self.media);
+        let mut media = self.media.lock();
         let Shared { memory, slots, starved } = &mut *media;
         while let Some(delivery) = taken.front() {
             let Some(placed) = slots.place(&delivery.packet, &feed.source) else { break };
@@ -283,7 +284,7 @@ impl Session {
     /// The child let go of packets; `false` when it did not hold one of them.
     pub(super) fn released(self: &Arc<Self>, leases: &[u64]) -> bool {
         let (ended, starved): (Vec<Option<Lease>>, Vec<u64>) = {
-            let mut media = lock(&self.media);
+            let mut media = self.media.lock();
             let ended = leases.iter().map(|lease| media.slots.release(*lease)).collect();
             (ended, std::mem::take(&mut media.starved))
         };
@@ -300,13 +301,13 @@ impl Session {
     pub(super) fn bury(&self, error: &Error) {
         self.is_over.store(true, Ordering::Release);
         self.end_calls();
-        let requests: Vec<Done> = lock(&self.requests).drain().map(|(_, done)| done).collect();
+        let requests: Vec<Done> = self.requests.lock().drain().map(|(_, done)| done).collect();
         requests.into_iter().for_each(|done| done(Err(error.clone())));
-        let leases = lock(&self.media).slots.clear();
+        let leases = self.media.lock().slots.clear();
         for lease in leases {
             lease.source.released(lease.bytes);
         }
-        let dests: Vec<(u64, Arc<Feed>)> = lock(&self.dests).drain().collect();
+        let dests: Vec<(u64, Arc<Feed>)> = self.dests.lock().drain().collect();
         for (dest, feed) in dests {
             self.leave(&feed);
             self.services.stopped(dest, Err(error.clone()));
@@ -339,8 +340,4 @@ impl RemoteInstance {
         let _ = self.session.call(self.session.account_of(dest), |call| ToChild::Destroy { call, dest });
         self.session.forget(dest);
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,13 @@
 //! Counters that drivers keep of their destinations.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::{COUNTERS_MAX, lock};
+use parking_lot::Mutex;
+
+use super::COUNTERS_MAX;
 
 /// Longest name of a counter in bytes.
 pub(super) const COUNTER_NAME_BYTES_MAX: usize = 64;
@@ -71,7 +73,7 @@ impl Sent {
 impl Counters {
     /// The counter `name`, made if need be; `None` when there are [`COUNTERS_MAX`] others.
     pub fn get(&self, name: &str) -> Option<Arc<AtomicU64>> {
-        let mut by_name = lock(&self.by_name);
+        let mut by_name = self.by_name.lock();
         if !by_name.contains_key(name) && by_name.len() >= COUNTERS_MAX {
             return None;
         }
@@ -80,20 +82,20 @@ impl Counters {
 
     /// Its value; 0 when it was never asked for.
     pub fn value(&self, name: &str) -> u64 {
-        lock(&self.by_name).get(name).map_or(0, |counter| counter.load(Ordering::Relaxed))
+        self.by_name.lock().get(name).map_or(0, |counter| counter.load(Ordering::Relaxed))
     }
 
     /// Bytes sent until the monotonic time `now`, as far as they can be: no more than [`SENT_BYTES_PER_SEC_MAX`], and never less than before.
     pub fn bytes_sent(&self, now: Duration) -> u64 {
         // Under the lock, so that no older count comes after a newer one.
-        let mut sent = lock(&self.sent);
+        let mut sent = self.sent.lock();
         let said = self.value(BYTES_SENT);
         sent.look(said, now)
     }
 
     /// Bytes that the driver counted at once and cannot have sent; given once.
     pub fn take_excess(&self) -> Option<u64> {
-        let mut sent = lock(&self.sent);
+        let mut sent = self.sent.lock();
         let Some(Excess::New(more)) = sent.excess else { return None };
         sent.excess = Some(Excess::Told);
         Some(more)
@@ -101,7 +103,7 @@ impl Counters {
 
     /// All but the bytes sent, by name.
     pub fn own(&self) -> Vec<(String, u64)> {
-        let by_name = lock(&self.by_name);
+        let by_name = self.by_name.lock();
         let own = by_name.iter().filter(|(name, _)| *name != BYTES_SENT);
         own.map(|(name, counter)| (name.clone(), counter.load(Ordering::Relaxed))).collect()
     }
@@ -123,7 +125,7 @@ impl Names {
         if !is_counter_name(name) {
             return false;
         }
-        let mut names = lock(&self.0);
+        let mut names = self.0.lock();
         if name == BYTES_SENT || names.contains(name) {
             return true;
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use satcast_plugin_api::host::HttpResponse;
 use satcast_plugin_api::{Class, Error};
 
-use super::{DriverServices, lock};
+use super::DriverServices;
 use crate::drivers::http::{self, Answer, Unanswered, Waiting};
 use crate::drivers::quarantine::{Fault, QUARANTINE_RETRY, Quarantine};
 
@@ -21,7 +21,7 @@ impl DriverServices {
 
     /// Notes a fault with the work of `account`, whose text has no secrets; true where the driver does nothing new for it from now on.
     pub(in crate::drivers) fn fault(&self, account: i64, fault: Fault, text: &str) -> bool {
-        let why = lock(&self.quarantine).add(self.clock.monotonic(), account, fault, text);
+        let why = self.quarantine.lock().add(self.clock.monotonic(), account, fault, text);
         if let Some(why) = &why {
             let driver = self.driver.as_str();
             tracing::error!(driver, account, "driver {driver} {why}");
@@ -36,12 +36,12 @@ impl DriverServices {
 
     /// Why the driver is left alone; `None` when it is not.
     pub(in crate::drivers) fn quarantine(&self) -> Option<String> {
-        lock(&self.quarantine).reason()
+        self.quarantine.lock().reason()
     }
 
     /// An operator wants it to be used again.
     pub(in crate::drivers) fn forgive(&self) {
-        *lock(&self.quarantine) = Quarantine::default();
+        *self.quarantine.lock() = Quarantine::default();
     }
 
     /// Leaves it alone for an account with whose work it hung.
@@ -51,12 +51,12 @@ impl DriverServices {
 
     /// Whether it may be asked about a configuration of `account`.
     pub(in crate::drivers) fn may_ask(&self, account: i64) -> Result<(), Error> {
-        self.unless(lock(&self.quarantine).reason_to_ask(account))
+        self.unless(self.quarantine.lock().reason_to_ask(account))
     }
 
     /// Whether a destination of `account` may be opened.
     pub(in crate::drivers) fn may_open(&self, account: i64) -> Result<(), Error> {
-        self.unless(lock(&self.quarantine).reason_for(account))
+        self.unless(self.quarantine.lock().reason_for(account))
     }
 
     fn unless(&self, why: Option<String>) -> Result<(), Error> {

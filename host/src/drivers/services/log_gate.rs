@@ -1,7 +1,8 @@
 //! How much a driver may log.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::LOG_LINES_PER_SEC_MAX;
 
@@ -39,7 +40,7 @@ impl LogGate {
         left_out: u64,
         now: Duration,
     ) -> Option<u64> {
-        let mut window = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.state.lock();
         if window.second != now.as_secs() {
             (window.second, window.lines, window.bytes) = (now.as_secs(), 0, 0);
         }

@@ -20,7 +20,7 @@ impl Log {
     }
 
     pub(super) fn text(&self) -> String {
-        String::from_utf8(self.lines.0.lock().unwrap().clone()).unwrap()
+        String::from_utf8(self.lines.0.lock().clone()).unwrap()
     }
 
     /// Waits for a line with this fault, or these words.
@@ -42,7 +42,7 @@ struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -9,10 +9,10 @@ mod secure;
 mod wrong_keys;
 
 use std::net::IpAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use satcast_media::flv::ForeignCodec;
 use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use satcast_media::{Codec, NANOS_PER_MILLI, Packet, Role};
@@ -61,7 +61,7 @@ impl Admission for FakeLive {
 
     async fn publish(&self, stream: StreamRecord, _via: Via, _: IpAddr) -> Result<FakePublisher, Status> {
         assert_eq!(stream.label, "test");
-        let behaviour = self.behaviour.lock().unwrap().clone();
+        let behaviour = self.behaviour.lock().clone();
         match behaviour {
             Behaviour::Accept => {
                 self.publishers.fetch_add(1, Ordering::SeqCst);
@@ -173,7 +173,7 @@ impl Service {
     }
 
     fn behave(&self, behaviour: Behaviour) {
-        *self.live.behaviour.lock().unwrap() = behaviour;
+        *self.live.behaviour.lock() = behaviour;
     }
 
     fn publishers(&self) -> usize {

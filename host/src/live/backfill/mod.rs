@@ -11,10 +11,11 @@ mod read;
 mod tests;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 
 use self::read::Reading;
@@ -93,13 +94,13 @@ impl Backfill {
 
     /// The driver has taken all of it.
     pub(super) fn is_taken(&self) -> bool {
-        let state = self.shared.lock();
+        let state = self.shared.state.lock();
         state.is_over() && !state.is_given_up
     }
 
     /// The driver has taken all of it, or nobody takes any more.
     pub(super) fn is_over(&self) -> bool {
-        self.shared.lock().is_over()
+        self.shared.state.lock().is_over()
     }
 
     /// Its destination has ended.
@@ -113,17 +114,14 @@ impl Backfill {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Gives the packets of a segment when those of the one before were taken; false when nobody takes any more. Blocks.
     fn put(&self, packets: Vec<Delivery>) -> bool {
         let must_wait = |state: &mut State| {
             let has_room = state.packets.is_empty() && state.leased < LEASED_BYTES_MAX;
             !has_room && !packets.is_empty() && !state.is_given_up
         };
-        let mut state = self.room.wait_while(self.lock(), must_wait).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.room.wait_while(&mut state, must_wait);
         if state.is_given_up {
             return false;
         }
@@ -136,13 +134,14 @@ impl Shared {
 
     /// Waits for `pause`, or until nobody takes any more; false then.
     fn pause(&self, pause: Duration) -> bool {
-        let waited = self.room.wait_timeout_while(self.lock(), pause, |state| !state.is_given_up);
-        !waited.unwrap_or_else(PoisonError::into_inner).0.is_given_up
+        let mut state = self.state.lock();
+        self.room.wait_while_for(&mut state, |state| !state.is_given_up, pause);
+        !state.is_given_up
     }
 
     /// All was read; something is missing before the queue if `cut`.
     fn finish(&self, cut: bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         (state.is_read, state.cut) = (true, cut);
         let waker = state.waker.take();
         drop(state);
@@ -150,7 +149,7 @@ impl Shared {
     }
 
     fn give_up(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_given_up = true;
         let (packets, waker) = (std::mem::take(&mut state.packets), state.waker.take());
         drop(state);
@@ -162,14 +161,14 @@ impl Shared {
 
 impl MediaSource for Backfill {
     fn recv(&self, max: usize, out: &mut Vec<Delivery>, waker: DriverWaker) -> Recv {
-        let (mut state, from) = (self.shared.lock(), out.len());
+        let (mut state, from) = (self.shared.state.lock(), out.len());
         if state.is_over() {
             let cut = state.cut;
             drop(state);
             let received = self.shared.queue.recv(max, out, waker);
             if cut && let Some(first) = out[from..].iter_mut().find(|delivery| !delivery.packet.is_config()) {
                 first.discontinuity = true;
-                self.shared.lock().cut = false;
+                self.shared.state.lock().cut = false;
             }
             return received;
         }
@@ -191,7 +190,7 @@ impl MediaSource for Backfill {
 
     /// What is let go of counts for segments first: which of the two it was does not matter for what is held in all.
     fn released(&self, bytes: usize) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         let own = bytes.min(state.leased);
         state.leased -= own;
         drop(state);

@@ -216,7 +216,7 @@ fn what_was_before_comes_first_and_meets_what_waits() {
     let numbers: Vec<u64> = all.iter().map(|one| one.packet.sequence).collect();
     let live = all.iter().position(|one| one.packet.sequence == 1).unwrap();
     assert!(numbers[..live].iter().all(|number| *number == 0), "of before");
-    assert!(backfill.shared.lock().leased == 0);
+    assert!(backfill.shared.state.lock().leased == 0);
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn no_more_is_read_than_the_driver_takes() {
     rig.before(&media(0, 24_000, 150_000));
     rig.publish(&media(24_000, 27_000, PICTURE_BYTES));
     let (backfill, reading) = rig.start();
-    let leased = || backfill.shared.lock().leased;
+    let leased = || backfill.shared.state.lock().leased;
     let mut held = Vec::new();
     while leased() < LEASED_BYTES_MAX {
         take_some(&backfill, &mut held);
@@ -285,7 +285,7 @@ fn no_more_is_read_than_the_driver_takes() {
     // What was given before the driver held so much is the rest of one segment.
     while let Recv::Ready = backfill.recv(64, &mut held, DriverWaker::calling(|| {})) {}
     assert!(leased() < LEASED_BYTES_MAX + SEGMENT_BYTES_MAX);
-    assert!(!reading.is_finished() && backfill.shared.lock().packets.is_empty());
+    assert!(!reading.is_finished() && backfill.shared.state.lock().packets.is_empty());
     // And gets more when it lets go.
     backfill.released(leased());
     held.extend(take_until(&backfill, 26_960));
@@ -302,7 +302,7 @@ fn a_driver_that_gives_the_queue_back_ends_the_reading() {
     reading.join().unwrap();
     let mut out = Vec::new();
     assert!(matches!(backfill.recv(1, &mut out, DriverWaker::calling(|| {})), Recv::Closed));
-    assert!(out.is_empty() && backfill.shared.lock().packets.is_empty());
+    assert!(out.is_empty() && backfill.shared.state.lock().packets.is_empty());
     assert!(backfill.is_over() && !backfill.is_taken());
 }
 

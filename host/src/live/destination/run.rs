@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use super::codecs::another_codec;
 use super::losing::Losing;
 use super::source::{Hoarding, Source};
-use super::{CHANGES_MAX, Change, Destination, Parts, lock, lost_text};
+use super::{CHANGES_MAX, Change, Destination, Parts, lost_text};
 use crate::drivers::{OpenRequest, Opening};
 use crate::ids::{DestinationId, UnixMillis};
 use crate::live::backoff::{self, Next};
@@ -90,7 +90,7 @@ impl Run {
     async fn may_run(&mut self) -> bool {
         while !self.is_stopping() {
             {
-                let mut view = lock(&self.destination.view);
+                let mut view = self.destination.view.lock();
                 if view.told != Told::Over {
                     view.told = Told::Claims;
                     self.destination.usage.claims(self.id());
@@ -136,7 +136,7 @@ impl Run {
         self.show(DestState::Connecting, None);
         let mailbox = Arc::new(Mailbox::default());
         let patience = self.parts.drivers.queue(&record.kind).reopen_secs;
-        *lock(&self.destination.losing) = Losing::new((patience > 0).then(|| Duration::from_secs(patience)));
+        *self.destination.losing.lock() = Losing::new((patience > 0).then(|| Duration::from_secs(patience)));
         self.codecs = self.parts.hub.codecs();
         let source =
             Source::attached(&self.parts, self.id(), &record.kind, &waker, &self.destination.dropped);
@@ -159,7 +159,7 @@ impl Run {
                 let outcome = self.watch(opening, &mailbox, &source).await;
                 // Once in a session; what broke off in the middle begins anew.
                 if source.is_backfill_taken() {
-                    lock(&self.parts.had_backfill).insert(record.id);
+                    self.parts.had_backfill.lock().insert(record.id);
                 }
                 outcome
             }
@@ -192,7 +192,7 @@ impl Run {
             label: self.parts.label.clone(),
             session_started_ms: self.parts.started_at.0,
             account_id: self.parts.account.0,
-            via: lock(&self.parts.via).and(self.parts.mark.clone()),
+            via: self.parts.via.lock().and(self.parts.mark.clone()),
         }
     }
 
@@ -213,7 +213,7 @@ impl Run {
     async fn watch(&mut self, mut opening: Opening, mailbox: &Mailbox, source: &Source) -> Result<(), Error> {
         let (mut stopping, mut orders, id) = (self.stopping.clone(), self.orders.clone(), self.id());
         let (sender, mut changes) = mpsc::channel::<Change>(CHANGES_MAX);
-        *lock(&self.destination.changes) = Some(sender);
+        *self.destination.changes.lock() = Some(sender);
         let mut hoarding = Hoarding::new();
         let mut gives_up = false;
         // One of an earlier try is no reason to give up this one.
@@ -292,7 +292,7 @@ impl Run {
         self.tell_events(mail.events);
         match mail.state {
             // Words alone do not make it live again.
-            Some((DriverState::Live, _)) if lock(&self.destination.view).is_quieted => {}
+            Some((DriverState::Live, _)) if self.destination.view.lock().is_quieted => {}
             Some((DriverState::Live, _)) => self.show(DestState::Live, None),
             Some((DriverState::Connecting, reason)) => {
                 self.show(DestState::Connecting, reason.map(|reason| reason.message));
@@ -313,7 +313,7 @@ impl Run {
             if name == PUBLISHING_EVENT {
                 let server =
                     data["server"].as_str().map(|server| server.chars().take(SERVER_CHARS_MAX).collect());
-                lock(&self.destination.view).server = server;
+                self.destination.view.lock().server = server;
             }
             let data = if text.len() > EVENT_SHOWN_BYTES_MAX { serde_json::Value::Null } else { data };
             let (stream, destination) = (self.destination.record().stream_id.0, self.id().0);
@@ -326,7 +326,7 @@ impl Run {
     /// Shows a failure and waits until it is time to try again, or for the end.
     async fn after_failure(&mut self, error: Error) {
         let (now, monotonic_now) = (self.parts.clock.now(), self.parts.clock.monotonic());
-        let live_from = lock(&self.destination.view).live_from;
+        let live_from = self.destination.view.lock().live_from;
         if live_from.is_some_and(|from| monotonic_now.saturating_sub(from) >= backoff::RECOVERED_AFTER) {
             self.failures = 0;
             self.panics = 0;
@@ -368,7 +368,7 @@ impl Run {
     /// As [`Run::show`], with the time of the next try.
     fn show_until(&self, state: DestState, error: Option<String>, next_retry_at: Option<UnixMillis>) {
         let (now, wall_now) = (self.parts.clock.monotonic(), self.parts.clock.now());
-        let mut view = lock(&self.destination.view);
+        let mut view = self.destination.view.lock();
         // Another try is no reason to forget why it is needed.
         let is_again = state == DestState::Connecting && self.failures > 0;
         let why = || view.error.clone().filter(|why| is_again && why != NO_MEDIA_TEXT);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use satcast_plugin_api::host::MediaSource;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::{Parts, lock};
+use super::Parts;
 use crate::clock::Clock;
 use crate::config::QueueLimits;
 use crate::drivers::{SpoolPlace, Waker};
@@ -142,7 +142,7 @@ fn backfill(
     queue: &Arc<Queue>,
     waker: &Waker,
 ) -> Option<Arc<Backfill>> {
-    let wants = parts.drivers.wants_past(kind) && !lock(&parts.had_backfill).contains(&destination);
+    let wants = parts.drivers.wants_past(kind) && !parts.had_backfill.lock().contains(&destination);
     let window = parts.shelves.longest_window(&parts.session).filter(|_| wants)?;
     // A driver that does not say where its segments stand cannot be read, and is not waited for.
     if window.assets().segments(0).is_empty() {

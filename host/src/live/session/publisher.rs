@@ -83,7 +83,7 @@ impl Drop for Publisher {
             let issues = self.foreign.iter().map(|codec| Issue::unsupported(*codec)).collect();
             self.live.unusable.note(self.session.stream.id, issues, self.live.clock.now());
         }
-        let mut shared = self.session.lock();
+        let mut shared = self.session.shared.lock();
         if shared.encoder.as_ref().is_some_and(|encoder| encoder.number == self.number) {
             let now = self.live.clock.monotonic();
             shared.encoder = None;

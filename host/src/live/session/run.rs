@@ -5,10 +5,11 @@ mod ending;
 mod health;
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -107,7 +108,7 @@ impl Run {
             }
             {
                 // Under one lock: an encoder that comes now must find a session that takes it, or none.
-                let mut shared = self.session.lock();
+                let mut shared = self.session.shared.lock();
                 if shared.encoder.is_none() {
                     shared.closing = true;
                     return Some(End { reason: EndReason::Unpublished, done: None });
@@ -150,7 +151,7 @@ impl Run {
             return Some(End { reason: EndReason::Error, done: None });
         }
         {
-            let mut shared = self.session.lock();
+            let mut shared = self.session.shared.lock();
             shared.started_at = Some(started_at);
             shared.state = Some(SessionState::Live);
         }
@@ -185,7 +186,7 @@ impl Run {
         self.usage = self.live.gate.begin(beginning).await;
         self.orders = self.usage.orders();
         // Under the lock in which encoders come and go: what they told before nobody heard.
-        let _encoders = self.session.lock();
+        let _encoders = self.session.shared.lock();
         let usage = self.session.usage.get_or_init(|| self.usage.clone());
         usage.flows(*self.session.flows.borrow(), self.live.clock.monotonic());
     }
@@ -245,7 +246,7 @@ impl Run {
     /// Time until the session ends because no encoder is there; `None` while one is.
     fn reconnect_time_left(&self) -> Option<Duration> {
         let now = self.live.clock.monotonic();
-        let mut shared = self.session.lock();
+        let mut shared = self.session.shared.lock();
         let left =
             shared.gone_since.map(|since| (since + self.live.settings.reconnect_window).saturating_sub(now));
         shared.closing = left.is_some_and(|left| left.is_zero());
@@ -269,7 +270,7 @@ impl Run {
 
     fn sample_rates(&self) {
         let (now, wall_now) = (self.live.clock.monotonic(), self.live.clock.now());
-        let destinations: Vec<_> = self.session.lock().destinations.values().cloned().collect();
+        let destinations: Vec<_> = self.session.shared.lock().destinations.values().cloned().collect();
         let sent = self.session.hub.sent();
         destinations.iter().for_each(|destination| destination.sample_rate(sent, now, wall_now));
     }
@@ -278,7 +279,7 @@ impl Run {
         let ended_at = self.end_time(end.reason);
         self.usage.ends(self.live.clock.monotonic());
         let started = {
-            let mut shared = self.session.lock();
+            let mut shared = self.session.shared.lock();
             shared.closing = true;
             let started = shared.state.is_some();
             shared.state = started.then_some(SessionState::Stopping);
@@ -286,7 +287,7 @@ impl Run {
         };
         self.session
             .close_encoder(Closed { code: codes::ENDED, reason: codes::reason_text(end.reason).into() });
-        let destinations: Vec<_> = self.session.lock().destinations.values().cloned().collect();
+        let destinations: Vec<_> = self.session.shared.lock().destinations.values().cloned().collect();
         destinations.iter().for_each(|destination| destination.stop());
         for (_, task) in std::mem::take(&mut self.tasks) {
             // A destination's task ends within its deadline; a panic in it must not keep the session from ending.

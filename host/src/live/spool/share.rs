@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::lines::{Line, Lines};
 use crate::ids::AccountId;
@@ -22,7 +24,7 @@ pub(in crate::live) struct Shares {
 impl Shares {
     /// The count of one account, kept for as long as somebody has it.
     pub(in crate::live) fn of(&self, account: AccountId) -> Share {
-        let mut all = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.bytes.lock();
         let bytes = all.get(&account).and_then(Weak::upgrade).unwrap_or_default();
         all.retain(|_, bytes| bytes.strong_count() > 0);
         all.insert(account, Arc::downgrade(&bytes));
@@ -31,7 +33,7 @@ impl Shares {
 
     /// Whether a line may be written; see [`Lines::admit`].
     pub(super) fn admit(&self, account: AccountId, line: Line, now: Duration) -> Option<u64> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).admit(account, line, now)
+        self.lines.lock().admit(account, line, now)
     }
 }
 
@@ -109,7 +111,7 @@ mod tests {
             share.set(7).unwrap();
         }
         assert_eq!(shares.of(AccountId(0)).bytes.load(Ordering::Acquire), 0);
-        assert_eq!(shares.bytes.lock().unwrap().len(), 1);
+        assert_eq!(shares.bytes.lock().len(), 1);
     }
 
     #[test]

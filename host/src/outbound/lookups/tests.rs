@@ -85,7 +85,7 @@ async fn no_more_run_than_may_and_who_gives_up_gives_the_permit_back() {
     }
     assert_eq!(running(&lookups), 0);
     assert_answered_at_once(&lookups, Asker::Account(1)).await;
-    assert!(lookups.shares.lock().unwrap().len() <= 1, "shares that nobody uses are forgotten");
+    assert!(lookups.shares.lock().len() <= 1, "shares that nobody uses are forgotten");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,12 @@
 //! What connected wallets hold: asked when somebody looks, and not more often than every few seconds.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Desk, DeskError, connection_of, lock};
+use parking_lot::Mutex;
+
+use super::{Desk, DeskError, connection_of};
 use crate::ids::{AccountId, Msat, UnixMillis};
 use crate::secret::key_hash;
 use crate::store::WalletRecord;
@@ -45,7 +47,7 @@ struct Kept {
 
 impl Balances {
     fn of(&self, account: AccountId) -> Arc<tokio::sync::Mutex<Kept>> {
-        let mut kept = lock(&self.0);
+        let mut kept = self.0.lock();
         if kept.len() >= KEPT_MAX && !kept.contains_key(&account) {
             // Those nobody holds; what is lost is a question more.
             kept.retain(|_, entry| Arc::strong_count(entry) > 1);

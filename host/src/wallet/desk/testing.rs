@@ -1,10 +1,11 @@
 //! For tests, of other modules too: a receiving wallet and customers' wallets, played by hand.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{Desk, Terms, WalletOpener};
 use crate::clock::Clock;
@@ -94,7 +95,7 @@ impl Bank {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+        self.state.lock()
     }
 
     /// What the wallet at an address does from now on.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::watch as channel;
 use tokio::task::JoinSet;
 
+use super::Desk;
 use super::refill::Outcome;
-use super::{Desk, lock};
 use crate::ids::{AccountId, Msat};
 use crate::store::StoreError;
 
@@ -131,7 +131,7 @@ impl Desk {
 
     /// Puts an account on the list; `None` when that is full.
     pub(super) fn want(&self, account: AccountId, rate: Msat) -> Option<channel::Receiver<Option<Outcome>>> {
-        let mut wanted = lock(&self.inner.wanted);
+        let mut wanted = self.inner.wanted.lock();
         if let Some(want) = wanted.of.get_mut(&account) {
             want.rate = want.rate.max(rate);
             return Some(want.outcome.subscribe());
@@ -149,13 +149,13 @@ impl Desk {
     }
 
     pub(super) fn next_wanted(&self) -> Option<(AccountId, Msat)> {
-        let mut wanted = lock(&self.inner.wanted);
+        let mut wanted = self.inner.wanted.lock();
         let account = wanted.queue.pop_front()?;
         wanted.of.get(&account).map(|want| (account, want.rate))
     }
 
     pub(super) fn done(&self, account: AccountId, rate: Msat, outcome: Outcome) {
-        let mut wanted = lock(&self.inner.wanted);
+        let mut wanted = self.inner.wanted.lock();
         // Who asked meanwhile spends more, and what was enough may not be.
         let more = wanted.of.get(&account).is_some_and(|want| want.rate > rate);
         if more && outcome == Outcome::Enough {

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -74,7 +75,7 @@ impl Server {
     pub(super) fn on(&self, line: &str, replies: impl IntoIterator<Item = Reply>) {
         let (method, path) = line.split_once(' ').unwrap();
         let replies = replies.into_iter().collect();
-        self.script.lock().unwrap().insert(format!("{method} /base{path}"), replies);
+        self.script.lock().insert(format!("{method} /base{path}"), replies);
     }
 
     /// Waits until a client that got nothing goes away.
@@ -83,12 +84,12 @@ impl Server {
     }
 
     pub(super) fn received(&self) -> Vec<Received> {
-        self.received.lock().unwrap().clone()
+        self.received.lock().clone()
     }
 
     /// Methods and paths of what was received so far, which is forgotten.
     pub(super) fn take_lines(&self) -> Vec<String> {
-        let taken = std::mem::take(&mut *self.received.lock().unwrap());
+        let taken = std::mem::take(&mut *self.received.lock());
         taken.into_iter().map(|request| request.line.replace(" /base", " ")).collect()
     }
 }
@@ -96,13 +97,13 @@ impl Server {
 async fn serve(mut socket: TcpStream, script: Script, received: Log, left: Arc<Notify>) {
     let Some(request) = read(&mut socket).await else { return };
     let reply = {
-        let mut script = script.lock().unwrap();
+        let mut script = script.lock();
         let replies = script.get_mut(&request.line);
         replies.and_then(
             |replies| if replies.len() > 1 { replies.pop_front() } else { replies.front().cloned() },
         )
     };
-    received.lock().unwrap().push(request);
+    received.lock().push(request);
     let (status, headers, body) = match reply {
         None => (404, String::new(), "no such path in this test".to_owned()),
         Some(Reply::Json(status, json)) => {

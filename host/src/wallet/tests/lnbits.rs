@@ -125,7 +125,7 @@ async fn an_address_that_the_guard_refuses_is_named_as_such() {
     use crate::outbound::Guard;
     use crate::wallet::{Wallets, connection::Connection};
     let url = "https://wallet.example.com/";
-    let answers = Arc::new(std::sync::Mutex::new([vec![[10, 0, 0, 1].into()]].into()));
+    let answers = Arc::new(parking_lot::Mutex::new([vec![[10, 0, 0, 1].into()]].into()));
     let guard = Guard::new(&[]).unwrap().answering(answers);
     let connection = Connection::checked(WalletKind::Lnbits, url, KEY, &guard).unwrap();
     let wallet = Wallets::new(guard, crate::clock::Clock::manual(NOW)).open(&connection);

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use nostr::event::{Event, EventBuilder, FinalizeEvent as _, Kind, Tag};
 use nostr::key::{Keys, SecretKey};
 use nostr::nips::{nip04, nip44};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -150,11 +151,11 @@ impl Relay {
 
     /// What is done with the requests from now on, one list for each; nothing with those after them.
     pub(super) fn will(&self, steps: impl IntoIterator<Item = Vec<Step>>) {
-        *self.state.steps.lock().unwrap() = steps.into_iter().collect();
+        *self.state.steps.lock() = steps.into_iter().collect();
     }
 
     pub(super) fn take_asked(&self) -> Vec<Asked> {
-        std::mem::take(&mut *self.state.asked.lock().unwrap())
+        std::mem::take(&mut *self.state.asked.lock())
     }
 
     /// Methods of the requests so far, which are forgotten.
@@ -170,7 +171,7 @@ impl Relay {
 
     /// Waits until there was a request.
     pub(super) async fn was_asked(&self) {
-        while self.state.asked.lock().unwrap().is_empty() {
+        while self.state.asked.lock().is_empty() {
             tokio::task::yield_now().await;
         }
     }
@@ -314,8 +315,8 @@ async fn request(socket: &mut Socket, state: &State, event: Event) -> bool {
     let mut answering = Answering { state, event, nip04, method: String::new() };
     let body = answering.decrypted();
     answering.method = body["method"].as_str().unwrap().to_owned();
-    state.asked.lock().unwrap().push(Asked { event: answering.event.clone(), body });
-    let steps = state.steps.lock().unwrap().pop_front().unwrap_or_default();
+    state.asked.lock().push(Asked { event: answering.event.clone(), body });
+    let steps = state.steps.lock().pop_front().unwrap_or_default();
     for step in steps {
         let Some(messages) = answering.messages(step) else { return false };
         for message in messages {

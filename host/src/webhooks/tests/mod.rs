@@ -197,4 +197,4 @@ async fn until(mut done: impl AsyncFnMut() -> bool) {
 }
 
 /// Shared with the tasks of a receiver.
-type Shared<T> = Arc<std::sync::Mutex<T>>;
+type Shared<T> = Arc<parking_lot::Mutex<T>>;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -71,7 +72,7 @@ impl Receiver {
                                 serve(stream, &reply, &received).await;
                             }
                         }
-                        None if matches!(*reply.lock().unwrap(), Reply::Reset) => reset(&socket),
+                        None if matches!(*reply.lock(), Reply::Reset) => reset(&socket),
                         None => serve(socket, &reply, &received).await,
                     }
                 });
@@ -85,11 +86,11 @@ impl Receiver {
     }
 
     pub(super) fn answer(&self, reply: Reply) {
-        *self.reply.lock().unwrap() = reply;
+        *self.reply.lock() = reply;
     }
 
     pub(super) fn received(&self) -> Vec<Received> {
-        self.received.lock().unwrap().clone()
+        self.received.lock().clone()
     }
 }
 
@@ -103,8 +104,8 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     received: &Shared<Vec<Received>>,
 ) {
     let Some(request) = read(&mut stream).await else { return };
-    received.lock().unwrap().push(request);
-    let reply = reply.lock().unwrap().clone();
+    received.lock().push(request);
+    let reply = reply.lock().clone();
     // Errors are those of a client that went away.
     match reply {
         Reply::Status(status, headers, body) => {

@@ -80,7 +80,7 @@ async fn a_name_is_resolved_once_an_attempt_and_a_changed_answer_does_not_get_th
     let (roots, tls) = authority();
     let receiver = Receiver::at("127.0.0.1", OK, Some(tls)).await;
     let answers = Answers::default();
-    answers.lock().unwrap().extend([vec![HERE], vec![PRIVATE], vec![HERE, PRIVATE], vec![], vec![HERE]]);
+    answers.lock().extend([vec![HERE], vec![PRIVATE], vec![HERE, PRIVATE], vec![], vec![HERE]]);
     let rig = Rig::with_sender(sender(&answers, roots)).await;
     let url = format!("https://{NAME}:{}/in", receiver.address.port());
     let webhook = rig.webhook(&url, &[EventType::StreamStarted], None).await;
@@ -97,7 +97,7 @@ async fn a_name_is_resolved_once_an_attempt_and_a_changed_answer_does_not_get_th
         assert_eq!(*refused, Refused::Name { name, address: PRIVATE, why, setting }.to_string());
         assert!(!refused.contains("10.0.0.1"), "what a name leads to is not told: {refused}");
     }
-    assert!(answers.lock().unwrap().is_empty());
+    assert!(answers.lock().is_empty());
     let requests = receiver.received();
     assert_eq!(requests.len(), 2);
     let host = format!("{NAME}:{}", receiver.address.port());
@@ -110,7 +110,7 @@ async fn a_certificate_of_a_stranger_or_for_another_name_is_refused() {
     let receiver = Receiver::at("127.0.0.1", OK, Some(tls)).await;
     for (roots, name) in [(strangers, NAME), (roots, "other.example.com")] {
         let answers = Answers::default();
-        answers.lock().unwrap().push_back(vec![HERE]);
+        answers.lock().push_back(vec![HERE]);
         let rig = Rig::with_sender(sender(&answers, roots)).await;
         let url = format!("https://{name}:{}/in", receiver.address.port());
         let webhook = rig.webhook(&url, &[EventType::StreamStarted], None).await;

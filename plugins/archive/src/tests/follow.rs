@@ -67,7 +67,7 @@ fn a_store_that_refuses_is_told_until_new_keys_mend_it() {
     let told = kit.only();
     assert_eq!((told.state, told.error_class), (RecordingState::Uploading, Some(Class::Auth)));
     told.check().unwrap();
-    let is_told = || kit.host.reports.lock().unwrap().iter().any(|one| one.error.as_ref() == Some(&why));
+    let is_told = || kit.host.reports.lock().iter().any(|one| one.error.as_ref() == Some(&why));
     assert!(until(is_told));
     // No stream goes live, and no pause is over.
     configured(&kit, own(&kit, BUCKET, SECRET_KEY));
@@ -92,7 +92,7 @@ fn what_went_wrong_is_forgotten_when_it_goes_on() {
     let parts = || kit.only().uploaded_bytes >= 16 * 1024 * 1024;
     assert!(until(parts), "{:?}", kit.only());
     assert_eq!((kit.only().state, kit.only().error), (RecordingState::Recording, None));
-    let mut reports = kit.host.reports.lock().unwrap().clone();
+    let mut reports = kit.host.reports.lock().clone();
     reports.retain(|one| one.error.is_some());
     assert!(
         !reports.is_empty() && reports.iter().all(|one| one.state == RecordingState::Recording),

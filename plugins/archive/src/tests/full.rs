@@ -68,7 +68,7 @@ fn a_write_that_finds_the_disk_full_ends_the_file_and_keeps_what_is_whole() {
     let mut recorder = kit.recorder(kit.order("s3"));
     assert_eq!(kit.run(until_full(&mut recorder, |_| {})), disk_full());
     let last = || {
-        let reports = kit.host.reports.lock().unwrap();
+        let reports = kit.host.reports.lock();
         reports.iter().rev().find(|report| report.session_id == "s3").cloned()
     };
     assert!(until(|| last().is_some_and(|report| report.gone && report.size_bytes == 0)), "{:?}", last());

@@ -5,10 +5,11 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use satcast_media::Packet;
 use satcast_plugin_api::{Error, Secret};
 use serde_json::json;
@@ -68,7 +69,7 @@ impl Outside for Host {
     }
 
     fn report(&self, recording: &Recording) {
-        self.reports.lock().unwrap().push(recording.clone());
+        self.reports.lock().push(recording.clone());
     }
 
     fn seal(&self, text: &str) -> Result<String, Error> {

@@ -77,7 +77,7 @@ fn h264_with_aac_is_recorded_whole() {
         assert!(notes.contains(note), "{note} in {notes}");
     }
     // Two threads tell of it: the time of a change says which came last.
-    let mut reports = kit.host.reports.lock().unwrap().clone();
+    let mut reports = kit.host.reports.lock().clone();
     reports.sort_by_key(|report| report.changed_at_ms);
     assert!(reports.windows(2).all(|pair| pair[0].changed_at_ms < pair[1].changed_at_ms));
     assert!(reports.iter().any(|report| report.state == RecordingState::Recording && report.size_bytes > 0));

@@ -127,7 +127,7 @@ fn objects_are_deleted_when_their_days_are_over() {
     let is_told = |list: &[Recording]| {
         list.iter().any(|told| told.gone && told.session_id == "s1" && told.url.is_none())
     };
-    assert!(until(|| is_told(&kit.host.reports.lock().unwrap()) && is_told(&kit.told())), "{:?}", kit.told());
+    assert!(until(|| is_told(&kit.host.reports.lock()) && is_told(&kit.told())), "{:?}", kit.told());
     kit.kill();
     kit.load();
     assert!(is_told(&kit.told()));

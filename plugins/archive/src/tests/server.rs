@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use s3s::auth::SimpleAuth;
 use s3s::host::MultiDomain;
 use s3s::service::{S3Service, S3ServiceBuilder};
@@ -123,9 +124,9 @@ impl Server {
 
     /// Decides by the number of the request, from 0 on since this call, and what it is for.
     pub(crate) fn script(&self, script: impl FnMut(u64, Ask) -> Act + Send + 'static) {
-        *self.shared.script.lock().unwrap() = Box::new(script);
+        *self.shared.script.lock() = Box::new(script);
         self.shared.count.store(0, Ordering::SeqCst);
-        self.shared.asked.lock().unwrap().clear();
+        self.shared.asked.lock().clear();
     }
 
     /// Does with the first `times` requests of a kind as told.
@@ -140,7 +141,7 @@ impl Server {
 
     /// What was asked since the script was set.
     pub(crate) fn asked(&self) -> Vec<Ask> {
-        self.shared.asked.lock().unwrap().clone()
+        self.shared.asked.lock().clone()
     }
 
     /// Makes another bucket.
@@ -255,8 +256,8 @@ type Answered = Result<Response<s3s::Body>, std::io::Error>;
 async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Answered {
     let ask = kind(&request);
     let number = shared.count.fetch_add(1, Ordering::SeqCst);
-    let act = (shared.script.lock().unwrap())(number, ask);
-    shared.asked.lock().unwrap().push(ask);
+    let act = (shared.script.lock())(number, ask);
+    shared.asked.lock().push(ask);
     let cut = || Err(std::io::Error::other("cut by the script"));
     let (head, mut body) = request.into_parts();
     if let Act::Cut(most) = act {

@@ -1,8 +1,8 @@
 //! HTTP/1.1 over sockets that the host's guard has checked: no look-up of names, proxy or redirect of our own.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use object_store::client::{HttpError, HttpRequestBody};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::fault::Fault;
@@ -166,14 +167,14 @@ impl Sockets {
     }
 
     fn take_idle(&self, place: &Place) -> Option<Sender> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         idle.retain(|idle| idle.since.elapsed() < IDLE_AGE_MAX && !idle.sender.is_closed());
         let at = idle.iter().rposition(|idle| idle.place == place.name)?;
         Some(idle.remove(at).sender)
     }
 
     fn keep(&self, place: &Place, sender: Sender) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         if idle.len() < IDLE_MAX {
             idle.push(Idle { place: place.name.clone(), sender, since: Instant::now() });
         }

@@ -1,7 +1,8 @@
 //! `https://` stores: whom the driver believes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio_rustls::TlsConnector;
@@ -41,8 +42,8 @@ impl Trust {
         Ok(config)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Option<Arc<ClientConfig>>> {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> parking_lot::MutexGuard<'_, Option<Arc<ClientConfig>>> {
+        self.config.lock()
     }
 
     /// Speaks TLS to `host` over a connected socket.

@@ -4,8 +4,9 @@
 //! operator's have three quarters together, so that whatever they do, the operator's goes on.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::fault::Fault;
@@ -88,7 +89,7 @@ impl Turns {
     }
 
     fn share_of(&self, name: Name) -> Bound {
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shares = self.shares.lock();
         if let Some(turns) = shares.get(&name).and_then(Weak::upgrade) {
             return Bound { turns, size: self.share };
         }
@@ -154,6 +155,6 @@ mod tests {
         for number in 0..100 {
             drop(all(&turns, &client(number, &number.to_string())));
         }
-        assert!(turns.shares.lock().unwrap().len() <= 2);
+        assert!(turns.shares.lock().len() <= 2);
     }
 }

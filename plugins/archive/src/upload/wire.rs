@@ -1,6 +1,6 @@
 //! Requests of `object_store` on our own sockets, and what of their answers is kept.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::{HeaderValue, Method, header};
 use http_body_util::{BodyExt as _, Full};
@@ -10,6 +10,7 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody,
     HttpService,
 };
+use parking_lot::Mutex;
 
 use super::fault::Fault;
 use super::sockets::Sockets;
@@ -27,7 +28,7 @@ impl Client {
         work: impl Future<Output = object_store::Result<T>>,
     ) -> Result<T, Fault> {
         work.await.map_err(|_| {
-            let seen = self.wire.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let seen = self.wire.fault.lock().take();
             seen.unwrap_or_else(|| {
                 Fault::remote(format!("{} gave an answer that cannot be read", self.wire.place))
             })
@@ -84,6 +85,6 @@ impl HttpService for Wire {
 
 impl Wire {
     fn note(&self, fault: Fault) {
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+        *self.fault.lock() = Some(fault);
     }
 }

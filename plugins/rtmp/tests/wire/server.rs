@@ -2,11 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, Once, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use satcast_driver_rtmp::past::Pasts;
 use satcast_driver_rtmp::push::Push;
 use satcast_driver_rtmp::target::Target;
@@ -322,7 +323,7 @@ pub(crate) fn capture_logs() {
 
 /// No log line so far has `secret` in it; the capture works.
 pub(crate) fn assert_not_logged(secret: &str) {
-    let lines = lines().lock().unwrap();
+    let lines = lines().lock();
     assert!(!lines.is_empty(), "the capture does not work");
     for line in lines.iter() {
         assert!(!line.contains(secret), "{line}");
@@ -347,7 +348,7 @@ impl Subscriber for Capture {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(event.metadata().target().to_owned());
         event.record(&mut line);
-        lines().lock().unwrap().push(line.0);
+        lines().lock().push(line.0);
     }
 
     fn enter(&self, _: &span::Id) {}

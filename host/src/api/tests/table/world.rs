@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use poem::Request;
 use poem::http::Method;
 use satcast_plugin_api::recording::RecordingState;
@@ -160,12 +161,12 @@ impl World {
 
     /// The statuses that were answered so far.
     pub(super) fn seen(&self) -> BTreeSet<u16> {
-        self.seen.lock().unwrap().clone()
+        self.seen.lock().clone()
     }
 
     /// Counts what another world answered as answered here.
     pub(super) fn absorb(&self, other: &World) {
-        self.seen.lock().unwrap().extend(other.seen());
+        self.seen.lock().extend(other.seen());
     }
 
     pub(super) fn actor(&self) -> Actor {
@@ -312,7 +313,7 @@ impl World {
         contract::check(&call.method, &call.path, response.status(), response.headers(), &text);
         let answer = Answer { status: response.status(), headers: response.headers().clone(), text };
         check_shape(&answer);
-        self.seen.lock().unwrap().insert(answer.status.as_u16());
+        self.seen.lock().insert(answer.status.as_u16());
         answer
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Body, Connected};
@@ -92,15 +93,15 @@ impl Link {
     ) -> Result<String, Error> {
         let call = self.number();
         let (answer, outcome) = sync_channel(1);
-        lock(&self.calls).insert(call, answer);
+        self.calls.lock().insert(call, answer);
         self.send_bytes(&message::text(&message(call)), descriptor);
         let outcome = outcome.recv_timeout(ANSWER_WAIT);
-        lock(&self.calls).remove(&call);
+        self.calls.lock().remove(&call);
         outcome.map_err(|_| Error::internal("the host did not answer"))?.map_err(Error::from)
     }
 
     pub(super) fn answered(&self, call: u64, outcome: Result<String, Failure>) {
-        if let Some(answer) = lock(&self.calls).remove(&call) {
+        if let Some(answer) = self.calls.lock().remove(&call) {
             // The caller may have given up meanwhile.
             let _ = answer.try_send(outcome);
         }
@@ -108,11 +109,11 @@ impl Link {
 
     /// Keeps what is called when the connection `call` is there or not.
     pub(super) fn await_connection(&self, call: u64, done: Connected) {
-        lock(&self.connecting).insert(call, done);
+        self.connecting.lock().insert(call, done);
     }
 
     pub(super) fn connected(&self, call: u64, failure: Option<Failure>, socket: Option<OwnedFd>) {
-        let Some(done) = lock(&self.connecting).remove(&call) else { return };
+        let Some(done) = self.connecting.lock().remove(&call) else { return };
         let outcome = match (failure, socket) {
             (None, Some(socket)) => Ok(socket),
             (Some(failure), _) => Err(Error::from(failure)),
@@ -123,32 +124,32 @@ impl Link {
 
     /// Keeps a body until the host does not need it any more.
     pub(super) fn keep(&self, body: u64, kept: Body) {
-        lock(&self.bodies).insert(body, kept);
+        self.bodies.lock().insert(body, kept);
     }
 
     pub(super) fn body_released(&self, body: u64) {
-        if let Some(kept) = lock(&self.bodies).remove(&body) {
+        if let Some(kept) = self.bodies.lock().remove(&body) {
             self.pump.run(move || drop(kept));
         }
     }
 
     /// A viewer asks.
     pub(super) fn asked(&self, token: u64) {
-        lock(&self.requests).insert(token);
+        self.requests.lock().insert(token);
     }
 
     /// It is answered; false when it was before, or was never asked.
     pub(super) fn is_first_answer(&self, token: u64) -> bool {
-        lock(&self.requests).remove(&token)
+        self.requests.lock().remove(&token)
     }
 
     pub(super) fn add_queue(&self, dest: u64, queue: &Arc<RemoteQueue>) {
-        lock(&self.queues).insert(dest, queue.clone());
+        self.queues.lock().insert(dest, queue.clone());
     }
 
     /// Whether the host is to be told of this state of a destination: not when it was told before.
     pub(super) fn is_news(&self, dest: u64, state: State, has_reason: bool) -> bool {
-        let queue = lock(&self.queues).get(&dest).cloned();
+        let queue = self.queues.lock().get(&dest).cloned();
         // The host knows better than this side which destinations there are.
         queue.is_none_or(|queue| queue.is_news(state, has_reason))
     }
@@ -157,12 +158,12 @@ impl Link {
     pub(super) fn forget(&self, dest: u64) {
         self.flush();
         // Each goes after its lock.
-        let _queue = lock(&self.queues).remove(&dest);
-        let _counters = lock(&self.counters).remove(&dest);
+        let _queue = self.queues.lock().remove(&dest);
+        let _counters = self.counters.lock().remove(&dest);
     }
 
     pub(super) fn take_media(&self, batch: &Batch) {
-        let queue = lock(&self.queues).get(&batch.dest).cloned();
+        let queue = self.queues.lock().get(&batch.dest).cloned();
         match queue {
             Some(queue) => queue.take(&batch.packets),
             None => batch.packets.iter().for_each(|note| self.release(note.lease, note.len)),
@@ -170,7 +171,7 @@ impl Link {
     }
 
     pub(super) fn end_media(&self, dest: u64) {
-        let queue = lock(&self.queues).get(&dest).cloned();
+        let queue = self.queues.lock().get(&dest).cloned();
         if let Some(queue) = queue {
             queue.end();
         }
@@ -189,7 +190,7 @@ impl Link {
     /// Lets go of a packet; told at once or a little later.
     pub(super) fn release(&self, lease: u64, bytes: u64) {
         let is_due = {
-            let mut released = lock(&self.released);
+            let mut released = self.released.lock();
             released.0.push(lease);
             released.1 += bytes;
             released.0.len() >= RELEASES_TOLD || released.1 >= RELEASED_BYTES_TOLD
@@ -201,7 +202,7 @@ impl Link {
 
     /// Sends a demand with all that was let go of.
     fn demand(&self, mut demand: Demand) {
-        let released = std::mem::take(&mut *lock(&self.released)).0;
+        let released = std::mem::take(&mut *self.released.lock()).0;
         let mut parts = released.chunks(RELEASES_MAX);
         demand.released = parts.next().unwrap_or_default().to_vec();
         if demand != Demand::default() {
@@ -214,7 +215,7 @@ impl Link {
 
     /// A counter of a destination, made if need be.
     pub(super) fn counter(&self, dest: u64, name: &str) -> Option<Arc<AtomicU64>> {
-        let mut counters = lock(&self.counters);
+        let mut counters = self.counters.lock();
         let of_dest = counters.entry(dest).or_default();
         if !of_dest.contains_key(name) && of_dest.len() >= crate::drivers::services::COUNTERS_MAX {
             return None;
@@ -225,7 +226,7 @@ impl Link {
     /// Sends what was added to counters and what was let go of.
     pub(super) fn flush(&self) {
         let mut grown = Vec::new();
-        for (dest, counters) in &mut *lock(&self.counters) {
+        for (dest, counters) in &mut *self.counters.lock() {
             for (name, (counter, told)) in counters {
                 let value = counter.load(Ordering::Relaxed);
                 if value != *told {
@@ -238,8 +239,4 @@ impl Link {
         grown.iter().for_each(|message| self.send(message));
         self.demand(Demand::default());
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,10 @@
 //! Media in the child: packets whose payload stays in the shared memory until the library lets go of them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use satcast_plugin_api::driver_state::{Reported, State as DriverState};
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 
@@ -34,7 +35,7 @@ impl RemoteQueue {
 
     /// Takes packets of the host.
     pub(super) fn take(self: &Arc<Self>, notes: &[Note]) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_asked_for = false;
         for note in notes {
             let payload = Leased { note: *note, link: self.link.clone() };
@@ -50,26 +51,22 @@ impl RemoteQueue {
 
     /// Whether the host is to be told of what the library says of its state.
     pub(super) fn is_news(&self, state: DriverState, has_reason: bool) -> bool {
-        self.lock().reported.is_news(state, has_reason)
+        self.state.lock().reported.is_news(state, has_reason)
     }
 
     /// No more will come.
     pub(super) fn end(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_over = true;
         let waker = state.waker.take();
         drop(state);
         self.link.pump.wake(waker);
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl MediaSource for RemoteQueue {
     fn recv(&self, max: usize, out: &mut Vec<Delivery>, waker: DriverWaker) -> Recv {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.packets.is_empty() {
             let count = state.packets.len().min(max);
             out.extend(state.packets.drain(..count));
@@ -94,7 +91,7 @@ impl MediaSource for RemoteQueue {
     fn released(&self, _: usize) {}
 
     fn abandoned(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_over = true;
         let (packets, waker) = (std::mem::take(&mut state.packets), state.waker.take());
         drop(state);

@@ -1,10 +1,10 @@
 //! What a child may answer about recordings, and what becomes of requests when it ends. The test is the child.
 
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Asset, Connected, LogLine, Playback, Services};
 use satcast_plugin_api::recording::{RECORDINGS_MAX, RecordingState};
@@ -41,7 +41,7 @@ impl Services for Listener {
         Ok(())
     }
     fn recording(&self, recording: Recording) -> Result<(), Error> {
-        lock(&self.0).push(recording);
+        self.0.lock().push(recording);
         Ok(())
     }
 }
@@ -196,14 +196,14 @@ fn a_request_has_one_outcome_whatever_the_child_says_and_does() {
     session.bury(&Error::internal("it crashed"));
     assert_eq!(told.recv().unwrap().unwrap_err().message, "it crashed");
     assert!(retry(&session).recv().unwrap().is_err(), "after its end");
-    assert!(lock(&session.requests).is_empty());
+    assert!(session.requests.lock().is_empty());
 }
 
 #[test]
 fn requests_without_an_answer_are_bounded() {
     let (session, _child, _) = begin();
     for request in 0..REQUESTS_MAX as u64 {
-        lock(&session.requests).insert(u64::MAX - request, Box::new(|_| {}));
+        session.requests.lock().insert(u64::MAX - request, Box::new(|_| {}));
     }
     let error = retry(&session).recv().unwrap().unwrap_err();
     assert_eq!(error.message, too_slow(&session.id).message);
@@ -224,7 +224,7 @@ fn what_a_child_tells_of_recordings_is_checked() {
     session.handle(&message::text(&ToHost::Recording(recording("a.mp4"))), Vec::new()).unwrap();
     let outside = message::text(&ToHost::Recording(recording("/etc/passwd")));
     assert!(session.handle(&outside, Vec::new()).is_err());
-    assert_eq!(*lock(&listener.0), [recording("a.mp4")]);
+    assert_eq!(*listener.0.lock(), [recording("a.mp4")]);
 }
 
 #[test]

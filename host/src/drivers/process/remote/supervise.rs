@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use super::super::calls::Hung;
 use super::super::channel::{ChannelError, MESSAGE_BYTES_MAX};
 use super::super::message::ToChild;
 use super::super::requests::Begun;
-use super::super::session::{Session, lock};
+use super::super::session::Session;
 use super::super::shortage::{self, Said};
 use super::super::spawn::{Spawned, spawn};
 use super::super::usage::{PROCESSES_MAX, Watch};
@@ -74,7 +73,7 @@ impl Remote {
                 let _ = first.send(Err(LoadError::Probe(end.why)));
                 return;
             }
-            if matches!(*self.lock(), State::Ended) {
+            if matches!(*self.state.lock(), State::Ended) {
                 return;
             }
             let now = self.parts.clock.monotonic();
@@ -111,7 +110,7 @@ impl Remote {
     fn account_of(&self, end: &End) -> Option<i64> {
         match end.hung {
             Some(hung) => hung.account,
-            None => lock(&self.apart).crashed(&end.inside),
+            None => self.apart.lock().crashed(&end.inside),
         }
     }
 
@@ -123,7 +122,7 @@ impl Remote {
 
     /// The end is final.
     fn enter(&self, next: State) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if matches!(*state, State::Ended) {
             return false;
         }
@@ -132,9 +131,9 @@ impl Remote {
     }
 
     fn is_ended_within(&self, wait: Duration) -> bool {
-        let state = self.lock();
-        let waited = self.changed.wait_timeout_while(state, wait, |state| !matches!(state, State::Ended));
-        matches!(*waited.unwrap_or_else(PoisonError::into_inner).0, State::Ended)
+        let mut state = self.state.lock();
+        self.changed.wait_while_for(&mut state, |state| !matches!(state, State::Ended), wait);
+        matches!(*state, State::Ended)
     }
 
     /// The life of one child, and how it ended.
@@ -154,13 +153,13 @@ impl Remote {
         };
         let refused = self.follow(&session, &spawned, first);
         let why = self.end_child(&session, spawned, refused);
-        let (hung, inside) = (*lock(&session.hung), session.inside());
+        let (hung, inside) = (*session.hung.lock(), session.inside());
         session.bury(&Error::internal(format!("the process of driver {} {why}", spec.id)));
         End { why, is_shortage: session.is_for_service(), hung, inside }
     }
 
     fn end_child(&self, session: &Session, spawned: Spawned, refused: Option<String>) -> String {
-        let is_ended = matches!(*self.lock(), State::Ended);
+        let is_ended = matches!(*self.state.lock(), State::Ended);
         let failure = session.failure();
         let grace = match &failure {
             _ if is_ended => Duration::from_millis(END_MS),
@@ -208,7 +207,7 @@ impl Remote {
             if !beginning.is_ready && now.saturating_sub(began) > Duration::from_millis(START_MS) {
                 session.fail(&format!("did not start within {START_MS} ms"));
             }
-            if matches!(*self.lock(), State::Ended)
+            if matches!(*self.state.lock(), State::Ended)
                 && now.saturating_sub(*ending.get_or_insert(now)) > Duration::from_millis(END_MS)
             {
                 session.fail("did not end in time");

@@ -1,7 +1,6 @@
 //! Which destinations of a session run: those of the database.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Run;
@@ -27,9 +26,9 @@ impl Run {
         self.read_wishes(wanted.iter().filter(|destination| destination.enabled));
         // Whoever is to start later wants nothing of before.
         let late = wanted.iter().filter(|destination| destination.delays.start_secs > 0);
-        self.had_backfill.lock().unwrap_or_else(PoisonError::into_inner).extend(late.map(|late| late.id));
+        self.had_backfill.lock().extend(late.map(|late| late.id));
         let wanted = self.due(wanted);
-        let running: Vec<_> = self.session.lock().destinations.values().cloned().collect();
+        let running: Vec<_> = self.session.shared.lock().destinations.values().cloned().collect();
         let mut stopped = Vec::new();
         for destination in running {
             let record = destination.record();
@@ -47,7 +46,7 @@ impl Run {
         }
         let mut started = Vec::new();
         for (id, record) in wanted {
-            if !self.session.lock().destinations.contains_key(&id) {
+            if !self.session.shared.lock().destinations.contains_key(&id) {
                 self.start_destination(record);
                 started.push(id);
             }
@@ -59,7 +58,7 @@ impl Run {
     /// its stop is delayed.
     fn due(&mut self, all: Vec<DestinationRecord>) -> BTreeMap<DestinationId, DestinationRecord> {
         let now = self.live.clock.monotonic();
-        let running = self.session.lock().destinations.clone();
+        let running = self.session.shared.lock().destinations.clone();
         let wanted = all.iter().map(|record| {
             let state = running.get(&record.id).map(|destination| destination.snapshot().state);
             let (runs, forwards) = (state.is_some(), state == Some(DestState::Live));
@@ -68,7 +67,7 @@ impl Run {
         let due = self.schedule.plan(wanted, now);
         let wall_now = self.live.clock.now();
         let delayed = self.schedule.waits().map(|(id, wait)| (id, delayed(wait, now, wall_now)));
-        self.session.lock().delayed = delayed.collect();
+        self.session.shared.lock().delayed = delayed.collect();
         let due = all.into_iter().filter(|record| due.contains(&record.id));
         due.map(|record| {
             (record.id, DestinationRecord { enabled: true, delays: Delays::default(), ..record })
@@ -102,7 +101,7 @@ impl Run {
             session: self.session.id.clone(),
             label: self.session.stream.label.clone(),
             // Destinations start after the session has begun.
-            started_at: self.session.lock().started_at.unwrap_or_else(|| self.live.clock.now()),
+            started_at: self.session.shared.lock().started_at.unwrap_or_else(|| self.live.clock.now()),
             shelves: self.live.shelves.clone(),
             spools: self.live.spools.clone(),
             troubles: self.live.troubles.clone(),
@@ -114,13 +113,13 @@ impl Run {
             had_backfill: self.had_backfill.clone(),
         };
         let (destination, task) = Destination::start(record, parts);
-        self.session.lock().destinations.insert(id, destination);
+        self.session.shared.lock().destinations.insert(id, destination);
         self.tasks.insert(id, task);
     }
 
     // Its task flushes and ends by itself within the stop deadline; the others are not held up by it.
     fn stop_destination(&mut self, id: DestinationId) {
-        if let Some(destination) = self.session.lock().destinations.remove(&id) {
+        if let Some(destination) = self.session.shared.lock().destinations.remove(&id) {
             destination.stop();
         }
         self.tasks.remove(&id);

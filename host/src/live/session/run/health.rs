@@ -19,14 +19,14 @@ impl Run {
 
     /// Looks at what comes; called about once a second. Nothing is said while the encoder is away.
     pub(super) fn look_at_health(&mut self) {
-        if self.session.lock().state != Some(SessionState::Live) {
+        if self.session.shared.lock().state != Some(SessionState::Live) {
             return;
         }
         let now = self.live.clock.monotonic();
         let figures = self.session.hub.figures(now);
         let verdicts = judge(&figures, &self.wishes, |code| self.watch.is_shown(code));
         let news = self.watch.look(verdicts, now);
-        self.session.lock().issues = self.watch.issues();
+        self.session.shared.lock().issues = self.watch.issues();
         if let Some(news) = news {
             self.tell_health(news);
         }

@@ -85,14 +85,14 @@ async fn refills_are_decided_on_the_facts_of_their_transaction() {
     let rig = Rig::new().await;
     let account = rig.account("me", 999).await.unwrap();
     let begin = async |plan: std::result::Result<RefillPlan, NoRefill>| {
-        let facts = std::sync::Mutex::new(None);
+        let facts = parking_lot::Mutex::new(None);
         let decide = |seen: &_| {
-            *facts.lock().unwrap() = Some(*seen);
+            *facts.lock() = Some(*seen);
             plan
         };
         let wallet = rig.store.wallet_of(account).await.unwrap().map_or(0, |wallet| wallet.id);
         let begun = rig.store.begin_refill(account, wallet, NOW, UnixMillis(0), NOW, &decide).await.unwrap();
-        (begun, facts.into_inner().unwrap())
+        (begun, facts.into_inner())
     };
     let plan = Ok(RefillPlan { amount: Msat(5_000), fee_max: Msat(10_000) });
     assert_eq!(begin(plan).await, (Err(NoRefill::NotConnected), None));

@@ -1,8 +1,9 @@
 //! What follows when the service cannot give a child what it needs.
 
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex};
 use std::thread;
+
+use parking_lot::{Condvar, Mutex};
 
 use super::super::super::recordings::tests::Listener;
 use super::super::super::shortage::tests::{in_a_process_with_few_files, take_all_files};
@@ -49,7 +50,7 @@ fn a_service_without_descriptors_waits_and_blames_nobody() {
     assert!(end.is_shortage);
     let supervised = remote.clone();
     let supervisor = thread::spawn(move || supervised.supervise(None));
-    while !matches!(*remote.lock(), State::Down { .. }) {
+    while !matches!(*remote.state.lock(), State::Down { .. }) {
         thread::sleep(Duration::from_millis(5));
     }
     assert!(remote.trouble().unwrap().contains("LimitNOFILE"), "the operator is told");
