@@ -88,9 +88,10 @@ pub(in crate::drivers) struct Hooks {
     /// It is up.
     pub(in crate::drivers) up: Box<dyn Fn() + Send + Sync>,
     /// It crashed with the work of this account, and why; true where nothing new of it comes from now on.
-    pub(in crate::drivers) fault: Box<dyn Fn(i64, &str) -> bool + Send + Sync>,
+    pub(in crate::drivers) fault: Fault,
 }
 
+type Fault = Box<dyn Fn(i64, &str) -> bool + Send + Sync>;
 type First = SyncSender<Result<Facts, LoadError>>;
 
 impl Remote {
