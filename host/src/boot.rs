@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, App};
 use crate::banner::{self, Facts};
@@ -218,22 +218,18 @@ impl Host {
     /// # Errors
     /// [`BootError::TakenOver`]: it ended, in the same order, because another service has the database.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), BootError> {
-        let (stop_ingest, ingest_stopped) = watch::channel(false);
-        let (stop_http, http_stopped) = watch::channel(false);
-        let mut ingest = tokio::spawn(self.listener.run(told(ingest_stopped)));
+        // What ends it all, what ends counting viewers' bytes after that, and what ends charging for them last.
+        let [all, counting, charging] = [(); 3].map(|()| CancellationToken::new());
+        let mut ingest = tokio::spawn(self.listener.run(all.clone().cancelled_owned()));
         let playback = self.app.playback.clone();
         let site = Site::new(api::endpoint(self.app.clone()), playback.clone());
-        let mut http = tokio::spawn(self.server.serve(site, told(http_stopped)));
-        let (stop_meter, meter_stopped) = watch::channel(false);
-        let meter = tokio::spawn(playback.keep_meter(told(meter_stopped)));
-        let (stop_hours, hours_stopped) = watch::channel(false);
-        let hours = tokio::spawn(self.app.billing.clone().keep_hours(told(hours_stopped)));
+        let mut http = tokio::spawn(self.server.serve(site, all.clone().cancelled_owned()));
+        let meter = tokio::spawn(playback.keep_meter(counting.clone().cancelled_owned()));
+        let hours = tokio::spawn(self.app.billing.clone().keep_hours(charging.clone().cancelled_owned()));
         let heartbeat = tokio::spawn(self.live.clone().keep_heartbeat());
-        let (stop_wallets, wallets_stopped) = watch::channel(false);
-        let wallets = tokio::spawn(self.app.wallets.clone().run(told(wallets_stopped)));
+        let wallets = tokio::spawn(self.app.wallets.clone().run(all.clone().cancelled_owned()));
         let archive = archive::Keeping::begin(&self.app.archive);
-        let (stop_webhooks, webhooks_stopped) = watch::channel(false);
-        let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(told(webhooks_stopped)));
+        let webhooks = tokio::spawn(self.app.webhooks.clone().keep_sending(all.clone().cancelled_owned()));
         let ended = tokio::select! {
             () = shutdown => Ok(()),
             () = self.database_lock.lost() => Err(BootError::TakenOver),
@@ -246,12 +242,9 @@ impl Host {
         self.live.shut_down().await;
         // Event streams end by themselves: the HTTP listener waits for running requests.
         self.store.feed().close();
-        stop_ingest.send_replace(true);
-        stop_http.send_replace(true);
-        // What is not on its way by now is sent at the next start.
-        stop_webhooks.send_replace(true);
-        // Nobody spends any more; a payment on its way is credited now, or after the next start.
-        stop_wallets.send_replace(true);
+        // Webhooks that are not on their way by now are sent at the next start. Nobody spends any more; a payment on its way is
+        // credited now, or after the next start.
+        all.cancel();
         for (name, task) in [("rtmp", &mut ingest), ("http", &mut http)] {
             if tokio::time::timeout(LISTENER_WAIT, task).await.is_err() {
                 tracing::error!(listener = name, "listener did not end in time");
@@ -261,7 +254,7 @@ impl Host {
         self.live.shut_down().await;
         heartbeat.abort();
         // What viewers got is counted until the last connection is gone, and stored before the database closes.
-        stop_meter.send_replace(true);
+        counting.cancel();
         if let Err(error) = meter.await {
             tracing::error!(%error, "bytes that viewers got were not counted to the end");
         }
@@ -274,7 +267,7 @@ impl Host {
         // Sessions have ended, and their drivers have told of it.
         archive.end().await;
         // The last of them are charged at the prices they were sent at, which the next start may not have.
-        stop_hours.send_replace(true);
+        charging.cancel();
         if let Err(error) = hours.await {
             tracing::error!(%error, "playback was not charged to the end");
         }
@@ -282,11 +275,6 @@ impl Host {
         self.store.close().await;
         ended
     }
-}
-
-async fn told(mut stop: watch::Receiver<bool>) {
-    // A dropped sender means that the process ends anyway.
-    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 async fn load_drivers(config: Arc<Config>, parts: HostParts, exe: PathBuf) -> Result<Drivers, BootError> {

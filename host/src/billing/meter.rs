@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::limits::{Means, Short};
 use super::minutes::{Due, Minutes, WAITING_MAX};
@@ -39,7 +40,7 @@ pub(super) struct Meter {
     state: Mutex<State>,
     changed: Notify,
     orders: watch::Sender<Orders>,
-    done: watch::Sender<bool>,
+    done: CancellationToken,
 }
 
 struct State {
@@ -124,7 +125,7 @@ impl Meter {
             state: Mutex::new(state),
             changed: Notify::new(),
             orders: watch::Sender::default(),
-            done: watch::Sender::default(),
+            done: CancellationToken::new(),
         }
     }
 
@@ -159,7 +160,7 @@ impl Meter {
             }
         }
         self.billing.forget(&self.session.session);
-        self.done.send_replace(true);
+        self.done.cancel();
     }
 
     fn step(&self) -> Step {

@@ -1,7 +1,7 @@
 //! The account of recordings.
 
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::archive::Archive;
 use crate::clock::Clock;
@@ -21,19 +21,20 @@ pub(super) fn account(store: &Store, drivers: &Drivers, parts: &RecordingParts, 
 
 /// The task that writes down what drivers tell.
 pub(super) struct Keeping {
-    stop: watch::Sender<bool>,
+    stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl Keeping {
     pub(super) fn begin(archive: &Archive) -> Self {
-        let (stop, stopped) = watch::channel(false);
-        Self { stop, task: tokio::spawn(archive.clone().keep(super::told(stopped))) }
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(archive.clone().keep(stop.clone().cancelled_owned()));
+        Self { stop, task }
     }
 
     /// Ends it after what was told by now.
     pub(super) async fn end(self) {
-        self.stop.send_replace(true);
+        self.stop.cancel();
         if let Err(error) = self.task.await {
             tracing::error!(%error, "the account of recordings ended early");
         }

@@ -23,8 +23,9 @@ use std::time::Duration;
 use ipnet::IpNet;
 use poem::Endpoint;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use self::serving::{Held, Peers, Serving};
 use crate::certificates::{CertificateError, Certificates, Section};
@@ -197,7 +198,7 @@ impl Server {
         let endpoint = Arc::new(endpoint);
         let slots = Arc::new(Semaphore::new(self.limits.connections_max));
         let places = Places::new(usize::MAX, self.limits.per_network_max);
-        let (stop, stopped) = watch::channel(false);
+        let stopped = CancellationToken::new();
         let mut connections = JoinSet::new();
         let mut shutdown = pin!(shutdown);
         let mut fresh = pin!(keep_fresh(self.certificates.clone()));
@@ -235,8 +236,7 @@ impl Server {
             }
         }
         drop(self.listener);
-        // An error says that no connection is left to be told.
-        let _ = stop.send(true);
+        stopped.cancel();
         let finish = async {
             while let Some(ended) = connections.join_next().await {
                 report(ended)

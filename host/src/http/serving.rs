@@ -21,10 +21,11 @@ use poem::{Addr, Endpoint, IntoResponse as _, Request};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
 
 use super::flow::{Fault, Flows};
 use super::linger::Lingering;
@@ -53,8 +54,7 @@ pub(super) struct Serving<E> {
     pub(super) endpoint: Arc<E>,
     pub(super) peers: Peers,
     pub(super) limits: ServerLimits,
-    /// Turns true when the server stops.
-    pub(super) stopped: watch::Receiver<bool>,
+    pub(super) stopped: CancellationToken,
     pub(super) tls: Option<Arc<ServerConfig>>,
     pub(super) _held: Held,
 }
@@ -94,11 +94,11 @@ impl<E: Endpoint + 'static> Serving<E> {
                 }
                 Err(_) => None,
             },
-            _ = self.stopped.wait_for(|stop| *stop) => None,
+            () = self.stopped.cancelled() => None,
         }
     }
 
-    async fn http_1<T>(mut self, socket: T, sent: Sent, scheme: Scheme)
+    async fn http_1<T>(self, socket: T, sent: Sent, scheme: Scheme)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -125,13 +125,9 @@ impl<E: Endpoint + 'static> Serving<E> {
             .writev(true)
             .serve_connection(TokioIo::new(socket), service);
         let mut serving = pin!(serving);
-        let told = async {
-            // An error says that the server is gone, which is a stop as well.
-            let _ = self.stopped.wait_for(|stop| *stop).await;
-        };
         let ended = tokio::select! {
             ended = &mut serving => ended,
-            () = told => {
+            () = self.stopped.cancelled() => {
                 serving.as_mut().graceful_shutdown();
                 serving.await
             }
@@ -139,7 +135,7 @@ impl<E: Endpoint + 'static> Serving<E> {
         report(ended);
     }
 
-    async fn http_2<T>(mut self, socket: T, sent: Sent)
+    async fn http_2<T>(self, socket: T, sent: Sent)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -166,7 +162,7 @@ impl<E: Endpoint + 'static> Serving<E> {
         loop {
             tokio::select! {
                 ended = &mut serving => return report(ended),
-                _ = self.stopped.wait_for(|stop| *stop), if !leaving => {
+                () = self.stopped.cancelled(), if !leaving => {
                     leaving = true;
                     serving.as_mut().graceful_shutdown();
                 }

@@ -9,9 +9,9 @@ use satcast_media::flv::ForeignCodec;
 use satcast_media::rtmp::Metadata;
 use satcast_media::rtmp::server::{PublishId, ServerEvent};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::rustls::ServerConfig;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use super::Shared;
@@ -32,7 +32,7 @@ pub(super) async fn serve<A: Admission>(
     peer: SocketAddr,
     shared: Arc<Shared<A>>,
     stranger: Place,
-    stop: watch::Receiver<bool>,
+    stop: CancellationToken,
     seat: Seat,
 ) {
     let tls = match tls.map(Tls::new).transpose() {
@@ -64,7 +64,7 @@ struct Connection<A> {
     peer: SocketAddr,
     shared: Arc<Shared<A>>,
     stranger: Option<Place>,
-    stop: watch::Receiver<bool>,
+    stop: CancellationToken,
     seat: Seat,
     /// Events between a publish request and its decision.
     events: VecDeque<ServerEvent>,
@@ -91,7 +91,7 @@ impl<A: Admission> Connection<A> {
             }
             tokio::select! {
                 biased;
-                () = stopped(&mut self.stop) => return Err(End::Shutdown),
+                () = self.stop.cancelled() => return Err(End::Shutdown),
                 ready = self.wire.ready(deadline) => ready?,
                 () = sleep_until(deadline) => return Err(End::SetupTimeout(setup_ms)),
             }
@@ -143,7 +143,7 @@ impl<A: Admission> Connection<A> {
         let until = deadline.min(Instant::now() + self.shared.limits.refusal_delay);
         tokio::select! {
             biased;
-            () = stopped(&mut self.stop) => Err(End::Shutdown),
+            () = self.stop.cancelled() => Err(End::Shutdown),
             () = sleep_until(until) => Ok(()),
         }
     }
@@ -210,7 +210,7 @@ impl<A: Admission> Connection<A> {
             let look_at = usable.decided_at().map_or(silence_ends, |at| at.min(silence_ends));
             tokio::select! {
                 biased;
-                () = stopped(&mut self.stop) => return Err(End::Shutdown),
+                () = self.stop.cancelled() => return Err(End::Shutdown),
                 status = publisher.closed() => return Err(End::Closed(status)),
                 ready = self.wire.ready(due) => ready?,
                 () = sleep_until(look_at) => {}
@@ -341,12 +341,6 @@ impl<A> Drop for KnownNetwork<A> {
     fn drop(&mut self) {
         self.shared.keys.left(self.network, self.shared.clock.monotonic());
     }
-}
-
-/// Resolves when the service stops.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // A sender that is gone has stopped as well.
-    let _seen = stop.wait_for(|stop| *stop).await;
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::rustls::ServerConfig;
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::admit::Admission;
@@ -58,7 +58,7 @@ impl Room {
 pub(super) struct Door<A> {
     pub(super) shared: Arc<Shared<A>>,
     pub(super) room: Arc<Room>,
-    pub(super) stopped: watch::Receiver<bool>,
+    pub(super) stopped: CancellationToken,
     pub(super) threads: Threads,
     /// Proxies that say whom they connect for.
     pub(super) proxies: Vec<IpNet>,
@@ -124,7 +124,7 @@ async fn enter<A: Admission>(
     entry: Entry,
     room: &Room,
     shared: Arc<Shared<A>>,
-    mut stopped: watch::Receiver<bool>,
+    stopped: CancellationToken,
     seat: Seat,
 ) {
     let (peer, places) = match entry {
@@ -133,8 +133,7 @@ async fn enter<A: Admission>(
             let limit = shared.limits.proxy_header;
             let header = tokio::select! {
                 biased;
-                // A sender that is gone has stopped as well.
-                _ = stopped.wait_for(|stop| *stop) => return,
+                () = stopped.cancelled() => return,
                 header = timeout(limit, proxy::read(&mut socket)) => header,
             };
             drop(place);

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::rustls::ServerConfig;
+use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::certificates::{CertificateError, Certificates, Section};
@@ -235,8 +235,14 @@ impl<A: Admission> Listener<A> {
     /// connections have ended or [`SHUTDOWN_TIMEOUT_MS`] is over.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Self { socket, secure, shared, room, threads, proxies } = self;
-        let (stop, stopped) = watch::channel(false);
-        let door = Door { shared: Arc::clone(&shared), room: Arc::new(room), stopped, threads, proxies };
+        let stopped = CancellationToken::new();
+        let door = Door {
+            shared: Arc::clone(&shared),
+            room: Arc::new(room),
+            stopped: stopped.clone(),
+            threads,
+            proxies,
+        };
         let mut tasks = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
         let mut renewing =
@@ -259,7 +265,7 @@ impl<A: Admission> Listener<A> {
         }
         drop((socket, secure));
         let limit = shared.limits.shutdown;
-        stop.send_replace(true);
+        stopped.cancel();
         let all_ended = timeout(limit, async {
             while let Some(ended) = tasks.join_next().await {
                 report(ended);

@@ -15,6 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
 use self::losing::Losing;
 #[cfg(test)]
@@ -86,7 +87,7 @@ pub(super) struct Destination {
     losing: Mutex<Losing>,
     /// It loses too much, and is to be opened anew.
     gives_up: Notify,
-    stop: watch::Sender<bool>,
+    stop: CancellationToken,
     has_given_way: AtomicBool,
     feed: Feed,
     teller: Teller,
@@ -105,7 +106,7 @@ struct Change {
 impl Destination {
     /// Starts it; the task ends some time after [`Destination::stop`].
     pub(super) fn start(record: DestinationRecord, parts: Parts) -> (Arc<Self>, tokio::task::JoinHandle<()>) {
-        let (stop, stopping) = watch::channel(false);
+        let stop = CancellationToken::new();
         let view = View::new(parts.clock.monotonic(), parts.clock.now());
         let destination = Arc::new(Self {
             id: record.id,
@@ -117,7 +118,7 @@ impl Destination {
             losing: Mutex::default(),
             gives_up: Notify::new(),
             has_given_way: AtomicBool::new(false),
-            stop,
+            stop: stop.clone(),
             feed: parts.feed.clone(),
             teller: parts.teller.clone(),
             troubles: parts.troubles.clone(),
@@ -132,7 +133,7 @@ impl Destination {
         let run = Run {
             destination: destination.clone(),
             parts,
-            stopping,
+            stopping: stop,
             orders,
             failures,
             panics,
@@ -174,7 +175,7 @@ impl Destination {
 
     /// Asks for the end. What it does until then is no use any more.
     pub(super) fn stop(&self) {
-        self.stop.send_replace(true);
+        self.stop.cancel();
         let mut view = self.view.lock();
         if view.told != Told::Over {
             view.told = Told::Over;

@@ -96,7 +96,7 @@ impl Usage for Meter {
 
     async fn settled(&self) {
         // The sender stands beside it.
-        let _ = self.done.subscribe().wait_for(|done| *done).await;
+        self.done.cancelled().await;
         self.billing.bill_playback(Some(self.session.account)).await;
     }
 }

@@ -18,7 +18,7 @@ use satcast_media::rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use satcast_media::{Codec, NANOS_PER_MILLI, Packet, Role};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tracing_subscriber::fmt::MakeWriter;
 

@@ -10,6 +10,7 @@ use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{Class, Error};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::codecs::another_codec;
 use super::losing::Losing;
@@ -51,7 +52,7 @@ const STATE_LOG_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Run {
     pub(super) destination: Arc<Destination>,
     pub(super) parts: Parts,
-    pub(super) stopping: watch::Receiver<bool>,
+    pub(super) stopping: CancellationToken,
     pub(super) orders: watch::Receiver<Orders>,
     pub(super) failures: u32,
     pub(super) panics: u32,
@@ -79,7 +80,7 @@ impl Run {
     }
 
     fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
+        self.stopping.is_cancelled()
     }
 
     fn held(&self) -> Option<Held> {
@@ -106,7 +107,7 @@ impl Run {
                     // The senders outlive this.
                     _ = self.parts.flows.wait_for(|flows| *flows) => {}
                     _ = self.orders.wait_for(|orders| orders.held.contains_key(&id)) => {}
-                    _ = self.stopping.wait_for(|stop| *stop) => {}
+                    () = self.stopping.cancelled() => {}
                 }
                 continue;
             };
@@ -114,7 +115,7 @@ impl Run {
             tokio::select! {
                 // The senders of both outlive this.
                 _ = self.orders.wait_for(|orders| !orders.held.contains_key(&id)) => {}
-                _ = self.stopping.wait_for(|stop| *stop) => {}
+                () = self.stopping.cancelled() => {}
             }
         }
         false
@@ -211,7 +212,7 @@ impl Run {
 
     /// Follows an opening to its end.
     async fn watch(&mut self, mut opening: Opening, mailbox: &Mailbox, source: &Source) -> Result<(), Error> {
-        let (mut stopping, mut orders, id) = (self.stopping.clone(), self.orders.clone(), self.id());
+        let (stopping, mut orders, id) = (self.stopping.clone(), self.orders.clone(), self.id());
         let (sender, mut changes) = mpsc::channel::<Change>(CHANGES_MAX);
         *self.destination.changes.lock() = Some(sender);
         let mut hoarding = Hoarding::new();
@@ -234,7 +235,7 @@ impl Run {
                     break;
                 }
                 // The sender lives as long as the destination, which `self` holds.
-                _ = stopping.wait_for(|stop| *stop) => break,
+                () = stopping.cancelled() => break,
                 _ = orders.wait_for(|orders| orders.held.contains_key(&id)) => break,
             };
             if let Some(outcome) = self.read_mail(mailbox) {
@@ -345,7 +346,7 @@ impl Run {
                 self.show_until(DestState::Retrying, Some(error.message), Some(retry_at));
                 tokio::select! {
                     () = self.parts.clock.sleep(wait) => {}
-                    _ = self.stopping.wait_for(|stop| *stop) => {}
+                    () = self.stopping.cancelled() => {}
                 }
             }
             Next::GiveUp => {
@@ -355,7 +356,7 @@ impl Run {
                 // As above: the senders outlive this.
                 tokio::select! {
                     () = another_codec(&self.parts.clock, &mut self.codecs, self.given), if may_be_the_codec => {}
-                    _ = self.stopping.wait_for(|stop| *stop) => {}
+                    () = self.stopping.cancelled() => {}
                 }
             }
         }

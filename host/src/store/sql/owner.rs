@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection as _, Executor as _};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::{db, postgres};
 use crate::store::{Result, Server, StoreError};
@@ -41,7 +41,7 @@ const END: &str = "SELECT pg_terminate_backend(CAST($1 AS INTEGER))";
 /// The right to run on a database; given back when dropped.
 #[derive(Debug)]
 pub struct Owner {
-    lost: watch::Receiver<bool>,
+    lost: CancellationToken,
     task: JoinHandle<()>,
 }
 
@@ -66,20 +66,14 @@ impl Owner {
                 Err(_) => return Err(StoreError::Owned(server.to_string())),
             }
         };
-        let (tell, lost) = watch::channel(false);
-        let task = tokio::spawn(keep(server.clone(), held, tell));
+        let lost = CancellationToken::new();
+        let task = tokio::spawn(keep(server.clone(), held, lost.clone()));
         Ok(Self { lost, task })
     }
 
     /// Resolves when another service has the database.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut lost = self.lost.clone();
-        async move {
-            if lost.wait_for(|lost| *lost).await.is_err() {
-                // The task ended with its runtime.
-                std::future::pending::<()>().await;
-            }
-        }
+        self.lost.clone().cancelled_owned()
     }
 }
 
@@ -110,7 +104,7 @@ async fn take(server: &Server) -> Result<std::result::Result<Held, Option<i64>>>
 }
 
 /// Looks after the lock until somebody else has it.
-async fn keep(server: Server, mut held: Held, lost: watch::Sender<bool>) {
+async fn keep(server: Server, mut held: Held, lost: CancellationToken) {
     loop {
         sleep(LOOK_EVERY).await;
         if let Ok(Ok(())) = timeout(ANSWER_TIMEOUT, held.connection.ping()).await {
@@ -120,7 +114,7 @@ async fn keep(server: Server, mut held: Held, lost: watch::Sender<bool>) {
         match take_again(&server, held.backend).await {
             Some(again) => held = again,
             None => {
-                lost.send_replace(true);
+                lost.cancel();
                 return;
             }
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch as channel;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::Desk;
 use super::refill::Outcome;
@@ -52,22 +53,22 @@ impl Desk {
         if self.inner.receiving.is_none() {
             return shutdown.await;
         }
-        let (stop, stopped) = channel::channel(false);
+        let stopped = CancellationToken::new();
         let work = async {
             tokio::join!(
-                self.keep_refilling(stopped.clone()),
-                self.keep_scanning(stopped.clone()),
-                self.keep_watching(stopped.clone())
+                self.keep_refilling(&stopped),
+                self.keep_scanning(&stopped),
+                self.keep_watching(&stopped)
             );
         };
         let stopping = async {
             shutdown.await;
-            stop.send_replace(true);
+            stopped.cancel();
         };
         tokio::join!(work, stopping);
     }
 
-    async fn keep_refilling(&self, mut stopped: channel::Receiver<bool>) {
+    async fn keep_refilling(&self, stopped: &CancellationToken) {
         let mut running = JoinSet::new();
         loop {
             while let Some((account, rate)) = self.next_wanted() {
@@ -84,7 +85,7 @@ impl Desk {
                         tracing::error!(%error, "a refill ended early; its invoice is looked after");
                     }
                 }
-                () = told(&mut stopped) => break,
+                () = stopped.cancelled() => break,
             }
         }
         let rest = async { while running.join_next().await.is_some() {} };
@@ -94,7 +95,7 @@ impl Desk {
     }
 
     /// Looks at all connections again and again: a balance falls by other processes too, and rests end.
-    async fn keep_scanning(&self, mut stopped: channel::Receiver<bool>) {
+    async fn keep_scanning(&self, stopped: &CancellationToken) {
         let mut after = 0;
         loop {
             match self.scan(after).await {
@@ -104,7 +105,7 @@ impl Desk {
             let next = self.inner.clock.monotonic().saturating_add(SCAN_INTERVAL);
             tokio::select! {
                 () = self.inner.clock.sleep_until(next) => {}
-                () = told(&mut stopped) => return,
+                () = stopped.cancelled() => return,
             }
         }
     }
@@ -167,9 +168,4 @@ impl Desk {
             want.outcome.send_replace(Some(outcome));
         }
     }
-}
-
-pub(super) async fn told(stop: &mut channel::Receiver<bool>) {
-    // A dropped sender means that the work ends as well.
-    let _ = stop.wait_for(|stop| *stop).await;
 }

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::watch as channel;
+use tokio_util::sync::CancellationToken;
 
-use super::wanted::told;
 use super::{Desk, after};
 use crate::store::{Close, InvoiceRecord, RefillFault, Stage, StoreError, WalletFault};
 use crate::wallet::lightning::{Fault, InvoiceState};
@@ -36,7 +35,7 @@ pub(super) enum Checked {
 }
 
 impl Desk {
-    pub(super) async fn keep_watching(&self, mut stopped: channel::Receiver<bool>) {
+    pub(super) async fn keep_watching(&self, stopped: &CancellationToken) {
         // What a process that died left may have been paid meanwhile.
         if let Err(error) = self.inner.store.ask_all_invoices(self.inner.clock.now()).await {
             tracing::error!(%error, "open invoices are looked at when they are due");
@@ -53,7 +52,7 @@ impl Desk {
             };
             tokio::select! {
                 () = pass => {}
-                () = told(&mut stopped) => return,
+                () = stopped.cancelled() => return,
             }
         }
     }
