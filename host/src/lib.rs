@@ -25,6 +25,7 @@ pub mod http;
 pub mod ids;
 pub mod ingest;
 pub mod live;
+pub mod log_limit;
 pub mod logging;
 pub mod networks;
 pub mod outbound;

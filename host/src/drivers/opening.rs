@@ -14,9 +14,10 @@ use super::backend::{Backend, Held};
 use super::control::Whom;
 use super::http::Door;
 use super::registry::Loaded;
-use super::services::{Counters, LogGate, Observer, Opened, shown};
+use super::services::{Counters, EVENTS_PER_SEC_MAX, LOG_LINES_PER_SEC_MAX, Observer, Opened, shown};
 use super::{Assets, Drivers, limit};
 use crate::ids::DestinationId;
+use crate::log_limit::LogLimit;
 
 /// What [`Drivers::open`] is given.
 pub struct OpenRequest {
@@ -73,8 +74,8 @@ impl Drivers {
             counters: request.counters,
             assets: request.assets.clone(),
             redactor: RwLock::new(redactor.clone()),
-            log_gate: LogGate::default(),
-            event_gate: LogGate::default(),
+            log_limit: LogLimit::per_second(LOG_LINES_PER_SEC_MAX),
+            event_limit: LogLimit::per_second(EVENTS_PER_SEC_MAX),
             account,
         };
         services.insert(dest, opened);

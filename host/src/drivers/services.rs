@@ -4,7 +4,6 @@
 mod counters;
 mod duty;
 mod lines;
-mod log_gate;
 mod on_pump;
 
 use std::collections::HashMap;
@@ -24,7 +23,6 @@ use satcast_plugin_api::redact::Readings;
 use self::counters::Names;
 pub(super) use self::counters::is_counter_name;
 pub use self::counters::{Counters, SENT_BYTES_PER_SEC_MAX};
-pub(super) use self::log_gate::LogGate;
 use self::on_pump::{CONNECTS_MAX, Connecting, OnPump, connect_error};
 use super::assets::Assets;
 use super::assets::budget::Budget;
@@ -35,6 +33,7 @@ use super::recordings::{self, RecordingParts};
 use super::redact::{Redactor, Retired};
 use crate::clock::Clock;
 use crate::ids::DestinationId;
+use crate::log_limit::LogLimit;
 use crate::outbound::{Asker, Guard};
 
 /// What is told to a connect that comes late.
@@ -84,8 +83,8 @@ pub(super) struct Opened {
     pub(super) counters: Arc<Counters>,
     pub(super) assets: Arc<Assets>,
     pub(super) redactor: RwLock<Arc<Redactor>>,
-    pub(super) log_gate: LogGate,
-    pub(super) event_gate: LogGate,
+    pub(super) log_limit: LogLimit,
+    pub(super) event_limit: LogLimit,
     /// Whose it is.
     pub(super) account: i64,
 }
@@ -112,10 +111,10 @@ pub(super) struct DriverServices {
     guard: Guard,
     runtime: tokio::runtime::Handle,
     clock: Clock,
-    log_gate: LogGate,
-    driver_gate: LogGate,
-    event_gate: LogGate,
-    report_gate: LogGate,
+    log_limit: LogLimit,
+    driver_limit: LogLimit,
+    event_limit: LogLimit,
+    report_limit: LogLimit,
     counter_names: Names,
     opened: RwLock<HashMap<u64, Arc<Opened>>>,
     retired: Retired,
@@ -152,11 +151,12 @@ impl DriverServices {
             guard,
             runtime,
             clock,
-            log_gate: LogGate::default(),
-            driver_gate: LogGate::default(),
-            event_gate: LogGate::default(),
+            log_limit: LogLimit::per_second(LOG_LINES_PER_SEC_MAX),
+            driver_limit: LogLimit::per_second(DRIVER_LOG_LINES_PER_SEC_MAX)
+                .with_bytes(DRIVER_LOG_BYTES_PER_SEC_MAX),
+            event_limit: LogLimit::per_second(DRIVER_EVENTS_PER_SEC_MAX),
             counter_names: Names::default(),
-            report_gate: LogGate::default(),
+            report_limit: LogLimit::per_second(REPORTS_PER_SEC_MAX),
             opened,
             retired: Retired::default(),
             settings,
@@ -342,7 +342,7 @@ impl Services for DriverServices {
     }
 
     fn recording(&self, mut recording: Recording) -> Result<(), Error> {
-        if self.report_gate.admit_of(REPORTS_PER_SEC_MAX, self.clock.monotonic()).is_none() {
+        if self.report_limit.admit(self.clock.monotonic()).is_none() {
             return Ok(());
         }
         self.clean_recording(&mut recording);

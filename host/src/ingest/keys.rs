@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::caps::WINDOW;
 use super::limits::KNOWN_NETWORK_MS;
 use crate::places::Network;
 
 /// Networks remembered for wrong keys, and networks remembered for encoders that have left; beyond it the oldest is
 /// forgotten.
 pub(super) const NETWORKS_MAX: usize = 10_000;
+
+/// Length of the window in which wrong keys, and warnings about connections, are counted.
+pub(super) const WINDOW: Duration = Duration::from_secs(60);
 
 const KNOWN: Duration = Duration::from_millis(KNOWN_NETWORK_MS);
 

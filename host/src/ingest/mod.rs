@@ -21,12 +21,12 @@ use crate::certificates::{CertificateError, Certificates, Section};
 use crate::clock::Clock;
 use crate::config;
 use crate::ids::UnixMillis;
+use crate::log_limit::LogLimit;
 use crate::store::Store;
 
 mod admit;
 mod alarm;
 mod block;
-mod caps;
 mod conn;
 mod door;
 mod end;
@@ -43,7 +43,6 @@ mod wire;
 pub use admit::{Admission, PacketSink, Status};
 pub use limits::*;
 
-use caps::{Line, LogLimit};
 use door::{Door, Room};
 use keys::KeyAttempts;
 use pace::Pace;
@@ -162,7 +161,7 @@ struct Shared<A> {
 impl<A> Shared<A> {
     /// One warning about a connection, unless a flood of them is going on.
     fn warn(&self, peer: SocketAddr, key: Option<&str>, what: &str) {
-        let Line::Write { withheld } = self.warnings.next(self.clock.monotonic()) else { return };
+        let Some(withheld) = self.warnings.admit(self.clock.monotonic()) else { return };
         if withheld > 0 {
             warn!("{withheld} more warnings about RTMP connections were left out");
         }
@@ -204,7 +203,7 @@ impl<A: Admission> Listener<A> {
             pace: Pace::new(settings.read_wait),
             started: Instant::now(),
             keys: KeyAttempts::new(limits.failed_keys_max),
-            warnings: LogLimit::new(limits.warnings_max),
+            warnings: LogLimit::new(limits.warnings_max, keys::WINDOW),
             limits,
         });
         Ok(Self { socket, secure, shared, room, threads, proxies: settings.proxies })

@@ -35,6 +35,7 @@ use crate::clock::Clock;
 use crate::drivers::{Counters, Drivers, SENT_BYTES_PER_SEC_MAX};
 use crate::feed::Feed;
 use crate::ids::{AccountId, DestinationId, SessionId, UnixMillis};
+use crate::log_limit::LogLimit;
 use crate::store::{DestinationRecord, Happening, ToldDestination};
 use crate::troubles::Troubles;
 use crate::usage::Usage;
@@ -89,6 +90,8 @@ pub(super) struct Destination {
     gives_up: Notify,
     stop: CancellationToken,
     has_given_way: AtomicBool,
+    /// Lines about states that its driver reports.
+    lines: LogLimit,
     feed: Feed,
     teller: Teller,
     troubles: Arc<Troubles<DestinationId, String>>,
@@ -118,6 +121,7 @@ impl Destination {
             losing: Mutex::default(),
             gives_up: Notify::new(),
             has_given_way: AtomicBool::new(false),
+            lines: LogLimit::per_second(1),
             stop: stop.clone(),
             feed: parts.feed.clone(),
             teller: parts.teller.clone(),

@@ -4,7 +4,6 @@
 //! The name goes before the first byte comes, so that the system frees the file with its last handle, however the service ends.
 
 mod around;
-mod lines;
 mod share;
 
 use std::fs::{File, OpenOptions};

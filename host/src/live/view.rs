@@ -107,8 +107,6 @@ pub(super) struct View {
     pub(super) server: Option<String>,
     /// Its driver says live, but no bytes leave.
     pub(super) is_quieted: bool,
-    /// When a change of state was logged last.
-    pub(super) logged_at: Option<Duration>,
     rate: Rate,
     /// Packets left out so far, and when the last ones were while it was live.
     lost: (u64, Option<Duration>),
@@ -171,7 +169,6 @@ impl View {
             live_from: None,
             server: None,
             is_quieted: false,
-            logged_at: None,
             rate: Rate { at: now, grew_at: now, ..Rate::default() },
             lost: (0, None),
             is_judged: false,

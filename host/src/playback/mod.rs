@@ -27,7 +27,6 @@ mod viewers;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -49,6 +48,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::ids::{AccountId, DestinationId};
 use crate::live::{Live, Shelf};
+use crate::log_limit::LogLimit;
 use crate::places::Network;
 use crate::rate::{RateLimiter, RateRule};
 use crate::secret::mask_key;
@@ -76,8 +76,8 @@ pub struct Playback {
     previews: RateLimiter<[u8; token::MAC_BYTES]>,
     /// Shared with the API: a guesser has one budget.
     invalid_keys: Arc<RateLimiter<Network>>,
-    /// Second of the monotonic clock in which an unreadable file was last logged.
-    warned_secs: AtomicU64,
+    /// Lines about files that cannot be read.
+    unreadable: LogLimit,
 }
 
 impl std::fmt::Debug for Playback {
@@ -106,7 +106,7 @@ impl Playback {
             viewers: Viewers::default(),
             previews: RateLimiter::new(RATE_PREVIEW),
             invalid_keys,
-            warned_secs: AtomicU64::new(u64::MAX),
+            unreadable: LogLimit::per_second(1),
             clock,
         })
     }

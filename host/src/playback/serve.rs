@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use poem::http::header::{
     ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
@@ -264,9 +263,8 @@ impl Playback {
         if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) {
             return ApiError::not_found("piece");
         }
-        let now_secs = self.clock.monotonic().as_secs();
-        if self.warned_secs.swap(now_secs, Ordering::Relaxed) != now_secs {
-            tracing::warn!(%error, destination = %shelf.destination, "a published file cannot be read");
+        if let Some(left_out) = self.unreadable.admit(self.clock.monotonic()) {
+            tracing::warn!(%error, destination = %shelf.destination, left_out, "a published file cannot be read");
         }
         ApiError::piece_unreadable()
     }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use crate::log_limit::LogLimit;
+
 /// A shortage that lasts is logged again after this time.
 pub(super) const SHORTAGE_LOG_PAUSE: Duration = Duration::from_secs(60);
 
@@ -43,19 +45,9 @@ pub(super) fn lost() -> String {
     format!("what came beside a message of the driver had no room; {OPEN_FILES}")
 }
 
-/// Lets the first of many equal log lines through, and one in each [`SHORTAGE_LOG_PAUSE`] after it.
-#[derive(Debug, Default)]
-pub(super) struct Said(Option<Duration>);
-
-impl Said {
-    /// Whether it is to be said at the monotonic time `now`.
-    pub(super) fn is_due(&mut self, now: Duration) -> bool {
-        let is_due = self.0.is_none_or(|at| now.saturating_sub(at) >= SHORTAGE_LOG_PAUSE);
-        if is_due {
-            self.0 = Some(now);
-        }
-        is_due
-    }
+/// Of many equal lines about a shortage the first is written, and one in each [`SHORTAGE_LOG_PAUSE`] after it.
+pub(super) fn log_limit() -> LogLimit {
+    LogLimit::new(1, SHORTAGE_LOG_PAUSE)
 }
 
 #[cfg(test)]
@@ -96,13 +88,5 @@ pub(super) mod tests {
         assert!(told(libc::ENOMEM).contains("memory") && told(libc::EAGAIN).contains("TasksMax"));
         assert_eq!(told(libc::ENOENT), "cannot be started: No such file or directory (os error 2)");
         assert!(!is_shortage(Errno::NOENT) && is_shortage(Errno::TOOMANYREFS));
-    }
-
-    #[test]
-    fn a_shortage_that_lasts_is_said_once_a_while() {
-        let mut said = Said::default();
-        let due: Vec<bool> =
-            [0, 1, 59, 60, 61, 119, 120].map(|at| said.is_due(Duration::from_secs(at))).into();
-        assert_eq!(due, [true, false, false, true, false, false, true]);
     }
 }

@@ -2,10 +2,7 @@
 
 use satcast_plugin_api::host::LogLine;
 
-use super::{
-    DRIVER_EVENTS_PER_SEC_MAX, DRIVER_LOG_BYTES_PER_SEC_MAX, DRIVER_LOG_LINES_PER_SEC_MAX, DriverServices,
-    EVENT_BYTES_MAX, EVENT_NAME_BYTES_MAX, EVENTS_PER_SEC_MAX, LOG_TEXT_BYTES_MAX, Opened, shortened,
-};
+use super::{DriverServices, EVENT_BYTES_MAX, EVENT_NAME_BYTES_MAX, LOG_TEXT_BYTES_MAX, Opened, shortened};
 
 /// Bytes of a line beside what the driver says, about.
 const LINE_HEAD_BYTES: usize = 128;
@@ -38,11 +35,9 @@ impl DriverServices {
     /// Whether a line of so many bytes, about a destination or the driver itself, may be written. Says how many were left out before.
     pub(super) fn may_write(&self, opened: Option<&Opened>, bytes: usize) -> bool {
         let now = self.clock.monotonic();
-        let gate = opened.map_or(&self.log_gate, |opened| &opened.log_gate);
-        let Some(left_out) = gate.admit(now) else { return false };
-        let most = (DRIVER_LOG_LINES_PER_SEC_MAX, DRIVER_LOG_BYTES_PER_SEC_MAX);
-        let Some(left_out) = self.driver_gate.admit_bytes(bytes + LINE_HEAD_BYTES, most, left_out, now)
-        else {
+        let limit = opened.map_or(&self.log_limit, |opened| &opened.log_limit);
+        let Some(left_out) = limit.admit(now) else { return false };
+        let Some(left_out) = self.driver_limit.admit_bytes(bytes + LINE_HEAD_BYTES, left_out, now) else {
             return false;
         };
         if left_out > 0 {
@@ -60,8 +55,7 @@ impl DriverServices {
     pub(super) fn tell(&self, dest: u64, name: &str, json: &str) {
         let Some(opened) = self.find(dest) else { return };
         let now = self.clock.monotonic();
-        let is_admitted = opened.event_gate.admit_of(EVENTS_PER_SEC_MAX, now).is_some()
-            && self.event_gate.admit_of(DRIVER_EVENTS_PER_SEC_MAX, now).is_some();
+        let is_admitted = opened.event_limit.admit(now).is_some() && self.event_limit.admit(now).is_some();
         // Each event becomes a log line, so that it counts as one.
         if !is_admitted || !self.may_write(Some(&opened), name.len() + json.len().min(LOG_TEXT_BYTES_MAX)) {
             return;

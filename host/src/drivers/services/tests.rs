@@ -7,19 +7,6 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::outbound::Crowd;
 
-#[test]
-fn a_log_flood_is_cut_and_counted() {
-    let gate = LogGate::default();
-    let first = Duration::from_secs(5);
-    for _ in 0..LOG_LINES_PER_SEC_MAX {
-        assert_eq!(gate.admit(first), Some(0));
-    }
-    assert_eq!(gate.admit(first), None);
-    assert_eq!(gate.admit(first), None);
-    assert_eq!(gate.admit(Duration::from_secs(6)), Some(2));
-    assert_eq!(gate.admit(Duration::from_secs(6)), Some(0));
-}
-
 #[derive(Default)]
 struct Counting {
     events: AtomicU64,
@@ -40,8 +27,8 @@ fn opened(secret: &str) -> Opened {
         counters: Arc::default(),
         assets: Arc::default(),
         redactor: RwLock::new(Arc::new(Redactor::new([secret.to_string()]))),
-        log_gate: LogGate::default(),
-        event_gate: LogGate::default(),
+        log_limit: LogLimit::per_second(LOG_LINES_PER_SEC_MAX),
+        event_limit: LogLimit::per_second(EVENTS_PER_SEC_MAX),
         account: 1,
     }
 }
@@ -257,7 +244,8 @@ async fn a_flood_of_events_is_cut() {
 
 #[tokio::test]
 async fn a_flood_of_reports_is_cut_and_a_list_is_left_to_find_the_rest() {
-    let services = services();
+    let mut services = services();
+    services.clock = Clock::manual(crate::ids::UnixMillis(0));
     let recording = Recording {
         file_name: "a.mp4".into(),
         destination_id: 1,
@@ -276,27 +264,15 @@ async fn a_flood_of_reports_is_cut_and_a_list_is_left_to_find_the_rest() {
         has_copy: true,
         gone: false,
     };
-    let gate = &services.report_gate;
-    let now = Duration::from_secs(u64::MAX / 2);
     for _ in 0..REPORTS_PER_SEC_MAX {
-        assert!(gate.admit_of(REPORTS_PER_SEC_MAX, now).is_some());
+        assert!(services.report_limit.admit(services.clock.monotonic()).is_some());
     }
-    assert!(gate.admit_of(REPORTS_PER_SEC_MAX, now).is_none());
+    services.recording(recording.clone()).unwrap();
+    assert!(services.recordings.reports.take().reports.is_empty());
+    services.clock.advance(Duration::from_secs(1));
     services.recording(recording.clone()).unwrap();
     let told = services.recordings.reports.take();
     assert_eq!(told.reports, [("t".to_owned(), recording)], "another second");
-}
-
-#[test]
-fn lines_and_bytes_of_a_second_are_limited_and_what_was_left_out_is_counted() {
-    let (gate, first, second) = (LogGate::default(), Duration::from_secs(5), Duration::from_secs(6));
-    let most = (3, 1_000);
-    assert_eq!(gate.admit_bytes(900, most, 0, first), Some(0));
-    assert_eq!(gate.admit_bytes(200, most, 7, first), None, "too many bytes");
-    assert_eq!(gate.admit_bytes(100, most, 0, first), Some(8), "those that were left out elsewhere too");
-    assert_eq!(gate.admit_bytes(0, most, 0, first), Some(0));
-    assert_eq!(gate.admit_bytes(0, most, 0, first), None, "too many lines");
-    assert_eq!(gate.admit_bytes(1_000, most, 0, second), Some(1));
 }
 
 #[tokio::test]

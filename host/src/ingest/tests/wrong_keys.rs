@@ -22,7 +22,7 @@ async fn wrong_keys_are_limited_per_address_and_minute() {
     assert!(closed_by_service(&mut refused).await, "closed before the handshake");
     assert_eq!(Encoder::publish(service.address, &service.key).await.1, None);
     assert_eq!(service.publishers(), 1, "who publishes already is left alone");
-    service.clock.advance(Duration::from_millis(caps::WINDOW_MS));
+    service.clock.advance(keys::WINDOW);
     let _later = Encoder::publishing(&service).await;
     log.says("refused: too many wrong stream keys from this address").await;
 }

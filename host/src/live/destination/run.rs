@@ -46,9 +46,6 @@ const PUBLISHING_EVENT: &str = "publishing";
 /// Longest such text that is shown, in characters: a host name and a port.
 const SERVER_CHARS_MAX: usize = 260;
 
-/// Least time between two log lines about a state its driver reports.
-const STATE_LOG_PAUSE: Duration = Duration::from_secs(1);
-
 pub(super) struct Run {
     pub(super) destination: Arc<Destination>,
     pub(super) parts: Parts,
@@ -385,10 +382,8 @@ impl Run {
         };
         // A driver may flip between the two as fast as it likes.
         let flips = matches!(state, DestState::Live | DestState::Connecting);
-        let is_due = view.logged_at.is_none_or(|at| now.saturating_sub(at) >= STATE_LOG_PAUSE);
         self.destination.tell_watchers(&mut view, now, wall_now, !flips);
-        if changed && (is_due || !flips) {
-            view.logged_at = Some(now);
+        if changed && (self.destination.lines.admit(now).is_some() || !flips) {
             tracing::info!(session = %self.parts.session, destination = %self.id(), state = state.as_str(), "destination");
         }
     }

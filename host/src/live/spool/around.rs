@@ -8,8 +8,7 @@ use std::thread;
 use satcast_plugin_api::host::DriverWaker;
 
 use super::SpoolFile;
-use super::lines::Line;
-use super::share::Shares;
+use super::share::{Line, Shares};
 use crate::clock::Clock;
 use crate::drivers::Waker;
 use crate::ids::{AccountId, DestinationId};
@@ -39,7 +38,7 @@ pub(in crate::live) struct Spool {
 impl Spool {
     /// Whether a line about it may be written now, and how many like it were left out before.
     fn admit(&self, line: Line) -> Option<u64> {
-        self.shares.admit(self.account, line, self.clock.monotonic())
+        self.shares.lines.admit((self.account, line), self.clock.monotonic())
     }
 }
 

@@ -8,17 +8,38 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::lines::{Line, Lines};
 use crate::ids::AccountId;
+use crate::log_limit::LogLimits;
 
 /// Most bytes that may wait for all destinations of one account.
 pub(super) const ACCOUNT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
+/// Least time between two lines of one kind about the destinations of one account: a disk that fails, or a destination that stalls and
+/// goes on, does so again and again.
+const LINES_PAUSE: Duration = Duration::from_secs(10);
+
+/// What the log says of what waits on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Line {
+    /// It begins to wait on disk, and has gone from there.
+    Waits,
+    /// More waits than may.
+    Overflow,
+    /// The disk fails.
+    Disk,
+}
+
 /// Bytes on disk, by account, and what was said of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::live) struct Shares {
     bytes: Mutex<HashMap<AccountId, Weak<AtomicU64>>>,
-    lines: Mutex<Lines>,
+    pub(super) lines: LogLimits<(AccountId, Line)>,
+}
+
+impl Default for Shares {
+    fn default() -> Self {
+        Self { bytes: Mutex::default(), lines: LogLimits::new(LINES_PAUSE) }
+    }
 }
 
 impl Shares {
@@ -29,11 +50,6 @@ impl Shares {
         all.retain(|_, bytes| bytes.strong_count() > 0);
         all.insert(account, Arc::downgrade(&bytes));
         Share { bytes, own: 0, most: ACCOUNT_BYTES_MAX }
-    }
-
-    /// Whether a line may be written; see [`Lines::admit`].
-    pub(super) fn admit(&self, account: AccountId, line: Line, now: Duration) -> Option<u64> {
-        self.lines.lock().admit(account, line, now)
     }
 }
 

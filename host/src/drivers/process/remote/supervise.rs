@@ -14,7 +14,7 @@ use super::super::channel::{ChannelError, MESSAGE_BYTES_MAX};
 use super::super::message::ToChild;
 use super::super::requests::Begun;
 use super::super::session::Session;
-use super::super::shortage::{self, Said};
+use super::super::shortage;
 use super::super::spawn::{Spawned, spawn};
 use super::super::usage::{PROCESSES_MAX, Watch};
 use super::super::{BYTES_PER_MB, END_MS, PING_MS, SILENCE_MS, START_MS};
@@ -64,7 +64,7 @@ impl Remote {
     /// `first` waits for the first child; without it all are as later ones.
     pub(super) fn supervise(&self, mut first: Option<First>) {
         // Ends one after the other without a child that lived for long.
-        let (mut ends, mut said) = (0, Said::default());
+        let (mut ends, lines) = (0, shortage::log_limit());
         loop {
             let began = self.parts.clock.monotonic();
             let end = self.one_child(&mut first);
@@ -92,7 +92,7 @@ impl Remote {
                 if account.is_some_and(|account| self.is_held_for(&end, account)) {
                     ends = 0;
                 }
-            } else if said.is_due(now) {
+            } else if lines.admit(now).is_some() {
                 tracing::error!(
                     driver = id,
                     restart_in_ms,
@@ -174,7 +174,7 @@ impl Remote {
     fn follow(&self, session: &Arc<Session>, spawned: &Spawned, first: &mut Option<First>) -> Option<String> {
         let began = self.parts.clock.monotonic();
         let (mut beginning, mut heard, mut pinged, mut ending) = (Beginning::default(), began, began, None);
-        let (mut looked, mut measured, mut died, mut said) = (began, began, None, Said::default());
+        let (mut looked, mut measured, mut died, lines) = (began, began, None, shortage::log_limit());
         let (mut watch, mut buffer) = (Watch::default(), vec![0; MESSAGE_BYTES_MAX]);
         loop {
             let received = session.channel.recv(&mut buffer);
@@ -196,7 +196,7 @@ impl Remote {
             };
             if let Some((len, descriptors)) = message {
                 heard = now;
-                if descriptors.is_none() && said.is_due(now) {
+                if descriptors.is_none() && lines.admit(now).is_some() {
                     tracing::error!(driver = %session.id, "{}", shortage::lost());
                 }
                 let refused = self.take(session, &buffer[..len], descriptors, &mut beginning, first);
