@@ -3,10 +3,11 @@
 //! Kept in memory only, a number of the newest for all accounts together, so that who was cut off for a moment goes on
 //! where it was. Who missed more is told so, and reads everything anew. Sending never waits.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use satcast_quota::{Full, Permit, Quota};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -34,15 +35,6 @@ pub struct Event {
     pub data: Value,
 }
 
-/// Why nobody more can watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
-    /// The account has [`WATCHERS_PER_ACCOUNT_MAX`] watchers.
-    Account,
-    /// The service has [`WATCHERS_MAX`] watchers.
-    Service,
-}
-
 /// What a watcher sees next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Seen {
@@ -62,6 +54,7 @@ struct Inner {
     state: Mutex<State>,
     /// Says that there is something new.
     changed: watch::Sender<()>,
+    watchers: Quota<AccountId>,
 }
 
 #[derive(Debug, Default)]
@@ -70,8 +63,6 @@ struct State {
     last: u64,
     kept: VecDeque<Arc<Event>>,
     closed: bool,
-    watchers: usize,
-    by_account: HashMap<AccountId, usize>,
 }
 
 impl State {
@@ -93,7 +84,8 @@ impl Feed {
     /// An empty feed; `start` names this start of the process, as numbers begin anew with the next one.
     pub fn new(start: String) -> Self {
         let (changed, _) = watch::channel(());
-        Self(Arc::new(Inner { start, state: Mutex::default(), changed }))
+        let watchers = Quota::new(WATCHERS_MAX as u64, WATCHERS_PER_ACCOUNT_MAX as u64);
+        Self(Arc::new(Inner { start, state: Mutex::default(), changed, watchers }))
     }
 
     /// Tells everybody who watches the account.
@@ -119,18 +111,10 @@ impl Feed {
     /// start of the process, or too much happened since, the first thing seen is a gap.
     ///
     /// # Errors
-    /// Too many watch.
+    /// Too many watch: the account has [`WATCHERS_PER_ACCOUNT_MAX`], or all accounts have [`WATCHERS_MAX`].
     pub fn watch(&self, account: AccountId, after: Option<&str>) -> Result<Watch, Full> {
-        let mut state = self.0.state.lock();
-        if state.watchers >= WATCHERS_MAX {
-            return Err(Full::Service);
-        }
-        let own = state.by_account.entry(account).or_default();
-        if *own >= WATCHERS_PER_ACCOUNT_MAX {
-            return Err(Full::Account);
-        }
-        *own += 1;
-        state.watchers += 1;
+        let permit = self.0.watchers.try_take(account, 1)?;
+        let state = self.0.state.lock();
         let known = after.map(|id| self.number_of(id).filter(|number| *number <= state.last));
         let (next, is_lost) = match known {
             None => (state.last + 1, false),
@@ -138,7 +122,14 @@ impl Feed {
             Some(None) => (state.last + 1, true),
         };
         drop(state);
-        Ok(Watch { feed: self.clone(), account, next, is_lost, changed: self.0.changed.subscribe() })
+        Ok(Watch {
+            feed: self.clone(),
+            account,
+            _permit: permit,
+            next,
+            is_lost,
+            changed: self.0.changed.subscribe(),
+        })
     }
 
     /// The id of an event for those who watch: it holds for this start of the process alone.
@@ -157,6 +148,7 @@ impl Feed {
 pub struct Watch {
     feed: Feed,
     account: AccountId,
+    _permit: Permit<AccountId>,
     /// Number of the event to look at next.
     next: u64,
     is_lost: bool,
@@ -201,19 +193,6 @@ impl Watch {
     /// Id after which a later watcher goes on where this one is.
     pub fn position(&self) -> String {
         self.feed.id_of(self.next - 1)
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let mut state = self.feed.0.state.lock();
-        state.watchers -= 1;
-        if let Some(own) = state.by_account.get_mut(&self.account) {
-            *own -= 1;
-            if *own == 0 {
-                state.by_account.remove(&self.account);
-            }
-        }
     }
 }
 
@@ -285,16 +264,15 @@ mod tests {
     fn watchers_are_limited_per_account_and_in_all_and_give_their_places_back() {
         let feed = Feed::new("s".into());
         let mut held: Vec<_> = (0..WATCHERS_PER_ACCOUNT_MAX).map(|_| feed.watch(ME, None).unwrap()).collect();
-        assert_eq!(feed.watch(ME, None).unwrap_err(), Full::Account);
+        assert_eq!(feed.watch(ME, None).unwrap_err(), Full::Share);
         held.pop();
         held.push(feed.watch(ME, None).unwrap());
         for number in held.len()..WATCHERS_MAX {
             held.push(feed.watch(AccountId(1_000 + (number / 2) as i64), None).unwrap());
         }
-        assert_eq!(feed.watch(YOU, None).unwrap_err(), Full::Service);
+        assert_eq!(feed.watch(YOU, None).unwrap_err(), Full::Total);
         drop(held);
-        let state = feed.0.state.lock();
-        assert_eq!((state.watchers, state.by_account.len()), (0, 0));
+        assert_eq!(feed.0.watchers.taken(), 0);
     }
 
     #[tokio::test]

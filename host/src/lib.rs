@@ -29,7 +29,6 @@ pub mod log_limit;
 pub mod logging;
 pub mod networks;
 pub mod outbound;
-pub mod places;
 pub mod playback;
 pub mod rate;
 pub mod secret;

@@ -1,11 +1,27 @@
-//! Networks that an owner names: where a stream key may be used.
+//! Who counts as one stranger, and networks that an owner names: where a stream key may be used.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 
 /// Most networks of one list.
 pub const NETWORKS_MAX: usize = 32;
+
+/// What counts as one stranger: an IPv4 address, or the /64 that a single IPv6 subscriber is given at least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Network(IpAddr);
+
+impl From<IpAddr> for Network {
+    fn from(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                Self(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into())
+            }
+            address @ IpAddr::V4(_) => Self(address),
+        }
+    }
+}
 
 /// A list of networks; an empty one stands for all addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,5 +142,14 @@ mod tests {
         let many: Vec<String> = (0..=NETWORKS_MAX).map(|n| format!("203.0.113.{n}")).collect();
         assert!(Networks::parse(many.iter().take(NETWORKS_MAX).map(String::as_str)).is_ok());
         assert_eq!(Networks::parse(many.iter().map(String::as_str)), Err(NetworksError::TooMany));
+    }
+
+    #[test]
+    fn a_network_is_an_ipv4_address_or_an_ipv6_subscriber() {
+        let network = |text: &str| Network::from(text.parse::<IpAddr>().unwrap());
+        assert_eq!(network("::ffff:1.2.3.4"), network("1.2.3.4"));
+        assert_ne!(network("1.2.3.4"), network("1.2.3.5"));
+        assert_eq!(network("2001:db8:1:2::3"), network("2001:db8:1:2:ffff::1"));
+        assert_ne!(network("2001:db8:1:2::3"), network("2001:db8:1:3::3"));
     }
 }

@@ -10,7 +10,7 @@ use super::known::note_use;
 use super::{ApiError, App, RequestContext};
 use crate::auth::{login_cookie, presented_key, presents_header};
 use crate::ids::{AccountId, KeyId, LoginId, UnixMillis};
-use crate::places::Network;
+use crate::networks::Network;
 use crate::secret::{KeyKind, Redacted, api_key_kind, is_login_token, key_hash};
 use crate::store::{Actor, By, KeyRecord, LoginRecord, Origin, Scopes};
 

@@ -12,13 +12,14 @@ use poem_openapi::registry::{
     MetaMediaType, MetaResponse, MetaResponses, MetaSchema, MetaSchemaRef, Registry,
 };
 use poem_openapi::{ApiResponse, OpenApi};
+use satcast_quota::Full;
 use serde_json::{Value, json};
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::caller::presented_login;
 use super::{ApiError, App, Caller, RequestContext, Subject, Tag};
 use crate::auth::presented_key;
-use crate::feed::{Event, Full, Seen, Watch};
+use crate::feed::{Event, Seen, Watch};
 use crate::secret::key_hash;
 
 /// How often a stream without events sends a comment, and is asked whether its key or session still holds: one that was
@@ -84,8 +85,8 @@ impl EventsApi {
         // A browser sends an empty one for none.
         let after = after.filter(|id| !id.is_empty());
         let watch = app.store.feed().watch(caller.account, after).map_err(|full| match full {
-            Full::Account => ApiError::too_many_streams(),
-            Full::Service => ApiError::no_streams_left(),
+            Full::Share => ApiError::too_many_streams(),
+            Full::Total => ApiError::no_streams_left(),
         })?;
         let proof = Proof::of(&caller, request).ok_or_else(ApiError::internal)?;
         Ok(EventText(body(app.0.clone(), watch, proof, HEARTBEAT)))

@@ -17,7 +17,7 @@ use super::{ApiError, App, Caller, RequestContext, Tag};
 use crate::auth::{LOGIN_COOKIE, NAME_CHARS_MAX, account_name};
 use crate::config::Config;
 use crate::ids::{AccountId, LoginId, UnixMillis};
-use crate::places::Network;
+use crate::networks::Network;
 use crate::secret::{Redacted, is_invite_token, key_hash, new_login_token};
 use crate::store::{AccountRecord, AuditFilter, NewAccount, NewLogin, Page, StoreError, TimeRange};
 

@@ -9,7 +9,7 @@ use poem_openapi::{Object, OpenApi};
 
 use super::{App, RATE_STATUS, RequestContext, Tag, VERSION};
 use crate::auth;
-use crate::places::Network;
+use crate::networks::Network;
 use crate::store::Caps;
 
 /// Prices.

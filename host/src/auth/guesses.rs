@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::places::Network;
+use crate::networks::Network;
 use crate::rate::{RateLimiter, RateRule};
 
 /// How long failures count.

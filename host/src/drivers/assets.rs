@@ -19,8 +19,9 @@ use parking_lot::{Mutex, RwLock};
 use satcast_plugin_api::host::{Asset, AssetBody, Body, Followed, Playback};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
 use satcast_plugin_api::{Audience, Error};
+use satcast_quota::Permit;
 
-use self::budget::{Budget, Share};
+use self::budget::{Budget, counted};
 use super::http::Door;
 use super::versions::{Coming, Versions};
 
@@ -48,7 +49,7 @@ pub struct Published {
     pub followed: Followed,
     gzip: OnceLock<Option<Bytes>>,
     /// What counts for the names of its parts; bytes in memory have their own.
-    _share: Option<Share>,
+    _permit: Option<Permit<i64>>,
 }
 
 /// Where the bytes of a piece are.
@@ -89,7 +90,7 @@ impl Published {
         body: PublishedBody,
     ) -> Self {
         let followed = Followed::default();
-        Self { content_type, max_age_secs, audience, body, followed, gzip: OnceLock::new(), _share: None }
+        Self { content_type, max_age_secs, audience, body, followed, gzip: OnceLock::new(), _permit: None }
     }
 
     /// It is a playlist.
@@ -188,10 +189,10 @@ impl Assets {
         if !printable || !(1..=CONTENT_TYPE_BYTES_MAX).contains(&asset.content_type.len()) {
             return Err(Error::internal(format!("asset {} has a malformed media type", asset.name)));
         }
-        let (body, share) = self.counted(PublishedBody::of(asset.body, folder))?;
+        let (body, permit) = self.counted(PublishedBody::of(asset.body, folder))?;
         let mut piece = Published::new(asset.content_type, asset.max_age_secs, asset.audience, body);
         piece.followed = asset.followed;
-        piece._share = share;
+        piece._permit = permit;
         let (replaced, is_waited_for) = self.put(asset.name, piece)?;
         if is_waited_for {
             self.wake();
@@ -206,11 +207,13 @@ impl Assets {
         self.charged.get_or_init(|| (budget.clone(), account));
     }
 
-    fn counted(&self, body: PublishedBody) -> Result<(PublishedBody, Option<Share>), Error> {
+    fn counted(&self, body: PublishedBody) -> Result<(PublishedBody, Option<Permit<i64>>), Error> {
         let Some((budget, account)) = self.charged.get() else { return Ok((body, None)) };
         Ok(match (budget.take(*account, body.memory_bytes())?, body) {
-            (Some(share), PublishedBody::Memory(bytes)) => (PublishedBody::Memory(share.with(bytes)), None),
-            (share, body) => (body, share),
+            (Some(permit), PublishedBody::Memory(bytes)) => {
+                (PublishedBody::Memory(counted(permit, bytes)), None)
+            }
+            (permit, body) => (body, permit),
         })
     }
 

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use poem::Endpoint;
+use satcast_quota::{Full, Permit, Quota};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -30,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use self::serving::{Held, Peers, Serving};
 use crate::certificates::{CertificateError, Certificates, Section};
 use crate::config;
-use crate::places::{Full, Network, Place, Places};
+use crate::networks::Network;
 
 /// Connections open at one time; further ones wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 16_384;
@@ -182,12 +183,12 @@ impl Server {
     }
 
     /// The place of a connection from `peer` among those of its network; none is needed by a trusted proxy.
-    fn place(&self, places: &Arc<Places>, peer: SocketAddr) -> Result<Option<Place>, Full> {
+    fn place(&self, places: &Quota<Network>, peer: SocketAddr) -> Result<Option<Permit<Network>>, Full> {
         let address = peer.ip().to_canonical();
         if self.trusted_proxies.iter().any(|proxies| proxies.contains(&address)) {
             return Ok(None);
         }
-        places.take(Network::from(address)).map(Some)
+        places.try_take(Network::from(address), 1).map(Some)
     }
 
     /// Serves `endpoint` until `shutdown` completes, then lets running requests finish for the grace time.
@@ -197,7 +198,7 @@ impl Server {
     {
         let endpoint = Arc::new(endpoint);
         let slots = Arc::new(Semaphore::new(self.limits.connections_max));
-        let places = Places::new(usize::MAX, self.limits.per_network_max);
+        let places = Quota::new(u64::MAX, self.limits.per_network_max as u64);
         let stopped = CancellationToken::new();
         let mut connections = JoinSet::new();
         let mut shutdown = pin!(shutdown);

@@ -18,6 +18,7 @@ use poem::http::header::EXPECT;
 use poem::http::uri::Scheme;
 use poem::web::{LocalAddr, RemoteAddr};
 use poem::{Addr, Endpoint, IntoResponse as _, Request};
+use satcast_quota::Permit;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -34,7 +35,7 @@ use super::{
     HEAD_BYTES_MAX, HEADERS_MAX, RECEIVE_WINDOW_BYTES, STREAMS_MAX, Sent, ServerLimits, UNSENT_BYTES_MAX,
 };
 use crate::certificates::HTTP_2;
-use crate::places::Place;
+use crate::networks::Network;
 
 /// The two ends of a connection.
 #[derive(Clone, Copy)]
@@ -46,7 +47,7 @@ pub(super) struct Peers {
 /// What a connection occupies, free again when it ends.
 pub(super) struct Held {
     pub(super) _slot: OwnedSemaphorePermit,
-    pub(super) _place: Option<Place>,
+    pub(super) _place: Option<Permit<Network>>,
 }
 
 /// What a connection is served with.

@@ -8,6 +8,7 @@ use satcast_media::Packet;
 use satcast_media::flv::ForeignCodec;
 use satcast_media::rtmp::Metadata;
 use satcast_media::rtmp::server::{PublishId, ServerEvent};
+use satcast_quota::Permit;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::rustls::ServerConfig;
@@ -23,7 +24,7 @@ use super::tls::Tls;
 use super::usable::Usable;
 use super::wire::Wire;
 use crate::live::{Issue, Via};
-use crate::places::{Network, Place};
+use crate::networks::Network;
 
 /// Serves one connection until it ends, with TLS first where there is a certificate for it. `stranger` is given back when it is admitted or closed.
 pub(super) async fn serve<A: Admission>(
@@ -31,7 +32,7 @@ pub(super) async fn serve<A: Admission>(
     tls: Option<Arc<ServerConfig>>,
     peer: SocketAddr,
     shared: Arc<Shared<A>>,
-    stranger: Place,
+    stranger: Permit<Network>,
     stop: CancellationToken,
     seat: Seat,
 ) {
@@ -63,7 +64,7 @@ struct Connection<A> {
     wire: Wire,
     peer: SocketAddr,
     shared: Arc<Shared<A>>,
-    stranger: Option<Place>,
+    stranger: Option<Permit<Network>>,
     stop: CancellationToken,
     seat: Seat,
     /// Events between a publish request and its decision.

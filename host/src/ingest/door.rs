@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use satcast_quota::{Full, Permit, Quota};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -16,39 +17,42 @@ use super::limits::{Limits, PROXY_HEADERS_MAX, STRANGERS_PART};
 use super::proxy::{self, Fault};
 use super::threads::{Seat, Threads};
 use super::{Shared, conn};
-use crate::places::{Full, Network, Place, Places};
+use crate::networks::Network;
+
+type Place = Permit<Network>;
 
 /// The places there are.
 #[derive(Debug)]
 pub(super) struct Room {
     /// For all connections.
-    all: Arc<Places>,
+    all: Quota<Network>,
     /// For those whose publish is not accepted (yet), out of the same.
-    strangers: Arc<Places>,
+    strangers: Quota<Network>,
     /// For those of trusted proxies that have not said whom they are for; no others.
-    unnamed: Arc<Places>,
+    unnamed: Quota<Network>,
 }
 
 impl Room {
     pub(super) fn new(limits: &Limits) -> Self {
         let (all, per_network) = (limits.connections_max, limits.connections_per_network_max);
         let part = |places: usize| places.div_ceil(STRANGERS_PART);
+        let quota = |all: usize, per_network: usize| Quota::new(all as u64, per_network as u64);
         Self {
-            all: Places::new(all, per_network),
-            strangers: Places::new(part(all), part(per_network)),
-            unnamed: Places::new(PROXY_HEADERS_MAX, PROXY_HEADERS_MAX),
+            all: quota(all, per_network),
+            strangers: quota(part(all), part(per_network)),
+            unnamed: quota(PROXY_HEADERS_MAX, PROXY_HEADERS_MAX),
         }
     }
 
     /// A place, and a stranger's place; or which of them are taken.
     pub(super) fn take(&self, network: Network) -> Result<(Place, Place), &'static str> {
-        let all = self.all.take(network).map_err(|full| match full {
-            Full::Service => "too many connections",
-            Full::Network => "too many connections from this address",
+        let all = self.all.try_take(network, 1).map_err(|full| match full {
+            Full::Total => "too many connections",
+            Full::Share => "too many connections from this address",
         })?;
-        let stranger = self.strangers.take(network).map_err(|full| match full {
-            Full::Service => "too many connections that do not publish",
-            Full::Network => "too many connections from this address that do not publish",
+        let stranger = self.strangers.try_take(network, 1).map_err(|full| match full {
+            Full::Total => "too many connections that do not publish",
+            Full::Share => "too many connections from this address that do not publish",
         })?;
         Ok((all, stranger))
     }
@@ -77,7 +81,11 @@ impl<A: Admission> Door<A> {
         let is_proxy = self.proxies.iter().any(|proxies| proxies.contains(&peer.ip()));
         let refused = |text: &str| self.shared.warn(peer, None, &format!("refused: {text}"));
         let entry = if is_proxy {
-            self.room.unnamed.take(Network::from(peer.ip())).map(Entry::Unnamed).map_err(|_| UNNAMED_FULL)
+            self.room
+                .unnamed
+                .try_take(Network::from(peer.ip()), 1)
+                .map(Entry::Unnamed)
+                .map_err(|_| UNNAMED_FULL)
         } else {
             self.shared.places(&self.room, peer).map(Entry::Known)
         };

@@ -17,11 +17,13 @@ use bytes::Bytes;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use satcast_plugin_api::host::Delivery;
 use satcast_plugin_api::{Codec, Packet, Role};
+use satcast_quota::Permit;
 
 pub(super) use self::around::Spool;
-use self::share::Share;
 pub(super) use self::share::Shares;
+use self::share::no_room;
 use super::queue::Disk;
+use crate::ids::AccountId;
 
 /// Free bytes that a spool leaves on its file system, for everything else that is written there: twice what recordings leave by
 /// default, so that they go on when it is full.
@@ -50,11 +52,11 @@ struct SpoolFile {
     gives_back: bool,
     read_at: u64,
     write_at: u64,
-    share: Share,
+    share: Permit<AccountId>,
 }
 
 impl SpoolFile {
-    fn below(folder: &Path, free_bytes_min: u64, share: Share) -> Self {
+    fn below(folder: &Path, free_bytes_min: u64, share: Permit<AccountId>) -> Self {
         Self {
             folder: folder.to_owned(),
             file: None,
@@ -85,7 +87,7 @@ impl SpoolFile {
             self.gives_back = rustix::fs::fallocate(file, flags, from, bytes).is_ok();
         }
         // Less than before always finds room.
-        let _ = self.share.set(self.bytes());
+        let _ = self.share.resize(self.bytes());
     }
 }
 
@@ -108,9 +110,9 @@ impl Disk for SpoolFile {
             return Err(left_to_others(free, self.free_bytes_min));
         }
         let before = self.bytes();
-        self.share.set(before + block.len() as u64)?;
+        self.share.resize(before + block.len() as u64).map_err(no_room)?;
         if let Err(error) = file.write_all_at(&block, self.write_at) {
-            let _ = self.share.set(before);
+            let _ = self.share.resize(before);
             return Err(error);
         }
         self.write_at += block.len() as u64;
@@ -216,7 +218,6 @@ fn read_record(record: &Bytes) -> Option<Delivery> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::AccountId;
 
     fn spool(folder: &Path) -> SpoolFile {
         SpoolFile::below(folder, 0, Shares::default().of(AccountId(1)))

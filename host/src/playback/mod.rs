@@ -49,7 +49,7 @@ use crate::config::Config;
 use crate::ids::{AccountId, DestinationId};
 use crate::live::{Live, Shelf};
 use crate::log_limit::LogLimit;
-use crate::places::Network;
+use crate::networks::Network;
 use crate::rate::{RateLimiter, RateRule};
 use crate::secret::mask_key;
 use crate::store::{Store, StoreError};

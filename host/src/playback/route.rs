@@ -19,7 +19,7 @@ use crate::api::{ApiError, RequestContext};
 use crate::auth::presents_header;
 use crate::drivers::{Answer as Answered, Asked, Unanswered};
 use crate::ids::KeyId;
-use crate::places::Network;
+use crate::networks::Network;
 use crate::secret::{KeyKind, Redacted, api_key_kind, key_hash};
 
 /// Parameters of the address that are the host's.

@@ -23,7 +23,7 @@ use satcast_plugin_api::playback::PLAYLIST_TYPE;
 
 use super::Playback;
 use crate::ids::DestinationId;
-use crate::places::Network;
+use crate::networks::Network;
 
 /// How long a player counts after a playlist, to the second.
 pub const SEEN: Duration = Duration::from_secs(SEEN_SECS as u64);

@@ -3,12 +3,13 @@
 //! What the process itself takes is watched; pieces in memory are copies on this side, which nobody else would bound. As a driver keeps what
 //! it publishes, it may have here what it may have there. On threads pieces are the driver's own memory, and this bounds nothing.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use satcast_plugin_api::Error;
+use satcast_quota::{Full, Permit, Quota};
 
 use super::Assets;
 
@@ -18,31 +19,16 @@ pub(in crate::drivers) const ACCOUNT_PART: u64 = 2;
 /// The pieces of one driver.
 #[derive(Debug, Default)]
 pub(in crate::drivers) struct Budget {
-    /// Bytes of all together; not set = no limit.
-    limit: OnceLock<u64>,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    bytes: u64,
-    by_account: HashMap<i64, u64>,
+    /// Bytes, by account; not set = no limit.
+    quota: OnceLock<Quota<i64>>,
     /// Openings that have ended and are kept for viewers, oldest first, with their accounts.
-    ended: VecDeque<(i64, Weak<Assets>)>,
-}
-
-/// Bytes that are counted until this is dropped.
-#[derive(Debug)]
-pub(in crate::drivers) struct Share {
-    budget: Arc<Budget>,
-    account: i64,
-    bytes: u64,
+    ended: Mutex<VecDeque<(i64, Weak<Assets>)>>,
 }
 
 /// Memory that is counted until its last reader has let go of it.
 struct Counted {
     bytes: Bytes,
-    _share: Share,
+    _permit: Permit<i64>,
 }
 
 impl AsRef<[u8]> for Counted {
@@ -51,96 +37,57 @@ impl AsRef<[u8]> for Counted {
     }
 }
 
-impl Share {
-    /// The same bytes, counted as long as anybody has them.
-    pub(super) fn with(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Counted { bytes, _share: self })
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut state = self.budget.state.lock();
-        state.bytes -= self.bytes;
-        if let Some(bytes) = state.by_account.get_mut(&self.account) {
-            *bytes -= self.bytes;
-            if *bytes == 0 {
-                state.by_account.remove(&self.account);
-            }
-        }
-    }
-}
-
-/// Which limit there is no room in.
-enum Full {
-    Account,
-    Driver,
+/// The same bytes, counted as long as anybody has them.
+pub(super) fn counted(permit: Permit<i64>, bytes: Bytes) -> Bytes {
+    Bytes::from_owner(Counted { bytes, _permit: permit })
 }
 
 impl Budget {
     /// Bounds it; the first limit stays.
     pub(in crate::drivers) fn bound(&self, bytes: u64) {
-        self.limit.get_or_init(|| bytes);
+        self.quota.get_or_init(|| Quota::new(bytes, bytes / ACCOUNT_PART));
     }
 
     /// Room for so many bytes of `account`; pieces of ended openings make it where it is short. `None` where nothing is bounded.
     ///
     /// # Errors
     /// Names the limit there is no room in.
-    pub(super) fn take(self: &Arc<Self>, account: i64, bytes: u64) -> Result<Option<Share>, Error> {
-        let Some(limit) = self.limit.get().copied().filter(|_| bytes > 0) else { return Ok(None) };
+    pub(super) fn take(&self, account: i64, bytes: u64) -> Result<Option<Permit<i64>>, Error> {
+        let Some(quota) = self.quota.get().filter(|_| bytes > 0) else { return Ok(None) };
         loop {
-            let (full, oldest) = {
-                let mut state = self.state.lock();
-                let Err(full) = state.count(account, bytes, limit) else {
-                    return Ok(Some(Share { budget: self.clone(), account, bytes }));
-                };
-                let oldest = state.oldest_ended(matches!(full, Full::Account).then_some(account));
-                (full, oldest)
+            let full = match quota.try_take(account, bytes) {
+                Ok(permit) => return Ok(Some(permit)),
+                Err(full) => full,
             };
-            match oldest {
-                // Its pieces are counted until here: not under the lock.
+            match self.oldest_ended((full == Full::Share).then_some(account)) {
+                // Not under the lock: its pieces are let go of here.
                 Some(ended) => ended.upgrade().iter().for_each(|assets| assets.give_up_memory()),
-                None => return Err(refused(&full, limit)),
+                None => return Err(refused(full, quota.total())),
             }
         }
     }
 
     /// An opening has ended; its pieces go first.
     pub(in crate::drivers) fn ended(&self, account: i64, assets: &Arc<Assets>) {
-        if self.limit.get().is_some() {
-            let mut state = self.state.lock();
-            state.ended.retain(|(_, assets)| assets.strong_count() > 0);
-            state.ended.push_back((account, Arc::downgrade(assets)));
+        if self.quota.get().is_some() {
+            let mut ended = self.ended.lock();
+            ended.retain(|(_, assets)| assets.strong_count() > 0);
+            ended.push_back((account, Arc::downgrade(assets)));
         }
-    }
-}
-
-impl State {
-    fn count(&mut self, account: i64, bytes: u64, limit: u64) -> Result<(), Full> {
-        let of_account = self.by_account.get(&account).copied().unwrap_or_default() + bytes;
-        if of_account > limit / ACCOUNT_PART {
-            return Err(Full::Account);
-        }
-        if self.bytes + bytes > limit {
-            return Err(Full::Driver);
-        }
-        self.bytes += bytes;
-        self.by_account.insert(account, of_account);
-        Ok(())
     }
 
     /// The opening that ended first, of `account` where one is named.
-    fn oldest_ended(&mut self, account: Option<i64>) -> Option<Weak<Assets>> {
-        let index = self.ended.iter().position(|(of, _)| account.is_none_or(|account| account == *of))?;
-        self.ended.remove(index).map(|(_, assets)| assets)
+    fn oldest_ended(&self, account: Option<i64>) -> Option<Weak<Assets>> {
+        let mut ended = self.ended.lock();
+        let index = ended.iter().position(|(of, _)| account.is_none_or(|account| account == *of))?;
+        ended.remove(index).map(|(_, assets)| assets)
     }
 }
 
-fn refused(full: &Full, limit: u64) -> Error {
+fn refused(full: Full, limit: u64) -> Error {
     let (whose, bytes) = match full {
-        Full::Account => ("one account's destinations of this driver", limit / ACCOUNT_PART),
-        Full::Driver => ("this driver", limit),
+        Full::Share => ("one account's destinations of this driver", limit / ACCOUNT_PART),
+        Full::Total => ("this driver", limit),
     };
     let mb = bytes / (1024 * 1024);
     Error::internal(format!(
@@ -178,7 +125,7 @@ mod tests {
         }
 
         fn bytes(&self) -> u64 {
-            self.0.state.lock().bytes
+            self.0.quota.get().map_or(0, Quota::taken)
         }
     }
 
@@ -205,12 +152,12 @@ mod tests {
         publish(&first, "a", memory(300)).unwrap();
         publish(&second, "a", memory(200)).unwrap();
         let error = publish(&second, "b", memory(1)).unwrap_err();
-        assert_eq!(error.message, refused(&Full::Account, LIMIT).message);
+        assert_eq!(error.message, refused(Full::Share, LIMIT).message);
         assert!(second.get("b").is_none());
         let (third, fourth) = (rig.open(2), rig.open(3));
         publish(&third, "a", memory(400)).unwrap();
         let error = publish(&fourth, "a", memory(101)).unwrap_err();
-        assert_eq!(error.message, refused(&Full::Driver, LIMIT).message);
+        assert_eq!(error.message, refused(Full::Total, LIMIT).message);
         publish(&fourth, "a", memory(100)).unwrap();
         assert_eq!(rig.bytes(), LIMIT);
         let file = AssetBody::File { path: "a".into(), offset: 0, len: 5000, keep: Bytes::new().into() };
@@ -219,18 +166,17 @@ mod tests {
         publish(&second, "b", memory(300)).unwrap();
         drop((first, second, third, fourth));
         assert_eq!(rig.bytes(), 0);
-        assert!(rig.0.state.lock().by_account.is_empty());
     }
 
     #[test]
     fn no_room_texts() {
         assert_eq!(
-            refused(&Full::Driver, 8 << 20).message,
+            refused(Full::Total, 8 << 20).message,
             "the pieces of this driver take more than 8 MiB of the service's memory; retract old ones or publish files \
              (the operator can raise limits, memory_mb of the driver)"
         );
         assert_eq!(
-            refused(&Full::Account, 8 << 20).message,
+            refused(Full::Share, 8 << 20).message,
             "the pieces of one account's destinations of this driver take more than 4 MiB of the service's memory; \
              retract old ones or publish files (the operator can raise limits, memory_mb of the driver)"
         );
@@ -305,6 +251,6 @@ mod tests {
         let assets = rig.open(1);
         publish(&assets, "a", memory(5000)).unwrap();
         rig.0.ended(1, &assets);
-        assert_eq!((rig.bytes(), rig.0.state.lock().ended.len()), (0, 0));
+        assert_eq!((rig.bytes(), rig.0.ended.lock().len()), (0, 0));
     }
 }

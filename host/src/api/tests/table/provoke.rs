@@ -11,7 +11,7 @@ use super::world::{BETWEEN, Call, Thing, Who, World};
 use crate::api::Subject;
 use crate::api::body::BODY_MAX_BYTES;
 use crate::api::error::{INVALID_PUBLIC_KEY_TEXT as INVALID, INVALID_SESSION_TEXT};
-use crate::places::Network;
+use crate::networks::Network;
 use crate::rate::RateLimiter;
 use crate::secret::key_hash;
 use crate::store::Scopes;
