@@ -7,7 +7,7 @@
 //!
 //! Only hashes are kept, under a secret of this process. Two players behind one address that say the same count as one; behind an
 //! HTTP cache those that it serves are not seen. Each destination has a count of players by the second in which they were seen
-//! last, so that asking how many there are looks at seconds, not at players.
+//! last, so that asking how many there are looks at seconds, not at players. No `Quota`: nobody holds a permit, players leave by not asking.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};

@@ -20,7 +20,8 @@ pub const DELIVERY_TRIES_MAX: i64 = 10;
 /// Attempts of one delivery that are kept.
 pub const ATTEMPTS_KEPT_MAX: i64 = 20;
 
-/// How many deliveries may be on their way at one time, so that a slow receiver keeps nobody else waiting.
+/// How many deliveries may be on their way at one time, so that a slow receiver keeps nobody else waiting. No `Quota`: the query that
+/// claims decides, since what is on its way are leases in the database, those of a process that died included.
 #[derive(Clone, Copy, Debug)]
 pub struct SendingCaps {
     /// To one webhook.
