@@ -96,7 +96,9 @@ fn models() -> Result<(), String> {
 /// Runs the unit tests that have a database once more, beside a server that ends with them.
 fn on_postgres(binary: &Path, filter: Option<&str>) -> Result<(), String> {
     if let Some(gone) = WITH_DATABASE.iter().find(|name| !Path::new("host/src").join(name).is_dir()) {
-        return Err(format!("host/src/{gone} is no folder: correct the modules with a database in xtask/src/test.rs"));
+        return Err(format!(
+            "host/src/{gone} is no folder: correct the modules with a database in xtask/src/test.rs"
+        ));
     }
     // Built with the tests, beside the service.
     let mut command = process::command(binary.with_file_name("with-postgres"));
