@@ -24,7 +24,7 @@ async fn a_slow_handshake_is_cut_off() {
     let (closed, ()) = tokio::join!(closed_by_service(&mut silent), drip);
     assert!(closed);
     assert!(started.elapsed() >= SHORT && started.elapsed() < PATIENCE, "{:?}", started.elapsed());
-    log.says(End::SetupTimeout(150)).await;
+    log.says(End::SetupTimeout(SHORT.as_millis())).await;
 }
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn connecting_without_publishing_is_cut_off() {
     handshake.truncate(1537);
     encoder.socket.write_all(&handshake).await.unwrap();
     assert!(closed_by_service(&mut encoder.socket).await);
-    log.says(End::SetupTimeout(150)).await;
+    log.says(End::SetupTimeout(SHORT.as_millis())).await;
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn configuration_records_alone_do_not_hold_a_stream() {
         }
         assert_eq!(service.publishers(), 0, "wait {read_batch_ms}");
     }
-    log.says(End::Idle(150)).await;
+    log.says(End::Idle(SHORT.as_millis())).await;
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn an_encoder_that_reads_no_replies_is_cut_off() {
         assert!(flood_with_pings(&mut encoder).await, "wait {read_batch_ms}");
         service.no_publisher_is_left().await;
     }
-    log.says(End::WriteTimeout(150)).await;
+    log.says(End::WriteTimeout(SHORT.as_millis())).await;
 }
 
 #[tokio::test]
