@@ -49,9 +49,6 @@ pub struct Platform {
     pub needs_audio: bool,
     /// What else its users should know.
     pub notes: Option<String>,
-    /// What is wrong with what the operator says of it; nothing can be sent to it then.
-    #[serde(skip)]
-    pub fault: Option<String>,
 }
 
 /// All platforms, in the order of the file.
@@ -121,9 +118,6 @@ impl Platform {
     /// # Errors
     /// A sentence that begins with the name of the field.
     pub fn targets(&self, server: Option<&str>, key: &str) -> Result<Vec<Target>, String> {
-        if let Some(fault) = &self.fault {
-            return Err(self.out_of_use(fault));
-        }
         let own = [self.server.as_deref(), self.backup.as_deref()];
         let servers: Vec<&str> = match server.filter(|server| !server.is_empty()) {
             Some(server) => vec![server],
@@ -137,11 +131,6 @@ impl Platform {
         }
         let parsed = servers.into_iter().map(|server| Target::parse(server, Some(key)));
         parsed.collect::<Result<_, _>>().map_err(of_server)
-    }
-
-    /// The operator's entry of it has a fault.
-    pub(crate) fn out_of_use(&self, fault: &str) -> String {
-        format!("{} cannot be used until the operator of this service mends {fault}", self.title)
     }
 
     /// It has no server for everybody.
@@ -237,10 +226,6 @@ mod tests {
             server_help: Some("It is on the door.".into()),
             ..platform("kick").unwrap().clone()
         };
-        assert_eq!(
-            platform.out_of_use("this"),
-            "Church TV cannot be used until the operator of this service mends this"
-        );
         assert_eq!(
             platform.needs_server(),
             "server: Church TV needs the address to publish to. It is on the door."

@@ -79,9 +79,9 @@ impl Driver for Platforms {
     }
 
     fn load(host: &driver::Host) -> Result<Self, Error> {
-        let (mut platforms, trust) = (settings::with_settings(host.settings()?), Trust::system());
+        let (platforms, trust) = (settings::with_settings(host.settings()?)?, Trust::system());
         // Without a folder a list lasts as long as the process.
-        let ingests = lists(&mut platforms, host.data_dir().ok().as_deref(), &trust);
+        let ingests = lists(&platforms, host.data_dir().ok().as_deref(), &trust)?;
         Ok(Platforms { platforms, ingests, trust, pasts: Pasts::default() })
     }
 
@@ -128,17 +128,19 @@ fn checked_key(pasted: &str) -> Result<Secret<String>, Error> {
     Ok(Secret::new(key.to_owned()))
 }
 
-/// The lists of servers of the platforms that publish one. A platform whose list has an address that is none has a fault then.
-fn lists(platforms: &mut [Platform], folder: Option<&Path>, trust: &Trust) -> BTreeMap<String, Arc<Ingests>> {
-    let mut lists = BTreeMap::new();
-    for platform in platforms {
-        let Some(address) = platform.ingests.clone() else { continue };
-        match Ingests::new(&platform.name, &address, folder, trust.clone()) {
-            Ok(list) => drop(lists.insert(platform.name.clone(), Arc::new(list))),
-            Err(fault) => settings::set_fault(platform, &format!("ingests: {fault}")),
-        }
-    }
-    lists
+/// The lists of servers of the platforms that publish one.
+fn lists(
+    platforms: &[Platform],
+    folder: Option<&Path>,
+    trust: &Trust,
+) -> Result<BTreeMap<String, Arc<Ingests>>, Error> {
+    let listed = platforms.iter().filter_map(|platform| Some((&platform.name, platform.ingests.as_ref()?)));
+    let list = |(name, address): (&String, &String)| {
+        let list = Ingests::new(name, address, folder, trust.clone());
+        let list = list.map_err(|fault| settings::in_entry(name, &format!("ingests: {fault}")))?;
+        Ok((name.clone(), Arc::new(list)))
+    };
+    listed.map(list).collect()
 }
 
 /// A push to the nearest server, else to the usual ones, whose failures rest for [`RETRY_FLOOR`] at least.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use satcast_driver_rtmp::target::TEXT_BYTES_MAX;
-use satcast_plugin_api::DestType;
+use satcast_plugin_api::{DestType, Error};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -113,7 +113,6 @@ fn plain(name: &str) -> Platform {
         b_frames: None,
         needs_audio: false,
         notes: None,
-        fault: None,
     }
 }
 
@@ -122,9 +121,11 @@ pub(crate) fn plain_type() -> DestType {
     dest_type(&plain("platform"))
 }
 
-/// All platforms, with what the operator says. A platform whose entry names an address that is none has a fault and cannot be used; the
-/// others can.
-pub(crate) fn with_settings(settings: Settings) -> Vec<Platform> {
+/// All platforms, with what the operator says.
+///
+/// # Errors
+/// `Config`, naming the entry of a platform that could not be used.
+pub(crate) fn with_settings(settings: Settings) -> Result<Vec<Platform>, Error> {
     let mut all = platforms().to_vec();
     for (name, described) in settings.types {
         let known = all.iter().position(|platform| platform.name == name);
@@ -136,26 +137,17 @@ pub(crate) fn with_settings(settings: Settings) -> Vec<Platform> {
         let platform = &mut all[index];
         described.write_into(platform);
         if has_server {
-            if let Err(error) = platform.targets(None, "key") {
-                set_fault(platform, &error);
-            }
+            platform.targets(None, "key").map_err(|fault| in_entry(&name, &fault))?;
         } else if has_backup {
-            set_fault(platform, BACKUP_ALONE);
+            return Err(in_entry(&name, BACKUP_ALONE));
         }
     }
-    all
+    Ok(all)
 }
 
 /// What is wrong with the operator's entry of a platform, and where that entry is.
-fn in_entry(name: &str, what: &str) -> String {
-    format!("{TYPES}.{name} in [driver.platform]: {what}")
-}
-
-/// Notes what is wrong with the operator's entry of a platform, and tells the operator.
-pub(crate) fn set_fault(platform: &mut Platform, what: &str) {
-    let fault = in_entry(&platform.name, what);
-    tracing::error!("a platform cannot be used: {fault}");
-    platform.fault = Some(fault);
+pub(crate) fn in_entry(name: &str, what: &str) -> Error {
+    Error::config(format!("{TYPES}.{name} in [driver.platform]: {what}"))
 }
 
 impl Described {
@@ -186,8 +178,12 @@ mod tests {
     use super::*;
     use crate::data::of_server;
 
-    fn with(types: Value) -> Vec<Platform> {
+    fn tried(types: Value) -> Result<Vec<Platform>, Error> {
         with_settings(serde_json::from_value(json!({ "types": types })).unwrap())
+    }
+
+    fn with(types: Value) -> Vec<Platform> {
+        tried(types).unwrap()
     }
 
     fn found(all: &[Platform], name: &str) -> Platform {
@@ -212,7 +208,7 @@ mod tests {
         assert_eq!((church.title.as_str(), church.targets(None, "k").unwrap().len()), ("Church TV", 2));
         let own = found(&all, "own");
         assert_eq!(own.targets(None, "k").unwrap_err(), own.needs_server());
-        assert_eq!(with_settings(Settings::default()).len(), platforms().len());
+        assert_eq!(with(json!({})).len(), platforms().len());
     }
 
     #[test]
@@ -247,23 +243,19 @@ mod tests {
     #[test]
     fn faults_texts() {
         assert_eq!(
-            in_entry("mux", BACKUP_ALONE),
+            in_entry("mux", BACKUP_ALONE).message,
             "types.mux in [driver.platform]: backup needs a server before it"
         );
     }
 
     #[test]
     fn entries_that_cannot_be_used_are_named() {
-        let all =
-            with(json!({ "kick": { "server": "a.example" }, "mux": { "backup": "rtmp://a.example/app" } }));
-        for (name, fault) in [("kick", &of_server(TargetError::Scheme)[..]), ("mux", BACKUP_ALONE)] {
-            let platform = found(&all, name);
-            for server in [None, Some("rtmp://b.example/app")] {
-                let refused = platform.targets(server, "k").unwrap_err();
-                assert_eq!(refused, platform.out_of_use(&in_entry(name, fault)));
-            }
+        for (name, entry, fault) in [
+            ("kick", json!({ "server": "a.example" }), &of_server(TargetError::Scheme)[..]),
+            ("mux", json!({ "backup": "rtmp://a.example/app" }), BACKUP_ALONE),
+        ] {
+            assert_eq!(tried(json!({ name: entry })).unwrap_err(), in_entry(name, fault));
         }
-        assert_eq!(found(&all, "twitch").targets(None, "k").unwrap().len(), 2, "the others go on");
         for wrong in [json!({ "a": { "servre": "x" } }), json!({ "a": { "videoCodecs": ["vp9"] } })] {
             assert!(serde_json::from_value::<Settings>(json!({ "types": wrong })).is_err(), "{wrong}");
         }
