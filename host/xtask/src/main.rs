@@ -7,6 +7,7 @@ mod bench;
 mod build;
 mod check;
 mod instruments;
+mod map;
 mod npm;
 mod openapi;
 mod process;
@@ -31,6 +32,7 @@ cargo xtask <command>
   check                      formatting, lints, import rules, file sizes, types and tests of the pages
   header                     write plugin-api/include/satcast_driver.h from the C table; a test compares it
   openapi [--check]          write openapi/openapi.json from the built binary, or compare it
+  map [--root PATH]          count lines, files, types and import circles of the product, here or in another checkout
   bench [NAME] [ARGS]        relay, playback: CPU beside nginx; money: the database; parts: micro-benchmarks; all when left out
   soak [MINUTES]             long tests: fuzzing (MINUTES for each target, default 5), mutations, kill -9 by the hundred, ten minutes of playback, sanitizers
   soak fuzz [EXECUTIONS]     every fuzz target so many times (default 10000000)
@@ -60,6 +62,7 @@ fn dispatch(args: &[String]) -> Result<(), String> {
         "check" => none_left(rest).and_then(|()| check::run()),
         "header" => none_left(rest).and_then(|()| build::header()),
         "openapi" => openapi::run(rest),
+        "map" => map::run(rest),
         "bench" => bench::run(rest),
         "soak" => soak::run(rest),
         "help" | "--help" | "-h" => {
