@@ -1,65 +1,51 @@
 //! Configurations as their owner is shown them, and as they come back: secrets masked, and kept when they return masked.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::schema::{ConfigRefused, field, is_secret, is_secret_text, item, url_secrets};
 use crate::secret::{is_masked_key, mask_key, mask_url};
 
-/// `config` with every secret in it masked, of the addresses in it too.
-pub(super) fn masked(schema: Option<&Value>, config: &Value) -> Value {
+/// `config` with every text as `change` gives it, which is told the schema of the text and its place, as [`Value::pointer`] takes it.
+/// The nesting is bounded by the parser the configuration came from.
+fn with_texts(
+    schema: Option<&Value>,
+    config: &Value,
+    place: &str,
+    change: &mut dyn FnMut(Option<&Value>, &str, &str) -> String,
+) -> Value {
     match config {
-        Value::String(text) => Value::String(masked_text(schema, text)),
-        Value::Array(items) => items.iter().map(|value| masked(item(schema), value)).collect(),
+        Value::String(text) => Value::String(change(schema, text, place)),
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items
+                .map(|(at, value)| with_texts(item(schema), value, &format!("{place}/{at}"), change))
+                .collect()
+        }
         Value::Object(fields) => {
-            let shown = |(name, value): (&String, &Value)| (name.clone(), masked(field(schema, name), value));
-            Value::Object(fields.iter().map(shown).collect())
+            let changed = fields.iter().map(|(name, value)| {
+                let place = format!("{place}/{}", name.replace('~', "~0").replace('/', "~1"));
+                (name.clone(), with_texts(field(schema, name), value, &place, change))
+            });
+            Value::Object(changed.collect())
         }
         plain => plain.clone(),
     }
 }
 
-/// Why a secret that is sent as it is shown may not stay.
-const WHOLE_SECRET: &str = "send the whole secret when something else of the configuration changes";
-
-/// What is to be stored when the owner of `stored` sends `sent`: a secret that comes as it is shown stays what it is.
-///
-/// # Errors
-/// Names a field that holds the shown form of no stored secret, or of one that may not stay: secrets stay only while everything
-/// else does, so that nobody who cannot read a secret can have it sent to another address, or over another connection.
-pub(super) fn restored(schema: Option<&Value>, stored: &Value, sent: &Value) -> Result<Value, ConfigRefused> {
-    let mut restoring = Restoring::default();
-    let config = restoring.restore(schema, Some(stored), sent, "");
-    if let Some(field) = restoring.unknown {
-        let reason = "is the shown form of no stored secret; send the whole value";
-        return Err(ConfigRefused { field, reason: reason.into() });
-    }
-    match restoring.kept {
-        Some(field) if !is_same_but_secrets(schema, stored, &config) => {
-            Err(ConfigRefused { field, reason: WHOLE_SECRET.into() })
-        }
-        _ => Ok(config),
-    }
+/// The values of `config` that must not be shown. A text whose schema is not plain to see is one: hiding too much is the lesser harm.
+pub(super) fn secrets(schema: Option<&Value>, config: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    with_texts(schema, config, "", &mut |schema, text, _| {
+        found.extend(is_secret_text(schema).then(|| text.to_owned()));
+        found.extend(url_secrets(text));
+        String::new()
+    });
+    found
 }
 
-/// Whether two configurations differ in values alone that are marked as secrets.
-fn is_same_but_secrets(schema: Option<&Value>, one: &Value, other: &Value) -> bool {
-    if schema.is_some_and(is_secret) {
-        return true;
-    }
-    match (one, other) {
-        (Value::Array(one), Value::Array(other)) => {
-            let schema = item(schema);
-            one.len() == other.len()
-                && one.iter().zip(other).all(|(one, other)| is_same_but_secrets(schema, one, other))
-        }
-        (Value::Object(one), Value::Object(other)) => one.keys().chain(other.keys()).all(|name| {
-            let value = |fields: &Map<String, Value>| fields.get(name).cloned().unwrap_or_default();
-            field(schema, name).is_some_and(is_secret)
-                || one.contains_key(name) == other.contains_key(name)
-                    && is_same_but_secrets(field(schema, name), &value(one), &value(other))
-        }),
-        (one, other) => one == other,
-    }
+/// `config` with every secret in it masked, of the addresses in it too.
+pub(super) fn masked(schema: Option<&Value>, config: &Value) -> Value {
+    with_texts(schema, config, "", &mut |schema, text, _| masked_text(schema, text))
 }
 
 /// The text as it is shown to who may not see secrets.
@@ -70,61 +56,52 @@ pub(super) fn masked_text(schema: Option<&Value>, text: &str) -> String {
     if url_secrets(text).is_empty() { text.to_owned() } else { mask_url(text) }
 }
 
-/// What was found on the way through a configuration.
-#[derive(Default)]
-struct Restoring {
-    /// A secret that stays.
-    kept: Option<String>,
-    /// A shown form that is that of no stored secret.
-    unknown: Option<String>,
-}
+/// Why a secret that is sent as it is shown may not stay.
+const WHOLE_SECRET: &str = "send the whole secret when something else of the configuration changes";
+/// Why a shown form cannot be taken.
+const NO_SECRET: &str = "is the shown form of no stored secret; send the whole value";
 
-impl Restoring {
-    fn restore(&mut self, schema: Option<&Value>, stored: Option<&Value>, sent: &Value, path: &str) -> Value {
-        match sent {
-            Value::String(text) => {
-                Value::String(self.text(schema, stored.and_then(Value::as_str), text, path))
+/// What is to be stored when the owner of `stored` sends `sent`: a secret that comes as it is shown stays what it is.
+///
+/// # Errors
+/// Names a field that holds the shown form of no stored secret, or of one that may not stay: secrets stay only while everything
+/// else does, so that nobody who cannot read a secret can have it sent to another address, or over another connection.
+pub(super) fn restored(schema: Option<&Value>, stored: &Value, sent: &Value) -> Result<Value, ConfigRefused> {
+    let (mut kept, mut unknown) = (None, None);
+    let config = with_texts(schema, sent, "", &mut |schema, text, place| {
+        let known = stored.pointer(place).and_then(Value::as_str);
+        if let Some(known) = known.filter(|known| *known == text || masked_text(schema, known) == text) {
+            if known != text {
+                kept = Some(place.to_owned());
             }
-            Value::Array(items) => {
-                let schema = item(schema);
-                let known = |index| stored.and_then(|stored| stored.get(index));
-                let items = items.iter().enumerate();
-                items
-                    .map(|(at, item)| self.restore(schema, known(at), item, &join(path, &at.to_string())))
-                    .collect()
-            }
-            Value::Object(fields) => {
-                let mut config = Map::new();
-                for (name, value) in fields {
-                    let known = stored.and_then(|stored| stored.get(name));
-                    let value = self.restore(field(schema, name), known, value, &join(path, name));
-                    config.insert(name.clone(), value);
-                }
-                Value::Object(config)
-            }
-            plain => plain.clone(),
+            return known.to_owned();
         }
-    }
-
-    fn text(&mut self, schema: Option<&Value>, stored: Option<&str>, sent: &str, path: &str) -> String {
-        if stored == Some(sent) {
-            return sent.to_owned();
+        let secret = is_secret_text(schema) || !url_secrets(text).is_empty();
+        if secret && text.rsplit(['/', '=']).next().is_some_and(is_masked_key) {
+            unknown = Some(place.to_owned());
         }
-        if let Some(stored) = stored.filter(|stored| masked_text(schema, stored) == sent) {
-            self.kept = Some(path.to_owned());
-            return stored.to_owned();
-        }
-        let secret = is_secret_text(schema) || !url_secrets(sent).is_empty();
-        let shown = sent.rsplit(['/', '=']).next().is_some_and(is_masked_key);
-        if secret && shown {
-            self.unknown = Some(path.to_owned());
-        }
-        sent.to_owned()
+        text.to_owned()
+    });
+    let kept = kept.filter(|_| without_secrets(schema, stored) != without_secrets(schema, &config));
+    match (unknown, kept) {
+        (Some(place), _) => Err(ConfigRefused::at(&place, NO_SECRET)),
+        (None, Some(place)) => Err(ConfigRefused::at(&place, WHOLE_SECRET)),
+        (None, None) => Ok(config),
     }
 }
 
-fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+/// What is left of a configuration when everything is taken out that is marked as a secret.
+fn without_secrets(schema: Option<&Value>, config: &Value) -> Value {
+    match config {
+        _ if schema.is_some_and(is_secret) => Value::Null,
+        Value::Array(items) => items.iter().map(|value| without_secrets(item(schema), value)).collect(),
+        Value::Object(fields) => {
+            let open = fields.iter().filter(|(name, _)| !field(schema, name).is_some_and(is_secret));
+            let left = open.map(|(name, value)| (name.clone(), without_secrets(field(schema, name), value)));
+            Value::Object(left.collect())
+        }
+        plain => plain.clone(),
+    }
 }
 
 #[cfg(test)]

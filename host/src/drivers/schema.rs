@@ -6,6 +6,8 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
+use super::masking::secrets;
+
 /// Largest configuration of a destination in bytes of JSON.
 pub(super) const CONFIG_BYTES_MAX: usize = 64 * 1024;
 /// Most of the product of a configuration's bytes and its schema's parts, which bounds what checking it costs: parts of a second at worst.
@@ -46,6 +48,14 @@ pub struct ConfigRefused {
     pub reason: String,
 }
 
+impl ConfigRefused {
+    /// Of the field at a place as [`Value::pointer`] takes it.
+    pub(super) fn at(place: &str, reason: impl Into<String>) -> Self {
+        let field = place.trim_start_matches('/').replace('/', ".");
+        Self { field: field.replace("~1", "/").replace("~0", "~"), reason: reason.into() }
+    }
+}
+
 /// Why a configuration is refused that is not searched for the field.
 const DOES_NOT_FIT: &str = "does not fit the schema of its type, and is too large to say where";
 
@@ -81,33 +91,30 @@ impl ConfigSchema {
 
     pub(super) fn check(&self, config: &Value) -> Result<(), ConfigRefused> {
         if !config.is_object() {
-            return Err(ConfigRefused { field: String::new(), reason: "must be a JSON object".into() });
+            return Err(ConfigRefused::at("", "must be a JSON object"));
         }
         let bytes = config.to_string().len();
         if bytes > CONFIG_BYTES_MAX || bytes.saturating_mul(self.parts) > CHECK_WORK_MAX {
             let bytes_max = CONFIG_BYTES_MAX.min(CHECK_WORK_MAX / self.parts);
-            return Err(ConfigRefused { field: String::new(), reason: too_large(bytes_max) });
+            return Err(ConfigRefused::at("", too_large(bytes_max)));
         }
         if self.validator.is_valid(config) {
             return Ok(());
         }
         if bytes.saturating_mul(self.parts) > REASON_WORK_MAX {
-            return Err(ConfigRefused { field: String::new(), reason: DOES_NOT_FIT.to_owned() });
+            return Err(ConfigRefused::at("", DOES_NOT_FIT));
         }
         let Err(error) = self.validator.validate(config) else { return Ok(()) };
-        let path = error.instance_path().to_string();
         // An unknown or missing field is an error of the object that should not or should hold it.
         let child = match error.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected } => unexpected.first().cloned(),
             ValidationErrorKind::Required { property } => property.as_str().map(str::to_string),
             _ => None,
         };
-        let parts = path.split('/').filter(|part| !part.is_empty()).map(str::to_string).chain(child);
-        Err(ConfigRefused {
-            field: parts.collect::<Vec<_>>().join("."),
-            // The plain message would repeat the value, which may be a secret.
-            reason: error.masked_with("the value").to_string(),
-        })
+        let child = child.map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1")));
+        let place = error.instance_path().to_string() + &child.unwrap_or_default();
+        // The plain message would repeat the value, which may be a secret.
+        Err(ConfigRefused::at(&place, error.masked_with("the value").to_string()))
     }
 
     /// A message of the driver that begins with the name of a property and a colon is about that field.
@@ -118,33 +125,13 @@ impl ConfigSchema {
             .filter(|(field, _)| properties.is_some_and(|properties| properties.contains_key(*field)));
         match named {
             Some((field, reason)) => ConfigRefused { field: field.into(), reason: reason.into() },
-            None => ConfigRefused { field: String::new(), reason: message.into() },
+            None => ConfigRefused::at("", message),
         }
     }
 
     /// The values of `config` that must not be shown.
     pub(super) fn secrets(&self, config: &Value) -> Vec<String> {
-        let mut found = Vec::new();
-        collect_secrets(Some(&self.schema), config, &mut found);
-        found
-    }
-}
-
-/// Walks configuration and schema together. A text whose schema is not plain to see counts as secret: hiding too much is the
-/// lesser harm. The nesting is bounded by the parser the configuration came from.
-fn collect_secrets(schema: Option<&Value>, config: &Value, found: &mut Vec<String>) {
-    match config {
-        Value::String(text) => {
-            if is_secret_text(schema) {
-                found.push(text.clone());
-            }
-            found.extend(url_secrets(text));
-        }
-        Value::Array(items) => items.iter().for_each(|value| collect_secrets(item(schema), value, found)),
-        Value::Object(fields) => {
-            fields.iter().for_each(|(name, value)| collect_secrets(field(schema, name), value, found));
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        secrets(Some(&self.schema), config)
     }
 }
 
