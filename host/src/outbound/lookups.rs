@@ -1,6 +1,5 @@
 //! Look-ups of names: how many run at once and for whom. None waits for another but for a permit, and nothing is kept of an answer.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -8,18 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use satcast_quota::Quota;
 use tokio::time::{Instant, timeout_at};
 
 use super::system::System;
 
 /// Look-ups running at once for one guard: those of webhooks do not keep streams waiting. Each needs two sockets.
-pub const LOOKUPS_AT_ONCE_MAX: usize = 512;
-/// Those of one account: more than one stream may have destinations, so that silent names do not delay another.
-pub const LOOKUPS_OF_ACCOUNT_MAX: usize = 64;
-/// Those of a part of the service that asks for many accounts, or for the operator.
-pub const LOOKUPS_OF_SERVICE_MAX: usize = 128;
+pub const LOOKUPS_AT_ONCE_MAX: u64 = 512;
+/// Those of one account or part of the service: more than one stream may have destinations, so that silent names do not delay
+/// another.
+pub const LOOKUPS_OF_ASKER_MAX: u64 = 64;
 
 /// Whom a name is looked up for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -28,15 +25,6 @@ pub enum Asker {
     Account(i64),
     /// A part of the service, by its name, that does not say for which account.
     Service(Arc<str>),
-}
-
-impl Asker {
-    fn share(&self) -> usize {
-        match self {
-            Self::Account(_) => LOOKUPS_OF_ACCOUNT_MAX,
-            Self::Service(_) => LOOKUPS_OF_SERVICE_MAX,
-        }
-    }
 }
 
 /// Whose look-ups keep a name from being looked up.
@@ -74,9 +62,7 @@ pub(super) enum Unknown {
 /// Look-ups of one guard.
 pub(super) struct Lookups {
     resolver: Resolver,
-    all: Arc<Semaphore>,
-    /// Of those that have a look-up or wait for one.
-    shares: Mutex<HashMap<Asker, Arc<Semaphore>>>,
+    running: Quota<Asker>,
 }
 
 impl Lookups {
@@ -90,7 +76,7 @@ impl Lookups {
     }
 
     pub(super) fn with_resolver(resolver: Resolver) -> Self {
-        Self { resolver, all: Arc::new(Semaphore::new(LOOKUPS_AT_ONCE_MAX)), shares: Mutex::default() }
+        Self { resolver, running: Quota::new(LOOKUPS_AT_ONCE_MAX, LOOKUPS_OF_ASKER_MAX) }
     }
 
     /// The addresses of `name`, waiting at most `limit` for a permit and the answer together.
@@ -101,13 +87,12 @@ impl Lookups {
         limit: Duration,
     ) -> Result<Vec<IpAddr>, Unknown> {
         let deadline = Instant::now() + limit;
-        let share = self.share_of(asker);
         let crowd = match asker {
-            Asker::Account(_) if share.available_permits() == 0 => Crowd::Own,
+            Asker::Account(_) if self.running.taken_by(asker) >= LOOKUPS_OF_ASKER_MAX => Crowd::Own,
             _ => Crowd::All,
         };
-        let permits = async { (permit(&share).await, permit(&self.all).await) };
-        let Ok(_permits) = timeout_at(deadline, permits).await else { return Err(Unknown::NoPlace(crowd)) };
+        let permit = timeout_at(deadline, self.running.take(asker.clone(), 1)).await;
+        let Ok(_permit) = permit else { return Err(Unknown::NoPlace(crowd)) };
         let since = Instant::now();
         match timeout_at(deadline, (self.resolver)(name.to_owned())).await {
             Ok(Ok(found)) => Ok(found),
@@ -120,23 +105,11 @@ impl Lookups {
             Err(_) => Err(Unknown::Silent(since.elapsed())),
         }
     }
-
-    fn share_of(&self, asker: &Asker) -> Arc<Semaphore> {
-        let mut shares = self.shares.lock();
-        shares.retain(|_, share| Arc::strong_count(share) > 1);
-        let share = shares.entry(asker.clone()).or_insert_with(|| Arc::new(Semaphore::new(asker.share())));
-        Arc::clone(share)
-    }
-}
-
-/// `None` would be a semaphore that was closed, and none is.
-async fn permit(of: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    Arc::clone(of).acquire_owned().await.ok()
 }
 
 impl fmt::Debug for Lookups {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Lookups").field("all", &self.all).finish_non_exhaustive()
+        out.debug_struct("Lookups").field("running", &self.running).finish_non_exhaustive()
     }
 }
 

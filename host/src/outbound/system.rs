@@ -106,7 +106,7 @@ impl System {
         options.timeout = options.timeout.saturating_mul(attempts).min(share);
         options.attempts = 0;
         options.cache_size = 0;
-        options.max_active_requests = 2 * LOOKUPS_AT_ONCE_MAX;
+        options.max_active_requests = usize::try_from(2 * LOOKUPS_AT_ONCE_MAX).unwrap_or(usize::MAX);
         // It comes first, for both families at once.
         options.use_hosts_file = ResolveHosts::Never;
         let servers = name_servers.into_iter().map(|mut server| {

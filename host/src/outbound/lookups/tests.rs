@@ -20,7 +20,7 @@ fn lookups() -> Arc<Lookups> {
 type Asked = JoinHandle<Result<Vec<IpAddr>, Unknown>>;
 
 /// Asks for `count` names of its own that are not answered; returns when each runs or waits.
-async fn ask_slow(lookups: &Arc<Lookups>, asker: Asker, count: usize) -> Vec<Asked> {
+async fn ask_slow(lookups: &Arc<Lookups>, asker: Asker, count: u64) -> Vec<Asked> {
     let mut asked = Vec::new();
     for number in 0..count {
         let (lookups, asker) = (Arc::clone(lookups), asker.clone());
@@ -38,17 +38,13 @@ async fn assert_answered_at_once(lookups: &Lookups, asker: Asker) {
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
-fn running(lookups: &Lookups) -> usize {
-    LOOKUPS_AT_ONCE_MAX - lookups.all.available_permits()
-}
-
 #[tokio::test(start_paused = true)]
 async fn silent_names_keep_neither_another_name_of_the_account_nor_another_account_waiting() {
     let lookups = lookups();
-    let _silent = ask_slow(&lookups, Asker::Account(1), LOOKUPS_OF_ACCOUNT_MAX - 1).await;
+    let _silent = ask_slow(&lookups, Asker::Account(1), LOOKUPS_OF_ASKER_MAX - 1).await;
     assert_answered_at_once(&lookups, Asker::Account(1)).await;
     let _more = ask_slow(&lookups, Asker::Account(1), 100).await;
-    assert_eq!(running(&lookups), LOOKUPS_OF_ACCOUNT_MAX);
+    assert_eq!(lookups.running.taken(), LOOKUPS_OF_ASKER_MAX);
     assert_answered_at_once(&lookups, Asker::Account(2)).await;
     assert_answered_at_once(&lookups, Asker::Service("host".into())).await;
 }
@@ -56,15 +52,16 @@ async fn silent_names_keep_neither_another_name_of_the_account_nor_another_accou
 #[tokio::test(start_paused = true)]
 async fn those_without_a_permit_are_not_told_that_the_name_server_is_silent() {
     let lookups = lookups();
-    let asked = ask_slow(&lookups, Asker::Account(1), LOOKUPS_OF_ACCOUNT_MAX + 1).await;
-    let crowd = ask_slow(&lookups, Asker::Service("archive".into()), LOOKUPS_OF_SERVICE_MAX + 1).await;
+    let asked = ask_slow(&lookups, Asker::Account(1), LOOKUPS_OF_ASKER_MAX + 1).await;
+    let crowd = ask_slow(&lookups, Asker::Service("archive".into()), LOOKUPS_OF_ASKER_MAX + 1).await;
     let mut outcomes = Vec::new();
     for asked in asked.into_iter().chain(crowd) {
         outcomes.push(asked.await.unwrap().unwrap_err());
     }
-    let (own, service) = outcomes.split_at(LOOKUPS_OF_ACCOUNT_MAX + 1);
-    let silent = |outcomes: &[Unknown]| outcomes.iter().filter(|one| **one == Unknown::Silent(LIMIT)).count();
-    assert_eq!((silent(own), silent(service)), (LOOKUPS_OF_ACCOUNT_MAX, LOOKUPS_OF_SERVICE_MAX));
+    let (own, service) = outcomes.split_at(LOOKUPS_OF_ASKER_MAX as usize + 1);
+    let silent =
+        |outcomes: &[Unknown]| outcomes.iter().filter(|one| **one == Unknown::Silent(LIMIT)).count() as u64;
+    assert_eq!((silent(own), silent(service)), (LOOKUPS_OF_ASKER_MAX, LOOKUPS_OF_ASKER_MAX));
     assert!(own.contains(&Unknown::NoPlace(Crowd::Own)));
     assert!(service.contains(&Unknown::NoPlace(Crowd::All)), "nobody is told of names of others");
 }
@@ -76,27 +73,26 @@ async fn no_more_run_than_may_and_who_gives_up_gives_the_permit_back() {
     for account in 0..(LOOKUPS_AT_ONCE_MAX + 10) as i64 {
         asked.extend(ask_slow(&lookups, Asker::Account(account), 1).await);
     }
-    assert_eq!(running(&lookups), LOOKUPS_AT_ONCE_MAX);
+    assert_eq!(lookups.running.taken(), LOOKUPS_AT_ONCE_MAX);
     let late = lookups.find("good.example", &Asker::Account(-1), LIMIT / 5).await;
     assert_eq!(late, Err(Unknown::NoPlace(Crowd::All)));
     for asked in asked {
         asked.abort();
         assert!(asked.await.unwrap_err().is_cancelled());
     }
-    assert_eq!(running(&lookups), 0);
+    assert_eq!(lookups.running.taken(), 0);
     assert_answered_at_once(&lookups, Asker::Account(1)).await;
-    assert!(lookups.shares.lock().len() <= 1, "shares that nobody uses are forgotten");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_server_that_had_no_time_is_not_blamed() {
     let lookups = lookups();
-    let asked = ask_slow(&lookups, Asker::Account(1), LOOKUPS_OF_ACCOUNT_MAX).await;
+    let asked = ask_slow(&lookups, Asker::Account(1), LOOKUPS_OF_ASKER_MAX).await;
     tokio::time::sleep(LIMIT - Duration::from_secs(1)).await;
     let late = lookups.find("slow.late", &Asker::Account(1), Duration::from_secs(2)).await;
     // It had a second, half of its time, when the others had ended.
     assert!(matches!(late, Err(Unknown::Silent(_))), "{late:?}");
-    let again = ask_slow(&lookups, Asker::Account(1), LOOKUPS_OF_ACCOUNT_MAX).await;
+    let again = ask_slow(&lookups, Asker::Account(1), LOOKUPS_OF_ASKER_MAX).await;
     tokio::time::sleep(LIMIT - Duration::from_secs(1)).await;
     let late = lookups.find("slow.late", &Asker::Account(1), Duration::from_millis(1_500)).await;
     assert!(matches!(late, Err(Unknown::NoPlace(_))), "{late:?}");

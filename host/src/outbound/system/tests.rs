@@ -174,7 +174,7 @@ async fn a_silent_name_holds_up_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let system = Arc::new(system(folder.path(), server.address.port()));
     let mut silent = tokio::task::JoinSet::new();
-    for _ in 0..super::super::LOOKUPS_OF_ACCOUNT_MAX {
+    for _ in 0..super::super::LOOKUPS_OF_ASKER_MAX {
         let system = Arc::clone(&system);
         silent.spawn(async move { system.look_up("silent.example").await });
     }
