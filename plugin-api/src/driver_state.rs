@@ -1,9 +1,11 @@
 //! The state a driver reports of a running destination.
 
+use serde::{Deserialize, Serialize};
+
 use crate::abi;
 
 /// Ends are reported by returning from `run`, not by a state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     /// Connecting, or connected without media flowing.
     Connecting,

@@ -83,7 +83,7 @@ impl From<String> for Class {
 }
 
 /// A failure with its class and one sentence for the destination's owner. The sentence must not hold secrets.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     /// Decides whether and how it is tried again.

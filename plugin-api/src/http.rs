@@ -1,5 +1,7 @@
 //! Requests of viewers that a driver answers itself, in the words of both sides: what may be asked, and what may be answered.
 
+use serde::{Deserialize, Serialize};
+
 use crate::Error;
 
 /// Most routes of one destination type.
@@ -22,7 +24,7 @@ pub const CONTENT_TYPE_BYTES_MAX: usize = 128;
 pub const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// How a viewer asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Method {
     /// For head and body.
     Get,

@@ -1,5 +1,7 @@
 //! Playback: what a driver publishes for viewers, in the words of both sides.
 
+use serde::{Deserialize, Serialize};
+
 use crate::abi;
 
 /// Media type of a playlist (RFC 8216, section 4). The host compresses such pieces and keeps them out of byte ranges.
@@ -10,7 +12,7 @@ pub const ASSET_NAME_BYTES_MAX: usize = 128;
 pub const ASSET_PARTS_MAX: usize = 64;
 
 /// Who may fetch a piece.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Audience {
     /// Viewers with a key, whose bytes are metered.
     Hosted,

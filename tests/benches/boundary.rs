@@ -1,7 +1,7 @@
 //! Many streams with four destinations each through one driver, on threads of the host and in a process of its own.
 //!
 //! `cargo xtask bench boundary [--repeats N] [--seconds S]`. It measures the host from the publisher on: the session's fan-out, the
-//! queues, the pump thread, the C table, and for an isolated driver the copy into shared memory and the notes beside it. RTMP is left
+//! queues, the pump thread, the C table, and for an isolated driver the socket. RTMP is left
 //! out: the sources hand packets of 40 kB by reference to [`Live`], 150 a second each, which are 6 MB/s. The driver counts bytes and
 //! gives packets back at once. Sessions, store and driver are the real ones; CPU is that of this process (the sources' loop included)
 //! and of the driver's process. A delivery is one packet to one destination.

@@ -50,8 +50,8 @@ impl Default for DriverSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProcessLimits {
-    /// Memory in MiB of it and of what it starts, without the media that it shares with the host; 128 to 1,048,576. One that uses more
-    /// is ended within a second.
+    /// Memory in MiB that it and what it starts use, where the service has a control group of its own; otherwise what each process asks for;
+    /// 128 to 1,048,576.
     pub memory_mb: u64,
     /// Open files and sockets, 64 to 1,048,576.
     pub open_files: u64,

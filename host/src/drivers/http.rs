@@ -209,6 +209,7 @@ pub(super) fn accepted(response: HttpResponse, folder: &Path) -> Result<Answer, 
     let body = match body {
         HttpBody::Asset(body) => PublishedBody::of(body, folder),
         HttpBody::Descriptor { file, offset, len } => {
+            let file = file.ok_or_else(|| "its file did not come".to_owned())?;
             let file = readable(file.into(), offset.saturating_add(len))?;
             PublishedBody::Open { file: Arc::new(file), offset, len }
         }
@@ -248,7 +249,7 @@ mod tests {
             content_type: "text/plain".into(),
             max_age_secs: 0,
             headers: Vec::new(),
-            body: HttpBody::Descriptor { file: file.into(), offset, len },
+            body: HttpBody::Descriptor { file: Some(file.into()), offset, len },
         }
     }
 

@@ -1,5 +1,4 @@
-//! From a file in the drivers folder to a checked table. All `unsafe` of the host is here, in `probe` and in the shared memory
-//! of `process`.
+//! From a file in the drivers folder to a checked table. All `unsafe` of the host is here and in `probe`.
 //!
 //! A file is looked at in a child process first (`probe`), because a truncated library or a constructor that aborts kills
 //! the process that opens it. It is then opened from a private copy named by its hash: the file in the folder may be

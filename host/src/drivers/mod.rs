@@ -1,7 +1,6 @@
 //! Drivers: found in a folder, checked, loaded, and called without trusting them with the host's threads.
 //!
-//! - [`loader`]: file to checked table; all `unsafe` of the host is there, in [`probe`] and in the shared memory of
-//!   [`process`].
+//! - [`loader`]: file to checked table; all `unsafe` of the host is there and in [`probe`].
 //! - [`probe`]: a first look in a child process; [`images`]: how a library runs beside itself.
 //! - [`catalog`], [`change`]: which drivers there are, and how that changes while the service runs.
 //! - [`backend`]: where a driver runs, on threads of this process or in a child ([`process`]).

@@ -3,6 +3,8 @@
 use std::ffi::c_void;
 use std::path::{Component, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::followed::{Followed, copy_asset, read_followed};
 use super::services::with;
 use crate::Error;
@@ -15,8 +17,8 @@ const PATH_BYTES_MAX: usize = 1024;
 /// Longest list of parts in bytes.
 const PARTS_BYTES_MAX: usize = ASSET_PARTS_MAX * (ASSET_NAME_BYTES_MAX + 1);
 
-/// A piece a driver publishes for viewers; its names and its path are checked.
-#[derive(Debug)]
+/// A piece a driver publishes for viewers; its names and its path are checked. Between processes its bytes go beside it.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Asset {
     /// Name.
     pub name: String,
@@ -33,10 +35,10 @@ pub struct Asset {
 }
 
 /// Where the bytes of a piece are.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum AssetBody {
     /// In memory.
-    Memory(Body),
+    Memory(#[serde(skip)] Body),
     /// In a file that stays as it is while `keep` lives.
     File {
         /// Path relative to the driver's data folder, made of plain names only.
@@ -46,6 +48,7 @@ pub enum AssetBody {
         /// Bytes.
         len: u64,
         /// Dropped when the file is not needed any more.
+        #[serde(skip)]
         keep: Body,
     },
     /// In other pieces, one after the other.
@@ -53,7 +56,7 @@ pub enum AssetBody {
 }
 
 /// Where viewers of a destination enter and what they can see; names are checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Playback {
     /// Playlist that viewers with a key get first.
     pub entry: String,
@@ -121,8 +124,15 @@ impl Drop for Body {
     }
 }
 
+impl Default for Body {
+    /// No bytes.
+    fn default() -> Self {
+        bytes::Bytes::new().into()
+    }
+}
+
 impl From<bytes::Bytes> for Body {
-    /// A body of the host's own, for tests of what takes bodies.
+    /// A body of the host's own.
     fn from(bytes: bytes::Bytes) -> Self {
         /// # Safety
         /// `owner` must be the boxed bytes, passed here once.

@@ -3,6 +3,8 @@
 use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd};
 
+use serde::{Deserialize, Serialize};
+
 use super::assets::{AssetBody, Body, read_body};
 use super::services::with;
 use crate::Error;
@@ -15,7 +17,7 @@ pub(super) static HTTP_HOST: abi::SatcastHttpHost =
     abi::SatcastHttpHost { size: size_of::<abi::SatcastHttpHost>(), respond: Some(respond) };
 
 /// What a viewer asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpRequest {
     /// Number of the opening.
     pub dest: u64,
@@ -31,8 +33,8 @@ pub struct HttpRequest {
     pub query: String,
 }
 
-/// A driver's answer, checked but for what its files are.
-#[derive(Debug)]
+/// A driver's answer, checked but for what its files are. Between processes its bytes and its file go beside it.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct HttpResponse {
     /// 200, 204, or 400 to 599.
     pub status: u16,
@@ -47,14 +49,15 @@ pub struct HttpResponse {
 }
 
 /// Where the bytes of an answer are.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum HttpBody {
     /// As those of a published piece.
     Asset(AssetBody),
     /// In an open file, which may be anything.
     Descriptor {
-        /// The file.
-        file: OwnedFd,
+        /// The file; `None` only between processes.
+        #[serde(skip)]
+        file: Option<OwnedFd>,
         /// First byte.
         offset: u64,
         /// Bytes.
@@ -194,7 +197,9 @@ unsafe fn read_response(raw: &abi::SatcastHttpResponse) -> Result<HttpResponse, 
         headers.push((name.into_owned(), value.into_owned()));
     }
     let body = match (file, is_descriptor) {
-        (Some(file), _) => HttpBody::Descriptor { file, offset: raw.body.offset, len: raw.body.len },
+        (Some(file), _) => {
+            HttpBody::Descriptor { file: Some(file), offset: raw.body.offset, len: raw.body.len }
+        }
         (None, true) => return Err(Error::internal("an answer has no file")),
         (None, false) => HttpBody::Asset(read_body("of an answer", body, &source)?),
     };

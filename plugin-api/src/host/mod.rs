@@ -36,6 +36,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub use assets::{Asset, AssetBody, Body, Playback};
 pub use driver::{Driver, Instance};
 pub use followed::{Followed, Reload, SegmentPlace};
@@ -83,7 +85,7 @@ pub trait MediaSource: Send + Sync + 'static {
 }
 
 /// One log line of a driver. Text may hold anything: the host redacts and limits it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LogLine {
     /// Opening it is about; 0 = the driver itself.
     pub dest: u64,

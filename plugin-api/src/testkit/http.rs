@@ -37,7 +37,10 @@ impl Answered {
         let (body, pieces) = match body {
             HttpBody::Asset(AssetBody::Parts(names)) => (Ok(Vec::new()), names),
             HttpBody::Asset(body) => (read(&body, folder), Vec::new()),
-            HttpBody::Descriptor { file, offset, len } => (read_range(&file.into(), offset, len), Vec::new()),
+            HttpBody::Descriptor { file, offset, len } => {
+                let read = |file: std::os::fd::OwnedFd| read_range(&file.into(), offset, len);
+                (file.map_or_else(|| Ok(Vec::new()), read), Vec::new())
+            }
         };
         let body = body.map_err(|error| error.to_string());
         Self { status, content_type, max_age_secs, headers, body, pieces }

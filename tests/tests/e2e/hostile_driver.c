@@ -1,11 +1,8 @@
 /* A driver that attacks its host. PLACE, its id and destination type, says how. For the end-to-end tests; never shipped. */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "satcast_driver.h"
@@ -22,20 +19,6 @@ void throw_it(void);
 #else
 static void throw_it(void) {}
 #endif
-
-static void tell_host(const void *message, size_t len) {
-    for (int fd = 3; fd < 64; fd++) {
-        int kind = 0;
-        socklen_t size = sizeof kind;
-        if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &size) == 0 && kind == SOCK_SEQPACKET) {
-            int room = 4 << 20;
-            setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-            send(fd, message, len, MSG_NOSIGNAL);
-        }
-    }
-}
-
-#define TELL(text) tell_host(text, sizeof text - 1)
 
 /* Everything a host can be told of a destination, with texts that are none. */
 static void nonsense(uint64_t dest) {
@@ -64,42 +47,12 @@ static void nonsense(uint64_t dest) {
     assets->retract(host->ctx, dest, broken);
 }
 
-static void attack(const SatcastPacket *packet) {
+static void attack(void) {
     if (is("fault")) *(volatile int *)8 = 1;
-    if (is("write")) *(volatile uint8_t *)packet->data = 1;
-    if (is("garbage")) TELL("\x09garbage");
-    if (is("nojson")) TELL("\x01{\"Log\":");
-    if (is("nested")) {
-        static char deep[100001];
-        memset(deep, '[', sizeof deep);
-        deep[0] = 1;
-        tell_host(deep, sizeof deep);
-    }
-    if (is("huge")) tell_host(calloc(1, 200000), 200000);
-    if (is("thief")) TELL("\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff");
-    if (is("twice")) TELL("\x01{\"Refused\":{\"reason\":\"x\"}}");
     if (is("linger")) {
         if (fork() == 0) for (;;) pause();
         abort();
     }
-    if (is("other")) {
-        /* About destinations it does not have. */
-        TELL("\x01{\"Stopped\":{\"dest\":999999,\"failure\":null}}");
-        TELL("\x01{\"Retract\":{\"dest\":999999,\"name\":\"../x\"}}");
-        TELL("\x01{\"Publish\":{\"call\":1,\"dest\":999999,\"piece\":{\"name\":\"a\",\"content_type\":\"a\","
-                  "\"max_age_secs\":1,\"hosted\":true,\"preview\":true,\"bytes\":\"Memory\","
-                  "\"followed\":{\"hold_back_ms\":0,\"reload\":null}}}}");
-    }
-}
-
-/* Holds more than it says: memory that is mapped nowhere. */
-static void hoard(void) {
-    static int held = -1;
-    static char page[1 << 20];
-    if (held < 0) held = memfd_create("held", 0);
-    memset(page, 1, sizeof page);
-    for (int n = 0; n < 16; n++)
-        if (write(held, page, sizeof page) < 0) abort();
 }
 
 /* Threads with memory of their own; so much is everybody's right. */
@@ -120,32 +73,14 @@ static void start_threads(void) {
     }
 }
 
-/* Holds memory in processes that have left their parents and their group. */
-static void start_processes(void) {
-    static int started;
-    if (started++) return;
-    for (int n = 0; n < 16; n++) {
-        if (fork()) continue;
-        if (fork()) _exit(0);
-        setsid();
-        /* Nobody reads it; a compiler must write it all the same. */
-        volatile char *own = malloc(16 << 20);
-        if (!own) abort();
-        for (int at = 0; at < 16 << 20; at += 1024) own[at] = 1;
-        for (;;) pause();
-    }
-}
-
 /* A waker that takes the thread that wakes it. */
 static void block(void *data) { (void)data; for (;;) pause(); }
 static void forget(void *data) { (void)data; }
 
 static void take(Destination *it, const SatcastPacket *packet) {
     static const SatcastPacket *kept[64];
-    attack(packet);
-    if (is("memfd")) hoard();
+    attack();
     if (is("threads")) start_threads();
-    if (is("forks")) start_processes();
     if (is("hoarder")) return;
     if (is("keeper")) {
         /* Some of it for ever, also after the end. */

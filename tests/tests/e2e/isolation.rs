@@ -191,7 +191,7 @@ fn a_child_over_its_memory_dies_alone() {
     let id = scene.add("once-memory");
     let mut encoder = scene.publish();
     scene.service.wait_for_log("its end", seconds(40), |line| {
-        // Who is quicker than the host looks is refused memory by the system.
+        // Without a control group it is refused memory by the system.
         let reason = line.contains(said::TOO_MUCH_MEMORY) || line.contains("signal 6");
         line.contains(&format!("{}panic", said::DRIVER_PROCESS)) && reason
     });
@@ -236,7 +236,9 @@ fn a_child_has_nothing_of_its_hosts_but_what_it_is_given() {
     };
     assert_eq!(limit("Max core file size"), "0");
     assert_eq!(limit("Max open files"), "8192");
-    assert_eq!(limit("Max data size"), ((2 * 4096 + 1024) * 1024 * 1024_u64).to_string());
+    // Without a bound of its own where a control group has it.
+    let data = [(4096 * 1024 * 1024_u64).to_string(), "unlimited".to_owned()];
+    assert!(data.contains(&limit("Max data size")), "{limits}");
     let open: Vec<PathBuf> = std::fs::read_dir(format!("/proc/{child}/fd"))
         .expect("its files")
         .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())

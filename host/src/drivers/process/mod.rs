@@ -1,71 +1,72 @@
-//! Drivers in child processes: the same library behind the same table, where a memory fault, an abort, an exit or a leak
+//! Drivers in child processes: the same library behind the same table, where a memory fault, an abort, an exit, a hang or a leak
 //! ends the child and nothing else.
 //!
 //! ```text
 //!  host process                                       child process (`satcast driver-runner`)
 //!  live ── Control ── Remote ── Session ══ socket ══ child ── plugin-api host table ── library
-//!             queue ── feed ──> Slots ──> memory (host writes, child reads) ──> packets ──┘
+//!             queue ── feed ───────┘                    └── packets
 //! ```
 //!
 //! - [`remote`]: starts the child and restarts it after a crash; [`apart`]: whom a crash counts for; [`shortage`]: what is nobody's fault.
-//! - [`session`]: one child: its media; [`calls`]: calls into it; [`requests`]: what it asks for; [`recordings`], [`http`]: what it is
-//!   asked about them, and by viewers.
+//! - [`spawn`]: its process; [`cgroup`]: the memory of all that it starts.
+//! - [`session`]: one child, and calls into it; [`media`]: its media; [`requests`]: what it asks for; [`recordings`]: what it is asked across
+//!   its lives; [`http`]: answers that wait for viewers.
 //! - [`child`]: the other side. It is a small host itself: it loads the library with the same code, and its services ask
 //!   over the socket.
-//! - [`channel`], [`message`], [`notes`]: one packet socket, one bounded message in each packet, descriptors beside it; [`handed`]:
-//!   bytes that are too many for a message.
-//! - [`memory`], [`slots`]: payloads, one copy for all destinations of a driver. [`usage`]: how much memory a child takes.
+//! - [`channel`], [`message`]: one socket, messages in the contract's own types with bytes behind them; [`payloads`]: each payload crosses once
+//!   for all destinations of a stream.
 //!
-//! # What the host relies on
+//! # What it is for
 //!
-//! The child is taken for hostile. The host reads nothing of memory that the child can write to: the shared memory is
-//! sealed against writes and resizing before the child gets it, and everything the child says comes as bounded messages,
-//! whose names, numbers and descriptors are checked as if they came from the network. Notes that media is there go over the
-//! socket as well, one for each batch, so that there is no shared word that a child could corrupt. A child that breaks the
-//! rules, does not read, does not answer, or does not live is killed with its process group.
+//! A crash or a hang of the driver ends the driver's process and nothing else. It is no defence against a hostile library: that runs as the
+//! service's user, and can read and write that user's files, open connections of its own past the guard, and send signals. So nothing here is
+//! built as if it were: the child is believed as the same library on threads would be.
 //!
-//! # What it does not do
-//!
-//! There is no sandbox. The library runs as the service's user: it can read and write that user's files, open connections
-//! of its own past the guard, and send signals. What the host does for it is checked; what it does by itself is not. A
-//! library that leaves its process group and clears its death signal can outlive the host. Processes that it starts count with it and are ended with it;
-//! those that left its group outlive it where it ends before the host ends it; memory that it holds where nobody looks (in descriptors on their way through a socket,
-//! say) is not counted. A system that has groups of processes with limits (systemd's `MemoryMax`) bounds that, too.
+//! Memory is bounded by a control group, where one was delegated to the service: all that the process and what it started take. Without one
+//! each process may ask for so much private memory, whether it uses it or not; shared memory and files in memory are left out.
 
 mod apart;
-mod calls;
+mod cgroup;
 mod channel;
 pub mod child;
-mod handed;
 mod http;
-#[allow(unsafe_code)] // Maps shared memory.
-mod memory;
+mod media;
 mod message;
-mod notes;
+mod payloads;
 mod recordings;
 mod remote;
 mod requests;
 mod session;
 mod shortage;
-mod slots;
 mod spawn;
-mod usage;
 
 pub(super) use remote::{Accept, Facts, Hooks, Remote, Spec};
 pub(super) use session::RemoteInstance;
 
 /// Name of the hidden subcommand the child runs.
 pub const RUNNER_COMMAND: &str = "driver-runner";
-/// Bytes of the memory one child shares with the host. Pages that were never needed take none.
-pub(super) const SHARED_BYTES: usize = 256 * 1024 * 1024;
 pub(super) const BYTES_PER_MB: u64 = 1024 * 1024;
 /// How long a call into a child may take; below the limit of the control thread, which would give up the driver.
 pub(super) const CALL_MS: u64 = 900;
 /// How long a child may take from its start to a loaded library.
 pub(super) const START_MS: u64 = 4_500;
-/// A child that says nothing is asked for a sign of life after this time.
-pub(super) const PING_MS: u64 = 2_000;
+/// A child that has nothing to say says so after this time.
+pub(super) const ALIVE_MS: u64 = 2_000;
 /// A child that says nothing for so long is killed.
 pub(super) const SILENCE_MS: u64 = 8_000;
 /// What a child gets to end by itself before it is killed.
 pub(super) const END_MS: u64 = 2_000;
+
+#[cfg(test)]
+mod testing {
+    use bytes::Bytes;
+    use satcast_plugin_api::{Codec, Packet};
+
+    /// A packet of its own.
+    pub(super) fn packet(sequence: u64, len: usize) -> Packet {
+        let payload = Bytes::from(vec![sequence as u8; len]);
+        let keyframe = sequence.is_multiple_of(10);
+        let packet = Packet::media(Codec::H264, keyframe, sequence as i64, -1, payload);
+        Packet { source: 1, sequence, ..packet }
+    }
+}

@@ -16,7 +16,7 @@ use satcast_plugin_api::manifest::Manifest;
 use satcast_plugin_api::recording::About;
 
 use super::apart::Apart;
-use super::message::ToChild;
+use super::message::{Ask, ToChild};
 use super::session::{RemoteInstance, Session};
 use crate::clock::Clock;
 use crate::config::ProcessLimits;
@@ -157,7 +157,8 @@ impl Remote {
 
     /// Asks about a configuration, for `account`.
     pub(in crate::drivers) fn validate(&self, account: i64, kind: &str, config: &str) -> Result<(), Error> {
-        self.session_for(account)?.validate(account, kind, config)
+        let ask = Ask::Validate { kind: kind.to_owned(), config: config.to_owned() };
+        self.session_for(account)?.call(Some(account), ask).map(drop)
     }
 
     /// The session, if it is the turn of `account`.

@@ -1,49 +1,43 @@
-//! One child as the host sees it: calls into it, and the media it is given.
+//! One child as the host sees it: calls into it, and how it ends. [`super::media`]: its media; [`super::requests`]: what it asks for.
 
-use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
-use rustix::io::Errno;
-use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Delivery, Done, DriverWaker, MediaSource, Recv, Services};
+use satcast_plugin_api::host::{Done, MediaSource, Services};
 use satcast_plugin_api::recording::About;
+use satcast_plugin_api::{Class, Error};
 
-use super::calls::{Call, Hung};
-use super::channel::{Channel, ChannelError};
+use super::CALL_MS;
+use super::channel::{ChannelError, Sender};
 use super::http::Held;
-use super::memory::SharedMemory;
-use super::message::{self, PROTOCOL, ToChild};
-use super::notes::{BATCH_PACKETS_MAX, Batch, Note};
+use super::media::Feed;
+use super::message::{Ask, Reply, ToChild};
+use super::payloads::Crossed;
 use super::shortage;
-use super::slots::{Lease, Slots};
-use super::{SHARED_BYTES, Spec};
 use crate::drivers::control::Pump;
-
-/// How long a message to a child may wait for room; a child that does not read for so long is killed.
-const SEND_MS: u64 = 1_000;
-/// How often a reader that gets nothing looks at the time.
-const TICK_MS: u64 = 250;
 
 /// One child.
 pub(super) struct Session {
     pub(super) id: String,
-    pub(super) channel: Channel,
+    pub(super) sender: Sender,
     pub(super) services: Arc<dyn Services>,
     pub(super) pump: Arc<Pump>,
-    pub(super) calls: Mutex<HashMap<u64, Call>>,
+    calls: Mutex<HashMap<u64, Call>>,
     /// The call that it did not return from.
-    pub(super) hung: Mutex<Option<Hung>>,
-    pub(super) next_number: AtomicU64,
+    hung: Mutex<Option<Hung>>,
+    next_number: AtomicU64,
     /// Requests about recordings that have no outcome yet.
     pub(super) requests: Mutex<HashMap<u64, Done>>,
-    pub(super) dests: Mutex<HashMap<u64, Arc<Feed>>>,
-    media: Mutex<Shared>,
-    /// Device and number of the memory that the child was given.
-    pub(super) shared: (u64, u64),
+    pub(super) feeds: Mutex<HashMap<u64, Arc<Feed>>>,
+    pub(super) crossed: Mutex<Crossed>,
+    /// What waits to be sent will be.
+    pub(super) is_flushed_soon: AtomicBool,
     /// Why the host ended it.
     ended: Mutex<Option<Ended>>,
     pub(super) is_over: AtomicBool,
@@ -56,69 +50,47 @@ struct Ended {
     for_service: bool,
 }
 
-struct Shared {
-    memory: SharedMemory,
-    slots: Slots,
-    /// Destinations whose packets found no room.
-    starved: Vec<u64>,
+/// A call that has no answer yet.
+struct Call {
+    answer: SyncSender<Result<Reply, Error>>,
+    /// Who it is for; `None` = it is not known.
+    account: Option<i64>,
 }
 
-/// The media of one destination.
-pub(super) struct Feed {
-    pub(super) account: i64,
-    source: Arc<dyn MediaSource>,
-    /// Taken from the queue, not handed over yet.
-    taken: Mutex<VecDeque<Delivery>>,
+/// A call that did not return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hung {
+    /// Who it was for.
+    pub(super) account: Option<i64>,
+    /// Whoever opens notes the fault.
+    pub(super) is_open: bool,
 }
 
 /// An open destination in a child.
 pub(in crate::drivers) struct RemoteInstance {
     session: Arc<Session>,
     dest: u64,
+    account: i64,
 }
 
 impl Session {
-    /// A session on a new socket, whose other end is the second value, with the first message sent.
-    pub(super) fn begin(
-        spec: &Spec,
-        services: &Arc<dyn Services>,
-        pump: &Arc<Pump>,
-        max_level: u32,
-    ) -> Result<(Arc<Self>, OwnedFd), Errno> {
-        let (channel, theirs) = Channel::pair()?;
-        channel.set_limits(Some(Duration::from_millis(SEND_MS)), Some(Duration::from_millis(TICK_MS)))?;
-        let memory = SharedMemory::new(SHARED_BYTES)?;
-        let start = ToChild::Start {
-            protocol: PROTOCOL,
-            id: spec.id.clone(),
-            image: spec.image.to_string_lossy().into_owned(),
-            max_level,
-            limits: spec.limits,
-        };
-        channel.send(&message::text(&start), &[memory.descriptor()]).map_err(|error| match error {
-            ChannelError::System(error) => error,
-            _ => Errno::PIPE,
-        })?;
-        let facts = rustix::fs::fstat(memory.descriptor())?;
-        let shared = (facts.st_dev, facts.st_ino);
-        let media = Shared { memory, slots: Slots::new(SHARED_BYTES), starved: Vec::new() };
-        let session = Self {
-            id: spec.id.clone(),
-            channel,
+    pub(super) fn new(id: &str, sender: Sender, services: &Arc<dyn Services>, pump: &Arc<Pump>) -> Arc<Self> {
+        Arc::new(Self {
+            id: id.to_owned(),
+            sender,
             services: services.clone(),
             pump: pump.clone(),
             calls: Mutex::default(),
             hung: Mutex::default(),
             next_number: AtomicU64::new(0),
             requests: Mutex::default(),
-            answers: Arc::default(),
-            dests: Mutex::default(),
-            media: Mutex::new(media),
-            shared,
+            feeds: Mutex::default(),
+            crossed: Mutex::default(),
+            is_flushed_soon: AtomicBool::new(false),
             ended: Mutex::default(),
             is_over: AtomicBool::new(false),
-        };
-        Ok((Arc::new(session), theirs))
+            answers: Arc::default(),
+        })
     }
 
     /// Ends it because of `reason`; whoever reads from it sees the end.
@@ -131,15 +103,15 @@ impl Session {
         self.end(reason, true);
     }
 
-    /// It was ended because the service lacked something.
-    pub(super) fn is_for_service(&self) -> bool {
-        self.ended.lock().as_ref().is_some_and(|ended| ended.for_service)
-    }
-
     fn end(&self, reason: &str, for_service: bool) {
         self.ended.lock().get_or_insert_with(|| Ended { why: reason.to_owned(), for_service });
         self.is_over.store(true, Ordering::Release);
-        self.channel.shut_down();
+        self.sender.shut_down();
+    }
+
+    /// It was ended because the service lacked something.
+    pub(super) fn is_for_service(&self) -> bool {
+        self.ended.lock().as_ref().is_some_and(|ended| ended.for_service)
     }
 
     /// Why the host ended it, if it did.
@@ -149,32 +121,99 @@ impl Session {
 
     /// Sends a message; a child that does not read is ended.
     pub(super) fn tell(&self, message: &ToChild) {
-        self.send(&message::text(message), None);
+        self.tell_with(message, None);
     }
 
     /// As [`Session::tell`], with a descriptor beside it.
-    pub(super) fn tell_with(&self, message: &ToChild, descriptor: &OwnedFd) {
-        self.send(&message::text(message), Some(descriptor));
+    pub(super) fn tell_with(&self, message: &ToChild, descriptor: Option<OwnedFd>) {
+        self.judge(self.sender.send(message, Vec::new(), descriptor));
+    }
+
+    /// Lets a message wait for the next one that is sent.
+    pub(super) fn push(&self, message: &ToChild, bytes: Vec<Bytes>) {
+        self.judge(self.sender.push(message, bytes, None));
+    }
+
+    /// Sends what waits from the pump thread, where all that is pushed until then goes at once.
+    pub(super) fn flush_soon(self: &Arc<Self>) {
+        if !self.is_flushed_soon.swap(true, Ordering::AcqRel) {
+            let session = self.clone();
+            self.pump.run(move || {
+                session.is_flushed_soon.store(false, Ordering::Release);
+                session.judge(session.sender.flush());
+            });
+        }
+    }
+
+    fn judge(&self, sent: Result<(), ChannelError>) {
+        match sent {
+            // The reader sees the end by itself.
+            Ok(()) | Err(ChannelError::Closed) => {}
+            Err(ChannelError::System(error)) if shortage::is_shortage(error) => {
+                self.fail_for_service(&shortage::told("cannot be told anything", &error.into()));
+            }
+            Err(ChannelError::TooLarge | ChannelError::Malformed) => {
+                self.fail("was to be told more than a message holds");
+            }
+            Err(ChannelError::TimedOut | ChannelError::System(_)) => self.fail("does not read"),
+        }
     }
 
     pub(super) fn number(&self) -> u64 {
         self.next_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub(super) fn send(&self, bytes: &[u8], descriptor: Option<&OwnedFd>) {
-        let descriptors: Vec<_> = descriptor.map(|descriptor| descriptor.as_fd()).into_iter().collect();
-        match self.channel.send(bytes, &descriptors) {
-            // The reader sees the end by itself.
-            Ok(()) | Err(ChannelError::Closed) => {}
-            Err(ChannelError::TooLarge) => self.fail("was to be told more than a message holds"),
-            Err(ChannelError::System(error)) if shortage::is_shortage(error) => {
-                self.fail_for_service(&shortage::told("cannot be told anything", &error.into()));
-            }
-            // Nothing is read here.
-            Err(ChannelError::TimedOut | ChannelError::System(_) | ChannelError::Short(_)) => {
-                self.fail("does not read");
+    /// Calls the child and waits for its answer; one that does not come in time ends it.
+    pub(super) fn call(&self, account: Option<i64>, ask: Ask) -> Result<Reply, Error> {
+        let is_open = matches!(ask, Ask::Open { .. });
+        let call = self.number();
+        let (answer, outcome) = sync_channel(1);
+        self.calls.lock().insert(call, Call { answer, account });
+        if self.is_over.load(Ordering::Acquire) {
+            self.calls.lock().remove(&call);
+            return Err(self.has_ended());
+        }
+        self.tell(&ToChild::Call { call, ask });
+        let outcome = outcome.recv_timeout(Duration::from_millis(CALL_MS));
+        self.calls.lock().remove(&call);
+        match outcome {
+            Ok(outcome) => outcome,
+            Err(RecvTimeoutError::Disconnected) => Err(self.gone(Class::Internal)),
+            Err(RecvTimeoutError::Timeout) => {
+                self.hung.lock().get_or_insert(Hung { account, is_open });
+                self.fail(&not_returned());
+                // A fault of what was asked for: as with a panic, it is not asked for again and again.
+                Err(self.gone(Class::Panic))
             }
         }
+    }
+
+    /// Hands the answer of a call over.
+    pub(super) fn answered(&self, call: u64, outcome: Result<Reply, Error>) {
+        if let Some(call) = self.calls.lock().remove(&call) {
+            // The caller may have given up meanwhile.
+            let _ = call.answer.try_send(outcome);
+        }
+    }
+
+    /// The call that it did not return from.
+    pub(super) fn hung(&self) -> Option<Hung> {
+        *self.hung.lock()
+    }
+
+    /// The accounts with open destinations or calls. To be asked before it is buried.
+    pub(super) fn inside(&self) -> BTreeSet<i64> {
+        let mut inside: BTreeSet<i64> = self.feeds.lock().values().map(|feed| feed.account).collect();
+        inside.extend(self.calls.lock().values().filter_map(|call| call.account));
+        inside
+    }
+
+    pub(super) fn has_ended(&self) -> Error {
+        Error::internal(format!("the process of driver {} has ended", self.id))
+    }
+
+    fn gone(&self, class: Class) -> Error {
+        Error::new(class, format!("the process of driver {} ended while it was called", self.id))
     }
 
     /// Opens a destination.
@@ -187,129 +226,31 @@ impl Session {
         about: &About,
         media: Arc<dyn MediaSource>,
     ) -> Result<RemoteInstance, Error> {
-        let (kind, config, about) = (kind.to_owned(), config.to_owned(), about.clone());
-        // Before the call: the child may want media before it has answered.
         let account = about.account_id;
-        let feed = Feed { account, source: media, taken: Mutex::default() };
-        self.dests.lock().insert(dest, Arc::new(feed));
-        let opened =
-            self.call_to_open(account, |call| ToChild::Open { call, dest, source, kind, config, about });
-        match opened {
-            Ok(_) => Ok(RemoteInstance { session: self.clone(), dest }),
-            Err(error) => {
-                self.forget(dest);
-                Err(error)
-            }
+        // Before the call, whose destination is inside from then on.
+        self.feeds.lock().insert(dest, Arc::new(Feed::new(account, media)));
+        let (kind, config, about) = (kind.to_owned(), config.to_owned(), about.clone());
+        if let Err(error) = self.call(Some(account), Ask::Open { dest, source, kind, config, about }) {
+            self.forget(dest);
+            return Err(error);
         }
-    }
-
-    fn forget(&self, dest: u64) {
-        let feed = self.dests.lock().remove(&dest);
-        if let Some(feed) = feed {
-            self.leave(&feed);
-        }
-    }
-
-    /// Gives a queue back, and what was taken from it and not handed over.
-    fn leave(&self, feed: &Feed) {
-        let taken: Vec<Delivery> = feed.taken.lock().drain(..).collect();
-        for delivery in taken {
-            feed.source.released(delivery.packet.payload.len());
-        }
-        feed.source.abandoned();
-    }
-
-    /// Whether the child has this destination.
-    pub(super) fn has(&self, dest: u64) -> bool {
-        self.dests.lock().contains_key(&dest)
-    }
-
-    /// The child gave this queue back.
-    pub(super) fn abandoned(&self, dest: u64) {
-        let feed = self.dests.lock().get(&dest).cloned();
-        if let Some(feed) = feed {
-            self.leave(&feed);
-        }
-    }
-
-    /// The child wants media for a destination: it gets some now, or as soon as there is some.
-    pub(super) fn feed(self: &Arc<Self>, dest: u64) {
-        let Some(feed) = self.dests.lock().get(&dest).cloned() else { return };
-        let mut taken = feed.taken.lock();
-        if taken.is_empty() {
-            let session = Arc::downgrade(self);
-            let waker = DriverWaker::calling(move || {
-                if let Some(session) = Weak::upgrade(&session) {
-                    session.feed(dest);
-                }
-            });
-            let mut got = Vec::with_capacity(BATCH_PACKETS_MAX);
-            match feed.source.recv(BATCH_PACKETS_MAX, &mut got, waker) {
-                Recv::Ready => taken.extend(got),
-                Recv::Empty => return,
-                Recv::Closed => {
-                    drop(taken);
-                    self.tell(&ToChild::MediaEnd { dest });
-                    return;
-                }
-            }
-        }
-        let batch = self.place(dest, &feed, &mut taken);
-        drop(taken);
-        if !batch.packets.is_empty() {
-            self.send(&batch.bytes(), None);
-        }
-    }
-
-    /// Copies as much of `taken` as there is room for.
-    fn place(&self, dest: u64, feed: &Feed, taken: &mut VecDeque<Delivery>) -> Batch {
-        let mut batch = Batch { dest, packets: Vec::with_capacity(taken.len()) };
-        let mut media = self.media.lock();
-        let Shared { memory, slots, starved } = &mut *media;
-        while let Some(delivery) = taken.front() {
-            let Some(placed) = slots.place(&delivery.packet, &feed.source) else { break };
-            if !placed.is_written {
-                // The place is inside: the bookkeeping has the memory's size.
-                memory.write(placed.offset, &delivery.packet.payload);
-            }
-            batch.packets.push(Note::of(delivery, placed.lease, placed.offset));
-            taken.pop_front();
-        }
-        if batch.packets.is_empty() && !starved.contains(&dest) {
-            starved.push(dest);
-        }
-        batch
-    }
-
-    /// The child let go of packets; `false` when it did not hold one of them.
-    pub(super) fn released(self: &Arc<Self>, leases: &[u64]) -> bool {
-        let (ended, starved): (Vec<Option<Lease>>, Vec<u64>) = {
-            let mut media = self.media.lock();
-            let ended = leases.iter().map(|lease| media.slots.release(*lease)).collect();
-            (ended, std::mem::take(&mut media.starved))
-        };
-        let is_sound = ended.iter().all(Option::is_some);
-        // Not under the lock: it may hand over more.
-        for lease in ended.into_iter().flatten() {
-            lease.source.released(lease.bytes);
-        }
-        starved.into_iter().for_each(|dest| self.feed(dest));
-        is_sound
+        self.feed(dest);
+        Ok(RemoteInstance { session: self.clone(), dest, account })
     }
 
     /// After its end: fails what waits for it, gives all media back, and tells its destinations `error`.
     pub(super) fn bury(&self, error: &Error) {
         self.is_over.store(true, Ordering::Release);
-        self.end_calls();
+        let calls: Vec<Call> = self.calls.lock().drain().map(|(_, call)| call).collect();
+        for call in calls {
+            // As in `answered`.
+            let _ = call.answer.try_send(Err(self.gone(Class::Internal)));
+        }
         let requests: Vec<Done> = self.requests.lock().drain().map(|(_, done)| done).collect();
         requests.into_iter().for_each(|done| done(Err(error.clone())));
-        let leases = self.media.lock().slots.clear();
-        for lease in leases {
-            lease.source.released(lease.bytes);
-        }
-        let dests: Vec<(u64, Arc<Feed>)> = self.dests.lock().drain().collect();
-        for (dest, feed) in dests {
-            self.leave(&feed);
+        let feeds: Vec<(u64, Arc<Feed>)> = self.feeds.lock().drain().collect();
+        for (dest, feed) in feeds {
+            feed.leave();
             self.services.stopped(dest, Err(error.clone()));
         }
     }
@@ -318,26 +259,32 @@ impl Session {
 impl RemoteInstance {
     /// Offers a new configuration; false when it must be opened again for it.
     pub(in crate::drivers) fn reconfigure(&self, config: &str) -> Result<bool, Error> {
-        let (dest, config) = (self.dest, config.to_owned());
-        self.session.call(self.session.account_of(dest), |call| ToChild::Reconfigure { call, dest, config })
+        let reply = self.call(Ask::Reconfigure { dest: self.dest, config: config.to_owned() })?;
+        Ok(matches!(reply, Reply::Taken(true)))
     }
 
     /// Asks for the end.
     pub(in crate::drivers) fn stop(&self, deadline_ms: u32) {
-        let dest = self.dest;
         // A child that is gone has ended all of it.
-        let _ = self.session.call(self.session.account_of(dest), |call| ToChild::Stop {
-            call,
-            dest,
-            deadline_ms,
-        });
+        let _ = self.call(Ask::Stop { dest: self.dest, deadline_ms });
     }
 
     /// Frees it.
     pub(in crate::drivers) fn destroy(self) {
-        let dest = self.dest;
         // As above.
-        let _ = self.session.call(self.session.account_of(dest), |call| ToChild::Destroy { call, dest });
-        self.session.forget(dest);
+        let _ = self.call(Ask::Destroy { dest: self.dest });
+        self.session.forget(self.dest);
+    }
+
+    fn call(&self, ask: Ask) -> Result<Reply, Error> {
+        self.session.call(Some(self.account), ask)
     }
 }
+
+/// Why a child is ended whose call takes too long.
+fn not_returned() -> String {
+    format!("did not return from a call within {CALL_MS} ms")
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -3,17 +3,16 @@
 use std::io::{BufRead as _, BufReader, PipeReader, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use satcast_plugin_api::host::{LogLine, Services};
 
-use super::RUNNER_COMMAND;
-use super::usage::{self, PROCESSES_MAX, Taken};
+use super::cgroup::Group;
+use super::{BYTES_PER_MB, RUNNER_COMMAND, Spec};
 
 /// Longest line of a child's output that is logged, in bytes; the rest comes as further lines.
 const OUTPUT_LINE_BYTES_MAX: u64 = 2 * 1024;
@@ -26,18 +25,17 @@ const OUTPUT_LEVEL: u32 = 2;
 pub(super) struct Spawned {
     child: Child,
     group: Pid,
+    memory: Option<Group>,
+    /// Said of one that took more memory than it may.
+    too_much: String,
 }
 
-/// Starts the child for driver `id`; its end of the socket is its standard input, its environment is empty. What it writes
+/// Starts a child; its end of the socket is its standard input, its environment is empty. What it writes
 /// to its outputs is logged. The calling thread must live as long as the child shall: its end kills the child.
-pub(super) fn spawn(
-    exe: &Path,
-    id: &str,
-    socket: OwnedFd,
-    services: &Arc<dyn Services>,
-) -> std::io::Result<Spawned> {
+pub(super) fn spawn(spec: &Spec, socket: OwnedFd, services: &Arc<dyn Services>) -> std::io::Result<Spawned> {
+    let (id, memory_mb) = (spec.id.as_str(), spec.limits.memory_mb);
     let (output, writer) = std::io::pipe()?;
-    let mut command = Command::new(exe);
+    let mut command = Command::new(&spec.exe);
     command
         .arg(RUNNER_COMMAND)
         .arg(id)
@@ -61,7 +59,10 @@ pub(super) fn spawn(
         let _ = child.wait();
         return Err(error);
     }
-    Ok(Spawned { child, group })
+    let memory = Group::new(id, memory_mb.saturating_mul(BYTES_PER_MB));
+    let memory = memory.filter(|memory| memory.add(child.id()).is_ok());
+    let too_much = format!("took more memory than its {memory_mb} MiB ([driver.{id}] limits, memory_mb)");
+    Ok(Spawned { child, group, memory, too_much })
 }
 
 /// Logs what a child writes, line by line; the service's own limits for log lines apply.
@@ -81,33 +82,20 @@ fn log_output(output: PipeReader, services: &dyn Services) {
 impl Spawned {
     /// Waits for its end for at most `grace`, ends it and its group, and says how it ended: by itself, or `None`.
     pub(super) fn end(mut self, grace: Duration) -> Option<String> {
-        let below = self.below();
         let ended_itself = self.wait(grace);
-        kill_all(below);
-        self.end_below();
         // Before its number is free for others. An error means that nobody is left.
         let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
+        self.memory.iter().for_each(Group::end);
         let status = self.child.wait().ok()?;
+        if self.memory.as_ref().is_some_and(Group::is_over) {
+            return Some(self.too_much);
+        }
         ended_itself.then(|| verdict(status))
     }
 
-    /// Ends what it started. It does nothing more itself from then on.
-    pub(super) fn end_below(&self) {
-        // It starts nothing more now. An error means that it has ended.
-        let _ = rustix::process::kill_process(self.group, Signal::STOP);
-        kill_all(self.below());
-    }
-
-    /// What it started, which may have left the group: handles, as numbers may be another's soon.
-    fn below(&self) -> Vec<OwnedFd> {
-        let family = usage::family(self.group.as_raw_nonzero().get(), PROCESSES_MAX);
-        let below = family.into_iter().skip(1).filter_map(Pid::from_raw);
-        below.filter_map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()).collect()
-    }
-
-    /// What it takes; see [`usage::taken`].
-    pub(super) fn taken(&self, given: (u64, u64)) -> Option<Taken> {
-        usage::taken(self.group, given)
+    /// All that it starts is in a control group with it, which bounds their memory.
+    pub(super) fn is_grouped(&self) -> bool {
+        self.memory.is_some()
     }
 
     /// It has ended; something it left behind may still hold its socket.
@@ -126,13 +114,6 @@ impl Spawned {
             }
         }
         false
-    }
-}
-
-fn kill_all(processes: Vec<OwnedFd>) {
-    for process in processes {
-        // An error means that it has ended.
-        let _ = rustix::process::pidfd_send_signal(process, Signal::KILL);
     }
 }
 

@@ -1,82 +1,122 @@
 //! The child's end of everything: what it sends, and what waits for the host's answer.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State;
 use satcast_plugin_api::host::{Body, Connected};
 
-use super::super::channel::{Channel, ChannelError};
-use super::super::memory::SharedView;
-use super::super::message::{self, Failure, ToHost};
-use super::super::notes::{Batch, Demand, RELEASES_MAX};
+use super::super::ALIVE_MS;
+use super::super::channel::{ChannelError, Sender};
+use super::super::message::{Progress, Sent, ToHost, Wish};
+use super::super::payloads::{Kept, Place};
 use super::die;
 use super::media::RemoteQueue;
 use crate::drivers::control::Pump;
 
 /// How long the host may take to answer a call of the library.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// Packets let go of that are told at once.
-const RELEASES_TOLD: usize = 32;
-/// Bytes let go of that are told at once: less than what a destination may hold by far, so that none waits for them.
-const RELEASED_BYTES_TOLD: u64 = 1024 * 1024;
+/// How often what may wait is told: counters, and what became of media.
+const TICK: Duration = Duration::from_millis(200);
 
 /// A counter: all that was added, and how much of it was told.
 type Counter = (Arc<AtomicU64>, u64);
 
+/// Who waits for an answer of the host.
+enum Waiting {
+    Call(SyncSender<Result<String, Error>>),
+    Connection(Connected),
+}
+
 /// The child's end.
 pub(super) struct Link {
-    pub(super) channel: Channel,
-    pub(super) view: SharedView,
+    sender: Sender,
     pub(super) pump: Pump,
     queues: Mutex<HashMap<u64, Arc<RemoteQueue>>>,
-    calls: Mutex<HashMap<u64, SyncSender<Result<String, Failure>>>>,
-    connecting: Mutex<HashMap<u64, Connected>>,
+    /// Payloads that crossed last.
+    payloads: Mutex<Kept>,
+    calls: Mutex<HashMap<u64, Waiting>>,
     bodies: Mutex<HashMap<u64, Body>>,
     counters: Mutex<HashMap<u64, HashMap<String, Counter>>>,
-    released: Mutex<(Vec<u64>, u64)>,
     /// Requests of viewers that have no answer yet.
     requests: Mutex<HashSet<u64>>,
     next_number: AtomicU64,
+    ticker: OnceLock<Thread>,
 }
 
 impl Link {
-    pub(super) fn new(channel: Channel, view: SharedView, id: &str) -> Result<Arc<Self>, Error> {
+    pub(super) fn new(sender: Sender, id: &str) -> Result<Arc<Self>, Error> {
         Ok(Arc::new(Self {
-            channel,
-            view,
+            sender,
             pump: Pump::start(id)?,
             queues: Mutex::default(),
+            payloads: Mutex::default(),
             calls: Mutex::default(),
-            connecting: Mutex::default(),
             bodies: Mutex::default(),
             counters: Mutex::default(),
-            released: Mutex::default(),
             requests: Mutex::default(),
             next_number: AtomicU64::new(0),
+            ticker: OnceLock::new(),
         }))
     }
 
-    /// Sends a message; waits for room. What is too large is left out.
+    /// Starts the thread that tells what may wait a moment, and that this process lives.
+    pub(super) fn start_ticker(self: &Arc<Self>, id: &str) -> std::io::Result<()> {
+        let link = self.clone();
+        let tick = move || {
+            let mut told = Instant::now();
+            loop {
+                thread::park_timeout(TICK);
+                link.push_what_waits();
+                if told.elapsed() > Duration::from_millis(ALIVE_MS) {
+                    told = Instant::now();
+                    link.push(&ToHost::Alive);
+                }
+                link.flush();
+            }
+        };
+        let ticker = thread::Builder::new().name(format!("t:{id}")).spawn(tick)?;
+        self.ticker.get_or_init(|| ticker.thread().clone());
+        Ok(())
+    }
+
+    /// Lets the ticker tell what waits at once.
+    pub(super) fn tell_soon(&self) {
+        if let Some(ticker) = self.ticker.get() {
+            ticker.unpark();
+        }
+    }
+
+    /// Sends a message; waits for room.
     pub(super) fn send(&self, message: &ToHost) {
-        self.send_bytes(&message::text(message), None);
+        self.send_with(message, Vec::new(), None);
     }
 
-    /// As [`Link::send`], with a descriptor beside it.
-    pub(super) fn send_with(&self, message: &ToHost, descriptor: &OwnedFd) {
-        self.send_bytes(&message::text(message), Some(descriptor));
+    /// As [`Link::send`], with bytes behind it and a descriptor beside it.
+    pub(super) fn send_with(&self, message: &ToHost, bytes: Vec<Bytes>, descriptor: Option<OwnedFd>) {
+        self.judge(self.sender.send(message, bytes, descriptor));
     }
 
-    fn send_bytes(&self, bytes: &[u8], descriptor: Option<&OwnedFd>) {
-        let descriptors: Vec<_> = descriptor.map(|descriptor| descriptor.as_fd()).into_iter().collect();
-        match self.channel.send(bytes, &descriptors) {
-            Ok(()) | Err(ChannelError::TooLarge | ChannelError::TimedOut) => {}
+    fn push(&self, message: &ToHost) {
+        self.judge(self.sender.push(message, Vec::new(), None));
+    }
+
+    fn flush(&self) {
+        self.judge(self.sender.flush());
+    }
+
+    /// What is too large, or no text, is left out.
+    fn judge(&self, sent: Result<(), ChannelError>) {
+        match sent {
+            Ok(()) | Err(ChannelError::TooLarge | ChannelError::Malformed) => {}
             Err(_) => die(),
         }
     }
@@ -86,40 +126,39 @@ impl Link {
     }
 
     /// Asks the host and waits for its answer.
-    pub(super) fn ask(
-        &self,
-        message: impl FnOnce(u64) -> ToHost,
-        descriptor: Option<&OwnedFd>,
-    ) -> Result<String, Error> {
+    pub(super) fn ask(&self, wish: Wish, bytes: Vec<Bytes>) -> Result<String, Error> {
         let call = self.number();
         let (answer, outcome) = sync_channel(1);
-        self.calls.lock().insert(call, answer);
-        self.send_bytes(&message::text(&message(call)), descriptor);
-        let outcome = outcome.recv_timeout(ANSWER_WAIT);
-        self.calls.lock().remove(&call);
-        outcome.map_err(|_| Error::internal("the host did not answer"))?.map_err(Error::from)
-    }
-
-    pub(super) fn answered(&self, call: u64, outcome: Result<String, Failure>) {
-        if let Some(answer) = self.calls.lock().remove(&call) {
-            // The caller may have given up meanwhile.
-            let _ = answer.try_send(outcome);
-        }
-    }
-
-    /// Keeps what is called when the connection `call` is there or not.
-    pub(super) fn await_connection(&self, call: u64, done: Connected) {
-        self.connecting.lock().insert(call, done);
-    }
-
-    pub(super) fn connected(&self, call: u64, failure: Option<Failure>, socket: Option<OwnedFd>) {
-        let Some(done) = self.connecting.lock().remove(&call) else { return };
-        let outcome = match (failure, socket) {
-            (None, Some(socket)) => Ok(socket),
-            (Some(failure), _) => Err(Error::from(failure)),
-            (None, None) => Err(Error::internal("the host gave no socket; too many open files?")),
+        self.calls.lock().insert(call, Waiting::Call(answer));
+        let sent = self.sender.send(&ToHost::Call { call, wish }, bytes, None);
+        self.judge(sent);
+        let outcome = match sent {
+            Ok(()) => outcome.recv_timeout(ANSWER_WAIT).map_err(|_| "the host did not answer"),
+            Err(_) => Err("this is too much, or no text"),
         };
-        self.pump.run(move || done(outcome));
+        self.calls.lock().remove(&call);
+        outcome.map_err(Error::internal)?
+    }
+
+    /// Asks the host for a connection.
+    pub(super) fn connect(&self, wish: Wish, done: Connected) {
+        let call = self.number();
+        self.calls.lock().insert(call, Waiting::Connection(done));
+        self.send(&ToHost::Call { call, wish });
+    }
+
+    pub(super) fn answered(&self, call: u64, outcome: Result<String, Error>, socket: Option<OwnedFd>) {
+        let waiting = self.calls.lock().remove(&call);
+        match waiting {
+            // The caller may have given up meanwhile.
+            Some(Waiting::Call(answer)) => drop(answer.try_send(outcome)),
+            Some(Waiting::Connection(done)) => {
+                let no_socket = || Error::internal("the host gave no socket; too many open files?");
+                let outcome = outcome.and_then(|_| socket.ok_or_else(no_socket));
+                self.pump.run(move || done(outcome));
+            }
+            None => {}
+        }
     }
 
     /// Keeps a body until the host does not need it any more.
@@ -147,70 +186,52 @@ impl Link {
         self.queues.lock().insert(dest, queue.clone());
     }
 
+    fn queue(&self, dest: u64) -> Option<Arc<RemoteQueue>> {
+        self.queues.lock().get(&dest).cloned()
+    }
+
     /// Whether the host is to be told of this state of a destination: not when it was told before.
     pub(super) fn is_news(&self, dest: u64, state: State, has_reason: bool) -> bool {
-        let queue = self.queues.lock().get(&dest).cloned();
         // The host knows better than this side which destinations there are.
-        queue.is_none_or(|queue| queue.is_news(state, has_reason))
+        self.queue(dest).is_none_or(|queue| queue.is_news(state, has_reason))
     }
 
     /// Forgets a destination that was freed.
     pub(super) fn forget(&self, dest: u64) {
-        self.flush();
+        self.push_what_waits();
         // Each goes after its lock.
         let _queue = self.queues.lock().remove(&dest);
         let _counters = self.counters.lock().remove(&dest);
     }
 
-    pub(super) fn take_media(&self, batch: &Batch) {
-        let queue = self.queues.lock().get(&batch.dest).cloned();
-        match queue {
-            Some(queue) => queue.take(&batch.packets),
-            None => batch.packets.iter().for_each(|note| self.release(note.lease, note.len)),
+    /// Packets of the host, whose new payloads stand in `bytes`.
+    pub(super) fn take_media(&self, dest: u64, packets: Vec<Sent>, mut bytes: Bytes) {
+        let mut payloads = self.payloads.lock();
+        let mut place = |sent: Sent| {
+            let payload = match sent.payload {
+                Place::Behind(len) if len <= bytes.len() => {
+                    let payload = bytes.split_to(len);
+                    payloads.add(payload.clone(), |_| {});
+                    payload
+                }
+                Place::Kept(number) => payloads.get(number)?.clone(),
+                Place::Behind(_) => return None,
+            };
+            Some((sent, payload))
+        };
+        // The host names nothing that is not there.
+        let placed: Option<Vec<(Sent, Bytes)>> = packets.into_iter().map(&mut place).collect();
+        drop(payloads);
+        match (placed, self.queue(dest)) {
+            (Some(placed), Some(queue)) => queue.take(placed),
+            (None, _) => die(),
+            // It has ended; the host gives back what was on its way.
+            (_, None) => {}
         }
     }
 
     pub(super) fn end_media(&self, dest: u64) {
-        let queue = self.queues.lock().get(&dest).cloned();
-        if let Some(queue) = queue {
-            queue.end();
-        }
-    }
-
-    /// Asks for media of a destination.
-    pub(super) fn want(&self, dest: u64) {
-        self.demand(Demand { wanted: dest, ..Demand::default() });
-    }
-
-    /// Gives a queue back.
-    pub(super) fn abandon(&self, dest: u64) {
-        self.demand(Demand { abandoned: dest, ..Demand::default() });
-    }
-
-    /// Lets go of a packet; told at once or a little later.
-    pub(super) fn release(&self, lease: u64, bytes: u64) {
-        let is_due = {
-            let mut released = self.released.lock();
-            released.0.push(lease);
-            released.1 += bytes;
-            released.0.len() >= RELEASES_TOLD || released.1 >= RELEASED_BYTES_TOLD
-        };
-        if is_due {
-            self.demand(Demand::default());
-        }
-    }
-
-    /// Sends a demand with all that was let go of.
-    fn demand(&self, mut demand: Demand) {
-        let released = std::mem::take(&mut *self.released.lock()).0;
-        let mut parts = released.chunks(RELEASES_MAX);
-        demand.released = parts.next().unwrap_or_default().to_vec();
-        if demand != Demand::default() {
-            self.send_bytes(&demand.bytes(), None);
-        }
-        for part in parts {
-            self.send_bytes(&Demand { released: part.to_vec(), ..Demand::default() }.bytes(), None);
-        }
+        self.queue(dest).into_iter().for_each(|queue| queue.end());
     }
 
     /// A counter of a destination, made if need be.
@@ -223,20 +244,24 @@ impl Link {
         Some(of_dest.entry(name.to_owned()).or_default().0.clone())
     }
 
-    /// Sends what was added to counters and what was let go of.
-    pub(super) fn flush(&self) {
-        let mut grown = Vec::new();
+    /// Lets what was added to counters and what became of media go with the next message.
+    pub(super) fn push_what_waits(&self) {
         for (dest, counters) in &mut *self.counters.lock() {
             for (name, (counter, told)) in counters {
                 let value = counter.load(Ordering::Relaxed);
                 if value != *told {
                     let added = value.wrapping_sub(*told);
-                    grown.push(ToHost::Counted { dest: *dest, name: name.clone(), added });
+                    self.push(&ToHost::Counted { dest: *dest, name: name.clone(), added });
                     *told = value;
                 }
             }
         }
-        grown.iter().for_each(|message| self.send(message));
-        self.demand(Demand::default());
+        let queues = self.queues.lock();
+        let progress: Vec<Progress> =
+            queues.iter().filter_map(|(dest, queue)| queue.progress(*dest)).collect();
+        drop(queues);
+        if !progress.is_empty() {
+            self.push(&ToHost::Media(progress));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Media in the child: packets whose payload stays in the shared memory until the library lets go of them.
+//! Media in the child: packets that the host sent and the library has not read yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,13 +8,12 @@ use parking_lot::Mutex;
 use satcast_plugin_api::driver_state::{Reported, State as DriverState};
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 
-use super::super::notes::Note;
+use super::super::media::{UNREAD_BYTES_MAX, UNREAD_PACKETS_MAX};
+use super::super::message::{Progress, Sent};
 use super::link::Link;
 
-/// The queue of a destination as the library sees it: what the host handed over last. More is asked for when the library
-/// waits and not before, so that what it does not read stays in the host's queue, where it can be dropped.
+/// The queue of a destination as the library sees it.
 pub(super) struct RemoteQueue {
-    dest: u64,
     link: Arc<Link>,
     state: Mutex<State>,
 }
@@ -23,26 +22,37 @@ pub(super) struct RemoteQueue {
 struct State {
     packets: VecDeque<Delivery>,
     waker: Option<DriverWaker>,
-    is_asked_for: bool,
     is_over: bool,
     reported: Reported,
+    /// What the host was not told yet.
+    progress: Progress,
+}
+
+impl State {
+    /// Half of what the host sends unread was read, or much was let go of: it should not wait for the next tick.
+    fn is_due(&self) -> bool {
+        let Progress { packets, bytes, released, is_given_back, .. } = self.progress;
+        is_given_back || packets >= UNREAD_PACKETS_MAX / 2 || bytes.max(released) >= UNREAD_BYTES_MAX / 2
+    }
 }
 
 impl RemoteQueue {
-    pub(super) fn new(dest: u64, link: Arc<Link>) -> Self {
-        Self { dest, link, state: Mutex::default() }
+    pub(super) fn new(link: Arc<Link>) -> Self {
+        Self { link, state: Mutex::default() }
     }
 
     /// Takes packets of the host.
-    pub(super) fn take(self: &Arc<Self>, notes: &[Note]) {
+    pub(super) fn take(&self, packets: Vec<(Sent, Bytes)>) {
         let mut state = self.state.lock();
-        state.is_asked_for = false;
-        for note in notes {
-            let payload = Leased { note: *note, link: self.link.clone() };
-            // What is left out is let go of by its drop.
-            if let Some(packet) = note.packet(Bytes::from_owner(payload)).filter(|_| !state.is_over) {
-                state.packets.push_back(Delivery { packet: Arc::new(packet), discontinuity: false });
+        if state.is_over {
+            return;
+        }
+        for (Sent { mut packet, discontinuity, .. }, payload) in packets {
+            // Nobody else has it yet.
+            if let Some(packet) = Arc::get_mut(&mut packet) {
+                packet.payload = payload;
             }
+            state.packets.push_back(Delivery { packet, discontinuity });
         }
         let waker = state.waker.take();
         drop(state);
@@ -52,6 +62,12 @@ impl RemoteQueue {
     /// Whether the host is to be told of what the library says of its state.
     pub(super) fn is_news(&self, state: DriverState, has_reason: bool) -> bool {
         self.state.lock().reported.is_news(state, has_reason)
+    }
+
+    /// What became of its media, if the host was not told of it.
+    pub(super) fn progress(&self, dest: u64) -> Option<Progress> {
+        let progress = std::mem::take(&mut self.state.lock().progress);
+        (progress != Progress::default()).then_some(Progress { dest, ..progress })
     }
 
     /// No more will come.
@@ -69,53 +85,45 @@ impl MediaSource for RemoteQueue {
         let mut state = self.state.lock();
         if !state.packets.is_empty() {
             let count = state.packets.len().min(max);
+            let from = out.len();
             out.extend(state.packets.drain(..count));
+            state.progress.packets += count;
+            state.progress.bytes += out[from..].iter().map(|it| it.packet.payload.len()).sum::<usize>();
+            let is_due = state.is_due();
             drop(state);
+            if is_due {
+                self.link.tell_soon();
+            }
             return Recv::Ready;
         }
         if state.is_over {
             return Recv::Closed;
         }
         let old = state.waker.replace(waker);
-        let asks = !std::mem::replace(&mut state.is_asked_for, true);
         drop(state);
         // Foreign code: not under the lock.
         drop(old);
-        if asks {
-            self.link.want(self.dest);
-        }
         Recv::Empty
     }
 
-    // Its payload says so when it goes.
-    fn released(&self, _: usize) {}
+    fn released(&self, bytes: usize) {
+        let mut state = self.state.lock();
+        state.progress.released += bytes;
+        let is_due = state.is_due();
+        drop(state);
+        if is_due {
+            self.link.tell_soon();
+        }
+    }
 
     fn abandoned(&self) {
         let mut state = self.state.lock();
         state.is_over = true;
+        state.progress.is_given_back = true;
         let (packets, waker) = (std::mem::take(&mut state.packets), state.waker.take());
         drop(state);
         drop(packets);
         drop(waker);
-        self.link.abandon(self.dest);
-    }
-}
-
-/// A payload in the shared memory.
-struct Leased {
-    note: Note,
-    link: Arc<Link>,
-}
-
-impl AsRef<[u8]> for Leased {
-    fn as_ref(&self) -> &[u8] {
-        // Both come from the host; outside would be its fault, and then there is nothing.
-        self.link.view.slice(self.note.offset as usize, self.note.len as usize).unwrap_or_default()
-    }
-}
-
-impl Drop for Leased {
-    fn drop(&mut self) {
-        self.link.release(self.note.lease, self.note.len);
+        self.link.tell_soon();
     }
 }

@@ -1,7 +1,6 @@
 //! The lives of the children of a driver, one after the other, on one thread.
 
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,15 +8,13 @@ use std::time::Duration;
 
 use satcast_plugin_api::Error;
 
-use super::super::calls::Hung;
-use super::super::channel::{ChannelError, MESSAGE_BYTES_MAX};
-use super::super::message::ToChild;
+use super::super::channel::{self, ChannelError, Message, Receiver};
+use super::super::message::{PROTOCOL, ToChild, ToHost};
 use super::super::requests::Begun;
-use super::super::session::Session;
+use super::super::session::{Hung, Session};
 use super::super::shortage;
 use super::super::spawn::{Spawned, spawn};
-use super::super::usage::{PROCESSES_MAX, Watch};
-use super::super::{BYTES_PER_MB, END_MS, PING_MS, SILENCE_MS, START_MS};
+use super::super::{END_MS, SILENCE_MS, START_MS};
 use super::{Facts, First, Parts, Remote, State};
 use crate::drivers::loader::LoadError;
 
@@ -31,8 +28,12 @@ const SHORTAGE_WAIT_MAX: Duration = Duration::from_secs(10);
 const STEADY_AFTER: Duration = Duration::from_secs(60);
 /// How often it is looked whether a child has ended without its socket.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
-/// How often it is looked how much memory a child takes.
-const MEMORY_PAUSE: Duration = Duration::from_millis(500);
+/// How long a message to a child may wait for room; a child that does not read for so long is killed.
+const SEND_LIMIT: Duration = Duration::from_secs(1);
+/// How often a reader that gets nothing looks at the time.
+const TICK: Duration = Duration::from_millis(250);
+/// Bytes that are read at once.
+const BLOCK_BYTES: usize = 64 * 1024;
 /// What a child whose socket closed gets to be seen ending by itself.
 const CLOSED_GRACE: Duration = Duration::from_millis(300);
 
@@ -138,22 +139,31 @@ impl Remote {
 
     /// The life of one child, and how it ended.
     pub(super) fn one_child(&self, first: &mut Option<First>) -> End {
-        let Parts { spec, services, pump, max_level, .. } = &self.parts;
-        let (session, theirs) = match Session::begin(spec, services, pump, *max_level) {
-            Ok(begun) => begun,
-            Err(error) => {
-                return End::shortage(shortage::told("cannot be given a socket and memory", &error.into()));
-            }
+        let Parts { spec, services, pump, .. } = &self.parts;
+        let limits = |(ours, theirs)| {
+            channel::set_limits(&ours, Some(SEND_LIMIT), Some(TICK)).map(|()| (ours, theirs))
         };
-        let spawned = match spawn(&spec.exe, &spec.id, theirs, services) {
+        let (ours, theirs) = match channel::pair().and_then(limits) {
+            Ok(ends) => ends,
+            Err(error) => return End::shortage(shortage::told("cannot be given a socket", &error.into())),
+        };
+        let spawned = match spawn(spec, theirs, services) {
             Ok(spawned) => spawned,
-            Err(error) => {
-                return End::shortage(shortage::told(&not_started(&spec.exe), &error));
-            }
+            Err(error) => return End::shortage(shortage::told(&not_started(&spec.exe), &error)),
         };
-        let refused = self.follow(&session, &spawned, first);
+        let (sender, receiver) = channel::split(ours, BLOCK_BYTES);
+        let session = Session::new(&spec.id, sender, services, pump);
+        session.tell(&ToChild::Start {
+            protocol: PROTOCOL,
+            id: spec.id.clone(),
+            image: spec.image.to_string_lossy().into_owned(),
+            max_level: self.parts.max_level,
+            limits: spec.limits,
+            is_grouped: spawned.is_grouped(),
+        });
+        let refused = self.follow(&session, receiver, &spawned, first);
         let why = self.end_child(&session, spawned, refused);
-        let (hung, inside) = (*session.hung.lock(), session.inside());
+        let (hung, inside) = (session.hung(), session.inside());
         session.bury(&Error::internal(format!("the process of driver {} {why}", spec.id)));
         End { why, is_shortage: session.is_for_service(), hung, inside }
     }
@@ -171,38 +181,40 @@ impl Remote {
     }
 
     /// Reads what the child says until its end; why it refused to start, if it did.
-    fn follow(&self, session: &Arc<Session>, spawned: &Spawned, first: &mut Option<First>) -> Option<String> {
+    fn follow(
+        &self,
+        session: &Arc<Session>,
+        mut receiver: Receiver,
+        spawned: &Spawned,
+        first: &mut Option<First>,
+    ) -> Option<String> {
         let began = self.parts.clock.monotonic();
-        let (mut beginning, mut heard, mut pinged, mut ending) = (Beginning::default(), began, began, None);
-        let (mut looked, mut measured, mut died, lines) = (began, began, None, shortage::log_limit());
-        let (mut watch, mut buffer) = (Watch::default(), vec![0; MESSAGE_BYTES_MAX]);
+        let (mut beginning, mut heard, mut ending) = (Beginning::default(), began, None);
+        let (mut looked, mut died, lines) = (began, None, shortage::log_limit());
         loop {
-            let received = session.channel.recv(&mut buffer);
+            let received = receiver.next::<ToHost>();
             let now = self.parts.clock.monotonic();
-            let message = match received {
-                Ok((len, descriptors)) => Some((len, Some(descriptors))),
-                Err(ChannelError::Short(len)) => Some((len, None)),
+            match received {
+                Ok(message) => {
+                    heard = now;
+                    if message.is_short && lines.admit(now).is_some() {
+                        tracing::error!(driver = %session.id, "{}", shortage::lost());
+                    }
+                    let refused = self.take(session, message, &mut beginning, first);
+                    if refused.is_some() {
+                        return refused;
+                    }
+                }
                 Err(ChannelError::TimedOut) if died.is_some() => return None,
-                Err(ChannelError::TimedOut) => None,
-                Err(ChannelError::TooLarge) => {
-                    session.fail("sent more than a message holds");
-                    None
+                Err(ChannelError::TimedOut) => {}
+                Err(ChannelError::Malformed | ChannelError::TooLarge) => {
+                    session.fail("sent what is no message")
                 }
                 Err(ChannelError::System(error)) if shortage::is_shortage(error) => {
                     session.fail_for_service(&shortage::told("cannot be heard", &error.into()));
                     return None;
                 }
                 Err(ChannelError::Closed | ChannelError::System(_)) => return None,
-            };
-            if let Some((len, descriptors)) = message {
-                heard = now;
-                if descriptors.is_none() && lines.admit(now).is_some() {
-                    tracing::error!(driver = %session.id, "{}", shortage::lost());
-                }
-                let refused = self.take(session, &buffer[..len], descriptors, &mut beginning, first);
-                if refused.is_some() {
-                    return refused;
-                }
             }
             if !beginning.is_ready && now.saturating_sub(began) > Duration::from_millis(START_MS) {
                 session.fail(&format!("did not start within {START_MS} ms"));
@@ -216,39 +228,25 @@ impl Remote {
                 looked = now;
                 died = died.or_else(|| spawned.has_ended().then_some(now));
             }
-            // Its last words may not have been read yet, and what it left behind may speak on.
+            // What it said last may not have been read yet, and what it left behind may speak on.
             if died.is_some_and(|died| now.saturating_sub(died) > CLOSED_GRACE) {
                 return None;
             }
-            if now.saturating_sub(measured) > MEMORY_PAUSE {
-                measured = now;
-                self.measure(session, spawned, &mut watch);
-            }
-            let silent = now.saturating_sub(heard);
-            if silent > Duration::from_millis(SILENCE_MS) {
+            if now.saturating_sub(heard) > Duration::from_millis(SILENCE_MS) {
                 session.fail(&format!("gave no sign of life for {SILENCE_MS} ms"));
-            } else if silent.min(now.saturating_sub(pinged)) > Duration::from_millis(PING_MS) {
-                pinged = now;
-                session.tell(&ToChild::Ping);
             }
         }
     }
 
-    /// Does what one message asks for; why the child refuses to start, if it does. `descriptors` is `None` where the service had no room
-    /// for them.
+    /// Does what one message asks for; why the child refuses to start, if it does.
     fn take(
         &self,
         session: &Arc<Session>,
-        bytes: &[u8],
-        descriptors: Option<Vec<OwnedFd>>,
+        message: Message<ToHost>,
         beginning: &mut Beginning,
         first: &mut Option<First>,
     ) -> Option<String> {
-        let handled = match descriptors {
-            Some(descriptors) => session.handle(bytes, descriptors),
-            None => session.handle_short(bytes),
-        };
-        match handled {
+        match session.handle(message) {
             Ok(None) => {}
             Ok(Some(Begun::Loaded(facts))) if beginning.said.is_none() && !beginning.is_ready => {
                 if let Err(reason) = (self.parts.hooks.accept)(&facts) {
@@ -266,23 +264,6 @@ impl Remote {
             Err(what) => session.fail(what),
         }
         None
-    }
-
-    /// Ends a child that takes more memory than it may, with what it started, or started too much.
-    fn measure(&self, session: &Session, spawned: &Spawned, watch: &mut Watch) {
-        let (id, memory_mb) = (&self.parts.spec.id, self.parts.spec.limits.memory_mb);
-        let Some(taken) = spawned.taken(session.shared) else { return };
-        if taken.processes > PROCESSES_MAX {
-            spawned.end_below();
-            session.fail(&format!("started more than {PROCESSES_MAX} processes"));
-        }
-        if watch.is_over(taken, memory_mb.saturating_mul(BYTES_PER_MB)) {
-            // Before it: what is orphaned is found no more.
-            spawned.end_below();
-            session.fail(&format!(
-                "took more memory than its {memory_mb} MiB ([driver.{id}] limits, memory_mb)"
-            ));
-        }
     }
 
     fn is_up(&self, session: &Arc<Session>, facts: Facts, first: &mut Option<First>) {

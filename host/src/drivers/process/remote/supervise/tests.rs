@@ -5,7 +5,7 @@ use std::thread;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::super::super::recordings::tests::Listener;
+use super::super::super::session::tests::Deaf;
 use super::super::super::shortage::tests::{in_a_process_with_few_files, take_all_files};
 use super::super::{Hooks, Spec};
 use super::*;
@@ -18,7 +18,7 @@ fn remote(exe: &str) -> Arc<Remote> {
     let spec = Spec { image: exe.clone(), exe, id: "t".into(), limits: ProcessLimits::default() };
     let parts = Parts {
         spec,
-        services: Arc::<Listener>::default(),
+        services: Arc::new(Deaf),
         pump: Arc::new(Pump::start("t").unwrap()),
         clock: Clock::system(),
         max_level: 3,
