@@ -1,11 +1,8 @@
 //! Takes a job, sends it, and records what came of it: for the worker, and at once for an owner who tests.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use satcast_quota::{Full, Quota};
 
 use super::schedule::{self, Outcome};
 use super::send::Sender;
@@ -17,9 +14,9 @@ use crate::secret::random_u64;
 use crate::store::{DeliveryJob, Settled, Store, StoreError};
 
 /// Tests on their way at one time.
-const TESTS_AT_ONCE_MAX: usize = 16;
+const TESTS_AT_ONCE_MAX: u64 = 16;
 /// Those of one account: one owner's slow receivers leave places for others.
-const TESTS_PER_ACCOUNT_MAX: usize = 4;
+const TESTS_PER_ACCOUNT_MAX: u64 = 4;
 /// Longest wait for one's turn at testing.
 const TEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -40,50 +37,13 @@ pub struct Webhooks {
     pub(super) store: Store,
     pub(super) clock: Clock,
     sender: Sender,
-    tests: Arc<Semaphore>,
-    testers: Arc<Testers>,
-}
-
-/// Tests on their way of each account that has any.
-#[derive(Debug, Default)]
-struct Testers(Mutex<HashMap<AccountId, usize>>);
-
-/// A place among the tests of an account; free again when it is dropped.
-struct Place<'a> {
-    testers: &'a Testers,
-    account: AccountId,
-}
-
-impl Testers {
-    /// A place for one test more, unless the account has [`TESTS_PER_ACCOUNT_MAX`].
-    fn enter(&self, account: AccountId) -> Option<Place<'_>> {
-        let mut counts = self.0.lock();
-        let count = counts.entry(account).or_default();
-        if *count >= TESTS_PER_ACCOUNT_MAX {
-            return None;
-        }
-        *count += 1;
-        Some(Place { testers: self, account })
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        let mut counts = self.testers.0.lock();
-        if let Some(count) = counts.get_mut(&self.account) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.account);
-            }
-        }
-    }
+    tests: Quota<AccountId>,
 }
 
 impl Webhooks {
     /// Sends what `store` holds.
     pub fn new(store: Store, sender: Sender, clock: Clock) -> Self {
-        let tests = Arc::new(Semaphore::new(TESTS_AT_ONCE_MAX));
-        Self { store, clock, sender, tests, testers: Arc::default() }
+        Self { store, clock, sender, tests: Quota::new(TESTS_AT_ONCE_MAX, TESTS_PER_ACCOUNT_MAX) }
     }
 
     /// What may be a webhook.
@@ -100,10 +60,14 @@ impl Webhooks {
         account: AccountId,
         webhook: WebhookId,
     ) -> Result<(DeliveryId, Settled), TestError> {
-        // First the account's own, so that who has too many does not wait among the others.
-        let _own = self.testers.enter(account).ok_or(TestError::Busy)?;
-        let place = self.clock.timeout(TEST_WAIT, self.tests.acquire()).await;
-        let _place = place.ok_or(TestError::Busy)?.map_err(|_| TestError::Busy)?;
+        let _permit = match self.tests.try_take(account, 1) {
+            Ok(permit) => permit,
+            Err(Full::Share) => return Err(TestError::Busy),
+            Err(Full::Total) => {
+                let permit = self.clock.timeout(TEST_WAIT, self.tests.take(account, 1)).await;
+                permit.ok_or(TestError::Busy)?
+            }
+        };
         let now = self.clock.now();
         let job = self.store.begin_test(account, webhook, now, later(now, LEASE)).await?;
         Ok((job.delivery, self.deliver(job).await?))
@@ -169,24 +133,5 @@ fn objection(status: u16) -> Option<String> {
         200..=299 => None,
         300..=399 => Some(format!("the receiver answered {status}; redirects are not followed")),
         _ => Some(format!("the receiver answered {status}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_account_has_so_many_tests_and_gives_their_places_back() {
-        let testers = Testers::default();
-        let (me, you) = (AccountId(1), AccountId(2));
-        let mut held: Vec<_> = (0..TESTS_PER_ACCOUNT_MAX).map(|_| testers.enter(me).unwrap()).collect();
-        assert!(testers.enter(me).is_none());
-        held.push(testers.enter(you).unwrap());
-        held.remove(0);
-        held.push(testers.enter(me).unwrap());
-        assert!(testers.enter(me).is_none());
-        drop(held);
-        assert!(testers.0.lock().is_empty());
     }
 }
