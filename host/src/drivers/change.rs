@@ -14,7 +14,8 @@ use super::catalog::{State, Summary, add_missing, report};
 use super::images::{Images, Lease};
 use super::loader::{self, Found, LoadError};
 use super::process::Spec;
-use super::registry::{self, Entry, Registry, Resting, Source, Started};
+use super::registry::{Entry, Registry, Resting, Started};
+use super::starting::{Source, start};
 use super::{Drivers, HostParts, LoadOptions, probe};
 use crate::config::{Config, DriverSettings, Isolation};
 
@@ -178,7 +179,7 @@ impl Keeper {
                 Source::Process(Spec { exe, id, image, limits })
             }
         };
-        entry_of(registry::start(source, &self.parts, settings)?)
+        entry_of(start(source, &self.parts, settings)?)
     }
 
     /// The same driver, if it still runs on threads for destinations that were open when it was taken out.

@@ -5,6 +5,7 @@
 //! - [`catalog`], [`change`]: which drivers there are, and how that changes while the service runs.
 //! - [`backend`]: where a driver runs, on threads of this process or in a child ([`process`]).
 //! - [`control`]: the threads that run driver code; [`waker`]: how those that wait for media are woken.
+//! - [`registry`]: those that are loaded and the types they serve; [`starting`]: how one gets there.
 //! - [`quarantine`]: when one that fails is used for nothing new, by whom.
 //! - [`services`]: what a driver can ask of the host; [`http`]: viewers' requests that it answers itself.
 //! - [`made`]: types that operators make by settings.
@@ -34,6 +35,7 @@ mod registry;
 mod schema;
 mod services;
 mod settings;
+mod starting;
 mod versions;
 mod waker;
 mod wishes;
@@ -280,13 +282,14 @@ fn limit() -> Duration {
 impl Drivers {
     /// Drivers that are linked into the test binary.
     pub(crate) fn linked(entries: &[satcast_plugin_api::abi::SatcastDriverEntry], parts: &HostParts) -> Self {
-        use registry::{Entry, Source};
+        use registry::Entry;
+        use starting::{Source, start};
         let mut registry = Registry::default();
         for entry in entries {
             let table = loader::linked(*entry).expect("a good table");
             let flags = satcast_plugin_api::abi::HOST_FLAG_STATIC;
             let id = table.id().to_string();
-            let started = registry::start(
+            let started = start(
                 Source::Thread { table: Box::new(table), flags, lease: None },
                 parts,
                 &Default::default(),

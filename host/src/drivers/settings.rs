@@ -117,8 +117,8 @@ mod tests {
         let given = json!({ "madeTypes": { "a": { "title": "A" } }, "made_types": { "a": { "key_help": "h" }, "b_c": {} } });
         let expected = json!({ "madeTypes": { "a": { "title": "A", "keyHelp": "h" }, "b_c": {} } });
         assert_eq!(named(given), expected);
-        let error = checked("x", Some(&schema), &of(json!({ "retry_hour": 2 }))).err().unwrap();
-        assert!(error.ends_with("; did you mean retryHours?"), "{error}");
+        assert_eq!(meant(&schema, "retry_hour"), Some("retryHours"));
+        assert!(checked("x", Some(&schema), &of(json!({ "retry_hour": 2 }))).is_err());
         let inner = json!({ "madeTypes": { "a": { "titel": "A" } } });
         assert!(checked("x", Some(&schema), &of(inner)).is_ok(), "the entry takes others");
         assert_eq!(meant(&schema, "madeTypes.a.titel"), Some("title"));

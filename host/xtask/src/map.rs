@@ -144,7 +144,7 @@ fn count(files: &BTreeMap<Module, File>, wanted: impl Fn(&File) -> bool) -> [usi
 }
 
 fn is_type(line: &str) -> bool {
-    let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub") || *word == "unsafe");
+    let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
     // An indented `type` belongs to a trait.
     let is_kind = |word: &str| KINDS.contains(&word) && (word != "type" || !line.starts_with(' '));
     words.next().is_some_and(is_kind) && words.next().is_some()

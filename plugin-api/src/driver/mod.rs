@@ -55,7 +55,7 @@
 //! - `[task]`: runs as a task of the driver's runtime, or may be awaited in one.
 //! - `[any]`: from any thread of the driver, also from several at once, and never blocks. With a [`Ctx`] from the beginning of
 //!   [`Destination::run`] on: once that has returned, or was cut off, a call changes nothing. With a [`Host`] from [`Driver::load`] on. A
-//!   [`Packet`] stays valid for as long as it is held.
+//!   [`Packet`](crate::Packet) stays valid for as long as it is held.
 
 #[allow(unsafe_code)] // Calls the host's table.
 mod assets;

@@ -38,7 +38,7 @@ fn running(folder: &Path, scratch: &Path) -> Drivers {
     let keeper = Keeper::new(&options, &parts);
     let source = Source::Thread { table: Box::new(loader::linked(entry).unwrap()), flags: 0, lease: None };
     let settings = config.driver_settings(ID);
-    let started = registry::start(source, &parts, &settings).unwrap();
+    let started = start(source, &parts, &settings).unwrap();
     let file = folder.join("script.so");
     let (_, hash) = loader::read_library(&file).unwrap();
     let mut registry = Registry::default();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -20,6 +20,7 @@ use super::super::message::{Progress, Sent, ToHost, Wish};
 use super::super::payloads::{Kept, Place};
 use super::die;
 use super::media::RemoteQueue;
+use crate::clock::Clock;
 use crate::drivers::control::Pump;
 
 /// How long the host may take to answer a call of the library.
@@ -72,12 +73,14 @@ impl Link {
     pub(super) fn start_ticker(self: &Arc<Self>, id: &str) -> std::io::Result<()> {
         let link = self.clone();
         let tick = move || {
-            let mut told = Instant::now();
+            let clock = Clock::system();
+            let mut told = clock.monotonic();
             loop {
                 thread::park_timeout(TICK);
                 link.push_what_waits();
-                if told.elapsed() > Duration::from_millis(ALIVE_MS) {
-                    told = Instant::now();
+                let now = clock.monotonic();
+                if now - told > Duration::from_millis(ALIVE_MS) {
+                    told = now;
                     link.push(&ToHost::Alive);
                 }
                 link.flush();
