@@ -45,6 +45,7 @@ mod platform;
 mod playback;
 mod player;
 mod player_hour;
+mod player_returns;
 mod postgres;
 mod readme;
 mod refusals;

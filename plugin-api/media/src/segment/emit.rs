@@ -6,8 +6,8 @@ use super::builder::Builder;
 use super::epoch::Epoch;
 use super::segmenter::Segmenter;
 use super::{AUDIO_WAIT_NANOS, Event, Init, Segment};
-use crate::NANOS_PER_MILLI;
-use crate::fmp4::{Fmp4Error, VIDEO_TIMESCALE, init_segment, media_segment, nanos_to_ticks};
+use crate::fmp4::{Fmp4Error, VIDEO_TIMESCALE, init_segment, media_segment, nanos_to_ticks, ticks_to_nanos};
+use crate::{Kind, NANOS_PER_MILLI};
 
 impl Segmenter {
     /// Ends the stretch: everything in it becomes segments. `end_dts` is the publisher's time where its last
@@ -22,6 +22,7 @@ impl Segmenter {
             let boundary_ns = epoch.estimated_boundary_ns(end_tick);
             end_ns = Some(boundary_ns);
             self.settle_held(end_tick, boundary_ns);
+            self.join_without_sound(boundary_ns);
         }
         self.emit_closing();
         let Some(mut epoch) = self.epoch.take() else { return };
@@ -30,6 +31,34 @@ impl Segmenter {
         let end_ns = end_ns.unwrap_or_else(|| media_end(&epoch, &open));
         self.emit(&mut epoch, open, end_ns);
         self.discontinuity = self.init.is_some();
+    }
+
+    /// Puts the last pictures, up to `end_ns`, into the segment before when their sound never came. A segment of pictures alone
+    /// is never played to its end where a track of sound is announced: hls.js buffers as far as both tracks go, has every part
+    /// of it, and asks for nothing more.
+    fn join_without_sound(&mut self, end_ns: i64) {
+        let limit_ns = self.limit_ns();
+        let Some(epoch) = &mut self.epoch else { return };
+        let open = &epoch.open;
+        if open.has_parts() || !open.audio.samples.is_empty() {
+            return;
+        }
+        let Some((before, _)) = epoch.closing.take_if(|(before, _)| {
+            end_ns - before.boundary_ns <= limit_ns && !before.is_full(Kind::Video, open.bytes())
+        }) else {
+            return;
+        };
+        let rest = std::mem::replace(&mut epoch.open, before).video;
+        let mut tick = rest.decode_time;
+        for sample in rest.samples {
+            let duration = u64::from(sample.duration);
+            let at_ns = self.epoch.as_ref().map_or(end_ns, |epoch| epoch.estimated_boundary_ns(tick));
+            self.end_part(at_ns, ticks_to_nanos(duration, VIDEO_TIMESCALE));
+            if let Some(epoch) = &mut self.epoch {
+                epoch.open.push_video(tick, sample);
+            }
+            tick += duration;
+        }
     }
 
     /// Leaves out sound that goes on long after the last picture.

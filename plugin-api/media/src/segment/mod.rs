@@ -9,7 +9,8 @@
 //!
 //! A discontinuity comes with every change of a configuration record's bytes, of the set of tracks, after
 //! [`Segmenter::gap`], at a jump of the time stamps, and where pictures are missing up to a keyframe and their
-//! group would be too long with the hole in it. Decode times go on rising across it.
+//! group would be too long with the hole in it. Decode times go on rising across it. The pictures before it that have no sound
+//! of their own, as the last one may be a keyframe, stay with the segment before as far as its target allows.
 //!
 //! With parts ([`Segmenter::with_parts`]) pieces of about half a second of the open segment are out before it is whole, and the
 //! segment is made of them, one after the other. They end between pictures, keyframe or not, and carry the sound that has come

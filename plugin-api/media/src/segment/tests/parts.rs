@@ -125,6 +125,41 @@ fn what_is_out_is_not_taken_back() {
 }
 
 #[test]
+fn last_pictures_without_sound_stay_with_the_segment_before() {
+    // Where pictures and sound end; durations of the last two segments; parts of the last.
+    let table: [(i64, i64, &[i64], &[i64]); 6] = [
+        (6040, 6000, &[2000, 2040], &[520, 520, 520, 480]),
+        (6080, 6000, &[2000, 2080], &[520, 520, 520, 520]),
+        (6200, 6000, &[2000, 2200], &[520, 520, 520, 520, 120]),
+        // There is sound up to the cut and not behind it.
+        (6200, 5600, &[2000, 2200], &[520, 520, 520, 520, 120]),
+        // Too long for the target.
+        (6520, 6000, &[2000, 520], &[520]),
+        (6080, 6020, &[2000, 80], &[80]),
+    ];
+    for (pictures_end, sound_end, expected, expected_parts) in table {
+        let packets =
+            mixed([vec![record(AVC), record(OPUS)], pictures(0, pictures_end, 2000), sound(0, sound_end)]);
+        for ends in [Segmenter::gap, Segmenter::finish] {
+            let (mut parts, mut segments, mut segmenter) = parted(&packets);
+            ends(&mut segmenter);
+            drain(&mut segmenter, &mut parts, &mut segments);
+            let lasts = durations(&segments);
+            assert_eq!(lasts[lasts.len() - 2..], *expected, "{pictures_end} {sound_end}");
+            let last = segments.last().map(|segment| segment.sequence);
+            let of_last = parts.iter().filter(|part| Some(part.sequence) == last);
+            let of_last: Vec<i64> = of_last.map(|part| part.duration_ns / MS).collect();
+            assert_eq!(of_last, expected_parts, "{pictures_end} {sound_end}");
+            assert_eq!(segmenter.stats().samples_dropped, 0, "{pictures_end} {sound_end}");
+            let mut plain = Segmenter::new(5);
+            push(&mut plain, &packets);
+            ends(&mut plain);
+            assert_eq!(durations(&super::segments(&mut plain)), lasts, "{pictures_end} {sound_end}");
+        }
+    }
+}
+
+#[test]
 fn a_keyframe_too_many_ends_a_segment_early() {
     // Groups of two seconds with a scene cut in one: without parts it would be split at the cut when it is too long.
     let keys = [0, 2000, 4000, 4800, 6800, 8800];
