@@ -84,8 +84,7 @@ impl Api {
     /// When no client can be made.
     #[must_use]
     pub fn new(base: &str, key: Option<&str>) -> Self {
-        let client = Client::builder().timeout(ANSWER_LIMIT).no_proxy().build().expect("an HTTP client");
-        Self { base: base.to_owned(), key: key.map(str::to_owned), client }
+        Self { base: base.to_owned(), key: key.map(str::to_owned), client: client(ANSWER_LIMIT) }
     }
 
     /// The same service with another key, or without.
@@ -226,6 +225,17 @@ impl Api {
             None => request,
         }
     }
+}
+
+/// An HTTP client whose answers may take so long.
+///
+/// # Panics
+/// When none can be made.
+#[must_use]
+pub fn client(limit: Duration) -> Client {
+    // The library is built with the service's features and has no provider of TLS of its own. An error means that one is set.
+    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+    Client::builder().timeout(limit).no_proxy().build().expect("an HTTP client")
 }
 
 /// The stream in the answer that made it.

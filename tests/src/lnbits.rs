@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::blocking::{Client, RequestBuilder};
 use serde_json::{Value, json};
 
+use crate::api;
 use crate::ports::Port;
 use crate::process::{Process, guarded};
 use crate::source::target_dir;
@@ -66,8 +67,7 @@ impl LnbitsServer {
         command.env("PYTHONNOUSERSITE", "1").env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONUNBUFFERED", "1");
         let process = Process::start("LNbits", command, &folder.path().join("lnbits.log"));
         let base = format!("http://{}", port.address());
-        let client =
-            Client::builder().no_proxy().timeout(ANSWER_LIMIT).build().expect("a client for the harness");
+        let client = api::client(ANSWER_LIMIT);
         wait::until("LNbits to answer", START_LIMIT, || {
             let answer = client.get(format!("{base}/api/v1/health")).send();
             answer.map(drop).map_err(|error| format!("{error}; it printed:\n{}", process.log()))

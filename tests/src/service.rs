@@ -92,8 +92,6 @@ impl Setup {
     #[must_use]
     #[track_caller]
     pub fn start(self) -> Service {
-        // For the HTTP client of tests, which is built with the service's and has none of its own. An error means that it is set.
-        let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         let mut service = self.stopped();
         service.start();
         service.make_account();
