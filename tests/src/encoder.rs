@@ -59,7 +59,7 @@ impl Publish {
     }
 
     /// `seconds` that are made while they are sent, as fast as that goes. Each picture says which second it is of: twelve bars, the
-    /// lowest bit on the left, white for 1. Keyframes are exactly two seconds apart.
+    /// lowest bit on the left, white for 1. Keyframes are exactly four seconds apart.
     #[must_use]
     pub fn clock(seconds: u64) -> Self {
         let mut picture = format!("color=c=0x202020:size=320x180:rate={CLOCK_RATE}");
@@ -72,8 +72,8 @@ impl Publish {
         let sound = "sine=frequency=440:sample_rate=48000".to_owned();
         let encoding = format!(
             "-t {seconds} -c:v libx264 -preset ultrafast -tune zerolatency -pix_fmt yuv420p -g {} -sc_threshold 0 \
-             -c:a aac -b:a 64k",
-            2 * CLOCK_RATE
+             -c:a aac -b:a 64k -progress pipe:1 -stats_period 0.1",
+            4 * CLOCK_RATE
         );
         let lavfi = |graph| ["-f".to_owned(), "lavfi".into(), "-i".into(), graph];
         Self {
@@ -175,6 +175,15 @@ impl Encoder {
     /// Cut off without a goodbye: the connection is reset by the kernel of a dead process.
     pub fn cut(&mut self) {
         self.process.kill();
+    }
+
+    /// Seconds of media that one of [`Publish::clock`] had given to its connection a moment ago.
+    #[must_use]
+    pub fn sent_seconds(&self) -> f64 {
+        let log = self.log();
+        let micros =
+            log.lines().rev().find_map(|line| line.strip_prefix("out_time_us=")?.parse::<f64>().ok());
+        micros.unwrap_or(0.0) / 1e6
     }
 
     /// Its machine stands still, with the connection open, until [`Self::thaw`].
