@@ -32,7 +32,8 @@ cargo xtask <command>
   check                      formatting, lints, import rules, file sizes, types and tests of the pages
   header                     write plugin-api/include/satcast_driver.h from the C table; a test compares it
   openapi [--check]          write openapi/openapi.json from the built binary, or compare it
-  map [--root PATH]          count lines, files, types and import circles of the product, here or in another checkout
+  map [ARGS]                 count lines, files, types and import circles of the product, with --root PATH those of another checkout;
+                             with --circles name the files of each circle
   bench [NAME] [ARGS]        relay, playback: CPU beside nginx; money: the database; parts: micro-benchmarks; all when left out
   soak [MINUTES]             long tests: fuzzing (MINUTES for each target, default 5), mutations, kill -9 by the hundred, ten minutes of playback, sanitizers
   soak fuzz [EXECUTIONS]     every fuzz target so many times (default 10000000)

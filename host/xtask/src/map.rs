@@ -1,4 +1,5 @@
-//! `cargo xtask map`: lines, files, types and import circles of the product, for counts before and after a change.
+//! `cargo xtask map`: lines, files, types and import circles of the product, for counts before and after a change; with
+//! `--circles` also the files of each circle.
 //!
 //! A line counts unless it is blank, a comment or part of what `#[cfg(test)]` stands at. A circle is a set of files of one crate each of
 //! which reaches every other by imports; a folder is asked of its own files alone. Macros and `#[path]` are not followed.
@@ -12,7 +13,7 @@ const SKIPPED: [&str; 10] =
     ["src", "target", "node_modules", ".git", "tests", "benches", "examples", "fuzz", "model", "xtask"];
 const KINDS: [&str; 5] = ["struct", "enum", "trait", "union", "type"];
 
-type Module = Vec<String>;
+pub(crate) type Module = Vec<String>;
 
 struct File {
     /// Folder it is counted in, from the root.
@@ -21,12 +22,22 @@ struct File {
     code: String,
 }
 
+/// Which files each file imports.
+pub(crate) type Graph = BTreeMap<Module, BTreeSet<Module>>;
+
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let root = match args {
-        [] => crate::workspace::root(),
-        [flag, path] if flag == "--root" => PathBuf::from(path),
-        _ => return Err("map takes nothing or --root PATH".to_owned()),
-    };
+    let (mut root, mut names_circles) = (crate::workspace::root(), false);
+    let mut args = args.iter();
+    while let Some(flag) = args.next() {
+        match (flag.as_str(), args.as_slice().first()) {
+            ("--circles", _) => names_circles = true,
+            ("--root", Some(path)) => {
+                root = PathBuf::from(path);
+                args.next();
+            }
+            _ => return Err("map takes nothing, --circles or --root PATH".to_owned()),
+        }
+    }
     println!(
         "{:<44} {:>7} {:>6} {:>6} {:>8} {:>6}",
         "folder", "lines", "files", "types", "circles", "inside"
@@ -34,16 +45,57 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let mut total = [0; 5];
     for folder in crates(&root) {
         let files = read_crate(&root, &folder);
+        let (graph, mut named) = (graph_of(&files), BTreeSet::new());
         let folders: BTreeSet<&String> = files.values().map(|file| &file.folder).collect();
+        let mut show = |name: &str, is_wanted: &dyn Fn(&Module) -> bool| {
+            let circles = circles(&graph, is_wanted);
+            let sums = count(&files, &circles, is_wanted);
+            print(name, sums);
+            for circle in circles.into_iter().filter(|circle| named.insert(circle.clone()) && names_circles) {
+                let names: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
+                println!("    {}", names.join(", "));
+            }
+            sums
+        };
         for folder in folders {
-            print(folder, count(&files, |file| file.folder == *folder));
+            show(folder, &|module| files[module].folder == *folder);
         }
-        let sums = count(&files, |_| true);
-        print(&format!("= {}", folder.strip_prefix(&root).unwrap_or(&folder).display()), sums);
+        let name = format!("= {}", folder.strip_prefix(&root).unwrap_or(&folder).display());
+        let sums = show(&name, &|_| true);
         total.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
     }
     print("= all", total);
     Ok(())
+}
+
+/// The imports of the crate in a folder below the root of the workspace.
+pub(crate) fn graph(folder: &str) -> Graph {
+    let root = crate::workspace::root();
+    graph_of(&read_crate(&root, &root.join(folder)))
+}
+
+fn graph_of(files: &BTreeMap<Module, File>) -> Graph {
+    let imported = |(module, file): (&Module, &File)| (module.clone(), imports(module, &file.code, files));
+    files.iter().map(imported).collect()
+}
+
+/// Files each of which reaches every other of its circle by imports of wanted files.
+pub(crate) fn circles(graph: &Graph, is_wanted: &dyn Fn(&Module) -> bool) -> BTreeSet<Vec<Module>> {
+    let mut reach: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
+    for module in graph.keys().filter(|module| is_wanted(module)) {
+        let (mut seen, mut waiting) = (BTreeSet::new(), vec![module]);
+        while let Some(module) = waiting.pop() {
+            let next = graph[module].iter().filter(|next| is_wanted(next));
+            waiting.extend(next.filter(|next| seen.insert(*next)));
+        }
+        reach.insert(module, seen);
+    }
+    // Files of one circle are the same for each of them.
+    let circle = |(module, seen): (&&Module, &BTreeSet<&Module>)| {
+        let back = |other: &&&Module| reach[*other].contains(*module);
+        seen.iter().filter(back).map(|other| (*other).clone()).collect()
+    };
+    reach.iter().filter(|(module, seen)| seen.contains(**module)).map(circle).collect()
 }
 
 fn print(name: &str, [lines, files, types, circles, inside]: [usize; 5]) {
@@ -120,27 +172,15 @@ fn without_tests(text: &str) -> (String, Vec<String>) {
 }
 
 /// Lines, files, types, circles and files in circles.
-fn count(files: &BTreeMap<Module, File>, wanted: impl Fn(&File) -> bool) -> [usize; 5] {
-    let own: BTreeMap<&Module, &File> = files.iter().filter(|(_, file)| wanted(file)).collect();
-    let lines = || own.values().flat_map(|file| file.code.lines());
-    let named: BTreeMap<&Module, BTreeSet<Module>> =
-        own.iter().map(|(module, file)| (*module, imports(module, &file.code, files))).collect();
-    let mut reach: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
-    for module in own.keys() {
-        let (mut seen, mut waiting) = (BTreeSet::new(), vec![*module]);
-        while let Some(module) = waiting.pop() {
-            let next = named[module].iter().filter(|next| own.contains_key(next));
-            waiting.extend(next.filter(|next| seen.insert(*next)));
-        }
-        reach.insert(module, seen);
-    }
-    let inside = reach.iter().filter(|(module, seen)| seen.contains(**module));
-    // Files of one circle are the same for each of them.
-    let circle = |(module, seen): (&&Module, &BTreeSet<&Module>)| {
-        seen.iter().filter(|other| reach[*other].contains(*module)).map(|other| other.join("::")).collect()
-    };
-    let circles: BTreeSet<Vec<String>> = inside.clone().map(circle).collect();
-    [lines().count(), own.len(), lines().filter(|line| is_type(line)).count(), circles.len(), inside.count()]
+fn count(
+    files: &BTreeMap<Module, File>,
+    circles: &BTreeSet<Vec<Module>>,
+    is_wanted: &dyn Fn(&Module) -> bool,
+) -> [usize; 5] {
+    let own = || files.iter().filter(|(module, _)| is_wanted(module)).map(|(_, file)| file);
+    let lines = || own().flat_map(|file| file.code.lines());
+    let types = lines().filter(|line| is_type(line)).count();
+    [lines().count(), own().count(), types, circles.len(), circles.iter().map(Vec::len).sum()]
 }
 
 fn is_type(line: &str) -> bool {
@@ -153,8 +193,12 @@ fn is_type(line: &str) -> bool {
 /// The files that a file names by paths from `crate`, `self`, `super` or a module of its own.
 fn imports(own: &Module, code: &str, files: &BTreeMap<Module, File>) -> BTreeSet<Module> {
     let mut found = BTreeSet::new();
+    // `pub(in PATH)` says who may see something, and imports nothing.
+    let parts = code.split("pub(in ").enumerate();
+    let code: String =
+        parts.map(|(at, part)| if at == 0 { part } else { &part[part.find(')').unwrap_or(0)..] }).collect();
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    let mut rest = code;
+    let mut rest = &code[..];
     while let Some(start) = rest.find(is_word) {
         let is_first = !rest[..start].ends_with([':', '.']);
         rest = &rest[start..];
