@@ -2,7 +2,7 @@
 //!
 //! Who may use whom, lower rows never use higher ones:
 //! `cli` -> `boot` -> `http`, `api`, `playback`, `ingest` -> `archive`, `auth`, `billing`, `live`, `webhooks` -> `drivers`, `outbound`,
-//! `usage` -> `store` -> `config`, `feed`, `secret`, `clock`, `rate`, `places`, `ids`.
+//! `published`, `usage` -> `store` -> `config`, `feed`, `secret`, `clock`, `rate`, `places`, `ids`.
 //!
 //! What is deliberately absent: SQL outside `store`, HTTP-JSON outside `api`, `unsafe` outside `drivers` and `allocator`,
 //! wall clock reads outside `clock`, randomness outside `secret`, and any import of a driver.
@@ -30,6 +30,7 @@ pub mod logging;
 pub mod networks;
 pub mod outbound;
 pub mod playback;
+pub mod published;
 pub mod rate;
 pub mod secret;
 pub mod store;

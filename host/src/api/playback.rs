@@ -7,7 +7,8 @@ use poem_openapi::Object;
 use super::App;
 use super::null::Null;
 use crate::ids::{DestinationId, StreamId};
-use crate::live::{SessionSnapshot, SessionState, Shelf};
+use crate::live::{SessionSnapshot, SessionState};
+use crate::published::Opening;
 use crate::store::DestinationView;
 
 /// How one self-hosted destination is played.
@@ -32,14 +33,16 @@ impl StreamPlayback {
         let path = record.playback_path.as_deref()?;
         let url = app.playback_url(path);
         let live = live_session(app, record.stream_id);
-        let shelf = live.as_ref().and_then(|live| live_shelf(app, record.id, live));
-        let token = shelf.as_ref().map(|shelf| app.playback.preview_token(shelf, path));
+        let opening = live.as_ref().and_then(|live| live_opening(app, record.id, live));
+        let token = opening.as_ref().map(|opening| app.playback.preview_token(opening, path));
         Some(Self {
             destination_id: record.id.0,
             preview_url: token.as_ref().map(|token| format!("{url}?token={token}")).into(),
             url,
             preview_token: token.into(),
-            hls_ready: live.zip(shelf).is_some_and(|(live, shelf)| app.playback.is_ready(&shelf, live.state)),
+            hls_ready: live
+                .zip(opening)
+                .is_some_and(|(live, opening)| app.playback.is_ready(&opening, live.state)),
         })
     }
 }
@@ -50,10 +53,10 @@ pub(super) fn live_session(app: &App, stream: StreamId) -> Option<SessionSnapsho
 }
 
 /// What viewers of a destination can fetch of that session; `None` while its driver is being opened.
-pub(super) fn live_shelf(
+pub(super) fn live_opening(
     app: &App,
     destination: DestinationId,
     session: &SessionSnapshot,
-) -> Option<Arc<Shelf>> {
-    app.live.shelf(destination).filter(|shelf| shelf.session == session.session_id)
+) -> Option<Arc<Opening>> {
+    app.live.opening(destination).filter(|opening| opening.session == session.session_id)
 }

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use super::bandwidth::Bandwidth;
 use super::null::Null;
-use super::playback::{live_session, live_shelf};
+use super::playback::{live_opening, live_session};
 use super::viewer::Viewer;
 use super::{ApiError, App, Tag};
 use crate::config::Pricing;
-use crate::drivers::PlaybackFacts;
 use crate::ids::{Msat, UnixMillis};
+use crate::published::PlaybackFacts;
 use crate::store::TimeRange;
 
 /// Longest rewind the service offers.
@@ -116,22 +116,22 @@ impl StreamStatus {
         let (now, pricing) = (app.clock.now(), &app.config.pricing);
         let offline = Self::offline(destination.label.clone(), now, pricing);
         let Some(session) = live_session(app, destination.stream_id) else { return Ok(offline) };
-        let shelf = live_shelf(app, destination.destination_id, &session);
+        let opening = live_opening(app, destination.destination_id, &session);
         let path = &destination.playback_path;
-        let token = shelf.as_ref().map(|shelf| app.playback.preview_token(shelf, path));
-        let facts = shelf.as_ref().and_then(|shelf| shelf.assets().playback());
+        let token = opening.as_ref().map(|opening| app.playback.preview_token(opening, path));
+        let facts = opening.as_ref().and_then(|opening| opening.assets().playback());
         let hour = TimeRange { from: Some(now.hour_start()), to: None };
         let charged = app.store.overage_charges(destination.account_id, hour).await?;
         let used_bytes = app.playback.used_this_hour(destination.account_id).await?;
         Ok(Self {
             is_live: true,
-            hls_ready: shelf.as_ref().is_some_and(|shelf| app.playback.is_ready(shelf, session.state)),
+            hls_ready: opening.as_ref().is_some_and(|opening| app.playback.is_ready(opening, session.state)),
             // A valid key has only characters that a query takes as they are.
             hls_url: Null(Some(format!("{}?apiKey={}", app.playback_url(path), viewer.key.expose()))),
             started_at: Null(Some(session.started_at.to_secs_floor())),
             started_at_ms: Null(Some(session.started_at.0)),
             viewers: i64::try_from(app.playback.viewers(destination.destination_id)).unwrap_or(i64::MAX),
-            latency_ms: shelf.as_ref().and_then(|shelf| app.playback.latency_ms(shelf)).into(),
+            latency_ms: opening.as_ref().and_then(|opening| app.playback.latency_ms(opening)).into(),
             playback_token: token.into(),
             dvr: facts.map_or(Dvr::NONE, |facts| Dvr::of(&facts)),
             bandwidth: Bandwidth::of(used_bytes, charged, now, pricing),

@@ -1,4 +1,4 @@
-//! Requests of viewers that a driver answers itself: one door for each opening of a destination.
+//! Requests of viewers that a driver answers itself: one handler for each opening of a destination.
 //!
 //! A request waits here, not in the driver: what is not answered in time, twice, or by nobody costs the viewer an error and nothing else.
 
@@ -13,58 +13,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::fs::{FileType, OFlags};
 use satcast_plugin_api::host::{HttpBody, HttpRequest, HttpResponse};
-use satcast_plugin_api::http::{
-    ANSWER_SECS, IN_FLIGHT_MAX, LONG_ANSWER_SECS, Method, REQUEST_TEXT_BYTES_MAX,
-};
+use satcast_plugin_api::http::{ANSWER_SECS, IN_FLIGHT_MAX, LONG_ANSWER_SECS, REQUEST_TEXT_BYTES_MAX};
 use satcast_plugin_api::{Audience, Route};
 use tokio::sync::oneshot;
 
-use super::assets::{Published, PublishedBody};
 use super::registry::Loaded;
-
-/// What a viewer asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// How.
-    pub method: Method,
-    /// Who.
-    pub audience: Audience,
-    /// Below the destination's address, beginning with a route's name.
-    pub path: String,
-    /// Without the viewer's key.
-    pub query: String,
-}
-
-/// A driver's answer.
-#[derive(Debug)]
-pub struct Answer {
-    /// 200, 204, or 400 to 599.
-    pub status: u16,
-    /// Further headers, checked.
-    pub headers: Vec<(String, String)>,
-    /// Media type, caching and bytes.
-    pub piece: Arc<Published>,
-}
-
-/// Why there is no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unanswered {
-    /// There is no such route, or the opening has ended.
-    #[error("nobody answers this")]
-    NoRoute,
-    /// Path or query are too long.
-    #[error("the path or the query has over {REQUEST_TEXT_BYTES_MAX} bytes")]
-    TooLong,
-    /// So many requests wait already.
-    #[error("over {IN_FLIGHT_MAX} requests wait for the driver")]
-    Busy,
-    /// Not in time.
-    #[error("the driver did not answer in time")]
-    TimedOut,
-    /// What the driver answered breaks a rule, or it ended.
-    #[error("the driver failed to answer")]
-    Failed,
-}
+use crate::published::{Answer, Answering, Asked, Handler, Published, PublishedBody, Unanswered};
 
 /// Requests of one driver that wait for their answers.
 #[derive(Default)]
@@ -107,21 +61,21 @@ impl Waiting {
     }
 }
 
-/// Where requests to one opening go.
-pub struct Door {
+/// Hands the requests to one opening over to its driver.
+pub(super) struct RouteHandler {
     driver: Weak<Loaded>,
     dest: u64,
     routes: Vec<Route>,
     in_flight: AtomicUsize,
 }
 
-impl std::fmt::Debug for Door {
+impl std::fmt::Debug for RouteHandler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Door").field("dest", &self.dest).finish_non_exhaustive()
+        f.debug_struct("RouteHandler").field("dest", &self.dest).finish_non_exhaustive()
     }
 }
 
-impl Door {
+impl RouteHandler {
     /// For the opening `dest`. It does not keep the driver.
     pub(super) fn new(driver: &Arc<Loaded>, dest: u64, routes: Vec<Route>) -> Self {
         Self { driver: Arc::downgrade(driver), dest, routes, in_flight: AtomicUsize::new(0) }
@@ -134,11 +88,7 @@ impl Door {
         self.routes.iter().find(|route| route.path == name).filter(is_open)
     }
 
-    /// Asks the driver.
-    ///
-    /// # Errors
-    /// There is no answer, and why.
-    pub async fn ask(&self, asked: Asked) -> Result<Answer, Unanswered> {
+    async fn answer(&self, asked: Asked) -> Result<Answer, Unanswered> {
         let route = self.route(&asked).ok_or(Unanswered::NoRoute)?;
         if asked.path.len().max(asked.query.len()) > REQUEST_TEXT_BYTES_MAX {
             return Err(Unanswered::TooLong);
@@ -168,6 +118,12 @@ impl Door {
             Ok(Ok(None)) => Err(Unanswered::Failed),
             Ok(Ok(Some(response))) => services.accept(response),
         }
+    }
+}
+
+impl Handler for RouteHandler {
+    fn ask(&self, asked: Asked) -> Answering<'_> {
+        Box::pin(self.answer(asked))
     }
 }
 
@@ -241,6 +197,8 @@ fn readable(file: File, end: u64) -> Result<File, String> {
 mod tests {
     use std::fs::OpenOptions;
 
+    use satcast_plugin_api::http::Method;
+
     use super::*;
 
     fn response(file: impl Into<std::os::fd::OwnedFd>, offset: u64, len: u64) -> HttpResponse {
@@ -310,10 +268,10 @@ mod tests {
     #[test]
     fn a_route_is_the_first_part_of_a_path() {
         let routes = vec![Route::new("thumb"), Route::new("open").preview()];
-        let door = Door { driver: Weak::new(), dest: 1, routes, in_flight: AtomicUsize::new(0) };
+        let handler = RouteHandler { driver: Weak::new(), dest: 1, routes, in_flight: AtomicUsize::new(0) };
         let asked = |path: &str, audience| {
             let asked = Asked { method: Method::Get, audience, path: path.into(), query: String::new() };
-            door.route(&asked).map(|route| route.path.clone())
+            handler.route(&asked).map(|route| route.path.clone())
         };
         assert_eq!(asked("thumb/1.jpg", Audience::Hosted).as_deref(), Some("thumb"));
         assert_eq!(asked("open", Audience::Preview).as_deref(), Some("open"));

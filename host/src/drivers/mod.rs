@@ -15,7 +15,6 @@
 //! This module knows no sessions and no retries: `live` decides when a destination is opened again.
 
 mod annotations;
-mod assets;
 mod backend;
 mod catalog;
 mod change;
@@ -36,7 +35,6 @@ mod schema;
 mod services;
 mod settings;
 mod starting;
-mod versions;
 mod waker;
 mod wishes;
 
@@ -50,20 +48,17 @@ use satcast_plugin_api::Class;
 use satcast_plugin_api::host::Services as _;
 use serde_json::Value;
 
-pub use assets::{Assets, PlaybackFacts, Published, PublishedBody};
 pub use catalog::{LoadOptions, State, Summary};
 #[cfg(test)]
 pub(crate) use change::LINKED_IN;
 pub use change::{Change, ChangeError};
 #[cfg(test)]
 pub(crate) use control::silence;
-pub use http::{Answer, Asked, Door, Unanswered};
 pub use loader::LoadError;
-pub use opening::{OpenRequest, Opening};
+pub use opening::{OpenDestination, OpenRequest};
 pub use recordings::{ProbeError, REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
 pub use schema::ConfigRefused;
 pub use services::{Counters, EVENT_BYTES_MAX, Observer, SENT_BYTES_PER_SEC_MAX};
-pub use versions::{WAITERS_MAX, Waiter, longest_wait};
 pub use waker::{Waker, gather_wakeups};
 pub use wishes::Wishes;
 

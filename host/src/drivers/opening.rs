@@ -12,12 +12,13 @@ use serde_json::Value;
 
 use super::backend::{Backend, Held};
 use super::control::Whom;
-use super::http::Door;
+use super::http::RouteHandler;
 use super::registry::Loaded;
 use super::services::{Counters, EVENTS_PER_SEC_MAX, LOG_LINES_PER_SEC_MAX, Observer, Opened, shown};
-use super::{Assets, Drivers, limit};
+use super::{Drivers, limit};
 use crate::ids::DestinationId;
 use crate::log_limit::LogLimit;
+use crate::published::Assets;
 
 /// What [`Drivers::open`] is given.
 pub struct OpenRequest {
@@ -37,12 +38,12 @@ pub struct OpenRequest {
     pub observer: Arc<dyn Observer>,
     /// Counters that outlive this opening.
     pub counters: Arc<Counters>,
-    /// Where its pieces for viewers go.
+    /// Where its assets for viewers go.
     pub assets: Arc<Assets>,
 }
 
 /// An open destination: offered new configurations, asked to end, freed.
-pub struct Opening {
+pub struct OpenDestination {
     drivers: Drivers,
     kind: String,
     driver: Arc<Loaded>,
@@ -57,7 +58,7 @@ impl Drivers {
     ///
     /// # Errors
     /// Class `Config` for an unknown type or a refused configuration, else what the driver says.
-    pub async fn open(&self, request: OpenRequest) -> Result<Opening, Error> {
+    pub async fn open(&self, request: OpenRequest) -> Result<OpenDestination, Error> {
         let entry = self.registry().kind(&request.kind).ok_or_else(|| {
             Error::config(format!("no driver serves type {}; the operator can enable one", request.kind))
         })?;
@@ -94,9 +95,10 @@ impl Drivers {
             Ok(instance) => {
                 let (drivers, kind, assets) = (self.clone(), request.kind, request.assets);
                 if !entry.routes.is_empty() {
-                    assets.set_door(Some(Door::new(&driver, dest, entry.routes.clone())));
+                    let handler = RouteHandler::new(&driver, dest, entry.routes.clone());
+                    assets.set_handler(Some(Arc::new(handler)));
                 }
-                Ok(Opening { drivers, kind, driver, dest, whom, instance: Some(instance), assets })
+                Ok(OpenDestination { drivers, kind, driver, dest, whom, instance: Some(instance), assets })
             }
             Err(mut error) => {
                 services.remove(dest);
@@ -108,7 +110,7 @@ impl Drivers {
     }
 }
 
-impl Opening {
+impl OpenDestination {
     /// Offers a running destination a new configuration, which was validated; false when it must be opened again for it.
     pub async fn reconfigure(&mut self, config: &Value) -> bool {
         let Some(entry) = self.drivers.registry().kind(&self.kind) else { return false };
@@ -157,9 +159,9 @@ impl Opening {
     }
 }
 
-impl Drop for Opening {
+impl Drop for OpenDestination {
     fn drop(&mut self) {
-        self.assets.set_door(None);
+        self.assets.set_handler(None);
         self.driver.services.remove(self.dest);
     }
 }

@@ -24,8 +24,6 @@ use self::counters::Names;
 pub(super) use self::counters::is_counter_name;
 pub use self::counters::{Counters, SENT_BYTES_PER_SEC_MAX};
 use self::on_pump::{CONNECTS_MAX, Connecting, OnPump, connect_error};
-use super::assets::Assets;
-use super::assets::budget::Budget;
 use super::control::Pump;
 use super::http::Waiting;
 use super::quarantine::Quarantine;
@@ -35,6 +33,7 @@ use crate::clock::Clock;
 use crate::ids::DestinationId;
 use crate::log_limit::LogLimit;
 use crate::outbound::{Asker, Guard};
+use crate::published::{Assets, Budget};
 
 /// What is told to a connect that comes late.
 const ENDED: &str = "this driver has ended";
@@ -126,7 +125,7 @@ pub(super) struct DriverServices {
     requests: Waiting,
     quarantine: Mutex<Quarantine>,
     panicked: AtomicU64,
-    pieces: Arc<Budget>,
+    assets: Arc<Budget>,
     /// Connections that are being made, or were and wait for the driver to take them.
     connecting: Arc<AtomicU32>,
 }
@@ -165,7 +164,7 @@ impl DriverServices {
             requests: Waiting::default(),
             quarantine: Mutex::default(),
             panicked: AtomicU64::default(),
-            pieces: Arc::default(),
+            assets: Arc::default(),
             connecting: Arc::default(),
         }
     }
@@ -195,13 +194,13 @@ impl DriverServices {
         }
     }
 
-    /// Bounds what its pieces take of the service's memory.
-    pub(super) fn bound_pieces(&self, bytes: u64) {
-        self.pieces.bound(bytes);
+    /// Bounds what its published assets take of the service's memory.
+    pub(super) fn bound_assets(&self, bytes: u64) {
+        self.assets.bound(bytes);
     }
 
     pub(super) fn insert(&self, dest: u64, opened: Opened) {
-        opened.assets.charge(&self.pieces, opened.account);
+        opened.assets.charge(&self.assets, opened.account);
         self.opened.write().insert(dest, Arc::new(opened));
     }
 
@@ -209,7 +208,7 @@ impl DriverServices {
         let removed = self.opened.write().remove(&dest);
         if let Some(opened) = removed {
             self.retired.keep(opened.redactor());
-            self.pieces.ended(opened.account, &opened.assets);
+            opened.assets.end();
         }
         self.requests.end(dest);
     }

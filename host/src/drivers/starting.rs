@@ -73,7 +73,7 @@ pub(super) fn start(
             (version, manifest, is_lossless, None, Control::start(&id, clock, begin).map_err(cleaned)?)
         }
         Source::Process(spec) => {
-            services.bound_pieces(spec.limits.memory_mb.saturating_mul(BYTES_PER_MB));
+            services.bound_assets(spec.limits.memory_mb.saturating_mul(BYTES_PER_MB));
             let level = MAX_LEVEL.load(Ordering::Relaxed);
             let reports = parts.recordings.reports.clone();
             // What an earlier child told last, or this one at its start, may not have come.

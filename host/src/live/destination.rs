@@ -26,7 +26,6 @@ pub(super) use self::run::{LOSING_TEXT, NO_MEDIA_TEXT};
 #[cfg(test)]
 pub(super) use self::{run::EVENT_SHOWN_BYTES_MAX, source::SETTLE_MAX};
 use super::hub::Hub;
-use super::shelf::Shelves;
 use super::spool::Shares;
 use super::teller::{Teller, Turn};
 use super::via::Via;
@@ -36,6 +35,7 @@ use crate::drivers::{Counters, Drivers, SENT_BYTES_PER_SEC_MAX};
 use crate::feed::Feed;
 use crate::ids::{AccountId, DestinationId, SessionId, UnixMillis};
 use crate::log_limit::LogLimit;
+use crate::published::Openings;
 use crate::store::{DestinationRecord, Happening, ToldDestination};
 use crate::troubles::Troubles;
 use crate::usage::Usage;
@@ -62,7 +62,7 @@ pub(super) struct Parts {
     pub(super) label: String,
     /// Time of the session's first media.
     pub(super) started_at: UnixMillis,
-    pub(super) shelves: Arc<Shelves>,
+    pub(super) openings: Arc<Openings>,
     pub(super) spools: Arc<Shares>,
     pub(super) troubles: Arc<Troubles<DestinationId, String>>,
     pub(super) feed: Feed,

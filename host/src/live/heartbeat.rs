@@ -16,7 +16,7 @@ impl Live {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            self.sweep_shelves();
+            self.sweep_openings();
             let running: Vec<SessionId> =
                 self.all().iter().filter_map(|session| Some(session.snapshot()?.session_id)).collect();
             if running.is_empty() {
@@ -31,8 +31,8 @@ impl Live {
     }
 
     /// The drop runs driver code and may free an hour of media: not on a thread of the runtime.
-    fn sweep_shelves(&self) {
-        let gone = self.inner.shelves.sweep(self.inner.clock.monotonic());
+    fn sweep_openings(&self) {
+        let gone = self.inner.openings.sweep(self.inner.clock.monotonic());
         if !gone.is_empty() {
             // Nobody waits for it: a driver that hangs here must not hold up the heartbeats.
             tokio::task::spawn_blocking(move || drop(gone));

@@ -9,7 +9,6 @@
 //! - [`session`]: the task that owns a session's life; [`quiet`]: whose encoder has to be quiet first; [`allowed`]: whose has to go.
 //! - [`health`]: what the encoder sends, and what of it platforms do not take.
 //! - [`troubles`]: what went wrong last.
-//! - [`shelf`]: what destinations with playback publish, for as long as viewers may fetch it.
 //!
 //! Knows no money, no HTTP and no RTMP: what a session uses it tells by [`crate::usage`], and obeys the orders it gets.
 
@@ -30,7 +29,6 @@ mod queue;
 mod queue_tests;
 mod quiet;
 mod session;
-mod shelf;
 #[cfg(test)]
 mod spill_tests;
 mod spool;
@@ -54,19 +52,18 @@ pub use entry::PublishRefused;
 pub use health::{AudioHealth, Figures, Health, HealthNews, Issue, IssueCode, VideoHealth};
 pub use heartbeat::HEARTBEAT;
 pub use session::{Delayed, LiveDestination, LiveSession, Publisher, SessionSnapshot, SessionState};
-pub use shelf::{SHELF_KEPT, Shelf};
 pub use via::{VIA_MAX, Via};
 pub use view::{DestState, DestinationSnapshot};
 
 use crate::clock::Clock;
 use crate::drivers::Drivers;
 use crate::ids::{AccountId, DestinationId, EndReason, StreamId};
+use crate::published::{Opening, Openings};
 use crate::store::{Store, StreamLimits};
 use crate::troubles::{Trouble, Troubles};
 use crate::usage::{Gate, Unmetered};
 use quiet::{Quiet, needs_quiet};
 use session::{Command, Session};
-use shelf::Shelves;
 use via::Marks;
 
 /// Longest a shutdown waits for sessions to end: what destinations are given to take what waits, and to end.
@@ -111,7 +108,7 @@ struct Inner {
     /// Streams that were stopped, and the monotonic time until which their encoder is refused.
     quiet: Mutex<HashMap<StreamId, Quiet>>,
     next_number: AtomicU64,
-    shelves: Arc<Shelves>,
+    openings: Arc<Openings>,
     spools: Arc<spool::Shares>,
     troubles: Arc<Troubles<DestinationId, String>>,
     /// Streams whose last encoder sent nothing that can be used, and why.
@@ -150,7 +147,7 @@ impl Live {
             sessions: Mutex::default(),
             quiet: Mutex::default(),
             next_number: AtomicU64::new(1),
-            shelves: Arc::default(),
+            openings: Arc::default(),
             spools: Arc::default(),
             troubles: Arc::default(),
             unusable: Troubles::default(),
@@ -226,13 +223,13 @@ impl Live {
     }
 
     /// What viewers of a destination can fetch now; `None` when it is not live or has no playback.
-    pub fn shelf(&self, destination: DestinationId) -> Option<Arc<Shelf>> {
-        self.inner.shelves.open(destination)
+    pub fn opening(&self, destination: DestinationId) -> Option<Arc<Opening>> {
+        self.inner.openings.open(destination)
     }
 
-    /// Where viewers of a destination's session find the piece `name`, for [`SHELF_KEPT`] after its end too.
-    pub fn shelf_of(&self, destination: DestinationId, session: &str, name: &str) -> Option<Arc<Shelf>> {
-        self.inner.shelves.of(destination, session, name, self.inner.clock.monotonic())
+    /// Where viewers of a destination's session find the piece `name`, for [`KEPT_AFTER_END`] after its end too.
+    pub fn opening_of(&self, destination: DestinationId, session: &str, name: &str) -> Option<Arc<Opening>> {
+        self.inner.openings.of(destination, session, name, self.inner.clock.monotonic())
     }
 
     /// Sessions that are live or waiting for their encoder.
@@ -306,19 +303,19 @@ impl Live {
         self
     }
 
-    /// A shelf that no driver fills.
-    pub(crate) fn begin_shelf(
+    /// An opening that no driver fills.
+    pub(crate) fn begin_opening(
         &self,
         destination: DestinationId,
         session: crate::ids::SessionId,
-    ) -> Arc<Shelf> {
-        let shelf = Arc::new(Shelf::new(destination, session, self.inner.clock.now()));
-        drop(self.inner.shelves.begin(shelf.clone()));
-        shelf
+    ) -> Arc<Opening> {
+        let opening = Arc::new(Opening::new(destination, session, self.inner.clock.now()));
+        drop(self.inner.openings.begin(opening.clone()));
+        opening
     }
 
     /// As when its destination ends.
-    pub(crate) fn end_shelf(&self, shelf: &Shelf) {
-        self.inner.shelves.end(shelf, self.inner.clock.monotonic());
+    pub(crate) fn end_opening(&self, opening: &Opening) {
+        self.inner.openings.end(opening, self.inner.clock.monotonic());
     }
 }

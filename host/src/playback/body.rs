@@ -21,7 +21,7 @@ use rustix::io::ReadWriteFlags;
 use tokio::task::JoinHandle;
 
 use super::meter::Count;
-use crate::drivers::{Published, PublishedBody};
+use crate::published::{Published, PublishedBody};
 
 /// Most bytes of one frame read from a file.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;

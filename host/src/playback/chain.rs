@@ -4,8 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::body::Slice;
-use crate::drivers::{Published, PublishedBody};
-use crate::live::Shelf;
+use crate::published::{Opening, Published, PublishedBody};
 
 /// Pieces with bytes of their own, one after the other.
 pub(super) struct Chain {
@@ -16,10 +15,10 @@ pub(super) struct Chain {
 
 impl Chain {
     /// What a piece consists of: itself, or the parts it names; `None` when one of them is not there.
-    pub(super) fn of(shelf: &Shelf, piece: &Arc<Published>) -> Option<Self> {
+    pub(super) fn of(opening: &Opening, piece: &Arc<Published>) -> Option<Self> {
         let parts: Vec<(Arc<Published>, u64)> = match &piece.body {
             PublishedBody::Parts(names) => {
-                let part = |name: &String| sized(shelf.assets().get(name)?);
+                let part = |name: &String| sized(opening.assets().get(name)?);
                 names.iter().map(part).collect::<Option<_>>()?
             }
             PublishedBody::Memory(_) | PublishedBody::File { .. } | PublishedBody::Open { .. } => {

@@ -9,8 +9,7 @@ use url::form_urlencoded;
 
 use super::ready;
 use crate::api::ApiError;
-use crate::drivers::{Published, longest_wait};
-use crate::live::Shelf;
+use crate::published::{Opening, Published, longest_wait};
 
 /// How far the segment asked for may be ahead of the newest whole one (RFC 8216bis, 6.2.5.2).
 const AHEAD_MAX: u64 = 2;
@@ -115,22 +114,24 @@ fn malformed(text: impl Into<String>) -> ApiError {
 /// 400 for directives that make no sense, 503 for what did not come in time or when too many wait.
 pub(super) async fn follow(
     query: &str,
-    shelf: &Shelf,
+    opening: &Opening,
     name: &str,
     piece: Option<Arc<Published>>,
 ) -> Result<Current, ApiError> {
-    let Some(piece) = piece else { return coming(shelf, name).await };
-    let Some(reload) = &piece.followed.reload else { return Ok(begun(shelf, name, piece).await) };
+    let Some(piece) = piece else { return coming(opening, name).await };
+    let Some(reload) = &piece.followed.reload else { return Ok(begun(opening, name, piece).await) };
     let asked = Directives::of(query)?;
     asked.check(reload)?;
     let waited = !asked.is_met(Some(reload));
     let piece = if waited {
-        let look = || match shelf.assets().get(name) {
+        let look = || match opening.assets().get(name) {
             None => Some(None),
-            Some(piece) if shelf.ended() || asked.is_met(piece.followed.reload.as_ref()) => Some(Some(piece)),
+            Some(piece) if opening.ended() || asked.is_met(piece.followed.reload.as_ref()) => {
+                Some(Some(piece))
+            }
             Some(_) => None,
         };
-        let Some(piece) = wait_for(shelf, longest_wait(reload), look).await? else {
+        let Some(piece) = wait_for(opening, longest_wait(reload), look).await? else {
             return Ok(Current { piece: None, max_age_secs: None, waited });
         };
         piece
@@ -142,21 +143,21 @@ pub(super) async fn follow(
     let max_age_secs = exact.map(|reload| reload.target_ms.saturating_mul(KEPT_TARGETS) / 1000);
     // Published before the whole form, so that it is not older.
     let delta = reload.and_then(|reload| reload.delta.as_ref()).filter(|_| asked.skip);
-    let delta = delta.and_then(|name| shelf.assets().get(name)).filter(|delta| delta.audience.is_hosted());
+    let delta = delta.and_then(|name| opening.assets().get(name)).filter(|delta| delta.audience.is_hosted());
     Ok(Current { piece: Some(delta.unwrap_or(piece)), max_age_secs, waited })
 }
 
 /// A playlist of a stream that has just begun, once it lists [`START_SEGMENTS`]: a player that starts with less runs dry before it has
 /// asked for the next. One that takes longer is given as it is.
-async fn begun(shelf: &Shelf, name: &str, piece: Arc<Published>) -> Current {
+async fn begun(opening: &Opening, name: &str, piece: Arc<Published>) -> Current {
     if piece.followed.hold_back_ms == 0 || is_startable(&piece) {
         return Current::at_once(Some(piece));
     }
-    let look = || match shelf.assets().get(name) {
-        Some(piece) if !shelf.ended() && !is_startable(&piece) => None,
+    let look = || match opening.assets().get(name) {
+        Some(piece) if !opening.ended() && !is_startable(&piece) => None,
         piece => Some(piece),
     };
-    let longer = wait_for(shelf, START_WAIT, look).await;
+    let longer = wait_for(opening, START_WAIT, look).await;
     Current { piece: longer.unwrap_or(Some(piece)), max_age_secs: None, waited: true }
 }
 
@@ -169,21 +170,25 @@ fn is_startable(piece: &Published) -> bool {
 }
 
 /// A piece that is not there: waited for when it is said to come next.
-async fn coming(shelf: &Shelf, name: &str) -> Result<Current, ApiError> {
-    let assets = shelf.assets();
+async fn coming(opening: &Opening, name: &str) -> Result<Current, ApiError> {
+    let assets = opening.assets();
     let Some(limit) = assets.coming(name) else { return Ok(Current::at_once(None)) };
     let look = || match assets.get(name) {
         Some(piece) => Some(Some(piece)),
-        None if shelf.ended() || assets.coming(name).is_none() => Some(None),
+        None if opening.ended() || assets.coming(name).is_none() => Some(None),
         None => None,
     };
-    let piece = wait_for(shelf, limit, look).await?.filter(|piece| piece.audience.is_hosted());
+    let piece = wait_for(opening, limit, look).await?.filter(|piece| piece.audience.is_hosted());
     Ok(Current { piece, max_age_secs: None, waited: true })
 }
 
 /// Looks until there is something, each time something was published that is waited for.
-async fn wait_for<T>(shelf: &Shelf, limit: Duration, look: impl Fn() -> Option<T>) -> Result<T, ApiError> {
-    let mut waiter = shelf.assets().wait().ok_or_else(ApiError::too_many_waiting)?;
+async fn wait_for<T>(
+    opening: &Opening,
+    limit: Duration,
+    look: impl Fn() -> Option<T>,
+) -> Result<T, ApiError> {
+    let mut waiter = opening.assets().wait().ok_or_else(ApiError::too_many_waiting)?;
     let found = async {
         loop {
             if let Some(found) = look() {

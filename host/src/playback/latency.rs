@@ -3,7 +3,7 @@
 use time::{Date, Month};
 
 use super::{Playback, entry, ready};
-use crate::live::Shelf;
+use crate::published::Opening;
 
 const DATE: &str = "#EXT-X-PROGRAM-DATE-TIME:";
 const DURATION: &str = "#EXTINF:";
@@ -16,9 +16,9 @@ const TARGETS_BEHIND: f64 = 3.0;
 impl Playback {
     /// Milliseconds that pass between the arrival of a picture and the moment a viewer sees it who keeps the distance that the
     /// playlist asks for: the age of the end of the newest media listed, and that distance. `None` when nothing is listed.
-    pub fn latency_ms(&self, shelf: &Shelf) -> Option<i64> {
-        let facts = shelf.assets().playback()?;
-        let of = |name: &str| shelf.assets().get(name);
+    pub fn latency_ms(&self, opening: &Opening) -> Option<i64> {
+        let facts = opening.assets().playback()?;
+        let of = |name: &str| opening.assets().get(name);
         let mut media = of(&facts.entry)?;
         if let Some(text) = ready::text(&media).filter(|text| entry::is_multivariant(text)) {
             media = of(entry::first(text)?)?;
@@ -26,7 +26,7 @@ impl Playback {
         let text = ready::text(&media)?;
         let age_ms = (self.clock.now().0 - end_ms(text)?).max(0);
         // Drivers of earlier minors do not say it.
-        let told_ms = shelf.assets().hold_back_ms().map(i64::from);
+        let told_ms = opening.assets().hold_back_ms().map(i64::from);
         Some(age_ms + told_ms.or_else(|| distance_ms(text))?)
     }
 }

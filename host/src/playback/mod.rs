@@ -2,7 +2,7 @@
 //!
 //! `/hls/<path>/index.m3u8?apiKey=` is the way in; its playlist leads to `/hls/<path>/t/<token>/<piece>`, where the token
 //! ([`token`]) stands for key and session, so that all other bodies are the same for everyone. Who may watch is asked of
-//! the store at most once a second and key ([`access`]); the pieces come from the shelf of the live session as they were
+//! the store at most once a second and key ([`access`]); the pieces come from the opening of the live session as they were
 //! published ([`serve`], [`body`]), and what was sent is counted ([`meter`]). A segment costs a MAC, two look-ups and a
 //! reference: no question to the store, nothing rendered.
 
@@ -47,9 +47,10 @@ use crate::api::{ApiError, RequestContext, Shell, logged_path};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ids::{AccountId, DestinationId};
-use crate::live::{Live, Shelf};
+use crate::live::Live;
 use crate::log_limit::LogLimit;
 use crate::networks::Network;
+use crate::published::Opening;
 use crate::rate::{RateLimiter, RateRule};
 use crate::secret::mask_key;
 use crate::store::{Store, StoreError};
@@ -129,8 +130,8 @@ impl Playback {
     }
 
     /// The token of the preview of a live session, the same for as long as it lasts; `path` is the playback path.
-    pub fn preview_token(&self, shelf: &Shelf, path: &str) -> String {
-        self.mint.token(Grant::Preview, shelf.destination, shelf.session.as_str(), path)
+    pub fn preview_token(&self, opening: &Opening, path: &str) -> String {
+        self.mint.token(Grant::Preview, opening.destination, opening.session.as_str(), path)
     }
 
     /// Bytes that viewers of an account got in the clock hour that runs.

@@ -2,19 +2,19 @@
 
 use super::{Playback, entry};
 use crate::api::ApiError;
-use crate::drivers::{Assets, Published, PublishedBody};
 use crate::ids::StreamId;
-use crate::live::{SessionState, Shelf};
+use crate::live::SessionState;
+use crate::published::{Assets, Opening, Published, PublishedBody};
 
 impl Playback {
     /// New media came lately, or its encoder is away for a moment; and from the entry on everything a player fetches first is there:
     /// the media playlist, its newest initialization and its newest segment. No file is looked at.
-    pub fn is_ready(&self, shelf: &Shelf, session: SessionState) -> bool {
-        let Some(facts) = shelf.assets().playback() else { return false };
+    pub fn is_ready(&self, opening: &Opening, session: SessionState) -> bool {
+        let Some(facts) = opening.assets().playback() else { return false };
         let is_away = session == SessionState::Reconnecting;
         let is_fresh = facts.fresh_until.is_some_and(|until| is_away || self.clock.monotonic() < until);
-        let is_open = !shelf.ended() && !facts.ended;
-        is_open && is_fresh && is_playable(shelf.assets(), &facts.entry).is_some()
+        let is_open = !opening.ended() && !facts.ended;
+        is_open && is_fresh && is_playable(opening.assets(), &facts.entry).is_some()
     }
 
     /// Why nothing of a stream can be played: a session begins before its destinations have anything.

@@ -17,9 +17,9 @@ use super::headers::Keep;
 use super::serve::{Answer, Found, Refused, readers};
 use crate::api::{ApiError, RequestContext};
 use crate::auth::presents_header;
-use crate::drivers::{Answer as Answered, Asked, Unanswered};
 use crate::ids::KeyId;
 use crate::networks::Network;
+use crate::published::{Answer as Answered, Asked, Unanswered};
 use crate::secret::{KeyKind, Redacted, api_key_kind, key_hash};
 
 /// Parameters of the address that are the host's.
@@ -44,10 +44,10 @@ impl Playback {
             return Err(ApiError::malformed("key_repeated", text).into());
         }
         let readers = readers(request, &access)?;
-        let shelf = self.live.shelf(access.destination).ok_or_else(ApiError::offline)?;
+        let opening = self.live.opening(access.destination).ok_or_else(ApiError::offline)?;
         // A key in a header is not in the address, by which caches know an answer.
         let keep = if presents_header(request) { Keep::Preview } else { Keep::Playlist(0) };
-        let found = Found { shelf, keep, counted: Some(access) };
+        let found = Found { opening, keep, counted: Some(access) };
         Ok((self.ask_driver(request, Audience::Hosted, rest, found).await?, readers))
     }
 
@@ -81,11 +81,11 @@ impl Playback {
         path: &str,
         found: Found,
     ) -> Result<Response, Refused> {
-        let door = found.shelf.assets().door().ok_or_else(|| ApiError::not_found("piece"))?;
+        let handler = found.opening.assets().handler().ok_or_else(|| ApiError::not_found("piece"))?;
         let method = if *request.method() == Method::HEAD { HttpMethod::Head } else { HttpMethod::Get };
         let query = query_of(request.uri().query().unwrap_or_default());
         let asked = Asked { method, audience, path: path.to_owned(), query };
-        let answer = door.ask(asked).await.map_err(refused)?;
+        let answer = handler.ask(asked).await.map_err(refused)?;
         self.answered(request, answer, found).await
     }
 
@@ -102,7 +102,7 @@ impl Playback {
         let mut response = if status == 200 {
             self.deliver(request, piece, found).await?
         } else {
-            let chain = Chain::of(&found.shelf, &piece).ok_or_else(ApiError::driver_failed)?;
+            let chain = Chain::of(&found.opening, &piece).ok_or_else(ApiError::driver_failed)?;
             match (status, chain.size) {
                 (404, 0) => return Err(ApiError::not_found("piece").into()),
                 (500.., 0) => return Err(ApiError::driver_failed().into()),
@@ -111,7 +111,7 @@ impl Playback {
             // Failures cost nobody anything.
             found.counted = None;
             let cut = chain.cut(0, chain.size).await;
-            let slices = cut.map_err(|error| self.unreadable(&error, &found.shelf))?;
+            let slices = cut.map_err(|error| self.unreadable(&error, &found.opening))?;
             let mut response = self.response(request, &piece, &found, slices);
             response.set_status(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));
             if status == 204 {

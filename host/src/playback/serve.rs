@@ -23,10 +23,9 @@ use super::token::{Grant, Ticket};
 use super::{PREFIX, Playback, entry};
 use crate::api::{ApiError, RequestContext};
 use crate::auth::{presented_key, presents_header};
-use crate::drivers::{PlaybackFacts, Published};
 use crate::http::Sent;
 use crate::ids::KeyId;
-use crate::live::Shelf;
+use crate::published::{Opening, PlaybackFacts, Published};
 use crate::secret::Redacted;
 
 /// Name of the entry in the address.
@@ -102,7 +101,7 @@ impl<'a> Wanted<'a> {
 
 /// A piece, or a text made for this request, with what is to be said about it.
 pub(super) struct Found {
-    pub(super) shelf: Arc<Shelf>,
+    pub(super) opening: Arc<Opening>,
     pub(super) keep: Keep,
     /// Whose bytes are counted; `None` = nobody's.
     pub(super) counted: Option<Arc<Access>>,
@@ -144,13 +143,13 @@ impl Playback {
     ) -> Answer {
         let (access, key) = self.keyed(context, path, key).await?;
         let readers = readers(request, &access)?;
-        let shelf = self.live.shelf(access.destination).ok_or_else(|| self.nothing_yet(access.stream))?;
-        let facts = facts(&shelf)?;
-        let token = self.mint.token(Grant::Key(key), access.destination, shelf.session.as_str(), path);
+        let opening = self.live.opening(access.destination).ok_or_else(|| self.nothing_yet(access.stream))?;
+        let facts = facts(&opening)?;
+        let token = self.mint.token(Grant::Key(key), access.destination, opening.session.as_str(), path);
         // A key in a header is not in the address, by which caches know an answer.
         let own = presents_header(request);
         let keep = Keep::Playlist(if own { 0 } else { INDEX_MAX_AGE_SECS });
-        let found = Found { shelf, keep, counted: Some(access) };
+        let found = Found { opening, keep, counted: Some(access) };
         Ok((self.entry(request, &facts.entry, &token, found)?, readers))
     }
 
@@ -164,11 +163,11 @@ impl Playback {
     ) -> Answer {
         let ticket = self.mint.read(token, path).filter(|ticket| ticket.grant == Grant::Preview);
         let ticket = ticket.ok_or_else(ApiError::invalid_public_key)?;
-        let (access, shelf) = self.preview(context, path, &ticket).await?;
+        let (access, opening) = self.preview(context, path, &ticket).await?;
         let readers = readers(request, &access)?;
-        let facts = facts(&shelf)?;
+        let facts = facts(&opening)?;
         let name = facts.preview.as_deref().ok_or_else(ApiError::starting)?;
-        let found = Found { shelf: shelf.clone(), keep: Keep::Preview, counted: None };
+        let found = Found { opening: opening.clone(), keep: Keep::Preview, counted: None };
         Ok((self.entry(request, name, token, found)?, readers))
     }
 
@@ -179,19 +178,19 @@ impl Playback {
         context: &RequestContext,
         path: &str,
         ticket: &Ticket,
-    ) -> Result<(Arc<Access>, Arc<Shelf>), ApiError> {
+    ) -> Result<(Arc<Access>, Arc<Opening>), ApiError> {
         context.count(self.previews.hit(ticket.mac, self.clock.monotonic()))?;
         let access = self.accesses.find(Question::Path(path.to_owned()), Age::Fresh).await?;
         let allowed = access.filter(|access| access.enabled && access.destination == ticket.destination);
         let access = allowed.ok_or_else(ApiError::invalid_public_key)?;
-        let shelf = self.live.shelf(ticket.destination);
-        let shelf = shelf.filter(|shelf| shelf.session.as_str() == ticket.session);
-        Ok((access, shelf.ok_or_else(ApiError::offline)?))
+        let opening = self.live.opening(ticket.destination);
+        let opening = opening.filter(|opening| opening.session.as_str() == ticket.session);
+        Ok((access, opening.ok_or_else(ApiError::offline)?))
     }
 
     /// A published playlist with the token in front of its addresses.
     fn entry(&self, request: &Request, name: &str, token: &str, found: Found) -> Result<Response, Refused> {
-        let piece = found.shelf.assets().get(name).ok_or_else(ApiError::offline)?;
+        let piece = found.opening.assets().get(name).ok_or_else(ApiError::offline)?;
         let text = text(&piece).ok_or_else(|| {
             tracing::warn!(name, "the entry of a destination is no playlist in memory");
             ApiError::offline()
@@ -213,25 +212,25 @@ impl Playback {
     ) -> Answer {
         let ticket = self.mint.read(token, path).ok_or_else(ApiError::invalid_public_key)?;
         let Grant::Key(key) = ticket.grant else {
-            let (access, shelf) = self.preview(context, path, &ticket).await?;
+            let (access, opening) = self.preview(context, path, &ticket).await?;
             let readers = readers(request, &access)?;
-            let piece = shelf.assets().get(name).filter(|piece| piece.audience.is_preview());
-            let found = Found { shelf, keep: Keep::Preview, counted: None };
+            let piece = opening.assets().get(name).filter(|piece| piece.audience.is_preview());
+            let found = Found { opening, keep: Keep::Preview, counted: None };
             let response = match piece {
                 Some(piece) => self.deliver(request, piece, found).await?,
                 None => self.ask_driver(request, Audience::Preview, name, found).await?,
             };
             return Ok((response, readers));
         };
-        let shelf = self.live.shelf_of(ticket.destination, &ticket.session, name);
-        let shelf = shelf.ok_or_else(ApiError::offline)?;
-        let piece = shelf.assets().get(name).filter(|piece| piece.audience.is_hosted());
+        let opening = self.live.opening_of(ticket.destination, &ticket.session, name);
+        let opening = opening.ok_or_else(ApiError::offline)?;
+        let piece = opening.assets().get(name).filter(|piece| piece.audience.is_hosted());
         let is_playlist = piece.as_ref().is_none_or(|piece| piece.is_playlist());
         let age = if is_playlist { Age::Fresh } else { Age::Known };
         let mut access = self.allowed(&ticket, key, age).await?;
         let readers = readers(request, &access)?;
         let query = request.uri().query().unwrap_or_default();
-        let Current { piece, max_age_secs, waited } = follow(query, &shelf, name, piece).await?;
+        let Current { piece, max_age_secs, waited } = follow(query, &opening, name, piece).await?;
         if waited {
             // The key may have been revoked meanwhile.
             access = self.allowed(&ticket, key, Age::Fresh).await?;
@@ -239,11 +238,12 @@ impl Playback {
         let response = if let Some(piece) = piece {
             let secs = max_age_secs.unwrap_or(piece.max_age_secs);
             let keep = if piece.is_playlist() { Keep::Playlist(secs) } else { Keep::Media(secs) };
-            self.deliver(request, piece, Found { shelf, keep, counted: Some(access) }).await?
+            self.deliver(request, piece, Found { opening, keep, counted: Some(access) }).await?
         } else {
-            let shelf = self.live.shelf(access.destination).filter(|open| open.session == shelf.session);
-            let shelf = shelf.ok_or_else(|| ApiError::not_found("piece"))?;
-            let found = Found { shelf, keep: Keep::Playlist(0), counted: Some(access) };
+            let opening =
+                self.live.opening(access.destination).filter(|open| open.session == opening.session);
+            let opening = opening.ok_or_else(|| ApiError::not_found("piece"))?;
+            let found = Found { opening, keep: Keep::Playlist(0), counted: Some(access) };
             self.ask_driver(request, Audience::Hosted, name, found).await?
         };
         self.note_viewer(ticket.destination, context.client, request, &response);
@@ -259,12 +259,12 @@ impl Playback {
 
     /// 404 for a file that is gone, as pieces at the far end of the window may be in between; 503, and a line in the log
     /// at most every second, for one that cannot be read.
-    pub(super) fn unreadable(&self, error: &io::Error, shelf: &Shelf) -> ApiError {
+    pub(super) fn unreadable(&self, error: &io::Error, opening: &Opening) -> ApiError {
         if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) {
             return ApiError::not_found("piece");
         }
         if let Some(left_out) = self.unreadable.admit(self.clock.monotonic()) {
-            tracing::warn!(%error, destination = %shelf.destination, left_out, "a published file cannot be read");
+            tracing::warn!(%error, destination = %opening.destination, left_out, "a published file cannot be read");
         }
         ApiError::piece_unreadable()
     }
@@ -286,7 +286,7 @@ impl Playback {
             response.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
             return Ok(response);
         }
-        let chain = Chain::of(&found.shelf, &piece).ok_or_else(|| ApiError::not_found("piece"))?;
+        let chain = Chain::of(&found.opening, &piece).ok_or_else(|| ApiError::not_found("piece"))?;
         let is_media = !piece.is_playlist();
         let span = match *request.method() {
             Method::GET if is_media => Span::asked(headers, chain.size),
@@ -297,7 +297,7 @@ impl Playback {
             Span::Part { first, len } => (first, len),
             Span::OutOfBounds => return Err(Refused::out_of_bounds(chain.size)),
         };
-        let slices = chain.cut(first, len).await.map_err(|error| self.unreadable(&error, &found.shelf))?;
+        let slices = chain.cut(first, len).await.map_err(|error| self.unreadable(&error, &found.opening))?;
         let mut response = self.response(request, &piece, &found, slices);
         let headers = response.headers_mut();
         if is_media {
@@ -356,8 +356,8 @@ fn preview_token(request: &Request) -> Option<String> {
 }
 
 /// What the driver said last, unless that was the end.
-fn facts(shelf: &Shelf) -> Result<Arc<PlaybackFacts>, ApiError> {
-    let facts = shelf.assets().playback().ok_or_else(ApiError::starting)?;
+fn facts(opening: &Opening) -> Result<Arc<PlaybackFacts>, ApiError> {
+    let facts = opening.assets().playback().ok_or_else(ApiError::starting)?;
     if facts.ended { Err(ApiError::offline()) } else { Ok(facts) }
 }
 

@@ -25,7 +25,7 @@ async fn nothing_live_costs_nothing() {
 async fn a_live_stream_is_shown_to_its_account_alone() {
     let mut rig = Rig::new().await;
     let hosted = rig.hosted().await;
-    let (_publisher, _shelf) = rig.go_live(&hosted).await;
+    let (_publisher, _opening) = rig.go_live(&hosted).await;
     rig.app.clock.advance(Duration::from_secs(125));
     let cost = rig.open(&format!("{COST}?{}", hosted.query())).await.ok();
     assert_eq!((&cost["hasActiveStream"], &cost["totalCost"]), (&json!(true), &json!(0)));

@@ -270,9 +270,9 @@ async fn a_session_is_followed_from_its_start_to_its_end() {
     let hosted = rig.hosted().await;
     let mut follower = port.follow(&rig.key, None).await;
     follower.expect("ready").await;
-    let (_publisher, shelf) = rig.go_live(&hosted).await;
+    let (_publisher, opening) = rig.go_live(&hosted).await;
     let now = rig.app.clock.now().0;
-    let (stream, session) = (hosted.stream, shelf.session.as_str());
+    let (stream, session) = (hosted.stream, opening.session.as_str());
     let (_, started) = follower.expect("stream.started").await;
     assert_eq!(started, json!({"at": now, "streamId": stream, "sessionId": session}));
     let (_, state) = follower.expect("destination.state").await;

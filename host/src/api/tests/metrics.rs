@@ -6,7 +6,7 @@ use super::Rig;
 async fn metrics_are_for_operators_and_show_what_is_live() {
     let mut rig = Rig::new().await;
     let hosted = rig.hosted().await;
-    let (_publisher, _shelf) = rig.go_live(&hosted).await;
+    let (_publisher, _opening) = rig.go_live(&hosted).await;
     rig.get("/metrics").await.error(403, "not_operator");
     let owner = std::mem::take(&mut rig.key);
     rig.get("/metrics").await.error(401, "key_required");

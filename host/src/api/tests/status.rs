@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::{Answer, Rig};
 use crate::ids::{DestinationId, EndReason, HOUR_MS, Sats, StreamId};
-use crate::live::{Publisher, SessionState, Shelf};
+use crate::live::{Publisher, SessionState};
+use crate::published::Opening;
 use crate::secret::{KeyKind, new_session_id};
 use crate::store::{Actor, Bandwidth, Scopes};
 
@@ -64,19 +65,19 @@ impl Rig {
         self.send(Request::builder().uri_str(STATUS).header("X-API-Key", key).finish()).await
     }
 
-    /// Publishes to the stream until its destination has a shelf.
-    pub(super) async fn go_live(&self, hosted: &Hosted) -> (Publisher, Arc<Shelf>) {
+    /// Publishes to the stream until its destination has an opening.
+    pub(super) async fn go_live(&self, hosted: &Hosted) -> (Publisher, Arc<Opening>) {
         const TRIES_MAX: usize = 250;
         let record = self.app.store.stream(StreamId(hosted.stream)).await.unwrap().unwrap();
         let mut publisher = self.app.live.publish(record).await.unwrap();
         publisher.push(&mut vec![keyframe()]);
         for _ in 0..TRIES_MAX {
-            if let Some(shelf) = self.app.live.shelf(DestinationId(hosted.destination)) {
-                return (publisher, shelf);
+            if let Some(opening) = self.app.live.opening(DestinationId(hosted.destination)) {
+                return (publisher, opening);
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("the destination got no shelf");
+        panic!("the destination got no opening");
     }
 
     async fn add_bandwidth(&self, hosted: &Hosted, bytes: u64) {
@@ -87,7 +88,7 @@ impl Rig {
     }
 
     /// What the driver of a playable stream has told.
-    fn make_playable(&self, shelf: &Shelf, window_ms: u64, window_max_ms: u64) {
+    fn make_playable(&self, opening: &Opening, window_ms: u64, window_max_ms: u64) {
         let playlist = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:1\n\
             #EXT-X-MAP:URI=\"i1-v.mp4\"\n#EXT-X-PROGRAM-DATE-TIME:2027-01-15T08:00:00.250Z\n#EXTINF:2.00000,\ns1.m4s\n";
         let pieces = [
@@ -105,7 +106,7 @@ impl Rig {
                 body: AssetBody::Memory(Bytes::from_static(body.as_bytes()).into()),
                 followed: Default::default(),
             };
-            shelf.assets().publish(asset, self.folder.path()).unwrap();
+            opening.assets().publish(asset, self.folder.path()).unwrap();
         }
         let facts = Playback {
             entry: "index.m3u8".to_owned(),
@@ -116,7 +117,7 @@ impl Rig {
             fresh_ms: 5_000,
             ended: false,
         };
-        shelf.assets().set_playback(facts, self.app.clock.monotonic());
+        opening.assets().set_playback(facts, self.app.clock.monotonic());
     }
 }
 
@@ -148,8 +149,8 @@ async fn live_begins_unready_becomes_playable_and_ends_as_it_began() {
     let rig = Rig::new().await;
     let hosted = rig.hosted().await;
     rig.app.clock.advance(Duration::from_millis(1_500));
-    let (publisher, shelf) = rig.go_live(&hosted).await;
-    let token = rig.app.playback.preview_token(&shelf, hosted.path());
+    let (publisher, opening) = rig.go_live(&hosted).await;
+    let token = rig.app.playback.preview_token(&opening, hosted.path());
     let mut expected = offline(1_800_000_000);
     expected["isLive"] = json!(true);
     expected["hlsUrl"] = json!(format!("{}?apiKey={}", hosted.url, hosted.key));
@@ -158,7 +159,7 @@ async fn live_begins_unready_becomes_playable_and_ends_as_it_began() {
     expected["playbackToken"] = json!(token);
     assert_eq!(rig.status(&hosted.key).await.ok(), expected, "before the first segment");
 
-    rig.make_playable(&shelf, 42_999, 3_600_000);
+    rig.make_playable(&opening, 42_999, 3_600_000);
     rig.add_bandwidth(&hosted, 11_234_567_890).await;
     rig.app
         .store
@@ -192,8 +193,8 @@ async fn live_begins_unready_becomes_playable_and_ends_as_it_began() {
 async fn without_rewind_there_is_no_buffer() {
     let rig = Rig::new().await;
     let hosted = rig.hosted().await;
-    let (_publisher, shelf) = rig.go_live(&hosted).await;
-    rig.make_playable(&shelf, 12_000, 0);
+    let (_publisher, opening) = rig.go_live(&hosted).await;
+    rig.make_playable(&opening, 12_000, 0);
     let status = rig.status(&hosted.key).await.ok();
     assert_eq!((&status["isLive"], &status["hlsReady"]), (&json!(true), &json!(true)));
     assert_eq!(status["dvr"], offline(0)["dvr"]);
@@ -204,14 +205,14 @@ async fn what_is_left_of_another_session_is_not_shown() {
     let rig = Rig::new().await;
     let hosted = rig.hosted().await;
     let _live = rig.go_live(&hosted).await;
-    let other = rig.app.live.begin_shelf(DestinationId(hosted.destination), new_session_id());
+    let other = rig.app.live.begin_opening(DestinationId(hosted.destination), new_session_id());
     rig.make_playable(&other, 12_000, 60_000);
     let status = rig.status(&hosted.key).await.ok();
     assert_eq!((&status["isLive"], &status["hlsReady"]), (&json!(true), &json!(false)));
     assert_eq!((&status["playbackToken"], &status["dvr"]), (&json!(null), &offline(0)["dvr"]));
     let path = format!("/api/streams/{}", hosted.stream);
     assert_eq!(rig.get(&path).await.ok()["playback"][0]["previewToken"], json!(null));
-    rig.app.live.end_shelf(&other);
+    rig.app.live.end_opening(&other);
     assert!(rig.status(&hosted.key).await.ok()["playbackToken"].is_string());
 }
 
@@ -219,8 +220,8 @@ async fn what_is_left_of_another_session_is_not_shown() {
 async fn a_stream_that_is_being_stopped_is_offline_for_viewers() {
     let rig = Rig::new().await;
     let hosted = rig.hosted_with(json!({"deaf": true})).await;
-    let (_publisher, shelf) = rig.go_live(&hosted).await;
-    rig.make_playable(&shelf, 12_000, 60_000);
+    let (_publisher, opening) = rig.go_live(&hosted).await;
+    rig.make_playable(&opening, 12_000, 60_000);
     let stream = StreamId(hosted.stream);
     let is_stopping =
         || rig.app.live.session(stream).is_some_and(|session| session.state == SessionState::Stopping);
@@ -228,7 +229,7 @@ async fn a_stream_that_is_being_stopped_is_offline_for_viewers() {
     assert_eq!(answer, json!({"success": true, "message": "Stop signal sent"}));
     assert!(is_stopping(), "the answer does not wait for a driver that takes its time");
     let status = rig.status(&hosted.key).await.ok();
-    assert!(is_stopping() && !shelf.ended());
+    assert!(is_stopping() && !opening.ended());
     assert_eq!(status, offline(1_800_000_000));
 }
 
@@ -255,9 +256,9 @@ async fn owners_see_the_playback_url_and_the_preview_of_a_live_stream() {
                        "previewToken": null, "hlsReady": false}]);
     assert_eq!(detail["playback"], idle);
 
-    let (_publisher, shelf) = rig.go_live(&hosted).await;
-    rig.make_playable(&shelf, 12_000, 60_000);
-    let token = rig.app.playback.preview_token(&shelf, hosted.path());
+    let (_publisher, opening) = rig.go_live(&hosted).await;
+    rig.make_playable(&opening, 12_000, 60_000);
+    let token = rig.app.playback.preview_token(&opening, hosted.path());
     let live = json!([{"destinationId": hosted.destination, "url": hosted.url,
                        "previewUrl": format!("{}?token={token}", hosted.url), "previewToken": token,
                        "hlsReady": true}]);

@@ -29,7 +29,7 @@ async fn cost_statistics_history_and_balance_come_from_the_same_entries() {
     let now = rig.app.clock.now();
     rig.app.store.credit(&Actor::command(rig.account, now), Sats(100), "test:1".into()).await.unwrap();
     let hosted = rig.hosted().await;
-    let (_publisher, _shelf) = rig.go_live(&hosted).await;
+    let (_publisher, _opening) = rig.go_live(&hosted).await;
     let session = rig.app.live.session(StreamId(hosted.stream)).unwrap().session_id;
     for minute in 0..3 {
         rig.charge(&session, minute, hosted.destination).await;

@@ -6,8 +6,9 @@ use satcast_plugin_api::host::HttpResponse;
 use satcast_plugin_api::{Class, Error};
 
 use super::DriverServices;
-use crate::drivers::http::{self, Answer, Unanswered, Waiting};
+use crate::drivers::http::{self, Waiting};
 use crate::drivers::quarantine::{Fault, QUARANTINE_RETRY, Quarantine};
+use crate::published::{Answer, Unanswered};
 
 impl DriverServices {
     /// Notes an error of a destination of `account`, already cleaned, that may be a panic of the driver.

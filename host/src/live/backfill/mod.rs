@@ -20,9 +20,9 @@ use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 
 use self::read::Reading;
 use super::queue::{LEASED_BYTES_MAX, Queue};
-use super::shelf::Shelf;
 use crate::drivers::Waker;
 use crate::ids::{DestinationId, SessionId};
+use crate::published::Opening;
 
 /// Stack of the thread that reads.
 const STACK_BYTES: usize = 1024 * 1024;
@@ -30,7 +30,7 @@ const STACK_BYTES: usize = 1024 * 1024;
 /// Media of one opening: what the window holds, then the queue.
 pub(super) struct Backfill {
     shared: Arc<Shared>,
-    window: Arc<Shelf>,
+    window: Arc<Opening>,
     about: About,
 }
 
@@ -75,7 +75,7 @@ impl State {
 
 impl Backfill {
     /// What is in `window`, before `queue`. Nothing is read before [`Backfill::start`].
-    pub(super) fn new(queue: Arc<Queue>, waker: Waker, window: Arc<Shelf>, about: About) -> Self {
+    pub(super) fn new(queue: Arc<Queue>, waker: Waker, window: Arc<Opening>, about: About) -> Self {
         let (state, room) = (Mutex::default(), Condvar::new());
         Self { shared: Arc::new(Shared { queue, waker, state, room }), window, about }
     }

@@ -15,8 +15,7 @@ use satcast_plugin_api::{NANOS_PER_MILLI, Packet};
 
 use super::join::Join;
 use super::{About, Shared};
-use crate::drivers::{Assets, PublishedBody};
-use crate::live::shelf::Shelf;
+use crate::published::{Assets, Opening, PublishedBody};
 
 /// Pause before the window is looked at again for its next segment.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
@@ -28,7 +27,7 @@ const GAP_NANOS: i64 = 100 * NANOS_PER_MILLI;
 /// The reading of one window.
 pub(super) struct Reading {
     shared: Arc<Shared>,
-    window: Arc<Shelf>,
+    window: Arc<Opening>,
     about: About,
     /// The initialization segment in use, by name.
     init: Option<(String, Reader)>,
@@ -42,7 +41,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(shared: Arc<Shared>, window: Arc<Shelf>, about: About) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, window: Arc<Opening>, about: About) -> Self {
         let (init, join, end_ns, cut, read, missing) = (None, Join::default(), None, false, 0, 0);
         Self { shared, window, about, init, join, end_ns, cut, read, missing }
     }

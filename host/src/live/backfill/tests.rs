@@ -46,7 +46,7 @@ fn media(from_ms: i64, to_ms: i64, bytes: usize) -> Vec<Packet> {
 
 /// A destination with a rewind window, made as its driver makes it, and another one's queue.
 struct Rig {
-    shelf: Arc<Shelf>,
+    opening: Arc<Opening>,
     queue: Arc<Queue>,
     segmenter: Segmenter,
     init: String,
@@ -56,7 +56,7 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let shelf = Shelf::new(DestinationId(1), SessionId("s".into()), UnixMillis(WALL_MS));
+        let opening = Opening::new(DestinationId(1), SessionId("s".into()), UnixMillis(WALL_MS));
         let queue = Arc::new(Queue::new(Arc::new(AtomicU64::new(0)), Bounds::USUAL));
         let mut segmenter = Segmenter::new(100);
         [record(0), record(4)].iter().for_each(|packet| segmenter.push(packet, WALL_MS));
@@ -65,7 +65,7 @@ impl Rig {
         }
         let (init, first_ms) = (String::new(), None);
         let folder = tempfile::tempdir().unwrap();
-        Self { shelf: Arc::new(shelf), queue, segmenter, init, folder, first_ms }
+        Self { opening: Arc::new(opening), queue, segmenter, init, folder, first_ms }
     }
 
     /// Both destinations of the stream get these; the queue from its first keyframe on.
@@ -128,19 +128,19 @@ impl Rig {
         let (window_ms, window_max_ms) = (60_000, 3_600_000);
         let told =
             Playback { entry, preview: None, first_ms, window_ms, window_max_ms, fresh_ms: 0, ended: false };
-        self.shelf.assets().set_playback(told, Duration::ZERO);
+        self.opening.assets().set_playback(told, Duration::ZERO);
     }
 
     fn put(&self, name: &str, body: AssetBody, segment: Option<SegmentPlace>) {
         let followed = Followed { segment, ..Followed::default() };
         let (name, content_type, audience) = (name.to_owned(), "video/mp4".to_owned(), Audience::Both);
         let asset = Asset { name, content_type, max_age_secs: 1, audience, body, followed };
-        self.shelf.assets().publish(asset, self.folder.path()).unwrap();
+        self.opening.assets().publish(asset, self.folder.path()).unwrap();
     }
 
     fn backfill(&self) -> Arc<Backfill> {
         let about = About { destination: DestinationId(2), session: SessionId("s".into()), source: 9 };
-        Arc::new(Backfill::new(self.queue.clone(), Waker::idle(), self.shelf.clone(), about))
+        Arc::new(Backfill::new(self.queue.clone(), Waker::idle(), self.opening.clone(), about))
     }
 
     /// Reads on a thread of its own.
@@ -224,7 +224,7 @@ fn a_segment_that_is_gone_is_a_gap_and_nothing_else() {
     let mut rig = Rig::new();
     rig.before(&media(0, 20_000, PICTURE_BYTES));
     rig.publish(&media(20_000, 25_000, PICTURE_BYTES));
-    let assets = rig.shelf.assets();
+    let assets = rig.opening.assets();
     let names: Vec<String> = assets.segments(0).into_iter().map(|(_, name)| name).collect();
     // One was removed, one cannot be read, of one only half is left.
     assets.retract(&names[2]);
@@ -313,8 +313,8 @@ fn a_window_that_ends_before_it_comes_to_what_waits_leaves_a_gap() {
     rig.publish(&media(6_000, 6_400, PICTURE_BYTES));
     // The unfinished segment goes with the gap.
     rig.segmenter.gap();
-    let shelves = crate::live::shelf::Shelves::default();
-    shelves.end(&rig.shelf, Duration::ZERO);
+    let openings = crate::published::Openings::default();
+    openings.end(&rig.opening, Duration::ZERO);
     let (backfill, reading) = rig.start();
     let all = take_until(&backfill, 6_360);
     reading.join().unwrap();
@@ -333,7 +333,7 @@ fn a_window_that_ends_with_the_session_gives_all() {
     rig.publish(&media(6_000, 6_400, PICTURE_BYTES));
     let (backfill, reading) = rig.start();
     rig.end();
-    crate::live::shelf::Shelves::default().end(&rig.shelf, Duration::ZERO);
+    crate::published::Openings::default().end(&rig.opening, Duration::ZERO);
     let all = take_until(&backfill, 6_360);
     reading.join().unwrap();
     assert_all(&all, 0, 6_400);

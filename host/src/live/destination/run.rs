@@ -16,14 +16,14 @@ use super::codecs::another_codec;
 use super::losing::Losing;
 use super::source::{Hoarding, Source};
 use super::{CHANGES_MAX, Change, Destination, Parts, lost_text};
-use crate::drivers::{OpenRequest, Opening};
+use crate::drivers::{OpenDestination, OpenRequest};
 use crate::ids::{DestinationId, UnixMillis};
 use crate::live::backoff::{self, Next};
 use crate::live::hub::Codecs;
 use crate::live::mailbox::Mailbox;
 use crate::live::queue::LEASED_BYTES_MAX;
-use crate::live::shelf::Shelf;
 use crate::live::view::{DestState, Told};
+use crate::published::Opening;
 use crate::secret;
 use crate::usage::{Held, Orders};
 
@@ -138,7 +138,7 @@ impl Run {
         self.codecs = self.parts.hub.codecs();
         let source =
             Source::attached(&self.parts, self.id(), &record.kind, &waker, &self.destination.dropped);
-        let shelf = self.begin_shelf();
+        let opening = self.begin_opening();
         let request = OpenRequest {
             kind: record.kind.clone(),
             config: record.config.clone(),
@@ -148,13 +148,13 @@ impl Run {
             media: source.media(),
             observer: mailbox.clone(),
             counters: self.destination.counters.clone(),
-            assets: shelf.assets().clone(),
+            assets: opening.assets().clone(),
         };
         let opened = self.parts.drivers.open(request).await;
         let outcome = match opened {
-            Ok(opening) => {
+            Ok(open) => {
                 source.start();
-                let outcome = self.watch(opening, &mailbox, &source).await;
+                let outcome = self.watch(open, &mailbox, &source).await;
                 // Once in a session; what broke off in the middle begins anew.
                 if source.is_backfill_taken() {
                     self.parts.had_backfill.lock().insert(record.id);
@@ -163,7 +163,7 @@ impl Run {
             }
             Err(error) => Err(error),
         };
-        self.parts.shelves.end(&shelf, self.parts.clock.monotonic());
+        self.parts.openings.end(&opening, self.parts.clock.monotonic());
         self.given = source.given();
         let lost = source.end(&self.parts.hub);
         if lost > 0 {
@@ -194,21 +194,26 @@ impl Run {
         }
     }
 
-    /// Where this opening puts what viewers may fetch; in the registry only when its type has playback.
-    fn begin_shelf(&self) -> Arc<Shelf> {
+    /// An opening for what viewers may fetch; others find it only when its type has playback.
+    fn begin_opening(&self) -> Arc<Opening> {
         let (session, started_at) = (self.parts.session.clone(), self.parts.started_at);
-        let shelf = Arc::new(Shelf::new(self.id(), session, started_at));
+        let opening = Arc::new(Opening::new(self.id(), session, started_at));
         if self.parts.drivers.has_playback(&self.destination.record().kind)
-            && let Some(oldest) = self.parts.shelves.begin(shelf.clone())
+            && let Some(oldest) = self.parts.openings.begin(opening.clone())
         {
             // Its drop runs driver code. Nobody waits for it.
             tokio::task::spawn_blocking(move || drop(oldest));
         }
-        shelf
+        opening
     }
 
     /// Follows an opening to its end.
-    async fn watch(&mut self, mut opening: Opening, mailbox: &Mailbox, source: &Source) -> Result<(), Error> {
+    async fn watch(
+        &mut self,
+        mut open: OpenDestination,
+        mailbox: &Mailbox,
+        source: &Source,
+    ) -> Result<(), Error> {
         let (stopping, mut orders, id) = (self.stopping.clone(), self.orders.clone(), self.id());
         let (sender, mut changes) = mpsc::channel::<Change>(CHANGES_MAX);
         *self.destination.changes.lock() = Some(sender);
@@ -236,11 +241,11 @@ impl Run {
                 _ = orders.wait_for(|orders| orders.held.contains_key(&id)) => break,
             };
             if let Some(outcome) = self.read_mail(mailbox) {
-                opening.ended();
+                open.ended();
                 return outcome;
             }
             if let Some(change) = change {
-                let taken = opening.reconfigure(&change.config).await;
+                let taken = open.reconfigure(&change.config).await;
                 tracing::info!(session = %self.parts.session, destination = %id, taken, "new configuration for a running destination");
                 // Whoever asked may have given up.
                 let _ = change.answer.send(taken);
@@ -251,7 +256,7 @@ impl Run {
             self.show(DestState::Stopped, Some(held.as_str().into()));
         }
         source.settle().await;
-        opening.stop(self.parts.stop_deadline).await;
+        open.stop(self.parts.stop_deadline).await;
         let (clock, limit) = (self.parts.clock.clone(), self.parts.stop_deadline + STOP_GRACE);
         let end = async {
             loop {
@@ -263,7 +268,7 @@ impl Run {
         };
         match clock.timeout(limit, end).await {
             Some(outcome) => {
-                opening.ended();
+                open.ended();
                 if gives_up { Err(Error::remote(LOSING_TEXT)) } else { outcome }
             }
             None => {

@@ -143,7 +143,7 @@ fn backfill(
     waker: &Waker,
 ) -> Option<Arc<Backfill>> {
     let wants = parts.drivers.wants_past(kind) && !parts.had_backfill.lock().contains(&destination);
-    let window = parts.shelves.longest_window(&parts.session).filter(|_| wants)?;
+    let window = parts.openings.longest_window(&parts.session).filter(|_| wants)?;
     // A driver that does not say where its segments stand cannot be read, and is not waited for.
     if window.assets().segments(0).is_empty() {
         return None;

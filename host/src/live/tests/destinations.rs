@@ -263,18 +263,18 @@ async fn viewers_find_what_a_destination_shows_until_some_time_after_its_end() {
     let id = rig.store.add_destination(&rig.owner(), rig.stream.id, added, CAPS).await.unwrap();
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
-    let facts = || rig.live.shelf(id)?.assets().playback();
+    let facts = || rig.live.opening(id)?.assets().playback();
     assert_eq!(rig.until("what the driver said", facts).await.window_ms, 2_000);
-    assert!(rig.live.shelf(plain).is_none(), "its type has no playback");
-    let shelf = rig.live.shelf(id).unwrap();
-    assert!(shelf.assets().get("index.m3u8").is_some());
+    assert!(rig.live.opening(plain).is_none(), "its type has no playback");
+    let opening = rig.live.opening(id).unwrap();
+    assert!(opening.assets().get("index.m3u8").is_some());
 
     assert!(rig.live.stop(rig.stream.id, EndReason::Stopped).await);
-    assert!(rig.live.shelf(id).is_none());
-    let session = shelf.session.as_str().to_owned();
-    assert!(rig.live.shelf_of(id, &session, "index.m3u8").is_some_and(|ended| ended.ended()));
-    rig.clock.advance(crate::live::SHELF_KEPT);
-    assert!(rig.live.shelf_of(id, &session, "index.m3u8").is_none());
+    assert!(rig.live.opening(id).is_none());
+    let session = opening.session.as_str().to_owned();
+    assert!(rig.live.opening_of(id, &session, "index.m3u8").is_some_and(|ended| ended.ended()));
+    rig.clock.advance(crate::published::KEPT_AFTER_END);
+    assert!(rig.live.opening_of(id, &session, "index.m3u8").is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]

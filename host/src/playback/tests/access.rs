@@ -146,11 +146,11 @@ async fn after_the_end_the_entry_is_gone_at_once_and_the_rest_goes_on_for_a_minu
     let (media, segment) = (rig.piece("media.m3u8").await, rig.piece("1.m4s").await);
     rig.tell(true);
     rig.get(&rig.index()).await.error(404, "offline");
-    rig.app.live.end_shelf(&rig.shelf);
+    rig.app.live.end_opening(&rig.opening);
     rig.get(&rig.index()).await.error(404, "offline");
     rig.get(&rig.preview()).await.error(404, "offline");
     rig.get(&rig.preview_piece("1.m4s")).await.error(404, "offline");
-    rig.app.clock.advance(crate::live::SHELF_KEPT - Duration::from_millis(1));
+    rig.app.clock.advance(crate::published::KEPT_AFTER_END - Duration::from_millis(1));
     rig.get(&media).await.ok();
     rig.get(&segment).await.ok();
     rig.app.clock.advance(Duration::from_millis(1));
@@ -161,7 +161,7 @@ async fn after_the_end_the_entry_is_gone_at_once_and_the_rest_goes_on_for_a_minu
 #[tokio::test]
 async fn a_destination_that_published_no_entry_yet_is_offline() {
     let rig = Rig::new().await;
-    rig.shelf.assets().retract("index.m3u8");
+    rig.opening.assets().retract("index.m3u8");
     rig.get(&rig.index()).await.error(404, "offline");
     rig.publish("index.m3u8", "video/mp4", 1, Audience::Both, b"not a playlist".to_vec());
     rig.get(&rig.index()).await.error(404, "offline");

@@ -12,10 +12,10 @@ use hyper::body::Body as _;
 use satcast_plugin_api::Audience;
 use satcast_plugin_api::host::{Asset, AssetBody};
 
-use crate::drivers::{Assets, Published};
 use crate::playback::body::{
     FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, PieceBody, Slice, WAITING_READ_BYTES_MAX,
 };
+use crate::published::{Assets, Published};
 
 fn published(folder: &Path, body: AssetBody) -> Arc<Published> {
     let (name, content_type) = ("a".to_owned(), "video/mp4".to_owned());

@@ -4,7 +4,7 @@ use satcast_plugin_api::host::{Followed, Reload};
 use tokio::time::Instant;
 
 use super::*;
-use crate::drivers::WAITERS_MAX;
+use crate::published::WAITERS_MAX;
 
 /// Long enough that nothing times out here.
 const TARGET_MS: u32 = 10_000;
@@ -30,7 +30,7 @@ impl Rig {
         let (name, content_type, audience) = (name.to_owned(), PLAYLIST_TYPE.to_owned(), Audience::Hosted);
         let followed = Followed { hold_back_ms: 2000, reload, ..Followed::default() };
         let asset = Asset { name, content_type, max_age_secs: 1, audience, body, followed };
-        self.shelf.assets().publish(asset, self.folder.path()).unwrap();
+        self.opening.assets().publish(asset, self.folder.path()).unwrap();
     }
 
     /// Asks, and gives the answer as it comes.
@@ -47,7 +47,7 @@ impl Rig {
     }
 
     fn waiters(&self) -> usize {
-        self.shelf.assets().waiting()
+        self.opening.assets().waiting()
     }
 
     async fn until_waiting(&self, count: usize) {
@@ -116,7 +116,7 @@ async fn who_comes_at_the_first_segment_gets_the_playlist_with_the_second() {
     assert_eq!(rig.get(&media).await.text(), ended, "no more will come");
     list(1, "");
     let held = rig.waiting(&media).await;
-    rig.app.live.end_shelf(&rig.shelf);
+    rig.app.live.end_opening(&rig.opening);
     assert_eq!(held.await.unwrap().text(), "#EXTM3U\n#EXTINF:2,\n1.m4s\n");
 }
 
@@ -124,7 +124,7 @@ async fn who_comes_at_the_first_segment_gets_the_playlist_with_the_second() {
 async fn who_comes_before_the_first_segment_is_told_when_to_come_again() {
     let rig = Rig::new().await;
     let (index, preview) = (rig.index(), rig.preview());
-    let _starting = rig.app.live.begin_shelf(rig.destination, rig.shelf.session.clone());
+    let _starting = rig.app.live.begin_opening(rig.destination, rig.opening.session.clone());
     for address in [index, preview] {
         let answer = rig.get(&address).await;
         assert_eq!(answer.header("retry-after"), "1");
@@ -196,7 +196,7 @@ async fn the_end_wakes_everyone() {
     // A driver that is gone without a word.
     rig.version(7, 1, TARGET_MS);
     let (waiting, hinted) = (rig.waiting(&version).await, rig.waiting(&part).await);
-    rig.app.live.end_shelf(&rig.shelf);
+    rig.app.live.end_opening(&rig.opening);
     assert_eq!(waiting.await.unwrap().text(), "#EXTM3U\n#7.1\n");
     hinted.await.unwrap().error(404, "not_found");
     assert_eq!(rig.get(&version).await.text(), "#EXTM3U\n#7.1\n", "nobody waits at what has ended");
@@ -229,7 +229,7 @@ async fn waiting_is_bounded_and_who_goes_is_forgotten() {
     rig.until_waiting(1).await;
     drop(socket);
     rig.until_waiting(0).await;
-    let assets = rig.shelf.assets();
+    let assets = rig.opening.assets();
     let waiting: Vec<_> = (0..WAITERS_MAX).map(|_| assets.wait().unwrap()).collect();
     rig.get(&version).await.error(503, "too_many_waiting");
     rig.get(&media).await.ok();

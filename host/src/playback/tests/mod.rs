@@ -1,4 +1,4 @@
-//! Playback over real sockets, with a real store and a shelf that the test fills.
+//! Playback over real sockets, with a real store and an opening that the test fills.
 
 mod access;
 mod bodies;
@@ -52,7 +52,7 @@ const PREVIEW: &str = "#EXTM3U\n#EXT-X-MAP:URI=\"i1-0.mp4\"\n#EXTINF:6.000,\np1-
 struct Rig {
     playback: Arc<Playback>,
     app: Arc<crate::api::App>,
-    shelf: Arc<Shelf>,
+    opening: Arc<Opening>,
     account: AccountId,
     destination: DestinationId,
     path: String,
@@ -156,12 +156,12 @@ impl Rig {
             key_uses: Default::default(),
         });
         let (account, destination, path) = destination(&app.store, config).await;
-        let shelf = live.begin_shelf(destination, SessionId(SESSION.into()));
+        let opening = live.begin_opening(destination, SessionId(SESSION.into()));
         let (address, stop) = serve(Site::new(crate::api::endpoint(app.clone()), playback.clone())).await;
         let mut rig = Self {
             playback,
             app,
-            shelf,
+            opening,
             account,
             destination,
             path,
@@ -220,13 +220,13 @@ impl Rig {
             fresh_ms,
             ended,
         };
-        self.shelf.assets().set_playback(told, self.app.clock.monotonic());
+        self.opening.assets().set_playback(told, self.app.clock.monotonic());
     }
 
     fn put(&self, name: &str, content_type: &str, max_age_secs: u32, audience: Audience, body: AssetBody) {
         let (name, content_type, followed) = (name.into(), content_type.into(), Default::default());
         let asset = Asset { name, content_type, max_age_secs, audience, body, followed };
-        self.shelf.assets().publish(asset, self.folder.path()).unwrap();
+        self.opening.assets().publish(asset, self.folder.path()).unwrap();
     }
 
     fn publish(&self, name: &str, content_type: &str, max_age_secs: u32, audience: Audience, bytes: Vec<u8>) {
@@ -259,7 +259,7 @@ impl Rig {
         format!(
             "/hls/{}/index.m3u8?token={}",
             self.path,
-            self.playback.preview_token(&self.shelf, &self.path)
+            self.playback.preview_token(&self.opening, &self.path)
         )
     }
 
@@ -271,7 +271,7 @@ impl Rig {
 
     /// The same with a preview token.
     fn preview_piece(&self, name: &str) -> String {
-        format!("/hls/{}/t/{}/{name}", self.path, self.playback.preview_token(&self.shelf, &self.path))
+        format!("/hls/{}/t/{}/{name}", self.path, self.playback.preview_token(&self.opening, &self.path))
     }
 
     async fn get(&self, target: &str) -> Answer {

@@ -17,8 +17,8 @@ async fn a_preview_plays_by_its_token_and_is_neither_kept_nor_counted() {
     assert_eq!(init.ok().len(), 700);
     assert_eq!(rig.used().await, 0);
     assert_eq!(
-        rig.playback.preview_token(&rig.shelf, &rig.path),
-        rig.playback.preview_token(&rig.shelf, &rig.path)
+        rig.playback.preview_token(&rig.opening, &rig.path),
+        rig.playback.preview_token(&rig.opening, &rig.path)
     );
 }
 
@@ -70,8 +70,8 @@ async fn the_sixty_first_request_in_a_minute_is_refused_whatever_it_asks_for() {
 async fn a_preview_ends_with_its_session_and_without_one_there_is_none() {
     let rig = Rig::new().await;
     let (index, segment) = (rig.preview(), rig.preview_piece("1.m4s"));
-    rig.app.live.end_shelf(&rig.shelf);
-    let next = rig.app.live.begin_shelf(rig.destination, SessionId("ses_next".into()));
+    rig.app.live.end_opening(&rig.opening);
+    let next = rig.app.live.begin_opening(rig.destination, SessionId("ses_next".into()));
     rig.get(&index).await.error(404, "offline");
     rig.get(&segment).await.error(404, "offline");
     let token = rig.playback.preview_token(&next, &rig.path);

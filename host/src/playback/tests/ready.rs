@@ -6,21 +6,21 @@ use crate::live::SessionState;
 #[tokio::test]
 async fn ready_means_that_a_player_would_get_everything_it_needs_first() {
     let rig = Rig::new().await;
-    let ready = || rig.playback.is_ready(&rig.shelf, SessionState::Live);
+    let ready = || rig.playback.is_ready(&rig.opening, SessionState::Live);
     assert!(ready());
     for name in ["index.m3u8", "media.m3u8", "i1-0.mp4", "39.m4s"] {
-        rig.shelf.assets().retract(name);
+        rig.opening.assets().retract(name);
         assert!(!ready(), "without {name}");
         rig.fill();
         assert!(ready());
     }
-    rig.shelf.assets().retract("1.m4s");
+    rig.opening.assets().retract("1.m4s");
     assert!(ready(), "an old segment is not needed first");
     rig.file("39.m4s", &noise(1_000));
     assert!(ready());
     rig.put("39.m4s", "video/mp4", 1, Audience::Both, AssetBody::Parts(vec!["38.m4s".into()]));
     assert!(ready());
-    rig.shelf.assets().retract("38.m4s");
+    rig.opening.assets().retract("38.m4s");
     assert!(!ready(), "a part is gone");
     rig.fill();
     rig.publish("index.m3u8", PLAYLIST_TYPE, 1, Audience::Both, media_playlist(1..40).into_bytes());
@@ -32,7 +32,7 @@ async fn ready_means_that_a_player_would_get_everything_it_needs_first() {
 #[tokio::test]
 async fn what_is_stale_or_over_is_not_ready() {
     let rig = Rig::new().await;
-    let ready = |state| rig.playback.is_ready(&rig.shelf, state);
+    let ready = |state| rig.playback.is_ready(&rig.opening, state);
     rig.app.clock.advance(Duration::from_millis(5_999));
     assert!(ready(SessionState::Live));
     rig.app.clock.advance(Duration::from_millis(1));
@@ -43,9 +43,9 @@ async fn what_is_stale_or_over_is_not_ready() {
     rig.tell(true);
     assert!(!ready(SessionState::Live) && !ready(SessionState::Reconnecting));
     rig.tell(false);
-    rig.app.live.end_shelf(&rig.shelf);
+    rig.app.live.end_opening(&rig.opening);
     assert!(!ready(SessionState::Live) && !ready(SessionState::Reconnecting));
-    let empty = rig.app.live.begin_shelf(rig.destination, SessionId("ses_next".into()));
+    let empty = rig.app.live.begin_opening(rig.destination, SessionId("ses_next".into()));
     assert!(!rig.playback.is_ready(&empty, SessionState::Live));
 }
 
@@ -53,5 +53,5 @@ async fn what_is_stale_or_over_is_not_ready() {
 async fn where_no_player_could_start_nothing_is_ready_while_the_encoder_is_away() {
     let rig = Rig::new().await;
     rig.tell_fresh(0, false);
-    assert!(!rig.playback.is_ready(&rig.shelf, SessionState::Reconnecting));
+    assert!(!rig.playback.is_ready(&rig.opening, SessionState::Reconnecting));
 }

@@ -13,7 +13,8 @@ use satcast_plugin_api::recording::About;
 use satcast_plugin_api::{DestType, Error, Route, driver_entry};
 
 use super::*;
-use crate::drivers::{Asked, Drivers, Observer, OpenRequest, Opening, Unanswered};
+use crate::drivers::{Drivers, Observer, OpenDestination, OpenRequest};
+use crate::published::{Asked, Opening, Unanswered};
 
 const TEXT: &str = "0123456789";
 
@@ -98,18 +99,18 @@ impl Observer for Deaf {
     fn event(&self, _: &str, _: Value) {}
 }
 
-/// Opens the destination whose pieces stand on `shelf`.
-async fn open(shelf: &Shelf) -> Opening {
+/// Opens the destination of `opening`.
+async fn open(opening: &Opening) -> OpenDestination {
     let request = OpenRequest {
         kind: "asked".into(),
         config: json!({}),
-        destination: shelf.destination,
+        destination: opening.destination,
         about: About::default(),
         source: 1,
         media: Arc::new(Nothing),
         observer: Arc::new(Deaf),
         counters: Arc::default(),
-        assets: shelf.assets().clone(),
+        assets: opening.assets().clone(),
     };
     drivers().open(request).await.unwrap()
 }
@@ -124,7 +125,7 @@ impl Rig {
 #[tokio::test]
 async fn a_driver_answers_and_the_host_does_keys_ranges_and_headers() {
     let rig = Rig::new().await;
-    let opening = open(&rig.shelf).await;
+    let driven = open(&rig.opening).await;
     for target in [rig.asked("x/text"), rig.piece("x/text").await] {
         let whole = rig.get(&target).await;
         assert_eq!(whole.ok(), TEXT.as_bytes());
@@ -166,14 +167,14 @@ async fn a_driver_answers_and_the_host_does_keys_ranges_and_headers() {
     let wrong = format!("/hls/{}/x/text?apiKey=pk_wrong", rig.path);
     rig.get(&wrong).await.error(401, "invalid_key");
     rig.get(&format!("/hls/{}/x/text", rig.path)).await.error(404, "not_found");
-    drop(opening);
+    drop(driven);
     rig.get(&rig.asked("x/text")).await.error(404, "not_found");
 }
 
 #[tokio::test]
 async fn answers_are_counted_and_failures_are_not() {
     let rig = Rig::new().await;
-    let _opening = open(&rig.shelf).await;
+    let _driven = open(&rig.opening).await;
     rig.get(&rig.asked("x/text")).await.ok();
     rig.ask("GET", &rig.asked("x/text"), &[("Range", "bytes=0-3")]).await;
     rig.ask("HEAD", &rig.asked("x/text"), &[]).await;
@@ -185,7 +186,7 @@ async fn answers_are_counted_and_failures_are_not() {
 #[tokio::test]
 async fn viewers_of_the_preview_ask_only_where_the_route_lets_them() {
     let rig = Rig::new().await;
-    let _opening = open(&rig.shelf).await;
+    let _driven = open(&rig.opening).await;
     let open = rig.get(&rig.preview_piece("open/echo")).await;
     assert_eq!((open.status, open.text()), (200, "Preview "));
     assert_eq!(open.header("cache-control"), "private, no-store");
@@ -200,42 +201,42 @@ fn asked(path: &str) -> Asked {
 
 #[tokio::test]
 async fn a_driver_that_does_not_answer_is_not_waited_for() {
-    let shelf = Rig::new().await.shelf.clone();
-    let opening = open(&shelf).await;
-    let door = shelf.assets().door().unwrap();
+    let opening = Rig::new().await.opening.clone();
+    let driven = open(&opening).await;
+    let handler = opening.assets().handler().unwrap();
     tokio::time::pause();
     for (path, secs) in [("x/never", ANSWER_SECS), ("next/never", LONG_ANSWER_SECS)] {
         let began = tokio::time::Instant::now();
-        assert_eq!(door.ask(asked(path)).await.unwrap_err(), Unanswered::TimedOut);
+        assert_eq!(handler.ask(asked(path)).await.unwrap_err(), Unanswered::TimedOut);
         let took = began.elapsed().as_secs();
         assert!((secs..=secs + 1).contains(&took), "{path}: {took} s");
     }
     let many: Vec<_> = (0..IN_FLIGHT_MAX)
         .map(|_| {
-            let door = door.clone();
-            tokio::spawn(async move { door.ask(asked("next/never")).await.unwrap_err() })
+            let handler = handler.clone();
+            tokio::spawn(async move { handler.ask(asked("next/never")).await.unwrap_err() })
         })
         .collect();
     // A scheduler may come to itself before it has come to all of them.
     for _ in 0..IN_FLIGHT_MAX {
         tokio::task::yield_now().await;
     }
-    assert_eq!(door.ask(asked("x/text")).await.unwrap_err(), Unanswered::Busy);
+    assert_eq!(handler.ask(asked("x/text")).await.unwrap_err(), Unanswered::Busy);
     for one in many {
         assert_eq!(one.await.unwrap(), Unanswered::TimedOut);
     }
     tokio::time::resume();
-    assert_eq!(door.ask(asked("x/text")).await.unwrap().status, 200, "there is room again");
+    assert_eq!(handler.ask(asked("x/text")).await.unwrap().status, 200, "there is room again");
     // The end of the opening ends the waiting.
     let waiting = {
-        let door = door.clone();
-        tokio::spawn(async move { door.ask(asked("next/never")).await })
+        let handler = handler.clone();
+        tokio::spawn(async move { handler.ask(asked("next/never")).await })
     };
     tokio::task::yield_now().await;
-    let gone: Weak<_> = Arc::downgrade(&door);
-    drop(opening);
+    let gone: Weak<_> = Arc::downgrade(&handler);
+    drop(driven);
     assert_eq!(waiting.await.unwrap().unwrap_err(), Unanswered::NoRoute);
-    assert!(shelf.assets().door().is_none());
-    drop(door);
+    assert!(opening.assets().handler().is_none());
+    drop(handler);
     assert!(gone.upgrade().is_none());
 }

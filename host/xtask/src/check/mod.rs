@@ -3,6 +3,7 @@
 mod examples;
 mod features;
 mod imports;
+mod layers;
 mod prose;
 mod sizes;
 mod source;
@@ -15,10 +16,11 @@ type Check = fn() -> Result<(), String>;
 
 /// Runs every check, also after a failed one, and lists what failed.
 pub(crate) fn run() -> Result<(), String> {
-    let checks: [(&str, Check); 9] = [
+    let checks: [(&str, Check); 10] = [
         ("formatting", formatting),
         ("lints", lints),
         ("import rules", imports::check),
+        ("order of modules", layers::check),
         ("file sizes", sizes::check),
         ("examples in documentation", examples::check),
         ("one feature set", features::check),

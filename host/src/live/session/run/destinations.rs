@@ -102,7 +102,7 @@ impl Run {
             label: self.session.stream.label.clone(),
             // Destinations start after the session has begun.
             started_at: self.session.shared.lock().started_at.unwrap_or_else(|| self.live.clock.now()),
-            shelves: self.live.shelves.clone(),
+            openings: self.live.openings.clone(),
             spools: self.live.spools.clone(),
             troubles: self.live.troubles.clone(),
             feed: self.live.store.feed().clone(),

@@ -1,8 +1,14 @@
-//! What pieces do, and every limit of one opening.
+//! What assets do, and every limit of one opening.
 
 use std::io::Read as _;
 
+use bytes::Bytes;
+use satcast_plugin_api::Audience;
+use satcast_plugin_api::host::{AssetBody, Followed};
+use satcast_plugin_api::playback::PLAYLIST_TYPE;
+
 use super::*;
+use crate::published::by_name::ASSETS_MAX;
 
 fn asset(name: &str, body: Bytes) -> Asset {
     Asset {
@@ -27,19 +33,19 @@ fn memory(assets: &Assets, name: &str) -> Bytes {
 }
 
 #[test]
-fn pieces_are_replaced_and_retracted() {
+fn assets_are_replaced_and_retracted() {
     let assets = Assets::default();
     publish(&assets, "a.m4s", b"one").unwrap();
     publish(&assets, "a.m4s", b"two2").unwrap();
     assert_eq!(memory(&assets, "a.m4s"), "two2");
-    assert_eq!(assets.pieces.read().memory_bytes, 4);
+    assert_eq!(assets.by_name.memory_bytes(), 4);
     let parts = Asset { body: AssetBody::Parts(vec!["b".into()]), ..asset("a.m4s", Bytes::new()) };
     assets.publish(parts, Path::new("/data")).unwrap();
-    assert_eq!(assets.pieces.read().memory_bytes, 1 + size_of::<String>() as u64);
+    assert_eq!(assets.by_name.memory_bytes(), 1 + size_of::<String>() as u64);
     let keep = Bytes::new().into();
     let body = AssetBody::File { path: "dvr/a".into(), offset: 1, len: 2, keep };
     assets.publish(Asset { body, ..asset("a.m4s", Bytes::new()) }, Path::new("/data")).unwrap();
-    assert_eq!(assets.pieces.read().memory_bytes, 0);
+    assert_eq!(assets.by_name.memory_bytes(), 0);
     let piece = assets.get("a.m4s").unwrap();
     assert!(matches!(&piece.body, PublishedBody::File { path, .. } if path == Path::new("/data/dvr/a")));
     assets.retract("a.m4s");
@@ -82,7 +88,7 @@ impl Drop for CallsBack {
 }
 
 #[test]
-fn releasing_a_piece_may_call_back() {
+fn releasing_an_asset_may_call_back() {
     let assets = Arc::new(Assets::default());
     let piece = || asset("a", Bytes::from_owner(CallsBack(assets.clone())));
     assets.publish(piece(), Path::new("/data")).unwrap();

@@ -1,4 +1,4 @@
-//! Viewers who wait for the next version of a playlist, or for the piece it says comes next (RFC 8216bis, sections 6.2.5.2 and 6.2.6).
+//! Viewers who wait for the next version of a playlist, or for the asset it says comes next (RFC 8216bis, sections 6.2.5.2 and 6.2.6).
 //!
 //! A driver says with each version what it lists; the host answers viewers by that, so that none of them costs the driver anything.
 
@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use satcast_plugin_api::host::{Followed, Reload};
 use tokio::sync::watch;
-
-use super::assets::Assets;
 
 /// Most viewers of one opening who wait at a time; each holds a connection and some kilobytes.
 pub const WAITERS_MAX: usize = 20_000;
@@ -29,7 +27,7 @@ pub(super) struct Coming {
 }
 
 impl Coming {
-    /// A piece is published; true when somebody may have waited for it.
+    /// An asset is published; true when somebody may have waited for it.
     pub(super) fn published(&mut self, name: &str, followed: &Followed) -> bool {
         // The hold back says that it is a playlist that players follow.
         let mut is_waited_for =
@@ -43,12 +41,12 @@ impl Coming {
         is_waited_for
     }
 
-    /// A piece is gone.
+    /// An asset is gone.
     pub(super) fn retracted(&mut self, name: &str) {
         self.by_playlist.remove(name);
     }
 
-    /// How long a viewer may wait for this piece.
+    /// How long a viewer may wait for this asset.
     pub(super) fn wait_of(&self, name: &str) -> Option<Duration> {
         let mut reloads = self.by_playlist.values().filter_map(|followed| followed.reload.as_ref());
         reloads.find(|reload| reload.hint.as_deref() == Some(name)).map(longest_wait)
@@ -67,66 +65,42 @@ pub(super) struct Versions {
 }
 
 impl Versions {
+    /// A place among those who wait; `None` when there is none left.
+    pub(super) fn enter(self: &Arc<Self>) -> Option<Waiter> {
+        let entered = self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
+            (count < WAITERS_MAX).then_some(count + 1)
+        });
+        entered.ok()?;
+        Some(Waiter { versions: self.clone(), changed: self.changed.subscribe() })
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
+    }
+
     pub(super) fn wake(&self) {
         self.changed.send_replace(());
-    }
-}
-
-impl Assets {
-    /// How many milliseconds behind live players stay, as the driver said last of a playlist that they follow; `None` when it did
-    /// not.
-    pub fn hold_back_ms(&self) -> Option<u32> {
-        self.look_ahead(Coming::hold_back_ms)
-    }
-
-    /// How long a viewer may wait for the piece of that name, which is said to come next; `None` when it is not.
-    pub fn coming(&self, name: &str) -> Option<Duration> {
-        self.look_ahead(|coming| coming.wait_of(name))
-    }
-
-    /// A place among those who wait; `None` when there is none left.
-    pub fn wait(self: &Arc<Self>) -> Option<Waiter> {
-        Waiter::enter(self)
-    }
-
-    /// How many wait.
-    pub fn waiting(&self) -> usize {
-        self.versions().waiting.load(Ordering::Acquire)
-    }
-
-    /// Those who wait look again.
-    pub fn wake(&self) {
-        self.versions().wake();
     }
 }
 
 /// A viewer who waits. Gone when dropped.
 #[derive(Debug)]
 pub struct Waiter {
-    assets: Arc<Assets>,
+    versions: Arc<Versions>,
     changed: watch::Receiver<()>,
 }
 
 impl Waiter {
-    pub(super) fn enter(assets: &Arc<Assets>) -> Option<Self> {
-        let waiting = &assets.versions().waiting;
-        let entered = waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
-            (count < WAITERS_MAX).then_some(count + 1)
-        });
-        entered.ok()?;
-        Some(Self { assets: assets.clone(), changed: assets.versions().changed.subscribe() })
-    }
-
     /// Waits until something was published that viewers wait for, after the last call or since this waiter was made. Cancel safe.
     pub async fn changed(&mut self) {
-        // The sender lives in `assets`.
+        // The sender lives in `versions`.
         let _ = self.changed.changed().await;
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.assets.versions().waiting.fetch_sub(1, Ordering::AcqRel);
+        self.versions.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -139,6 +113,7 @@ mod tests {
     use satcast_plugin_api::host::{Asset, AssetBody};
 
     use super::*;
+    use crate::published::Assets;
 
     fn reload(hint: Option<&str>) -> Followed {
         let hint = hint.map(str::to_owned);
@@ -201,6 +176,6 @@ mod tests {
         let last = assets.wait().unwrap();
         assert!(assets.wait().is_none());
         drop((waiting, last));
-        assert_eq!(assets.versions().waiting.load(Ordering::Acquire), 0, "who goes leaves nothing");
+        assert_eq!(assets.waiting(), 0, "who goes leaves nothing");
     }
 }

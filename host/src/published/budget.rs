@@ -1,7 +1,7 @@
-//! What the published pieces of a driver in a process may take of the service's memory, all openings together.
+//! What the published assets of an isolated driver may take of the service's memory, all openings together.
 //!
-//! What the process itself takes is watched; pieces in memory are copies on this side, which nobody else would bound. As a driver keeps what
-//! it publishes, it may have here what it may have there. On threads pieces are the driver's own memory, and this bounds nothing.
+//! What the process itself takes is watched; assets in memory are copies on this side, which nobody else would bound. As a driver keeps what
+//! it publishes, it may have here what it may have there. On threads assets are the driver's own memory, and this bounds nothing.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
@@ -11,18 +11,18 @@ use parking_lot::Mutex;
 use satcast_plugin_api::Error;
 use satcast_quota::{Full, Permit, Quota};
 
-use super::Assets;
+use super::by_name::ByName;
 
 /// Part of what a driver may have that is for one account: half.
-pub(in crate::drivers) const ACCOUNT_PART: u64 = 2;
+const ACCOUNT_PART: u64 = 2;
 
-/// The pieces of one driver.
+/// The assets of one driver.
 #[derive(Debug, Default)]
-pub(in crate::drivers) struct Budget {
+pub(crate) struct Budget {
     /// Bytes, by account; not set = no limit.
     quota: OnceLock<Quota<i64>>,
     /// Openings that have ended and are kept for viewers, oldest first, with their accounts.
-    ended: Mutex<VecDeque<(i64, Weak<Assets>)>>,
+    ended: Mutex<VecDeque<(i64, Weak<ByName>)>>,
 }
 
 /// Memory that is counted until its last reader has let go of it.
@@ -44,11 +44,11 @@ pub(super) fn counted(permit: Permit<i64>, bytes: Bytes) -> Bytes {
 
 impl Budget {
     /// Bounds it; the first limit stays.
-    pub(in crate::drivers) fn bound(&self, bytes: u64) {
+    pub(crate) fn bound(&self, bytes: u64) {
         self.quota.get_or_init(|| Quota::new(bytes, bytes / ACCOUNT_PART));
     }
 
-    /// Room for so many bytes of `account`; pieces of ended openings make it where it is short. `None` where nothing is bounded.
+    /// Room for so many bytes of `account`; assets of ended openings make it where it is short. `None` where nothing is bounded.
     ///
     /// # Errors
     /// Names the limit there is no room in.
@@ -60,15 +60,15 @@ impl Budget {
                 Err(full) => full,
             };
             match self.oldest_ended((full == Full::Share).then_some(account)) {
-                // Not under the lock: its pieces are let go of here.
+                // Not under the lock: its assets are let go of here.
                 Some(ended) => ended.upgrade().iter().for_each(|assets| assets.give_up_memory()),
                 None => return Err(refused(full, quota.total())),
             }
         }
     }
 
-    /// An opening has ended; its pieces go first.
-    pub(in crate::drivers) fn ended(&self, account: i64, assets: &Arc<Assets>) {
+    /// An opening has ended; its assets go first.
+    pub(super) fn ended(&self, account: i64, assets: &Arc<ByName>) {
         if self.quota.get().is_some() {
             let mut ended = self.ended.lock();
             ended.retain(|(_, assets)| assets.strong_count() > 0);
@@ -77,7 +77,7 @@ impl Budget {
     }
 
     /// The opening that ended first, of `account` where one is named.
-    fn oldest_ended(&self, account: Option<i64>) -> Option<Weak<Assets>> {
+    fn oldest_ended(&self, account: Option<i64>) -> Option<Weak<ByName>> {
         let mut ended = self.ended.lock();
         let index = ended.iter().position(|(of, _)| account.is_none_or(|account| account == *of))?;
         ended.remove(index).map(|(_, assets)| assets)
@@ -91,7 +91,7 @@ fn refused(full: Full, limit: u64) -> Error {
     };
     let mb = bytes / (1024 * 1024);
     Error::internal(format!(
-        "the pieces of {whose} take more than {mb} MiB of the service's memory; retract old ones or publish files (the operator can raise \
+        "the published assets of {whose} take more than {mb} MiB of the service's memory; retract old ones or publish files (the operator can raise \
          limits, memory_mb of the driver)"
     ))
 }
@@ -104,8 +104,8 @@ mod tests {
     use satcast_plugin_api::Audience;
     use satcast_plugin_api::host::{Asset, AssetBody, Followed};
 
-    use super::super::PublishedBody;
     use super::*;
+    use crate::published::{Assets, PublishedBody};
 
     const LIMIT: u64 = 1000;
 
@@ -172,12 +172,12 @@ mod tests {
     fn no_room_texts() {
         assert_eq!(
             refused(Full::Total, 8 << 20).message,
-            "the pieces of this driver take more than 8 MiB of the service's memory; retract old ones or publish files \
+            "the published assets of this driver take more than 8 MiB of the service's memory; retract old ones or publish files \
              (the operator can raise limits, memory_mb of the driver)"
         );
         assert_eq!(
             refused(Full::Share, 8 << 20).message,
-            "the pieces of one account's destinations of this driver take more than 4 MiB of the service's memory; \
+            "the published assets of one account's destinations of this driver take more than 4 MiB of the service's memory; \
              retract old ones or publish files (the operator can raise limits, memory_mb of the driver)"
         );
     }
@@ -231,9 +231,9 @@ mod tests {
             },
             Duration::ZERO,
         );
-        rig.0.ended(2, &ended[2]);
-        rig.0.ended(1, &ended[1]);
-        rig.0.ended(1, &ended[0]);
+        ended[2].end();
+        ended[1].end();
+        ended[0].end();
         let open = rig.open(1);
         publish(&open, "a", memory(200)).unwrap();
         assert!(ended[1].get("a").is_none(), "of the account, the one that ended first");
@@ -250,7 +250,7 @@ mod tests {
         let rig = Rig(Arc::default());
         let assets = rig.open(1);
         publish(&assets, "a", memory(5000)).unwrap();
-        rig.0.ended(1, &assets);
+        assets.end();
         assert_eq!((rig.bytes(), rig.0.ended.lock().len()), (0, 0));
     }
 }

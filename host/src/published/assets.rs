@@ -1,0 +1,167 @@
+//! What one opening of a destination has for viewers: assets by name, where viewers enter, and where they may ask.
+//!
+//! A look-up is one read lock and one shared pointer.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use satcast_plugin_api::Error;
+use satcast_plugin_api::host::{Asset, Playback, SegmentPlace};
+use satcast_quota::Permit;
+
+use super::asset::{Published, PublishedBody};
+use super::budget::{Budget, counted};
+use super::by_name::ByName;
+use super::handler::Handler;
+use super::versions::{Coming, Versions, Waiter};
+
+/// Longest media type in bytes.
+const CONTENT_TYPE_BYTES_MAX: usize = 128;
+
+/// Where viewers enter and what they can see, as the driver said last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaybackFacts {
+    /// Playlist that viewers with a key get first.
+    pub entry: String,
+    /// The same for viewers of the preview.
+    pub preview: Option<String>,
+    /// Wall time of the oldest media listed, in milliseconds since 1970.
+    pub first_ms: i64,
+    /// Media listed, in milliseconds.
+    pub window_ms: u64,
+    /// Longest window as configured, in milliseconds; 0 = no rewind.
+    pub window_max_ms: u64,
+    /// Monotonic time until which this counts; `None` when no player could start.
+    pub fresh_until: Option<Duration>,
+    /// No more will come.
+    pub ended: bool,
+}
+
+/// The assets of one opening of a destination.
+#[derive(Debug, Default)]
+pub struct Assets {
+    by_name: Arc<ByName>,
+    playback: Mutex<Option<Arc<PlaybackFacts>>>,
+    handler: Mutex<Option<Arc<dyn Handler>>>,
+    versions: Arc<Versions>,
+    /// Whose they are, and what counts them with all others of the driver.
+    charged: OnceLock<(Arc<Budget>, i64)>,
+}
+
+impl Assets {
+    /// Puts an asset under its name, in place of an earlier one; `folder` is the driver's data folder.
+    ///
+    /// # Errors
+    /// A media type that no header can carry, or a limit reached; the earlier asset stays.
+    pub fn publish(&self, asset: Asset, folder: &Path) -> Result<(), Error> {
+        let printable = asset.content_type.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        if !printable || !(1..=CONTENT_TYPE_BYTES_MAX).contains(&asset.content_type.len()) {
+            return Err(Error::internal(format!("asset {} has a malformed media type", asset.name)));
+        }
+        let (body, permit) = self.counted(PublishedBody::of(asset.body, folder))?;
+        let mut piece = Published::new(asset.content_type, asset.max_age_secs, asset.audience, body);
+        piece.followed = asset.followed;
+        let (replaced, is_waited_for) = self.by_name.put(asset.name, piece.counted_by(permit))?;
+        if is_waited_for {
+            self.wake();
+        }
+        drop(replaced);
+        Ok(())
+    }
+
+    /// Counts its assets with those of all openings of the driver.
+    pub(crate) fn charge(&self, budget: &Arc<Budget>, account: i64) {
+        self.charged.get_or_init(|| (budget.clone(), account));
+    }
+
+    /// The opening has ended: where others need room in memory, its assets go first.
+    pub(crate) fn end(&self) {
+        if let Some((budget, account)) = self.charged.get() {
+            budget.ended(*account, &self.by_name);
+        }
+    }
+
+    fn counted(&self, body: PublishedBody) -> Result<(PublishedBody, Option<Permit<i64>>), Error> {
+        let Some((budget, account)) = self.charged.get() else { return Ok((body, None)) };
+        Ok(match (budget.take(*account, body.memory_bytes())?, body) {
+            (Some(permit), PublishedBody::Memory(bytes)) => {
+                (PublishedBody::Memory(counted(permit, bytes)), None)
+            }
+            (permit, body) => (body, permit),
+        })
+    }
+
+    /// Takes an asset away.
+    pub fn retract(&self, name: &str) {
+        self.by_name.retract(name);
+    }
+
+    /// The asset of that name.
+    pub fn get(&self, name: &str) -> Option<Arc<Published>> {
+        self.by_name.get(name)
+    }
+
+    /// The media segments by rising number, from `number` on, with their names.
+    pub fn segments(&self, number: u64) -> Vec<(SegmentPlace, String)> {
+        self.by_name.segments(number)
+    }
+
+    /// How many milliseconds behind live players stay, as the driver said last of a playlist that they follow; `None` when it did
+    /// not.
+    pub fn hold_back_ms(&self) -> Option<u32> {
+        self.by_name.look_ahead(Coming::hold_back_ms)
+    }
+
+    /// How long a viewer may wait for the asset of that name, which is said to come next; `None` when it is not.
+    pub fn coming(&self, name: &str) -> Option<Duration> {
+        self.by_name.look_ahead(|coming| coming.wait_of(name))
+    }
+
+    /// A place among those who wait; `None` when there is none left.
+    pub fn wait(&self) -> Option<Waiter> {
+        self.versions.enter()
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.versions.waiting()
+    }
+
+    /// Those who wait look again.
+    pub fn wake(&self) {
+        self.versions.wake();
+    }
+
+    /// Where requests go that the driver answers itself; `None` when it does not, or any more.
+    pub fn handler(&self) -> Option<Arc<dyn Handler>> {
+        self.handler.lock().clone()
+    }
+
+    pub(crate) fn set_handler(&self, handler: Option<Arc<dyn Handler>>) {
+        *self.handler.lock() = handler;
+    }
+
+    /// Takes what the driver says at the monotonic time `now`.
+    pub fn set_playback(&self, told: Playback, now: Duration) {
+        let facts = PlaybackFacts {
+            entry: told.entry,
+            preview: told.preview,
+            first_ms: told.first_ms,
+            window_ms: told.window_ms,
+            window_max_ms: told.window_max_ms,
+            fresh_until: (told.fresh_ms > 0).then(|| now + Duration::from_millis(u64::from(told.fresh_ms))),
+            ended: told.ended,
+        };
+        *self.playback.lock() = Some(Arc::new(facts));
+    }
+
+    /// What the driver said last.
+    pub fn playback(&self) -> Option<Arc<PlaybackFacts>> {
+        self.playback.lock().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;
