@@ -12,7 +12,7 @@ fn main() -> ExitCode {
             satcast::allocator::share_arenas();
             cli::exit(cli::run(&cli))
         }
-        Some(Command::DriverProbe { file }) => satcast::drivers::probe::child(file),
+        Some(Command::DriverProbe { file }) => satcast::drivers::load::probe::child(file),
         Some(Command::DriverRunner { .. }) => satcast::drivers::process::child::run(),
         Some(command) => cli::exit(cli::execute(&cli, command)),
     }

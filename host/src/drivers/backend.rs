@@ -7,7 +7,7 @@ use satcast_plugin_api::Error;
 use satcast_plugin_api::host::{Done, Driver, HttpRequest, Instance, Listing, MediaSource, Recordings};
 use satcast_plugin_api::recording::About;
 
-use super::images::Lease;
+use super::load::images::Lease;
 use super::process::{Remote, RemoteInstance};
 
 /// A started driver. Its functions may block; they are called on its control thread.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::change::Keeper;
-use super::loader::{self, Found};
+use super::load::loader::{self, Found};
 use super::registry::{Entry, Registry, SPOOL_FOLDER};
 use super::{Drivers, HostParts, Inner};
 use crate::config::{Config, Isolation};

@@ -1,7 +1,7 @@
 //! Drivers that are enabled, disabled or replaced while the service runs.
 //!
 //! What runs is never touched: a destination that is open keeps its driver, and the driver ends with the last of them. An
-//! image that was mapped into this process stays so ([`super::loader`]); a process really ends.
+//! image that was mapped into this process stays so ([`super::load::loader`]); a process really ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -11,12 +11,14 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::catalog::{State, Summary, add_missing, report};
-use super::images::{Images, Lease};
-use super::loader::{self, Found, LoadError};
+use super::load::error::LoadError;
+use super::load::images::{Images, Lease};
+use super::load::loader::{self, Found};
+use super::load::probe;
 use super::process::Spec;
 use super::registry::{Entry, Registry, Resting, Started};
 use super::starting::{Source, start};
-use super::{Drivers, HostParts, LoadOptions, probe};
+use super::{Drivers, HostParts, LoadOptions};
 use crate::config::{Config, DriverSettings, Isolation};
 
 /// With more images left mapped than this a restart is advised.

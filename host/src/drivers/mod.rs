@@ -1,42 +1,30 @@
 //! Drivers: found in a folder, checked, loaded, and called without trusting them with the host's threads.
 //!
-//! - [`loader`]: file to checked table; all `unsafe` of the host is there and in [`probe`].
-//! - [`probe`]: a first look in a child process; [`images`]: how a library runs beside itself.
+//! - [`load`]: file to a driver that may be started; all `unsafe` of the host is there.
 //! - [`catalog`], [`change`]: which drivers there are, and how that changes while the service runs.
 //! - [`backend`]: where a driver runs, on threads of this process or in a child ([`process`]).
 //! - [`control`]: the threads that run driver code; [`waker`]: how those that wait for media are woken.
 //! - [`registry`]: those that are loaded and the types they serve; [`starting`]: how one gets there.
 //! - [`quarantine`]: when one that fails is used for nothing new, by whom.
 //! - [`services`]: what a driver can ask of the host; [`http`]: viewers' requests that it answers itself.
-//! - [`made`]: types that operators make by settings.
-//! - [`schema`]: configurations of destinations; [`annotations`]: what schemas tell the host beside that.
-//! - [`wishes`]: what platforms ask of streams.
 //!
 //! This module knows no sessions and no retries: `live` decides when a destination is opened again.
 
-mod annotations;
 mod backend;
 mod catalog;
 mod change;
 mod control;
 mod http;
-mod images;
-pub mod loader;
-mod made;
-mod masking;
+pub mod load;
 mod opening;
-pub mod probe;
 pub mod process;
 mod quarantine;
 mod recordings;
 mod redact;
 mod registry;
-mod schema;
 mod services;
-mod settings;
 mod starting;
 mod waker;
-mod wishes;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,13 +42,13 @@ pub(crate) use change::LINKED_IN;
 pub use change::{Change, ChangeError};
 #[cfg(test)]
 pub(crate) use control::silence;
-pub use loader::LoadError;
+pub use load::error::LoadError;
+pub use load::refused::ConfigRefused;
+pub use load::wishes::Wishes;
 pub use opening::{OpenDestination, OpenRequest};
 pub use recordings::{ProbeError, REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
-pub use schema::ConfigRefused;
 pub use services::{Counters, EVENT_BYTES_MAX, Observer, SENT_BYTES_PER_SEC_MAX};
 pub use waker::{Waker, gather_wakeups};
-pub use wishes::Wishes;
 
 use crate::clock::Clock;
 use crate::config::QueueLimits;
@@ -68,6 +56,7 @@ use crate::ids::AccountId;
 use crate::outbound::Guard;
 use change::Keeper;
 use control::Whom;
+use load::{annotations, masking};
 use registry::Registry;
 use services::shown;
 
@@ -281,7 +270,7 @@ impl Drivers {
         use starting::{Source, start};
         let mut registry = Registry::default();
         for entry in entries {
-            let table = loader::linked(*entry).expect("a good table");
+            let table = load::loader::linked(*entry).expect("a good table");
             let flags = satcast_plugin_api::abi::HOST_FLAG_STATIC;
             let id = table.id().to_string();
             let started = start(

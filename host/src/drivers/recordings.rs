@@ -14,8 +14,9 @@ use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
 use super::backend::{Backend, Kept};
+use super::load::refused::ConfigRefused;
 use super::registry::{Entry, Loaded};
-use super::{ConfigRefused, Drivers, limit};
+use super::{Drivers, limit};
 use crate::secret::Vault;
 
 /// Reports of all drivers together that wait to be written down. What is told beyond is found by a list.

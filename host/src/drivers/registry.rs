@@ -9,10 +9,10 @@ use satcast_plugin_api::Route;
 use super::SpoolPlace;
 use super::catalog::{State, Summary};
 use super::control::{Control, Pump};
+use super::load::schema::ConfigSchema;
+use super::load::wishes::Wishes;
 use super::process::Remote;
-use super::schema::ConfigSchema;
 use super::services::DriverServices;
-use super::wishes::Wishes;
 use crate::config::{DriverSettings, Isolation, QueueLimits};
 
 /// Folder of packets that wait on disk, beside the folders of the drivers: no driver has such a name.

@@ -26,6 +26,7 @@ pub use self::counters::{Counters, SENT_BYTES_PER_SEC_MAX};
 use self::on_pump::{CONNECTS_MAX, Connecting, OnPump, connect_error};
 use super::control::Pump;
 use super::http::Waiting;
+use super::load::settings::OperatorSettings;
 use super::quarantine::Quarantine;
 use super::recordings::{self, RecordingParts};
 use super::redact::{Redactor, Retired};
@@ -92,15 +93,6 @@ impl Opened {
     fn redactor(&self) -> Arc<Redactor> {
         self.redactor.read().clone()
     }
-}
-
-/// What the operator set for a driver.
-#[derive(Default)]
-pub(super) struct OperatorSettings {
-    /// A JSON object.
-    pub(super) json: String,
-    /// The texts in it that must not be shown.
-    pub(super) secrets: Vec<String>,
 }
 
 /// Services of one driver.

@@ -9,18 +9,20 @@ use satcast_plugin_api::host::{Driver, Services, Table};
 use satcast_plugin_api::manifest::Manifest;
 use serde_json::Value;
 
-use super::annotations::takes_table;
 use super::backend::Backend;
 use super::control::{Control, Pump};
-use super::images::Lease;
-use super::loader::LoadError;
+use super::load::annotations::takes_table;
+use super::load::error::LoadError;
+use super::load::images::Lease;
+use super::load::schema::ConfigSchema;
+use super::load::settings::OperatorSettings;
+use super::load::wishes::Wishes;
+use super::load::{made, settings};
 use super::process::{Accept, Hooks, Remote, Spec};
 use super::quarantine::Fault;
 use super::registry::{Kind, KindFacts, Loaded, SPOOL_FOLDER, Started};
-use super::schema::ConfigSchema;
-use super::services::{DriverServices, OperatorSettings};
-use super::wishes::Wishes;
-use super::{HostParts, MAX_LEVEL, SpoolPlace, made, settings};
+use super::services::DriverServices;
+use super::{HostParts, MAX_LEVEL, SpoolPlace};
 use crate::config::{ARCHIVE_TABLE, DriverSettings};
 
 const BYTES_PER_MB: u64 = 1024 * 1024;

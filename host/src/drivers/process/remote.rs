@@ -21,7 +21,7 @@ use super::session::{RemoteInstance, Session};
 use crate::clock::Clock;
 use crate::config::ProcessLimits;
 use crate::drivers::control::Pump;
-use crate::drivers::loader::LoadError;
+use crate::drivers::load::error::LoadError;
 
 /// What a child is made from.
 #[derive(Clone)]

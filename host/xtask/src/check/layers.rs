@@ -3,9 +3,9 @@
 use crate::map::{self, Graph, Module};
 
 /// The lowest first: none imports a later one.
-const ORDER: [&str; 4] = ["published", "drivers", "live", "playback"];
+const ORDER: [&str; 5] = ["published", "drivers::load", "drivers", "live", "playback"];
 /// Modules without a circle.
-const WITHOUT_CIRCLES: [&str; 1] = ["published"];
+const WITHOUT_CIRCLES: [&str; 2] = ["published", "drivers::load"];
 
 /// Fails with every breach, one a line.
 pub(crate) fn check() -> Result<(), String> {

@@ -28,7 +28,8 @@ use super::BYTES_PER_MB;
 use super::channel::{self, ChannelError, Message, Receiver};
 use super::message::{Ask, PROTOCOL, Reply, ToChild, ToHost};
 use crate::config::ProcessLimits;
-use crate::drivers::{MAX_LEVEL, loader};
+use crate::drivers::MAX_LEVEL;
+use crate::drivers::load::loader;
 
 /// Exit code of a child that was not started by the service.
 const EXIT_NO_HOST: u8 = 3;

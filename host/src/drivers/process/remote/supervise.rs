@@ -16,7 +16,7 @@ use super::super::shortage;
 use super::super::spawn::{Spawned, spawn};
 use super::super::{END_MS, SILENCE_MS, START_MS};
 use super::{Facts, First, Parts, Remote, State};
-use crate::drivers::loader::LoadError;
+use crate::drivers::load::error::LoadError;
 
 /// Wait after the first of several ends; each further one doubles it.
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(500);

@@ -59,7 +59,7 @@ impl Default for Wishes {
 
 impl Wishes {
     /// Those in the schema of a type; `None` when it has none. One that cannot be read is logged.
-    pub(super) fn of(name: &str, title: &str, schema: &Value) -> Option<Self> {
+    pub(in crate::drivers) fn of(name: &str, title: &str, schema: &Value) -> Option<Self> {
         let annotation = schema.get(ANNOTATION)?;
         match Self::deserialize(annotation) {
             Ok(wishes) => Some(Self { title: title.to_owned(), ..wishes }),

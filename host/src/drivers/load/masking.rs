@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::schema::{ConfigRefused, field, is_secret, is_secret_text, item, url_secrets};
+use super::marks::{field, is_secret, is_secret_text, item, url_secrets};
+use super::refused::ConfigRefused;
 use crate::secret::{is_masked_key, mask_key, mask_url};
 
 /// `config` with every text as `change` gives it, which is told the schema of the text and its place, as [`Value::pointer`] takes it.
@@ -33,7 +34,7 @@ fn with_texts(
 }
 
 /// The values of `config` that must not be shown. A text whose schema is not plain to see is one: hiding too much is the lesser harm.
-pub(super) fn secrets(schema: Option<&Value>, config: &Value) -> Vec<String> {
+pub(in crate::drivers) fn secrets(schema: Option<&Value>, config: &Value) -> Vec<String> {
     let mut found = Vec::new();
     with_texts(schema, config, "", &mut |schema, text, _| {
         found.extend(is_secret_text(schema).then(|| text.to_owned()));
@@ -44,12 +45,12 @@ pub(super) fn secrets(schema: Option<&Value>, config: &Value) -> Vec<String> {
 }
 
 /// `config` with every secret in it masked, of the addresses in it too.
-pub(super) fn masked(schema: Option<&Value>, config: &Value) -> Value {
+pub(in crate::drivers) fn masked(schema: Option<&Value>, config: &Value) -> Value {
     with_texts(schema, config, "", &mut |schema, text, _| masked_text(schema, text))
 }
 
 /// The text as it is shown to who may not see secrets.
-pub(super) fn masked_text(schema: Option<&Value>, text: &str) -> String {
+pub(in crate::drivers) fn masked_text(schema: Option<&Value>, text: &str) -> String {
     if is_secret_text(schema) {
         return mask_key(text);
     }
@@ -66,7 +67,11 @@ const NO_SECRET: &str = "is the shown form of no stored secret; send the whole v
 /// # Errors
 /// Names a field that holds the shown form of no stored secret, or of one that may not stay: secrets stay only while everything
 /// else does, so that nobody who cannot read a secret can have it sent to another address, or over another connection.
-pub(super) fn restored(schema: Option<&Value>, stored: &Value, sent: &Value) -> Result<Value, ConfigRefused> {
+pub(in crate::drivers) fn restored(
+    schema: Option<&Value>,
+    stored: &Value,
+    sent: &Value,
+) -> Result<Value, ConfigRefused> {
     let (mut kept, mut unknown) = (None, None);
     let config = with_texts(schema, sent, "", &mut |schema, text, place| {
         let known = stored.pointer(place).and_then(Value::as_str);

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
-use super::loader::{self, LoadError};
+use super::error::LoadError;
+use super::loader::{self, KNOWN_EXTENSION};
 
 /// Name of the hidden subcommand the child runs.
 pub const PROBE_COMMAND: &str = "driver-probe";
@@ -19,8 +20,6 @@ const PROBE_CPU_SECS: u64 = 5;
 const PROBE_TEXT_BYTES_MAX: u64 = 4 * 1024;
 /// How often the parent looks whether the child has ended.
 const POLL_MS: u64 = 2;
-/// Ending of the file, beside the private copy, that keeps what a probe found.
-pub(super) const KNOWN_EXTENSION: &str = "known";
 /// Another release looks again.
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 /// Exit code of a child that refused the library in order.
@@ -58,7 +57,7 @@ enum Verdict {
 
 /// Probes the library at the absolute `path`, which is named by its hash, with the binary `exe`; each content once for this
 /// release. Blocks for at most [`PROBE_TIMEOUT_MS`].
-pub(super) fn probe(exe: &Path, path: &Path) -> Result<(), LoadError> {
+pub(in crate::drivers) fn probe(exe: &Path, path: &Path) -> Result<(), LoadError> {
     let known = path.with_extension(KNOWN_EXTENSION);
     match read_known(&known) {
         Some(reason) if reason.is_empty() => return Ok(()),

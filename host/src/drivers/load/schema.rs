@@ -7,54 +7,14 @@ use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
 use super::masking::secrets;
+use super::refused::ConfigRefused;
 
 /// Largest configuration of a destination in bytes of JSON.
-pub(super) const CONFIG_BYTES_MAX: usize = 64 * 1024;
+pub(in crate::drivers) const CONFIG_BYTES_MAX: usize = 64 * 1024;
 /// Most of the product of a configuration's bytes and its schema's parts, which bounds what checking it costs: parts of a second at worst.
 const CHECK_WORK_MAX: usize = 128 * CONFIG_BYTES_MAX;
 /// The same for a refusal that says which field is wrong: all errors of an alternative are collected for that, and each takes memory.
 const REASON_WORK_MAX: usize = 500_000;
-
-/// Keywords by which a schema says more of a value than what stands beside its type: who reads a mark there must follow them.
-const ELSEWHERE: [&str; 18] = [
-    "$ref",
-    "$dynamicRef",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "not",
-    "if",
-    "then",
-    "else",
-    "dependentSchemas",
-    "patternProperties",
-    "unevaluatedProperties",
-    "unevaluatedItems",
-    "prefixItems",
-    "contains",
-    "contentSchema",
-    "propertyNames",
-    "dependencies",
-];
-/// Those of an optional value.
-const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
-
-/// A configuration that was refused: which field, and why. Never holds a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigRefused {
-    /// Path of the field inside the configuration, as `url`; empty for the whole.
-    pub field: String,
-    /// One sentence.
-    pub reason: String,
-}
-
-impl ConfigRefused {
-    /// Of the field at a place as [`Value::pointer`] takes it.
-    pub(super) fn at(place: &str, reason: impl Into<String>) -> Self {
-        let field = place.trim_start_matches('/').replace('/', ".");
-        Self { field: field.replace("~1", "/").replace("~0", "~"), reason: reason.into() }
-    }
-}
 
 /// Why a configuration is refused that is not searched for the field.
 const DOES_NOT_FIT: &str = "does not fit the schema of its type, and is too large to say where";
@@ -64,7 +24,7 @@ fn too_large(bytes_max: usize) -> String {
 }
 
 /// The compiled schema of one type.
-pub(super) struct ConfigSchema {
+pub(in crate::drivers) struct ConfigSchema {
     schema: Value,
     validator: Validator,
     /// References followed.
@@ -74,7 +34,7 @@ pub(super) struct ConfigSchema {
 impl ConfigSchema {
     /// # Errors
     /// Why it is no schema that configurations can be checked with.
-    pub(super) fn compile(schema: &Value) -> Result<Self, String> {
+    pub(in crate::drivers) fn compile(schema: &Value) -> Result<Self, String> {
         let parts = bounds::parts(schema)?;
         let validator = jsonschema::draft202012::options()
             .should_validate_formats(false)
@@ -85,11 +45,11 @@ impl ConfigSchema {
         Ok(Self { schema: schema.clone(), validator, parts })
     }
 
-    pub(super) fn json(&self) -> &Value {
+    pub(in crate::drivers) fn json(&self) -> &Value {
         &self.schema
     }
 
-    pub(super) fn check(&self, config: &Value) -> Result<(), ConfigRefused> {
+    pub(in crate::drivers) fn check(&self, config: &Value) -> Result<(), ConfigRefused> {
         if !config.is_object() {
             return Err(ConfigRefused::at("", "must be a JSON object"));
         }
@@ -118,7 +78,7 @@ impl ConfigSchema {
     }
 
     /// A message of the driver that begins with the name of a property and a colon is about that field.
-    pub(super) fn refused_by_driver(&self, message: &str) -> ConfigRefused {
+    pub(in crate::drivers) fn refused_by_driver(&self, message: &str) -> ConfigRefused {
         let properties = self.schema.get("properties").and_then(Value::as_object);
         let named = message
             .split_once(": ")
@@ -130,76 +90,9 @@ impl ConfigSchema {
     }
 
     /// The values of `config` that must not be shown.
-    pub(super) fn secrets(&self, config: &Value) -> Vec<String> {
+    pub(in crate::drivers) fn secrets(&self, config: &Value) -> Vec<String> {
         secrets(Some(&self.schema), config)
     }
-}
-
-/// Schema of the items of a list; `None` where it is not plain to see.
-pub(super) fn item(schema: Option<&Value>) -> Option<&Value> {
-    schema.filter(|schema| is_plain(schema))?.get("items")
-}
-
-/// Schema of the field `name`, or of every field of a table; `None` where it is not plain to see.
-pub(super) fn field<'a>(schema: Option<&'a Value>, name: &str) -> Option<&'a Value> {
-    let schema = schema.filter(|schema| is_plain(schema))?;
-    let own = schema.get("properties").and_then(|properties| properties.get(name));
-    own.or_else(|| schema.get("additionalProperties").filter(|any| any.is_object()))
-}
-
-/// It says all that it says in itself, and hides nothing.
-fn is_plain(schema: &Value) -> bool {
-    schema.is_object() && !is_marked(schema) && !ELSEWHERE.iter().any(|name| schema.get(name).is_some())
-}
-
-/// Whether a text with this schema is a secret, or may be one.
-pub(super) fn is_secret_text(schema: Option<&Value>) -> bool {
-    let Some(schema) = schema.filter(|schema| schema.is_object()) else { return true };
-    let others = || ELSEWHERE.iter().filter(|name| !ALTERNATIVES.contains(name));
-    is_secret(schema)
-        || others().any(|name| schema.get(name).is_some())
-        || !alternatives(schema).all(is_plain)
-}
-
-/// Whether it is marked as a secret: a field that is free to change while other secrets stay.
-pub(super) fn is_secret(schema: &Value) -> bool {
-    is_marked(schema) || alternatives(schema).any(is_marked)
-}
-
-fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
-    ALTERNATIVES.into_iter().filter_map(|name| schema.get(name)?.as_array()).flatten()
-}
-
-/// By our mark, or by those that forms know.
-fn is_marked(schema: &Value) -> bool {
-    let is_true = |name: &str| schema.get(name) == Some(&Value::Bool(true));
-    is_true("x-secret")
-        || is_true("writeOnly")
-        || schema.get("format").is_some_and(|format| format == "password")
-}
-
-/// The parts of a URL that let somebody in: password, query, and the path after its first part, where RTMP servers expect the
-/// key.
-pub(super) fn url_secrets(text: &str) -> Vec<String> {
-    let Some((_, rest)) = text.split_once("://") else { return Vec::new() };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, rest) = rest.split_at(end);
-    let path = rest.strip_prefix('/').unwrap_or(rest);
-    let mut found = Vec::new();
-    if let Some((user_info, _)) = authority.rsplit_once('@') {
-        found.extend(user_info.split_once(':').map(|(_, password)| password.to_string()));
-        found.push(user_info.to_string());
-    }
-    let (path, fragment) = path.split_once('#').unwrap_or((path, ""));
-    let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    found.extend((!fragment.is_empty()).then(|| fragment.to_string()));
-    // The first part is the app, which is no secret.
-    found.extend(path.split('/').skip(1).filter(|part| !part.is_empty()).map(str::to_string));
-    if !query.is_empty() {
-        found.push(query.to_string());
-        found.extend(query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1.to_string())));
-    }
-    found
 }
 
 #[cfg(test)]

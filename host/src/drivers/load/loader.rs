@@ -13,15 +13,12 @@ use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use satcast_plugin_api::abi;
-use satcast_plugin_api::host::{Table, TableError};
+use satcast_plugin_api::host::Table;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use super::images::IMAGES_OF_ONE_MAX;
-use super::probe::KNOWN_EXTENSION;
+use super::error::{LIBRARY_BYTES_MAX, LoadError};
 
-/// Largest driver library in bytes.
-pub const LIBRARY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Most libraries in the drivers folder.
 pub const LIBRARIES_MAX: usize = 64;
 /// Name of the list of our own libraries beside them.
@@ -30,6 +27,8 @@ const MANIFEST_FILE_NAME: &str = "manifest.json";
 const OTHERS_WRITE: u32 = 0o022;
 /// The user who may do everything anyway.
 const ROOT: u32 = 0;
+/// Ending of the file, beside a private copy, that keeps what a probe found.
+pub(in crate::drivers) const KNOWN_EXTENSION: &str = "known";
 /// Mode of a private copy.
 const IMAGE_MODE: u32 = 0o400;
 /// Mode of their folder.
@@ -37,109 +36,17 @@ const IMAGES_FOLDER_MODE: u32 = 0o700;
 /// Bytes of a private copy that are compared at a time.
 const COMPARED_BYTES: usize = 64 * 1024;
 
-/// Why a file is not loaded. The text follows "driver FILE: ".
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// It cannot be read.
-    #[error("cannot be read: {0}")]
-    Read(std::io::Error),
-    /// A folder, pipe or device.
-    #[error("is no regular file")]
-    NoFile,
-    /// Others than its owner may change it.
-    #[error(
-        "{path} is writable by its group or by everyone (mode {mode:o}), so others could put code of theirs into the service; run: chmod \
-         go-w {path} (files that are made with umask 022 are right from the start)"
-    )]
-    WritableByOthers {
-        /// The file or folder.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
-    /// It is another user's.
-    #[error(
-        "{path} belongs to user {owner}, who is neither root nor the user of this service ({user}), and could put code of theirs into it; \
-         run: chown root {path}"
-    )]
-    Owner {
-        /// The file or folder.
-        path: PathBuf,
-        /// Whose it is.
-        owner: u32,
-        /// Who runs this.
-        user: u32,
-    },
-    /// Over [`LIBRARY_BYTES_MAX`].
-    #[error("has more than {LIBRARY_BYTES_MAX} bytes")]
-    TooLarge,
-    /// Not the file the operator pinned.
-    #[error("has SHA-256 {actual}, but [driver.{id}] sha256 pins {pinned}")]
-    Pin {
-        /// Driver id.
-        id: String,
-        /// Hash of the file.
-        actual: String,
-        /// Hash in the configuration.
-        pinned: String,
-    },
-    /// The private copy cannot be made.
-    #[error("cannot be copied to {path}: {source}")]
-    Copy {
-        /// Where to.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// The dynamic linker refused it.
-    #[error("cannot be opened: {0}")]
-    Open(String),
-    /// It lacks the entry.
-    #[error("is no Satcast driver: it does not export {}", abi::ENTRY_SYMBOL)]
-    NoEntry,
-    /// Its table was refused.
-    #[error("{0}")]
-    Table(#[from] TableError),
-    /// It is not named after its driver.
-    #[error("holds driver {id}; rename the file to {id}.so")]
-    Name {
-        /// Id in the table.
-        id: String,
-    },
-    /// Its probe died.
-    #[error("{0}")]
-    Probe(String),
-    /// Panics would abort the host.
-    #[error(
-        "was compiled with panic = \"abort\", so a panic would end the service; compile it with unwinding panics, or run it in \
-         a process of its own (isolation = \"process\")"
-    )]
-    PanicAbort,
-    /// Another driver has its type.
-    #[error("serves type {0}, which another driver serves already")]
-    TypeTaken(String),
-    /// It runs too many times.
-    #[error(
-        "runs {IMAGES_OF_ONE_MAX} times already, with earlier settings, for destinations that are open; wait until some of them have \
-         ended, or restart the service at a quiet time"
-    )]
-    Images,
-    /// Its start failed.
-    #[error("{0}")]
-    Start(String),
-}
-
 /// A library file found in the folder.
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) file: PathBuf,
+pub(in crate::drivers) struct Found {
+    pub(in crate::drivers) file: PathBuf,
     /// File name without `.so`: the id the driver must have.
-    pub(super) id: String,
+    pub(in crate::drivers) id: String,
 }
 
 /// The `*.so` of `folder`: first those that were built together with this host, so that no other can take a type from them,
 /// then by name.
-pub(super) fn scan(folder: &Path) -> Result<Vec<Found>, LoadError> {
+pub(in crate::drivers) fn scan(folder: &Path) -> Result<Vec<Found>, LoadError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(LoadError::Read)? {
         let file = entry.map_err(LoadError::Read)?.path();
@@ -161,7 +68,7 @@ pub(super) fn scan(folder: &Path) -> Result<Vec<Found>, LoadError> {
 }
 
 /// Hashes of the libraries that were built together with this host, by file name.
-pub(super) fn own_hashes(folder: &Path) -> BTreeMap<String, String> {
+pub(in crate::drivers) fn own_hashes(folder: &Path) -> BTreeMap<String, String> {
     #[derive(Deserialize)]
     struct Listed {
         files: BTreeMap<String, String>,
@@ -182,7 +89,7 @@ pub(super) fn own_hashes(folder: &Path) -> BTreeMap<String, String> {
 }
 
 /// The content of a library file and its SHA-256 in hexadecimal.
-pub(super) fn read_library(file: &Path) -> Result<(Vec<u8>, String), LoadError> {
+pub(in crate::drivers) fn read_library(file: &Path) -> Result<(Vec<u8>, String), LoadError> {
     // Looked at through one handle, and not waited for: a pipe of that name would never end.
     let mut options = fs::OpenOptions::new();
     let opened = options.read(true).custom_flags(libc::O_NONBLOCK).open(file).map_err(LoadError::Read)?;
@@ -224,7 +131,11 @@ fn judge(path: &Path, mode: u32, owner: u32, user: u32) -> Result<(), LoadError>
 }
 
 /// Writes the private copy, unless it is there, and returns its absolute path.
-pub(super) fn private_copy(folder: &Path, bytes: &[u8], hash: &str) -> Result<PathBuf, LoadError> {
+pub(in crate::drivers) fn private_copy(
+    folder: &Path,
+    bytes: &[u8],
+    hash: &str,
+) -> Result<PathBuf, LoadError> {
     let path = folder.join(format!("{hash}.so"));
     write_copy(folder, &path, bytes).map_err(|source| LoadError::Copy { path: path.clone(), source })?;
     // A relative name without a slash would be searched in the library path.
@@ -263,7 +174,7 @@ fn holds(path: &Path, bytes: &[u8]) -> std::io::Result<bool> {
 
 /// Removes private copies whose hash is not in `kept`: those of drivers that were replaced. Only for the one process that
 /// uses `folder`. A copy that is mapped lives on without its name.
-pub(super) fn remove_old_copies(folder: &Path, kept: &BTreeSet<String>) {
+pub(in crate::drivers) fn remove_old_copies(folder: &Path, kept: &BTreeSet<String>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         let endings = ["so", "partial", "probe", KNOWN_EXTENSION];

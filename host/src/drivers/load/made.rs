@@ -8,7 +8,7 @@ use satcast_plugin_api::manifest::{Manifest, is_name};
 use serde_json::{Map, Value, json};
 
 use super::annotations::private;
-use super::schema::field;
+use super::marks::field;
 
 /// Fields of an entry that take the place of the type's own.
 const TITLE: &str = "title";
@@ -18,7 +18,11 @@ const DESCRIPTION: &str = "description";
 ///
 /// # Errors
 /// One sentence that names the entry; never a value.
-pub(super) fn types(id: &str, manifest: &Manifest, settings: &Value) -> Result<Vec<DestType>, String> {
+pub(in crate::drivers) fn types(
+    id: &str,
+    manifest: &Manifest,
+    settings: &Value,
+) -> Result<Vec<DestType>, String> {
     let Some(made) = &manifest.made else { return Ok(manifest.types.clone()) };
     let entry_schema = |name| field(field(manifest.settings.as_ref(), &made.setting), name);
     let mut types = manifest.types.clone();

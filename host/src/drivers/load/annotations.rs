@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::marks::field;
 use super::masking::masked_text;
-use super::schema::field;
 use crate::secret::{mask_key, mask_url};
 
 /// At a type: its address, as `{url}/{key}`, with names of fields of its configuration.
@@ -31,7 +31,7 @@ const OLD_TABLE: &str = "archive";
 
 /// The masked address of a destination; the operator's settings give it where its configuration does not give the first field.
 /// Defaults stand for what is left out. `None` when its type has no address.
-pub(super) fn address(
+pub(in crate::drivers) fn address(
     schema: Option<&Value>,
     config: &Value,
     settings: impl FnOnce() -> Value,
@@ -66,7 +66,7 @@ pub(super) fn address(
 }
 
 /// The origins whose pages may play a destination; empty = all.
-pub(super) fn origins(schema: Option<&Value>, config: &Value) -> Vec<String> {
+pub(in crate::drivers) fn origins(schema: Option<&Value>, config: &Value) -> Vec<String> {
     let properties = schema.and_then(|schema| schema["properties"].as_object());
     let mut properties = properties.into_iter().flatten();
     let declared = properties.find(|(_, schema)| schema.get(ORIGINS) == Some(&Value::Bool(true)));
@@ -75,7 +75,7 @@ pub(super) fn origins(schema: Option<&Value>, config: &Value) -> Vec<String> {
 }
 
 /// The fields of an entry that are not shown, each with the flag that is shown instead, if there is one.
-pub(super) fn private(schema: Option<&Value>) -> BTreeMap<&str, Option<&str>> {
+pub(in crate::drivers) fn private(schema: Option<&Value>) -> BTreeMap<&str, Option<&str>> {
     let properties = schema.and_then(|schema| schema["properties"].as_object());
     let properties = properties.into_iter().flatten();
     let declared: BTreeMap<_, _> = properties
@@ -85,7 +85,7 @@ pub(super) fn private(schema: Option<&Value>) -> BTreeMap<&str, Option<&str>> {
 }
 
 /// Whether a driver's settings go on in this table of the host's configuration.
-pub(super) fn takes_table(id: &str, settings: Option<&Value>, table: &str) -> bool {
+pub(in crate::drivers) fn takes_table(id: &str, settings: Option<&Value>, table: &str) -> bool {
     match settings.and_then(|settings| settings.get(TABLE)) {
         Some(declared) => declared == table,
         None => id == OLD_TABLE && table == OLD_TABLE,

@@ -11,26 +11,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::loader::{self, LoadError};
-
-/// Most images of one library in this process.
-pub(super) const IMAGES_OF_ONE_MAX: usize = 8;
+use super::error::{IMAGES_OF_ONE_MAX, LoadError};
+use super::loader;
 
 /// Which images there are, by the hash of their library, and whether each is at work.
 #[derive(Default)]
-pub(super) struct Images {
+pub(in crate::drivers) struct Images {
     mapped: Mutex<BTreeMap<String, Vec<Arc<AtomicBool>>>>,
 }
 
 /// The use of one image. It ends when this is dropped, which must come after the driver's last call.
-pub(super) struct Lease {
+pub(in crate::drivers) struct Lease {
     path: PathBuf,
     at_work: Arc<AtomicBool>,
 }
 
 impl Images {
     /// An image that no driver runs in. `first` is the private copy of the library in `folder`, `bytes` and `hash` are of it.
-    pub(super) fn lease(
+    pub(in crate::drivers) fn lease(
         &self,
         folder: &Path,
         first: &Path,
@@ -57,14 +55,14 @@ impl Images {
     }
 
     /// How many images there are, at work or not.
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::drivers) fn count(&self) -> usize {
         self.mapped.lock().values().map(Vec::len).sum()
     }
 }
 
 impl Lease {
     /// The file to open.
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::drivers) fn path(&self) -> &Path {
         &self.path
     }
 }

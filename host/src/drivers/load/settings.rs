@@ -3,13 +3,22 @@
 use serde_json::{Map, Value};
 
 use super::annotations::takes_table;
-use super::schema::{ConfigSchema, field};
-use super::services::OperatorSettings;
+use super::marks::field;
+use super::schema::ConfigSchema;
 use crate::config::{ARCHIVE_TABLE, DriverSettings, nearest};
+
+/// What the operator set for a driver.
+#[derive(Default)]
+pub(in crate::drivers) struct OperatorSettings {
+    /// A JSON object.
+    pub(in crate::drivers) json: String,
+    /// The texts in it that must not be shown.
+    pub(in crate::drivers) secrets: Vec<String>,
+}
 
 /// The settings under the names that the schema has, whose words may be written apart: `retry_hours`, as environment variables are,
 /// is `retryHours`, and goes before it where both are given. `[archive]` gives what is left out, where the schema asks for it.
-pub(super) fn named(id: &str, schema: Option<&Value>, chosen: &DriverSettings) -> Value {
+pub(in crate::drivers) fn named(id: &str, schema: Option<&Value>, chosen: &DriverSettings) -> Value {
     let mut settings = renamed(schema, chosen.settings.iter());
     if takes_table(id, schema, ARCHIVE_TABLE) {
         for (name, value) in renamed(schema, chosen.archive.iter()) {
@@ -58,7 +67,7 @@ fn together(name: &str) -> String {
 ///
 /// # Errors
 /// One sentence that names the key; never a value.
-pub(super) fn checked(
+pub(in crate::drivers) fn checked(
     id: &str,
     schema: Option<&Value>,
     chosen: &DriverSettings,
