@@ -210,6 +210,11 @@ impl<K: Key> State<K> {
         }
     }
 
+    fn replace(&mut self, key: &K, from: u64, to: u64) {
+        self.give_back(key, from);
+        self.add(key, to);
+    }
+
     fn give_back(&mut self, key: &K, amount: u64) {
         self.taken -= amount;
         if let Some(of_key) = self.by_key.get_mut(key) {
@@ -242,15 +247,24 @@ impl<K: Key> Permit<K> {
             if amount > self.amount {
                 self.quota.0.has_room(&state, &self.key, self.amount, amount)?;
             }
-            state.give_back(&self.key, self.amount);
-            state.add(&self.key, amount);
+            state.replace(&self.key, self.amount, amount);
         }
+        self.resized(amount);
+        Ok(())
+    }
+
+    /// Makes it so large, whether there is room or not: for what is there already, such as files of an earlier run.
+    pub fn set(&mut self, amount: u64) {
+        self.quota.0.state.lock().replace(&self.key, self.amount, amount);
+        self.resized(amount);
+    }
+
+    fn resized(&mut self, amount: u64) {
         let is_smaller = amount < self.amount;
         self.amount = amount;
         if is_smaller {
             self.quota.serve();
         }
-        Ok(())
     }
 }
 

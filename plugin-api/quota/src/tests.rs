@@ -57,6 +57,23 @@ fn nothing_and_more_than_can_be_counted() {
 }
 
 #[test]
+fn what_is_there_already_counts_beyond_the_limit() {
+    let quota = Quota::new(4, 3);
+    let mut found = quota.nothing(1);
+    found.set(9);
+    assert_eq!((quota.taken(), quota.taken_by(&1)), (9, 9));
+    assert_eq!(found.resize(10), Err(Full::Share));
+    assert_eq!(quota.try_take(2, 1).unwrap_err(), Full::Total);
+    let mut waiting = take(&quota, 2, 2);
+    found.set(3);
+    assert!(poll(&mut waiting).is_none());
+    found.set(2);
+    drop(poll(&mut waiting).unwrap());
+    found.set(0);
+    assert_eq!((quota.taken(), quota.keys()), (0, 0));
+}
+
+#[test]
 fn a_permit_is_made_larger_only_where_there_is_room() {
     let quota = Quota::new(10, 6);
     let (mut first, mut second) = (quota.try_take(1, 4).unwrap(), quota.try_take(2, 5).unwrap());

@@ -5,7 +5,6 @@ use satcast_plugin_api::{Class, Error};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{ERROR_CHARS_MAX, STALE_MAX};
-use crate::share::Owner;
 
 /// Of what is written now; see [`version1`](crate::version1) for the earlier one.
 pub(crate) const VERSION: u32 = 2;
@@ -32,6 +31,25 @@ pub(crate) struct Entry {
     pub(crate) attempt: u32,
     pub(crate) attempt_opened: bool,
     pub(crate) state: State,
+}
+
+/// Whose a recording is, as far as the host says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    /// An account.
+    Account(i64),
+    /// Of an unknown account: a destination is the least that is one owner's for sure.
+    Destination(i64),
+}
+
+impl Owner {
+    /// 0 = the host did not say the account.
+    pub(crate) fn new(account_id: i64, destination_id: i64) -> Self {
+        match account_id {
+            0 => Owner::Destination(destination_id),
+            account_id => Owner::Account(account_id),
+        }
+    }
 }
 
 /// Whose bucket it goes to. The store is kept as the host sealed it, keys included.
@@ -213,5 +231,12 @@ mod tests {
         entry.abandon_upload();
         let stale = entry.at_store.unwrap().stale;
         assert_eq!((stale.len(), stale[0].as_str()), (STALE_MAX, "3"));
+    }
+
+    #[test]
+    fn an_unknown_account_is_told_by_its_destination() {
+        assert_eq!(Owner::new(3, 7), Owner::new(3, 8));
+        assert_ne!(Owner::new(0, 7), Owner::new(0, 8));
+        assert_ne!(Owner::new(0, 7), Owner::new(7, 0));
     }
 }

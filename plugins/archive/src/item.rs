@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use satcast_plugin_api::{Class, Error};
+use satcast_quota::Permit;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::entry::{Entry, State, Trouble};
+use crate::entry::{Entry, Owner, State, Trouble};
+use crate::full::{SPOOL_FULL, no_room};
 use crate::limits::CUT_WAIT;
 use crate::parts;
 use satcast_plugin_api::driver::{Answer, Recording, RecordingState};
@@ -36,9 +38,19 @@ pub(crate) struct Item {
     pub(crate) saving: Mutex<()>,
 }
 
+/// What it takes of the quotas.
+pub(crate) struct Held {
+    /// One of the recordings in the journal.
+    pub(crate) place: Permit<Owner>,
+    /// Bytes on the local disk.
+    pub(crate) bytes: Permit<Owner>,
+}
+
 /// What changes of it.
 pub(crate) struct Data {
     pub(crate) entry: Entry,
+    /// `None` for one that is gone, or an earlier instance's.
+    pub(crate) held: Option<Held>,
     /// Somebody records into it.
     pub(crate) is_live: bool,
     /// Its journal file was removed and must not come back.
@@ -63,9 +75,10 @@ impl fmt::Debug for Item {
 }
 
 impl Item {
-    pub(crate) fn new(entry: Entry, is_live: bool) -> Self {
+    pub(crate) fn new(entry: Entry, is_live: bool, held: Option<Held>) -> Self {
         let data = Data {
             entry,
+            held,
             is_live,
             is_gone: false,
             before: None,
@@ -119,8 +132,25 @@ impl Data {
     }
 
     /// Bytes it takes on the local disk.
-    pub(crate) fn local_bytes(&self) -> u64 {
+    fn local_bytes(&self) -> u64 {
         if self.has_copy() { self.entry.bytes } else { 0 }
+    }
+
+    /// Takes what a file of `bytes` needs of the quota, before it is written.
+    ///
+    /// # Errors
+    /// `Internal` when that is too much.
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), Error> {
+        let Some(held) = &mut self.held else { return Ok(()) };
+        held.bytes.resize(bytes).map_err(|_| no_room(SPOOL_FULL))
+    }
+
+    /// Counts the local copy as it is. While it grows, it is reserved before.
+    pub(crate) fn count_bytes(&mut self) {
+        let bytes = self.local_bytes();
+        if let Some(held) = self.held.as_mut().filter(|_| !self.is_live) {
+            held.bytes.set(bytes);
+        }
     }
 
     /// A failure at `now`, on the clock of [`Outside::elapsed`](crate::outside::Outside::elapsed); how long nothing has worked since the

@@ -1,6 +1,6 @@
 //! What goes by itself: failed local copies that are too old or too many, and recordings whose time at the store is over.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +8,9 @@ use futures_util::{StreamExt as _, stream};
 use satcast_plugin_api::Error;
 use tokio::time::{sleep, timeout};
 
-use crate::entry::{Entry, State};
+use crate::entry::{Entry, Owner, State};
 use crate::item::Item;
 use crate::limits::{self, GIVE_UP_ENDING_MAX, GONE_LIFE_MIN, GONE_TOLD, RETENTION_AT_ONCE};
-use crate::share::surplus;
 use crate::state::{Core, WeakCore, blocking};
 use crate::{follow, upload};
 
@@ -201,10 +200,45 @@ async fn forget_old(core: &Arc<Core>) {
             kept.push((owner, 1, rank.map(|_| item)));
         }
     }
-    old.extend(surplus(kept, limits::kept(core.limits.known) as u64));
+    old.extend(surplus(kept, limits::kept(core.limits.known)));
     for item in old {
         if let Err(error) = core.forget(&item).await {
             tracing::warn!(recording = item.file_name, %error, "a recording cannot be forgotten");
         }
+    }
+}
+
+/// What goes of `all` until no more than `limit` is left, where each has an owner and a size, and what may go at all is there. It is always
+/// the first of the owner who has most, so that nobody's goes because of somebody else who has more.
+fn surplus<T>(all: Vec<(Owner, u64, Option<T>)>, limit: u64) -> Vec<T> {
+    let (mut total, mut gone) = (0_u64, Vec::new());
+    let mut piles: HashMap<Owner, (u64, VecDeque<(u64, T)>)> = HashMap::new();
+    for (owner, size, it) in all {
+        let (has, goes) = piles.entry(owner).or_default();
+        (total, *has) = (total.saturating_add(size), has.saturating_add(size));
+        goes.extend(it.map(|it| (size, it)));
+    }
+    while total > limit {
+        let with_some = piles.values_mut().filter(|(_, goes)| !goes.is_empty());
+        let Some((has, goes)) = with_some.max_by_key(|(has, _)| *has) else { break };
+        let Some((size, it)) = goes.pop_front() else { break };
+        (total, *has) = (total.saturating_sub(size), has.saturating_sub(size));
+        gone.push(it);
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_is_the_oldest_of_who_has_most() {
+        let small = [(1, 10, "a1"), (2, 60, "b1"), (2, 60, "b2"), (1, 10, "a2"), (2, 60, "b3")];
+        let mut all: Vec<_> =
+            small.map(|(account, size, name)| (Owner::new(account, 0), size, Some(name))).into();
+        all.push((Owner::new(0, 7), 500, None));
+        assert_eq!(surplus(all, 570), ["b1", "b2", "b3"]);
+        assert!(surplus(vec![(Owner::Account(1), 9, Some("x"))], 9).is_empty());
     }
 }

@@ -9,14 +9,14 @@ use crate::upload::sockets::Times;
 
 /// Requests on their way at one time, over all recordings. One store, and one account, has a quarter of them: whichever hangs must not
 /// hold up the others.
-const REQUESTS_AT_ONCE: u32 = 32;
+const REQUESTS_AT_ONCE: u64 = 32;
 /// Memory of all parts on their way, in MiB, shared like the requests: a quarter is eight small parts, and one of the largest goes
 /// alone.
-const PARTS_MIB: u32 = 256;
+const PARTS_MIB: u64 = 256;
 /// Parts of one recording on their way at one time.
 pub(crate) const PARTS_OF_ONE: usize = 2;
 /// Recordings in the journal. Beyond [`kept`] those that the store has are forgotten, the oldest of whoever has most first.
-const KNOWN_MAX: usize = 16_000;
+const KNOWN_MAX: u64 = 16_000;
 /// Files that one destination may begin within a minute. Encoders change their configuration a few times an hour.
 const FILES_PER_MINUTE_MAX: usize = 10;
 /// Longest wait until a store has opened an upload that somebody asked for and pays for. The host waits for 20 s.
@@ -66,10 +66,10 @@ pub(crate) struct Limits {
     /// A file of this size, or this length in nanoseconds, goes on in another one at the next keyframe.
     pub(crate) file_bytes: u64,
     pub(crate) file_ns: i64,
-    pub(crate) known: usize,
+    pub(crate) known: u64,
     pub(crate) files_per_minute: usize,
-    pub(crate) requests_at_once: u32,
-    pub(crate) parts_mib: u32,
+    pub(crate) requests_at_once: u64,
+    pub(crate) parts_mib: u64,
     /// Media is made durable this often: what a crash of the machine, not of the process, may lose.
     pub(crate) sync_every: Duration,
     /// The host is told how a running recording grows this often.
@@ -103,6 +103,6 @@ impl Limits {
 
 /// Of so many recordings that may be in the journal, how many are kept before old ones are forgotten: less than one account may have
 /// by itself, so that old ones never keep a new one out.
-pub(crate) fn kept(known: usize) -> usize {
+pub(crate) fn kept(known: u64) -> u64 {
     known.saturating_mul(5) / 8
 }

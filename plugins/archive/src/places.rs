@@ -12,8 +12,8 @@ use crate::item::Item;
 use crate::names;
 use crate::outside::Outside;
 use crate::state::Core;
+use crate::upload::permits::Client;
 use crate::upload::store::Store;
-use crate::upload::turns::Client;
 
 /// The operator's store as the settings name it now.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Core {
         Ok((Store::new(target, self.sockets.clone()), key))
     }
 
-    /// Who asks for a turn when something of this recording is done.
+    /// Who asks for permits when something of this recording is done.
     pub(crate) fn client(&self, item: &Item) -> Client {
         let owner = item.data().entry.owner();
         match self.place(item) {

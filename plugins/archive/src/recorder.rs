@@ -12,12 +12,11 @@ use tokio::time::Instant;
 
 use crate::cut::{Cutter, Piece};
 use crate::follow::Own;
+use crate::full::{check_disk, no_room};
 use crate::item::Item;
 use crate::journal::{remove_if_there, sync_folder};
 use crate::limits::TRACK_REFUSALS_TOLD_MAX;
 use crate::parts;
-use crate::room::{check_disk, no_room};
-use crate::share::Owner;
 use crate::state::{Core, blocking};
 use satcast_plugin_api::driver::About;
 
@@ -167,7 +166,6 @@ impl Recorder {
 #[derive(Debug)]
 struct Open {
     item: Arc<Item>,
-    owner: Owner,
     file: Arc<File>,
     bytes: u64,
     duration_ms: u64,
@@ -179,9 +177,7 @@ struct Open {
 impl Open {
     /// A new file with its journal, and the task that uploads it.
     async fn begin(core: &Arc<Core>, order: &Order, init: Bytes, started_ms: i64) -> Result<Self, Error> {
-        let owner = Owner::new(order.about.account_id, order.about.destination_id);
-        core.reserve(owner, init.len() as u64)?;
-        let item = core.enter(order, started_ms)?;
+        let item = core.enter(order, started_ms, init.len() as u64)?;
         let (task_core, entry) = (core.clone(), item.entry());
         let path = core.path(&item.file_name);
         let made = blocking(move || {
@@ -206,7 +202,6 @@ impl Open {
                 let synced = Instant::now();
                 Ok(Open {
                     item,
-                    owner,
                     file: Arc::new(file),
                     bytes,
                     duration_ms: 0,
@@ -229,7 +224,7 @@ impl Open {
                 "a recording without keyframes grew too large for a store; another file begins",
             ));
         }
-        core.reserve(self.owner, bytes.len() as u64)?;
+        self.item.data().reserve(end)?;
         let (task_core, file) = (core.clone(), self.file.clone());
         let written = blocking(move || {
             check_disk(&task_core, bytes.len() as u64)?;

@@ -6,27 +6,33 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use satcast_plugin_api::{Class, Error};
+use satcast_quota::Quota;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
 use crate::config::Settings;
-use crate::entry::{Bucket, Entry, State, Trouble};
+use crate::entry::{Bucket, Entry, Owner, State, Trouble};
 use crate::follow::Wanted;
-use crate::item::{Data, Item};
+use crate::full::{SPOOL_FULL, TOO_MANY, no_room, too_often};
+use crate::item::{Data, Held, Item};
 use crate::journal::{self, Journal, private_folder, remove_if_there};
 use crate::limits::Limits;
-use crate::names::stem;
+use crate::names::{self, stem};
 use crate::outside::Outside;
 use crate::places::Operator;
-use crate::room::Room;
+use crate::recorder::Order;
+use crate::upload::permits::Permits;
 use crate::upload::sockets::Sockets;
-use crate::upload::turns::Turns;
 use crate::{keeper, upload};
 use satcast_plugin_api::driver::{Recording, RecordingState};
+
+/// Files of a destination that are younger count for [`Limits::files_per_minute`].
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The driver without its contract.
 #[derive(Debug)]
@@ -34,11 +40,14 @@ pub(crate) struct Core {
     pub(crate) outside: Arc<dyn Outside>,
     pub(crate) limits: Limits,
     /// One for each request to a store.
-    pub(crate) requests: Turns,
+    pub(crate) requests: Permits,
     /// One for each MiB of parts in memory.
-    pub(crate) memory: Turns,
+    pub(crate) memory: Permits,
     pub(crate) operator: Operator,
-    pub(crate) room: Room,
+    /// Bytes of local copies.
+    spooled: Quota<Owner>,
+    /// Recordings in the journal.
+    known: Quota<Owner>,
     pub(crate) sockets: Arc<Sockets>,
     pub(crate) started: Instant,
     pub(crate) wanted: Wanted,
@@ -71,9 +80,10 @@ impl Core {
             folder: data.to_path_buf(),
             lock: Mutex::default(),
             operator: Operator::new(settings, &*outside)?,
-            requests: Turns::new(limits.requests_at_once),
-            memory: Turns::new(limits.parts_mib),
-            room: Room::default(),
+            requests: Permits::new(limits.requests_at_once),
+            memory: Permits::new(limits.parts_mib),
+            spooled: shared(limits.spool_quota),
+            known: shared(limits.known),
             sockets: Arc::new(Sockets::new(outside.clone(), limits.times)),
             started: Instant::now(),
             wanted: Wanted::default(),
@@ -156,7 +166,11 @@ impl Core {
         }
         let is_unfinished =
             !matches!(entry.state, State::Done { .. } | State::Failed { .. } | State::Gone { .. });
-        let item = Arc::new(Item::new(entry, false));
+        let owner = entry.owner();
+        let mut held = Held { place: self.known.nothing(owner), bytes: self.spooled.nothing(owner) };
+        held.place.set(1);
+        let item = Arc::new(Item::new(entry, false, Some(held)));
+        item.data().count_bytes();
         self.items().insert(item.file_name.clone(), item.clone());
         if is_unfinished {
             self.spawn(&item);
@@ -192,6 +206,51 @@ impl Core {
         self.items.lock()
     }
 
+    /// A new recording in the list, under a name nobody had, that began at `started_ms` and takes `bytes` at once.
+    ///
+    /// # Errors
+    /// `Internal`: there is no room for another one; `Remote`: the encoder made too many of late.
+    pub(crate) fn enter(&self, order: &Order, started_ms: i64, bytes: u64) -> Result<Arc<Item>, Error> {
+        let about = &order.about;
+        let owner = Owner::new(about.account_id, about.destination_id);
+        let bytes = self.spooled.try_take(owner, bytes).map_err(|_| no_room(SPOOL_FULL))?;
+        let place = self.known.try_take(owner, 1).map_err(|_| no_room(TOO_MANY))?;
+        let mut items = self.items();
+        let mut number = 0;
+        // Ages of the destination's files of the last minute.
+        let mut young = Vec::new();
+        for item in items.values() {
+            let data = item.data();
+            if data.entry.about.destination_id == about.destination_id {
+                let age = item.begun.map(|begun| begun.elapsed());
+                young.extend(age.filter(|age| *age < MINUTE));
+            }
+            if data.entry.about.session_id == about.session_id {
+                number = number.max(data.entry.number);
+            }
+        }
+        // An encoder that changes its configuration all the time begins one each time.
+        let most = self.limits.files_per_minute;
+        if let Some(oldest) = young.iter().max().filter(|_| young.len() >= most) {
+            return Err(too_often(most, MINUTE.saturating_sub(*oldest).max(Duration::from_secs(1))));
+        }
+        number = number.saturating_add(1);
+        let mut name = names::file_name(&about.label, started_ms, &about.session_id, number);
+        // Sessions whose ids differ only in letters that names do not have.
+        while items.contains_key(&name) || self.path(&name).exists() {
+            number = number.saturating_add(1);
+            name = names::file_name(&about.label, started_ms, &about.session_id, number);
+        }
+        let mut entry = Entry::new(name.clone(), started_ms);
+        entry.about.clone_from(about);
+        entry.number = number;
+        entry.retention_days = order.retention_days;
+        entry.bucket = self.bucket(&order.own);
+        let item = Arc::new(Item::new(entry, true, Some(Held { place, bytes })));
+        items.insert(name, item.clone());
+        Ok(item)
+    }
+
     /// All recordings, in the order of their names.
     pub(crate) fn all(&self) -> Vec<Arc<Item>> {
         self.items().values().cloned().collect()
@@ -213,7 +272,7 @@ impl Core {
                 Error::internal(format!("the journal of recordings cannot be read: {error}"))
             })?;
             let theirs = entries.into_iter().filter(|entry| self.find(&entry.file_name).is_none());
-            all.extend(theirs.map(|entry| self.listed(&Item::new(entry, false))));
+            all.extend(theirs.map(|entry| self.listed(&Item::new(entry, false, None))));
         }
         Ok(all)
     }
@@ -277,6 +336,7 @@ impl Core {
     /// Every change has a time of its own, later than the one before, whatever the clock does. What is to be told is `None` for one that
     /// is deleted: who asked for that hears of it first, and should he not, the list tells.
     fn stamp(&self, data: &mut Data) -> Option<Recording> {
+        data.count_bytes();
         data.entry.changed_at_ms = self.outside.now_ms().max(data.entry.changed_at_ms + 1);
         (!data.is_deleted()).then(|| data.recording())
     }
@@ -337,7 +397,10 @@ impl Core {
     /// # Errors
     /// `Internal` when a file cannot be removed.
     pub(crate) async fn forget(self: &Arc<Self>, item: &Arc<Item>) -> Result<(), Error> {
-        item.data().is_gone = true;
+        {
+            let mut data = item.data();
+            (data.is_gone, data.held) = (true, None);
+        }
         self.items().remove(&item.file_name);
         let (core, item) = (self.clone(), item.clone());
         blocking(move || {
@@ -358,6 +421,11 @@ impl Core {
     }
 }
 
+/// A limit of which one owner may have three quarters: the last quarter is for the others.
+fn shared(total: u64) -> Quota<Owner> {
+    Quota::new(total, total - total / 4)
+}
+
 /// Runs file work beside the runtime.
 ///
 /// # Errors
@@ -376,15 +444,6 @@ pub(crate) fn disk_failed(error: io::Error) -> Error {
 
 /// The core, while the driver lives.
 pub(crate) type WeakCore = Weak<Core>;
-
-/// Free bytes on the disk of a folder, for those who are not its administrator.
-///
-/// # Errors
-/// The system cannot tell.
-pub(crate) fn free_bytes(folder: &Path) -> io::Result<u64> {
-    let stat = nix::sys::statvfs::statvfs(folder).map_err(io::Error::from)?;
-    Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
-}
 
 /// True when the file is there.
 pub(crate) fn is_file(path: &Path) -> bool {

@@ -11,9 +11,9 @@ use super::kit::{Kit, limits, until};
 use super::media::{AVC, OTHER_AVC, packet, pictures_of, record};
 use super::server::{ACCESS_KEY, SECRET_KEY};
 use crate::config::Target;
+use crate::full::{SPOOL_FULL, TOO_MANY, no_room, too_often};
 use crate::limits::Limits;
 use crate::recorder::Order;
-use crate::room::{SPOOL_FULL, TOO_MANY, no_room, too_often};
 use crate::upload::sockets::Times;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;

@@ -18,10 +18,10 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::server::{ACCESS_KEY, BUCKET, SECRET_KEY, Server};
 use crate::config::{Config, Settings, Target};
+use crate::full::no_room;
 use crate::limits::Limits;
 use crate::outside::Outside;
 use crate::recorder::{Order, Recorder};
-use crate::room::no_room;
 use crate::state::{Core, disk_failed};
 use crate::upload::attempts::Pauses;
 use crate::upload::sockets::Times;

@@ -8,6 +8,7 @@ pub(crate) mod begin;
 mod complete;
 pub(crate) mod ending;
 pub(crate) mod fault;
+pub(crate) mod permits;
 pub(crate) mod probe;
 mod restart;
 pub(crate) mod send;
@@ -15,7 +16,6 @@ pub(crate) mod sockets;
 pub(crate) mod store;
 mod sums;
 pub(crate) mod tls;
-pub(crate) mod turns;
 mod wire;
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use tokio::time::{sleep, timeout};
 
 use self::attempts::{Attempts, Next};
 use self::fault::{Fault, Kind};
-use self::turns::Turn;
+use self::permits::Taken;
 use crate::entry::{State, Trouble};
 use crate::item::{Data, Item};
 use crate::limits::{ASKED_OPEN_MAX, PARTS_OF_ONE};
@@ -94,7 +94,7 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
         match next {
             Step::Wait => item.changed.notified().await,
             Step::Repair => {
-                let _turn = turn(core, item).await?;
+                let _permit = permit(core, item).await;
                 begin::repair(core, item).await?;
             }
             Step::Forget => {
@@ -109,11 +109,11 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
                 attempts.progressed();
             }
             Step::Complete => {
-                let _turn = turn(core, item).await?;
+                let _permit = permit(core, item).await;
                 complete::complete(core, item).await?;
             }
             Step::Delete => {
-                let _turn = turn(core, item).await?;
+                let _permit = permit(core, item).await;
                 ending::delete(core, item).await?;
                 core.bury(item).await?;
                 return Ok(());
@@ -127,7 +127,7 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
 /// is opened later is ended.
 async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     let opening = async {
-        let _turn = turn(core, item).await?;
+        let _permit = permit(core, item).await;
         begin::open(core, item).await
     };
     if item.data().answer.is_none() {
@@ -142,8 +142,8 @@ async fn open(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
     timeout(ASKED_OPEN_MAX, opening).await.unwrap_or_else(|elapsed| Err(late(elapsed)))
 }
 
-/// Waits for the recording's turn at its store.
-async fn turn(core: &Core, item: &Item) -> Result<Turn, Fault> {
+/// Waits for a request's permit.
+async fn permit(core: &Core, item: &Item) -> Taken {
     core.requests.take(&core.client(item), 1).await
 }
 
@@ -252,7 +252,7 @@ mod tests {
             let upload = Upload { id: "u".into(), parts: vec![String::new(); parts], has_sums: true };
             AtStore { upload: Some(upload), ..AtStore::new("k".into()) }
         });
-        let item = Item::new(entry, is_live);
+        let item = Item::new(entry, is_live, None);
         let data = item.data();
         step(&data)
     }

@@ -10,10 +10,10 @@ use futures_util::future::join_all;
 use satcast_plugin_api::{Class, Error};
 
 use super::fault::{Fault, Kind};
+use super::permits::Client;
 use super::restart::unknown_upload;
 use super::store::{Store, bare};
 use super::sums::{is_md5, md5_hex};
-use super::turns::Client;
 use crate::entry::Upload;
 use crate::item::Item;
 use crate::limits::ETAG_BYTES_MAX;
@@ -86,9 +86,8 @@ async fn send_one(
     part: Part,
 ) -> Result<(String, bool), Fault> {
     let To { client, store, key, upload } = to;
-    let mib = u32::try_from(part.bytes.div_ceil(1024 * 1024)).unwrap_or(u32::MAX);
-    let _memory = core.memory.take(client, mib).await?;
-    let _turn = core.requests.take(client, 1).await?;
+    let _memory = core.memory.take(client, part.bytes.div_ceil(1024 * 1024)).await;
+    let _request = core.requests.take(client, 1).await;
     let pieces = blocking(move || read_part(&file, part)).await.map_err(lost)?;
     let summed = pieces.clone();
     // Only what the store answers is held against it: it is made while the part is on its way.
