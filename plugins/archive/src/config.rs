@@ -241,6 +241,9 @@ fn no_own_store() -> Error {
     )
 }
 
+/// A destination's own store, as it is and encrypted; `None` = the operator's.
+pub(crate) type Own = Option<(Target, String)>;
+
 /// What a destination without a store of its own gets where the operator has none.
 pub(crate) fn no_operator_store() -> Error {
     Error::config(

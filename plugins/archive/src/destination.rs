@@ -6,11 +6,11 @@ use satcast_plugin_api::driver::{self, Ctx, Media, State, keep};
 use satcast_plugin_api::{Error, Packet};
 use tokio::time::timeout;
 
-use crate::config::Config;
-use crate::follow::{self, Own};
+use crate::config::{Config, Own};
+use crate::core::Core;
+use crate::follow;
 use crate::limits::QUIET;
 use crate::recorder::{Order, Recorder};
-use crate::state::Core;
 
 /// A destination of type `cloud-archive`.
 pub(crate) struct Destination {

@@ -6,38 +6,20 @@
 //! as parts or even the object may lie there, and the reason of its next failure says so. What is uploaded stays where it is. The days for
 //! which an object is kept are those of when it was recorded.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver;
 use tokio::time::timeout;
 
-use crate::config::{Config, Target};
+use crate::config::{Config, Own, Target};
+use crate::core::Core;
 use crate::entry::{Bucket, Entry, State};
-use crate::item::Item;
 use crate::limits::GIVE_UP_ENDING_MAX;
-use crate::state::Core;
+use crate::table::Item;
+use crate::upload;
 use crate::upload::ending::end_unknown;
 use crate::upload::store::Store;
-
-/// A destination's own store, as it is and encrypted; `None` = the operator's.
-pub(crate) type Own = Option<(Target, String)>;
-
-/// What destinations were said to be configured as last.
-#[derive(Debug, Default)]
-pub(crate) struct Wanted {
-    said: Mutex<BTreeMap<i64, Own>>,
-    /// Held by who has recordings follow: the last word is the last that is followed.
-    following: tokio::sync::Mutex<()>,
-}
-
-impl Wanted {
-    fn said(&self) -> MutexGuard<'_, BTreeMap<i64, Own>> {
-        self.said.lock()
-    }
-}
 
 /// What a new configuration does with a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +62,7 @@ pub(crate) fn configured(
 ) -> Result<(), Error> {
     let Some(config) = config else {
         // Recordings of a deleted destination go on with what they have.
-        core.wanted.said().remove(&destination_id);
+        core.wanted.said.lock().remove(&destination_id);
         return Ok(());
     };
     let config = config.parse::<Config>()?;
@@ -89,7 +71,7 @@ pub(crate) fn configured(
         return Ok(());
     }
     let own = own(core, &config)?;
-    core.wanted.said().insert(destination_id, own);
+    core.wanted.said.lock().insert(destination_id, own);
     let core = core.clone();
     tokio::spawn(async move { follow(&core, destination_id).await });
     Ok(())
@@ -111,13 +93,13 @@ pub(crate) fn own(core: &Core, config: &Config) -> Result<Own, Error> {
 
 /// A destination is opened with this store.
 pub(crate) async fn opened(core: &Arc<Core>, destination_id: i64, own: Own) {
-    core.wanted.said().insert(destination_id, own);
+    core.wanted.said.lock().insert(destination_id, own);
     follow(core, destination_id).await;
 }
 
 /// Has the recordings of all destinations follow what was said of them last.
 pub(crate) async fn follow_all(core: &Arc<Core>) {
-    let destinations: Vec<i64> = core.wanted.said().keys().copied().collect();
+    let destinations: Vec<i64> = core.wanted.said.lock().keys().copied().collect();
     for destination_id in destinations {
         follow(core, destination_id).await;
     }
@@ -126,8 +108,8 @@ pub(crate) async fn follow_all(core: &Arc<Core>) {
 /// Has a destination's recordings follow what was said of it last.
 async fn follow(core: &Arc<Core>, destination_id: i64) {
     let _one_at_a_time = core.wanted.following.lock().await;
-    let Some(own) = core.wanted.said().get(&destination_id).cloned() else { return };
-    for item in core.all() {
+    let Some(own) = core.wanted.said.lock().get(&destination_id).cloned() else { return };
+    for item in core.table.all() {
         let is_its = {
             let data = item.data();
             data.entry.about.destination_id == destination_id
@@ -152,18 +134,19 @@ async fn follow_one(core: &Arc<Core>, item: &Arc<Item>, own: &Own) -> Result<(),
     match next {
         Step::Nothing => Ok(()),
         Step::Keys => {
-            core.change(item, |data| {
-                if let Some((_, sealed)) = own {
-                    data.entry.bucket = Bucket::Own(sealed.clone());
-                }
-                set_stays(&mut data.entry, false);
-                data.restarts_failing();
-            })
-            .await?;
+            core.table
+                .change(item, |data| {
+                    if let Some((_, sealed)) = own {
+                        data.entry.bucket = Bucket::Own(sealed.clone());
+                    }
+                    set_stays(&mut data.entry, false);
+                    data.restarts_failing();
+                })
+                .await?;
             item.renewed.notify_one();
             Ok(())
         }
-        Step::Stays => core.change(item, |data| set_stays(&mut data.entry, true)).await,
+        Step::Stays => core.table.change(item, |data| set_stays(&mut data.entry, true)).await,
         Step::Moves => moves(core, item, own, Store::new(old, core.sockets.clone()), key).await,
     }
 }
@@ -185,7 +168,7 @@ async fn moves(
     item.cut().await;
     let bucket = core.bucket(own);
     let mut was_asked = false;
-    let changed = core.change(item, |data| {
+    let changed = core.table.change(item, |data| {
         if data.entry.has_begun() {
             set_stays(&mut data.entry, true);
             return false;
@@ -196,7 +179,7 @@ async fn moves(
         true
     });
     let changed = changed.await;
-    core.spawn_if_idle(item);
+    upload::spawn_if_idle(core, item);
     if changed? {
         tracing::info!(
             recording = item.file_name,

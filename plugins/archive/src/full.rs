@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use satcast_plugin_api::Error;
 
+use crate::disk::free_bytes;
 use crate::limits::FULL_RETRY;
-use crate::state::Core;
 
 /// Local copies take all the room they may: see [`no_room`].
 pub(crate) const SPOOL_FULL: &str = "recordings that wait for their store take all the room they may (spoolQuotaBytes), of which one account has three \
@@ -16,25 +16,16 @@ pub(crate) const SPOOL_FULL: &str = "recordings that wait for their store take a
 pub(crate) const TOO_MANY: &str =
     "there are too many recordings; delete some that have failed or are not needed";
 
-/// Fails when the disk has not `more` bytes and what must stay free, if anything must.
+/// Fails when the disk of a folder has not `more` bytes and `free_min`, which must stay free, if anything must.
 ///
 /// # Errors
 /// `StorageFull`, or the system cannot tell.
-pub(crate) fn check_disk(core: &Core, more: u64) -> io::Result<()> {
+pub(crate) fn check_disk(folder: &Path, free_min: u64, more: u64) -> io::Result<()> {
     // Where nothing must stay free, the disk itself says when it is full; some tell of no free bytes at all.
-    if core.limits.free_min > 0 && free_bytes(core.spool())? < core.limits.free_min.saturating_add(more) {
+    if free_min > 0 && free_bytes(folder)? < free_min.saturating_add(more) {
         return Err(too_little_free());
     }
     Ok(())
-}
-
-/// Free bytes on the disk of a folder, for those who are not its administrator.
-///
-/// # Errors
-/// The system cannot tell.
-fn free_bytes(folder: &Path) -> io::Result<u64> {
-    let stat = nix::sys::statvfs::statvfs(folder).map_err(io::Error::from)?;
-    Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
 }
 
 /// The disk has not what must stay free.

@@ -5,11 +5,12 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::disk::{private_folder, remove_if_there, sync_folder};
 use crate::entry::{Entry, VERSION};
 use crate::names::stem;
 use crate::version1;
@@ -139,22 +140,6 @@ fn put_aside(path: &Path, error: &io::Error) {
     }
 }
 
-/// Makes a folder that only this user can read.
-///
-/// # Errors
-/// It cannot be made.
-pub(crate) fn private_folder(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
-/// Makes what was created, renamed and removed in a folder durable.
-///
-/// # Errors
-/// The system cannot do it.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
 /// Takes a folder for this instance of the driver; `None` while another one has it. The system gives it back when the file is closed,
 /// however that comes.
 ///
@@ -167,17 +152,6 @@ pub(crate) fn lock(folder: &Path) -> io::Result<Option<File>> {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(error),
-    }
-}
-
-/// Removes a file, if it is there.
-///
-/// # Errors
-/// It cannot be removed.
-pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }
 

@@ -1,17 +1,22 @@
 //! What goes by itself: failed local copies that are too old or too many, and recordings whose time at the store is over.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use satcast_plugin_api::Error;
 use tokio::time::{sleep, timeout};
 
+use crate::config::Settings;
+use crate::core::Core;
+use crate::disk::{blocking, unusable};
 use crate::entry::{Entry, Owner, State};
-use crate::item::Item;
-use crate::limits::{self, GIVE_UP_ENDING_MAX, GONE_LIFE_MIN, GONE_TOLD, RETENTION_AT_ONCE};
-use crate::state::{Core, WeakCore, blocking};
+use crate::limits::{self, GIVE_UP_ENDING_MAX, GONE_LIFE_MIN, GONE_TOLD, Limits, RETENTION_AT_ONCE};
+use crate::outside::Outside;
+use crate::table::Item;
 use crate::{follow, upload};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
@@ -24,21 +29,49 @@ pub(crate) const COPIES_TOO_LARGE: &str = "failed recordings take more room than
 /// How often it is looked whether an earlier instance is gone.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Takes up what is in the folder as soon as that is possible, then looks now and then, for as long as the driver lives. Stores that hang
-/// hold up no local work.
-pub(crate) fn start(core: WeakCore) {
+/// Takes up what is in the folder of the driver as soon as that is possible, then looks now and then, for as long as the driver lives; all
+/// in tasks of the running runtime. Stores that hang hold up no local work.
+///
+/// # Errors
+/// `Config` for a bad store in the settings, `Internal` when the folders below `data` cannot be used.
+pub(crate) fn start(
+    data: &Path,
+    settings: &Settings,
+    limits: Limits,
+    outside: Arc<dyn Outside>,
+) -> Result<Arc<Core>, Error> {
+    let core = Arc::new(Core::new(data, settings, limits, outside)?);
+    if !take_up(&core).map_err(|error| unusable(data, &error))? {
+        tracing::info!(
+            "an earlier instance of the driver is still at work; its recordings are taken up when it is gone"
+        );
+    }
+    let weak = Arc::downgrade(&core);
     tokio::spawn(async move {
-        take_up(&core).await;
-        tokio::spawn(run(core.clone(), |core| async move { keep(&core).await }));
-        run(core, |core| async move { end_retention(&core).await }).await;
+        take_up_later(&weak).await;
+        tokio::spawn(run(weak.clone(), |core| async move { keep(&core).await }));
+        run(weak, |core| async move { end_retention(&core).await }).await;
     });
+    Ok(core)
 }
 
-async fn take_up(weak: &WeakCore) {
-    while let Some(core) = weak.upgrade().filter(|core| !core.is_alone()) {
+/// Goes on with what is in the journal, once no other instance of the driver does; true from then on.
+fn take_up(core: &Arc<Core>) -> io::Result<bool> {
+    let Some(unfinished) = core.table.take_up()? else { return Ok(false) };
+    tracing::info!(
+        recordings = core.table.all().len(),
+        unfinished = unfinished.len(),
+        "the journal of recordings was read"
+    );
+    unfinished.iter().for_each(|item| upload::spawn(core, item));
+    Ok(true)
+}
+
+async fn take_up_later(weak: &Weak<Core>) {
+    while let Some(core) = weak.upgrade().filter(|core| !core.table.is_alone()) {
         let looked = blocking({
             let core = core.clone();
-            move || core.take_up()
+            move || take_up(&core)
         });
         match looked.await {
             // What destinations were given meanwhile is for the earlier instance's recordings, too.
@@ -53,7 +86,7 @@ async fn take_up(weak: &WeakCore) {
     }
 }
 
-async fn run<L: Future<Output = ()> + Send>(core: WeakCore, look: impl Fn(Arc<Core>) -> L) {
+async fn run<L: Future<Output = ()> + Send>(core: Weak<Core>, look: impl Fn(Arc<Core>) -> L) {
     loop {
         let Some(strong) = core.upgrade() else { return };
         let pause = strong.limits.keep_every;
@@ -66,7 +99,7 @@ async fn run<L: Future<Output = ()> + Send>(core: WeakCore, look: impl Fn(Arc<Co
 pub(crate) async fn keep(core: &Arc<Core>) {
     give_up_copies(core).await;
     forget_old(core).await;
-    core.journal().keep_reserve();
+    core.table.keep_reserve();
 }
 
 fn millis(duration: Duration) -> i64 {
@@ -79,7 +112,7 @@ fn sorted<F: Ord>(core: &Core, facts: impl Fn(&Entry) -> F) -> Vec<(F, Arc<Item>
         let facts = facts(&item.data().entry);
         (facts, item)
     };
-    let mut all: Vec<(F, Arc<Item>)> = core.all().into_iter().map(with_facts).collect();
+    let mut all: Vec<(F, Arc<Item>)> = core.table.all().into_iter().map(with_facts).collect();
     all.sort_by(|(one, _), (other, _)| one.cmp(other));
     all
 }
@@ -112,7 +145,7 @@ pub(crate) fn copy_deleted(error: &str, why: &str) -> String {
 async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
     tracing::warn!(recording = item.file_name, why, "the local copy of a failed recording is deleted");
     let mut is_given_up = false;
-    let changed = core.change(item, |data| {
+    let changed = core.table.change(item, |data| {
         // Somebody may have asked for another attempt meanwhile.
         if let State::Failed { trouble, has_copy } = &mut data.entry.state {
             is_given_up = true;
@@ -122,7 +155,7 @@ async fn give_up(core: &Arc<Core>, item: &Arc<Item>, why: &str) {
     });
     let outcome = match changed.await {
         Ok(()) if is_given_up => {
-            let removed = core.remove_local(item).await;
+            let removed = core.table.remove_local(item).await;
             // The store may hang: nobody waits for it.
             let (core, item) = (core.clone(), item.clone());
             tokio::spawn(timeout(GIVE_UP_ENDING_MAX, async move { upload::end_uploads(&core, &item).await }));
@@ -143,7 +176,7 @@ pub(crate) async fn end_retention(core: &Arc<Core>) {
         days.is_some_and(|days| entry.started_at_ms + i64::from(days) * DAY_MS <= now_ms)
     };
     let mut over: HashMap<i64, Vec<Arc<Item>>> = HashMap::new();
-    for item in core.all() {
+    for item in core.table.all() {
         let destination_id = item.data().entry.about.destination_id;
         if is_over(&item.data().entry) {
             over.entry(destination_id).or_default().push(item);
@@ -171,7 +204,7 @@ pub(crate) async fn end_retention(core: &Arc<Core>) {
 async fn end_one(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Error> {
     let (store, key) = core.store(item)?;
     store.delete(&key).await?;
-    core.change(item, |data| data.entry.state = State::Gone { is_deleted: false }).await
+    core.table.change(item, |data| data.entry.state = State::Gone { is_deleted: false }).await
 }
 
 /// Which are forgotten first when there are too many; `None` for what must stay. Those with days to keep come last: once forgotten,
@@ -202,7 +235,7 @@ async fn forget_old(core: &Arc<Core>) {
     }
     old.extend(surplus(kept, limits::kept(core.limits.known)));
     for item in old {
-        if let Err(error) = core.forget(&item).await {
+        if let Err(error) = core.table.forget(&item).await {
             tracing::warn!(recording = item.file_name, %error, "a recording cannot be forgotten");
         }
     }

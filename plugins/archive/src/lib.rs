@@ -1,9 +1,10 @@
 //! Destination type `cloud-archive`: recordings in S3-compatible storage.
 //!
 //! Packets become fragmented MP4 (`cut`), which is spooled to the local disk (`recorder`) and brought to the store in parts while it
-//! grows (`upload`). Recording never waits for the store. `journal` keeps, for each recording, what a crash must not lose (`entry`); `boxes`
-//! finds what of a torn file is whole; `state` holds all recordings, and keeps two instances apart when the driver is replaced; `desk` does
-//! what owners ask of them, `keeper` what goes by itself. `outside` is all that the driver needs of its host apart from media.
+//! grows (`upload`). Recording never waits for the store. `table` has all recordings and alone changes, journals and tells them;
+//! `entry` is what a crash must not lose of one, `journal` its file. `core` is what all share, and knows the stores. On top: `actions` does
+//! what owners ask of recordings, `follow` what a new configuration of their destination means for them, `keeper` what goes by itself.
+//! `outside` is all that the driver needs of its host apart from media.
 //!
 //! What is safe when: media is written as fragments of less than a second, so a kill of the process loses less than that; it is made
 //! durable every two seconds beside the writing, at the end, and before a part of it is sent, so a crash of the machine loses little
@@ -18,24 +19,24 @@
 //! Invariants: the local copy stays until the store has confirmed the whole object; an object is never overwritten; a kill at any
 //! point leads to one whole object; keys of stores are in no log, error or file; everything held is bounded by `limits`.
 
+mod actions;
 mod boxes;
 mod config;
+mod core;
 mod cut;
-mod desk;
 mod destination;
+mod disk;
 mod entry;
 mod follow;
 mod full;
-mod item;
 mod journal;
 mod keeper;
 mod limits;
 mod names;
 mod outside;
 mod parts;
-mod places;
 mod recorder;
-mod state;
+mod table;
 mod upload;
 mod version1;
 
@@ -48,11 +49,11 @@ use std::time::Duration;
 use satcast_plugin_api::driver::{self, Answer, Driver, DriverInfo, DynDestination, Recording, Recordings};
 use satcast_plugin_api::{DestType, Error, SettingsSchema};
 
+use self::core::Core;
 pub use config::{Config, RETENTION_DAYS_MAX, Settings};
 use destination::Destination;
 use limits::Limits;
 use outside::HostOutside;
-use state::Core;
 
 /// The destination type.
 pub const TYPE: &str = "cloud-archive";
@@ -84,7 +85,7 @@ impl Driver for Archive {
     fn load(host: &driver::Host) -> Result<Self, Error> {
         let settings: Settings = host.settings()?;
         let outside = Arc::new(HostOutside::new(host.clone()));
-        let core = Core::start(&host.data_dir()?, &settings, Limits::new(&settings), outside)?;
+        let core = keeper::start(&host.data_dir()?, &settings, Limits::new(&settings), outside)?;
         Ok(Archive { core })
     }
 
@@ -107,19 +108,19 @@ impl Driver for Archive {
 
 impl Recordings for Archive {
     fn list(&self) -> Result<Vec<Recording>, Error> {
-        self.core.recordings()
+        self.core.table.recordings()
     }
 
     fn retry(&self, file_name: &str, answer: Answer) {
-        desk::retry(&self.core, file_name, answer);
+        actions::retry(&self.core, file_name, answer);
     }
 
     fn delete(&self, file_name: &str, remote: bool, answer: Answer) {
-        desk::delete(&self.core, file_name, remote, answer);
+        actions::delete(&self.core, file_name, remote, answer);
     }
 
     fn sign(&self, file_name: &str, valid: Duration) -> Result<String, Error> {
-        desk::sign(&self.core, file_name, valid)
+        actions::sign(&self.core, file_name, valid)
     }
 
     fn probe(&self, config: driver::Config<'_>, answer: Answer) {

@@ -10,14 +10,16 @@ use satcast_plugin_api::Error;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::config::Own;
+use crate::core::Core;
 use crate::cut::{Cutter, Piece};
-use crate::follow::Own;
+use crate::disk::{blocking, remove_if_there, sync_folder};
+use crate::entry::Entry;
 use crate::full::{check_disk, no_room};
-use crate::item::Item;
-use crate::journal::{remove_if_there, sync_folder};
 use crate::limits::TRACK_REFUSALS_TOLD_MAX;
 use crate::parts;
-use crate::state::{Core, blocking};
+use crate::table::Item;
+use crate::upload;
 use satcast_plugin_api::driver::About;
 
 /// For whom is recorded, and where it goes.
@@ -177,17 +179,21 @@ struct Open {
 impl Open {
     /// A new file with its journal, and the task that uploads it.
     async fn begin(core: &Arc<Core>, order: &Order, init: Bytes, started_ms: i64) -> Result<Self, Error> {
-        let item = core.enter(order, started_ms, init.len() as u64)?;
-        let (task_core, entry) = (core.clone(), item.entry());
-        let path = core.path(&item.file_name);
+        let mut entry = Entry::new(String::new(), started_ms);
+        entry.about.clone_from(&order.about);
+        entry.retention_days = order.retention_days;
+        entry.bucket = core.bucket(&order.own);
+        let item = core.table.enter(entry, init.len() as u64)?;
+        let (task_core, entered) = (core.clone(), item.clone());
+        let path = core.table.path(&item.file_name);
         let made = blocking(move || {
-            check_disk(&task_core, init.len() as u64)?;
+            check_disk(task_core.table.spool(), task_core.limits.free_min, init.len() as u64)?;
             // First the note that there is a file, then the file: none is ever without.
-            task_core.journal().save(&entry)?;
+            task_core.table.save_now(&entered)?;
             let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
             let written = file.and_then(|file| {
                 task_core.outside.write_at(&file, &init, 0)?;
-                sync_folder(task_core.spool())?;
+                sync_folder(task_core.table.spool())?;
                 Ok((file, init.len() as u64))
             });
             if written.is_err() {
@@ -198,7 +204,7 @@ impl Open {
         match made.await {
             Ok((file, bytes)) => {
                 tracing::info!(recording = item.file_name, "recording begins");
-                core.spawn(&item);
+                upload::spawn(core, &item);
                 let synced = Instant::now();
                 Ok(Open {
                     item,
@@ -211,7 +217,7 @@ impl Open {
                 })
             }
             Err(error) => {
-                let _ = core.forget(&item).await;
+                let _ = core.table.forget(&item).await;
                 Err(no_room(&error.message))
             }
         }
@@ -224,10 +230,10 @@ impl Open {
                 "a recording without keyframes grew too large for a store; another file begins",
             ));
         }
-        self.item.data().reserve(end)?;
+        self.item.reserve(end)?;
         let (task_core, file) = (core.clone(), self.file.clone());
         let written = blocking(move || {
-            check_disk(&task_core, bytes.len() as u64)?;
+            check_disk(task_core.table.spool(), task_core.limits.free_min, bytes.len() as u64)?;
             task_core.outside.write_at(&file, &bytes, at)
         });
         written.await.map_err(|error| no_room(&error.message))?;
@@ -237,7 +243,7 @@ impl Open {
         if is_told {
             self.told = Some(Instant::now());
         }
-        core.touch(&self.item, is_told, |data| {
+        core.table.touch(&self.item, is_told, |data| {
             data.entry.bytes = end;
             data.entry.duration_ms = self.duration_ms;
         });
@@ -270,7 +276,7 @@ impl Open {
         if let Err(error) = synced.await {
             tracing::warn!(recording = self.item.file_name, %error, "the end of a recording is not safe from a crash");
         }
-        let closed = core.change(&self.item, |data| {
+        let closed = core.table.change(&self.item, |data| {
             data.is_live = false;
             data.entry.close();
         });
@@ -278,14 +284,13 @@ impl Open {
             tracing::warn!(recording = self.item.file_name, %error, "the journal of a recording cannot be written");
         }
         tracing::info!(recording = self.item.file_name, bytes = self.bytes, "recording is closed");
-        core.spawn_if_idle(&self.item);
+        upload::spawn_if_idle(core, &self.item);
     }
 }
 
 impl Drop for Open {
     /// Whoever recorded was dropped where it stood: the rest is as after a crash.
     fn drop(&mut self) {
-        self.item.data().is_live = false;
-        self.item.changed.notify_one();
+        self.item.left();
     }
 }

@@ -10,7 +10,7 @@ use satcast_media::fmp4::{
     ticks_to_nanos,
 };
 
-use super::{FRAGMENT_NANOS, JUMP_AHEAD_NANOS, JUMP_BACK_NANOS, Piece, is_same};
+use super::piece::{FRAGMENT_NANOS, JUMP_AHEAD_NANOS, JUMP_BACK_NANOS, Piece, is_same};
 
 /// Duration of a picture when nothing tells it: 1/30 s.
 const PICTURE_TICKS: u32 = VIDEO_TIMESCALE / 30;

@@ -9,7 +9,7 @@ use satcast_plugin_api::Class;
 use satcast_plugin_api::driver::RecordingState;
 
 use crate::limits::{Limits, RESTARTS_MAX};
-use crate::upload::begin::taken;
+use crate::upload::fault::Fault;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
@@ -235,12 +235,12 @@ fn an_object_of_the_same_name_is_never_overwritten() {
     assert_eq!(kit.only().state, RecordingState::Recording);
     kit.run(recorder.finish()).unwrap();
     kit.until_all(RecordingState::Failed);
-    assert_eq!(kit.only().error, Some(taken(&key).to_string()));
+    assert_eq!(kit.only().error, Some(Fault::taken(&key).to_string()));
     assert_eq!(kit.server.objects(), [(key.clone(), b"earlier".to_vec())]);
     assert_eq!(kit.files("spool").len(), 1);
     kit.server.remove(&key);
     let name = kit.only().file_name;
-    kit.answer(|core, answer| crate::desk::retry(core, &name, answer)).unwrap();
+    kit.answer(|core, answer| crate::actions::retry(core, &name, answer)).unwrap();
     kit.until_all(RecordingState::Ready);
     kit.assert_whole(&expected[0]);
 }
@@ -259,8 +259,8 @@ fn an_object_of_somebody_else_is_never_taken_for_ours() {
     assert_eq!(kit.files("spool").len(), 1);
     // Nor is it when it is looked for anew.
     let name = recording.file_name;
-    let refused = kit.answer(|core, answer| crate::desk::retry(core, &name, answer)).unwrap_err();
-    assert_eq!(refused, taken(&format!("pre/fix/{name}")).error);
+    let refused = kit.answer(|core, answer| crate::actions::retry(core, &name, answer)).unwrap_err();
+    assert_eq!(refused, Fault::taken(&format!("pre/fix/{name}")).error);
     assert!(kit.server.objects()[0].1 == other);
 }
 
@@ -274,7 +274,7 @@ fn an_object_that_comes_meanwhile_is_not_overwritten_either() {
     let key = format!("pre/fix/{}", kit.only().file_name);
     kit.server.place(&key, b"earlier");
     kit.until_all(RecordingState::Failed);
-    assert_eq!(kit.only().error, Some(taken(&key).to_string()));
+    assert_eq!(kit.only().error, Some(Fault::taken(&key).to_string()));
     assert_eq!(kit.server.objects(), [(key, b"earlier".to_vec())]);
     assert_eq!(kit.files("spool").len(), 1);
 }

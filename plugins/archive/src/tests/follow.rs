@@ -8,11 +8,12 @@ use satcast_plugin_api::driver::RecordingState;
 use super::kit::{Kit, limits, until};
 use super::media::{self, AVC, pictures_of};
 use super::server::{Act, Ask, BUCKET, SECRET_KEY};
+use crate::actions;
+use crate::config::Own;
 use crate::config::Target;
-use crate::desk;
-use crate::follow::{self, Own};
-use crate::item::{AGAIN, STAYS};
+use crate::follow;
 use crate::limits::Limits;
+use crate::table::item::{AGAIN, STAYS};
 use crate::upload::attempts::Pauses;
 
 /// Three parts.
@@ -109,17 +110,17 @@ fn new_keys_are_for_addresses_deletions_and_retries_too() {
     kit.until_all(RecordingState::Ready);
     configured(&kit, own(&kit, BUCKET, "not-the-secret"));
     let name = kit.only().file_name;
-    let sign = |kit: &Kit| desk::sign(kit.core(), &name, Duration::from_secs(60)).unwrap();
+    let sign = |kit: &Kit| actions::sign(kit.core(), &name, Duration::from_secs(60)).unwrap();
     let signature = |url: String| url.split_once("X-Amz-Signature=").unwrap().1.to_owned();
     let wrong = signature(sign(&kit));
-    let refused = kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap_err();
+    let refused = kit.answer(|core, answer| actions::delete(core, &name, true, answer)).unwrap_err();
     assert_eq!(refused.class, Class::Auth);
     configured(&kit, own(&kit, BUCKET, SECRET_KEY));
     assert_ne!(signature(sign(&kit)), wrong);
     // They are in the journal.
     kit.kill();
     kit.load();
-    kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap();
+    kit.answer(|core, answer| actions::delete(core, &name, true, answer)).unwrap();
     assert!(kit.server.objects().is_empty());
 }
 

@@ -11,8 +11,8 @@ use super::kit::{Host, Kit, disk_full, limits, until};
 use super::media::{self, AVC, pictures_of};
 use super::server::{ACCESS_KEY, BUCKET, SECRET_KEY};
 use crate::config::Settings;
+use crate::keeper;
 use crate::recorder::{Order, Recorder};
-use crate::state::Core;
 
 const FOLDER: &str = "SATCAST_TEST_FULL_FOLDER";
 const STORE: &str = "SATCAST_TEST_FULL_STORE";
@@ -90,7 +90,7 @@ fn child() {
     host.is_down.store(true, Ordering::SeqCst);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let core = Core::start(folder.as_ref(), &settings, limits(), host.clone()).unwrap();
+        let core = keeper::start(folder.as_ref(), &settings, limits(), host.clone()).unwrap();
         let about = About { session_id: "full".into(), ..About::default() };
         let mut recorder = Recorder::new(core.clone(), Order { about, own: None, retention_days: None });
         // Somebody else takes all that is left: not even a line of the journal has room.
@@ -103,12 +103,13 @@ fn child() {
         let told = until_full(&mut recorder, take_all).await;
         println!("full={} told: {told}", told == disk_full());
         host.is_down.store(false, Ordering::SeqCst);
-        let is_ready = || core.recordings().unwrap().iter().all(|one| one.state == RecordingState::Ready);
+        let is_ready =
+            || core.table.recordings().unwrap().iter().all(|one| one.state == RecordingState::Ready);
         println!("ready={}", until(is_ready));
         // The copy goes when the journal has that, and for no earlier word.
         let spool = std::path::Path::new(&folder).join("spool");
         println!("left={}", !until(|| std::fs::read_dir(&spool).unwrap().next().is_none()));
-        println!("length {}", core.recordings().unwrap()[0].duration_ms);
+        println!("length {}", core.table.recordings().unwrap()[0].duration_ms);
     });
 }
 

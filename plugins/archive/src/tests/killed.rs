@@ -14,8 +14,8 @@ use super::kit::{Host, Kit, limits, until};
 use super::media::{self, AVC, pictures_of};
 use super::server::{ACCESS_KEY, BUCKET, SECRET_KEY};
 use crate::config::Settings;
+use crate::keeper;
 use crate::recorder::{Order, Recorder};
-use crate::state::Core;
 use satcast_plugin_api::driver::{About, RecordingState};
 
 const FOLDER: &str = "SATCAST_TEST_FOLDER";
@@ -41,7 +41,7 @@ fn child() {
     let about = About { session_id: std::env::var(SESSION).unwrap(), ..About::default() };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let core = Core::start(folder.as_ref(), &settings, limits(), Arc::new(Host::default())).unwrap();
+        let core = keeper::start(folder.as_ref(), &settings, limits(), Arc::new(Host::default())).unwrap();
         let mut recorder = Recorder::new(core, Order { about, own: None, retention_days: None });
         for packet in stream() {
             let at_ms = packet.dts_ns / media::MS;

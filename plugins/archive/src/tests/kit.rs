@@ -18,11 +18,13 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::server::{ACCESS_KEY, BUCKET, SECRET_KEY, Server};
 use crate::config::{Config, Settings, Target};
+use crate::core::Core;
+use crate::disk::disk_failed;
 use crate::full::no_room;
+use crate::keeper;
 use crate::limits::Limits;
 use crate::outside::Outside;
 use crate::recorder::{Order, Recorder};
-use crate::state::{Core, disk_failed};
 use crate::upload::attempts::Pauses;
 use crate::upload::sockets::Times;
 use satcast_plugin_api::driver::{About, Answer, Recording, RecordingState};
@@ -192,7 +194,7 @@ impl Kit {
         let runtime = runtime();
         let core = runtime
             .block_on(async {
-                Core::start(self.folder.path(), &self.settings, self.limits, self.host.clone())
+                keeper::start(self.folder.path(), &self.settings, self.limits, self.host.clone())
             })
             .unwrap();
         self.driver = Some((runtime, core));
@@ -203,7 +205,7 @@ impl Kit {
         let (runtime, core) = self.driver.take().unwrap();
         runtime.shutdown_timeout(Duration::from_secs(10));
         // A test may have kept a recorder, as no kill would.
-        core.give_back();
+        core.table.give_back();
         drop(core);
     }
 
@@ -280,7 +282,7 @@ impl Kit {
     }
 
     pub(crate) fn told(&self) -> Vec<Recording> {
-        self.core().recordings().unwrap()
+        self.core().table.recordings().unwrap()
     }
 
     /// Recordings of a session.
@@ -306,11 +308,11 @@ impl Kit {
 
     /// Waits until every upload that is not done has failed at least once.
     pub(crate) fn until_failing(&self) {
-        let is_failing = |item: &Arc<crate::item::Item>| {
+        let is_failing = |item: &Arc<crate::table::Item>| {
             let data = item.data();
             !matches!(data.entry.state, crate::entry::State::Uploading { .. }) || data.failed_at.is_some()
         };
-        assert!(until(|| self.core().all().iter().all(is_failing)));
+        assert!(until(|| self.core().table.all().iter().all(is_failing)));
     }
 
     /// Files in a folder of the driver.

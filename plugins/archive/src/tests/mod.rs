@@ -1,6 +1,6 @@
 //! The driver without its contract, against a server that checks signatures.
 
-mod desk;
+mod actions;
 mod encoded;
 mod failures;
 mod fair;

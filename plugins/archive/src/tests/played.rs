@@ -168,6 +168,6 @@ fn the_bucket_may_stand_before_the_host() {
     kit.until_all(RecordingState::Ready);
     kit.assert_whole(&media::files(packets)[0]);
     let url =
-        crate::desk::sign(kit.core(), &kit.only().file_name, std::time::Duration::from_secs(60)).unwrap();
+        crate::actions::sign(kit.core(), &kit.only().file_name, std::time::Duration::from_secs(60)).unwrap();
     assert!(url.starts_with("http://recordings.s3.test:"), "{url}");
 }

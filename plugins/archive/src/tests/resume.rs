@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::kit::{Kit, until};
 use super::media::{self, AVC, pictures_of};
 use super::server::{Act, Ask};
-use crate::desk;
+use crate::actions;
+use crate::disk::disk_failed;
 use crate::entry::State;
-use crate::state::disk_failed;
+use crate::journal::Journal;
 use crate::upload::send::lost;
 use satcast_plugin_api::driver::RecordingState;
 
@@ -146,14 +147,15 @@ fn the_time_of_failing_goes_on_over_starts() {
     kit.host.is_down.store(true, Ordering::SeqCst);
     // Shorter than a part: nothing is tried, and so nothing fails, before its end is in the journal.
     kit.record("s1", pictures_of(AVC, 0, 100, 50, 1000));
-    let item = |kit: &Kit| kit.core().all().remove(0);
+    let item = |kit: &Kit| kit.core().table.all().remove(0);
+    let journal = Journal::open(kit.folder.path().join("journal")).unwrap();
     for round in 1..=2_i64 {
         assert!(until(|| item(&kit).data().failed_at.is_some()));
         kit.host.ahead_ms.fetch_add(13 * HOUR_MS, Ordering::SeqCst);
         if round == 1 {
             // Written down by the next failure.
             let noted = |entry: crate::entry::Entry| matches!(entry.state, State::Uploading { failing_ms, .. } if failing_ms >= 13 * HOUR_MS as u64);
-            assert!(until(|| kit.core().journal().load(false).unwrap().into_iter().all(noted)));
+            assert!(until(|| journal.load(false).unwrap().into_iter().all(noted)));
             assert_eq!(kit.only().state, RecordingState::Uploading);
             kit.kill();
             // Nobody tries while nothing runs.
@@ -171,7 +173,7 @@ fn a_clock_that_is_set_gives_nothing_up_and_keeps_nothing_alive() {
         let kit = Kit::new();
         kit.host.is_down.store(true, Ordering::SeqCst);
         kit.record("s1", pictures_of(AVC, 0, 100, 50, 1000));
-        let item = kit.core().all().remove(0);
+        let item = kit.core().table.all().remove(0);
         let failed_at = || item.data().failed_at;
         assert!(until(|| failed_at().is_some()));
         kit.host.set_ms.store(set_ms, Ordering::SeqCst);
@@ -203,9 +205,9 @@ fn recordings_stay_with_the_store_they_began_with() {
     kit.until_all(RecordingState::Ready);
     assert_eq!((kit.server.objects().len(), kit.server.objects_in("another").len()), (2, 1));
     let ready = kit.of("ready").remove(0);
-    let url = desk::sign(kit.core(), &ready.file_name, std::time::Duration::from_secs(60)).unwrap();
+    let url = actions::sign(kit.core(), &ready.file_name, std::time::Duration::from_secs(60)).unwrap();
     assert!(url.contains("/recordings/pre/fix/"), "{url}");
-    kit.answer(|core, answer| desk::delete(core, &ready.file_name, true, answer)).unwrap();
+    kit.answer(|core, answer| actions::delete(core, &ready.file_name, true, answer)).unwrap();
     assert_eq!(kit.server.objects().len(), 1);
     assert!(super::kit::is_nowhere(kit.folder.path(), super::server::SECRET_KEY));
 }
@@ -279,12 +281,12 @@ fn a_later_instance_takes_up_what_an_earlier_one_did_when_that_is_gone() {
     let earlier = kit.replace();
     assert_eq!(kit.recordings().len(), 1, "it tells of it");
     let name = kit.recordings()[0].file_name.clone();
-    let refused = kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap_err();
-    assert_eq!(refused, desk::Refusal::Elsewhere.of(&name));
-    assert!(!kit.core().is_alone());
+    let refused = kit.answer(|core, answer| actions::delete(core, &name, true, answer)).unwrap_err();
+    assert_eq!(refused, actions::Refusal::Elsewhere.of(&name));
+    assert!(!kit.core().table.is_alone());
     kit.server.script(|_, _| Act::Pass);
     earlier.end();
     kit.until_all(RecordingState::Ready);
     kit.assert_whole(&expected[0]);
-    assert!(kit.core().is_alone());
+    assert!(kit.core().table.is_alone());
 }

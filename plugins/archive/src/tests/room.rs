@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::kit::{DOWN, Kit, disk_full, limits, until};
 use super::media::{AVC, pictures_of};
-use crate::desk::Refusal;
+use crate::actions::Refusal;
+use crate::disk::disk_failed;
 use crate::full::{SPOOL_FULL, TOO_MANY, check_disk, no_room, too_little_free};
 use crate::keeper::{COPIES_TOO_LARGE, copy_deleted, end_retention};
 use crate::limits::Limits;
-use crate::state::disk_failed;
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver::{Recording, RecordingState};
 
@@ -51,10 +51,10 @@ fn a_full_disk_stops_the_recording_and_keeps_what_is_there() {
 #[test]
 fn where_nothing_must_stay_free_the_disk_says_when_it_is_full() {
     let kit = Kit::with(Limits { free_min: 1, ..limits() });
-    let full = check_disk(kit.core(), u64::MAX).unwrap_err();
+    let full = check_disk(kit.core().table.spool(), kit.core().limits.free_min, u64::MAX).unwrap_err();
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     let kit = Kit::with(Limits { free_min: 0, ..limits() });
-    check_disk(kit.core(), u64::MAX).unwrap();
+    check_disk(kit.core().table.spool(), kit.core().limits.free_min, u64::MAX).unwrap();
     kit.host.is_full.store(true, Ordering::SeqCst);
     assert_eq!(until_refused(&kit, "s1"), disk_full());
 }
@@ -93,7 +93,7 @@ fn failed_copies_beyond_the_quota_go_the_oldest_first() {
     assert!(kit.files("spool").iter().all(|name| !name.contains("-s0-")));
     let first = kit.recordings().into_iter().find(|recording| recording.session_id == "s0").unwrap();
     assert_eq!(first.error, Some(copy_deleted(DOWN, COPIES_TOO_LARGE)));
-    let gone = kit.answer(|core, answer| crate::desk::retry(core, &first.file_name, answer)).unwrap_err();
+    let gone = kit.answer(|core, answer| crate::actions::retry(core, &first.file_name, answer)).unwrap_err();
     assert_eq!(gone, Refusal::CopyGone.of(&first.file_name));
 }
 
@@ -132,10 +132,10 @@ fn objects_are_deleted_when_their_days_are_over() {
     kit.load();
     assert!(is_told(&kit.told()));
     let name = kit.told().into_iter().find(|told| told.gone).unwrap().file_name;
-    let again = kit.answer(|core, answer| crate::desk::retry(core, &name, answer)).unwrap_err();
+    let again = kit.answer(|core, answer| crate::actions::retry(core, &name, answer)).unwrap_err();
     assert_eq!(again, Refusal::Expired.of(&name));
-    assert!(crate::desk::sign(kit.core(), &name, Duration::from_secs(60)).is_err());
-    kit.answer(|core, answer| crate::desk::delete(core, &name, true, answer)).unwrap();
+    assert!(crate::actions::sign(kit.core(), &name, Duration::from_secs(60)).is_err());
+    kit.answer(|core, answer| crate::actions::delete(core, &name, true, answer)).unwrap();
     assert_eq!(kit.told().len(), 1);
 }
 

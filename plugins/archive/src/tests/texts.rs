@@ -5,10 +5,9 @@ use std::io;
 use http::StatusCode;
 use satcast_plugin_api::{Class, Error};
 
-use crate::item::{AGAIN, DELETED, STAYS};
+use crate::disk::disk_failed;
 use crate::keeper::{COPIES_TOO_LARGE, COPY_EXPIRED, copy_deleted};
-use crate::state::disk_failed;
-use crate::upload::begin::taken;
+use crate::table::item::{AGAIN, DELETED, STAYS};
 use crate::upload::fault::{Fault, Kind};
 use crate::upload::send::lost;
 use crate::upload::sockets::{half_answer, silent};
@@ -40,7 +39,7 @@ fn uploads_texts() {
     let (local, remote) = (Class::Internal, Class::Remote);
     for (fault, kind, class, text) in [
         (
-            taken("a/b.mp4"),
+            Fault::taken("a/b.mp4"),
             Kind::Final,
             remote,
             "the store has another object under the name a/b.mp4; it is not overwritten",

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use super::begin::taken;
 use super::ending::tidy;
 use super::fault::{Fault, Kind};
 use super::restart::{restart, unknown_upload};
 use super::store::{Found, Store, bare, header_text};
 use super::sums::{composite, is_composite};
+use crate::core::Core;
 use crate::entry::{AtStore, State};
-use crate::item::{Data, Item};
 use crate::limits::SAVE_RETRY;
-use crate::state::Core;
+use crate::table::{Data, Item};
 
 /// Makes one object of the parts, and has the store confirm it.
 pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
@@ -38,7 +37,7 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
                 at_store.sum.clone_from(&sum);
             }
         };
-        core.change(item, note).await?;
+        core.table.change(item, note).await?;
     }
     match store.complete(&key, &upload.id, upload.parts.clone()).await {
         Ok(etag) => {
@@ -63,7 +62,7 @@ pub(super) async fn complete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), F
         Err(fault) => match store.find(&key).await {
             // It was done, and we did not hear of it.
             Ok(Some(found)) if is_ours(item, &found) => done(core, item, &store, &key).await,
-            Ok(Some(_)) => Err(taken(&key)),
+            Ok(Some(_)) => Err(Fault::taken(&key)),
             Ok(None) if matches!(fault.kind, Kind::Missing | Kind::NoBucket | Kind::Other) => {
                 Err(restart(core, item, fault, None).await)
             }
@@ -94,12 +93,12 @@ pub(super) async fn done(core: &Arc<Core>, item: &Arc<Item>, store: &Store, key:
         data.entry.state = State::Done { url: store.url(key) };
     };
     // The copy stays until the journal says that the store has it.
-    while let Err(error) = core.change(item, ready).await {
+    while let Err(error) = core.table.change(item, ready).await {
         tracing::error!(recording = item.file_name, %error, "that a recording is in its store cannot be written down; tried again");
         sleep(SAVE_RETRY).await;
     }
     tracing::info!(recording = item.file_name, "a recording is in its store");
-    if let Err(error) = core.remove_local(item).await {
+    if let Err(error) = core.table.remove_local(item).await {
         tracing::warn!(recording = item.file_name, %error, "the local copy of an uploaded recording cannot be removed");
     }
     Ok(())

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::fault::{Fault, Kind};
 use super::store::{Store, header_text};
+use crate::core::Core;
 use crate::entry::{Fate, State};
-use crate::item::Item;
-use crate::state::Core;
+use crate::table::Item;
 
 /// Does at the store what is left to do of a recording that is deleted.
 pub(crate) async fn delete(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
@@ -45,7 +45,7 @@ async fn remove(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
 
 /// Ends what is open at the store.
 pub(super) async fn end_uploads(core: &Arc<Core>, item: &Arc<Item>) -> Result<(), Fault> {
-    core.touch(item, false, |data| data.entry.abandon_upload());
+    core.table.touch(item, false, |data| data.entry.abandon_upload());
     if item.data().entry.at_store.is_none() {
         return Ok(());
     }
@@ -65,12 +65,13 @@ async fn end_stale(core: &Arc<Core>, item: &Arc<Item>, store: &Store) -> Result<
             Err(fault) => return Err(fault),
         }
     }
-    core.change(item, |data| {
-        if let Some(at_store) = &mut data.entry.at_store {
-            at_store.stale.clear();
-        }
-    })
-    .await?;
+    core.table
+        .change(item, |data| {
+            if let Some(at_store) = &mut data.entry.at_store {
+                at_store.stale.clear();
+            }
+        })
+        .await?;
     Ok(())
 }
 

@@ -42,6 +42,12 @@ impl Fault {
         Fault { kind, error: Error::new(class, message) }
     }
 
+    /// Another object has the name.
+    pub(crate) fn taken(key: &str) -> Self {
+        let text = format!("the store has another object under the name {key}; it is not overwritten");
+        Fault::new(Kind::Final, Class::Remote, text)
+    }
+
     pub(crate) fn network(message: impl Into<String>) -> Self {
         Fault::new(Kind::Network, Class::Network, message)
     }

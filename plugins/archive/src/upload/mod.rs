@@ -18,19 +18,21 @@ mod sums;
 pub(crate) mod tls;
 mod wire;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use satcast_plugin_api::Error;
+use futures_util::FutureExt as _;
+use satcast_plugin_api::{Class, Error};
 use tokio::time::{sleep, timeout};
 
 use self::attempts::{Attempts, Next};
 use self::fault::{Fault, Kind};
 use self::permits::Taken;
+use crate::core::Core;
 use crate::entry::{State, Trouble};
-use crate::item::{Data, Item};
 use crate::limits::{ASKED_OPEN_MAX, PARTS_OF_ONE};
 use crate::parts::{self, Part};
-use crate::state::Core;
+use crate::table::{Data, Item};
 
 /// What to do next for a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,8 +80,26 @@ pub(crate) fn step(data: &Data) -> Step {
     }
 }
 
-/// The task of one recording: ends when the store has it, when it has failed, or when it is deleted.
-pub(crate) async fn run(core: &Arc<Core>, item: &Arc<Item>) {
+/// Begins the task that brings a recording to its end.
+pub(crate) fn spawn(core: &Arc<Core>, item: &Arc<Item>) {
+    item.run(false, task(core.clone(), item.clone()));
+}
+
+/// The same, unless it is at work.
+pub(crate) fn spawn_if_idle(core: &Arc<Core>, item: &Arc<Item>) {
+    item.run(true, task(core.clone(), item.clone()));
+}
+
+async fn task(core: Arc<Core>, item: Arc<Item>) {
+    let run = AssertUnwindSafe(run(&core, &item)).catch_unwind();
+    if run.await.is_err() {
+        let error = Error::new(Class::Panic, "the driver failed at this recording");
+        fail(&core, &item, &error).await;
+    }
+}
+
+/// The work on one recording: ends when the store has it, when it has failed, or when it is deleted.
+async fn run(core: &Arc<Core>, item: &Arc<Item>) {
     let mut attempts = Attempts::default();
     while let Err(fault) = work(core, item, &mut attempts).await {
         if !again(core, item, fault, &mut attempts).await {
@@ -99,8 +119,10 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
             }
             Step::Forget => {
                 tracing::info!(recording = item.file_name, "nothing was recorded");
-                core.withdraw(item);
-                core.forget(item).await?;
+                // The host was told of it: there never was anything.
+                let gone = State::Gone { is_deleted: false };
+                core.table.touch(item, true, |data| data.entry.state = gone);
+                core.table.forget(item).await?;
                 return Ok(());
             }
             Step::Open => open(core, item).await?,
@@ -115,7 +137,7 @@ async fn work(core: &Arc<Core>, item: &Arc<Item>, attempts: &mut Attempts) -> Re
             Step::Delete => {
                 let _permit = permit(core, item).await;
                 ending::delete(core, item).await?;
-                core.bury(item).await?;
+                core.table.bury(item).await?;
                 return Ok(());
             }
             Step::Done => return Ok(()),
@@ -149,14 +171,13 @@ async fn permit(core: &Core, item: &Item) -> Taken {
 
 /// After a failure: waits for the next try. False when there is none.
 async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut Attempts) -> bool {
-    let waiting = item.data().answer.take();
-    if let Some(answer) = waiting {
+    if let Some(answer) = item.take_answer() {
         // Somebody asked for this attempt and waits to hear whether the store took it: it did not.
         fail(core, item, &fault.error).await;
         answer.give(Err(fault.error));
         return false;
     }
-    let failing_ms = note(core, item, &fault.error).await;
+    let failing_ms = core.table.failed(item, &fault.error).await;
     let next = attempts.failed(fault.error.class, failing_ms, rand::random(), &core.limits.pauses);
     let (is_recording, is_deleting) = match item.data().entry.state {
         State::Recording { .. } => (true, false),
@@ -178,7 +199,7 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
         }
         _ if is_deleting => {
             tracing::warn!(recording = item.file_name, reason = %fault, "an upload of a deleted recording could not be ended at its store");
-            let _ = core.bury(item).await;
+            let _ = core.table.bury(item).await;
             false
         }
         _ => {
@@ -186,22 +207,6 @@ async fn again(core: &Arc<Core>, item: &Arc<Item>, fault: Fault, attempts: &mut 
             false
         }
     }
-}
-
-/// Writes a failure down, from where the next process goes on counting, and tells of it when it is another one than before; how long
-/// nothing has worked.
-async fn note(core: &Arc<Core>, item: &Arc<Item>, error: &Error) -> Option<u64> {
-    let now = core.outside.elapsed();
-    let (failing_ms, is_known) = {
-        let mut data = item.data();
-        let before = data.recording().error;
-        (data.failed(now, error), data.recording().error == before)
-    };
-    let saved = if is_known { core.save(item).await } else { core.change(item, |_| ()).await };
-    if let Err(error) = saved {
-        tracing::warn!(recording = item.file_name, %error, "the journal of a recording cannot be written");
-    }
-    failing_ms
 }
 
 /// Gives a recording up: its local copy stays, what is open at the store is ended.
@@ -212,6 +217,7 @@ pub(crate) async fn fail(core: &Arc<Core>, item: &Arc<Item>, error: &Error) {
     }
     tracing::error!(recording = item.file_name, reason = %error, "a recording was not uploaded; its local copy is kept for a while");
     let changed = core
+        .table
         .change(item, |data| {
             data.entry.state = State::Failed { trouble: Trouble::new(error), has_copy: true };
             data.failed_at = None;
@@ -252,7 +258,7 @@ mod tests {
             let upload = Upload { id: "u".into(), parts: vec![String::new(); parts], has_sums: true };
             AtStore { upload: Some(upload), ..AtStore::new("k".into()) }
         });
-        let item = Item::new(entry, is_live, None);
+        let item = Item::listed(entry, is_live);
         let data = item.data();
         step(&data)
     }

@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use super::fault::{Fault, Kind};
 use super::store::{Labels, Store};
 use crate::config::{Config, Target};
+use crate::core::Core;
 use crate::names;
-use crate::state::Core;
 
 /// A name that no recording has: those begin with a letter or a digit.
 const NAME: &str = "_satcast/check";

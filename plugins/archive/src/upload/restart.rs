@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::begin::labels;
 use super::fault::{Fault, Kind};
-use super::store::Store;
-use crate::item::Item;
+use super::store::{Labels, Store};
+use crate::core::Core;
 use crate::limits::RESTARTS_MAX;
-use crate::state::Core;
+use crate::table::Item;
 
 /// A request that belongs to an upload was refused. Some stores say 403 of an upload they do not know: whether it is that, or our
 /// keys, shows when another one is opened.
@@ -20,19 +19,16 @@ pub(super) async fn unknown_upload(
 ) -> Fault {
     match fault.kind {
         Kind::Missing => restart(core, item, fault, None).await,
-        Kind::Refused if is_repeated(item) => match store.open(key, &labels(item)).await {
-            Ok(id) => restart(core, item, fault, Some((key, id))).await,
-            Err(_) => fault,
-        },
+        // From the second refusal in a row on.
+        Kind::Refused if item.refused() > 1 => {
+            let labels = Labels::of(&item.data().entry);
+            match store.open(key, &labels).await {
+                Ok(id) => restart(core, item, fault, Some((key, id))).await,
+                Err(_) => fault,
+            }
+        }
         _ => fault,
     }
-}
-
-/// True from the second refusal in a row on.
-fn is_repeated(item: &Item) -> bool {
-    let mut data = item.data();
-    data.refusals += 1;
-    data.refusals > 1
 }
 
 /// Begins the upload anew, with one that is open already (its key and id) if there is; always a fault, as there is a pause before.
@@ -43,7 +39,7 @@ pub(super) async fn restart(
     opened: Option<(&str, String)>,
 ) -> Fault {
     tracing::warn!(recording = item.file_name, reason = %fault, "the store lost what was uploaded; it is sent again");
-    let restarts = core.change(item, |data| {
+    let restarts = core.table.change(item, |data| {
         data.entry.abandon_upload();
         if let Some((key, id)) = opened {
             data.entry.open_upload(key, id);

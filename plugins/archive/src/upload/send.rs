@@ -14,11 +14,12 @@ use super::permits::Client;
 use super::restart::unknown_upload;
 use super::store::{Store, bare};
 use super::sums::{is_md5, md5_hex};
+use crate::core::Core;
+use crate::disk::blocking;
 use crate::entry::Upload;
-use crate::item::Item;
 use crate::limits::ETAG_BYTES_MAX;
 use crate::parts::Part;
-use crate::state::{Core, blocking};
+use crate::table::Item;
 
 /// A part is read and sent in pieces of this size.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -27,7 +28,7 @@ const PIECE_BYTES: usize = 256 * 1024;
 pub(super) async fn send(core: &Arc<Core>, item: &Arc<Item>, parts: Vec<Part>) -> Result<(), Fault> {
     let (store, key) = core.store(item)?;
     let Some(upload) = item.data().entry.upload().cloned() else { return Ok(()) };
-    let path = core.path(&item.file_name);
+    let path = core.table.path(&item.file_name);
     // What the store has must never be more than what survives a crash here.
     let file = blocking(move || {
         let file = File::open(path)?;
@@ -51,17 +52,18 @@ pub(super) async fn send(core: &Arc<Core>, item: &Arc<Item>, parts: Vec<Part>) -
         }
     }
     if !arrived.is_empty() {
-        core.change(item, |data| {
-            let at_store = data.entry.at_store.as_mut();
-            let Some(upload) = at_store.and_then(|at_store| at_store.upload.as_mut()) else { return };
-            for (etag, is_sum) in arrived {
-                upload.has_sums &= is_sum;
-                upload.parts.push(etag);
-            }
-            data.progressed();
-            data.refusals = 0;
-        })
-        .await?;
+        core.table
+            .change(item, |data| {
+                let at_store = data.entry.at_store.as_mut();
+                let Some(upload) = at_store.and_then(|at_store| at_store.upload.as_mut()) else { return };
+                for (etag, is_sum) in arrived {
+                    upload.has_sums &= is_sum;
+                    upload.parts.push(etag);
+                }
+                data.progressed();
+                data.refusals = 0;
+            })
+            .await?;
     }
     match fault {
         None => Ok(()),

@@ -26,7 +26,9 @@ use super::fault::{Fault, Kind};
 use super::sockets::Sockets;
 use super::wire::{Client, Wire};
 use crate::config::Target;
+use crate::entry::Entry;
 use crate::limits::TOKEN_BYTES_MAX;
+use crate::names;
 
 /// What the session is called among the words that stand on an object.
 const SESSION: &str = "session";
@@ -50,6 +52,16 @@ pub(crate) struct Labels {
     pub(crate) session: String,
     /// ISO 8601, UTC.
     pub(crate) started: String,
+}
+
+impl Labels {
+    pub(crate) fn of(entry: &Entry) -> Self {
+        Labels {
+            title: entry.about.label.clone(),
+            session: entry.about.session_id.clone(),
+            started: names::iso(entry.started_at_ms),
+        }
+    }
 }
 
 /// A bucket and how to get in.

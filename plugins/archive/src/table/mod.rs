@@ -1,56 +1,44 @@
-//! What everything in the driver shares: the recordings, their journal and spool, and the way to the host.
+//! The recordings: the one place where a recording changes, is journalled and told, and where its share of disk and journal is counted.
+//!
+//! Everything else reads a recording ([`Item::data`]) and asks this module for a change. The list has a lock and each recording one, so
+//! that a fragment that is written waits for no other recording. It knows no store.
+
+pub(crate) mod item;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use parking_lot::{Mutex, MutexGuard};
-use satcast_plugin_api::{Class, Error};
+use satcast_plugin_api::Error;
+use satcast_plugin_api::driver::{Recording, RecordingState};
 use satcast_quota::Quota;
-use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::Instant;
 
-use crate::config::Settings;
-use crate::entry::{Bucket, Entry, Owner, State, Trouble};
-use crate::follow::Wanted;
+use crate::disk::{blocking, is_file, private_folder, remove_if_there, unusable};
+use crate::entry::{Bucket, Entry, Fate, Owner, State, Trouble};
 use crate::full::{SPOOL_FULL, TOO_MANY, no_room, too_often};
-use crate::item::{Data, Held, Item};
-use crate::journal::{self, Journal, private_folder, remove_if_there};
+use crate::journal::{self, Journal};
 use crate::limits::Limits;
 use crate::names::{self, stem};
 use crate::outside::Outside;
-use crate::places::Operator;
-use crate::recorder::Order;
-use crate::upload::permits::Permits;
-use crate::upload::sockets::Sockets;
-use crate::{keeper, upload};
-use satcast_plugin_api::driver::{Recording, RecordingState};
+use item::Held;
+pub(crate) use item::{Data, Item};
 
 /// Files of a destination that are younger count for [`Limits::files_per_minute`].
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The driver without its contract.
+/// All recordings.
 #[derive(Debug)]
-pub(crate) struct Core {
-    pub(crate) outside: Arc<dyn Outside>,
-    pub(crate) limits: Limits,
-    /// One for each request to a store.
-    pub(crate) requests: Permits,
-    /// One for each MiB of parts in memory.
-    pub(crate) memory: Permits,
-    pub(crate) operator: Operator,
+pub(crate) struct Table {
+    outside: Arc<dyn Outside>,
+    files_per_minute: usize,
     /// Bytes of local copies.
     spooled: Quota<Owner>,
     /// Recordings in the journal.
     known: Quota<Owner>,
-    pub(crate) sockets: Arc<Sockets>,
-    pub(crate) started: Instant,
-    pub(crate) wanted: Wanted,
     journal: Journal,
     spool: PathBuf,
     items: Mutex<BTreeMap<String, Arc<Item>>>,
@@ -59,72 +47,44 @@ pub(crate) struct Core {
     lock: Mutex<Option<File>>,
 }
 
-impl Core {
-    /// Reads the journal below `data` and goes on with what is unfinished, in tasks of the running runtime.
+impl Table {
+    /// The recordings of a folder, which [`Table::take_up`] reads.
     ///
     /// # Errors
-    /// `Config` for a bad store in the settings, `Internal` when the folders cannot be used.
-    pub(crate) fn start(
-        data: &Path,
-        settings: &Settings,
-        limits: Limits,
-        outside: Arc<dyn Outside>,
-    ) -> Result<Arc<Self>, Error> {
-        let failed = |error: io::Error| {
-            Error::internal(format!("the archive driver cannot use its folder {}: {error}", data.display()))
-        };
-        let journal = Journal::open(data.join("journal")).map_err(failed)?;
-        let spool = data.join("spool");
+    /// `Internal` when the folders cannot be used.
+    pub(crate) fn open(folder: &Path, limits: &Limits, outside: Arc<dyn Outside>) -> Result<Self, Error> {
+        let failed = |error: io::Error| unusable(folder, &error);
+        let journal = Journal::open(folder.join("journal")).map_err(failed)?;
+        let spool = folder.join("spool");
         private_folder(&spool).map_err(failed)?;
-        let core = Arc::new(Core {
-            folder: data.to_path_buf(),
-            lock: Mutex::default(),
-            operator: Operator::new(settings, &*outside)?,
-            requests: Permits::new(limits.requests_at_once),
-            memory: Permits::new(limits.parts_mib),
+        Ok(Table {
+            outside,
+            files_per_minute: limits.files_per_minute,
             spooled: shared(limits.spool_quota),
             known: shared(limits.known),
-            sockets: Arc::new(Sockets::new(outside.clone(), limits.times)),
-            started: Instant::now(),
-            wanted: Wanted::default(),
-            items: Mutex::default(),
-            outside,
-            limits,
             journal,
             spool,
-        });
-        if !core.take_up().map_err(failed)? {
-            tracing::info!(
-                "an earlier instance of the driver is still at work; its recordings are taken up when it is gone"
-            );
-        }
-        keeper::start(Arc::downgrade(&core));
-        Ok(core)
+            items: Mutex::default(),
+            folder: folder.to_path_buf(),
+            lock: Mutex::default(),
+        })
     }
 
-    /// Goes on with what is in the journal, once no other instance of the driver does; true from then on.
+    /// Reads the journal once no other instance of the driver works on it; what of it is unfinished, or `None` until then.
     ///
     /// When the driver is replaced, the earlier instance goes on with what it records and uploads, in the same folder. The later one
     /// records too, and takes the rest up when the earlier one is gone; until then it only tells what the journal says of it.
     ///
     /// # Errors
     /// The lock or the journal cannot be read; the folder stays free then.
-    pub(crate) fn take_up(self: &Arc<Self>) -> io::Result<bool> {
-        if self.is_alone() {
-            return Ok(true);
-        }
-        let Some(lock) = journal::lock(&self.folder)? else { return Ok(false) };
+    pub(crate) fn take_up(&self) -> io::Result<Option<Vec<Arc<Item>>>> {
+        let Some(lock) = journal::lock(&self.folder)? else { return Ok(None) };
         // What this instance writes in this moment may lose its half-written file; it is written again with its next change.
         let entries = self.journal.load(true)?;
-        let mut unfinished = 0;
-        for entry in entries {
-            if self.find(&entry.file_name).is_none() {
-                unfinished += u32::from(self.resume(entry));
-            }
-        }
+        let unknown = entries.into_iter().filter(|entry| self.find(&entry.file_name).is_none());
+        let unfinished = unknown.filter_map(|entry| self.resume(entry)).collect();
         *self.lock.lock() = Some(lock);
-        tracing::info!(recordings = self.items().len(), unfinished, "the journal of recordings was read");
-        Ok(true)
+        Ok(Some(unfinished))
     }
 
     /// Gives the folder back, as the system does when the process is killed.
@@ -138,8 +98,8 @@ impl Core {
         self.lock.lock().is_some()
     }
 
-    /// Takes up what an earlier process left; true when there is something to do.
-    fn resume(self: &Arc<Self>, mut entry: Entry) -> bool {
+    /// Takes up what an earlier process left; the recording if there is something to do.
+    fn resume(&self, mut entry: Entry) -> Option<Arc<Item>> {
         let path = self.path(&entry.file_name);
         match &mut entry.state {
             State::Done { .. } => {
@@ -170,49 +130,21 @@ impl Core {
         let mut held = Held { place: self.known.nothing(owner), bytes: self.spooled.nothing(owner) };
         held.place.set(1);
         let item = Arc::new(Item::new(entry, false, Some(held)));
-        item.data().count_bytes();
+        item.lock().count_bytes();
         self.items().insert(item.file_name.clone(), item.clone());
-        if is_unfinished {
-            self.spawn(&item);
-        }
-        is_unfinished
+        is_unfinished.then_some(item)
     }
 
-    /// Begins the task that brings a recording to its end.
-    pub(crate) fn spawn(self: &Arc<Self>, item: &Arc<Item>) {
-        self.spawn_in(item, &mut item.data());
-    }
-
-    /// The same, unless it is at work.
-    pub(crate) fn spawn_if_idle(self: &Arc<Self>, item: &Arc<Item>) {
-        let mut data = item.data();
-        if data.task.as_ref().is_none_or(JoinHandle::is_finished) {
-            self.spawn_in(item, &mut data);
-        }
-    }
-
-    fn spawn_in(self: &Arc<Self>, item: &Arc<Item>, data: &mut Data) {
-        let (core, item) = (self.clone(), item.clone());
-        data.task = Some(tokio::spawn(async move {
-            let run = AssertUnwindSafe(upload::run(&core, &item)).catch_unwind();
-            if run.await.is_err() {
-                let error = Error::new(Class::Panic, "the driver failed at this recording");
-                upload::fail(&core, &item, &error).await;
-            }
-        }));
-    }
-
-    pub(crate) fn items(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Item>>> {
+    fn items(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Item>>> {
         self.items.lock()
     }
 
-    /// A new recording in the list, under a name nobody had, that began at `started_ms` and takes `bytes` at once.
+    /// A new recording, which gets a number and a name that nobody had, and takes `bytes` at once.
     ///
     /// # Errors
     /// `Internal`: there is no room for another one; `Remote`: the encoder made too many of late.
-    pub(crate) fn enter(&self, order: &Order, started_ms: i64, bytes: u64) -> Result<Arc<Item>, Error> {
-        let about = &order.about;
-        let owner = Owner::new(about.account_id, about.destination_id);
+    pub(crate) fn enter(&self, mut entry: Entry, bytes: u64) -> Result<Arc<Item>, Error> {
+        let (owner, about, started_ms) = (entry.owner(), &entry.about, entry.started_at_ms);
         let bytes = self.spooled.try_take(owner, bytes).map_err(|_| no_room(SPOOL_FULL))?;
         let place = self.known.try_take(owner, 1).map_err(|_| no_room(TOO_MANY))?;
         let mut items = self.items();
@@ -230,7 +162,7 @@ impl Core {
             }
         }
         // An encoder that changes its configuration all the time begins one each time.
-        let most = self.limits.files_per_minute;
+        let most = self.files_per_minute;
         if let Some(oldest) = young.iter().max().filter(|_| young.len() >= most) {
             return Err(too_often(most, MINUTE.saturating_sub(*oldest).max(Duration::from_secs(1))));
         }
@@ -241,11 +173,7 @@ impl Core {
             number = number.saturating_add(1);
             name = names::file_name(&about.label, started_ms, &about.session_id, number);
         }
-        let mut entry = Entry::new(name.clone(), started_ms);
-        entry.about.clone_from(about);
-        entry.number = number;
-        entry.retention_days = order.retention_days;
-        entry.bucket = self.bucket(&order.own);
+        (entry.number, entry.file_name) = (number, name.clone());
         let item = Arc::new(Item::new(entry, true, Some(Held { place, bytes })));
         items.insert(name, item.clone());
         Ok(item)
@@ -272,7 +200,7 @@ impl Core {
                 Error::internal(format!("the journal of recordings cannot be read: {error}"))
             })?;
             let theirs = entries.into_iter().filter(|entry| self.find(&entry.file_name).is_none());
-            all.extend(theirs.map(|entry| self.listed(&Item::new(entry, false, None))));
+            all.extend(theirs.map(|entry| self.listed(&Item::listed(entry, false))));
         }
         Ok(all)
     }
@@ -295,8 +223,9 @@ impl Core {
         &self.spool
     }
 
-    pub(crate) fn journal(&self) -> &Journal {
-        &self.journal
+    /// See [`Journal::keep_reserve`].
+    pub(crate) fn keep_reserve(&self) {
+        self.journal.keep_reserve();
     }
 
     /// Changes a recording, makes that durable, and tells the host.
@@ -309,7 +238,7 @@ impl Core {
         change: impl FnOnce(&mut Data) -> R,
     ) -> Result<R, Error> {
         let (outcome, recording) = {
-            let mut data = item.data();
+            let mut data = item.lock();
             let outcome = change(&mut data);
             (outcome, self.stamp(&mut data))
         };
@@ -325,12 +254,58 @@ impl Core {
     /// Changes a recording in memory alone, and tells the host when `is_told`.
     pub(crate) fn touch(&self, item: &Item, is_told: bool, change: impl FnOnce(&mut Data)) {
         let recording = {
-            let mut data = item.data();
+            let mut data = item.lock();
             change(&mut data);
             if is_told { self.stamp(&mut data) } else { None }
         };
         self.tell(recording);
         item.changed.notify_one();
+    }
+
+    /// Writes a failure down, from where the next process goes on counting, and tells of it when it is another one than before; how long
+    /// nothing has worked.
+    pub(crate) async fn failed(self: &Arc<Self>, item: &Arc<Item>, error: &Error) -> Option<u64> {
+        let now = self.outside.elapsed();
+        let (failing_ms, is_known) = {
+            let mut data = item.lock();
+            let before = data.recording().error;
+            (data.failed(now, error), data.recording().error == before)
+        };
+        let saved = if is_known { self.save(item).await } else { self.change(item, |_| ()).await };
+        if let Err(error) = saved {
+            tracing::warn!(recording = item.file_name, %error, "the journal of a recording cannot be written");
+        }
+        failing_ms
+    }
+
+    /// Notes that the store is asked to delete what it has. Until it has done so, the recording is told as it was.
+    ///
+    /// # Errors
+    /// `Internal` when the journal cannot be written.
+    pub(crate) async fn begin_deletion(
+        self: &Arc<Self>,
+        item: &Arc<Item>,
+        object: Fate,
+    ) -> Result<(), Error> {
+        {
+            let mut data = item.lock();
+            let deleting = State::Deleting { object, failing_ms: 0 };
+            data.before = Some(std::mem::replace(&mut data.entry.state, deleting));
+        }
+        self.save(item).await
+    }
+
+    /// The store did not delete it: it is as it was.
+    pub(crate) async fn undo_deletion(self: &Arc<Self>, item: &Arc<Item>) {
+        {
+            let mut data = item.lock();
+            if let Some(before) = data.before.take() {
+                data.entry.state = before;
+            }
+        }
+        if let Err(error) = self.save(item).await {
+            tracing::warn!(recording = item.file_name, %error, "a recording that could not be deleted is deleted at the next start");
+        }
     }
 
     /// Every change has a time of its own, later than the one before, whatever the clock does. What is to be told is `None` for one that
@@ -351,27 +326,23 @@ impl Core {
     ///
     /// # Errors
     /// `Internal` when the journal cannot be written.
-    pub(crate) async fn save(self: &Arc<Self>, item: &Arc<Item>) -> Result<(), Error> {
-        let (core, item) = (self.clone(), item.clone());
-        blocking(move || {
-            let _one_at_a_time = item.saving.lock();
-            let (entry, is_gone) = {
-                let data = item.data();
-                (data.entry.clone(), data.is_gone)
-            };
-            if is_gone { Ok(()) } else { core.journal.save(&entry) }
-        })
-        .await
+    async fn save(self: &Arc<Self>, item: &Arc<Item>) -> Result<(), Error> {
+        let (table, item) = (self.clone(), item.clone());
+        blocking(move || table.save_now(&item)).await
     }
 
-    /// Tells that there never was anything of a recording that was told of; what is left of it is to be forgotten.
-    pub(crate) fn withdraw(&self, item: &Item) {
-        let told = {
-            let mut data = item.data();
-            data.entry.state = State::Gone { is_deleted: false };
-            self.stamp(&mut data)
+    /// The same, for those who may block.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub(crate) fn save_now(&self, item: &Item) -> io::Result<()> {
+        let _one_at_a_time = item.saving.lock();
+        // One that is forgotten must not come back.
+        let entry = {
+            let data = item.lock();
+            data.held.is_some().then(|| data.entry.clone())
         };
-        self.tell(told);
+        entry.map_or(Ok(()), |entry| self.journal.save(&entry))
     }
 
     /// A recording is deleted: nothing of it is left here but a note, for some time, so that the host hears of it whatever happens to
@@ -380,15 +351,13 @@ impl Core {
     /// # Errors
     /// `Internal` when the note cannot be written or the file not be removed.
     pub(crate) async fn bury(self: &Arc<Self>, item: &Arc<Item>) -> Result<(), Error> {
-        {
-            let mut data = item.data();
+        self.change(item, |data| {
             data.before = None;
             let entry = &mut data.entry;
             (entry.bucket, entry.at_store) = (Bucket::Operators(None), None);
             entry.state = State::Gone { is_deleted: true };
-            self.stamp(&mut data);
-        }
-        self.save(item).await?;
+        })
+        .await?;
         self.remove_local(item).await
     }
 
@@ -397,16 +366,13 @@ impl Core {
     /// # Errors
     /// `Internal` when a file cannot be removed.
     pub(crate) async fn forget(self: &Arc<Self>, item: &Arc<Item>) -> Result<(), Error> {
-        {
-            let mut data = item.data();
-            (data.is_gone, data.held) = (true, None);
-        }
+        item.lock().held = None;
         self.items().remove(&item.file_name);
-        let (core, item) = (self.clone(), item.clone());
+        let (table, item) = (self.clone(), item.clone());
         blocking(move || {
             let _one_at_a_time = item.saving.lock();
-            remove_if_there(&core.path(&item.file_name))?;
-            core.journal.remove(&item.file_name)
+            remove_if_there(&table.path(&item.file_name))?;
+            table.journal.remove(&item.file_name)
         })
         .await
     }
@@ -424,28 +390,4 @@ impl Core {
 /// A limit of which one owner may have three quarters: the last quarter is for the others.
 fn shared(total: u64) -> Quota<Owner> {
     Quota::new(total, total - total / 4)
-}
-
-/// Runs file work beside the runtime.
-///
-/// # Errors
-/// `Internal`, with what the system says.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, Error> {
-    let done = spawn_blocking(work).await;
-    done.map_err(|error| Error::internal(format!("file work ended early: {error}")))?.map_err(disk_failed)
-}
-
-/// What the system says of the local disk.
-pub(crate) fn disk_failed(error: io::Error) -> Error {
-    Error::internal(format!("the local disk failed: {error}"))
-}
-
-/// The core, while the driver lives.
-pub(crate) type WeakCore = Weak<Core>;
-
-/// True when the file is there.
-pub(crate) fn is_file(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
 }

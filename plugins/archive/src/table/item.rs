@@ -1,6 +1,7 @@
 //! One recording in memory, and what the host is told of it.
 
 use std::fmt;
+use std::ops::Deref;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -35,31 +36,29 @@ pub(crate) struct Item {
     /// It got other keys: no pause is waited for to its end.
     pub(crate) renewed: Notify,
     /// Held while its journal file is written, so that the last state is the last written.
-    pub(crate) saving: Mutex<()>,
+    pub(super) saving: Mutex<()>,
 }
 
 /// What it takes of the quotas.
-pub(crate) struct Held {
+pub(super) struct Held {
     /// One of the recordings in the journal.
-    pub(crate) place: Permit<Owner>,
+    pub(super) place: Permit<Owner>,
     /// Bytes on the local disk.
-    pub(crate) bytes: Permit<Owner>,
+    pub(super) bytes: Permit<Owner>,
 }
 
 /// What changes of it.
 pub(crate) struct Data {
     pub(crate) entry: Entry,
-    /// `None` for one that is gone, or an earlier instance's.
-    pub(crate) held: Option<Held>,
+    /// `None` once its journal file is removed, and for one of an earlier instance.
+    pub(super) held: Option<Held>,
     /// Somebody records into it.
     pub(crate) is_live: bool,
-    /// Its journal file was removed and must not come back.
-    pub(crate) is_gone: bool,
     /// What it was until its store was asked to delete it: that is told until the store has done it, and holds again if it does not.
-    pub(crate) before: Option<State>,
+    pub(super) before: Option<State>,
     /// Who waits for the store to open the upload.
     pub(crate) answer: Option<Answer>,
-    pub(crate) task: Option<JoinHandle<()>>,
+    pub(super) task: Option<JoinHandle<()>>,
     /// Uploads begun anew in this attempt.
     pub(crate) restarts: u32,
     /// Requests of its upload that were refused, in a row.
@@ -75,12 +74,11 @@ impl fmt::Debug for Item {
 }
 
 impl Item {
-    pub(crate) fn new(entry: Entry, is_live: bool, held: Option<Held>) -> Self {
+    pub(super) fn new(entry: Entry, is_live: bool, held: Option<Held>) -> Self {
         let data = Data {
             entry,
             held,
             is_live,
-            is_gone: false,
             before: None,
             answer: None,
             task: None,
@@ -98,21 +96,62 @@ impl Item {
         }
     }
 
-    pub(crate) fn data(&self) -> MutexGuard<'_, Data> {
+    /// One that takes nothing of the quotas.
+    pub(crate) fn listed(entry: Entry, is_live: bool) -> Self {
+        Item::new(entry, is_live, None)
+    }
+
+    /// It as it is now. Only the table changes it.
+    pub(crate) fn data(&self) -> impl Deref<Target = Data> {
         self.data.lock()
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Data> {
+        self.data.lock()
+    }
+
+    /// Has `work` be its task: instead of what ran, or only if nothing runs.
+    pub(crate) fn run(&self, is_only_if_idle: bool, work: impl Future<Output = ()> + Send + 'static) {
+        let mut data = self.lock();
+        if !is_only_if_idle || data.task.as_ref().is_none_or(JoinHandle::is_finished) {
+            data.task = Some(tokio::spawn(work));
+        }
+    }
+
+    /// Whoever waits for the store to open the upload.
+    pub(crate) fn take_answer(&self) -> Option<Answer> {
+        self.lock().answer.take()
+    }
+
+    /// Counts a refused request of its upload; how many there were in a row.
+    pub(crate) fn refused(&self) -> u32 {
+        let mut data = self.lock();
+        data.refusals += 1;
+        data.refusals
+    }
+
+    /// Nobody records into it any more.
+    pub(crate) fn left(&self) {
+        self.lock().is_live = false;
+        self.changed.notify_one();
+    }
+
+    /// Takes what a file of `bytes` needs of the quota, before it is written.
+    ///
+    /// # Errors
+    /// `Internal` when that is too much.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<(), Error> {
+        let mut data = self.lock();
+        let Some(held) = &mut data.held else { return Ok(()) };
+        held.bytes.resize(bytes).map_err(|_| no_room(SPOOL_FULL))
     }
 
     /// Ends its upload where it stands; what it was doing is as after a crash.
     pub(crate) async fn cut(&self) {
-        let task = self.data().task.take();
+        let task = self.lock().task.take();
         let Some(task) = task else { return };
         task.abort();
         let _ = timeout(CUT_WAIT, task).await;
-    }
-
-    /// A copy of what the journal should say.
-    pub(crate) fn entry(&self) -> Entry {
-        self.data().entry.clone()
     }
 }
 
@@ -136,17 +175,8 @@ impl Data {
         if self.has_copy() { self.entry.bytes } else { 0 }
     }
 
-    /// Takes what a file of `bytes` needs of the quota, before it is written.
-    ///
-    /// # Errors
-    /// `Internal` when that is too much.
-    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), Error> {
-        let Some(held) = &mut self.held else { return Ok(()) };
-        held.bytes.resize(bytes).map_err(|_| no_room(SPOOL_FULL))
-    }
-
     /// Counts the local copy as it is. While it grows, it is reserved before.
-    pub(crate) fn count_bytes(&mut self) {
+    pub(super) fn count_bytes(&mut self) {
         let bytes = self.local_bytes();
         if let Some(held) = self.held.as_mut().filter(|_| !self.is_live) {
             held.bytes.set(bytes);
@@ -158,7 +188,7 @@ impl Data {
     ///
     /// Counted from failure to failure while the driver runs, and written down at each: a clock that is set changes nothing, and what
     /// passes between two runs, when nobody tries, does not count.
-    pub(crate) fn failed(&mut self, now: Duration, error: &Error) -> Option<u64> {
+    pub(super) fn failed(&mut self, now: Duration, error: &Error) -> Option<u64> {
         if let State::Recording { trouble } | State::Uploading { trouble, .. } = &mut self.entry.state {
             *trouble = Some(Trouble::new(error));
         }

@@ -1,23 +1,29 @@
-//! Where recordings go: stores of destinations, and the operator's, which may be another one tomorrow.
+//! What all of the driver shares. Where recordings go: stores of destinations, and the operator's, which may be another one tomorrow.
 //!
 //! The journal keeps the store of each recording, encrypted with its keys, the operator's too: an upload ends where it began, and an
 //! object is looked for where it lies, whatever the settings say by then. What may change of it is in `follow`.
 
-use satcast_plugin_api::Error;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
-use crate::config::{Settings, Target, no_operator_store};
+use parking_lot::Mutex;
+use satcast_plugin_api::Error;
+use tokio::time::Instant;
+
+use crate::config::{Own, Settings, Target, no_operator_store};
 use crate::entry::{Bucket, State};
-use crate::follow::Own;
-use crate::item::Item;
+use crate::limits::Limits;
 use crate::names;
 use crate::outside::Outside;
-use crate::state::Core;
-use crate::upload::permits::Client;
+use crate::table::{Item, Table};
+use crate::upload::permits::{Client, Permits};
+use crate::upload::sockets::Sockets;
 use crate::upload::store::Store;
 
 /// The operator's store as the settings name it now.
 #[derive(Debug)]
-pub(crate) struct Operator {
+struct Operator {
     target: Option<Target>,
     sealed: Option<String>,
 }
@@ -25,7 +31,7 @@ pub(crate) struct Operator {
 impl Operator {
     /// # Errors
     /// `Config` for a bad store in the settings.
-    pub(crate) fn new(settings: &Settings, outside: &dyn Outside) -> Result<Self, Error> {
+    fn new(settings: &Settings, outside: &dyn Outside) -> Result<Self, Error> {
         let target = settings.target()?;
         let sealed = target.as_ref().map(|target| target.sealed(outside)).transpose();
         let sealed = sealed.unwrap_or_else(|error| {
@@ -36,7 +42,54 @@ impl Operator {
     }
 }
 
+/// What destinations were said to be configured as last.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) said: Mutex<BTreeMap<i64, Own>>,
+    /// Held while recordings follow: the last word is the last that is followed.
+    pub(crate) following: tokio::sync::Mutex<()>,
+}
+
+/// The driver without its contract.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) outside: Arc<dyn Outside>,
+    pub(crate) limits: Limits,
+    pub(crate) table: Arc<Table>,
+    /// One for each request to a store.
+    pub(crate) requests: Permits,
+    /// One for each MiB of parts in memory.
+    pub(crate) memory: Permits,
+    operator: Operator,
+    pub(crate) sockets: Arc<Sockets>,
+    pub(crate) started: Instant,
+    pub(crate) wanted: Wanted,
+}
+
 impl Core {
+    /// Nothing of it runs yet.
+    ///
+    /// # Errors
+    /// `Config` for a bad store in the settings, `Internal` when the folders below `data` cannot be used.
+    pub(crate) fn new(
+        data: &Path,
+        settings: &Settings,
+        limits: Limits,
+        outside: Arc<dyn Outside>,
+    ) -> Result<Self, Error> {
+        Ok(Core {
+            operator: Operator::new(settings, &*outside)?,
+            table: Arc::new(Table::open(data, &limits, outside.clone())?),
+            requests: Permits::new(limits.requests_at_once),
+            memory: Permits::new(limits.parts_mib),
+            sockets: Arc::new(Sockets::new(outside.clone(), limits.times)),
+            started: Instant::now(),
+            wanted: Wanted::default(),
+            outside,
+            limits,
+        })
+    }
+
     /// The operator's store.
     ///
     /// # Errors

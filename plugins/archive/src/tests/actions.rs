@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::kit::{Kit, until};
 use super::media::{self, AVC, pictures_of};
 use super::server::{Act, Ask};
-use crate::desk::{self, Refusal};
-use crate::item::DELETED;
-use crate::upload::begin::taken;
+use crate::actions::{self, Refusal};
+use crate::table::item::DELETED;
+use crate::upload::fault::Fault;
 use satcast_plugin_api::driver::RecordingState;
 
 fn stream() -> Vec<satcast_media::Packet> {
@@ -33,7 +33,7 @@ fn failed() -> (Kit, String) {
 #[test]
 fn a_failed_recording_is_uploaded_again() {
     let (kit, name) = failed();
-    let refused = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
+    let refused = kit.answer(|core, answer| actions::retry(core, &name, answer)).unwrap_err();
     assert_eq!(refused.class, Class::Network);
     let recording = kit.only();
     assert_eq!(
@@ -43,20 +43,20 @@ fn a_failed_recording_is_uploaded_again() {
     kit.host.is_down.store(false, Ordering::SeqCst);
     // Answered once the upload is open, not when it is done.
     kit.server.script(|_, ask| if ask == Ask::Part(1) { Act::Slow(300) } else { Act::Pass });
-    kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap();
+    kit.answer(|core, answer| actions::retry(core, &name, answer)).unwrap();
     let recording = kit.only();
     assert_eq!(
         (recording.state, recording.attempt, recording.attempt_opened),
         (RecordingState::Uploading, 2, true)
     );
     assert_eq!((recording.error, recording.error_class), (None, None));
-    let twice = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
+    let twice = kit.answer(|core, answer| actions::retry(core, &name, answer)).unwrap_err();
     assert_eq!(twice, Refusal::Uploading.of(&name));
     kit.until_all(RecordingState::Ready);
     kit.assert_whole(&media::files(stream())[0]);
-    let again = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
+    let again = kit.answer(|core, answer| actions::retry(core, &name, answer)).unwrap_err();
     assert_eq!(again, Refusal::Uploaded.of(&name));
-    let unknown = kit.answer(|core, answer| desk::retry(core, "no/such.mp4", answer)).unwrap_err();
+    let unknown = kit.answer(|core, answer| actions::retry(core, "no/such.mp4", answer)).unwrap_err();
     assert_eq!(unknown, Refusal::Unknown.of("no/such.mp4"));
 }
 
@@ -65,7 +65,7 @@ fn a_store_that_refuses_says_why() {
     let (kit, name) = failed();
     kit.host.is_down.store(false, Ordering::SeqCst);
     kit.server.script(|_, _| Act::Answer(403));
-    let refused = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
+    let refused = kit.answer(|core, answer| actions::retry(core, &name, answer)).unwrap_err();
     assert_eq!(refused.class, Class::Auth);
     assert_eq!(kit.only().error_class, Some(Class::Auth));
     assert_eq!(kit.files("spool").len(), 1);
@@ -77,7 +77,7 @@ fn an_attempt_that_a_crash_cut_before_it_was_open_has_failed() {
     kit.host.is_down.store(false, Ordering::SeqCst);
     kit.server.script(|_, _| Act::Hang);
     kit.run(async {
-        desk::retry(kit.core(), &name, satcast_plugin_api::driver::Answer::calling(|_| {}));
+        actions::retry(kit.core(), &name, satcast_plugin_api::driver::Answer::calling(|_| {}));
     });
     assert!(until(|| !kit.server.asked().is_empty()));
     kit.kill();
@@ -98,18 +98,20 @@ fn what_is_deleted_is_gone_everywhere_it_was_asked_for() {
     kit.until_all(RecordingState::Ready);
     let names: Vec<String> = kit.recordings().into_iter().map(|recording| recording.file_name).collect();
     kit.server.on(Ask::Delete, 1, Act::Answer(500));
-    let refused = kit.answer(|core, answer| desk::delete(core, &names[0], true, answer)).unwrap_err();
+    let refused = kit.answer(|core, answer| actions::delete(core, &names[0], true, answer)).unwrap_err();
     assert_eq!(refused.class, Class::Remote);
     assert_eq!(kit.recordings().len(), 2, "it can be asked for again");
-    kit.answer(|core, answer| desk::delete(core, &names[0], true, answer)).unwrap();
+    kit.answer(|core, answer| actions::delete(core, &names[0], true, answer)).unwrap();
     assert_eq!(kit.server.objects().len(), 1);
-    kit.answer(|core, answer| desk::delete(core, &names[1], false, answer)).unwrap();
+    kit.answer(|core, answer| actions::delete(core, &names[1], false, answer)).unwrap();
     assert_eq!(kit.server.objects().len(), 1, "the object stays");
     assert!(kit.recordings().is_empty() && kit.told().iter().all(|one| one.url.is_none()), "a note is left");
-    names.iter().for_each(|name| kit.answer(|core, answer| desk::delete(core, name, false, answer)).unwrap());
+    names
+        .iter()
+        .for_each(|name| kit.answer(|core, answer| actions::delete(core, name, false, answer)).unwrap());
     assert!(kit.told().is_empty() && kit.files("journal").is_empty());
-    kit.answer(|core, answer| desk::delete(core, &names[1], false, answer)).unwrap();
-    let unknown = kit.answer(|core, answer| desk::delete(core, &names[1], true, answer)).unwrap_err();
+    kit.answer(|core, answer| actions::delete(core, &names[1], false, answer)).unwrap();
+    let unknown = kit.answer(|core, answer| actions::delete(core, &names[1], true, answer)).unwrap_err();
     assert_eq!(unknown, Refusal::Unknown.of(&names[1]), "of its object nothing is known");
 }
 
@@ -123,7 +125,7 @@ fn an_upload_that_is_deleted_is_ended_at_the_store() {
     // The store is down when it is deleted: that is ended later, even by the next process.
     kit.server.script(|_, _| Act::Cut(0));
     let name = kit.only().file_name;
-    kit.answer(|core, answer| desk::delete(core, &name, false, answer)).unwrap();
+    kit.answer(|core, answer| actions::delete(core, &name, false, answer)).unwrap();
     assert!(kit.recordings().is_empty() && kit.files("spool").is_empty());
     assert!(until(|| kit.files("journal").len() == 1), "{:?}", kit.files("journal"));
     kit.kill();
@@ -143,7 +145,7 @@ fn an_upload_is_deleted_with_its_object_or_not_at_all() {
     assert!(until(|| kit.server.asked().contains(&Ask::Complete)));
     let name = kit.only().file_name;
     kit.server.script(|_, _| Act::Cut(0));
-    let refused = kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap_err();
+    let refused = kit.answer(|core, answer| actions::delete(core, &name, true, answer)).unwrap_err();
     assert_eq!(refused.class, Class::Network, "{refused:?}");
     assert_eq!((kit.only().state, kit.files("spool").len()), (RecordingState::Uploading, 1));
     // The store goes slowly: the answer waits for it.
@@ -151,7 +153,7 @@ fn an_upload_is_deleted_with_its_object_or_not_at_all() {
         Ask::Complete => Act::Hang,
         _ => Act::Slow(100),
     });
-    kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap();
+    kit.answer(|core, answer| actions::delete(core, &name, true, answer)).unwrap();
     assert!(kit.server.leftovers().is_empty() && kit.server.objects().is_empty());
     assert!(kit.recordings().is_empty() && kit.files("spool").is_empty());
 }
@@ -168,9 +170,9 @@ fn what_others_put_under_its_name_is_not_deleted_with_it() {
     let name = kit.only().file_name;
     kit.server.script(|_, _| Act::Pass);
     kit.server.place(&format!("pre/fix/{name}"), b"somebody else's");
-    let refused = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
-    assert_eq!(refused, taken(&format!("pre/fix/{name}")).error);
-    kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap();
+    let refused = kit.answer(|core, answer| actions::retry(core, &name, answer)).unwrap_err();
+    assert_eq!(refused, Fault::taken(&format!("pre/fix/{name}")).error);
+    kit.answer(|core, answer| actions::delete(core, &name, true, answer)).unwrap();
     assert_eq!(kit.server.objects().len(), 1);
     assert!(kit.recordings().is_empty());
 }
@@ -196,7 +198,7 @@ fn an_object_whose_confirmation_was_lost_is_found_again() {
     kit.until_all(RecordingState::Failed);
     kit.server.script(|_, _| Act::Pass);
     let name = kit.only().file_name;
-    kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap();
+    kit.answer(|core, answer| actions::retry(core, &name, answer)).unwrap();
     let found = kit.only();
     assert_eq!((found.state, found.attempt, found.attempt_opened), (RecordingState::Ready, 1, false));
     assert!(!kit.server.asked().contains(&Ask::Open), "{:?}", kit.server.asked());
@@ -211,7 +213,7 @@ fn an_object_that_was_just_made_is_deleted_too() {
     kit.record("s1", stream());
     assert!(until(|| kit.server.objects().len() == 1));
     let name = kit.only().file_name;
-    kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap();
+    kit.answer(|core, answer| actions::delete(core, &name, true, answer)).unwrap();
     assert!(until(|| kit.server.objects().is_empty() && kit.recordings().is_empty()));
 }
 
@@ -226,9 +228,9 @@ fn what_runs_is_not_deleted() {
         }
     });
     let name = kit.only().file_name;
-    let refused = kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap_err();
+    let refused = kit.answer(|core, answer| actions::delete(core, &name, true, answer)).unwrap_err();
     assert_eq!(refused, Refusal::DeletedWhileRecording.of(&name));
-    assert!(desk::sign(kit.core(), &name, Duration::from_secs(60)).is_err());
+    assert!(actions::sign(kit.core(), &name, Duration::from_secs(60)).is_err());
     kit.run(recorder.finish()).unwrap();
     kit.until_all(RecordingState::Ready);
 }
@@ -238,7 +240,7 @@ fn a_signed_address_gives_the_object_without_a_login() {
     let kit = Kit::new();
     kit.record("s1", stream());
     kit.until_all(RecordingState::Ready);
-    let url = desk::sign(kit.core(), &kit.only().file_name, Duration::from_secs(3600)).unwrap();
+    let url = actions::sign(kit.core(), &kit.only().file_name, Duration::from_secs(3600)).unwrap();
     assert!(url.contains("X-Amz-Expires=3600"), "{url}");
     let path = url.strip_prefix(&format!("http://{}", kit.server.address)).unwrap().to_owned();
     let fetched = kit.run(async {
@@ -260,7 +262,7 @@ fn killed_while_it_deletes(kit: &mut Kit, ask: Ask, act: Act) {
     let name = kit.only().file_name;
     kit.server.script(move |_, asked| if asked == ask { act } else { Act::Pass });
     kit.run(async {
-        desk::delete(kit.core(), &name, true, satcast_plugin_api::driver::Answer::calling(|_| {}));
+        actions::delete(kit.core(), &name, true, satcast_plugin_api::driver::Answer::calling(|_| {}));
     });
     assert!(until(|| kit.server.asked().contains(&ask)), "{:?}", kit.server.asked());
     assert!(kit.told().iter().all(|one| !one.gone), "it is there until the store has done it");
@@ -304,7 +306,7 @@ fn a_deletion_that_was_refused_is_not_taken_up_at_the_next_start() {
     kit.until_all(RecordingState::Ready);
     let name = kit.only().file_name;
     kit.server.on(Ask::Delete, 1, Act::Answer(403));
-    let refused = kit.answer(|core, answer| desk::delete(core, &name, true, answer)).unwrap_err();
+    let refused = kit.answer(|core, answer| actions::delete(core, &name, true, answer)).unwrap_err();
     assert_eq!(refused.class, Class::Auth);
     kit.kill();
     kit.load();
@@ -318,6 +320,6 @@ fn a_copy_that_somebody_removed_is_told_before_anyone_pays() {
     let file = kit.files("spool").remove(0);
     std::fs::remove_file(kit.folder.path().join("spool").join(file)).unwrap();
     assert!(!kit.only().has_copy);
-    let gone = kit.answer(|core, answer| desk::retry(core, &name, answer)).unwrap_err();
+    let gone = kit.answer(|core, answer| actions::retry(core, &name, answer)).unwrap_err();
     assert_eq!(gone, Refusal::CopyGone.of(&name));
 }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use satcast_plugin_api::Error;
 
+use crate::core::Core;
+use crate::disk::is_file;
 use crate::entry::{Fate, State};
-use crate::item::Item;
 use crate::limits::REMOVE_MAX;
-use crate::state::{Core, is_file};
+use crate::table::Item;
+use crate::upload;
 use crate::upload::ending;
 use crate::upload::fault::Fault;
 use satcast_plugin_api::driver::Answer;
@@ -57,7 +59,7 @@ impl Refusal {
 
 /// Uploads a failed recording again.
 pub(crate) fn retry(core: &Arc<Core>, file_name: &str, answer: Answer) {
-    let Some(item) = core.find(file_name) else { return answer.give(Err(unknown(core, file_name))) };
+    let Some(item) = core.table.find(file_name) else { return answer.give(Err(unknown(core, file_name))) };
     let core = core.clone();
     tokio::spawn(async move {
         if let Err((answer, error)) = retry_now(&core, &item, answer).await {
@@ -67,10 +69,10 @@ pub(crate) fn retry(core: &Arc<Core>, file_name: &str, answer: Answer) {
 }
 
 async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result<(), (Answer, Error)> {
-    let is_there = is_file(&core.path(&item.file_name));
+    let is_there = is_file(&core.table.path(&item.file_name));
     let mut refused = None;
     let mut waiting = Some(answer);
-    let saved = core.change(item, |data| {
+    let saved = core.table.change(item, |data| {
         refused = match data.entry.state {
             State::Failed { has_copy, .. } if is_there && has_copy => None,
             State::Failed { .. } => Some(Refusal::CopyGone),
@@ -97,15 +99,15 @@ async fn retry_now(core: &Arc<Core>, item: &Arc<Item>, answer: Answer) -> Result
     if let Err(error) = saved {
         tracing::warn!(recording = item.file_name, %error, "the journal of a recording cannot be written");
     }
-    core.spawn(item);
+    upload::spawn(core, item);
     Ok(())
 }
 
 /// Deletes a recording.
 pub(crate) fn delete(core: &Arc<Core>, file_name: &str, remote: bool, answer: Answer) {
-    let Some(item) = core.find(file_name) else {
+    let Some(item) = core.table.find(file_name) else {
         // Nothing is left here; of its object nothing is known.
-        let is_done = core.is_alone() && !remote;
+        let is_done = core.table.is_alone() && !remote;
         return answer.give(if is_done { Ok(()) } else { Err(unknown(core, file_name)) });
     };
     let core = core.clone();
@@ -126,36 +128,30 @@ async fn delete_now(core: &Arc<Core>, item: &Arc<Item>, remote: bool) -> Result<
             delete_at_store(core, item, if is_done { Fate::Goes } else { Fate::GoesIfOurs }).await
     {
         // It is as it was, and its upload goes on.
-        core.spawn(item);
+        upload::spawn(core, item);
         return Err(error);
     }
-    let answer = item.data().answer.take();
-    if let Some(answer) = answer {
+    if let Some(answer) = item.take_answer() {
         answer.give(Err(Refusal::DeletedMeanwhile.of(&item.file_name)));
     }
     if is_gone {
-        return core.forget(item).await;
+        return core.table.forget(item).await;
     }
     if remote || is_done {
-        return core.bury(item).await;
+        return core.table.bury(item).await;
     }
     let deleting = State::Deleting { object: Fate::Stays, failing_ms: 0 };
-    core.change(item, |data| data.entry.state = deleting).await?;
-    core.remove_local(item).await?;
+    core.table.change(item, |data| data.entry.state = deleting).await?;
+    core.table.remove_local(item).await?;
     // The store may be down: what is open there is ended in the background.
-    core.spawn(item);
+    upload::spawn(core, item);
     Ok(())
 }
 
-/// Has the store delete what it has of a recording: who asked hears of it when it is so. First the note: who is killed from here on goes
-/// on with it, and does not bring back what may be gone at the store.
+/// Has the store delete what it has of a recording, and returns when it is so. First the note: after a kill the deletion goes on, and
+/// nothing is brought back that may be gone at the store.
 async fn delete_at_store(core: &Arc<Core>, item: &Arc<Item>, object: Fate) -> Result<(), Error> {
-    {
-        let mut data = item.data();
-        let deleting = State::Deleting { object, failing_ms: 0 };
-        data.before = Some(std::mem::replace(&mut data.entry.state, deleting));
-    }
-    let removed = match core.save(item).await {
+    let removed = match core.table.begin_deletion(item, object).await {
         Err(error) => Err(error),
         Ok(()) => match timeout(REMOVE_MAX, ending::delete(core, item)).await {
             Ok(outcome) => outcome.map_err(|fault| not_removed(&fault.error)),
@@ -166,15 +162,7 @@ async fn delete_at_store(core: &Arc<Core>, item: &Arc<Item>, object: Fate) -> Re
         },
     };
     if removed.is_err() {
-        {
-            let mut data = item.data();
-            if let Some(before) = data.before.take() {
-                data.entry.state = before;
-            }
-        }
-        if let Err(error) = core.save(item).await {
-            tracing::warn!(recording = item.file_name, %error, "a recording that could not be deleted is deleted at the next start");
-        }
+        core.table.undo_deletion(item).await;
     }
     removed
 }
@@ -190,7 +178,7 @@ fn not_removed(why: &Error) -> Error {
 
 /// An address that gives the object to whoever has it.
 pub(crate) fn sign(core: &Arc<Core>, file_name: &str, valid: Duration) -> Result<String, Error> {
-    let item = core.find(file_name).ok_or_else(|| unknown(core, file_name))?;
+    let item = core.table.find(file_name).ok_or_else(|| unknown(core, file_name))?;
     if !matches!(item.data().told(), State::Done { .. }) {
         return Err(Refusal::NotReady.of(file_name));
     }
@@ -199,7 +187,7 @@ pub(crate) fn sign(core: &Arc<Core>, file_name: &str, valid: Duration) -> Result
 }
 
 fn unknown(core: &Core, file_name: &str) -> Error {
-    let refusal = if core.is_alone() { Refusal::Unknown } else { Refusal::Elsewhere };
+    let refusal = if core.table.is_alone() { Refusal::Unknown } else { Refusal::Elsewhere };
     refusal.of(file_name)
 }
 
