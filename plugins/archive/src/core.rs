@@ -118,17 +118,14 @@ impl Core {
     /// Who asks for permits when something of this recording is done.
     pub(crate) fn client(&self, item: &Item) -> Client {
         let owner = item.data().entry.owner();
-        match self.place(item) {
-            Ok((target, _)) => Client {
-                owner,
-                is_operators: self
-                    .operator
-                    .target
-                    .as_ref()
-                    .is_some_and(|present| present.is_same_bucket(&target)),
-                store: format!("{}/{}", target.endpoint, target.bucket),
-            },
-            Err(_) => Client { owner, store: String::new(), is_operators: false },
+        let Ok((target, _)) = self.place(item) else {
+            return Client { owner, store: String::new(), is_operators: false };
+        };
+        let operators = self.operator.target.as_ref();
+        Client {
+            owner,
+            is_operators: operators.is_some_and(|present| present.is_same_bucket(&target)),
+            store: format!("{}/{}", target.endpoint, target.bucket),
         }
     }
 
@@ -137,15 +134,14 @@ impl Core {
     /// # Errors
     /// As [`Core::store`].
     pub(crate) fn place(&self, item: &Item) -> Result<(Target, String), Error> {
-        let (bucket, at_store) = {
-            let data = item.data();
-            (data.entry.bucket.clone(), data.entry.at_store.clone())
+        let (bucket, key) = {
+            let entry = &item.data().entry;
+            (entry.bucket.clone(), entry.at_store.as_ref().map(|at_store| at_store.key.clone()))
         };
         let (sealed, is_operators) = match bucket {
             Bucket::Own(sealed) => (Some(sealed), false),
             Bucket::Operators(sealed) => (sealed, true),
         };
-        let key = at_store.map(|at_store| at_store.key);
         let known = sealed.map(|sealed| Target::unsealed(&sealed, &*self.outside)).transpose()?;
         let target = match (known, &self.operator.target) {
             // The settings may have new keys, or mend the region: only the place is the recording's own.

@@ -9,10 +9,10 @@ use satcast_plugin_api::Error;
 use crate::disk::free_bytes;
 use crate::limits::FULL_RETRY;
 
-/// Local copies take all the room they may: see [`no_room`].
+/// Local copies take all the room they may: see [`stopped`].
 pub(crate) const SPOOL_FULL: &str = "recordings that wait for their store take all the room they may (spoolQuotaBytes), of which one account has three \
      quarters at most";
-/// The journal has no place for another recording: see [`no_room`].
+/// The journal has no place for another recording: see [`stopped`].
 pub(crate) const TOO_MANY: &str =
     "there are too many recordings; delete some that have failed or are not needed";
 
@@ -44,7 +44,7 @@ pub(crate) fn too_often(most: usize, left: Duration) -> Error {
 }
 
 /// Recording stops because of `why`, and begins anew later.
-pub(crate) fn no_room(why: &str) -> Error {
+pub(crate) fn stopped(why: &str) -> Error {
     let text = format!(
         "recording stopped: {why}. What was recorded will be uploaded; recording begins anew when there is room"
     );
@@ -66,7 +66,7 @@ mod tests {
             let text = format!(
                 "recording stopped: {text}. What was recorded will be uploaded; recording begins anew when there is room"
             );
-            assert_eq!(no_room(why), Error::internal(text).retry_after(FULL_RETRY));
+            assert_eq!(stopped(why), Error::internal(text).retry_after(FULL_RETRY));
         }
         let text = "recording stopped: the encoder changed its configuration so often that 3 files began within a \
                     minute; check it. What was recorded will be uploaded, and recording begins anew in 9 s";

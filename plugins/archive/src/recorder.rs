@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::cut::{Cutter, Piece};
 use crate::disk::{blocking, remove_if_there, sync_folder};
 use crate::entry::Entry;
-use crate::full::{check_disk, no_room};
+use crate::full::{check_disk, stopped};
 use crate::limits::TRACK_REFUSALS_TOLD_MAX;
 use crate::parts;
 use crate::table::Item;
@@ -218,7 +218,7 @@ impl Open {
             }
             Err(error) => {
                 let _ = core.table.forget(&item).await;
-                Err(no_room(&error.message))
+                Err(stopped(&error.message))
             }
         }
     }
@@ -236,7 +236,7 @@ impl Open {
             check_disk(task_core.table.spool(), task_core.limits.free_min, bytes.len() as u64)?;
             task_core.outside.write_at(&file, &bytes, at)
         });
-        written.await.map_err(|error| no_room(&error.message))?;
+        written.await.map_err(|error| stopped(&error.message))?;
         self.bytes = end;
         self.duration_ms = u64::try_from(end_ns / 1_000_000).unwrap_or(0);
         let is_told = self.told.is_none_or(|told| told.elapsed() >= core.limits.tell_every);

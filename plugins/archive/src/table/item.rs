@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::entry::{Entry, Owner, State, Trouble};
-use crate::full::{SPOOL_FULL, no_room};
+use crate::full::{SPOOL_FULL, stopped};
 use crate::limits::CUT_WAIT;
 use crate::parts;
 use satcast_plugin_api::driver::{Answer, Recording, RecordingState};
@@ -42,7 +42,7 @@ pub(crate) struct Item {
 /// What it takes of the quotas.
 pub(super) struct Held {
     /// One of the recordings in the journal.
-    pub(super) place: Permit<Owner>,
+    pub(super) slot: Permit<Owner>,
     /// Bytes on the local disk.
     pub(super) bytes: Permit<Owner>,
 }
@@ -74,7 +74,12 @@ impl fmt::Debug for Item {
 }
 
 impl Item {
-    pub(super) fn new(entry: Entry, is_live: bool, held: Option<Held>) -> Self {
+    /// One that takes nothing of the quotas.
+    pub(crate) fn new(entry: Entry, is_live: bool) -> Self {
+        Item::holding(entry, is_live, None)
+    }
+
+    pub(super) fn holding(entry: Entry, is_live: bool, held: Option<Held>) -> Self {
         let data = Data {
             entry,
             held,
@@ -94,11 +99,6 @@ impl Item {
             renewed: Notify::new(),
             saving: Mutex::new(()),
         }
-    }
-
-    /// One that takes nothing of the quotas.
-    pub(crate) fn listed(entry: Entry, is_live: bool) -> Self {
-        Item::new(entry, is_live, None)
     }
 
     /// It as it is now. Only the table changes it.
@@ -143,7 +143,7 @@ impl Item {
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), Error> {
         let mut data = self.lock();
         let Some(held) = &mut data.held else { return Ok(()) };
-        held.bytes.resize(bytes).map_err(|_| no_room(SPOOL_FULL))
+        held.bytes.resize(bytes).map_err(|_| stopped(SPOOL_FULL))
     }
 
     /// Ends its upload where it stands; what it was doing is as after a crash.

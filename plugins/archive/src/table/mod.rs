@@ -19,7 +19,7 @@ use satcast_quota::Quota;
 
 use crate::disk::{blocking, is_file, private_folder, remove_if_there, unusable};
 use crate::entry::{Bucket, Entry, Fate, Owner, State, Trouble};
-use crate::full::{SPOOL_FULL, TOO_MANY, no_room, too_often};
+use crate::full::{SPOOL_FULL, TOO_MANY, stopped, too_often};
 use crate::journal::{self, Journal};
 use crate::limits::Limits;
 use crate::names::{self, stem};
@@ -127,9 +127,9 @@ impl Table {
         let is_unfinished =
             !matches!(entry.state, State::Done { .. } | State::Failed { .. } | State::Gone { .. });
         let owner = entry.owner();
-        let mut held = Held { place: self.known.nothing(owner), bytes: self.spooled.nothing(owner) };
-        held.place.set(1);
-        let item = Arc::new(Item::new(entry, false, Some(held)));
+        let mut held = Held { slot: self.known.nothing(owner), bytes: self.spooled.nothing(owner) };
+        held.slot.set(1);
+        let item = Arc::new(Item::holding(entry, false, Some(held)));
         item.lock().count_bytes();
         self.items().insert(item.file_name.clone(), item.clone());
         is_unfinished.then_some(item)
@@ -145,8 +145,8 @@ impl Table {
     /// `Internal`: there is no room for another one; `Remote`: the encoder made too many of late.
     pub(crate) fn enter(&self, mut entry: Entry, bytes: u64) -> Result<Arc<Item>, Error> {
         let (owner, about, started_ms) = (entry.owner(), &entry.about, entry.started_at_ms);
-        let bytes = self.spooled.try_take(owner, bytes).map_err(|_| no_room(SPOOL_FULL))?;
-        let place = self.known.try_take(owner, 1).map_err(|_| no_room(TOO_MANY))?;
+        let bytes = self.spooled.try_take(owner, bytes).map_err(|_| stopped(SPOOL_FULL))?;
+        let slot = self.known.try_take(owner, 1).map_err(|_| stopped(TOO_MANY))?;
         let mut items = self.items();
         let mut number = 0;
         // Ages of the destination's files of the last minute.
@@ -174,7 +174,7 @@ impl Table {
             name = names::file_name(&about.label, started_ms, &about.session_id, number);
         }
         (entry.number, entry.file_name) = (number, name.clone());
-        let item = Arc::new(Item::new(entry, true, Some(Held { place, bytes })));
+        let item = Arc::new(Item::holding(entry, true, Some(Held { slot, bytes })));
         items.insert(name, item.clone());
         Ok(item)
     }
@@ -200,7 +200,7 @@ impl Table {
                 Error::internal(format!("the journal of recordings cannot be read: {error}"))
             })?;
             let theirs = entries.into_iter().filter(|entry| self.find(&entry.file_name).is_none());
-            all.extend(theirs.map(|entry| self.listed(&Item::listed(entry, false))));
+            all.extend(theirs.map(|entry| self.listed(&Item::new(entry, false))));
         }
         Ok(all)
     }

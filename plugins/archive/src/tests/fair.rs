@@ -11,7 +11,7 @@ use super::kit::{Kit, limits, until};
 use super::media::{AVC, OTHER_AVC, packet, pictures_of, record};
 use super::server::{ACCESS_KEY, SECRET_KEY};
 use crate::config::Target;
-use crate::full::{SPOOL_FULL, TOO_MANY, no_room, too_often};
+use crate::full::{SPOOL_FULL, TOO_MANY, stopped, too_often};
 use crate::limits::Limits;
 use crate::recorder::Order;
 use crate::upload::sockets::Times;
@@ -76,7 +76,7 @@ fn one_account_leaves_room_on_the_disk_to_others() {
         try_to_record(&kit, kit.order_of(1, &format!("greedy{round}")), stream()).unwrap();
     }
     let refused = try_to_record(&kit, kit.order_of(1, "greedy3"), stream()).unwrap_err();
-    assert_eq!(refused, no_room(SPOOL_FULL));
+    assert_eq!(refused, stopped(SPOOL_FULL));
     try_to_record(&kit, kit.order_of(2, "modest"), stream()).unwrap();
     assert_eq!(kit.of("modest")[0].duration_ms, 12_000);
 }
@@ -90,7 +90,7 @@ fn one_account_leaves_places_in_the_journal_to_others() {
         try_to_record(&kit, kit.order_of(1, &format!("greedy{round}")), short()).unwrap();
     }
     let refused = try_to_record(&kit, kit.order_of(1, "greedy6"), short()).unwrap_err();
-    assert_eq!(refused, no_room(TOO_MANY));
+    assert_eq!(refused, stopped(TOO_MANY));
     for round in 0..2 {
         try_to_record(&kit, kit.order_of(2, &format!("modest{round}")), short()).unwrap();
     }

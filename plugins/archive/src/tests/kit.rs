@@ -20,7 +20,7 @@ use super::server::{ACCESS_KEY, BUCKET, SECRET_KEY, Server};
 use crate::config::{Config, Settings, Target};
 use crate::core::Core;
 use crate::disk::disk_failed;
-use crate::full::no_room;
+use crate::full::stopped;
 use crate::keeper;
 use crate::limits::Limits;
 use crate::outside::Outside;
@@ -37,7 +37,7 @@ pub(crate) const DOWN: &str = "the store cannot be reached";
 
 /// What stops a recording when the system says that the disk is full.
 pub(crate) fn disk_full() -> Error {
-    no_room(&disk_failed(enospc()).message)
+    stopped(&disk_failed(enospc()).message)
 }
 
 fn enospc() -> io::Error {

@@ -258,7 +258,7 @@ mod tests {
             let upload = Upload { id: "u".into(), parts: vec![String::new(); parts], has_sums: true };
             AtStore { upload: Some(upload), ..AtStore::new("k".into()) }
         });
-        let item = Item::listed(entry, is_live);
+        let item = Item::new(entry, is_live);
         let data = item.data();
         step(&data)
     }

@@ -1,4 +1,4 @@
-//! Room: on the disk, for failed recordings, at the store, in the journal.
+//! Limits: of the disk, of failed recordings, of days at the store, of the journal.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::kit::{DOWN, Kit, disk_full, limits, until};
 use super::media::{AVC, pictures_of};
 use crate::actions::Refusal;
 use crate::disk::disk_failed;
-use crate::full::{SPOOL_FULL, TOO_MANY, check_disk, no_room, too_little_free};
+use crate::full::{SPOOL_FULL, TOO_MANY, check_disk, stopped, too_little_free};
 use crate::keeper::{COPIES_TOO_LARGE, copy_deleted, end_retention};
 use crate::limits::Limits;
 use satcast_plugin_api::Error;
@@ -36,7 +36,7 @@ fn until_refused(kit: &Kit, session: &str) -> Error {
 #[test]
 fn a_full_disk_stops_the_recording_and_keeps_what_is_there() {
     let kit = Kit::with(Limits { spool_quota: 2_000_000, ..limits() });
-    assert_eq!(until_refused(&kit, "s1"), no_room(SPOOL_FULL));
+    assert_eq!(until_refused(&kit, "s1"), stopped(SPOOL_FULL));
     kit.until_all(RecordingState::Ready);
     let recording = kit.only();
     // Three quarters of it are one account's.
@@ -44,7 +44,7 @@ fn a_full_disk_stops_the_recording_and_keeps_what_is_there() {
     assert!(recording.duration_ms > 4500);
     assert_eq!(kit.server.objects()[0].1.len() as u64, recording.size_bytes);
     let kit = Kit::with(Limits { free_min: u64::MAX / 2, ..limits() });
-    assert_eq!(until_refused(&kit, "s1"), no_room(&disk_failed(too_little_free()).message));
+    assert_eq!(until_refused(&kit, "s1"), stopped(&disk_failed(too_little_free()).message));
     assert!(kit.recordings().is_empty() && kit.files("spool").is_empty() && kit.files("journal").is_empty());
 }
 
@@ -146,7 +146,7 @@ fn the_journal_forgets_the_oldest_that_are_safe() {
         kit.record(&format!("s{round}"), stream());
     }
     kit.until_all(RecordingState::Ready);
-    assert_eq!(until_refused(&kit, "s3"), no_room(TOO_MANY));
+    assert_eq!(until_refused(&kit, "s3"), stopped(TOO_MANY));
     let smaller = Kit::with(Limits { known: 20, ..limits() });
     for round in 0..19 {
         smaller.record(&format!("s{round}"), pictures_of(AVC, 0, 30, 25, 100));
