@@ -13,8 +13,9 @@ use crate::published::{Opening, Published, longest_wait};
 
 /// How far the segment asked for may be ahead of the newest whole one (RFC 8216bis, 6.2.5.2).
 const AHEAD_MAX: u64 = 2;
-/// Segments with which a player starts that asks for the playlist again after each (RFC 8216, 6.3.4).
-const START_SEGMENTS: usize = 2;
+/// Segments with which a player starts that asks for the playlist again after each (RFC 8216, 6.3.3 and 6.3.4): VLC 3 stalls at each
+/// segment when it started with two.
+const START_SEGMENTS: usize = 3;
 /// Longest that a player waits for them: hls.js gives up after ten seconds.
 const START_WAIT: Duration = Duration::from_secs(8);
 /// How long caches may keep the answer to who asked for exactly this version, in target durations: it does not change.
@@ -158,10 +159,11 @@ async fn begun(opening: &Opening, name: &str, piece: Arc<Published>) -> Current 
         piece => Some(piece),
     };
     let longer = wait_for(opening, START_WAIT, look).await;
-    Current { piece: longer.unwrap_or(Some(piece)), max_age_secs: None, waited: true }
+    let piece = longer.unwrap_or_else(|_| opening.assets().get(name));
+    Current { piece, max_age_secs: None, waited: true }
 }
 
-/// It is no live media playlist, or lists enough; what is looked at ends with the second segment.
+/// It is no live media playlist, or lists enough; what is looked at ends with the last segment that counts.
 fn is_startable(piece: &Published) -> bool {
     let Some(playlist) = ready::text(piece) else { return true };
     let mut segments = playlist.lines().filter(|line| line.starts_with("#EXTINF:"));

@@ -156,7 +156,7 @@ mod tests {
         publish(&assets, "media", Followed { hold_back_ms: 2000, ..Followed::default() });
         assert!(is_woken(&mut waiter) && assets.coming("p2").is_none());
         assert_eq!(assets.hold_back_ms(), Some(2000));
-        // A playlist that players follow without waiting at the service: one may wait for its second segment.
+        // A playlist that players follow without waiting at the service: one may wait for its first segments.
         publish(&assets, "media", Followed { hold_back_ms: 6000, ..Followed::default() });
         assert!(is_woken(&mut waiter));
         publish(&assets, "media", reload(None));

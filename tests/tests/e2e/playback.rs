@@ -320,7 +320,8 @@ fn players_are_let_in_with_the_first_segment() {
     let status = hosted.status();
     assert_eq!(status["hlsReady"], true, "{status}");
     assert_eq!(Viewer::of(&index).media().segments.len(), 1);
-    // Whoever plays what is listed alone gets what is enough to go on: a second segment, without a pause behind it.
+    // Whoever plays what is listed alone gets what is enough to go on, without a pause behind it: of segments of five seconds that
+    // are two.
     let plain = Hosted::new(&service, "plainly");
     let _encoder = Publish::of(&source).endless().to(&service.ingest_url(&plain.stream.key));
     let url = plain.ready(seconds(20));

@@ -99,7 +99,7 @@ async fn a_version_is_given_when_it_comes() {
 }
 
 #[tokio::test]
-async fn who_comes_at_the_first_segment_gets_the_playlist_with_the_second() {
+async fn who_comes_at_the_first_segment_gets_the_playlist_with_three() {
     let rig = Rig::new().await;
     let media = rig.piece("media.m3u8").await;
     let list = |segments: usize, end: &str| {
@@ -109,9 +109,10 @@ async fn who_comes_at_the_first_segment_gets_the_playlist_with_the_second() {
     };
     list(1, "");
     let held = rig.waiting(&media).await;
-    let both = list(2, "");
-    assert_eq!(held.await.unwrap().text(), both);
-    assert_eq!(rig.get(&media).await.text(), both);
+    list(2, "");
+    let enough = list(3, "");
+    assert_eq!(held.await.unwrap().text(), enough);
+    assert_eq!(rig.get(&media).await.text(), enough);
     let ended = list(1, "#EXT-X-ENDLIST\n");
     assert_eq!(rig.get(&media).await.text(), ended, "no more will come");
     list(1, "");

@@ -37,6 +37,27 @@ pub struct TrackRun {
 }
 
 impl TrackRun {
+    /// Decode time behind the last sample in ticks of the track.
+    pub fn end(&self) -> u64 {
+        self.samples.iter().fold(self.decode_time, |at, sample| at.saturating_add(sample.duration.into()))
+    }
+
+    /// Takes the samples out that begin before `tick`, in ticks of the track.
+    #[must_use]
+    pub fn take_before(&mut self, tick: u64) -> TrackRun {
+        let mut begin = self.decode_time;
+        let count = self.samples.iter().take_while(|sample| {
+            let is_before = begin < tick;
+            begin = begin.saturating_add(sample.duration.into());
+            is_before
+        });
+        let rest = self.samples.split_off(count.count());
+        let samples = std::mem::replace(&mut self.samples, rest);
+        let taken = TrackRun { track_id: self.track_id, decode_time: self.decode_time, samples };
+        self.decode_time = taken.end();
+        taken
+    }
+
     fn payload_bytes(&self) -> usize {
         self.samples.iter().map(|sample| sample.payload.len()).sum()
     }

@@ -6,8 +6,13 @@ use super::builder::Builder;
 use super::epoch::Epoch;
 use super::segmenter::Segmenter;
 use super::{AUDIO_WAIT_NANOS, Event, Init, Segment};
-use crate::fmp4::{Fmp4Error, VIDEO_TIMESCALE, init_segment, media_segment, nanos_to_ticks, ticks_to_nanos};
+use crate::fmp4::{
+    Fmp4Error, TrackRun, VIDEO_TIMESCALE, init_segment, media_segment, nanos_to_ticks, ticks_to_nanos,
+};
 use crate::{Kind, NANOS_PER_MILLI};
+
+/// How long the fragments of a segment without parts are, in nanoseconds; the last may be half as long again.
+const FRAGMENT_NANOS: i64 = 500_000_000;
 
 impl Segmenter {
     /// Ends the stretch: everything in it becomes segments. `end_dts` is the publisher's time where its last
@@ -116,7 +121,7 @@ impl Segmenter {
         let init_id = self.init_id(epoch).inspect_err(|_| self.drop_waiting_of(&builder))?;
         let video_samples = builder.pictures() as u32;
         let bytes = match self.part_target_ns {
-            None => self.whole(&mut builder)?,
+            None => self.whole(epoch, &mut builder)?,
             Some(_) => {
                 // Its last sound may be behind its end.
                 self.part(epoch, &mut builder, end_ns, u64::MAX)?;
@@ -137,18 +142,26 @@ impl Segmenter {
         })
     }
 
-    /// The bytes of a segment that has no parts.
-    fn whole(&mut self, builder: &mut Builder) -> Result<Bytes, Fmp4Error> {
+    /// The bytes of a segment that has no parts. Its fragments are as short as parts are: VLC 3 reads a fragment to its end before its
+    /// clock moves on, and stalls in each segment of one fragment.
+    fn whole(&mut self, epoch: &Epoch, builder: &mut Builder) -> Result<Bytes, Fmp4Error> {
         let samples = builder.samples() as u64;
-        self.fragment = self.fragment.wrapping_add(1);
-        let runs = builder.take_waiting(u64::MAX);
-        let bytes = media_segment(self.fragment, &runs);
-        let counter = match bytes {
-            Ok(_) => &mut self.stats.samples_out,
+        let audio_rate = epoch.audio.as_ref().map_or(1, |audio| audio.config.timescale());
+        let rates = [VIDEO_TIMESCALE, audio_rate];
+        let mut runs = builder.take_waiting(u64::MAX);
+        let mut fragments = Vec::new();
+        let mut all = std::iter::from_fn(|| next_fragment(&mut runs, rates));
+        let made: Result<(), Fmp4Error> = all.try_for_each(|fragment| {
+            self.fragment = self.fragment.wrapping_add(1);
+            fragments.push(media_segment(self.fragment, &fragment)?);
+            Ok(())
+        });
+        let counter = match made {
+            Ok(()) => &mut self.stats.samples_out,
             Err(_) => &mut self.stats.samples_dropped,
         };
         *counter += samples;
-        bytes
+        made.map(|()| joined(&fragments))
     }
 
     fn drop_waiting_of(&mut self, builder: &Builder) {
@@ -173,6 +186,21 @@ impl Segmenter {
         self.init = Some(init);
         Ok(id)
     }
+}
+
+/// Takes the samples of the next [`FRAGMENT_NANOS`], or all when little would be left; `None` when there are none. `rates` are the ticks
+/// of a second in each run.
+fn next_fragment(runs: &mut [TrackRun; 2], rates: [u32; 2]) -> Option<[TrackRun; 2]> {
+    let waiting = || runs.iter().zip(rates).filter(|(run, _)| !run.samples.is_empty());
+    let start_ns = waiting().map(|(run, rate)| ticks_to_nanos(run.decode_time, rate)).min()?;
+    let last_ns = waiting().map(|(run, rate)| ticks_to_nanos(run.end(), rate)).max()?;
+    let mut end_ns = start_ns.saturating_add(FRAGMENT_NANOS);
+    if last_ns.saturating_sub(end_ns) < FRAGMENT_NANOS / 2 {
+        end_ns = i64::MAX;
+    }
+    let [video, audio] = runs;
+    let tick = |rate| if end_ns == i64::MAX { u64::MAX } else { nanos_to_ticks(end_ns, rate) };
+    Some([video.take_before(tick(rates[0])), audio.take_before(tick(rates[1]))])
 }
 
 /// One after the other. A segment of one part is that part.

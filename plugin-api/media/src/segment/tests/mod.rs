@@ -112,6 +112,23 @@ fn the_target_is_fixed_by_the_groups_of_the_first_segment() {
     }
 }
 
+#[test]
+fn segments_have_short_fragments_with_all_tracks() {
+    // End of the media in milliseconds; of the last segment: fragments, and those with both tracks.
+    for (end, expected) in [(4000, (4, 4)), (4720, (1, 1)), (4760, (2, 2)), (5600, (3, 3))] {
+        let packets = mixed([vec![record(AVC), record(OPUS)], pictures(0, end, 2000), sound(0, end)]);
+        let (_, segments, stats) = session(&packets);
+        let bytes = &segments.last().expect("a segment").bytes;
+        let count = |kind: &[u8; 4]| bytes.windows(4).filter(|four| *four == kind).count();
+        assert_eq!((count(b"moof"), count(b"traf") / 2), expected, "{end} ms");
+        let samples = packets.iter().filter(|packet| !packet.is_config()).count() as u64;
+        assert_eq!((stats.samples_out, stats.samples_dropped), (samples, 0), "{end} ms");
+    }
+    let (_, segments, _) = session(&mixed([vec![record(OPUS)], sound(0, 4000)]));
+    let moofs = segments[0].bytes.windows(4).filter(|four| four == b"moof").count();
+    assert_eq!(moofs, segments[0].duration_ns as usize / (500 * MS as usize), "sound alone");
+}
+
 /// Keyframes at these times, with a picture every 40 ms between them, up to `to`.
 pub(super) fn keyed(keys: &[i64], to: i64) -> Vec<Packet> {
     let ends = keys.iter().skip(1).chain([&to]);

@@ -77,13 +77,21 @@ fn segments(packaged: &Packaged, folder: &Path) {
     }
 }
 
-/// Start and end of a track in a segment, in its ticks.
-fn times(segment: &Segment) -> Vec<(u32, u64, u64)> {
-    let mut rest = &segment.bytes[..];
-    while &rest[4..8] != b"moof" {
-        rest = &rest[u32::from_be_bytes([rest[0], rest[1], rest[2], rest[3]]) as usize..];
+/// The heads of the fragments in a segment or a part, each with its place.
+pub(super) fn moofs(file: &[u8]) -> Vec<(usize, Moof)> {
+    let (mut moofs, mut at) = (Vec::new(), 0);
+    while at < file.len() {
+        let rest = &file[at..];
+        if &rest[4..8] == b"moof" {
+            moofs.push((at, Moof::decode(&mut &rest[..]).expect("valid moof")));
+        }
+        at += u32::from_be_bytes([rest[0], rest[1], rest[2], rest[3]]) as usize;
     }
-    let moof = Moof::decode(&mut rest).expect("valid moof");
+    moofs
+}
+
+/// Start and end of each run of samples in a segment, in ticks of its track.
+fn times(segment: &Segment) -> Vec<(u32, u64, u64)> {
     let track = |traf: &mp4_atom::Traf| {
         let start = traf.tfdt.as_ref().expect("tfdt").base_media_decode_time;
         let duration = |sample: mp4_atom::TrunEntry| sample.duration.or(traf.tfhd.default_sample_duration);
@@ -91,7 +99,7 @@ fn times(segment: &Segment) -> Vec<(u32, u64, u64)> {
         let ticks: u64 = samples.map(|sample| u64::from(duration(sample).expect("duration"))).sum();
         (traf.tfhd.track_id, start, start + ticks)
     };
-    moof.traf.iter().map(track).collect()
+    moofs(&segment.bytes).iter().flat_map(|(_, moof)| moof.traf.iter().map(track)).collect()
 }
 
 /// Each track goes on in the tick where it stopped, and never back.

@@ -1,7 +1,6 @@
 //! Random packet streams, seeded: every sample comes out once and in order, times rise, memory is bounded.
 
 use bytes::Bytes;
-use mp4_atom::{Decode, Moof};
 use satcast_media::fuzz::RECORDS;
 use satcast_media::segment::{Event, Part, Segment, Segmenter, TARGET_EXCESS_NANOS};
 use satcast_media::{Kind, Packet, Role};
@@ -129,9 +128,8 @@ struct Seen {
 impl Seen {
     /// Reads a segment, or a part of one.
     fn read(&mut self, file: &[u8], rates: [u64; 2]) {
-        let at = u32::from_be_bytes([file[0], file[1], file[2], file[3]]) as usize;
-        let moof = Moof::decode(&mut &file[at..]).expect("valid moof");
-        for traf in &moof.traf {
+        let moofs = super::check::moofs(file);
+        for (at, traf) in moofs.iter().flat_map(|(at, moof)| moof.traf.iter().map(move |traf| (*at, traf))) {
             let track = traf.tfhd.track_id as usize - 1;
             let nanos = |ticks: u64| (u128::from(ticks) * 1_000_000_000 / u128::from(rates[track])) as u64;
             let mut tick = traf.tfdt.as_ref().expect("tfdt").base_media_decode_time;
