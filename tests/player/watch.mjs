@@ -108,6 +108,7 @@ const look = () =>
       latency: get('latency').checkVisibility() ? get('latency').getAttribute('aria-pressed') : null,
       pip: get('pip').checkVisibility(),
       stage: get('stage').getBoundingClientRect().height,
+      controlsTop: get('controls').getBoundingClientRect().top,
       title: document.title,
       headline: get('headline').textContent,
       advice: get('advice').textContent,

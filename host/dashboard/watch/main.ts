@@ -10,8 +10,10 @@ import type { Reason } from './text';
 /** An engine that ended sooner than this is not tried again at once. */
 const SHORT_LIFE_MS = 5_000;
 
-/** Between two looks at how many watch. */
+/** Between two looks at how many watch, */
 const VIEWERS_MS = 15_000;
+/** and from the start of playback to the first, at most. Until then nothing is asked. */
+const VIEWERS_FIRST_MS = 1_000;
 
 /** Before a page that cannot load its script loads itself again. */
 const RELOAD_MS = 5_000;
@@ -116,12 +118,13 @@ async function sound(): Promise<boolean> {
 /** Shows how many watch, while something plays. */
 async function count(address: string): Promise<void> {
   for (;;) {
-    if (page.player.dataset['state'] === 'playing' && !document.hidden) {
+    const isShown = page.player.dataset['state'] === 'playing' && !document.hidden;
+    if (isShown) {
       const watching = await viewers(address);
       page.viewers.hidden = watching === null;
       page.viewers.textContent = `${watching} watching`;
     }
-    await wait(VIEWERS_MS);
+    await wait(isShown ? VIEWERS_MS : VIEWERS_FIRST_MS);
   }
 }
 

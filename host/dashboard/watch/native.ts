@@ -1,43 +1,68 @@
-// The browser's own player, where there is no Media Source (iPhones). It tells little: what stands still is looked into by
+// The browser's own player, where there is no Media Source (iPhones). It tells little: why it stands still is looked into by
 // fetching the playlists once more.
 
 import type { End, Engine } from './engine';
 import { Watchman } from './signal';
 import { listed, look } from './source';
+import { Still } from './still';
 
-/** How often to see whether the picture goes on. */
+/** How often to see whether the video goes on. */
 const LOOK_MS = 4_000;
-/** It is begun anew when it stands still so many looks long although new media comes. */
-const STUCK_LOOKS_MAX = 4;
+/** Chrome's own player refuses a playlist that has fewer segments than it wants: it is asked again this soon, and this often. */
+const START_MS = 1_000;
+const STARTS_MAX = 40;
 
 export function native(video: HTMLVideoElement, index: string): Engine {
   const watch = new AbortController();
   const watchman = new Watchman();
-  let looking = 0;
+  let [looking, starting, starts] = [0, 0, 0];
+  /** It was asked to play; a refused playlist pauses the media element. */
+  let wanted = false;
   const ended = new Promise<End>((resolve) => {
+    const again = async (): Promise<void> => {
+      if ((await look(index)) !== 'live') {
+        resolve('lost');
+      } else if (!watch.signal.aborted) {
+        video.src = index;
+        if (wanted) {
+          video.play().catch(() => undefined);
+        }
+      }
+    };
+    const failed = (): void => {
+      starts += 1;
+      if (video.currentTime > 0 || starts > STARTS_MAX) {
+        // It does not say why; the index is asked next.
+        resolve(watchman.signal === 'over' ? 'over' : 'lost');
+      } else {
+        starting = setTimeout(() => void again(), START_MS);
+      }
+    };
+    video.addEventListener('play', () => (wanted = true), { signal: watch.signal });
     video.addEventListener('ended', () => resolve('over'), { signal: watch.signal });
-    // It does not say why; the index is asked next.
-    video.addEventListener('error', () => resolve('lost'), { signal: watch.signal });
-    let [place, stuck] = [-1, 0];
+    video.addEventListener('error', failed, { signal: watch.signal });
+    const still = new Still();
+    let place = -1;
     looking = setInterval(async () => {
       const stands = !video.paused && video.currentTime === place;
       place = video.currentTime;
-      if (!stands) {
-        stuck = 0;
+      if (stands) {
+        const found = await look(index);
+        const said = found === 'live' ? await listed(index) : null;
+        if (found === 'offline') {
+          // The player still fetches and shows the rest.
+          watchman.signal = 'over';
+        } else if (found !== 'live') {
+          resolve('lost');
+        } else if (said) {
+          watchman.came(said, performance.now() / 1000);
+        }
+      } else if (watchman.signal === 'away') {
         watchman.signal = 'on';
-        return;
       }
-      if ((await look(index)) !== 'live') {
-        resolve('lost');
-        return;
-      }
-      const said = await listed(index);
-      if (said) {
-        watchman.came(said, performance.now() / 1000);
-      }
-      stuck = said && watchman.signal === 'on' ? stuck + 1 : 0;
-      if (stuck > STUCK_LOOKS_MAX) {
-        resolve('lost');
+      const end = still.look(video, watchman.signal, performance.now());
+      if (end) {
+        resolve(end);
       }
     }, LOOK_MS);
   });
@@ -55,6 +80,7 @@ export function native(video: HTMLVideoElement, index: string): Engine {
     stop() {
       watch.abort();
       clearInterval(looking);
+      clearTimeout(starting);
       video.removeAttribute('src');
       video.load();
     },

@@ -1,18 +1,22 @@
 //! The stream in Chromium's own player, from the moment on that the status calls it ready. Its page tries again while there are fewer
 //! segments than it wants.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::Hosted;
 use satcast_tests::player::{Engine, Player, assert_moves, assert_smooth};
 use satcast_tests::service::Setup;
 use satcast_tests::source::{Recipe, Source};
-use satcast_tests::wait::seconds;
+use satcast_tests::wait::{self, seconds};
 use serde_json::json;
 
 /// How long the encoder is away.
 const CUT: Duration = Duration::from_secs(3);
+/// The browser's own player wants three segments of two seconds, and tries again every second.
+const START: Duration = Duration::from_secs(12);
+/// Longest wait for the end of what was streamed.
+const END: Duration = Duration::from_secs(40);
 
 #[test]
 fn chromium_plays_as_soon_as_the_stream_is_ready() {
@@ -59,5 +63,41 @@ fn chromium_plays_a_destination_of_low_latency() {
     assert_moves(&state);
     assert_eq!((&state["fatal"], &state["width"]), (&json!([]), &json!(640)), "{state}");
     println!("after the cut: stalls {}", state["stalls"]);
+    player.finish();
+}
+
+/// The player page without Media Source: the browser refuses the first playlists of low latency, and shows the rest of a stream after
+/// its end.
+#[test]
+fn the_page_plays_early_and_to_the_end_without_media_source() {
+    let service = Setup::default()
+        .set("SATCAST_INGEST__RECONNECT_WINDOW_SECS", "1")
+        .set("SATCAST_INGEST__REFUSE_QUIET_SECS", "0")
+        .start();
+    let hosted = Hosted::with(&service, "native page", &json!({ "lowLatency": true }));
+    let mut player = Player::launch_for_pages();
+    player.step(&format!("native {}?apiKey={}&muted=1", hosted.page(&service), hosted.key));
+    let ingest = service.ingest_url(&hosted.stream.key);
+    let mut encoder = Publish::of(&Source::of(Recipe::SCREEN)).endless().to(&ingest);
+    hosted.ready(seconds(20));
+    let ready = Instant::now();
+    player.step("until playing");
+    println!("the video moves {:?} after hlsReady", ready.elapsed());
+    assert!(ready.elapsed() < START, "{:?}", ready.elapsed());
+    std::thread::sleep(seconds(4));
+    encoder.stop();
+    // Never offline in between: the page would have left off in the middle.
+    let mut position = 0.0;
+    wait::until("the end", END, || {
+        let state = player.step("state");
+        assert_ne!(state["state"], "offline", "{state}");
+        if state["state"] == "over" {
+            return Ok(());
+        }
+        position = state["position"].as_f64().expect("a position");
+        Err(state.to_string())
+    });
+    println!("played up to {position} s");
+    assert!(position > 4.0, "{position} s");
     player.finish();
 }
