@@ -11,6 +11,10 @@ const PLAYLIST: &str = "application/vnd.apple.mpegurl";
 /// What a player gets first.
 const EXAMPLE: &str = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-STREAM-INF:BANDWIDTH=2500000,\
     CODECS=\"avc1.64001f,mp4a.40.2\",RESOLUTION=1280x720\nt/AbC123/media.m3u8\n";
+/// What it gets next.
+const MEDIA_EXAMPLE: &str = "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:1763660700\n\
+    #EXT-X-DISCONTINUITY-SEQUENCE:0\n#EXT-X-INDEPENDENT-SEGMENTS\n#EXT-X-MAP:URI=\"i1763660700-0.mp4\"\n\
+    #EXT-X-PROGRAM-DATE-TIME:2025-11-20T17:45:00.000Z\n#EXTINF:2.00000,\n1763660700.m4s\n";
 /// What stands at an address of the service.
 const PREFIX: &str = "/hls/{playback_path}";
 
@@ -62,6 +66,7 @@ fn index(security: &Value) -> Value {
     responses["200"] = success(
         "The multivariant playlist. Its addresses are relative, and carry a token instead of the key.",
         &[PLAYLIST],
+        EXAMPLE,
     );
     responses["400"] = reference("KeyRequired");
     json!({
@@ -86,8 +91,9 @@ fn index(security: &Value) -> Value {
 fn below() -> Value {
     let mut responses = refusals();
     let media = [PLAYLIST, "video/mp4", "audio/mp4"];
-    responses["200"] = success("A playlist, an initialization segment, a segment or a part.", &media);
-    responses["206"] = success("The range of a file that `Range` asks for.", &["video/mp4", "audio/mp4"]);
+    responses["200"] =
+        success("A playlist, an initialization segment, a segment or a part.", &media, MEDIA_EXAMPLE);
+    responses["206"] = success("The range of a file that `Range` asks for.", &["video/mp4", "audio/mp4"], "");
     responses["400"] = reference("Malformed");
     responses["416"] = reference("OutOfRange");
     let directive = |name: &str, description: &str, schema: Value| json!({"name": name, "in": "query", "required": false, "description": description, "schema": schema});
@@ -120,9 +126,10 @@ fn path_parameter(name: &str, description: &str) -> Value {
     json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string"}})
 }
 
-fn success(description: &str, kinds: &[&str]) -> Value {
+/// `playlist` is the example of a playlist.
+fn success(description: &str, kinds: &[&str], playlist: &str) -> Value {
     let media = |kind: &str| match kind {
-        PLAYLIST => json!({"schema": {"type": "string"}, "example": EXAMPLE}),
+        PLAYLIST => json!({"schema": {"type": "string"}, "example": playlist}),
         _ => json!({"schema": {"type": "string", "format": "binary"}}),
     };
     let content = kinds.iter().map(|kind| ((*kind).to_owned(), media(kind)));
@@ -154,4 +161,20 @@ fn refusals() -> Value {
         .map(|(status, name)| (status.to_owned(), reference(name)))
         .collect::<serde_json::Map<_, _>>()
         .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_playlist_has_an_example_of_its_own() {
+        let mut document = json!({});
+        describe(&mut document);
+        for (address, line) in [("index.m3u8", "#EXT-X-STREAM-INF:"), ("t/{token}/{name}", "#EXTINF:")] {
+            let answer = &document["paths"][format!("{PREFIX}/{address}")]["get"]["responses"]["200"];
+            let example = answer["content"][PLAYLIST]["example"].as_str().unwrap();
+            assert!(example.contains(line), "{address}: {example}");
+        }
+    }
 }
