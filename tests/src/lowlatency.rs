@@ -129,7 +129,9 @@ impl Version {
             let is_first = at == 0 || self.parts[at - 1].sequence != part.sequence;
             wrong(part.duration <= self.part_target, "longer than the target of parts")?;
             wrong(is_last || part.duration >= 0.85 * self.part_target, "too short")?;
-            wrong(part.independent == is_first, "INDEPENDENT is for the first part")?;
+            // Or for a keyframe whose audio never came: it stays with the segment before it.
+            let may_begin = is_first || (is_last && part.independent);
+            wrong(part.independent == may_begin, "INDEPENDENT is for the first part")?;
             wrong(part.sequence + 3 > self.next(), "too old")?;
         }
         let head = text.find("#EXT-X-DISCONTINUITY-SEQUENCE").ok_or("no discontinuity sequence")?;

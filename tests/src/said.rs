@@ -75,3 +75,47 @@ pub const NO_TLS: &str = "does not speak TLS";
 /// Log: why publishers were refused: an unknown key, a second one, bytes of another protocol, a hostile message, none in time.
 pub const REFUSED_PUBLISHERS: [&str; 5] =
     ["unknown stream key", "already publishing", "not plain rtmp", "nested too deep", "no publish within"];
+/// Log: drivers built from one source that are refused: the case, and a part of the reason.
+pub const REFUSED_DRIVERS: &[(&str, &str)] = &[
+    ("noentry", "satcast_driver_entry"),
+    ("undefined", "satcast_no_such_function"),
+    ("aborts", "signal 6"),
+    ("hangs", "did not load within"),
+    ("exits", "exits"),
+    ("notable", "offers no table"),
+    ("magic", "magic"),
+    ("future", "999"),
+    ("short", "100 bytes"),
+    ("nostop", "lacks the function stop"),
+    ("noname", "is not a name"),
+    ("another", "rename the file to renamed.so"),
+    ("badmanifest", "manifest cannot be read"),
+    ("notypes", "names 0 destination types"),
+    ("badtype", "bad or repeated destination type"),
+    ("badschema", "schema of type badschema is invalid"),
+    ("remote", "only references inside the schema"),
+    ("vast", "its manifest has"),
+    ("looks", "schema of type looks is invalid"),
+    ("swells", "schema of type swells is invalid"),
+    ("taken", "serves type rtmp, which another driver serves"),
+    ("initfails", "it will not start today"),
+    ("inithangs", "inithangs"),
+    ("pinned", "pins 0000"),
+    ("world", "writable by its group or by everyone"),
+];
+/// Log: files that are no library of this machine, and a part of the reason.
+pub const REFUSED_FILES: &[(&str, &str)] = &[
+    ("text", "cannot be opened"),
+    ("empty", "cannot be opened"),
+    ("cut", "crashes when it is loaded (signal 7)"),
+    ("othercpu", "cannot be opened"),
+    ("folder", "is no regular file"),
+    ("pipe", "is no regular file"),
+    ("absent", "absent"),
+];
+/// Log: the same for a driver that runs on threads and would unwind into the service.
+pub const UNWINDS: (&str, &str) = ("unwinds", "panic = \"abort\"");
+/// Log: a driver's process ended by an access to memory that is not its own, or by `abort`.
+pub const SIGNAL_FAULT: &str = "signal 11";
+/// See [`SIGNAL_FAULT`].
+pub const SIGNAL_ABORT: &str = "signal 6";

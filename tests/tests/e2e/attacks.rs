@@ -13,10 +13,10 @@ use crate::changes::{change, operator, state};
 
 /// How a driver attacks, and what is said of the end of its process, if it has to end.
 const ISOLATED: &[(&str, Option<&str>)] = &[
-    ("fault", Some("signal 11")),
-    ("throw", Some("signal 6")),
-    ("linger", Some("signal 6")),
-    ("hangopen", Some("did not return from a call")),
+    ("fault", Some(said::SIGNAL_FAULT)),
+    ("throw", Some(said::SIGNAL_ABORT)),
+    ("linger", Some(said::SIGNAL_ABORT)),
+    ("hangopen", Some(said::CALL_HANGS)),
     ("threads", None),
 ];
 /// What a host survives on its own threads, too.

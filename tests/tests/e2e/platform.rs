@@ -130,6 +130,31 @@ fn an_operators_platform_is_a_type_like_the_others() {
 }
 
 #[test]
+fn a_platform_entry_that_cannot_be_used_is_refused_before_the_start() {
+    let service = Setup::default()
+        .set("SATCAST_DRIVER__PLATFORM__TYPES__CHURCH-TV__SERVER", "ftp://church.example/app")
+        .stopped();
+    let checked = service.command(&["check-config"]);
+    assert_eq!(checked.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&checked.stderr).contains("church-tv"), "{checked:?}");
+    let listed = service.command(&["drivers"]);
+    assert_eq!(listed.status.code(), Some(1));
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let state = |driver: &str| {
+        listed
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .find(|row| row.first() == Some(&driver))
+            .map(|row| row[1].to_owned())
+    };
+    assert_eq!(
+        (state("platform").as_deref(), state("rtmp").as_deref()),
+        (Some("refused"), Some("loaded")),
+        "{listed}"
+    );
+}
+
+#[test]
 fn a_list_of_servers_names_where_to_publish() {
     let source = Source::shared();
     let sink = Sink::recording();

