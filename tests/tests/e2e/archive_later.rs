@@ -68,8 +68,9 @@ fn an_upload_that_was_given_up_is_recovered_for_its_fee() {
     let balance = || api.get("/api/wallet/balance").ok()["balance"].as_i64().expect("a balance");
     let before = balance();
 
-    // An hour each time: no attempt falls into a jump as long as all the time there is.
-    let failed = (0..2 * RETRY_HOURS).find_map(|_| {
+    // An hour each time: no attempt falls into a jump as long as all the time there is. More hours than it takes, because a busy machine
+    // makes an attempt outlast a few of them.
+    let failed = (0..4 * RETRY_HOURS).find_map(|_| {
         clock.pass(HOUR);
         std::thread::sleep(seconds(2));
         // The jump ends idle connections, perhaps the one that is just used.
