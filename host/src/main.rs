@@ -13,7 +13,7 @@ fn main() -> ExitCode {
             cli::exit(cli::run(&cli))
         }
         Some(Command::DriverProbe { file }) => satcast::drivers::load::probe::child(file),
-        Some(Command::DriverRunner { .. }) => satcast::drivers::process::child::run(),
+        Some(Command::DriverRunner { .. }) => satcast::drivers::run::process::child::run(),
         Some(command) => cli::exit(cli::execute(&cli, command)),
     }
 }

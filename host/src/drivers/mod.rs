@@ -1,293 +1,35 @@
 //! Drivers: found in a folder, checked, loaded, and called without trusting them with the host's threads.
 //!
+//! Three layers, of which none imports a higher one:
 //! - [`load`]: file to a driver that may be started; all `unsafe` of the host is there.
-//! - [`catalog`], [`change`]: which drivers there are, and how that changes while the service runs.
-//! - [`backend`]: where a driver runs, on threads of this process or in a child ([`process`]).
-//! - [`control`]: the threads that run driver code; [`waker`]: how those that wait for media are woken.
-//! - [`registry`]: those that are loaded and the types they serve; [`starting`]: how one gets there.
-//! - [`quarantine`]: when one that fails is used for nothing new, by whom.
-//! - [`services`]: what a driver can ask of the host; [`http`]: viewers' requests that it answers itself.
+//! - [`run`]: a driver that runs, on threads of this process or in a child, and its services.
+//! - [`registry`]: which drivers there are and the types they serve, and how that changes while the service runs.
 //!
-//! This module knows no sessions and no retries: `live` decides when a destination is opened again.
+//! What drivers publish for viewers is in [`crate::published`]. This module knows no sessions and no retries: `live` decides when a
+//! destination is opened again.
 
-mod backend;
-mod catalog;
-mod change;
-mod control;
-mod http;
 pub mod load;
-mod opening;
-pub mod process;
-mod quarantine;
-mod recordings;
-mod redact;
 mod registry;
-mod services;
-mod starting;
-mod waker;
+pub mod run;
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
-
-use parking_lot::RwLock;
-use satcast_plugin_api::Class;
-use satcast_plugin_api::host::Services as _;
-use serde_json::Value;
-
-pub use catalog::{LoadOptions, State, Summary};
-#[cfg(test)]
-pub(crate) use change::LINKED_IN;
-pub use change::{Change, ChangeError};
-#[cfg(test)]
-pub(crate) use control::silence;
 pub use load::error::LoadError;
 pub use load::refused::ConfigRefused;
 pub use load::wishes::Wishes;
-pub use opening::{OpenDestination, OpenRequest};
-pub use recordings::{ProbeError, REPORTS_WAITING_MAX, RecordingParts, RecordingsError, Reports, Told};
-pub use services::{Counters, EVENT_BYTES_MAX, Observer, SENT_BYTES_PER_SEC_MAX};
-pub use waker::{Waker, gather_wakeups};
-
-use crate::clock::Clock;
-use crate::config::QueueLimits;
-use crate::ids::AccountId;
-use crate::outbound::Guard;
-use change::Keeper;
-use control::Whom;
-use load::{annotations, masking};
-use registry::Registry;
-use services::shown;
-
-/// How long `open` and `validate` of a driver may take.
-pub const CALL_TIMEOUT_MS: u64 = 1_000;
-
-/// Log level gate of all drivers; see [`set_log_level`].
-static MAX_LEVEL: AtomicU32 = AtomicU32::new(3);
-
-/// Sets how much drivers log: 0 nothing, 1 errors, to 5 everything.
-pub fn set_log_level(level: u32) {
-    MAX_LEVEL.store(level, Ordering::Relaxed);
-}
-
-/// What driver code needs of the host.
-#[derive(Clone)]
-pub struct HostParts {
-    /// Checks and makes outbound connections.
-    pub guard: Guard,
-    /// The host's runtime, for connections.
-    pub runtime: tokio::runtime::Handle,
-    /// Time for log limits.
-    pub clock: Clock,
-    /// Folder below which each driver gets its own.
-    pub data_dir: PathBuf,
-    /// What is needed of recordings.
-    pub recordings: RecordingParts,
-}
-
-/// A configuration of a destination that cannot be taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ValidateError {
-    /// No loaded driver serves the type.
-    UnknownType,
-    /// The schema or the driver refuses it.
-    Config(ConfigRefused),
-    /// The driver cannot be asked.
-    Driver(String),
-}
-
-/// Where packets wait that a destination cannot take at once and must not lose.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpoolPlace {
-    /// Where its file is made.
-    pub folder: PathBuf,
-    /// Most bytes of one destination.
-    pub bytes_max: u64,
-}
-
-/// A destination type as it is described to people and programs.
-#[derive(Clone, Debug)]
-pub struct TypeSchema {
-    /// Value of `type` in the API.
-    pub name: String,
-    /// Human name.
-    pub title: String,
-    /// Its destinations publish for viewers.
-    pub playback: bool,
-    /// JSON Schema of the configuration.
-    pub schema: Value,
-}
-
-/// All drivers of the host; cheap to clone.
-#[derive(Clone, Default)]
-pub struct Drivers {
-    inner: Arc<Inner>,
-}
-
-#[derive(Default)]
-struct Inner {
-    /// Replaced as a whole; who has the old one goes on with it.
-    registry: RwLock<Arc<Registry>>,
-    /// Grows with each change of the registry.
-    version: AtomicU64,
-    /// What changes need; none where nothing can change.
-    keeper: Option<Keeper>,
-    next_dest: AtomicU64,
-}
-
-impl Drivers {
-    fn registry(&self) -> Arc<Registry> {
-        self.inner.registry.read().clone()
-    }
-
-    /// Checks a configuration that an account sent, with the schema of its type, then with the driver.
-    ///
-    /// # Errors
-    /// Unknown type, or the field and reason of the refusal; never a value.
-    pub async fn validate(
-        &self,
-        account: AccountId,
-        kind: &str,
-        config: &Value,
-    ) -> Result<(), ValidateError> {
-        let entry = self.registry().kind(kind).ok_or(ValidateError::UnknownType)?;
-        entry.schema.check(config).map_err(ValidateError::Config)?;
-        entry.driver.services.may_ask(account.0).map_err(|error| ValidateError::Driver(error.message))?;
-        let (kind, json) = (kind.to_string(), config.to_string());
-        let whom = Some(Whom { account: account.0, destination: None });
-        let asked = entry
-            .driver
-            .control
-            .call_for(whom, limit(), move |driver| driver.validate(account.0, &kind, &json), |_| ())
-            .await
-            .map_err(|error| ValidateError::Driver(error.message))?;
-        let redactor = entry.driver.services.redactor(entry.schema.secrets(config));
-        asked.map_err(|error| match error.class {
-            Class::Config => {
-                ValidateError::Config(entry.schema.refused_by_driver(&shown(&redactor, &error.message)))
-            }
-            _ => ValidateError::Driver(shown(&redactor, &error.message)),
-        })
-    }
-
-    /// Destinations of the type publish for viewers.
-    pub fn has_playback(&self, kind: &str) -> bool {
-        self.registry().kind(kind).is_some_and(|kind| kind.playback)
-    }
-
-    /// Destinations of the type begin with what viewers can go back to.
-    pub fn wants_past(&self, kind: &str) -> bool {
-        self.registry().kind(kind).is_some_and(|kind| kind.wants_past)
-    }
-
-    /// Where packets of a destination of this type wait when its queue is full; `None` when it loses them.
-    pub fn spool(&self, kind: &str) -> Option<SpoolPlace> {
-        self.registry().kind(kind)?.spool.clone()
-    }
-
-    /// What may wait in memory for a destination of this type that does not keep up.
-    pub fn queue(&self, kind: &str) -> QueueLimits {
-        self.registry().kind(kind).map(|kind| kind.queue).unwrap_or_default()
-    }
-
-    /// What the service behind a type asks of streams; `None` when it asks for nothing.
-    pub fn wishes(&self, kind: &str) -> Option<Arc<Wishes>> {
-        self.registry().kind(kind)?.wishes.clone()
-    }
-
-    /// The names of all destination types, sorted.
-    pub fn known_types(&self) -> Vec<String> {
-        self.registry().kinds().map(|(name, _)| name.clone()).collect()
-    }
-
-    /// Each type with its title and configuration schema.
-    pub fn schemas(&self) -> Vec<TypeSchema> {
-        let registry = self.registry();
-        let kinds = registry.kinds().map(|(name, kind)| TypeSchema {
-            name: name.clone(),
-            title: kind.title.clone(),
-            playback: kind.playback,
-            schema: kind.schema.json().clone(),
-        });
-        kinds.collect()
-    }
-
-    /// A number that is another one after each change of what is loaded.
-    pub fn version(&self) -> u64 {
-        self.inner.version.load(Ordering::Acquire)
-    }
-
-    /// Every file of the drivers folder and every enabled name, with what became of it.
-    pub fn summaries(&self) -> Vec<Summary> {
-        self.registry().summaries()
-    }
-
-    /// The address of a destination, masked; `***` where its type has none.
-    pub fn shown_address(&self, kind: &str, config: &Value) -> String {
-        let kind = self.registry().kind(kind);
-        let settings = || {
-            let json = kind.as_ref().map(|kind| kind.driver.services.settings());
-            json.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
-        };
-        let schema = kind.as_ref().map(|kind| kind.schema.json());
-        annotations::address(schema, config, settings).unwrap_or_else(|| "***".to_owned())
-    }
-
-    /// The origins whose pages may play a destination; empty = all.
-    pub fn origins(&self, kind: &str, config: &Value) -> Vec<String> {
-        annotations::origins(self.registry().kind(kind).as_ref().map(|kind| kind.schema.json()), config)
-    }
-
-    /// A configuration as its owner is shown it: secrets masked. Everything is hidden when no driver serves `kind`.
-    pub fn shown_config(&self, kind: &str, config: &Value) -> Value {
-        masking::masked(self.registry().kind(kind).as_ref().map(|kind| kind.schema.json()), config)
-    }
-
-    /// A configuration that was sent for a destination that has one: secrets that come as they are shown stay.
-    ///
-    /// # Errors
-    /// The field and why its secret cannot stay.
-    pub fn restored_config(&self, kind: &str, stored: &Value, sent: &Value) -> Result<Value, ConfigRefused> {
-        masking::restored(self.registry().kind(kind).as_ref().map(|kind| kind.schema.json()), stored, sent)
-    }
-
-    /// The waker of the driver that serves `kind`.
-    pub fn waker(&self, kind: &str) -> Option<Waker> {
-        self.registry().kind(kind).map(|kind| Waker::new(kind.driver.pump.clone()))
-    }
-}
-
-fn limit() -> Duration {
-    Duration::from_millis(CALL_TIMEOUT_MS)
-}
-
+pub use registry::catalog::{LoadOptions, State, Summary};
 #[cfg(test)]
-impl Drivers {
-    /// Drivers that are linked into the test binary.
-    pub(crate) fn linked(entries: &[satcast_plugin_api::abi::SatcastDriverEntry], parts: &HostParts) -> Self {
-        use registry::Entry;
-        use starting::{Source, start};
-        let mut registry = Registry::default();
-        for entry in entries {
-            let table = load::loader::linked(*entry).expect("a good table");
-            let flags = satcast_plugin_api::abi::HOST_FLAG_STATIC;
-            let id = table.id().to_string();
-            let started = start(
-                Source::Thread { table: Box::new(table), flags, lease: None },
-                parts,
-                &Default::default(),
-            )
-            .expect("a driver that starts");
-            registry.put(Entry::loaded(&id, None, started));
-        }
-        registry.put(Entry::with_state("bad", None, State::Refused(testing::REFUSED.into())));
-        Self { inner: Arc::new(Inner { registry: RwLock::new(Arc::new(registry)), ..Inner::default() }) }
-    }
-}
-
+pub(crate) use registry::change::LINKED_IN;
+pub use registry::change::{Change, ChangeError};
 #[cfg(test)]
-pub(crate) mod testing {
-    /// Why the driver `bad` is refused, which stands beside [`super::Drivers::linked`] ones.
-    pub(crate) const REFUSED: &str = "refused.so is no driver";
-}
+pub(crate) use registry::drivers::REFUSED;
+pub use registry::drivers::{Drivers, TypeSchema, ValidateError};
+pub use registry::kinds::SpoolPlace;
+pub use registry::opening::{OpenDestination, OpenRequest};
+pub use registry::recordings::{ProbeError, RecordingsError};
+pub use run::control::CALL_TIMEOUT_MS;
+#[cfg(test)]
+pub(crate) use run::control::silence;
+pub use run::level::set_log_level;
+pub use run::parts::HostParts;
+pub use run::reports::{REPORTS_WAITING_MAX, RecordingParts, Reports, Told};
+pub use run::services::{Counters, EVENT_BYTES_MAX, Observer, SENT_BYTES_PER_SEC_MAX};
+pub use run::waker::{Waker, gather_wakeups};

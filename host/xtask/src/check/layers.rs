@@ -3,9 +3,10 @@
 use crate::map::{self, Graph, Module};
 
 /// The lowest first: none imports a later one.
-const ORDER: [&str; 5] = ["published", "drivers::load", "drivers", "live", "playback"];
+const ORDER: [&str; 7] =
+    ["published", "drivers::load", "drivers::run", "drivers::registry", "drivers", "live", "playback"];
 /// Modules without a circle.
-const WITHOUT_CIRCLES: [&str; 2] = ["published", "drivers::load"];
+const WITHOUT_CIRCLES: [&str; 2] = ["published", "drivers"];
 
 /// Fails with every breach, one a line.
 pub(crate) fn check() -> Result<(), String> {

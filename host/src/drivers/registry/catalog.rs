@@ -1,0 +1,82 @@
+//! What stands in the drivers folder and what became of each file.
+
+use std::path::PathBuf;
+
+use crate::config::{Config, Isolation};
+
+/// Where drivers come from.
+pub struct LoadOptions<'a> {
+    /// `[drivers]` and `[driver.<name>]`.
+    pub config: &'a Config,
+    /// This binary, which runs probes and drivers in processes of their own.
+    pub exe: PathBuf,
+    /// Folder of private copies.
+    pub images: PathBuf,
+}
+
+/// What became of a driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Serves its types.
+    Loaded,
+    /// Loaded, but its process crashed or it failed too often, and what follows.
+    Failing(String),
+    /// A valid library that is not enabled.
+    Disabled,
+    /// Not loaded, and why.
+    Refused(String),
+    /// Enabled, but there is no file.
+    Missing,
+}
+
+impl State {
+    /// As the API shows it.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            State::Loaded => "loaded",
+            State::Failing(_) => "failing",
+            State::Disabled => "disabled",
+            State::Refused(_) => "refused",
+            State::Missing => "missing",
+        }
+    }
+}
+
+/// One driver of the folder or of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Id, from the file name.
+    pub id: String,
+    /// The file; `None` when there is none.
+    pub file: Option<PathBuf>,
+    /// Version; empty when it is not known.
+    pub version: String,
+    /// Destination types.
+    pub types: Vec<String>,
+    /// What became of it.
+    pub state: State,
+    /// Why what was to take its place, another library or other settings, was refused when it was looked at last; it goes on as it
+    /// was. `None` when it is what it should be.
+    pub refused: Option<String>,
+    /// Where it runs; `None` when it does not.
+    pub isolation: Option<Isolation>,
+    /// How often its process crashed since it was loaded; on threads, how often it panicked.
+    pub crashes: u64,
+}
+
+/// Logs what became of a driver.
+pub(super) fn report(summary: &Summary) {
+    let driver = summary.id.as_str();
+    let file = summary.file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
+    match &summary.state {
+        State::Loaded => {
+            tracing::info!(driver, version = %summary.version, types = ?summary.types, isolation = ?summary.isolation, "driver loaded")
+        }
+        State::Failing(reason) => tracing::error!(driver, "driver {driver}: {reason}"),
+        State::Disabled => tracing::info!(driver, file, "driver is there but not in [drivers] enabled"),
+        State::Refused(reason) => tracing::error!(driver, file, "driver {file}: {reason}"),
+        State::Missing => {
+            tracing::warn!(driver, "driver is enabled, but there is no {driver}.so in the drivers folder")
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What becomes of calls, requests and media when a child answers, does not, or ends. The test is the child.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+
+use satcast_plugin_api::Packet;
+use satcast_plugin_api::driver_state::State;
+use satcast_plugin_api::host::{Asset, Connected, Delivery, DriverWaker, Listing, LogLine, Playback, Recv};
+use satcast_plugin_api::recording::Recording;
+
+use super::super::channel::{self, Receiver};
+use super::super::limits::UNREAD_PACKETS_MAX;
+use super::super::message::{Progress, ToHost};
+use super::super::payloads::{Kept, Place};
+use super::super::recordings::{REQUESTS_MAX, too_slow};
+use super::*;
+
+const BLOCK: usize = 64 * 1024;
+
+/// Services that do nothing.
+#[derive(Default)]
+pub(in super::super) struct Deaf;
+
+impl Services for Deaf {
+    fn log(&self, _: LogLine) {}
+    fn state(&self, _: u64, _: State, _: Option<Error>) {}
+    fn event(&self, _: u64, _: &str, _: &str) {}
+    fn metric(&self, _: u64, _: &str) -> Option<Arc<AtomicU64>> {
+        None
+    }
+    fn stopped(&self, _: u64, _: Result<(), Error>) {}
+    fn connect(&self, _: u64, _: String, _: u16, _: Duration, _: Connected) {}
+    fn data_dir(&self) -> Result<std::path::PathBuf, Error> {
+        Err(Error::internal("none"))
+    }
+    fn publish(&self, _: u64, _: Asset) -> Result<(), Error> {
+        Ok(())
+    }
+    fn retract(&self, _: u64, _: &str) {}
+    fn playback(&self, _: u64, _: Playback) -> Result<(), Error> {
+        Ok(())
+    }
+    fn recording(&self, _: Recording) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Both sides: the session with what its supervisor reads, and the child.
+struct Both {
+    session: Arc<Session>,
+    supervisor: Receiver,
+    child: Sender,
+    reader: Receiver,
+}
+
+fn begin() -> Both {
+    let (ours, theirs) = channel::pair().unwrap();
+    let ((sender, supervisor), (child, reader)) =
+        (channel::split(ours, BLOCK), channel::split(theirs, BLOCK));
+    let services: Arc<dyn Services> = Arc::new(Deaf);
+    let session = Session::new("t", sender, &services, &Arc::new(Pump::start("t").unwrap()));
+    Both { session, supervisor, child, reader }
+}
+
+impl Both {
+    /// Makes a call on another thread.
+    fn calling<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Arc<Session>) -> R + Send + 'static,
+    ) -> thread::JoinHandle<R> {
+        let session = self.session.clone();
+        thread::spawn(move || call(&session))
+    }
+
+    /// The next call.
+    fn call(&mut self) -> (u64, Ask) {
+        match self.reader.next().unwrap().what {
+            ToChild::Call { call, ask } => (call, ask),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Says something, which the supervisor hands over.
+    fn say(&mut self, what: &ToHost) {
+        self.child.send(what, Vec::new(), None).unwrap();
+        let message = self.supervisor.next().unwrap();
+        assert!(self.session.handle(message).unwrap().is_none());
+    }
+
+    fn answer(&mut self, call: u64, outcome: Result<Reply, Error>) {
+        self.say(&ToHost::Answer { call, outcome });
+    }
+}
+
+#[test]
+fn who_has_a_call_in_progress_is_inside_and_hears_of_the_end() {
+    let mut both = begin();
+    let validate = || Ask::Validate { kind: "kind".into(), config: "{}".into() };
+    let asked = both.calling(move |session| session.call(Some(7), validate()));
+    let (call, _) = both.call();
+    assert_eq!(both.session.inside(), BTreeSet::from([7]));
+    both.answer(call + 1, Ok(Reply::Taken(false)));
+    both.answer(call, Err(Error::config("no")));
+    assert_eq!(asked.join().unwrap().unwrap_err().message, "no");
+    assert!(both.session.inside().is_empty());
+    let asked = both.calling(move |session| session.call(Some(7), validate()));
+    both.call();
+    both.session.bury(&Error::internal("it crashed"));
+    assert_eq!(asked.join().unwrap().unwrap_err().class, Class::Internal, "not its fault alone");
+    assert!(both.session.call(Some(7), validate()).is_err() && both.session.hung().is_none());
+}
+
+#[test]
+fn a_child_that_does_not_return_from_a_call_is_ended() {
+    let both = begin();
+    let error = both.session.call(Some(7), Ask::Recordings).unwrap_err();
+    assert_eq!((error.class, both.session.failure()), (Class::Panic, Some(not_returned())));
+    assert_eq!(both.session.hung(), Some(Hung { account: Some(7), is_open: false }));
+}
+
+/// Asks for an upload; where its outcome goes.
+fn retry(session: &Arc<Session>) -> std::sync::mpsc::Receiver<Result<(), Error>> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let done: Done = Box::new(move |outcome| tell.send(outcome).unwrap());
+    session.ask_about(done, |request| Ask::Retry { request, file_name: "a".into() });
+    told
+}
+
+#[test]
+fn a_request_has_one_outcome_whatever_the_child_says_and_does() {
+    let mut both = begin();
+    let ask = |both: &mut Both, outcome: Result<Reply, Error>| {
+        let asked = both.calling(retry);
+        let (call, Ask::Retry { request, .. }) = both.call() else { panic!("another call") };
+        both.answer(call, outcome);
+        (request, asked.join().unwrap())
+    };
+    let (request, told) = ask(&mut both, Ok(Reply::Taken(true)));
+    assert!(told.try_recv().is_err(), "not yet");
+    both.say(&ToHost::Done { request: request + 1, outcome: Ok(()) });
+    both.say(&ToHost::Done { request, outcome: Err(Error::remote("no room")) });
+    both.say(&ToHost::Done { request, outcome: Ok(()) });
+    assert_eq!(told.recv().unwrap().unwrap_err().message, "no room");
+    assert!(told.recv().is_err(), "once");
+
+    let (_, told) = ask(&mut both, Err(Error::internal("it panicked")));
+    assert_eq!(told.recv().unwrap().unwrap_err().message, "it panicked");
+
+    let (_, told) = ask(&mut both, Ok(Reply::Taken(true)));
+    both.session.bury(&Error::internal("it crashed"));
+    assert_eq!(told.recv().unwrap().unwrap_err().message, "it crashed");
+    assert!(retry(&both.session).recv().unwrap().is_err(), "after its end");
+    assert!(both.session.requests.lock().is_empty());
+}
+
+#[test]
+fn requests_without_an_answer_are_bounded() {
+    let both = begin();
+    for request in 0..REQUESTS_MAX as u64 {
+        both.session.requests.lock().insert(u64::MAX - request, Box::new(|_| {}));
+    }
+    assert_eq!(retry(&both.session).recv().unwrap().unwrap_err().message, too_slow("t").message);
+}
+
+#[test]
+fn lists_cross_whole() {
+    let mut both = begin();
+    let listing = Listing { refused_count: 3, ..Listing::default() };
+    let asked = both.calling(|session| session.call(None, Ask::Recordings));
+    let (call, Ask::Recordings) = both.call() else { panic!("another call") };
+    both.answer(call, Ok(Reply::Recordings(listing.clone())));
+    let Ok(Reply::Recordings(listed)) = asked.join().unwrap() else { panic!("no list") };
+    assert_eq!(listed, listing);
+}
+
+#[test]
+fn faults_of_drivers_texts() {
+    assert_eq!(not_returned(), format!("did not return from a call within {CALL_MS} ms"));
+    assert_eq!(
+        too_slow("x").message,
+        format!("driver x has {REQUESTS_MAX} requests about recordings without an answer; it is too slow")
+    );
+}
+
+/// A queue that has so many packets, and counts what comes back.
+#[derive(Default)]
+struct Source {
+    packets: Mutex<VecDeque<Arc<Packet>>>,
+    out: AtomicUsize,
+    is_abandoned: AtomicBool,
+}
+
+impl MediaSource for Source {
+    fn recv(&self, max: usize, out: &mut Vec<Delivery>, _: DriverWaker) -> Recv {
+        let mut packets = self.packets.lock();
+        let count = packets.len().min(max);
+        for packet in packets.drain(..count) {
+            self.out.fetch_add(packet.payload.len(), Ordering::Relaxed);
+            out.push(Delivery { packet, discontinuity: false });
+        }
+        if count > 0 { Recv::Ready } else { Recv::Empty }
+    }
+
+    fn released(&self, bytes: usize) {
+        self.out.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn abandoned(&self) {
+        self.is_abandoned.store(true, Ordering::Relaxed);
+    }
+}
+
+fn packets(count: usize) -> VecDeque<Arc<Packet>> {
+    (0..count as u64).map(|number| Arc::new(super::super::testing::packet(number, 100))).collect()
+}
+
+#[test]
+fn what_is_not_read_stays_in_the_queue_and_what_is_not_let_go_of_comes_back_at_the_end() {
+    let mut both = begin();
+    let all = packets(3 * UNREAD_PACKETS_MAX);
+    let sources: Vec<Arc<Source>> = (0..2).map(|_| Arc::default()).collect();
+    let mut kept = Kept::default();
+    for (dest, source) in [1, 2].into_iter().zip(&sources) {
+        *source.packets.lock() = all.clone();
+        both.session.feeds.lock().insert(dest, Arc::new(Feed::new(7, source.clone())));
+        both.session.feed(dest);
+        both.session.feed(dest);
+        let message = both.reader.next().unwrap();
+        let ToChild::Media { dest: of, packets } = message.what else { panic!("no media") };
+        let crossed: usize = packets.iter().filter(|sent| matches!(sent.payload, Place::Behind(_))).count();
+        let expected = if dest == 1 { UNREAD_PACKETS_MAX } else { 0 };
+        assert_eq!((of, packets.len(), crossed), (dest, UNREAD_PACKETS_MAX, expected));
+        assert_eq!(message.bytes.len(), 100 * expected);
+        let mut bytes = message.bytes;
+        for (sent, packet) in packets.into_iter().zip(&all) {
+            let payload = match sent.payload {
+                Place::Behind(len) => {
+                    kept.add(bytes.slice(..len), |_| {});
+                    bytes.split_to(len)
+                }
+                Place::Kept(number) => kept.get(number).unwrap().clone(),
+            };
+            assert_eq!((payload, sent.packet.sequence), (packet.payload.clone(), packet.sequence));
+        }
+    }
+    let progress = |packets: usize, released: usize| Progress {
+        dest: 1,
+        packets,
+        bytes: 100 * packets,
+        released: 100 * released,
+        is_given_back: false,
+    };
+    both.say(&ToHost::Media(vec![progress(3, 2)]));
+    let ToChild::Media { dest: 1, packets } = both.reader.next().unwrap().what else { panic!("no media") };
+    assert_eq!(packets.len(), 3, "as many as were read");
+    assert_eq!(sources[0].out.load(Ordering::Relaxed), 100 * (UNREAD_PACKETS_MAX + 1));
+    both.say(&ToHost::Media(vec![Progress { is_given_back: true, ..progress(0, 0) }, progress(9, 0)]));
+    assert!(sources[0].is_abandoned.load(Ordering::Relaxed));
+    both.session.bury(&Error::internal("it crashed"));
+    for source in &sources {
+        assert_eq!(source.out.load(Ordering::Relaxed), 0, "all comes back");
+        assert!(source.is_abandoned.load(Ordering::Relaxed));
+    }
+    assert!(sources[0].packets.lock().len() == 2 * UNREAD_PACKETS_MAX - 3, "nothing after it was given back");
+}

@@ -1,0 +1,147 @@
+//! Starting a child and seeing it end.
+
+use std::io::{BufRead as _, BufReader, PipeReader, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use satcast_plugin_api::host::{LogLine, Services};
+
+use super::cgroup::Group;
+use super::limits::{BYTES_PER_MB, RUNNER_COMMAND};
+use super::spec::Spec;
+
+/// Longest line of a child's output that is logged, in bytes; the rest comes as further lines.
+const OUTPUT_LINE_BYTES_MAX: u64 = 2 * 1024;
+/// How often it is looked whether a child has ended.
+const POLL_MS: u64 = 5;
+/// Level of a line of its output: warn.
+const OUTPUT_LEVEL: u32 = 2;
+
+/// A child process, which leads a process group of its own.
+pub(super) struct Spawned {
+    child: Child,
+    group: Pid,
+    memory: Option<Group>,
+    /// Said of one that took more memory than it may.
+    too_much: String,
+}
+
+/// Starts a child; its end of the socket is its standard input, its environment is empty. What it writes
+/// to its outputs is logged. The calling thread must live as long as the child shall: its end kills the child.
+pub(super) fn spawn(spec: &Spec, socket: OwnedFd, services: &Arc<dyn Services>) -> std::io::Result<Spawned> {
+    let (id, memory_mb) = (spec.id.as_str(), spec.limits.memory_mb);
+    let (output, writer) = std::io::pipe()?;
+    let mut command = Command::new(&spec.exe);
+    command
+        .arg(RUNNER_COMMAND)
+        .arg(id)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::from(socket))
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0);
+    let mut child = command.spawn()?;
+    // Our copies of the writing end: without this the pipe would never end.
+    drop(command);
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let group = group.ok_or_else(|| std::io::Error::other("the system gave a process no number"))?;
+    let services = services.clone();
+    let logging =
+        thread::Builder::new().name(format!("e:{id}")).spawn(move || log_output(output, &*services));
+    if let Err(error) = logging {
+        // It has begun nothing yet. An error means that it has ended.
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(error);
+    }
+    let memory = Group::new(id, memory_mb.saturating_mul(BYTES_PER_MB));
+    let memory = memory.filter(|memory| memory.add(child.id()).is_ok());
+    let too_much = format!("took more memory than its {memory_mb} MiB ([driver.{id}] limits, memory_mb)");
+    Ok(Spawned { child, group, memory, too_much })
+}
+
+/// Logs what a child writes, line by line; the service's own limits for log lines apply.
+fn log_output(output: PipeReader, services: &dyn Services) {
+    let mut output = BufReader::new(output);
+    let mut line = Vec::new();
+    while matches!(output.by_ref().take(OUTPUT_LINE_BYTES_MAX).read_until(b'\n', &mut line), Ok(1..)) {
+        let message = String::from_utf8_lossy(&line).trim().to_owned();
+        if !message.is_empty() {
+            let target = "output".to_owned();
+            services.log(LogLine { dest: 0, level: OUTPUT_LEVEL, target, message, fields: Vec::new() });
+        }
+        line.clear();
+    }
+}
+
+impl Spawned {
+    /// Waits for its end for at most `grace`, ends it and its group, and says how it ended: by itself, or `None`.
+    pub(super) fn end(mut self, grace: Duration) -> Option<String> {
+        let ended_itself = self.wait(grace);
+        // Before its number is free for others. An error means that nobody is left.
+        let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
+        self.memory.iter().for_each(Group::end);
+        let status = self.child.wait().ok()?;
+        if self.memory.as_ref().is_some_and(Group::is_over) {
+            return Some(self.too_much);
+        }
+        ended_itself.then(|| verdict(status))
+    }
+
+    /// All that it starts is in a control group with it, which bounds their memory.
+    pub(super) fn is_grouped(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    /// It has ended; something it left behind may still hold its socket.
+    pub(super) fn has_ended(&self) -> bool {
+        self.wait(Duration::ZERO)
+    }
+
+    /// Whether it ended within `limit`. Its number stays taken.
+    fn wait(&self, limit: Duration) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        for _ in 0..=limit.as_millis() as u64 / POLL_MS {
+            match rustix::process::waitid(WaitId::Pid(self.group), options) {
+                Ok(None) if limit.is_zero() => return false,
+                Ok(None) => thread::sleep(Duration::from_millis(POLL_MS)),
+                Ok(Some(_)) | Err(_) => return true,
+            }
+        }
+        false
+    }
+}
+
+fn verdict(status: ExitStatus) -> String {
+    let Some(signal) = status.signal() else {
+        return format!("ended with exit code {}", status.code().unwrap_or(-1));
+    };
+    let meaning = match signal {
+        libc::SIGSEGV => ", a memory fault",
+        libc::SIGBUS => ", a bus error",
+        libc::SIGABRT => ", aborted",
+        libc::SIGILL => ", an illegal instruction",
+        libc::SIGFPE => ", an arithmetic fault",
+        libc::SIGXCPU => ", over its processor time",
+        libc::SIGKILL => ", killed",
+        _ => "",
+    };
+    format!("crashed (signal {signal}{meaning})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_named() {
+        assert_eq!(verdict(ExitStatus::from_raw(11)), "crashed (signal 11, a memory fault)");
+        assert_eq!(verdict(ExitStatus::from_raw(7 << 8)), "ended with exit code 7");
+    }
+}

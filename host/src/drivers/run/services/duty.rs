@@ -1,0 +1,88 @@
+//! Whether a driver gets something to do, and what it makes of requests of viewers.
+
+use std::sync::atomic::Ordering;
+
+use satcast_plugin_api::host::HttpResponse;
+use satcast_plugin_api::{Class, Error};
+
+use super::DriverServices;
+use crate::drivers::run::quarantine::{Fault, QUARANTINE_RETRY, Quarantine};
+use crate::drivers::run::requests::{self, Waiting};
+use crate::published::{Answer, Unanswered};
+
+impl DriverServices {
+    /// Notes an error of a destination of `account`, already cleaned, that may be a panic of the driver.
+    pub(in crate::drivers) fn note(&self, account: i64, error: &Error) {
+        if error.class != Class::Panic {
+            return;
+        }
+        self.panicked.fetch_add(1, Ordering::Relaxed);
+        self.fault(account, Fault::Panicked, &error.message);
+    }
+
+    /// Notes a fault with the work of `account`, whose text has no secrets; true where the driver does nothing new for it from now on.
+    pub(in crate::drivers) fn fault(&self, account: i64, fault: Fault, text: &str) -> bool {
+        let why = self.quarantine.lock().add(self.clock.monotonic(), account, fault, text);
+        if let Some(why) = &why {
+            let driver = self.driver.as_str();
+            tracing::error!(driver, account, "driver {driver} {why}");
+        }
+        why.is_some()
+    }
+
+    /// How many panics were noted.
+    pub(in crate::drivers) fn panicked(&self) -> u64 {
+        self.panicked.load(Ordering::Relaxed)
+    }
+
+    /// Why the driver is left alone; `None` when it is not.
+    pub(in crate::drivers) fn quarantine(&self) -> Option<String> {
+        self.quarantine.lock().reason()
+    }
+
+    /// An operator wants it to be used again.
+    pub(in crate::drivers) fn forgive(&self) {
+        *self.quarantine.lock() = Quarantine::default();
+    }
+
+    /// Leaves it alone for an account with whose work it hung.
+    pub(in crate::drivers) fn hold(&self, account: i64) {
+        self.fault(account, Fault::Hung, "");
+    }
+
+    /// Whether it may be asked about a configuration of `account`.
+    pub(in crate::drivers) fn may_ask(&self, account: i64) -> Result<(), Error> {
+        self.unless(self.quarantine.lock().reason_to_ask(account))
+    }
+
+    /// Whether a destination of `account` may be opened.
+    pub(in crate::drivers) fn may_open(&self, account: i64) -> Result<(), Error> {
+        self.unless(self.quarantine.lock().reason_for(account))
+    }
+
+    fn unless(&self, why: Option<String>) -> Result<(), Error> {
+        let refused =
+            |why| Error::internal(format!("driver {} {why}", self.driver)).retry_after(QUARANTINE_RETRY);
+        why.map_or(Ok(()), |why| Err(refused(why)))
+    }
+
+    /// Viewers' requests that wait for the driver.
+    pub(in crate::drivers) fn requests(&self) -> &Waiting {
+        &self.requests
+    }
+
+    /// Whether a line of so many bytes about what the driver did may be logged.
+    pub(in crate::drivers) fn may_log(&self, bytes: usize) -> bool {
+        self.may_write(None, bytes)
+    }
+
+    /// A driver's answer as it may be sent.
+    pub(in crate::drivers) fn accept(&self, response: HttpResponse) -> Result<Answer, Unanswered> {
+        requests::accepted(response, &self.data_dir).map_err(|reason| {
+            if self.may_write(None, reason.len()) {
+                tracing::warn!(driver = %self.driver, reason, "a driver's answer to a viewer is not sent");
+            }
+            Unanswered::Failed
+        })
+    }
+}
