@@ -75,7 +75,7 @@
 //!   `no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it`, `what_a_host_survives_on_its_own_threads_harms_no_stream_either`
 //! - a secret in a line, an error or a panic: `a_driver_that_panics_harms_only_its_destination_and_tells_no_secret`,
 //!   `in_a_process_of_its_own_it_is_the_same`, `lines_without_a_destination_lose_the_secrets_of_all`
-//! - a piece outside its folder, of nothing, or given back once: `a_drivers_life`, `releasing_a_piece_may_call_back`
+//! - a piece outside its folder, of nothing, or given back once: `a_drivers_life`, `releasing_an_asset_may_call_back`
 //! - a viewer's request answered twice, never, with a bad file, a range past its end or lines in a header:
 //!   `a_driver_answers_viewers_from_memory_files_and_pieces_and_nothing_breaks_out`, `only_regular_files_with_those_bytes_are_sent`,
 //!   `an_answer_is_taken_once_and_by_who_waits`, `so_many_wait_and_no_more`, `a_driver_on_threads_answers_viewers`,
