@@ -173,7 +173,9 @@ pub struct SatcastTextSink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Codec, Kind};
+    use crate::driver_state::State;
+    use crate::http::Method;
+    use crate::{Audience, Class, Codec, Kind};
 
     #[test]
     fn the_magic_is_readable_in_a_dump() {
@@ -185,5 +187,11 @@ mod tests {
         let codecs = [CODEC_H264, CODEC_HEVC, CODEC_AV1, CODEC_AAC, CODEC_OPUS];
         assert_eq!(Codec::ALL.map(|codec| codec as u32), codecs);
         assert_eq!([Kind::Video as u32, Kind::Audio as u32], [KIND_VIDEO, KIND_AUDIO]);
+        let classes = [CLASS_CONFIG, CLASS_AUTH, CLASS_NETWORK, CLASS_REMOTE, CLASS_INTERNAL, CLASS_PANIC];
+        assert_eq!(classes.map(|class| Class::from_number(class) as u32), classes);
+        assert_eq!([State::Connecting as u32, State::Live as u32], [STATE_CONNECTING, STATE_LIVE]);
+        assert_eq!([Method::Get as u32, Method::Head as u32], [HTTP_GET, HTTP_HEAD]);
+        let audiences = [Audience::Hosted as u32, Audience::Preview as u32];
+        assert_eq!(audiences, [AUDIENCE_HOSTED, AUDIENCE_PREVIEW]);
     }
 }

@@ -1,36 +1,6 @@
-//! The state a driver reports of a running destination.
+//! Which reports of a state are news.
 
-use serde::{Deserialize, Serialize};
-
-use crate::abi;
-
-/// Ends are reported by returning from `run`, not by a state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
-    /// Connecting, or connected without media flowing.
-    Connecting,
-    /// Media was written or acknowledged within the last five seconds.
-    Live,
-}
-
-impl State {
-    /// Number on the wire.
-    pub fn to_abi(self) -> u32 {
-        match self {
-            State::Connecting => abi::STATE_CONNECTING,
-            State::Live => abi::STATE_LIVE,
-        }
-    }
-
-    /// From the number on the wire; `None` for one that this version does not know, which changes nothing.
-    pub fn from_abi(state: u32) -> Option<Self> {
-        match state {
-            abi::STATE_CONNECTING => Some(State::Connecting),
-            abi::STATE_LIVE => Some(State::Live),
-            _ => None,
-        }
-    }
-}
+pub use satcast_types::State;
 
 /// What was told of a state last: a driver may report the same with each packet, which is no news.
 #[derive(Debug, Default)]
@@ -47,14 +17,6 @@ impl Reported {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_that_mean_nothing_are_no_state() {
-        for state in [State::Connecting, State::Live] {
-            assert_eq!(State::from_abi(state.to_abi()), Some(state));
-        }
-        assert_eq!([0, 3, u32::MAX].map(State::from_abi), [None; 3]);
-    }
 
     #[test]
     fn what_was_told_is_told_again_only_after_something_else() {

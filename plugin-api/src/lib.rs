@@ -31,11 +31,7 @@
 
 pub mod abi;
 pub mod driver_state;
-mod error;
-pub mod http;
 pub mod manifest;
-pub mod playback;
-pub mod recording;
 pub mod redact;
 mod secret;
 #[allow(unsafe_code)] // Reads the other side's pointers.
@@ -53,8 +49,8 @@ pub mod host;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 
-pub use error::{Class, Error, MESSAGE_BYTES_MAX};
 pub use manifest::{DestType, Route, SettingsSchema, TypesSetting};
-pub use playback::Audience;
-pub use satcast_types::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};
+pub use satcast_types::{
+    Audience, Class, Codec, Error, Kind, NANOS_PER_MILLI, Packet, Role, http, playback, recording,
+};
 pub use secret::Secret;

@@ -4,8 +4,12 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::abi::{self, SatcastDone, SatcastError, SatcastErrorSink};
-use crate::error::{Class, Error, cut};
+use crate::abi::{self, SatcastDone, SatcastError, SatcastErrorSink, SatcastStr};
+use crate::{Class, Error};
+
+/// Longest message that crosses the boundary, in bytes; the rest is cut. Well above what a host shows, which removes secrets
+/// first and cuts then: a secret that this cut splits is not shown either.
+const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// Collects the one error a call reports.
 pub(crate) struct ErrorSlot(Option<Error>);
@@ -63,12 +67,30 @@ pub(crate) unsafe fn read_error(error: *const SatcastError) -> Option<Error> {
     let raw = unsafe { error.read() };
     // SAFETY: the text lives for the call.
     let message = unsafe { raw.message.read() };
-    let message = cut(&message, crate::MESSAGE_BYTES_MAX).to_string();
-    let mut error = Error::new(Class::from_abi(raw.error_class), message);
+    let message = cut(&message, MESSAGE_BYTES_MAX).to_string();
+    let mut error = Error::new(Class::from_number(raw.error_class), message);
     if raw.retry_ms > 0 {
         error.retry_after = Some(Duration::from_millis(u64::from(raw.retry_ms)));
     }
     Some(error)
+}
+
+/// Calls `use_it` with the C form of `error`, which borrows from it.
+pub(crate) fn with_abi<R>(error: &Error, use_it: impl FnOnce(&SatcastError) -> R) -> R {
+    let message = cut(&error.message, MESSAGE_BYTES_MAX);
+    let retry_ms = error.retry_after.map_or(0, |wait| u32::try_from(wait.as_millis()).unwrap_or(u32::MAX));
+    use_it(&SatcastError {
+        size: size_of::<SatcastError>() as u32,
+        error_class: error.class as u32,
+        retry_ms,
+        reserved: 0,
+        message: SatcastStr::new(message),
+    })
+}
+
+/// The longest prefix of `text` of at most `bytes_max` bytes that ends at a character.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
 }
 
 /// Reports `error` through a sink of the other side.
@@ -83,7 +105,7 @@ pub(crate) unsafe fn report(sink: *const SatcastErrorSink, error: &Error) {
     let sink = unsafe { sink.read() };
     if let Some(put) = sink.put {
         // SAFETY: the error lives for the call.
-        error.with_abi(|raw| unsafe { put(sink.data, raw) });
+        with_abi(error, |raw| unsafe { put(sink.data, raw) });
     }
 }
 
@@ -106,6 +128,19 @@ unsafe extern "C" fn call_done(data: *mut c_void, error: *const SatcastError) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cut_never_splits_a_character() {
+        assert_eq!(cut("añb", 2), "a");
+        assert_eq!(cut("añb", 3), "añ");
+        assert_eq!(cut("abc", 10), "abc");
+    }
+
+    #[test]
+    fn long_messages_are_cut_at_the_limit() {
+        let error = Error::network("x".repeat(MESSAGE_BYTES_MAX + 1));
+        assert_eq!(with_abi(&error, |raw| raw.message.len), MESSAGE_BYTES_MAX);
+    }
 
     #[test]
     fn failures_texts() {

@@ -22,6 +22,9 @@ const SOURCES: [&str; 7] = [
     "src/abi/http.rs",
 ];
 
+/// Limits of answers, which authors in C have to keep as well.
+const LIMITS: &str = "types/src/http.rs";
+
 /// What stands before the definitions.
 const HEAD: &str = "\
 /*
@@ -113,8 +116,8 @@ fn make() -> String {
     for (rust, c) in [("AtomicU32", "uint32_t"), ("AtomicU64", "uint64_t")] {
         config.export.rename.insert(rust.into(), c.into());
     }
-    let mut builder = Builder::new().with_config(config);
-    for source in SOURCES {
+    let mut builder = Builder::new().with_config(config).with_src(path(SOURCES[0])).with_src(path(LIMITS));
+    for source in &SOURCES[1..] {
         builder = builder.with_src(path(source));
     }
     let mut text = Vec::new();

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use satcast_plugin_api::Class;
 use satcast_plugin_api::host::Listing;
 use satcast_plugin_api::recording::{Recording, RecordingState};
 
@@ -266,7 +267,7 @@ fn state(state: RecordingState) -> ArchiveState {
 }
 
 pub(super) fn report(driver: &str, recording: Recording) -> ArchiveReport {
-    let class: Option<&'static str> = recording.error_class.map(Into::into);
+    let class = recording.error_class.map(Class::name);
     ArchiveReport {
         driver: driver.to_owned(),
         destination_id: DestinationId(recording.destination_id),

@@ -160,7 +160,7 @@ pub(super) fn publish(
         name: SatcastStr::new(asset.name),
         content_type: SatcastStr::new(asset.content_type),
         max_age_secs: asset.max_age_secs,
-        audience: asset.audience.to_abi(),
+        audience: asset.audience as u32,
         body,
         source: SatcastStr::new(&source),
         flags: flag(followed.reload.is_some(), abi::ASSET_RELOAD)

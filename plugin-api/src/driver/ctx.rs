@@ -74,7 +74,7 @@ impl Ctx {
         // Held while the host is told, so that it hears of the last one last.
         let mut reported = self.reported.lock();
         if reported.is_news(state, reason.is_some()) {
-            self.host.state(self.dest, state.to_abi(), reason);
+            self.host.state(self.dest, state as u32, reason);
         }
     }
 

@@ -8,7 +8,7 @@ use super::host::VaultCall;
 use super::time::Time;
 use crate::Error;
 use crate::abi::{self, SatcastError, SatcastHost, SatcastKv, SatcastStr};
-use crate::wire::ErrorSlot;
+use crate::wire::{ErrorSlot, with_abi};
 
 /// A function of the host that hands over one text.
 type AskText = unsafe extern "C" fn(
@@ -218,7 +218,7 @@ unsafe extern "C" fn put_text(data: *mut c_void, text: SatcastStr) {
 
 fn with_error(error: Option<&Error>, call: impl FnOnce(*const SatcastError)) {
     match error {
-        Some(error) => error.with_abi(|raw| call(raw)),
+        Some(error) => with_abi(error, |raw| call(raw)),
         None => call(std::ptr::null()),
     }
 }

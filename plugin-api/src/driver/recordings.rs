@@ -6,7 +6,7 @@ use super::Config;
 use crate::Error;
 use crate::abi::SatcastDone;
 use crate::recording::Recording;
-use crate::wire::done_of;
+use crate::wire::{done_of, with_abi};
 
 /// Recordings that outlive their sessions. Every function is called on the control thread, inside the driver's runtime, and returns
 /// within one second; answers are given from any thread.
@@ -80,7 +80,7 @@ impl Answer {
             // SAFETY: called once.
             Ok(()) => unsafe { done(data, std::ptr::null()) },
             // SAFETY: called once; the error lives for the call.
-            Err(error) => error.with_abi(|raw| unsafe { done(data, raw) }),
+            Err(error) => with_abi(&error, |raw| unsafe { done(data, raw) }),
         }
     }
 }

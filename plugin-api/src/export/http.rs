@@ -124,7 +124,7 @@ unsafe fn read_request(request: *const SatcastHttpRequest) -> Option<(u64, u64, 
     let (raw, path, query) = unsafe { (&*request, (*request).path.read(), (*request).query.read()) };
     let is_preview = raw.audience & abi::AUDIENCE_PREVIEW != 0;
     let audience = if is_preview { Audience::Preview } else { Audience::Hosted };
-    let method = Method::from_abi(raw.method);
+    let method = Method::from_number(raw.method);
     let (path, query) = (path.into_owned(), query.into_owned());
     Some((raw.dest, raw.token, Request { method, path, query, audience }))
 }

@@ -161,7 +161,7 @@ pub(super) unsafe fn read_asset(raw: abi::SatcastAsset) -> Result<Asset, Error> 
             "an asset's name must be 1 to {ASSET_NAME_BYTES_MAX} of a-z A-Z 0-9 . _ - and not begin with a dot"
         )));
     }
-    let audience = Audience::from_abi(raw.audience)
+    let audience = Audience::from_number(raw.audience)
         .ok_or_else(|| Error::internal(format!("asset {name} is for nobody; set its audience")))?;
     let body = read_body(&name, body, &source)?;
     // SAFETY: as above.

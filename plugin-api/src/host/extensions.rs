@@ -13,7 +13,7 @@ use super::services::{Context, with};
 use super::wait::wait_any;
 use crate::Error;
 use crate::abi::{self, SatcastStr};
-use crate::wire::report;
+use crate::wire::{report, with_abi};
 
 static NET: abi::SatcastNet = abi::SatcastNet { size: size_of::<abi::SatcastNet>(), connect: Some(connect) };
 static DATA_DIR: abi::SatcastDataDir =
@@ -64,7 +64,7 @@ impl Answer {
             // SAFETY: the descriptor passes to the driver.
             Ok(fd) => unsafe { done(data, fd.into_raw_fd(), std::ptr::null()) },
             // SAFETY: the error lives for the call.
-            Err(error) => error.with_abi(|raw| unsafe { done(data, -1, raw) }),
+            Err(error) => with_abi(&error, |raw| unsafe { done(data, -1, raw) }),
         }
     }
 }

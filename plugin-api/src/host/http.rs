@@ -113,7 +113,7 @@ impl Http {
             size: size_of::<SatcastHttpRequest>(),
             dest: request.dest,
             token: request.token,
-            method: request.method.to_abi(),
+            method: request.method as u32,
             audience,
             path: SatcastStr::new(&request.path),
             query: SatcastStr::new(&request.query),

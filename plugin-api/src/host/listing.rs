@@ -89,7 +89,7 @@ impl Listing {
     /// Over [`RECORDINGS_MAX`] recordings.
     pub(super) fn add(&mut self, json: &str) -> Result<(), Error> {
         self.has_room()?;
-        match Recording::parse(json) {
+        match parse(json) {
             Ok(recording) => self.recordings.push(recording),
             Err(error) => {
                 let place = self.recordings.len() + self.refused_count + 1;
@@ -125,6 +125,20 @@ impl std::fmt::Display for RefusedRecording {
     }
 }
 
+/// Reads and checks the JSON form of a recording.
+///
+/// # Errors
+/// `Internal`: it is too long, cannot be read, or breaks a rule.
+pub(super) fn parse(json: &str) -> Result<Recording, Error> {
+    if json.len() > RECORDING_BYTES_MAX {
+        return Err(Error::internal(format!("a recording has over {RECORDING_BYTES_MAX} bytes of JSON")));
+    }
+    let recording: Recording = serde_json::from_str(json)
+        .map_err(|error| Error::internal(format!("a recording cannot be read: {error}")))?;
+    recording.check()?;
+    Ok(recording)
+}
+
 /// The name in the JSON form of a recording that cannot be used.
 fn name_in(json: &str) -> Option<String> {
     if json.len() > RECORDING_BYTES_MAX {
@@ -155,7 +169,6 @@ fn printable(text: &str, bytes_max: usize) -> String {
 #[allow(clippy::unwrap_used)] // A failed step is a failed test.
 mod tests {
     use super::*;
-    use crate::recording::bad_name;
 
     fn json(name: &str) -> String {
         let form = serde_json::json!({
@@ -167,6 +180,16 @@ mod tests {
     }
 
     #[test]
+    fn a_long_or_broken_form_is_refused() {
+        let json = json("a.mp4");
+        let padded = format!("{json}{}", " ".repeat(RECORDING_BYTES_MAX - json.len()));
+        assert_eq!(parse(&padded).unwrap(), parse(&json).unwrap());
+        let refused = parse(&format!("{padded} ")).unwrap_err();
+        assert!(refused.message.contains(&RECORDING_BYTES_MAX.to_string()), "{refused}");
+        assert!(parse("{}").is_err());
+    }
+
+    #[test]
     fn a_bad_name_takes_nothing_else_out_of_sight_and_is_told() {
         let mut listing = Listing::default();
         for name in ["a.mp4", "../\n\u{1b}[31mb", "c.mp4"] {
@@ -174,7 +197,7 @@ mod tests {
         }
         let names: Vec<_> = listing.recordings.iter().map(|one| one.file_name.as_str()).collect();
         assert_eq!(names, ["a.mp4", "c.mp4"]);
-        let why = bad_name().message;
+        let why = parse(&json("../b")).unwrap_err().message;
         let refused = RefusedRecording { place: 2, name: "../\\n\\u{1b}[31mb".into(), why };
         assert_eq!(listing.refused, [refused]);
         assert!(!listing.is_whole() && listing.whole().is_err());

@@ -4,11 +4,11 @@ use std::ffi::c_void;
 use std::time::Duration;
 
 use super::extensions::tell;
-use super::listing::Listing;
+use super::listing::{Listing, parse};
 use super::services::with;
 use crate::Error;
 use crate::abi::{self, SatcastErrorSink, SatcastRecordings, SatcastStr, SatcastTextSink};
-use crate::recording::{Recording, SEAL_BYTES_MAX};
+use crate::recording::SEAL_BYTES_MAX;
 use crate::wire::{ErrorSlot, done_of, report};
 
 pub(super) static RECORDINGS_HOST: abi::SatcastRecordingsHost = abi::SatcastRecordingsHost {
@@ -208,8 +208,7 @@ unsafe extern "C" fn report_recording(
     // SAFETY: the text and the sink live for the call.
     unsafe {
         with(ctx, abi::ERR, |context| {
-            let told =
-                Recording::parse(&json.read()).and_then(|recording| context.services.recording(recording));
+            let told = parse(&json.read()).and_then(|recording| context.services.recording(recording));
             match told {
                 Ok(()) => abi::OK,
                 Err(error) => {

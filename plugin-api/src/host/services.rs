@@ -103,7 +103,7 @@ unsafe extern "C" fn state(ctx: *mut c_void, dest: u64, state: u32, reason: *con
     // SAFETY: all arguments live for the call.
     unsafe {
         with(ctx, (), |context| {
-            if let Some(state) = State::from_abi(state) {
+            if let Some(state) = State::from_number(state) {
                 context.services.state(dest, state, read_error(reason));
             }
         });

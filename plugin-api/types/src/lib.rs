@@ -5,6 +5,14 @@
 //!
 //! Not here on purpose: I/O, clocks, policy, and any dependency but `bytes` and `serde`.
 
+mod error;
+pub mod http;
 mod packet;
+pub mod playback;
+pub mod recording;
+mod state;
 
+pub use error::{Class, Error};
 pub use packet::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};
+pub use playback::Audience;
+pub use state::State;

@@ -14,7 +14,7 @@ use super::payloads::Place;
 use crate::config::ProcessLimits;
 
 /// Version of these messages: both sides are one binary, unless it was replaced while it ran.
-pub(super) const PROTOCOL: u32 = 7;
+pub(super) const PROTOCOL: u32 = 8;
 
 /// From host to child.
 #[derive(Debug, Serialize, Deserialize)]

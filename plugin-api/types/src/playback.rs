@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::abi;
-
 /// Media type of a playlist (RFC 8216, section 4). The host compresses such pieces and keeps them out of byte ranges.
 pub const PLAYLIST_TYPE: &str = "application/vnd.apple.mpegurl";
 /// Longest name of a piece in bytes.
@@ -11,36 +9,22 @@ pub const ASSET_NAME_BYTES_MAX: usize = 128;
 /// Most pieces that one piece may be made of.
 pub const ASSET_PARTS_MAX: usize = 64;
 
-/// Who may fetch a piece.
+/// Who may fetch a piece. The numbers are flags of the C table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Audience {
     /// Viewers with a key, whose bytes are metered.
-    Hosted,
+    Hosted = 1,
     /// Viewers of the preview.
-    Preview,
+    Preview = 2,
     /// Either.
-    Both,
+    Both = 3,
 }
 
 impl Audience {
-    #[cfg(feature = "runtime")]
-    pub(crate) fn to_abi(self) -> u32 {
-        match self {
-            Audience::Hosted => abi::AUDIENCE_HOSTED,
-            Audience::Preview => abi::AUDIENCE_PREVIEW,
-            Audience::Both => abi::AUDIENCE_HOSTED | abi::AUDIENCE_PREVIEW,
-        }
-    }
-
-    /// `None` when nobody this version knows may fetch it.
-    #[cfg(feature = "host")]
-    pub(crate) fn from_abi(bits: u32) -> Option<Self> {
-        match (bits & abi::AUDIENCE_HOSTED != 0, bits & abi::AUDIENCE_PREVIEW != 0) {
-            (true, true) => Some(Audience::Both),
-            (true, false) => Some(Audience::Hosted),
-            (false, true) => Some(Audience::Preview),
-            (false, false) => None,
-        }
+    /// The audience of flags of the C table; `None` when nobody this version knows may fetch it.
+    pub fn from_number(flags: u32) -> Option<Self> {
+        let all = [Audience::Hosted, Audience::Preview, Audience::Both];
+        all.into_iter().find(|audience| *audience as u32 == flags & Audience::Both as u32)
     }
 
     /// Viewers with a key may fetch it.
@@ -59,4 +43,17 @@ pub fn is_asset_name(name: &str) -> bool {
     (1..=ASSET_NAME_BYTES_MAX).contains(&name.len())
         && !name.starts_with('.')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_are_not_known_change_no_audience() {
+        for audience in [Audience::Hosted, Audience::Preview, Audience::Both] {
+            assert_eq!(Audience::from_number(audience as u32 | 0x8000_0000), Some(audience));
+        }
+        assert_eq!([0, 4, 8].map(Audience::from_number), [None; 3]);
+    }
 }

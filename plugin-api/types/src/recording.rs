@@ -14,7 +14,7 @@ pub const RECORDINGS_MAX: usize = 100_000;
 pub const RECORDING_BYTES_MAX: usize = 32 * 1024;
 /// Time in which a driver says whether a store can be used, in seconds.
 pub const PROBE_SECS: u64 = 5;
-/// Longest text that [`Host::seal`](crate::driver::Host::seal) takes, in bytes.
+/// Longest text that the host seals for a driver, in bytes.
 pub const SEAL_BYTES_MAX: usize = 64 * 1024;
 
 /// One recording, as the driver's journal has it now.
@@ -109,25 +109,10 @@ impl Recording {
         }
         Ok(())
     }
-
-    /// Reads and checks the JSON form.
-    ///
-    /// # Errors
-    /// `Internal`: it is too long, cannot be read, or breaks a rule.
-    #[cfg(feature = "host")]
-    pub(crate) fn parse(json: &str) -> Result<Self, Error> {
-        if json.len() > RECORDING_BYTES_MAX {
-            return Err(Error::internal(format!("a recording has over {RECORDING_BYTES_MAX} bytes of JSON")));
-        }
-        let recording: Self = serde_json::from_str(json)
-            .map_err(|error| Error::internal(format!("a recording cannot be read: {error}")))?;
-        recording.check()?;
-        Ok(recording)
-    }
 }
 
 /// A recording's name breaks its rule.
-pub(crate) fn bad_name() -> Error {
+fn bad_name() -> Error {
     Error::internal(format!(
         "a recording's name must be 1 to {FILE_NAME_BYTES_MAX} printable ASCII characters without empty or dotted parts"
     ))
@@ -238,16 +223,5 @@ mod tests {
         let text =
             "a recording's name must be 1 to 1024 printable ASCII characters without empty or dotted parts";
         assert_eq!(bad_name(), Error::internal(text));
-    }
-
-    #[cfg(feature = "host")]
-    #[test]
-    fn a_long_or_broken_form_is_refused() {
-        let json = serde_json::to_string(&recording()).unwrap();
-        let padded = format!("{json}{}", " ".repeat(RECORDING_BYTES_MAX - json.len()));
-        assert_eq!(Recording::parse(&padded).unwrap(), recording());
-        let refused = Recording::parse(&format!("{padded} ")).unwrap_err();
-        assert!(refused.message.contains(&RECORDING_BYTES_MAX.to_string()), "{refused}");
-        assert!(Recording::parse("{}").is_err());
     }
 }

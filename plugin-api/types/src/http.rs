@@ -23,27 +23,19 @@ pub const CONTENT_TYPE_BYTES_MAX: usize = 128;
 /// Largest body in memory, in bytes.
 pub const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// How a viewer asks.
+/// How a viewer asks. The numbers are those of the C table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Method {
     /// For head and body.
-    Get,
+    Get = 1,
     /// For the head only. The answer may have a body: the host leaves it out.
-    Head,
+    Head = 2,
 }
 
 impl Method {
-    /// The number of the C table.
-    pub fn to_abi(self) -> u32 {
-        match self {
-            Method::Get => crate::abi::HTTP_GET,
-            Method::Head => crate::abi::HTTP_HEAD,
-        }
-    }
-
-    /// What a number of the C table means; what a newer host sends is a `GET`.
-    pub fn from_abi(number: u32) -> Self {
-        if number == crate::abi::HTTP_HEAD { Method::Head } else { Method::Get }
+    /// The method of a number of the C table; what a newer host sends is a `GET`.
+    pub fn from_number(number: u32) -> Self {
+        if number == Method::Head as u32 { Method::Head } else { Method::Get }
     }
 }
 
