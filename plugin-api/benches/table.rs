@@ -25,10 +25,10 @@ use satcast_plugin_api::abi::{
 };
 use satcast_plugin_api::driver::State;
 use satcast_plugin_api::host::{
-    Asset, Connected, Delivery, Driver, DriverWaker, LogLine, MediaSource, Playback, Recv, Services, Table,
+    Connected, Delivery, Driver, DriverWaker, LogLine, MediaSource, Recv, Services, Table,
 };
 use satcast_plugin_api::recording::About;
-use satcast_plugin_api::{Codec, Error, Packet};
+use satcast_plugin_api::{Asset, Codec, Error, Packet, Playback};
 
 const PACKET_BYTES: usize = 8 * 1024;
 /// Packets taken in one call.

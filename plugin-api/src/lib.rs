@@ -51,6 +51,7 @@ pub mod testkit;
 
 pub use manifest::{DestType, Route, SettingsSchema, TypesSetting};
 pub use satcast_types::{
-    Audience, Class, Codec, Error, Kind, NANOS_PER_MILLI, Packet, Role, http, playback, recording,
+    Asset, AssetBody, Audience, Class, Codec, Error, Followed, HttpRequest, HttpResponse, Kind,
+    NANOS_PER_MILLI, Packet, Playback, Reload, Role, SegmentPlace, http, playback, recording,
 };
 pub use secret::Secret;

@@ -5,12 +5,13 @@ use std::fs::File;
 use std::sync::Arc;
 
 use satcast_plugin_api::driver::{
-    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Method, Request, Response,
-    ResponseBody,
+    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Method,
 };
 use satcast_plugin_api::http::{BODY_BYTES_MAX, HEADERS_MAX};
 use satcast_plugin_api::testkit::{Answered, Testkit};
-use satcast_plugin_api::{Audience, DestType, Error, Route, driver_entry};
+use satcast_plugin_api::{
+    AssetBody, Audience, DestType, Error, HttpRequest, HttpResponse, Route, driver_entry,
+};
 use serde_json::json;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -48,24 +49,24 @@ impl Destination for Out {
         Ok(())
     }
 
-    async fn http(self: Arc<Self>, request: Request) -> Result<Response, Error> {
+    async fn http(self: Arc<Self>, request: HttpRequest) -> Result<HttpResponse, Error> {
         let file = || File::open(self.0.join("file")).unwrap();
         let what = request.path.strip_prefix("a/").unwrap_or_default();
-        let of = |body| Ok(Response::of("text/plain", body));
+        let of = |body| Ok(HttpResponse::of("text/plain", body));
         match what {
-            "memory" => Ok(Response::bytes("text/plain", request.query).max_age(7).header("ETag", "\"e\"")),
-            "file" => of(ResponseBody::File { path: "file".into(), offset: 2, len: 3, keep: Box::new(()) }),
-            "descriptor" => of(ResponseBody::Descriptor { file: file().into(), offset: 1, len: 4 }),
-            "pieces" => of(ResponseBody::Pieces(vec!["p".into()])),
-            "behind" => of(ResponseBody::Descriptor { file: file().into(), offset: u64::MAX, len: 2 }),
-            "outside" => {
-                of(ResponseBody::File { path: "/etc/passwd".into(), offset: 0, len: 1, keep: Box::new(()) })
+            "memory" => {
+                Ok(HttpResponse::bytes("text/plain", request.query).max_age(7).header("ETag", "\"e\""))
             }
-            "split" => Ok(Response::bytes("text/plain", "x").header("x-driver-x", "a\r\nb: c")),
+            "file" => of(AssetBody::File { path: "file".into(), offset: 2, len: 3, keep: None }),
+            "descriptor" => of(AssetBody::Open { file: Some(Arc::new(file())), offset: 1, len: 4 }),
+            "pieces" => of(AssetBody::Parts(vec!["p".into()])),
+            "behind" => of(AssetBody::Open { file: Some(Arc::new(file())), offset: u64::MAX, len: 2 }),
+            "outside" => of(AssetBody::File { path: "/etc/passwd".into(), offset: 0, len: 1, keep: None }),
+            "split" => Ok(HttpResponse::bytes("text/plain", "x").header("x-driver-x", "a\r\nb: c")),
             "many" => Ok((0..=HEADERS_MAX)
-                .fold(Response::bytes("text/plain", "x"), |it, _| it.header("x-driver-x", "y"))),
-            "large" => Ok(Response::bytes("text/plain", vec![0; BODY_BYTES_MAX as usize + 1])),
-            "redirect" => Ok(Response { status: 302, ..Response::empty(204) }),
+                .fold(HttpResponse::bytes("text/plain", "x"), |it, _| it.header("x-driver-x", "y"))),
+            "large" => Ok(HttpResponse::bytes("text/plain", vec![0; BODY_BYTES_MAX as usize + 1])),
+            "redirect" => Ok(HttpResponse { status: 302, ..HttpResponse::empty(204) }),
             "error" => Err(Error::internal("no")),
             "panic" => panic!("asked to"),
             "yield" => {
@@ -74,17 +75,17 @@ impl Destination for Out {
             }
             "method" => {
                 assert_eq!((request.method, request.audience), (Method::Head, Audience::Preview));
-                Ok(Response::empty(204))
+                Ok(HttpResponse::empty(204))
             }
-            _ => Ok(Response::not_found()),
+            _ => Ok(HttpResponse::not_found()),
         }
     }
 }
 
 driver_entry!(entry, Answers);
 
-fn asked(path: &str) -> Request {
-    Request { method: Method::Get, path: path.into(), query: "q=1".into(), audience: Audience::Hosted }
+fn asked(path: &str) -> HttpRequest {
+    HttpRequest { method: Method::Get, path: path.into(), query: "q=1".into(), audience: Audience::Hosted }
 }
 
 #[test]
@@ -111,7 +112,7 @@ fn a_driver_answers_viewers_from_memory_files_and_pieces_and_nothing_breaks_out(
     for refused in ["behind", "outside", "split", "many", "large", "redirect", "error", "panic", "yield"] {
         assert_eq!(get(&format!("a/{refused}")).status, 500, "{refused}");
     }
-    let head = Request { method: Method::Head, audience: Audience::Preview, ..asked("a/method") };
+    let head = HttpRequest { method: Method::Head, audience: Audience::Preview, ..asked("a/method") };
     assert_eq!(kit.get(&destination, &head).unwrap().status, 204);
     // It runs on after all of this, and is not asked any more after its end.
     destination.stop();

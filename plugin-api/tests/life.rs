@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use satcast_plugin_api::driver::{
-    Asset, AssetBody, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Playback,
-    State,
+    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, State,
 };
 use satcast_plugin_api::testkit::{self, Testkit};
-use satcast_plugin_api::{Audience, Class, Codec, DestType, Error, Secret, driver_entry, host};
+use satcast_plugin_api::{
+    Asset, AssetBody, Audience, Class, Codec, DestType, Error, Playback, Secret, driver_entry,
+};
 use serde_json::json;
 
 #[derive(Clone, serde::Deserialize, schemars::JsonSchema)]
@@ -74,13 +75,8 @@ impl Destination for Out {
             for packet in batch.drain(..) {
                 ctx.bytes_sent(packet.payload.len() as u64);
                 let name = format!("p{}", packet.sequence);
-                ctx.publish(Asset {
-                    name: &name,
-                    content_type: "x/y",
-                    max_age_secs: 1,
-                    audience: Audience::Both,
-                    body: AssetBody::Memory(packet.payload),
-                })?;
+                let body = AssetBody::Memory(packet.payload);
+                ctx.publish(Asset::new(name, "x/y", Audience::Both, body).max_age(1))?;
             }
         }
         ctx.retract("p0");
@@ -94,20 +90,22 @@ impl Destination for Out {
 fn publish_all_bodies(ctx: &Ctx) -> Result<(), Error> {
     std::fs::write(ctx.data_dir()?.join("window.bin"), b"..file..")
         .map_err(|e| Error::internal(e.to_string()))?;
-    let publish = |name, body| {
-        let audience = Audience::Hosted;
-        ctx.publish(Asset { name, content_type: "x/y", max_age_secs: 0, audience, body })
+    let publish = |name: &str, body| ctx.publish(Asset::new(name, "x/y", Audience::Hosted, body));
+    let file = |path: &str| AssetBody::File {
+        path: path.into(),
+        offset: 2,
+        len: 4,
+        keep: Some(Box::new(CountsDrops)),
     };
-    let file =
-        |path: &str| AssetBody::File { path: path.into(), offset: 2, len: 4, keep: Box::new(CountsDrops) };
     publish("file", file("window.bin"))?;
     publish("both", AssetBody::Parts(vec!["p1".into(), "file".into()]))?;
     let refused = publish("file", file("../window.bin")).unwrap_err();
     assert_eq!(refused.class, Class::Internal, "{refused}");
     assert!(publish("a/b", AssetBody::Memory(Bytes::new())).is_err());
     assert!(publish("none", AssetBody::Parts(Vec::new())).is_err());
+    assert!(publish("open", AssetBody::Open { file: None, offset: 0, len: 0 }).is_err());
     let playback = Playback {
-        entry: "p1",
+        entry: "p1".into(),
         preview: None,
         first_ms: 5,
         window_ms: 6,
@@ -115,7 +113,7 @@ fn publish_all_bodies(ctx: &Ctx) -> Result<(), Error> {
         fresh_ms: 8,
         ended: false,
     };
-    assert!(ctx.playback(&Playback { entry: "../p1", ..playback }).is_err());
+    assert!(ctx.playback(&Playback { entry: "../p1".into(), ..playback.clone() }).is_err());
     ctx.playback(&playback)
 }
 
@@ -189,7 +187,7 @@ fn carries_media_without_copying(kit: &Testkit) {
         assert_eq!(report.ends, 1);
         assert_eq!(report.assets.keys().collect::<Vec<_>>(), ["both", "file", "p1"]);
         assert_eq!(report.assets["file"].bytes().unwrap(), b"file");
-        assert!(matches!(&report.assets["both"].asset.body, host::AssetBody::Parts(names) if names[..] == ["p1", "file"]));
+        assert!(matches!(&report.assets["both"].asset.body, AssetBody::Parts(names) if names[..] == ["p1", "file"]));
         assert_eq!(report.playback.as_ref().map(|playback| playback.entry.as_str()), Some("p1"));
         assert_eq!(report.events, [("done".into(), json!({ "dir": true, "secret": true }).to_string())]);
     });

@@ -6,11 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use satcast_plugin_api::abi::SatcastDriver;
 use satcast_plugin_api::driver::{
-    Asset, AssetBody, Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Playback,
-    Reconfigured, State,
+    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Reconfigured, State,
 };
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
-use satcast_plugin_api::{Audience, Codec, DestType, Error, NANOS_PER_MILLI, Packet, Secret, driver_entry};
+use satcast_plugin_api::{
+    Asset, AssetBody, Audience, Codec, DestType, Error, NANOS_PER_MILLI, Packet, Playback, Secret,
+    driver_entry,
+};
 
 use crate::clock::Clock;
 use crate::drivers::{Drivers, HostParts, RecordingParts};
@@ -136,15 +138,10 @@ impl Destination for Out {
 
 /// Gives viewers one piece.
 fn show(ctx: &Ctx) -> Result<(), Error> {
-    ctx.publish(Asset {
-        name: "index.m3u8",
-        content_type: PLAYLIST_TYPE,
-        max_age_secs: 1,
-        audience: Audience::Hosted,
-        body: AssetBody::Memory(Bytes::from_static(b"#EXTM3U\n")),
-    })?;
+    let body = AssetBody::Memory(Bytes::from_static(b"#EXTM3U\n"));
+    ctx.publish(Asset::new("index.m3u8", PLAYLIST_TYPE, Audience::Hosted, body).max_age(1))?;
     ctx.playback(&Playback {
-        entry: "index.m3u8",
+        entry: "index.m3u8".into(),
         preview: None,
         first_ms: 1,
         window_ms: 2_000,

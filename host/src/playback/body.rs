@@ -18,10 +18,11 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::ReadWriteFlags;
+use satcast_plugin_api::AssetBody;
 use tokio::task::JoinHandle;
 
 use super::meter::Count;
-use crate::published::{Published, PublishedBody};
+use crate::published::Published;
 
 /// Most bytes of one frame read from a file.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
@@ -55,17 +56,17 @@ impl Slice {
     pub(super) fn of(piece: &Arc<Published>, from: u64, len: u64) -> Option<Self> {
         let end = from.checked_add(len)?;
         match &piece.body {
-            PublishedBody::Memory(bytes) => {
+            AssetBody::Memory(bytes) => {
                 let range = usize::try_from(from).ok()?..usize::try_from(end).ok()?;
                 (range.end <= bytes.len()).then(|| Slice::Memory(bytes.slice(range)))
             }
-            PublishedBody::File { offset, len: size, .. } if end <= *size => {
+            AssetBody::File { offset, len: size, .. } if end <= *size => {
                 Some(Slice::File { piece: piece.clone(), at: offset + from, len, file: None })
             }
-            PublishedBody::Open { file, offset, len: size } if end <= *size => {
-                Some(Slice::File { piece: piece.clone(), at: offset + from, len, file: Some(file.clone()) })
+            AssetBody::Open { file, offset, len: size } if end <= *size => {
+                Some(Slice::File { piece: piece.clone(), at: offset + from, len, file: file.clone() })
             }
-            PublishedBody::File { .. } | PublishedBody::Open { .. } | PublishedBody::Parts(_) => None,
+            AssetBody::File { .. } | AssetBody::Open { .. } | AssetBody::Parts(_) => None,
         }
     }
 
@@ -101,8 +102,8 @@ impl Slice {
 
 fn path_of(piece: &Published) -> io::Result<&Path> {
     match &piece.body {
-        PublishedBody::File { path, .. } => Ok(path),
-        PublishedBody::Memory(_) | PublishedBody::Open { .. } | PublishedBody::Parts(_) => {
+        AssetBody::File { path, .. } => Ok(path),
+        AssetBody::Memory(_) | AssetBody::Open { .. } | AssetBody::Parts(_) => {
             Err(io::Error::other("not a file"))
         }
     }

@@ -3,8 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
+use satcast_plugin_api::AssetBody;
+
 use super::body::Slice;
-use crate::published::{Opening, Published, PublishedBody};
+use crate::published::{Opening, Published};
 
 /// Pieces with bytes of their own, one after the other.
 pub(super) struct Chain {
@@ -17,11 +19,11 @@ impl Chain {
     /// What a piece consists of: itself, or the parts it names; `None` when one of them is not there.
     pub(super) fn of(opening: &Opening, piece: &Arc<Published>) -> Option<Self> {
         let parts: Vec<(Arc<Published>, u64)> = match &piece.body {
-            PublishedBody::Parts(names) => {
+            AssetBody::Parts(names) => {
                 let part = |name: &String| sized(opening.assets().get(name)?);
                 names.iter().map(part).collect::<Option<_>>()?
             }
-            PublishedBody::Memory(_) | PublishedBody::File { .. } | PublishedBody::Open { .. } => {
+            AssetBody::Memory(_) | AssetBody::File { .. } | AssetBody::Open { .. } => {
                 vec![sized(piece.clone())?]
             }
         };
@@ -54,9 +56,9 @@ impl Chain {
 /// A piece with the number of its own bytes; `None` for one that consists of others.
 fn sized(piece: Arc<Published>) -> Option<(Arc<Published>, u64)> {
     let size = match &piece.body {
-        PublishedBody::Memory(bytes) => bytes.len() as u64,
-        PublishedBody::File { len, .. } | PublishedBody::Open { len, .. } => *len,
-        PublishedBody::Parts(_) => return None,
+        AssetBody::Memory(bytes) => bytes.len() as u64,
+        AssetBody::File { len, .. } | AssetBody::Open { len, .. } => *len,
+        AssetBody::Parts(_) => return None,
     };
     Some((piece, size))
 }

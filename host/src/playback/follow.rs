@@ -1,10 +1,10 @@
 //! Viewers who follow a playlist and ask for a version of it that is not there yet, for what changed in it, or for a piece that is
 //! said to come next (RFC 8216bis, section 6.2.5). Only playlists whose driver says what they list are answered so.
 
+use satcast_plugin_api::Reload;
 use std::sync::Arc;
 use std::time::Duration;
 
-use satcast_plugin_api::host::Reload;
 use url::form_urlencoded;
 
 use super::ready;

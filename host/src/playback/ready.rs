@@ -1,10 +1,12 @@
 //! Whether a player that came now would play.
 
+use satcast_plugin_api::AssetBody;
+
 use super::{Playback, entry};
 use crate::api::ApiError;
 use crate::ids::StreamId;
 use crate::live::SessionState;
-use crate::published::{Assets, Opening, Published, PublishedBody};
+use crate::published::{Assets, Opening, Published};
 
 impl Playback {
     /// New media came lately, or its encoder is away for a moment; and from the entry on everything a player fetches first is there:
@@ -43,18 +45,18 @@ fn hosted(assets: &Assets, name: &str) -> Option<std::sync::Arc<Published>> {
 /// The text of a playlist.
 pub(super) fn text(piece: &Published) -> Option<&str> {
     match &piece.body {
-        PublishedBody::Memory(bytes) if piece.is_playlist() => std::str::from_utf8(bytes).ok(),
+        AssetBody::Memory(bytes) if piece.is_playlist() => std::str::from_utf8(bytes).ok(),
         _ => None,
     }
 }
 
 fn is_there(assets: &Assets, piece: &Published) -> Option<()> {
     match &piece.body {
-        PublishedBody::Memory(bytes) => (!bytes.is_empty()).then_some(()),
+        AssetBody::Memory(bytes) => (!bytes.is_empty()).then_some(()),
         // Not looked at: a disk that hangs must not hang who asks. The driver keeps it while it is published.
-        PublishedBody::File { len, .. } | PublishedBody::Open { len, .. } => (*len > 0).then_some(()),
-        PublishedBody::Parts(names) => names.iter().try_for_each(|name| {
-            let part = assets.get(name).filter(|part| !matches!(part.body, PublishedBody::Parts(_)))?;
+        AssetBody::File { len, .. } | AssetBody::Open { len, .. } => (*len > 0).then_some(()),
+        AssetBody::Parts(names) => names.iter().try_for_each(|name| {
+            let part = assets.get(name).filter(|part| !matches!(part.body, AssetBody::Parts(_)))?;
             is_there(assets, &part)
         }),
     }

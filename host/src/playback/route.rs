@@ -7,6 +7,7 @@ use poem::http::header::{CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderName, He
 use poem::http::{Method, StatusCode};
 use poem::{Request, Response};
 use satcast_plugin_api::Audience;
+use satcast_plugin_api::HttpRequest;
 use satcast_plugin_api::http::Method as HttpMethod;
 use url::form_urlencoded;
 
@@ -19,7 +20,7 @@ use crate::api::{ApiError, RequestContext};
 use crate::auth::presents_header;
 use crate::ids::KeyId;
 use crate::networks::Network;
-use crate::published::{Answer as Answered, Asked, Unanswered};
+use crate::published::{Answer as Answered, Unanswered};
 use crate::secret::{KeyKind, Redacted, api_key_kind, key_hash};
 
 /// Parameters of the address that are the host's.
@@ -84,7 +85,7 @@ impl Playback {
         let handler = found.opening.assets().handler().ok_or_else(|| ApiError::not_found("piece"))?;
         let method = if *request.method() == Method::HEAD { HttpMethod::Head } else { HttpMethod::Get };
         let query = query_of(request.uri().query().unwrap_or_default());
-        let asked = Asked { method, audience, path: path.to_owned(), query };
+        let asked = HttpRequest { method, audience, path: path.to_owned(), query };
         let answer = handler.ask(asked).await.map_err(refused)?;
         self.answered(request, answer, found).await
     }

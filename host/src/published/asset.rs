@@ -1,16 +1,14 @@
 //! One published asset.
 
-use std::fs::File;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::path::Path;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use satcast_plugin_api::Audience;
-use satcast_plugin_api::host::{AssetBody, Body, Followed};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
+use satcast_plugin_api::{AssetBody, Audience, Followed};
 use satcast_quota::Permit;
 
 /// Compression of playlists: four times the bytes of level 9 saved per microsecond (research on 1800 entries).
@@ -26,7 +24,7 @@ pub struct Published {
     /// Who may fetch it.
     pub audience: Audience,
     /// The bytes.
-    pub body: PublishedBody,
+    pub body: AssetBody,
     /// What viewers who follow the stream are told by it.
     pub followed: Followed,
     gzip: OnceLock<Option<Bytes>>,
@@ -34,43 +32,9 @@ pub struct Published {
     _permit: Option<Permit<i64>>,
 }
 
-/// Where the bytes of an asset are.
-#[derive(Debug)]
-pub enum PublishedBody {
-    /// In memory, shared with the driver.
-    Memory(Bytes),
-    /// In a file that stays as it is while this asset is held.
-    File {
-        /// Absolute path, below the driver's data folder.
-        path: PathBuf,
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u64,
-        /// Given back to the driver when the asset goes.
-        keep: Body,
-    },
-    /// In an open file that does not get shorter.
-    Open {
-        /// The file.
-        file: Arc<File>,
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u64,
-    },
-    /// In other assets, one after the other.
-    Parts(Vec<String>),
-}
-
 impl Published {
     /// An asset, or an answer of a driver, which is sent like one.
-    pub(crate) fn new(
-        content_type: String,
-        max_age_secs: u32,
-        audience: Audience,
-        body: PublishedBody,
-    ) -> Self {
+    pub(crate) fn new(content_type: String, max_age_secs: u32, audience: Audience, body: AssetBody) -> Self {
         let followed = Followed::default();
         Self { content_type, max_age_secs, audience, body, followed, gzip: OnceLock::new(), _permit: None }
     }
@@ -86,7 +50,7 @@ impl Published {
     }
 
     fn compress(&self) -> Option<Bytes> {
-        let PublishedBody::Memory(bytes) = &self.body else { return None };
+        let AssetBody::Memory(bytes) = &self.body else { return None };
         if !self.is_playlist() {
             return None;
         }
@@ -103,29 +67,23 @@ impl Published {
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.body.memory_bytes()
+        memory_bytes(&self.body)
     }
 }
 
-impl PublishedBody {
-    pub(super) fn memory_bytes(&self) -> u64 {
-        match self {
-            PublishedBody::Memory(bytes) => bytes.len() as u64,
-            PublishedBody::Parts(names) => {
-                names.iter().map(|name| (name.len() + size_of::<String>()) as u64).sum()
-            }
-            PublishedBody::File { .. } | PublishedBody::Open { .. } => 0,
-        }
+/// What a body takes of the service's memory.
+pub(super) fn memory_bytes(body: &AssetBody) -> u64 {
+    match body {
+        AssetBody::Memory(bytes) => bytes.len() as u64,
+        AssetBody::Parts(names) => names.iter().map(|name| (name.len() + size_of::<String>()) as u64).sum(),
+        AssetBody::File { .. } | AssetBody::Open { .. } => 0,
     }
+}
 
-    /// A driver's body, with its file below `folder`.
-    pub(crate) fn of(body: AssetBody, folder: &Path) -> Self {
-        match body {
-            AssetBody::Memory(body) => PublishedBody::Memory(Bytes::from_owner(body)),
-            AssetBody::File { path, offset, len, keep } => {
-                PublishedBody::File { path: folder.join(path), offset, len, keep }
-            }
-            AssetBody::Parts(names) => PublishedBody::Parts(names),
-        }
+/// A driver's body, with its file below `folder`.
+pub(crate) fn placed(mut body: AssetBody, folder: &Path) -> AssetBody {
+    if let AssetBody::File { path, .. } = &mut body {
+        *path = folder.join(&path);
     }
+    body
 }

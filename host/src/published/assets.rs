@@ -7,11 +7,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Asset, Playback, SegmentPlace};
+use satcast_plugin_api::{Asset, AssetBody, Error, Playback, SegmentPlace};
 use satcast_quota::Permit;
 
-use super::asset::{Published, PublishedBody};
+use super::asset::{Published, memory_bytes, placed};
 use super::budget::{Budget, counted};
 use super::by_name::ByName;
 use super::handler::Handler;
@@ -60,7 +59,7 @@ impl Assets {
         if !printable || !(1..=CONTENT_TYPE_BYTES_MAX).contains(&asset.content_type.len()) {
             return Err(Error::internal(format!("asset {} has a malformed media type", asset.name)));
         }
-        let (body, permit) = self.counted(PublishedBody::of(asset.body, folder))?;
+        let (body, permit) = self.counted(placed(asset.body, folder))?;
         let mut piece = Published::new(asset.content_type, asset.max_age_secs, asset.audience, body);
         piece.followed = asset.followed;
         let (replaced, is_waited_for) = self.by_name.put(asset.name, piece.counted_by(permit))?;
@@ -83,12 +82,10 @@ impl Assets {
         }
     }
 
-    fn counted(&self, body: PublishedBody) -> Result<(PublishedBody, Option<Permit<i64>>), Error> {
+    fn counted(&self, body: AssetBody) -> Result<(AssetBody, Option<Permit<i64>>), Error> {
         let Some((budget, account)) = self.charged.get() else { return Ok((body, None)) };
-        Ok(match (budget.take(*account, body.memory_bytes())?, body) {
-            (Some(permit), PublishedBody::Memory(bytes)) => {
-                (PublishedBody::Memory(counted(permit, bytes)), None)
-            }
+        Ok(match (budget.take(*account, memory_bytes(&body))?, body) {
+            (Some(permit), AssetBody::Memory(bytes)) => (AssetBody::Memory(counted(permit, bytes)), None),
             (permit, body) => (body, permit),
         })
     }

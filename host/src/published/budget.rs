@@ -101,11 +101,10 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use satcast_plugin_api::Audience;
-    use satcast_plugin_api::host::{Asset, AssetBody, Followed};
+    use satcast_plugin_api::{Asset, AssetBody, Audience, Followed};
 
     use super::*;
-    use crate::published::{Assets, PublishedBody};
+    use crate::published::Assets;
 
     const LIMIT: u64 = 1000;
 
@@ -142,7 +141,7 @@ mod tests {
     }
 
     fn memory(len: usize) -> AssetBody {
-        AssetBody::Memory(Bytes::from(vec![0; len]).into())
+        AssetBody::Memory(Bytes::from(vec![0; len]))
     }
 
     #[test]
@@ -160,7 +159,7 @@ mod tests {
         assert_eq!(error.message, refused(Full::Total, LIMIT).message);
         publish(&fourth, "a", memory(100)).unwrap();
         assert_eq!(rig.bytes(), LIMIT);
-        let file = AssetBody::File { path: "a".into(), offset: 0, len: 5000, keep: Bytes::new().into() };
+        let file = AssetBody::File { path: "a".into(), offset: 0, len: 5000, keep: None };
         publish(&fourth, "f", file).unwrap();
         first.retract("a");
         publish(&second, "b", memory(300)).unwrap();
@@ -188,7 +187,7 @@ mod tests {
         let assets = rig.open(1);
         publish(&assets, "a", memory(300)).unwrap();
         let read = match &assets.get("a").unwrap().body {
-            PublishedBody::Memory(bytes) => bytes.slice(..10),
+            AssetBody::Memory(bytes) => bytes.slice(..10),
             other => panic!("{other:?}"),
         };
         assets.retract("a");
@@ -220,7 +219,7 @@ mod tests {
             publish(assets, "list", AssetBody::Parts(vec!["a".into()])).unwrap();
         }
         ended[1].set_playback(
-            satcast_plugin_api::host::Playback {
+            satcast_plugin_api::Playback {
                 entry: "a".into(),
                 preview: None,
                 first_ms: 0,

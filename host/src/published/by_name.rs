@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use satcast_plugin_api::Error;
-use satcast_plugin_api::host::SegmentPlace;
+use satcast_plugin_api::{Error, SegmentPlace};
 
 use super::asset::Published;
 use super::versions::Coming;

@@ -4,23 +4,10 @@ use std::fmt::Debug;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use satcast_plugin_api::Audience;
-use satcast_plugin_api::http::{IN_FLIGHT_MAX, Method, REQUEST_TEXT_BYTES_MAX};
+use satcast_plugin_api::HttpRequest;
+use satcast_plugin_api::http::{IN_FLIGHT_MAX, REQUEST_TEXT_BYTES_MAX};
 
 use super::asset::Published;
-
-/// What a viewer asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// How.
-    pub method: Method,
-    /// Who.
-    pub audience: Audience,
-    /// Below the destination's address, beginning with a route's name.
-    pub path: String,
-    /// Without the viewer's key.
-    pub query: String,
-}
 
 /// A driver's answer.
 #[derive(Debug)]
@@ -62,5 +49,5 @@ pub trait Handler: Debug + Send + Sync {
     ///
     /// # Errors
     /// There is no answer, and why.
-    fn ask(&self, asked: Asked) -> Answering<'_>;
+    fn ask(&self, asked: HttpRequest) -> Answering<'_>;
 }

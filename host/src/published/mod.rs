@@ -16,10 +16,11 @@ mod handler;
 mod openings;
 mod versions;
 
-pub use asset::{Published, PublishedBody};
+pub use asset::Published;
+pub(crate) use asset::placed;
 pub use assets::{Assets, PlaybackFacts};
 pub(crate) use budget::Budget;
-pub use handler::{Answer, Answering, Asked, Handler, Unanswered};
+pub use handler::{Answer, Answering, Handler, Unanswered};
 pub(crate) use openings::Openings;
 pub use openings::{KEPT_AFTER_END, Opening};
 pub use versions::{WAITERS_MAX, Waiter, longest_wait};

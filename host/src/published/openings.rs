@@ -130,8 +130,7 @@ impl Openings {
 
 #[cfg(test)]
 mod tests {
-    use satcast_plugin_api::Audience;
-    use satcast_plugin_api::host::{Asset, AssetBody, Playback};
+    use satcast_plugin_api::{Asset, AssetBody, Audience, Playback};
 
     use super::*;
 
@@ -169,7 +168,7 @@ mod tests {
             content_type: "video/mp4".into(),
             max_age_secs: 1,
             audience: Audience::Both,
-            body: AssetBody::Memory(bytes::Bytes::from_static(b"x").into()),
+            body: AssetBody::Memory(bytes::Bytes::from_static(b"x")),
             followed: Default::default(),
         };
         opening.assets().publish(asset, std::path::Path::new("/")).unwrap();

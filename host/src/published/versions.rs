@@ -2,12 +2,12 @@
 //!
 //! A driver says with each version what it lists; the host answers viewers by that, so that none of them costs the driver anything.
 
+use satcast_plugin_api::{Followed, Reload};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use satcast_plugin_api::host::{Followed, Reload};
 use tokio::sync::watch;
 
 /// Most viewers of one opening who wait at a time; each holds a connection and some kilobytes.
@@ -109,8 +109,7 @@ mod tests {
     use std::path::Path;
 
     use bytes::Bytes;
-    use satcast_plugin_api::Audience;
-    use satcast_plugin_api::host::{Asset, AssetBody};
+    use satcast_plugin_api::{Asset, AssetBody, Audience};
 
     use super::*;
     use crate::published::Assets;
@@ -122,7 +121,7 @@ mod tests {
     }
 
     fn publish(assets: &Assets, name: &str, followed: Followed) {
-        let body = AssetBody::Memory(Bytes::from_static(b"x").into());
+        let body = AssetBody::Memory(Bytes::from_static(b"x"));
         let (content_type, audience) = ("x/y".to_owned(), Audience::Hosted);
         let asset = Asset { name: name.into(), content_type, max_age_secs: 1, audience, body, followed };
         assets.publish(asset, Path::new("/data")).unwrap();

@@ -11,12 +11,11 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::State;
-use super::assets::{Asset, Followed, Playback};
 use super::hostref::HostRef;
 use super::time::Time;
-use crate::Error;
 use crate::driver_state::Reported;
 use crate::recording::About;
+use crate::{Asset, Error, Playback};
 
 /// Minor version of hosts from which on they let viewers wait.
 const FOLLOWED_MINOR: u32 = 4;
@@ -118,21 +117,12 @@ impl Ctx {
     /// `[any]` Gives viewers a piece under its name, in place of an earlier one.
     ///
     /// # Errors
-    /// `Internal` when the host refuses it: a bad name, or one of its limits is reached. The earlier piece stays.
-    pub fn publish(&self, asset: Asset<'_>) -> Result<(), Error> {
-        super::assets::publish(&self.host, self.dest, asset, &Followed::default())
+    /// `Internal` when the host refuses it: a bad name, also in `followed`, or one of its limits is reached. The earlier piece stays.
+    pub fn publish(&self, asset: Asset) -> Result<(), Error> {
+        super::assets::publish(&self.host, self.dest, asset)
     }
 
-    /// `[any]` Publishes a playlist that viewers follow, with what the host needs to let them wait for the next version. A host before minor
-    /// version 4 takes it as [`Ctx::publish`]; see [`Ctx::lets_viewers_wait`].
-    ///
-    /// # Errors
-    /// As [`Ctx::publish`], also for a malformed name in `followed`.
-    pub fn publish_followed(&self, asset: Asset<'_>, followed: &Followed<'_>) -> Result<(), Error> {
-        super::assets::publish(&self.host, self.dest, asset, followed)
-    }
-
-    /// `[any]` The host heeds [`Followed`]: only then may a playlist promise that viewers can wait.
+    /// `[any]` The host heeds [`Followed`](crate::Followed): only then may a playlist promise that viewers can wait.
     pub fn lets_viewers_wait(&self) -> bool {
         self.host.table().abi_minor >= FOLLOWED_MINOR
     }
@@ -146,7 +136,7 @@ impl Ctx {
     ///
     /// # Errors
     /// `Internal` when the host knows no playback or refuses a name.
-    pub fn playback(&self, playback: &Playback<'_>) -> Result<(), Error> {
+    pub fn playback(&self, playback: &Playback) -> Result<(), Error> {
         super::assets::playback(&self.host, self.dest, playback)
     }
 }

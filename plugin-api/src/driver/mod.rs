@@ -83,21 +83,20 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use assets::{Asset, AssetBody, Followed, Playback, Reload, SegmentPlace};
 pub use ctx::Ctx;
 pub use host::Host;
 pub(crate) use http::respond;
-pub use http::{Method, Request, Response, ResponseBody};
 pub use media::{BATCH_PACKETS_MAX, Media, keep};
 pub use net::unacknowledged;
 pub use recordings::{Answer, Recordings};
 pub use time::Time;
 
 pub use crate::driver_state::State;
+pub use crate::http::Method;
 pub use crate::manifest::{Route, SettingsSchema};
 pub use crate::recording::{About, Recording, RecordingState};
 
-use crate::{DestType, Error, TypesSetting};
+use crate::{DestType, Error, HttpRequest, HttpResponse, TypesSetting};
 
 /// Who the driver is.
 #[derive(Debug, Clone, Copy)]
@@ -202,9 +201,12 @@ pub trait Destination: Send + Sync + 'static {
     ///
     /// # Errors
     /// The viewer is told of a failure (500), and nothing of the reason, which is logged. So it is after a panic.
-    fn http(self: Arc<Self>, request: Request) -> impl Future<Output = Result<Response, Error>> + Send {
+    fn http(
+        self: Arc<Self>,
+        request: HttpRequest,
+    ) -> impl Future<Output = Result<HttpResponse, Error>> + Send {
         let _ = request;
-        async { Ok(Response::not_found()) }
+        async { Ok(HttpResponse::not_found()) }
     }
 }
 
@@ -223,7 +225,7 @@ pub trait DynDestination: Send + Sync + 'static {
     fn reconfigure_dyn(&self, config: Config<'_>) -> Result<Reconfigured, Error>;
 
     /// See [`Destination::http`].
-    fn http_dyn(self: Arc<Self>, request: Request) -> BoxFuture<Result<Response, Error>>;
+    fn http_dyn(self: Arc<Self>, request: HttpRequest) -> BoxFuture<Result<HttpResponse, Error>>;
 }
 
 impl<D: Destination> DynDestination for D {
@@ -235,7 +237,7 @@ impl<D: Destination> DynDestination for D {
         self.reconfigure(config)
     }
 
-    fn http_dyn(self: Arc<Self>, request: Request) -> BoxFuture<Result<Response, Error>> {
+    fn http_dyn(self: Arc<Self>, request: HttpRequest) -> BoxFuture<Result<HttpResponse, Error>> {
         Box::pin(self.http(request))
     }
 }

@@ -14,8 +14,9 @@ use crate::Error;
 use crate::abi::{self, SatcastHttp, SatcastHttpRequest};
 use crate::driver::hostref::HostRef;
 use crate::driver::log::CURRENT_DEST;
-use crate::driver::{DynDestination, Method, Request, Response, respond};
-use crate::playback::Audience;
+use crate::driver::{DynDestination, respond};
+use crate::http::Method;
+use crate::{Audience, HttpRequest, HttpResponse};
 
 /// Destinations by the number of their opening.
 #[derive(Default)]
@@ -55,7 +56,7 @@ struct Responder {
 }
 
 impl Responder {
-    fn give(mut self, response: Response) {
+    fn give(mut self, response: HttpResponse) {
         self.is_answered = true;
         if let Err(error) = respond(&self.host, self.token, response) {
             tracing::warn!(error = %error.message, "an answer to a viewer was not taken");
@@ -67,7 +68,7 @@ impl Drop for Responder {
     fn drop(&mut self) {
         if !self.is_answered {
             // Nobody may wait any more.
-            let _ = respond(&self.host, self.token, Response::empty(500));
+            let _ = respond(&self.host, self.token, HttpResponse::empty(500));
         }
     }
 }
@@ -81,7 +82,7 @@ unsafe extern "C" fn request<E: Exported>(request: *const SatcastHttpRequest) {
         let Ok(loaded) = E::slot().loaded() else { return };
         let responder = Responder { host: loaded.host.clone(), token, is_answered: false };
         let Some(destination) = loaded.openings.find(dest) else {
-            return responder.give(Response::not_found());
+            return responder.give(HttpResponse::not_found());
         };
         loaded.runtime.spawn(CURRENT_DEST.scope(dest, async move {
             match caught(destination, request).await {
@@ -98,7 +99,7 @@ unsafe extern "C" fn request<E: Exported>(request: *const SatcastHttpRequest) {
 }
 
 /// The destination's answer; a panic is an error.
-async fn caught(destination: Arc<dyn DynDestination>, request: Request) -> Result<Response, Error> {
+async fn caught(destination: Arc<dyn DynDestination>, request: HttpRequest) -> Result<HttpResponse, Error> {
     let mut answer = catch_unwind(AssertUnwindSafe(|| destination.http_dyn(request)))
         .map_err(|panic| panic_error(&*panic))?;
     let outcome = poll_fn(|cx| {
@@ -115,7 +116,7 @@ async fn caught(destination: Arc<dyn DynDestination>, request: Request) -> Resul
 
 /// # Safety
 /// `request` must be valid for its own size for the call.
-unsafe fn read_request(request: *const SatcastHttpRequest) -> Option<(u64, u64, Request)> {
+unsafe fn read_request(request: *const SatcastHttpRequest) -> Option<(u64, u64, HttpRequest)> {
     // SAFETY: `size` is the first field.
     if request.is_null() || unsafe { (&raw const (*request).size).read() } < size_of::<SatcastHttpRequest>() {
         return None;
@@ -126,5 +127,5 @@ unsafe fn read_request(request: *const SatcastHttpRequest) -> Option<(u64, u64, 
     let audience = if is_preview { Audience::Preview } else { Audience::Hosted };
     let method = Method::from_number(raw.method);
     let (path, query) = (path.into_owned(), query.into_owned());
-    Some((raw.dest, raw.token, Request { method, path, query, audience }))
+    Some((raw.dest, raw.token, HttpRequest { method, path, query, audience }))
 }

@@ -3,9 +3,10 @@
 use std::ffi::c_void;
 use std::path::{Component, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use bytes::Bytes;
+use satcast_types::{Asset, AssetBody, Playback};
 
-use super::followed::{Followed, copy_asset, read_followed};
+use super::followed::{copy_asset, read_followed};
 use super::services::with;
 use crate::Error;
 use crate::abi::{self, SatcastBody, SatcastStr};
@@ -17,66 +18,9 @@ const PATH_BYTES_MAX: usize = 1024;
 /// Longest list of parts in bytes.
 const PARTS_BYTES_MAX: usize = ASSET_PARTS_MAX * (ASSET_NAME_BYTES_MAX + 1);
 
-/// A piece a driver publishes for viewers; its names and its path are checked. Between processes its bytes go beside it.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Asset {
-    /// Name.
-    pub name: String,
-    /// Media type, not checked.
-    pub content_type: String,
-    /// Seconds a cache may keep it.
-    pub max_age_secs: u32,
-    /// Who may fetch it.
-    pub audience: Audience,
-    /// The bytes.
-    pub body: AssetBody,
-    /// What is to be known of it by who follows the stream.
-    pub followed: Followed,
-}
-
-/// Where the bytes of a piece are.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum AssetBody {
-    /// In memory.
-    Memory(#[serde(skip)] Body),
-    /// In a file that stays as it is while `keep` lives.
-    File {
-        /// Path relative to the driver's data folder, made of plain names only.
-        path: PathBuf,
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u64,
-        /// Dropped when the file is not needed any more.
-        #[serde(skip)]
-        keep: Body,
-    },
-    /// In other pieces, one after the other.
-    Parts(Vec<String>),
-}
-
-/// Where viewers of a destination enter and what they can see; names are checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Playback {
-    /// Playlist that viewers with a key get first.
-    pub entry: String,
-    /// The same for viewers of the preview.
-    pub preview: Option<String>,
-    /// Wall time of the oldest media listed, in milliseconds since 1970.
-    pub first_ms: i64,
-    /// Media listed, in milliseconds.
-    pub window_ms: u64,
-    /// Longest window as configured, in milliseconds; 0 = no rewind.
-    pub window_max_ms: u64,
-    /// For so long after this report the playback is ready, in milliseconds.
-    pub fresh_ms: u32,
-    /// No more will come.
-    pub ended: bool,
-}
-
-/// Bytes of a driver, given back when dropped. Dropping runs a function of the driver.
+/// A body of a driver, given back when dropped. Dropping runs a function of the driver.
 #[derive(Debug)]
-pub struct Body {
+pub(super) struct Body {
     raw: SatcastBody,
 }
 
@@ -97,14 +41,6 @@ impl Body {
     }
 }
 
-#[cfg(test)]
-impl Body {
-    /// As a driver gives it.
-    pub(super) fn leaked(self) -> SatcastBody {
-        std::mem::ManuallyDrop::new(self).raw
-    }
-}
-
 impl AsRef<[u8]> for Body {
     fn as_ref(&self) -> &[u8] {
         if !self.is_memory() || self.raw.len == 0 {
@@ -121,30 +57,6 @@ impl Drop for Body {
             // SAFETY: called exactly once, here.
             unsafe { release(self.raw.owner) };
         }
-    }
-}
-
-impl Default for Body {
-    /// No bytes.
-    fn default() -> Self {
-        bytes::Bytes::new().into()
-    }
-}
-
-impl From<bytes::Bytes> for Body {
-    /// A body of the host's own.
-    fn from(bytes: bytes::Bytes) -> Self {
-        /// # Safety
-        /// `owner` must be the boxed bytes, passed here once.
-        unsafe extern "C" fn release(owner: *mut c_void) {
-            // SAFETY: see above.
-            drop(unsafe { Box::from_raw(owner.cast::<bytes::Bytes>()) });
-        }
-        let owner = Box::new(bytes);
-        let (data, len) = (owner.as_ptr(), owner.len() as u64);
-        let owner = Box::into_raw(owner).cast();
-        let kind = abi::BODY_MEMORY;
-        Self { raw: SatcastBody { kind, reserved: 0, offset: 0, len, data, owner, release: Some(release) } }
     }
 }
 
@@ -190,12 +102,12 @@ fn not_of_parts(what: &str) -> Error {
 /// The body of `what`; `source` is its path or its names.
 pub(super) fn read_body(what: &str, body: Body, source: &str) -> Result<AssetBody, Error> {
     match body.raw.kind {
-        abi::BODY_MEMORY if body.is_memory() => Ok(AssetBody::Memory(body)),
+        abi::BODY_MEMORY if body.is_memory() => Ok(AssetBody::Memory(Bytes::from_owner(body))),
         abi::BODY_FILE => {
             let (offset, len) = (body.raw.offset, body.raw.len);
             let path = plain_path(source).filter(|_| offset.checked_add(len).is_some());
             let path = path.ok_or_else(|| outside(what))?;
-            Ok(AssetBody::File { path, offset, len, keep: body })
+            Ok(AssetBody::File { path, offset, len, keep: Some(Box::new(body)) })
         }
         abi::BODY_PARTS => {
             let parts = part_names(source).ok_or_else(|| not_of_parts(what))?;

@@ -1,59 +1,8 @@
 //! What is said of pieces beside their bytes: how playlists are followed, where segments stand. As the host gets it.
 
-use serde::{Deserialize, Serialize};
+use satcast_types::{Followed, Reload, SegmentPlace};
 
 use crate::abi;
-use crate::playback::is_asset_name;
-
-/// What is to be known of a piece by who follows the stream: viewers of a playlist, and recordings that begin with what was before;
-/// its names are checked.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Followed {
-    /// How far behind the newest media players stay, in milliseconds; 0 = not said.
-    pub hold_back_ms: u32,
-    /// Viewers may wait for a later version.
-    pub reload: Option<Reload>,
-    /// It is a media segment.
-    #[serde(default)]
-    pub segment: Option<SegmentPlace>,
-}
-
-/// Where a media segment stands in its session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SegmentPlace {
-    /// Media sequence number; rises from segment to segment of an opening.
-    pub number: u64,
-    /// What is to be added to its decode times to have those of the packets, in nanoseconds.
-    pub offset_ns: i64,
-    /// Wall time of its start, in milliseconds since 1970.
-    pub start_ms: i64,
-    /// Name of the piece with its initialization segment.
-    pub init: String,
-}
-
-/// What a version of a playlist lists, and what comes next.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reload {
-    /// Media sequence number of the first segment that is not whole in this version.
-    pub next_sequence: u64,
-    /// Parts of that segment which are listed.
-    pub next_part: u32,
-    /// Target duration in milliseconds.
-    pub target_ms: u32,
-    /// Name of the piece that has this version without old segments.
-    pub delta: Option<String>,
-    /// Name of the piece that comes next.
-    pub hint: Option<String>,
-}
-
-impl Followed {
-    /// True when its names are those of pieces.
-    pub fn is_sound(&self) -> bool {
-        let names = self.reload.iter().flat_map(|reload| [&reload.delta, &reload.hint]);
-        let init = self.segment.iter().map(|segment| &segment.init);
-        names.flatten().chain(init).all(|name| is_asset_name(name))
-    }
-}
 
 /// # Safety
 /// The text of `raw` must live for the call.
@@ -103,8 +52,22 @@ pub(super) unsafe fn copy_asset(asset: *const abi::SatcastAsset) -> Option<abi::
 #[allow(clippy::unwrap_used)] // A failed step is a failed test.
 mod tests {
     use super::*;
+    use crate::AssetBody;
     use crate::abi::SatcastStr;
-    use crate::host::assets::{AssetBody, Body, read_asset, unsound};
+    use crate::host::assets::{read_asset, unsound};
+
+    /// A body of static bytes, which nobody gives back.
+    fn list() -> abi::SatcastBody {
+        abi::SatcastBody {
+            kind: abi::BODY_MEMORY,
+            reserved: 0,
+            offset: 0,
+            len: 4,
+            data: b"list".as_ptr(),
+            owner: std::ptr::null_mut(),
+            release: None,
+        }
+    }
 
     #[test]
     fn the_asset_of_an_older_driver_is_read_without_what_it_lacks() {
@@ -115,7 +78,7 @@ mod tests {
             content_type: SatcastStr::new("x/y"),
             max_age_secs: 1,
             audience: abi::AUDIENCE_HOSTED,
-            body: Body::from(bytes::Bytes::from_static(b"list")).leaked(),
+            body: list(),
             source: SatcastStr::new(""),
             flags: abi::ASSET_RELOAD,
             hold_back_ms: 2000,
@@ -134,10 +97,6 @@ mod tests {
         let old = read(&asset).unwrap().unwrap();
         assert_eq!(old.followed, Followed::default());
         assert!(matches!(&old.body, AssetBody::Memory(body) if body.as_ref() == b"list"));
-        let again = |asset: &mut abi::SatcastAsset| {
-            asset.body = Body::from(bytes::Bytes::from_static(b"list")).leaked()
-        };
-        again(&mut asset);
         asset.size = size_of::<abi::SatcastAsset>();
         let reload = Reload {
             next_sequence: 7,
@@ -148,14 +107,11 @@ mod tests {
         };
         let new = read(&asset).unwrap().unwrap();
         assert_eq!(new.followed, Followed { hold_back_ms: 2000, reload: Some(reload), segment: None });
-        again(&mut asset);
         asset.flags = abi::ASSET_SEGMENT;
         let place = SegmentPlace { number: 9, offset_ns: -40, start_ms: 1_000, init: "init.mp4".into() };
         assert_eq!(read(&asset).unwrap().unwrap().followed.segment, Some(place));
-        again(&mut asset);
         asset.init = SatcastStr::new("");
         assert_eq!(read(&asset).unwrap().err(), Some(unsound("media.m3u8")));
-        again(&mut asset);
         asset.flags = abi::ASSET_RELOAD;
         asset.delta = SatcastStr::new("../delta");
         assert_eq!(read(&asset).unwrap().err(), Some(unsound("media.m3u8")));

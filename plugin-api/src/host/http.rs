@@ -2,95 +2,16 @@
 
 use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd};
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use super::assets::{AssetBody, Body, read_body};
+use super::assets::{Body, read_body};
 use super::services::with;
-use crate::Error;
 use crate::abi::{self, SatcastHttp, SatcastHttpRequest, SatcastStr};
-use crate::http::{self, BODY_BYTES_MAX, Method};
-use crate::playback::Audience;
 use crate::wire::report;
+use crate::{AssetBody, Audience, Error, HttpRequest, HttpResponse, http};
 
 pub(super) static HTTP_HOST: abi::SatcastHttpHost =
     abi::SatcastHttpHost { size: size_of::<abi::SatcastHttpHost>(), respond: Some(respond) };
-
-/// What a viewer asks for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HttpRequest {
-    /// Number of the opening.
-    pub dest: u64,
-    /// Names it in [`Services::respond`](super::Services::respond).
-    pub token: u64,
-    /// How.
-    pub method: Method,
-    /// Who.
-    pub audience: Audience,
-    /// Below the destination's address.
-    pub path: String,
-    /// Without the viewer's key.
-    pub query: String,
-}
-
-/// A driver's answer, checked but for what its files are. Between processes its bytes and its file go beside it.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct HttpResponse {
-    /// 200, 204, or 400 to 599.
-    pub status: u16,
-    /// Media type; empty without a body.
-    pub content_type: String,
-    /// Seconds a cache may keep it.
-    pub max_age_secs: u32,
-    /// Further headers.
-    pub headers: Vec<(String, String)>,
-    /// The bytes.
-    pub body: HttpBody,
-}
-
-/// Where the bytes of an answer are.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum HttpBody {
-    /// As those of a published piece.
-    Asset(AssetBody),
-    /// In an open file, which may be anything.
-    Descriptor {
-        /// The file; `None` only between processes.
-        #[serde(skip)]
-        file: Option<OwnedFd>,
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u64,
-    },
-}
-
-impl HttpResponse {
-    /// Whether it keeps the rules.
-    ///
-    /// # Errors
-    /// `Internal`, naming the rule.
-    pub fn check(&self) -> Result<(), Error> {
-        let has_body = match &self.body {
-            HttpBody::Asset(AssetBody::Memory(body)) => {
-                if body.as_ref().len() as u64 > BODY_BYTES_MAX {
-                    return Err(Error::internal(format!(
-                        "an answer has over {BODY_BYTES_MAX} bytes in memory; answer from a file"
-                    )));
-                }
-                !body.as_ref().is_empty()
-            }
-            HttpBody::Asset(AssetBody::File { .. } | AssetBody::Parts(_)) => true,
-            HttpBody::Descriptor { offset, len, .. } => {
-                if offset.checked_add(*len).is_none() {
-                    return Err(Error::internal("an answer lies behind the end of every file"));
-                }
-                true
-            }
-        };
-        http::check_head(self.status, &self.content_type, &self.headers, has_body)
-    }
-}
 
 /// What a driver offers for requests of viewers.
 #[derive(Clone, Copy)]
@@ -103,16 +24,16 @@ impl Http {
         Self { raw }
     }
 
-    /// Hands a request over; the answer comes by [`Services::respond`](super::Services::respond), perhaps before this returns.
-    pub fn request(&self, request: &HttpRequest) {
+    /// Hands a request to the opening `dest`; the answer to `token` comes by [`Services::respond`](super::Services::respond), perhaps before this returns.
+    pub fn request(&self, dest: u64, token: u64, request: &HttpRequest) {
         let audience = match request.audience {
             Audience::Preview => abi::AUDIENCE_PREVIEW,
             Audience::Hosted | Audience::Both => abi::AUDIENCE_HOSTED,
         };
         let raw = SatcastHttpRequest {
             size: size_of::<SatcastHttpRequest>(),
-            dest: request.dest,
-            token: request.token,
+            dest,
+            token,
             method: request.method as u32,
             audience,
             path: SatcastStr::new(&request.path),
@@ -198,10 +119,10 @@ unsafe fn read_response(raw: &abi::SatcastHttpResponse) -> Result<HttpResponse, 
     }
     let body = match (file, is_descriptor) {
         (Some(file), _) => {
-            HttpBody::Descriptor { file: Some(file), offset: raw.body.offset, len: raw.body.len }
+            AssetBody::Open { file: Some(Arc::new(file.into())), offset: raw.body.offset, len: raw.body.len }
         }
         (None, true) => return Err(Error::internal("an answer has no file")),
-        (None, false) => HttpBody::Asset(read_body("of an answer", body, &source)?),
+        (None, false) => read_body("of an answer", body, &source)?,
     };
     let content_type = content_type.into_owned();
     Ok(HttpResponse { status, content_type, max_age_secs: raw.max_age_secs, headers, body })

@@ -38,10 +38,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use assets::{Asset, AssetBody, Body, Playback};
 pub use driver::{Driver, Instance};
-pub use followed::{Followed, Reload, SegmentPlace};
-pub use http::{Http, HttpBody, HttpRequest, HttpResponse};
+pub use http::Http;
 pub use listing::{Listing, REFUSED_NAMED_MAX, RefusedRecording};
 pub use recordings::{Done, Recordings, SIGNED_BYTES_MAX, is_signed_address};
 pub use services::DriverWaker;
@@ -49,7 +47,7 @@ pub use table::{Table, TableError};
 
 use crate::driver_state::State;
 use crate::recording::Recording;
-use crate::{Error, Packet};
+use crate::{Asset, Error, HttpResponse, Packet, Playback};
 
 /// A packet on its way to one destination.
 #[derive(Debug, Clone)]

@@ -4,11 +4,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::shared::{read, read_range};
+use super::shared::read;
 use super::{TestDestination, Testkit, WAIT_MAX};
-use crate::Error;
-use crate::driver::Request;
-use crate::host::{AssetBody, HttpBody, HttpRequest, HttpResponse};
+use crate::{AssetBody, Error, HttpRequest, HttpResponse};
 
 /// What a viewer was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,12 +33,8 @@ impl Answered {
         };
         let HttpResponse { status, content_type, max_age_secs, headers, body } = response;
         let (body, pieces) = match body {
-            HttpBody::Asset(AssetBody::Parts(names)) => (Ok(Vec::new()), names),
-            HttpBody::Asset(body) => (read(&body, folder), Vec::new()),
-            HttpBody::Descriptor { file, offset, len } => {
-                let read = |file: std::os::fd::OwnedFd| read_range(&file.into(), offset, len);
-                (file.map_or_else(|| Ok(Vec::new()), read), Vec::new())
-            }
+            AssetBody::Parts(names) => (Ok(Vec::new()), names),
+            body => (read(&body, folder), Vec::new()),
         };
         let body = body.map_err(|error| error.to_string());
         Self { status, content_type, max_age_secs, headers, body, pieces }
@@ -52,12 +46,11 @@ impl Testkit {
     ///
     /// # Errors
     /// The driver answers no requests, or not this one within [`WAIT_MAX`].
-    pub fn get(&self, destination: &TestDestination, request: &Request) -> Result<Answered, Error> {
+    pub fn get(&self, destination: &TestDestination, request: &HttpRequest) -> Result<Answered, Error> {
         let http = self.driver.http().ok_or_else(|| Error::internal("the driver answers no requests"))?;
         let token = self.next_dest.fetch_add(1, Ordering::Relaxed);
         self.shared.requests.lock().insert(token, None);
-        let Request { method, path, query, audience } = request.clone();
-        http.request(&HttpRequest { dest: destination.dest, token, method, audience, path, query });
+        http.request(destination.dest, token, request);
         let end = Instant::now() + WAIT_MAX;
         // The condition goes with the reports' lock: looked at under it.
         let mut reports = self.shared.reports.lock();

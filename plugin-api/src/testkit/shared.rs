@@ -10,10 +10,10 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::{Answered, HostCall};
-use crate::Error;
 use crate::driver_state::State;
-use crate::host::{Asset, AssetBody, Connected, HttpResponse, LogLine, Playback, Services};
+use crate::host::{Connected, LogLine, Services};
 use crate::recording::Recording;
+use crate::{Asset, AssetBody, Error, HttpResponse, Playback};
 
 /// What a destination has reported so far.
 #[derive(Debug, Default)]
@@ -53,16 +53,17 @@ impl Recorded {
 /// The bytes of a body.
 pub(super) fn read(body: &AssetBody, folder: &Path) -> std::io::Result<Vec<u8>> {
     match body {
-        AssetBody::Memory(body) => Ok(body.as_ref().to_vec()),
+        AssetBody::Memory(body) => Ok(body.to_vec()),
         AssetBody::File { path, offset, len, .. } => {
             read_range(&std::fs::File::open(folder.join(path))?, *offset, *len)
         }
-        AssetBody::Parts(_) => Ok(Vec::new()),
+        AssetBody::Open { file: Some(file), offset, len } => read_range(file, *offset, *len),
+        AssetBody::Open { file: None, .. } | AssetBody::Parts(_) => Ok(Vec::new()),
     }
 }
 
 /// `len` bytes of a file.
-pub(super) fn read_range(file: &std::fs::File, offset: u64, len: u64) -> std::io::Result<Vec<u8>> {
+fn read_range(file: &std::fs::File, offset: u64, len: u64) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(len).map_err(std::io::Error::other)?];
     file.read_exact_at(&mut bytes, offset)?;
     Ok(bytes)

@@ -1,8 +1,9 @@
 //! Requests of viewers that a driver answers itself, in the words of both sides: what may be asked, and what may be answered.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{AssetBody, Audience, Error};
 
 /// Most routes of one destination type.
 pub const ROUTES_MAX: usize = 16;
@@ -36,6 +37,89 @@ impl Method {
     /// The method of a number of the C table; what a newer host sends is a `GET`.
     pub fn from_number(number: u32) -> Self {
         if number == Method::Head as u32 { Method::Head } else { Method::Get }
+    }
+}
+
+/// What a viewer asks for below a route of the destination's type. Keys and origins were checked by the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HttpRequest {
+    /// How.
+    pub method: Method,
+    /// Who asks: [`Audience::Preview`] only where the route lets them.
+    pub audience: Audience,
+    /// Path below the destination's address, beginning with the route's name; as it was sent, percent signs included.
+    pub path: String,
+    /// What stands behind the question mark, as it was sent, without the viewer's key.
+    pub query: String,
+}
+
+/// An answer to a viewer. The host adds length, ranges, origins and caching. Between processes its bytes and its file go beside it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HttpResponse {
+    /// 200, 204, or 400 to 599.
+    pub status: u16,
+    /// Media type; may be empty without a body.
+    pub content_type: String,
+    /// Seconds a cache may keep it; 0 = not at all.
+    pub max_age_secs: u32,
+    /// Further headers; see [`check_head`] for those that are refused.
+    pub headers: Vec<(String, String)>,
+    /// The bytes: in memory at most [`BODY_BYTES_MAX`].
+    pub body: AssetBody,
+}
+
+impl HttpResponse {
+    /// An answer with a body, which no cache keeps.
+    pub fn of(content_type: &str, body: AssetBody) -> Self {
+        let (content_type, headers) = (content_type.to_owned(), Vec::new());
+        Self { status: 200, content_type, max_age_secs: 0, headers, body }
+    }
+
+    /// An answer without a body.
+    pub fn empty(status: u16) -> Self {
+        Self { status, ..Self::bytes("", Bytes::new()) }
+    }
+
+    /// Bytes in memory, which no cache keeps.
+    pub fn bytes(content_type: &str, bytes: impl Into<Bytes>) -> Self {
+        Self::of(content_type, AssetBody::Memory(bytes.into()))
+    }
+
+    /// There is no such thing.
+    pub fn not_found() -> Self {
+        Self::empty(404)
+    }
+
+    /// Says that caches may keep it for so many seconds.
+    pub fn max_age(mut self, secs: u32) -> Self {
+        self.max_age_secs = secs;
+        self
+    }
+
+    /// Adds a header.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Whether it keeps the rules.
+    ///
+    /// # Errors
+    /// `Internal`, naming the rule.
+    pub fn check(&self) -> Result<(), Error> {
+        let has_body = match &self.body {
+            AssetBody::Memory(bytes) if bytes.len() as u64 > BODY_BYTES_MAX => {
+                return Err(Error::internal(format!(
+                    "an answer has over {BODY_BYTES_MAX} bytes in memory; answer from a file"
+                )));
+            }
+            AssetBody::Open { offset, len, .. } if offset.checked_add(*len).is_none() => {
+                return Err(Error::internal("an answer lies behind the end of every file"));
+            }
+            AssetBody::Memory(bytes) => !bytes.is_empty(),
+            AssetBody::File { .. } | AssetBody::Open { .. } | AssetBody::Parts(_) => true,
+        };
+        check_head(self.status, &self.content_type, &self.headers, has_body)
     }
 }
 

@@ -13,6 +13,7 @@ pub mod recording;
 mod state;
 
 pub use error::{Class, Error};
+pub use http::{HttpRequest, HttpResponse};
 pub use packet::{Codec, Kind, NANOS_PER_MILLI, Packet, Role};
-pub use playback::Audience;
+pub use playback::{Asset, AssetBody, Audience, Followed, Playback, Reload, SegmentPlace};
 pub use state::State;

@@ -1,5 +1,11 @@
 //! Playback: what a driver publishes for viewers, in the words of both sides.
 
+use std::any::Any;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Media type of a playlist (RFC 8216, section 4). The host compresses such pieces and keeps them out of byte ranges.
@@ -36,6 +42,143 @@ impl Audience {
     pub fn is_preview(self) -> bool {
         self != Audience::Hosted
     }
+}
+
+/// A piece that the host serves to viewers by name. Between processes its bytes go beside it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Asset {
+    /// `a-z A-Z 0-9 . _ -`, at most [`ASSET_NAME_BYTES_MAX`] bytes. A name with a cache time must never come back with other bytes.
+    pub name: String,
+    /// Media type; [`PLAYLIST_TYPE`] marks playlists.
+    pub content_type: String,
+    /// Seconds a cache may keep it; 0 = not at all.
+    pub max_age_secs: u32,
+    /// Who may fetch it.
+    pub audience: Audience,
+    /// The bytes.
+    pub body: AssetBody,
+    /// What is to be known of it by whoever follows the stream. A host before minor version 4 does not heed it.
+    pub followed: Followed,
+}
+
+impl Asset {
+    /// A piece that no cache keeps and nobody follows.
+    pub fn new(
+        name: impl Into<String>,
+        content_type: impl Into<String>,
+        audience: Audience,
+        body: AssetBody,
+    ) -> Self {
+        let (name, content_type, followed) = (name.into(), content_type.into(), Followed::default());
+        Self { name, content_type, max_age_secs: 0, audience, body, followed }
+    }
+
+    /// Says that caches may keep it for so many seconds.
+    pub fn max_age(mut self, secs: u32) -> Self {
+        self.max_age_secs = secs;
+        self
+    }
+}
+
+/// Held as long as a file is needed and then dropped, on a thread of the host, which must not block.
+pub type Keep = Option<Box<dyn Any + Send + Sync>>;
+
+/// Where the bytes of a piece or of an answer are.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum AssetBody {
+    /// In memory, shared.
+    Memory(#[serde(skip)] Bytes),
+    /// In a file below the driver's data folder that does not change while `keep` is held.
+    File {
+        /// Path relative to the folder, without `..` and symbolic links; absolute once the host has taken it.
+        path: PathBuf,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// Dropped when the file is not needed any more.
+        #[serde(skip)]
+        keep: Keep,
+    },
+    /// In an open regular file that does not get shorter. For answers only.
+    Open {
+        /// The file; `None` only between processes.
+        #[serde(skip)]
+        file: Option<Arc<File>>,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// In other pieces of the destination, one after the other, by name; at most [`ASSET_PARTS_MAX`].
+    Parts(Vec<String>),
+}
+
+/// What is to be known of a piece by whoever follows the stream: viewers of a playlist, and recordings that begin with the DVR window.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Followed {
+    /// How far behind the newest media players stay, in milliseconds; 0 = not said.
+    pub hold_back_ms: u32,
+    /// Viewers may wait for a later version.
+    pub reload: Option<Reload>,
+    /// It is a media segment: fragmented MP4 whose samples are the payloads of packets.
+    pub segment: Option<SegmentPlace>,
+}
+
+/// Where a media segment stands in its session: destinations that want the DVR window are given it from there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentPlace {
+    /// Media sequence number; rises from segment to segment of an opening.
+    pub number: u64,
+    /// What is to be added to its decode times to have those of the packets, in nanoseconds.
+    pub offset_ns: i64,
+    /// Wall time of its start, in milliseconds since 1970.
+    pub start_ms: i64,
+    /// Name of the piece with its initialization segment; publish it first.
+    pub init: String,
+}
+
+/// What the host must know of a version of a playlist to let viewers wait for the next one (RFC 8216bis, section 6.2.5.2).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reload {
+    /// Media sequence number of the first segment that is not whole in this version.
+    pub next_sequence: u64,
+    /// Parts of that segment which are listed.
+    pub next_part: u32,
+    /// Target duration in milliseconds.
+    pub target_ms: u32,
+    /// Name of the piece that has this version without old segments; publish it first.
+    pub delta: Option<String>,
+    /// Name of the piece that comes next: a request for it waits.
+    pub hint: Option<String>,
+}
+
+impl Followed {
+    /// True when its names are those of pieces.
+    pub fn is_sound(&self) -> bool {
+        let names = self.reload.iter().flat_map(|reload| [&reload.delta, &reload.hint]);
+        let init = self.segment.iter().map(|segment| &segment.init);
+        names.flatten().chain(init).all(|name| is_asset_name(name))
+    }
+}
+
+/// Where viewers enter and what they can see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Playback {
+    /// Name of the playlist that viewers with a key get first; its URIs are names of pieces.
+    pub entry: String,
+    /// The same for viewers of the preview.
+    pub preview: Option<String>,
+    /// Wall time of the oldest media listed, in milliseconds since 1970.
+    pub first_ms: i64,
+    /// Media listed, in milliseconds.
+    pub window_ms: u64,
+    /// Longest window as configured, in milliseconds; 0 = no rewind.
+    pub window_max_ms: u64,
+    /// For so long after this report the playback is ready, in milliseconds.
+    pub fresh_ms: u32,
+    /// The playlists say that no more will come.
+    pub ended: bool,
 }
 
 /// True for the name of a piece: 1 to [`ASSET_NAME_BYTES_MAX`] of `a-z A-Z 0-9 . _ -`, not beginning with a dot.

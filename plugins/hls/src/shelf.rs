@@ -1,19 +1,17 @@
 //! What the window can do to the outside.
 
-use satcast_plugin_api::Error;
-use satcast_plugin_api::driver::{Asset, Ctx, Followed, Playback};
+use satcast_plugin_api::driver::Ctx;
+use satcast_plugin_api::{Asset, Error, Playback};
 use serde_json::Value;
 
 /// The host, as the window sees it.
 pub(crate) trait Shelf {
     /// Gives viewers a piece.
-    fn publish(&self, asset: Asset<'_>) -> Result<(), Error>;
-    /// Gives viewers a piece of which more is to be known than its bytes.
-    fn publish_followed(&self, asset: Asset<'_>, followed: &Followed<'_>) -> Result<(), Error>;
+    fn publish(&self, asset: Asset) -> Result<(), Error>;
     /// Takes a piece away.
     fn retract(&self, name: &str);
     /// Says what viewers can see.
-    fn playback(&self, playback: &Playback<'_>) -> Result<(), Error>;
+    fn playback(&self, playback: &Playback) -> Result<(), Error>;
     /// Tells the owner something.
     fn event(&self, name: &str, data: &Value);
     /// Adds to a counter.
@@ -21,19 +19,15 @@ pub(crate) trait Shelf {
 }
 
 impl Shelf for Ctx {
-    fn publish(&self, asset: Asset<'_>) -> Result<(), Error> {
+    fn publish(&self, asset: Asset) -> Result<(), Error> {
         Ctx::publish(self, asset)
-    }
-
-    fn publish_followed(&self, asset: Asset<'_>, followed: &Followed<'_>) -> Result<(), Error> {
-        Ctx::publish_followed(self, asset, followed)
     }
 
     fn retract(&self, name: &str) {
         Ctx::retract(self, name);
     }
 
-    fn playback(&self, playback: &Playback<'_>) -> Result<(), Error> {
+    fn playback(&self, playback: &Playback) -> Result<(), Error> {
         Ctx::playback(self, playback)
     }
 

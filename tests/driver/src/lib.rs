@@ -8,10 +8,11 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use satcast_plugin_api::driver::{
-    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Request, Response,
-    ResponseBody, State,
+    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, State,
 };
-use satcast_plugin_api::{DestType, Error, Route, Secret, SettingsSchema, export_driver};
+use satcast_plugin_api::{
+    AssetBody, DestType, Error, HttpRequest, HttpResponse, Route, Secret, SettingsSchema, export_driver,
+};
 
 /// Longer than any limit of the host.
 const FOR_EVER: Duration = Duration::from_secs(3600);
@@ -200,22 +201,24 @@ impl Destination for Output {
         Ok(())
     }
 
-    async fn http(self: Arc<Self>, request: Request) -> Result<Response, Error> {
+    async fn http(self: Arc<Self>, request: HttpRequest) -> Result<HttpResponse, Error> {
         let internal = |error: std::io::Error| Error::internal(error.to_string());
         match request.path.as_str() {
             "ask/memory" => {
-                Ok(Response::bytes("text/plain", format!("{} {}", std::process::id(), request.query)))
+                Ok(HttpResponse::bytes("text/plain", format!("{} {}", std::process::id(), request.query)))
             }
             "ask/file" => {
                 let mut file = nameless().map_err(internal)?;
                 std::io::Write::write_all(&mut file, b"0123456789").map_err(internal)?;
-                let body = ResponseBody::Descriptor { file: file.into(), offset: 1, len: 8 };
-                Ok(Response::of("text/plain", body))
+                let body = AssetBody::Open { file: Some(Arc::new(file)), offset: 1, len: 8 };
+                Ok(HttpResponse::of("text/plain", body))
             }
-            "ask/split" => Ok(Response::bytes("text/plain", "x").header("x-driver-a", "b\r\nSet-Cookie: c")),
+            "ask/split" => {
+                Ok(HttpResponse::bytes("text/plain", "x").header("x-driver-a", "b\r\nSet-Cookie: c"))
+            }
             "ask/panic" => panic!("asked to panic with {}", self.0.token.expose()),
             "ask/abort" => std::process::abort(),
-            _ => Ok(Response::not_found()),
+            _ => Ok(HttpResponse::not_found()),
         }
     }
 }

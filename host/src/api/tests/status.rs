@@ -6,9 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use poem::Request;
 use satcast_media::{Codec, Packet};
-use satcast_plugin_api::Audience;
-use satcast_plugin_api::host::{Asset, AssetBody, Playback};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
+use satcast_plugin_api::{Asset, AssetBody, Audience, Playback};
 use serde_json::{Value, json};
 
 use super::{Answer, Rig};
@@ -103,7 +102,7 @@ impl Rig {
                 content_type: content_type.to_owned(),
                 max_age_secs: 60,
                 audience: Audience::Both,
-                body: AssetBody::Memory(Bytes::from_static(body.as_bytes()).into()),
+                body: AssetBody::Memory(Bytes::from_static(body.as_bytes())),
                 followed: Default::default(),
             };
             opening.assets().publish(asset, self.folder.path()).unwrap();

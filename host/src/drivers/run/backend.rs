@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Done, Driver, HttpRequest, Instance, Listing, MediaSource, Recordings};
+use satcast_plugin_api::host::{Done, Driver, Instance, Listing, MediaSource, Recordings};
 use satcast_plugin_api::recording::About;
+use satcast_plugin_api::{Error, HttpRequest};
 
 use super::process::{Remote, RemoteInstance};
 use crate::drivers::load::images::Lease;
@@ -73,10 +73,12 @@ impl Backend {
     }
 
     /// Hands a viewer's request over; false when it answers none.
-    pub(in crate::drivers) fn request(&self, request: &HttpRequest) -> bool {
+    pub(in crate::drivers) fn request(&self, dest: u64, token: u64, request: &HttpRequest) -> bool {
         match self {
-            Backend::Thread(driver, _) => driver.http().map(|http| http.request(request)).is_some(),
-            Backend::Process(remote) => remote.request(request),
+            Backend::Thread(driver, _) => {
+                driver.http().map(|http| http.request(dest, token, request)).is_some()
+            }
+            Backend::Process(remote) => remote.request(dest, token, request),
         }
     }
 

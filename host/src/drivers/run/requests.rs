@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{FileType, OFlags};
-use satcast_plugin_api::Audience;
-use satcast_plugin_api::host::{HttpBody, HttpResponse};
+use satcast_plugin_api::{AssetBody, Audience, HttpResponse};
 use tokio::sync::oneshot;
 
-use crate::published::{Answer, Published, PublishedBody};
+use crate::published::{Answer, Published, placed};
 
 /// Requests of one driver that wait for their answers.
 #[derive(Default)]
@@ -62,23 +61,20 @@ impl Waiting {
 pub(in crate::drivers) fn accepted(response: HttpResponse, folder: &Path) -> Result<Answer, String> {
     response.check().map_err(|error| error.message)?;
     let HttpResponse { status, content_type, max_age_secs, headers, body } = response;
-    let body = match body {
-        HttpBody::Asset(body) => PublishedBody::of(body, folder),
-        HttpBody::Descriptor { file, offset, len } => {
-            let file = file.ok_or_else(|| "its file did not come".to_owned())?;
-            let file = readable(file.into(), offset.saturating_add(len))?;
-            PublishedBody::Open { file: Arc::new(file), offset, len }
-        }
-    };
+    if let AssetBody::Open { file, offset, len } = &body {
+        let file = file.as_ref().ok_or_else(|| "its file did not come".to_owned())?;
+        check_readable(file, offset.saturating_add(*len))?;
+    }
+    let body = placed(body, folder);
     let piece = Published::new(content_type, max_age_secs, Audience::Both, body);
     Ok(Answer { status, headers, piece: Arc::new(piece) })
 }
 
 const NOT_READABLE: &str = "its file is not open for reading";
 
-/// The file, if it is one that can be read without waiting for anybody, and has so many bytes.
-fn readable(file: File, end: u64) -> Result<File, String> {
-    let stat = rustix::fs::fstat(&file).map_err(|error| format!("its file cannot be looked at: {error}"))?;
+/// Whether the file can be read without waiting for anybody, and has so many bytes.
+fn check_readable(file: &File, end: u64) -> Result<(), String> {
+    let stat = rustix::fs::fstat(file).map_err(|error| format!("its file cannot be looked at: {error}"))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err("its descriptor is no regular file".into());
     }
@@ -90,7 +86,7 @@ fn readable(file: File, end: u64) -> Result<File, String> {
     if size < end {
         return Err(format!("its file has {size} bytes, and it wants to send up to {end}"));
     }
-    Ok(file)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -105,7 +101,7 @@ mod tests {
             content_type: "text/plain".into(),
             max_age_secs: 0,
             headers: Vec::new(),
-            body: HttpBody::Descriptor { file: Some(file.into()), offset, len },
+            body: AssetBody::Open { file: Some(Arc::new(file.into().into())), offset, len },
         }
     }
 

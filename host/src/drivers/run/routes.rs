@@ -4,14 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use satcast_plugin_api::Route;
-use satcast_plugin_api::host::HttpRequest;
 use satcast_plugin_api::http::{ANSWER_SECS, IN_FLIGHT_MAX, LONG_ANSWER_SECS, REQUEST_TEXT_BYTES_MAX};
+use satcast_plugin_api::{HttpRequest, Route};
 
 use super::backend::Backend;
 use super::loaded::Loaded;
 use super::services::DriverServices;
-use crate::published::{Answer, Answering, Asked, Handler, Unanswered};
+use crate::published::{Answer, Answering, Handler, Unanswered};
 
 /// Hands the requests to one opening over to its driver.
 pub(in crate::drivers) struct RouteHandler {
@@ -34,13 +33,13 @@ impl RouteHandler {
     }
 
     /// The route that `asked` goes to.
-    fn route(&self, asked: &Asked) -> Option<&Route> {
+    fn route(&self, asked: &HttpRequest) -> Option<&Route> {
         let name = asked.path.split('/').next()?;
         let is_open = |route: &&Route| route.preview || asked.audience.is_hosted();
         self.routes.iter().find(|route| route.path == name).filter(is_open)
     }
 
-    async fn answer(&self, asked: Asked) -> Result<Answer, Unanswered> {
+    async fn answer(&self, asked: HttpRequest) -> Result<Answer, Unanswered> {
         let route = self.route(&asked).ok_or(Unanswered::NoRoute)?;
         if asked.path.len().max(asked.query.len()) > REQUEST_TEXT_BYTES_MAX {
             return Err(Unanswered::TooLong);
@@ -52,12 +51,11 @@ impl RouteHandler {
         let (token, answered) = services.requests().begin(self.dest);
         // Whoever goes earlier, a viewer too, is not waited for any more.
         let _waits = Forget { services: &services, token };
-        let Asked { method, audience, path, query } = asked;
-        let request = HttpRequest { dest: self.dest, token, method, audience, path, query };
+        let dest = self.dest;
         let begin = {
             let services = services.clone();
             move |backend: &Backend| {
-                if services.requests().is_waiting(token) && !backend.request(&request) {
+                if services.requests().is_waiting(token) && !backend.request(dest, token, &asked) {
                     services.requests().answer(token, None);
                 }
             }
@@ -74,7 +72,7 @@ impl RouteHandler {
 }
 
 impl Handler for RouteHandler {
-    fn ask(&self, asked: Asked) -> Answering<'_> {
+    fn ask(&self, asked: HttpRequest) -> Answering<'_> {
         Box::pin(self.answer(asked))
     }
 }
@@ -131,7 +129,8 @@ mod tests {
         let routes = vec![Route::new("thumb"), Route::new("open").preview()];
         let handler = RouteHandler { driver: Weak::new(), dest: 1, routes, in_flight: AtomicUsize::new(0) };
         let asked = |path: &str, audience| {
-            let asked = Asked { method: Method::Get, audience, path: path.into(), query: String::new() };
+            let asked =
+                HttpRequest { method: Method::Get, audience, path: path.into(), query: String::new() };
             handler.route(&asked).map(|route| route.path.clone())
         };
         assert_eq!(asked("thumb/1.jpg", Audience::Hosted).as_deref(), Some("thumb"));

@@ -14,11 +14,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State;
-use satcast_plugin_api::host::{Asset, Connected, HttpResponse, LogLine, Playback, Services};
+use satcast_plugin_api::host::{Connected, LogLine, Services};
 use satcast_plugin_api::recording::Recording;
 use satcast_plugin_api::redact::Readings;
+use satcast_plugin_api::{Asset, Error, HttpResponse, Playback};
 
 use self::counters::Names;
 pub(in crate::drivers) use self::counters::{COUNTERS_MAX, is_counter_name};

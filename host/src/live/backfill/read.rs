@@ -10,12 +10,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use rustix::fs::{Mode, OFlags};
 use satcast_media::fmp4::{READ_BYTES_MAX, Reader};
-use satcast_plugin_api::host::{Delivery, SegmentPlace};
-use satcast_plugin_api::{NANOS_PER_MILLI, Packet};
+use satcast_plugin_api::host::Delivery;
+use satcast_plugin_api::{AssetBody, NANOS_PER_MILLI, Packet, SegmentPlace};
 
 use super::join::Join;
 use super::{About, Shared};
-use crate::published::{Assets, Opening, PublishedBody};
+use crate::published::{Assets, Opening};
 
 /// Pause before the window is looked at again for its next segment.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
@@ -148,10 +148,11 @@ fn first_number(assets: &Assets) -> u64 {
 fn read(assets: &Assets, name: &str) -> io::Result<Bytes> {
     let piece = assets.get(name).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     match &piece.body {
-        PublishedBody::Memory(bytes) => Ok(bytes.clone()),
-        PublishedBody::File { path, offset, len, .. } => read_at(&open(path)?, *offset, *len),
-        PublishedBody::Open { file, offset, len } => read_at(file, *offset, *len),
-        PublishedBody::Parts(_) => Err(io::Error::other("a segment is no list of other pieces")),
+        AssetBody::Memory(bytes) => Ok(bytes.clone()),
+        AssetBody::File { path, offset, len, .. } => read_at(&open(path)?, *offset, *len),
+        AssetBody::Open { .. } | AssetBody::Parts(_) => {
+            Err(io::Error::other("a segment is neither an answer nor a list of other pieces"))
+        }
     }
 }
 

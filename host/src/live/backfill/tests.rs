@@ -7,8 +7,9 @@ use std::sync::mpsc;
 use bytes::Bytes;
 use satcast_media::fuzz::RECORDS;
 use satcast_media::segment::{Event, Segmenter};
-use satcast_plugin_api::host::{Asset, AssetBody, Followed, Playback, SegmentPlace};
-use satcast_plugin_api::{Audience, Kind, NANOS_PER_MILLI, Packet};
+use satcast_plugin_api::{
+    Asset, AssetBody, Audience, Followed, Kind, NANOS_PER_MILLI, Packet, Playback, SegmentPlace,
+};
 
 use super::*;
 use crate::ids::UnixMillis;
@@ -97,16 +98,16 @@ impl Rig {
             match event {
                 Event::Init(init) => {
                     self.init = format!("init-{}.mp4", init.id);
-                    self.put(&self.init.clone(), AssetBody::Memory(init.bytes.into()), None);
+                    self.put(&self.init.clone(), AssetBody::Memory(init.bytes), None);
                 }
                 Event::Segment(segment) => {
                     let name = format!("{}.m4s", segment.sequence);
                     let body = if segment.sequence.is_multiple_of(2) {
                         std::fs::write(self.folder.path().join(&name), &segment.bytes).unwrap();
-                        let (len, keep) = (segment.bytes.len() as u64, Bytes::new().into());
+                        let (len, keep) = (segment.bytes.len() as u64, None);
                         AssetBody::File { path: name.clone().into(), offset: 0, len, keep }
                     } else {
-                        AssetBody::Memory(segment.bytes.into())
+                        AssetBody::Memory(segment.bytes)
                     };
                     let place = SegmentPlace {
                         number: segment.sequence,

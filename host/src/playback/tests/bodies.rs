@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
-use satcast_plugin_api::Audience;
-use satcast_plugin_api::host::{Asset, AssetBody};
+use satcast_plugin_api::{Asset, AssetBody, Audience};
 
 use crate::playback::body::{
     FRAME_BYTES_MAX, MEMORY_FRAME_BYTES_MAX, PieceBody, Slice, WAITING_READ_BYTES_MAX,
@@ -43,7 +42,7 @@ impl Drop for Keep {
 
 fn file(folder: &Path, bytes: &[u8], dropped: &Arc<AtomicBool>) -> Arc<Published> {
     std::fs::write(folder.join("f"), bytes).unwrap();
-    let keep = Bytes::from_owner(Keep(dropped.clone())).into();
+    let keep = Some(Box::new(Keep(dropped.clone())) as _);
     published(folder, AssetBody::File { path: "f".into(), offset: 0, len: bytes.len() as u64, keep })
 }
 
@@ -67,7 +66,7 @@ async fn frames(mut body: PieceBody, most: usize) -> io::Result<Vec<Bytes>> {
 async fn memory_is_sent_in_frames_without_a_copy() {
     const SIZE: usize = MEMORY_FRAME_BYTES_MAX * 2;
     let bytes = Bytes::from(pattern(SIZE));
-    let piece = published(Path::new("/"), AssetBody::Memory(bytes.clone().into()));
+    let piece = published(Path::new("/"), AssetBody::Memory(bytes.clone()));
     let body = PieceBody::new(Slice::of(&piece, 1, SIZE as u64 - 2), None);
     assert_eq!((body.left(), body.size_hint().exact()), (SIZE as u64 - 2, Some(SIZE as u64 - 2)));
     let frames = frames(body, MEMORY_FRAME_BYTES_MAX).await.unwrap();

@@ -1,6 +1,6 @@
 //! Viewers who wait: for a version, for a part, and for nothing any more.
 
-use satcast_plugin_api::host::{Followed, Reload};
+use satcast_plugin_api::{Followed, Reload};
 use tokio::time::Instant;
 
 use super::*;
@@ -26,7 +26,7 @@ impl Rig {
     }
 
     fn list(&self, name: &str, text: String, reload: Option<Reload>) {
-        let body = AssetBody::Memory(Bytes::from(text.into_bytes()).into());
+        let body = AssetBody::Memory(Bytes::from(text.into_bytes()));
         let (name, content_type, audience) = (name.to_owned(), PLAYLIST_TYPE.to_owned(), Audience::Hosted);
         let followed = Followed { hold_back_ms: 2000, reload, ..Followed::default() };
         let asset = Asset { name, content_type, max_age_secs: 1, audience, body, followed };

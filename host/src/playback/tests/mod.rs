@@ -19,9 +19,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use poem::http::HeaderMap;
 use poem::http::header::{HeaderName, HeaderValue};
-use satcast_plugin_api::Audience;
-use satcast_plugin_api::host::{Asset, AssetBody, Playback as Told};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
+use satcast_plugin_api::{Asset, AssetBody, Audience, Playback as Told};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -230,7 +229,7 @@ impl Rig {
     }
 
     fn publish(&self, name: &str, content_type: &str, max_age_secs: u32, audience: Audience, bytes: Vec<u8>) {
-        let body = AssetBody::Memory(Bytes::from(bytes).into());
+        let body = AssetBody::Memory(Bytes::from(bytes));
         self.put(name, content_type, max_age_secs, audience, body);
     }
 
@@ -242,7 +241,7 @@ impl Rig {
     fn file(&self, name: &str, bytes: &[u8]) {
         std::fs::write(self.folder.path().join(name), bytes).unwrap();
         let len = bytes.len() as u64 - 20;
-        let keep = Bytes::new().into();
+        let keep = None;
         let body = AssetBody::File { path: Path::new(name).into(), offset: 10, len, keep };
         self.put(name, "video/mp4", 3_600, Audience::Both, body);
     }

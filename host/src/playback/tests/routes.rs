@@ -4,17 +4,16 @@ use std::fs::File;
 use std::sync::{OnceLock, Weak};
 
 use satcast_plugin_api::driver::{
-    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Request, Response,
-    ResponseBody, State,
+    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, State,
 };
 use satcast_plugin_api::host::{Delivery, DriverWaker, MediaSource, Recv};
 use satcast_plugin_api::http::{ANSWER_SECS, IN_FLIGHT_MAX, LONG_ANSWER_SECS, Method as HttpMethod};
 use satcast_plugin_api::recording::About;
-use satcast_plugin_api::{DestType, Error, Route, driver_entry};
+use satcast_plugin_api::{DestType, Error, HttpRequest, HttpResponse, Route, driver_entry};
 
 use super::*;
 use crate::drivers::{Drivers, Observer, OpenDestination, OpenRequest};
-use crate::published::{Asked, Opening, Unanswered};
+use crate::published::{Opening, Unanswered};
 
 const TEXT: &str = "0123456789";
 
@@ -47,26 +46,30 @@ impl Destination for Out {
         Ok(())
     }
 
-    async fn http(self: Arc<Self>, request: Request) -> Result<Response, Error> {
-        let text = |body| Ok(Response::of("text/html", body));
+    async fn http(self: Arc<Self>, request: HttpRequest) -> Result<HttpResponse, Error> {
+        let text = |body| Ok(HttpResponse::of("text/html", body));
         match request.path.split_once('/').map_or(request.path.as_str(), |(_, rest)| rest) {
-            "text" => Ok(Response::bytes("text/html", TEXT).max_age(9).header("ETag", "\"e\"")),
-            "echo" => Ok(Response::bytes("text/plain", format!("{:?} {}", request.audience, request.query))),
-            "deep/er" => Ok(Response::bytes("text/plain", request.path)),
+            "text" => Ok(HttpResponse::bytes("text/html", TEXT).max_age(9).header("ETag", "\"e\"")),
+            "echo" => {
+                Ok(HttpResponse::bytes("text/plain", format!("{:?} {}", request.audience, request.query)))
+            }
+            "deep/er" => Ok(HttpResponse::bytes("text/plain", request.path)),
             "file" => {
                 let mut file = tempfile::tempfile().map_err(|error| Error::internal(error.to_string()))?;
                 std::io::Write::write_all(&mut file, TEXT.as_bytes()).unwrap();
-                text(ResponseBody::Descriptor { file: file.into(), offset: 2, len: 6 })
+                text(AssetBody::Open { file: Some(Arc::new(file)), offset: 2, len: 6 })
             }
             "folder" => {
-                text(ResponseBody::Descriptor { file: File::open("/").unwrap().into(), offset: 0, len: 1 })
+                text(AssetBody::Open { file: Some(Arc::new(File::open("/").unwrap())), offset: 0, len: 1 })
             }
-            "pieces" => text(ResponseBody::Pieces(vec!["1.m4s".into(), "2.m4s".into()])),
-            "gone" => text(ResponseBody::Pieces(vec!["nobody.m4s".into()])),
-            "teapot" => Ok(Response { status: 418, ..Response::bytes("text/plain", "short and stout") }),
-            "nothing" => Ok(Response::empty(204)),
-            "none" => Ok(Response::not_found()),
-            "cookie" => Ok(Response::bytes("text/plain", "x").header("Set-Cookie", "session=stolen")),
+            "pieces" => text(AssetBody::Parts(vec!["1.m4s".into(), "2.m4s".into()])),
+            "gone" => text(AssetBody::Parts(vec!["nobody.m4s".into()])),
+            "teapot" => {
+                Ok(HttpResponse { status: 418, ..HttpResponse::bytes("text/plain", "short and stout") })
+            }
+            "nothing" => Ok(HttpResponse::empty(204)),
+            "none" => Ok(HttpResponse::not_found()),
+            "cookie" => Ok(HttpResponse::bytes("text/plain", "x").header("Set-Cookie", "session=stolen")),
             "panic" => panic!("asked to"),
             _ => std::future::pending().await,
         }
@@ -194,9 +197,9 @@ async fn viewers_of_the_preview_ask_only_where_the_route_lets_them() {
     assert_eq!(rig.used().await, 0);
 }
 
-fn asked(path: &str) -> Asked {
+fn asked(path: &str) -> HttpRequest {
     let (method, audience) = (HttpMethod::Get, Audience::Hosted);
-    Asked { method, audience, path: path.into(), query: String::new() }
+    HttpRequest { method, audience, path: path.into(), query: String::new() }
 }
 
 #[tokio::test]

@@ -3,9 +3,8 @@
 use std::io::Read as _;
 
 use bytes::Bytes;
-use satcast_plugin_api::Audience;
-use satcast_plugin_api::host::{AssetBody, Followed};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
+use satcast_plugin_api::{AssetBody, Audience, Followed};
 
 use super::*;
 use crate::published::by_name::ASSETS_MAX;
@@ -16,7 +15,7 @@ fn asset(name: &str, body: Bytes) -> Asset {
         content_type: "video/mp4".into(),
         max_age_secs: 5,
         audience: Audience::Both,
-        body: AssetBody::Memory(body.into()),
+        body: AssetBody::Memory(body),
         followed: Followed::default(),
     }
 }
@@ -27,7 +26,7 @@ fn publish(assets: &Assets, name: &str, body: &'static [u8]) -> Result<(), Error
 
 fn memory(assets: &Assets, name: &str) -> Bytes {
     match &assets.get(name).unwrap().body {
-        PublishedBody::Memory(bytes) => bytes.clone(),
+        AssetBody::Memory(bytes) => bytes.clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -42,12 +41,12 @@ fn assets_are_replaced_and_retracted() {
     let parts = Asset { body: AssetBody::Parts(vec!["b".into()]), ..asset("a.m4s", Bytes::new()) };
     assets.publish(parts, Path::new("/data")).unwrap();
     assert_eq!(assets.by_name.memory_bytes(), 1 + size_of::<String>() as u64);
-    let keep = Bytes::new().into();
+    let keep = None;
     let body = AssetBody::File { path: "dvr/a".into(), offset: 1, len: 2, keep };
     assets.publish(Asset { body, ..asset("a.m4s", Bytes::new()) }, Path::new("/data")).unwrap();
     assert_eq!(assets.by_name.memory_bytes(), 0);
     let piece = assets.get("a.m4s").unwrap();
-    assert!(matches!(&piece.body, PublishedBody::File { path, .. } if path == Path::new("/data/dvr/a")));
+    assert!(matches!(&piece.body, AssetBody::File { path, .. } if path == Path::new("/data/dvr/a")));
     assets.retract("a.m4s");
     assets.retract("a.m4s");
     assert!(assets.get("a.m4s").is_none());

@@ -2,9 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use satcast_plugin_api::driver::{Asset, AssetBody, Ctx, Playback};
+use satcast_plugin_api::driver::Ctx;
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
-use satcast_plugin_api::{Audience, Error};
+use satcast_plugin_api::{Asset, AssetBody, Audience, Error, Playback};
 
 use crate::file::Recording;
 
@@ -27,7 +27,7 @@ pub(crate) fn show(ctx: &Ctx, recording: &Recording, listed: bool, ended: bool) 
         path: recording.name().into(),
         offset: 0,
         len: recording.len(),
-        keep: Box::new(()),
+        keep: None,
     };
     publish(ctx, PIECE, "video/x-flv", body)?;
     let list = format!("#EXTM3U\n#EXTINF:-1,{}\n{PIECE}\n", recording.name());
@@ -35,7 +35,7 @@ pub(crate) fn show(ctx: &Ctx, recording: &Recording, listed: bool, ended: bool) 
     let span_ms = recording.span_ms();
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as i64);
     ctx.playback(&Playback {
-        entry: ENTRY,
+        entry: ENTRY.to_owned(),
         preview: None,
         first_ms: now_ms.saturating_sub_unsigned(span_ms),
         window_ms: span_ms,
@@ -47,5 +47,5 @@ pub(crate) fn show(ctx: &Ctx, recording: &Recording, listed: bool, ended: bool) 
 
 fn publish(ctx: &Ctx, name: &str, content_type: &str, body: AssetBody) -> Result<(), Error> {
     // The same name comes back with more bytes: nobody may cache it.
-    ctx.publish(Asset { name, content_type, max_age_secs: 0, audience: Audience::Hosted, body })
+    ctx.publish(Asset::new(name, content_type, Audience::Hosted, body))
 }

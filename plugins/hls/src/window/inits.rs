@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use satcast_media::playlist::{Rates, init_name};
 use satcast_media::segment::{Init, Segment};
-use satcast_plugin_api::Audience;
-use satcast_plugin_api::driver::{Asset, AssetBody};
+use satcast_plugin_api::{Asset, AssetBody, Audience};
 
 use super::MAX_AGE_SECS;
 use crate::shelf::Shelf;
@@ -36,13 +35,8 @@ impl Known {
         if self.published {
             return;
         }
-        let asset = Asset {
-            name: &self.name,
-            content_type: self.content_type(),
-            max_age_secs: MAX_AGE_SECS,
-            audience: Audience::Both,
-            body: AssetBody::Memory(self.init.bytes.clone()),
-        };
+        let body = AssetBody::Memory(self.init.bytes.clone());
+        let asset = Asset::new(&self.name, self.content_type(), Audience::Both, body).max_age(MAX_AGE_SECS);
         match shelf.publish(asset) {
             Ok(()) => self.published = true,
             Err(error) => tracing::warn!(%error, "the host refuses an initialization segment"),

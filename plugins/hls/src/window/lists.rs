@@ -5,9 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use satcast_media::playlist::{Entry, MediaPlaylist, Multivariant, PartEntry, PartRules, segment_name};
 use satcast_media::segment::{Part, Segment};
-use satcast_plugin_api::Audience;
-use satcast_plugin_api::driver::{Asset, AssetBody, Followed, Reload};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
+use satcast_plugin_api::{Asset, AssetBody, Audience, Followed, Reload};
 
 use super::inits::Known;
 use super::preview::Preview;
@@ -159,8 +158,8 @@ impl Lists {
     fn publish_media(&mut self, shelf: &impl Shelf) -> bool {
         let Some(text) = self.media.render() else { return false };
         let delta = self.media.render_delta();
-        let has_delta = delta
-            .is_some_and(|text| publish_text(DELTA, text, Audience::Hosted, &Followed::default(), shelf));
+        let has_delta =
+            delta.is_some_and(|text| publish_text(DELTA, text, Audience::Hosted, Followed::default(), shelf));
         let (next_sequence, next_part) = self.media.position();
         let target_ms = self.media.target_seconds().saturating_mul(1000);
         // Without a next part there is nothing to wait for.
@@ -168,15 +167,15 @@ impl Lists {
             next_sequence,
             next_part,
             target_ms,
-            delta: has_delta.then_some(DELTA),
-            hint: Some(hint),
+            delta: has_delta.then(|| DELTA.to_owned()),
+            hint: Some(hint.to_owned()),
         });
         let hold_back_ms = u32::try_from(self.media.hold_back_ns() / 1_000_000).unwrap_or(u32::MAX);
         publish_text(
             MEDIA,
             text,
             Audience::Hosted,
-            &Followed { hold_back_ms, reload, ..Followed::default() },
+            Followed { hold_back_ms, reload, ..Followed::default() },
             shelf,
         )
     }
@@ -195,25 +194,20 @@ impl Lists {
 /// Publishes a media playlist; true when the host took it.
 pub(super) fn publish_list(list: &MediaPlaylist, name: &str, audience: Audience, shelf: &impl Shelf) -> bool {
     let Some(text) = list.render() else { return false };
-    publish_text(name, text, audience, &Followed::default(), shelf)
+    publish_text(name, text, audience, Followed::default(), shelf)
 }
 
 fn publish_text(
     name: &str,
     text: String,
     audience: Audience,
-    followed: &Followed<'_>,
+    followed: Followed,
     shelf: &impl Shelf,
 ) -> bool {
-    let asset = Asset {
-        name,
-        content_type: PLAYLIST_TYPE,
-        max_age_secs: PLAYLIST_AGE_SECS,
-        audience,
-        body: AssetBody::Memory(Bytes::from(text)),
-    };
+    let body = AssetBody::Memory(Bytes::from(text));
+    let asset = Asset::new(name, PLAYLIST_TYPE, audience, body).max_age(PLAYLIST_AGE_SECS);
     // It is tried again with the next segment.
-    let published = shelf.publish_followed(asset, followed);
+    let published = shelf.publish(Asset { followed, ..asset });
     published.inspect_err(|error| tracing::warn!(%error, name, "the host refuses a playlist")).is_ok()
 }
 
@@ -232,7 +226,7 @@ impl Entrance {
         }
         let audience = if names.0 == ENTRY { Audience::Hosted } else { Audience::Preview };
         let Ok(text) = now.render(names.1, independent) else { return };
-        if publish_text(names.0, text, audience, &Followed::default(), shelf) {
+        if publish_text(names.0, text, audience, Followed::default(), shelf) {
             self.published = Some((now, independent));
         }
     }

@@ -23,8 +23,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use satcast_media::playlist::segment_name;
 use satcast_media::segment::{Init, Segment};
-use satcast_plugin_api::Audience;
-use satcast_plugin_api::driver::{Asset, AssetBody, Followed, Playback, SegmentPlace};
+use satcast_plugin_api::{Asset, AssetBody, Audience, Followed, Playback, SegmentPlace};
 use serde_json::json;
 
 use crate::disk::WriteFailed;
@@ -171,23 +170,18 @@ impl Window {
 
     fn publish_body(&self, segment: &Segment, body: AssetBody, shelf: &impl Shelf) -> Result<(), ()> {
         let known = self.inits.get(segment.init_id).ok_or(())?;
-        let asset = Asset {
-            name: &segment_name(segment.sequence),
-            content_type: known.content_type(),
-            max_age_secs: MAX_AGE_SECS,
-            audience: Audience::Hosted,
-            body,
-        };
         let refused =
             |error| tracing::warn!(%error, sequence = segment.sequence, "the host refuses a segment");
         let place = SegmentPlace {
             number: segment.sequence,
             offset_ns: segment.offset_ns,
             start_ms: segment.program_date_time_ms,
-            init: &known.name,
+            init: known.name.clone(),
         };
         let followed = Followed { segment: Some(place), ..Followed::default() };
-        shelf.publish_followed(asset, &followed).map_err(refused)
+        let name = segment_name(segment.sequence);
+        let asset = Asset::new(name, known.content_type(), Audience::Hosted, body).max_age(MAX_AGE_SECS);
+        shelf.publish(Asset { followed, ..asset }).map_err(refused)
     }
 
     /// The next segment to be written, one at a time; its outcome is told to [`Window::written`].
@@ -291,8 +285,8 @@ impl Window {
         let Some(lists) = self.lists.as_ref().filter(|_| published) else { return };
         let target_ms = lists.media().target_seconds().saturating_mul(1000);
         let told = shelf.playback(&Playback {
-            entry: ENTRY,
-            preview: lists.has_preview().then_some(PREVIEW_ENTRY),
+            entry: ENTRY.to_owned(),
+            preview: lists.has_preview().then(|| PREVIEW_ENTRY.to_owned()),
             first_ms: first.segment.program_date_time_ms,
             window_ms: u64::try_from(lists.media().duration_ns() / 1_000_000).unwrap_or(0),
             window_max_ms: u64::from(self.dvr_seconds) * 1000,

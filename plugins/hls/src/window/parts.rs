@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use satcast_media::playlist::part_name;
 use satcast_media::segment::Part;
-use satcast_plugin_api::Audience;
-use satcast_plugin_api::driver::{Asset, AssetBody};
+use satcast_plugin_api::{Asset, AssetBody, Audience};
 
 use super::{MAX_AGE_SECS, Window};
 use crate::shelf::Shelf;
@@ -92,13 +91,8 @@ impl Window {
         }
         let (first, number) = (self.parts.first, self.parts.next);
         let name = part_name(first, number);
-        let asset = Asset {
-            name: &name,
-            content_type: known.content_type(),
-            max_age_secs: MAX_AGE_SECS,
-            audience: Audience::Hosted,
-            body: AssetBody::Memory(part.bytes.clone()),
-        };
+        let body = AssetBody::Memory(part.bytes.clone());
+        let asset = Asset::new(&name, known.content_type(), Audience::Hosted, body).max_age(MAX_AGE_SECS);
         let published = known.is_published() && {
             let published = shelf.publish(asset);
             published.inspect_err(|error| tracing::warn!(%error, name, "the host refuses a part")).is_ok()

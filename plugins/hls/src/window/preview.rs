@@ -7,8 +7,7 @@ use satcast_media::playlist::{
     MediaPlaylist, PlaylistError, PreviewGroup, PreviewPlaylist, preview_name, segment_name,
 };
 use satcast_media::segment::Segment;
-use satcast_plugin_api::Audience;
-use satcast_plugin_api::driver::{Asset, AssetBody};
+use satcast_plugin_api::{Asset, AssetBody, Audience};
 
 use super::MAX_AGE_SECS;
 use super::inits::Known;
@@ -78,13 +77,9 @@ impl Preview {
             Err(error) => return tracing::error!(%error, "a group of the preview cannot be listed"),
         };
         let parts = (group.first..).take(group.count).map(segment_name).collect();
-        let asset = Asset {
-            name: &preview_name(group.first, group.count),
-            content_type,
-            max_age_secs: MAX_AGE_SECS,
-            audience: Audience::Preview,
-            body: AssetBody::Parts(parts),
-        };
+        let name = preview_name(group.first, group.count);
+        let asset =
+            Asset::new(name, content_type, Audience::Preview, AssetBody::Parts(parts)).max_age(MAX_AGE_SECS);
         if let Err(error) = shelf.publish(asset) {
             tracing::warn!(%error, "the host refuses a group of the preview");
         }

@@ -1,9 +1,9 @@
 //! How the window moves on: listing, handing over, shortening, taking away.
 
+use satcast_plugin_api::AssetBody;
 use std::time::Duration;
 
 use satcast_media::playlist::segment_name;
-use satcast_plugin_api::driver::AssetBody;
 
 use super::held::{Held, Place, Stored};
 use super::{PIECES_MAX, Window};
@@ -186,7 +186,7 @@ impl Window {
             }
             let Stored::Both(file) = std::mem::replace(&mut held.stored, Stored::Stuck) else { continue };
             let (path, len) = (file.relative(), file.bytes());
-            let body = AssetBody::File { path, offset: 0, len, keep: Box::new(file) };
+            let body = AssetBody::File { path, offset: 0, len, keep: Some(Box::new(file)) };
             // When it is refused the file is given back, and the memory stays published.
             if self.publish_body(&self.held.all[index].segment, body, shelf).is_ok() {
                 self.held.all[index].handed_over();

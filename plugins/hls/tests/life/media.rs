@@ -5,9 +5,8 @@ use std::process::Command;
 
 use bytes::Bytes;
 use satcast_media::flv::demux;
-use satcast_plugin_api::host::AssetBody;
 use satcast_plugin_api::testkit::{Report, TestDestination};
-use satcast_plugin_api::{Kind, Packet};
+use satcast_plugin_api::{AssetBody, Kind, Packet};
 
 pub(crate) const PICTURES: &str = "-f lavfi -i testsrc2=size=320x240:rate=30";
 pub(crate) const LARGER: &str = "-f lavfi -i testsrc2=size=480x270:rate=30";

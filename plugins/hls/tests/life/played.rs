@@ -1,9 +1,8 @@
 //! Sessions that go well.
 
-use satcast_plugin_api::Audience;
 use satcast_plugin_api::driver::State;
-use satcast_plugin_api::host::AssetBody;
 use satcast_plugin_api::testkit::{Report, TestDestination, Testkit};
+use satcast_plugin_api::{AssetBody, Audience};
 use serde_json::json;
 
 use super::media::{self, LARGER, PICTURES, SOUND};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use satcast_plugin_api::driver_state::State;
-use satcast_plugin_api::host::{Asset, HttpRequest, HttpResponse, Listing, LogLine, Playback};
+use satcast_plugin_api::host::{Listing, LogLine};
 use satcast_plugin_api::recording::{About, Recording};
-use satcast_plugin_api::{Error, Packet};
+use satcast_plugin_api::{Asset, Error, HttpRequest, HttpResponse, Packet, Playback};
 use serde::{Deserialize, Serialize};
 
 use super::payloads::Place;
@@ -109,7 +109,11 @@ pub(super) enum Ask {
         config: Option<String>,
     },
     /// A viewer asks. Answered by whether it was handed over, and told of by [`ToHost::Respond`], if at all.
-    Request(HttpRequest),
+    Request {
+        dest: u64,
+        token: u64,
+        request: HttpRequest,
+    },
 }
 
 /// What the library answers.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{Done, HttpRequest, Listing};
+use satcast_plugin_api::host::{Done, Listing};
+use satcast_plugin_api::{Error, HttpRequest};
 
 use super::message::{Ask, Reply};
 use super::remote::Remote;
@@ -16,9 +16,10 @@ pub(super) const REQUESTS_MAX: usize = 1024;
 
 impl Remote {
     /// Hands a viewer's request over; false when no child runs, or it answers none. A child that does not take it in time is ended.
-    pub(in crate::drivers) fn request(&self, request: &HttpRequest) -> bool {
+    pub(in crate::drivers) fn request(&self, dest: u64, token: u64, request: &HttpRequest) -> bool {
         let Ok(session) = self.session() else { return false };
-        let reply = session.call(session.account_of(request.dest), Ask::Request(request.clone()));
+        let reply =
+            session.call(session.account_of(dest), Ask::Request { dest, token, request: request.clone() });
         matches!(reply, Ok(Reply::Taken(true)))
     }
 

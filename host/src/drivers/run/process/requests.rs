@@ -5,9 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use satcast_plugin_api::Error;
-use satcast_plugin_api::host::{AssetBody, HttpBody, HttpResponse};
 use satcast_plugin_api::manifest::Manifest;
+use satcast_plugin_api::{AssetBody, Error, HttpResponse};
 
 use super::channel::Message;
 use super::message::{ToChild, ToHost, Wish};
@@ -121,11 +120,11 @@ impl Session {
     fn give(self: &Arc<Self>, body: &mut AssetBody, bytes: &Bytes, number: u64) {
         match body {
             // A copy of its own: the block it came in has other things in it.
-            AssetBody::Memory(body) => *body = Bytes::copy_from_slice(bytes).into(),
+            AssetBody::Memory(body) => *body = Bytes::copy_from_slice(bytes),
             AssetBody::File { keep, .. } => {
-                *keep = Bytes::from_owner(Kept { session: Arc::downgrade(self), body: number }).into();
+                *keep = Some(Box::new(Kept { session: Arc::downgrade(self), body: number }));
             }
-            AssetBody::Parts(_) => {}
+            AssetBody::Open { .. } | AssetBody::Parts(_) => {}
         }
     }
 
@@ -138,15 +137,15 @@ impl Session {
         number: u64,
     ) -> Option<HttpResponse> {
         match &mut response.body {
-            HttpBody::Asset(AssetBody::Memory(body)) => {
+            AssetBody::Memory(body) => {
                 let Some(held) = self.answers.hold(Bytes::copy_from_slice(bytes)) else {
                     tracing::warn!(driver = %self.id, "an answer is refused: viewers have not read enough of others yet");
                     return None;
                 };
-                *body = held.into();
+                *body = held;
             }
-            HttpBody::Asset(body) => self.give(body, bytes, number),
-            HttpBody::Descriptor { file, .. } => *file = Some(descriptor?),
+            AssetBody::Open { file, .. } => *file = Some(Arc::new(descriptor?.into())),
+            body => self.give(body, bytes, number),
         }
         Some(response)
     }
@@ -156,12 +155,6 @@ impl Session {
 struct Kept {
     session: Weak<Session>,
     body: u64,
-}
-
-impl AsRef<[u8]> for Kept {
-    fn as_ref(&self) -> &[u8] {
-        &[]
-    }
 }
 
 impl Drop for Kept {

@@ -2,8 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use satcast_plugin_api::host::HttpResponse;
-use satcast_plugin_api::{Class, Error};
+use satcast_plugin_api::{Class, Error, HttpResponse};
 
 use super::DriverServices;
 use crate::drivers::run::quarantine::{Fault, QUARANTINE_RETRY, Quarantine};

@@ -4,8 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use satcast_plugin_api::driver::{Asset, AssetBody, Followed, Playback};
-use satcast_plugin_api::{Audience, Error};
+use satcast_plugin_api::{Asset, AssetBody, Audience, Error, Followed, Playback};
 use serde_json::Value;
 
 use crate::shelf::Shelf;
@@ -40,13 +39,13 @@ pub(super) struct Waited {
 }
 
 impl Waited {
-    fn of(followed: &Followed<'_>) -> Self {
-        let reload = followed.reload;
+    fn of(followed: &Followed) -> Self {
+        let reload = followed.reload.as_ref();
         Waited {
             hold_back_ms: followed.hold_back_ms,
             next: reload.map(|reload| (reload.next_sequence, reload.next_part)),
-            delta: reload.and_then(|reload| reload.delta).map(ToOwned::to_owned),
-            hint: reload.and_then(|reload| reload.hint).map(ToOwned::to_owned),
+            delta: reload.and_then(|reload| reload.delta.clone()),
+            hint: reload.and_then(|reload| reload.hint.clone()),
         }
     }
 }
@@ -86,6 +85,7 @@ impl FakeShelf {
                 bytes
             }
             AssetBody::Parts(parts) => parts.iter().flat_map(|part| self.bytes(part)).collect(),
+            AssetBody::Open { .. } => panic!("{name} is an open file"),
         })
     }
 
@@ -144,33 +144,23 @@ impl FakeShelf {
 }
 
 impl Shelf for FakeShelf {
-    fn publish(&self, asset: Asset<'_>) -> Result<(), Error> {
+    fn publish(&self, asset: Asset) -> Result<(), Error> {
         let mut pieces = self.pieces.borrow_mut();
         let refuses = self.refuses.get().is_some_and(|end| asset.name.ends_with(end));
         let is_file = matches!(asset.body, AssetBody::File { .. });
-        if (refuses && !pieces.contains_key(asset.name)) || (is_file && self.refuses_files.get()) {
+        if (refuses && !pieces.contains_key(&asset.name)) || (is_file && self.refuses_files.get()) {
             return Err(Error::internal("no room"));
         }
-        let times = pieces.get(asset.name).map_or(0, |piece| piece.times) + 1;
-        let piece = Piece {
-            content_type: asset.content_type.to_owned(),
-            audience: asset.audience,
-            body: asset.body,
-            times,
-        };
-        pieces.insert(asset.name.to_owned(), piece);
+        let times = pieces.get(&asset.name).map_or(0, |piece| piece.times) + 1;
+        let piece =
+            Piece { content_type: asset.content_type, audience: asset.audience, body: asset.body, times };
+        if asset.name == MEDIA {
+            *self.followed.borrow_mut() = Some(Waited::of(&asset.followed));
+        }
+        pieces.insert(asset.name, piece);
         drop(pieces);
         if self.checks.get() {
             self.check();
-        }
-        Ok(())
-    }
-
-    fn publish_followed(&self, asset: Asset<'_>, followed: &Followed<'_>) -> Result<(), Error> {
-        let name = asset.name.to_owned();
-        self.publish(asset)?;
-        if name == MEDIA {
-            *self.followed.borrow_mut() = Some(Waited::of(followed));
         }
         Ok(())
     }
@@ -182,10 +172,10 @@ impl Shelf for FakeShelf {
         }
     }
 
-    fn playback(&self, playback: &Playback<'_>) -> Result<(), Error> {
+    fn playback(&self, playback: &Playback) -> Result<(), Error> {
         assert_eq!(playback.entry, ENTRY);
         *self.told.borrow_mut() = Some(Told {
-            preview: playback.preview.map(ToOwned::to_owned),
+            preview: playback.preview.clone(),
             first_ms: playback.first_ms,
             window_ms: playback.window_ms,
             window_max_ms: playback.window_max_ms,

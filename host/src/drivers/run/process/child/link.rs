@@ -12,7 +12,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State;
-use satcast_plugin_api::host::{Body, Connected};
+use satcast_plugin_api::host::Connected;
+use satcast_plugin_api::playback::Keep;
 
 use super::super::channel::{ChannelError, Sender};
 use super::super::limits::ALIVE_MS;
@@ -47,7 +48,7 @@ pub(super) struct Link {
     /// Payloads that crossed last.
     payloads: Mutex<Kept>,
     calls: Mutex<HashMap<u64, Waiting>>,
-    bodies: Mutex<HashMap<u64, Body>>,
+    bodies: Mutex<HashMap<u64, Keep>>,
     counters: Mutex<HashMap<u64, HashMap<String, Counter>>>,
     /// Requests of viewers that have no answer yet.
     requests: Mutex<HashSet<u64>>,
@@ -160,7 +161,7 @@ impl Link {
     }
 
     /// Keeps a body until the host does not need it any more.
-    pub(super) fn keep(&self, body: u64, kept: Body) {
+    pub(super) fn keep(&self, body: u64, kept: Keep) {
         self.bodies.lock().insert(body, kept);
     }
 

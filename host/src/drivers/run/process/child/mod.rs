@@ -181,9 +181,9 @@ fn answer(
             link.forget(dest);
             Ok(Reply::Taken(true))
         }
-        Ask::Request(request) => {
-            link.asked(request.token);
-            Ok(Reply::Taken(driver.http().map(|http| http.request(&request)).is_some()))
+        Ask::Request { dest, token, request } => {
+            link.asked(token);
+            Ok(Reply::Taken(driver.http().map(|http| http.request(dest, token, &request)).is_some()))
         }
         Ask::Recordings => recordings(driver)?.list().map(Reply::Recordings),
         Ask::Sign { names, valid } => {

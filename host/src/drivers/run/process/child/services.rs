@@ -6,12 +6,10 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
-use satcast_plugin_api::Error;
 use satcast_plugin_api::driver_state::State;
-use satcast_plugin_api::host::{
-    Asset, AssetBody, Connected, HttpBody, HttpResponse, LogLine, Playback, Services,
-};
+use satcast_plugin_api::host::{Connected, LogLine, Services};
 use satcast_plugin_api::recording::Recording;
+use satcast_plugin_api::{Asset, AssetBody, Error, HttpResponse, Playback};
 
 use super::super::message::{ToHost, Wish};
 use super::link::Link;
@@ -30,13 +28,13 @@ impl Proxy {
     /// Takes out of a body what goes behind its message; a file is kept under the number.
     fn take(&self, body: &mut AssetBody) -> (Vec<Bytes>, u64) {
         match body {
-            AssetBody::Memory(body) => (vec![Bytes::from_owner(std::mem::take(body))], 0),
+            AssetBody::Memory(body) => (vec![std::mem::take(body)], 0),
             AssetBody::File { keep, .. } => {
                 let number = self.link.number();
                 self.link.keep(number, std::mem::take(keep));
                 (Vec::new(), number)
             }
-            AssetBody::Parts(_) => (Vec::new(), 0),
+            AssetBody::Open { .. } | AssetBody::Parts(_) => (Vec::new(), 0),
         }
     }
 }
@@ -100,8 +98,10 @@ impl Services for Proxy {
             return false;
         }
         let ((bytes, body), file) = match response.as_mut().map(|response| &mut response.body) {
-            Some(HttpBody::Asset(body)) => (self.take(body), None),
-            Some(HttpBody::Descriptor { file, .. }) => ((Vec::new(), 0), file.take()),
+            Some(AssetBody::Open { file, .. }) => {
+                ((Vec::new(), 0), file.take().and_then(Arc::into_inner).map(Into::into))
+            }
+            Some(body) => (self.take(body), None),
             None => ((Vec::new(), 0), None),
         };
         self.link.send_with(&ToHost::Respond { token, response, body }, bytes, file);

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
 use std::thread;
 
-use satcast_plugin_api::Packet;
 use satcast_plugin_api::driver_state::State;
-use satcast_plugin_api::host::{Asset, Connected, Delivery, DriverWaker, Listing, LogLine, Playback, Recv};
+use satcast_plugin_api::host::{Connected, Delivery, DriverWaker, Listing, LogLine, Recv};
 use satcast_plugin_api::recording::Recording;
+use satcast_plugin_api::{Asset, Packet, Playback};
 
 use super::super::channel::{self, Receiver};
 use super::super::limits::UNREAD_PACKETS_MAX;
