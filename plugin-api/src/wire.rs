@@ -4,7 +4,9 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::abi::{self, SatcastDone, SatcastError, SatcastErrorSink, SatcastStr};
+#[cfg(feature = "host")]
+use crate::abi;
+use crate::abi::{SatcastDone, SatcastError, SatcastErrorSink, SatcastStr};
 use crate::{Class, Error};
 
 /// Longest message that crosses the boundary, in bytes; the rest is cut. Well above what a host shows, which removes secrets

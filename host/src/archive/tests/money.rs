@@ -185,7 +185,9 @@ async fn of_ten_at_once_one_begins() {
         })
         .collect();
     for _ in 0..2_000 {
-        if tries.iter().filter(|task| task.is_finished()).count() == 9 {
+        // Nine may be refused before the charge of the tenth is written.
+        let refused = tries.iter().filter(|task| task.is_finished()).count();
+        if refused == 9 && !rig.statement().await.is_empty() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;

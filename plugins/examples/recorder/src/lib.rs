@@ -12,10 +12,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use satcast_plugin_api::driver::{
-    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Reconfigured, Request,
-    Response, State,
+    Config, Ctx, Destination, Driver, DriverInfo, DynDestination, Host, Media, Reconfigured, State,
 };
-use satcast_plugin_api::{DestType, Error, Route, SettingsSchema};
+use satcast_plugin_api::{DestType, Error, HttpRequest, HttpResponse, Route, SettingsSchema};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -147,13 +146,13 @@ impl Destination for Session {
     }
 
     /// Viewers of a listed recording may ask for facts about it.
-    async fn http(self: Arc<Self>, _: Request) -> Result<Response, Error> {
+    async fn http(self: Arc<Self>, _: HttpRequest) -> Result<HttpResponse, Error> {
         let target = self.target.borrow().clone();
         if !target.listed {
-            return Ok(Response::not_found());
+            return Ok(HttpResponse::not_found());
         }
         let info = json!({ "name": target.name, "bytesMax": self.bytes_max });
-        Ok(Response::bytes("application/json", info.to_string()))
+        Ok(HttpResponse::bytes("application/json", info.to_string()))
     }
 }
 

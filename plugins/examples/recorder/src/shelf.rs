@@ -23,12 +23,7 @@ pub(crate) fn show(ctx: &Ctx, recording: &Recording, listed: bool, ended: bool) 
         return Ok(());
     }
     // Bytes that are written never change, so the host may read them while more are appended.
-    let body = AssetBody::File {
-        path: recording.name().into(),
-        offset: 0,
-        len: recording.len(),
-        keep: None,
-    };
+    let body = AssetBody::File { path: recording.name().into(), offset: 0, len: recording.len(), keep: None };
     publish(ctx, PIECE, "video/x-flv", body)?;
     let list = format!("#EXTM3U\n#EXTINF:-1,{}\n{PIECE}\n", recording.name());
     publish(ctx, ENTRY, PLAYLIST_TYPE, AssetBody::Memory(list.into_bytes().into()))?;

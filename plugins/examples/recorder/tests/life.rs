@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use satcast_example_recorder::Recorder;
-use satcast_plugin_api::driver::{Method, Request, State};
+use satcast_plugin_api::HttpRequest;
+use satcast_plugin_api::driver::{Method, State};
 use satcast_plugin_api::testkit::{self, Clock, HostCall, Options, TestDestination, Testkit};
 use satcast_plugin_api::{Audience, Class, Codec, Error, driver_entry};
 use serde_json::json;
@@ -66,7 +67,7 @@ fn takes_and_refuses_changes(kit: &Testkit) {
     let dest = kit.open("recording", &json!({ "name": "changed" })).expect("an opening");
     feed(&dest, 1);
     assert!(kit.wait_until(&dest, |report| report.assets.contains_key("recording.flv")));
-    let info = Request {
+    let info = HttpRequest {
         method: Method::Get,
         path: "info.json".into(),
         query: String::new(),
