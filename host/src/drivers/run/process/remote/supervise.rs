@@ -112,7 +112,7 @@ impl Remote {
     fn account_of(&self, end: &End) -> Option<i64> {
         match end.hung {
             Some(hung) => hung.account,
-            None => self.apart.lock().crashed(&end.inside),
+            None => self.apart.lock().crashed(&end.inside, self.parts.clock.monotonic()),
         }
     }
 
