@@ -1,6 +1,6 @@
 //! What the published assets of an isolated driver may take of the service's memory, all openings together.
 //!
-//! What the process itself takes is watched; assets in memory are copies on this side, which nobody else would bound. As a driver keeps what
+//! The system bounds what the process itself takes; assets in memory are copies on this side, which nobody else would bound. As a driver keeps what
 //! it publishes, it may have here what it may have there. On threads assets are the driver's own memory, and this bounds nothing.
 
 use std::collections::VecDeque;

@@ -22,7 +22,7 @@ pub(super) struct Apart {
 
 impl Apart {
     /// A process crashed at the monotonic time `now` with these accounts inside; the one that it counts for, if it is known. After the
-    /// turn it may be any of them: those of the turn have shown as much as those before them.
+    /// turn it may be any of them, unless one account was inside alone.
     pub(super) fn crashed(&mut self, inside: &BTreeSet<i64>, now: Duration) -> Option<i64> {
         let turn = std::mem::take(&mut self.taken_in);
         let turn = if now < self.until { turn } else { BTreeSet::new() };
@@ -123,6 +123,6 @@ mod tests {
         assert_eq!(apart.crashed(&all(1..3), NOW), Some(2));
         assert_eq!(apart.take_in(2, NOW), Ok(()));
         assert_eq!(apart.take_in(3, NOW + TURN), Ok(()));
-        assert_eq!(apart.crashed(&all(1..4), NOW), None, "all are cleared, and suspected anew");
+        assert_eq!(apart.crashed(&all(1..4), NOW), None, "all are cleared, and suspected again");
     }
 }
