@@ -12,11 +12,16 @@ use tokio::time::{Instant, timeout_at};
 
 use super::system::System;
 
-/// Look-ups running at once for one guard: those of webhooks do not keep streams waiting. Each needs two sockets.
+/// Look-ups running at once for one guard, first and further tries together: those of webhooks do not keep streams waiting. Each needs
+/// two sockets.
 pub const LOOKUPS_AT_ONCE_MAX: u64 = 512;
-/// Those of one account or part of the service: more than one stream may have destinations, so that silent names do not delay
-/// another.
+/// First tries of one account or part of the service at once: more than one stream may have destinations.
 pub const LOOKUPS_OF_ASKER_MAX: u64 = 64;
+/// Its tries at once of names that were not answered at first.
+pub const SLOW_LOOKUPS_OF_ASKER_MAX: u64 = 32;
+/// How long a name is asked for at first. One that is not answered by then is asked for again, among others of that kind alone: silent
+/// names do not delay another name of the same account.
+const FIRST_TRY_MS: u64 = 300;
 
 /// Whom a name is looked up for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -62,7 +67,10 @@ pub(super) enum Unknown {
 /// Look-ups of one guard.
 pub(super) struct Lookups {
     resolver: Resolver,
-    running: Quota<Asker>,
+    /// First tries.
+    first: Quota<Asker>,
+    /// Tries of names that were not answered at first.
+    slow: Quota<Asker>,
 }
 
 impl Lookups {
@@ -76,7 +84,10 @@ impl Lookups {
     }
 
     pub(super) fn with_resolver(resolver: Resolver) -> Self {
-        Self { resolver, running: Quota::new(LOOKUPS_AT_ONCE_MAX, LOOKUPS_OF_ASKER_MAX) }
+        let half = LOOKUPS_AT_ONCE_MAX / 2;
+        let (first, slow) =
+            (Quota::new(half, LOOKUPS_OF_ASKER_MAX), Quota::new(half, SLOW_LOOKUPS_OF_ASKER_MAX));
+        Self { resolver, first, slow }
     }
 
     /// The addresses of `name`, waiting at most `limit` for a permit and the answer together.
@@ -87,29 +98,37 @@ impl Lookups {
         limit: Duration,
     ) -> Result<Vec<IpAddr>, Unknown> {
         let deadline = Instant::now() + limit;
-        let crowd = match asker {
-            Asker::Account(_) if self.running.taken_by(asker) >= LOOKUPS_OF_ASKER_MAX => Crowd::Own,
-            _ => Crowd::All,
-        };
-        let permit = timeout_at(deadline, self.running.take(asker.clone(), 1)).await;
-        let Ok(_permit) = permit else { return Err(Unknown::NoPlace(crowd)) };
-        let since = Instant::now();
-        match timeout_at(deadline, (self.resolver)(name.to_owned())).await {
-            Ok(Ok(found)) => Ok(found),
-            Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => {
-                Err(Unknown::Silent(since.elapsed()))
+        let (mut ran, mut crowd) = (Duration::ZERO, Crowd::All);
+        for (running, longest) in [(&self.first, Duration::from_millis(FIRST_TRY_MS)), (&self.slow, limit)] {
+            crowd = match asker {
+                Asker::Account(_) if running.taken_by(asker) >= running.share() => Crowd::Own,
+                _ => Crowd::All,
+            };
+            let permit = timeout_at(deadline, running.take(asker.clone(), 1)).await;
+            let Ok(_permit) = permit else { return Err(Unknown::NoPlace(crowd)) };
+            let since = Instant::now();
+            let found = timeout_at(deadline.min(since + longest), (self.resolver)(name.to_owned())).await;
+            ran += since.elapsed();
+            match found {
+                Ok(Ok(found)) => return Ok(found),
+                Ok(Err(error)) if error.kind() == io::ErrorKind::TimedOut => {
+                    return Err(Unknown::Silent(ran));
+                }
+                Ok(Err(error)) => return Err(Unknown::Failed(error.to_string())),
+                Err(_) => {}
             }
-            Ok(Err(error)) => Err(Unknown::Failed(error.to_string())),
-            // A name server that had only the rest of the time is not called silent.
-            Err(_) if since.elapsed() < limit / 2 => Err(Unknown::NoPlace(crowd)),
-            Err(_) => Err(Unknown::Silent(since.elapsed())),
         }
+        // A name server that had only the rest of the time is not called silent.
+        Err(if ran < limit / 2 { Unknown::NoPlace(crowd) } else { Unknown::Silent(ran) })
     }
 }
 
 impl fmt::Debug for Lookups {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Lookups").field("running", &self.running).finish_non_exhaustive()
+        out.debug_struct("Lookups")
+            .field("first", &self.first)
+            .field("slow", &self.slow)
+            .finish_non_exhaustive()
     }
 }
 

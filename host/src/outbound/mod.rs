@@ -20,7 +20,7 @@ mod target;
 
 #[cfg(test)]
 pub(crate) use lookups::Resolver;
-pub use lookups::{Asker, Crowd, LOOKUPS_AT_ONCE_MAX, LOOKUPS_OF_ASKER_MAX};
+pub use lookups::{Asker, Crowd, LOOKUPS_AT_ONCE_MAX, LOOKUPS_OF_ASKER_MAX, SLOW_LOOKUPS_OF_ASKER_MAX};
 use lookups::{Lookups, Unknown};
 pub use target::AllowError;
 use target::{AllowList, Target};

@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::outbound::{Crowd, LOOKUPS_OF_ASKER_MAX};
+use crate::outbound::{Crowd, SLOW_LOOKUPS_OF_ASKER_MAX};
 
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -194,7 +194,7 @@ async fn a_connection_that_breaks_off_is_told_without_the_url() {
 async fn the_look_ups_of_requests_are_those_of_their_account() {
     let silent = guard("127.0.0.1").resolving(Arc::new(|_| Box::pin(std::future::pending())));
     let client = client(silent).asked_by(Asker::Account(1));
-    let requests = (0..=LOOKUPS_OF_ASKER_MAX).map(|number| {
+    let requests = (0..=SLOW_LOOKUPS_OF_ASKER_MAX).map(|number| {
         let client = client.clone();
         async move { client.send(get(&format!("https://{number}.example/"))).await.unwrap_err() }
     });
@@ -205,7 +205,7 @@ async fn the_look_ups_of_requests_are_those_of_their_account() {
             HttpError::Open(OpenError::Guard(GuardError::NotLookedUp { because: Crowd::Own, .. }))
         )
     });
-    assert_eq!((own.len(), silent.len()), (1, LOOKUPS_OF_ASKER_MAX as usize));
+    assert_eq!((own.len(), silent.len()), (1, SLOW_LOOKUPS_OF_ASKER_MAX as usize));
     let no_server = |error: &&HttpError| {
         matches!(error, HttpError::Open(OpenError::Guard(GuardError::NameServer { .. })))
     };
