@@ -57,6 +57,7 @@ pub(super) fn load(
     let source = FileSource::read(file)?;
     let defaults = Toml::string(DEFAULT_TOML).data().map_err(|error| ConfigError(error.to_string()))?;
     let defaults = defaults.into_values().next().unwrap_or_default();
+    given_twice(&source.values, &mut Vec::new(), &source)?;
     let env = environment(&defaults, env)?;
     let flags = flag_values(flags);
     let keys_set = count_leaves(&source.values) + count_leaves(&env) + count_leaves(&flags);
@@ -164,6 +165,41 @@ impl FileSource {
 
 fn line_of(text: &str, span: &Range<usize>) -> usize {
     text.as_bytes().iter().take(span.start).filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// Refuses a setting of a driver that the file gives under both of its names, such as `retryHours` and `retry_hours`. One of the
+/// environment may stand beside one of the file, and goes before it.
+fn given_twice(values: &Dict, path: &mut Vec<String>, source: &FileSource) -> Result<(), ConfigError> {
+    for (key, value) in values {
+        path.push(key.clone());
+        let is_of_driver = path.first().is_some_and(|table| table == "driver");
+        let other = camel_case(key);
+        if is_of_driver && other != *key && values.contains_key(&other) {
+            let (at, table) = (place(path, source, true), path[..path.len() - 1].join("."));
+            return Err(ConfigError(format!("{at}{}", both_names(&other, key, &table))));
+        }
+        if let (true, Value::Dict(_, inner)) = (is_of_driver, value) {
+            given_twice(inner, path, source)?;
+        }
+        path.pop();
+    }
+    Ok(())
+}
+
+pub(super) fn both_names(camel: &str, snake: &str, table: &str) -> String {
+    format!("{camel} and {snake} in [{table}] are one setting; remove one of the two")
+}
+
+/// `retryHours` for `retry_hours`.
+fn camel_case(name: &str) -> String {
+    let mut parts = name.split('_');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut chars = part.chars();
+        text.extend(chars.next().map(|first| first.to_ascii_uppercase()));
+        text.push_str(chars.as_str());
+    }
+    text
 }
 
 /// The values of `SATCAST_...` variables, read by the type that the key has in the defaults, so that a secret

@@ -308,6 +308,27 @@ fn a_misspelt_key_of_a_driver_text() {
 }
 
 #[test]
+fn a_setting_of_a_driver_is_given_under_one_of_its_names() {
+    let both = "[driver.archive]\nretryHours = 1\nretry_hours = 2\n";
+    let error = from(both, &[]).unwrap_err();
+    let texts = load::both_names("retryHours", "retry_hours", "driver.archive");
+    assert_eq!(error, format!("satcast.toml:3: {texts}"));
+    let inner = "[driver.platform.types.own]\nvideo_kbps_max = 1\nvideoKbpsMax = 2\n";
+    let texts = load::both_names("videoKbpsMax", "video_kbps_max", "driver.platform.types.own");
+    assert_eq!(from(inner, &[]).unwrap_err(), format!("satcast.toml:2: {texts}"));
+    let env = [("SATCAST_DRIVER__ARCHIVE__RETRY_HOURS", "3")];
+    assert!(from("[driver.archive]\nretryHours = 1\n", &env).is_ok(), "the environment goes before the file");
+}
+
+#[test]
+fn both_names_text() {
+    assert_eq!(
+        load::both_names("retryHours", "retry_hours", "driver.archive"),
+        "retryHours and retry_hours in [driver.archive] are one setting; remove one of the two"
+    );
+}
+
+#[test]
 fn doubtful_settings_are_warned_about() {
     let open =
         from("[http]\nlisten = \"0.0.0.0:80\"\n[pricing]\ncost_per_platform = 0\n[driver.x]\na = 1", &[])

@@ -109,6 +109,12 @@ static void stopped(void *ctx, uint64_t dest, const SatcastError *error)
     pthread_mutex_unlock(&lock);
 }
 
+/// Keeps the class of the error; `data` is where.
+static void put_error(void *data, const SatcastError *error)
+{
+    *(uint32_t *)data = error->error_class;
+}
+
 static int32_t connect_host(void *ctx, uint64_t dest, const SatcastConnect *request, SatcastConnected done)
 {
     (void)ctx, (void)dest;
@@ -167,13 +173,15 @@ int main(int count, char **arguments)
     const SatcastHost host = {.size = sizeof host, .abi_minor = SATCAST_ABI_MINOR, .max_level = &level, .state = state,
                               .metric = metric, .media_recv = media_recv, .media_release = media_release,
                               .stopped = stopped, .get_extension = get_extension};
-    const SatcastErrorSink sink = {NULL, NULL};
+    uint32_t class_ = 0;
+    const SatcastErrorSink sink = {&class_, put_error};
     CHECK(driver->init(&host, &sink) == SATCAST_OK);
     // By name: a later header has more fields, which are zero here.
     SatcastOpen request = {.size = sizeof request, .dest = 1, .source = 1, .type_name = satcast_str("tcp-flv"),
                            .config_json = satcast_str("{}")};
     void *instance = NULL;
     CHECK(driver->open(&request, &instance, &sink) == SATCAST_ERR && queue_released == 1);
+    CHECK(class_ == SATCAST_CLASS_CONFIG);
 
     request.config_json = satcast_str("{\"host\": \"example.org\", \"port\": 9000}");
     CHECK(driver->open(&request, &instance, &sink) == SATCAST_OK);

@@ -118,10 +118,12 @@ impl Platform {
     /// # Errors
     /// A sentence that begins with the name of the field.
     pub fn targets(&self, server: Option<&str>, key: &str) -> Result<Vec<Target>, String> {
-        let own = [self.server.as_deref(), self.backup.as_deref()];
-        let servers: Vec<&str> = match server.filter(|server| !server.is_empty()) {
-            Some(server) => vec![server],
-            None => own.into_iter().flatten().collect(),
+        let servers: Vec<(&str, &str)> = match server.filter(|server| !server.is_empty()) {
+            Some(server) => vec![("server", server)],
+            None => {
+                let own = [("server", self.server.as_deref()), ("backup", self.backup.as_deref())];
+                own.into_iter().filter_map(|(field, server)| Some((field, server?))).collect()
+            }
         };
         if servers.is_empty() {
             return Err(self.needs_server());
@@ -129,8 +131,9 @@ impl Platform {
         if key.is_empty() {
             return Err(self.needs_key());
         }
-        let parsed = servers.into_iter().map(|server| Target::parse(server, Some(key)));
-        parsed.collect::<Result<_, _>>().map_err(of_server)
+        let parse =
+            |(field, server)| Target::parse(server, Some(key)).map_err(|error| of_field(field, error));
+        servers.into_iter().map(parse).collect()
     }
 
     /// It has no server for everybody.
@@ -145,9 +148,9 @@ impl Platform {
 }
 
 /// The text of an error, with the name that the field has here.
-pub(crate) fn of_server(error: TargetError) -> String {
+pub(crate) fn of_field(field: &str, error: TargetError) -> String {
     let text = error.to_string();
-    text.strip_prefix("url:").map_or(text.clone(), |rest| format!("server:{rest}"))
+    text.strip_prefix("url:").map_or(text.clone(), |rest| format!("{field}:{rest}"))
 }
 
 #[cfg(test)]
@@ -207,9 +210,9 @@ mod tests {
         assert_eq!(shown(own), ["a.example:1935"]);
         assert_eq!(youtube.targets(Some(""), "key").unwrap().len(), 2);
         for (server, key, refusal) in [
-            (Some("https://a.example/app"), "key", of_server(TargetError::Scheme)),
-            (Some("rtmps://a.example"), "key", of_server(TargetError::App)),
-            (None, "key ", of_server(TargetError::BadCharacter("key"))),
+            (Some("https://a.example/app"), "key", of_field("server", TargetError::Scheme)),
+            (Some("rtmps://a.example"), "key", of_field("server", TargetError::App)),
+            (None, "key ", of_field("server", TargetError::BadCharacter("key"))),
             (None, "", youtube.needs_key()),
         ] {
             assert_eq!(youtube.targets(server, key).unwrap_err(), refusal);
@@ -232,8 +235,8 @@ mod tests {
         );
         assert_eq!(platform.needs_key(), "key: is empty; ask the sexton");
         assert_eq!(
-            of_server(TargetError::Scheme),
-            TargetError::Scheme.to_string().replace("url:", "server:")
+            of_field("backup", TargetError::Scheme),
+            TargetError::Scheme.to_string().replace("url:", "backup:")
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use satcast_driver_rtmp::target::TEXT_BYTES_MAX;
-use satcast_plugin_api::{DestType, Error};
+use satcast_plugin_api::{Codec, DestType, Error};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -46,9 +46,9 @@ pub struct Described {
     #[schemars(extend("maxLength" = TEXT_BYTES_MAX, "x-private" = true))]
     pub ingests: Option<String>,
     /// Video codecs it takes: `h264`, `hevc`, `av1`.
-    // A plain list, so that a refusal can name what there is.
+    // A plain list, so that a refusal can name what there is; the host lets through nothing else.
     #[schemars(with = "Option<Vec<String>>", length(min = 1, max = 3), extend("items" = { "enum": ["h264", "hevc", "av1"] }))]
-    pub video_codecs: Option<Vec<VideoCodec>>,
+    pub video_codecs: Option<Vec<Codec>>,
     /// Highest video bit rate, in kbit/s.
     #[schemars(range(min = 1))]
     pub video_kbps_max: Option<u32>,
@@ -68,29 +68,6 @@ pub struct Described {
     pub b_frames: Option<bool>,
     /// It takes no stream without sound.
     pub needs_audio: Option<bool>,
-}
-
-/// A video codec.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum VideoCodec {
-    /// H.264.
-    H264,
-    /// HEVC.
-    Hevc,
-    /// AV1.
-    Av1,
-}
-
-impl VideoCodec {
-    /// As in `Codec::name`.
-    fn name(self) -> &'static str {
-        match self {
-            VideoCodec::H264 => "h264",
-            VideoCodec::Hevc => "hevc",
-            VideoCodec::Av1 => "av1",
-        }
-    }
 }
 
 /// What a platform is like of which nothing is known but what its operator says.
@@ -176,7 +153,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::data::of_server;
+    use crate::data::of_field;
 
     fn tried(types: Value) -> Result<Vec<Platform>, Error> {
         with_settings(serde_json::from_value(json!({ "types": types })).unwrap())
@@ -251,7 +228,12 @@ mod tests {
     #[test]
     fn entries_that_cannot_be_used_are_named() {
         for (name, entry, fault) in [
-            ("kick", json!({ "server": "a.example" }), &of_server(TargetError::Scheme)[..]),
+            ("kick", json!({ "server": "a.example" }), &of_field("server", TargetError::Scheme)[..]),
+            (
+                "kick",
+                json!({ "server": "rtmp://a.example/app", "backup": "b.example" }),
+                &of_field("backup", TargetError::Scheme),
+            ),
             ("mux", json!({ "backup": "rtmp://a.example/app" }), BACKUP_ALONE),
         ] {
             assert_eq!(tried(json!({ name: entry })).unwrap_err(), in_entry(name, fault));

@@ -1,6 +1,6 @@
 //! Why a driver is not loaded.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use satcast_plugin_api::abi;
 use satcast_plugin_api::host::TableError;
@@ -9,6 +9,16 @@ use satcast_plugin_api::host::TableError;
 pub(in crate::drivers) const LIBRARY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Most images of one library in this process.
 pub(in crate::drivers) const IMAGES_OF_ONE_MAX: usize = 8;
+
+impl LoadError {
+    /// The same with the operator's `file` in place of our `copy` of it, which was looked at.
+    pub(in crate::drivers) fn of_file(self, copy: &Path, file: &Path) -> Self {
+        match self {
+            Self::Probe(text) => Self::Probe(text.replace(&*copy.to_string_lossy(), &file.to_string_lossy())),
+            other => other,
+        }
+    }
+}
 
 /// Why a file is not loaded. The text follows "driver FILE: ".
 #[derive(Debug, thiserror::Error)]

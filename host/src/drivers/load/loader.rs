@@ -161,9 +161,9 @@ fn holds(path: &Path, bytes: &[u8]) -> std::io::Result<bool> {
     if file.metadata()?.len() != bytes.len() as u64 {
         return Ok(false);
     }
-    let mut piece = vec![0; COMPARED_BYTES];
+    let mut block = vec![0; COMPARED_BYTES];
     for expected in bytes.chunks(COMPARED_BYTES) {
-        let there = &mut piece[..expected.len()];
+        let there = &mut block[..expected.len()];
         file.read_exact(there)?;
         if there != expected {
             return Ok(false);
@@ -232,7 +232,10 @@ mod tests {
         let text = folder.path().join("text.so");
         fs::write(&text, "hello").unwrap();
         assert!(matches!(open(&text), Err(LoadError::Open(why)) if why.contains("text.so")));
-        assert!(open(&folder.path().join("missing.so")).is_err());
+        let missing = folder.path().join("missing.so");
+        let said = LoadError::Probe(open(&missing).err().unwrap().to_string());
+        let said = said.of_file(&missing, Path::new("/drivers/a.so")).to_string();
+        assert!(said.contains("/drivers/a.so") && !said.contains("missing.so"), "{said}");
         let libc =
             ["/lib/x86_64-linux-gnu/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6", "/lib64/libm.so.6"];
         if let Some(library) = libc.iter().map(Path::new).find(|path| path.exists()) {

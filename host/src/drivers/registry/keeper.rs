@@ -137,7 +137,7 @@ impl Keeper {
             return Err(LoadError::Pin { id: id.clone(), actual, pinned });
         }
         let image = loader::private_copy(&self.images, bytes, hash)?;
-        probe::probe(&self.exe, &image)?;
+        probe::probe(&self.exe, &image).map_err(|error| error.of_file(&image, &found.file))?;
         if !is_enabled {
             // Valid, but its code is not run here.
             return Ok(Entry::with_state(id, file, State::Disabled));

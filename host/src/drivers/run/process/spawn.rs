@@ -27,8 +27,8 @@ pub(super) struct Spawned {
     child: Child,
     group: Pid,
     memory: Option<Group>,
-    /// Said of one that took more memory than it may.
-    too_much: String,
+    /// What bounds its memory, for people.
+    bound: String,
 }
 
 /// Starts a child; its end of the socket is its standard input, its environment is empty. What it writes
@@ -62,8 +62,8 @@ pub(super) fn spawn(spec: &Spec, socket: OwnedFd, services: &Arc<dyn Services>) 
     }
     let memory = Group::new(id, memory_mb.saturating_mul(BYTES_PER_MB));
     let memory = memory.filter(|memory| memory.add(child.id()).is_ok());
-    let too_much = format!("took more memory than its {memory_mb} MiB ([driver.{id}] limits, memory_mb)");
-    Ok(Spawned { child, group, memory, too_much })
+    let bound = format!("its {memory_mb} MiB ([driver.{id}] limits, memory_mb)");
+    Ok(Spawned { child, group, memory, bound })
 }
 
 /// Logs what a child writes, line by line; the service's own limits for log lines apply.
@@ -89,9 +89,11 @@ impl Spawned {
         self.memory.iter().for_each(Group::end);
         let status = self.child.wait().ok()?;
         if self.memory.as_ref().is_some_and(Group::is_over) {
-            return Some(self.too_much);
+            return Some(format!("took more memory than {}", self.bound));
         }
-        ended_itself.then(|| verdict(status))
+        // Without a group the system refuses memory, and most programs then abort.
+        let bound = self.memory.is_none().then_some(&*self.bound);
+        ended_itself.then(|| verdict(status, bound))
     }
 
     /// All that it starts is in a control group with it, which bounds their memory.
@@ -118,7 +120,8 @@ impl Spawned {
     }
 }
 
-fn verdict(status: ExitStatus) -> String {
+/// How it ended; `bound` is what may have been refused memory.
+fn verdict(status: ExitStatus, bound: Option<&str>) -> String {
     let Some(signal) = status.signal() else {
         return format!("ended with exit code {}", status.code().unwrap_or(-1));
     };
@@ -132,7 +135,9 @@ fn verdict(status: ExitStatus) -> String {
         libc::SIGKILL => ", killed",
         _ => "",
     };
-    format!("crashed (signal {signal}{meaning})")
+    let hint = bound.filter(|_| signal == libc::SIGABRT);
+    let hint = hint.map(|bound| format!("; a program that needs more memory than {bound} ends like this"));
+    format!("crashed (signal {signal}{meaning}){}", hint.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -141,7 +146,13 @@ mod tests {
 
     #[test]
     fn ends_are_named() {
-        assert_eq!(verdict(ExitStatus::from_raw(11)), "crashed (signal 11, a memory fault)");
-        assert_eq!(verdict(ExitStatus::from_raw(7 << 8)), "ended with exit code 7");
+        let bound = Some("its 8 MiB");
+        assert_eq!(verdict(ExitStatus::from_raw(11), bound), "crashed (signal 11, a memory fault)");
+        assert_eq!(verdict(ExitStatus::from_raw(7 << 8), bound), "ended with exit code 7");
+        assert_eq!(verdict(ExitStatus::from_raw(6), None), "crashed (signal 6, aborted)");
+        assert_eq!(
+            verdict(ExitStatus::from_raw(6), bound),
+            "crashed (signal 6, aborted); a program that needs more memory than its 8 MiB ends like this"
+        );
     }
 }
