@@ -125,7 +125,7 @@ pub(super) struct Driver {
 }
 
 /// What stands before the reason why a change of a driver was refused.
-const REFUSED_CHANGE: &str = "what was to take its place is refused, and it goes on as it was: ";
+const REFUSED_CHANGE: &str = "it goes on without what was refused: ";
 
 /// Operations on drivers.
 pub(super) struct DriversApi;

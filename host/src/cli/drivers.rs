@@ -23,7 +23,8 @@ pub(super) async fn list(config: &Config) -> Result<(), CliError> {
             State::Missing => "missing   enabled, but there is no such file".to_owned(),
             State::Refused(reason) => format!("refused   {reason}"),
         };
-        let _ = writeln!(text, "{:<16} {state}", summary.id);
+        let refused = summary.refused.iter().map(|why| format!("; {why}")).collect::<String>();
+        let _ = writeln!(text, "{:<16} {state}{refused}", summary.id);
     }
     print(&text)?;
     if enabled(config, &summaries).any(|summary| refusal(summary).is_some()) {
@@ -75,12 +76,13 @@ fn enabled<'a>(config: &'a Config, summaries: &'a [Summary]) -> impl Iterator<It
     summaries.iter().filter(|summary| config.drivers.enabled.contains(&summary.id))
 }
 
-/// Why a driver does not serve, behind its name; `None` when nothing is wrong with it.
+/// Why a driver does not serve, or not all that it should, behind its name; `None` when nothing is wrong with it.
 pub(super) fn refusal(summary: &Summary) -> Option<String> {
-    match &summary.state {
-        State::Refused(reason) | State::Failing(reason) => Some(format!("{}: {reason}", summary.id)),
-        State::Loaded | State::Disabled | State::Missing => None,
-    }
+    let reason = match &summary.state {
+        State::Refused(reason) | State::Failing(reason) => Some(reason),
+        State::Loaded | State::Disabled | State::Missing => summary.refused.as_ref(),
+    };
+    Some(format!("{}: {}", summary.id, reason?))
 }
 
 /// Loads the drivers as the service would, in this process and from a folder of its own, and looks at them.

@@ -28,7 +28,7 @@ pub(in crate::drivers) fn types(
     let mut types = manifest.types.clone();
     let entries = settings.get(&made.setting).and_then(Value::as_object).into_iter().flatten();
     for (name, entry) in entries {
-        let place = format!("{}.{name} in [driver.{id}]", made.setting);
+        let place = place(id, &made.setting, name);
         if !is_name(name) {
             return Err(format!("{place}: is no name for a type; use up to 32 of a-z, 0-9 and -"));
         }
@@ -57,6 +57,16 @@ pub(in crate::drivers) fn types(
     Manifest::parse(&json)
         .map(|manifest| manifest.types)
         .map_err(|error| format!("with {} in [driver.{id}] {error}", made.setting))
+}
+
+/// The entry that makes the type `name`; `None` for a type that the driver itself declares.
+pub(in crate::drivers) fn made_by(id: &str, manifest: &Manifest, name: &str) -> Option<String> {
+    let made = manifest.made.as_ref().filter(|_| manifest.types.iter().all(|known| known.name != name))?;
+    Some(place(id, &made.setting, name))
+}
+
+fn place(id: &str, setting: &str, name: &str) -> String {
+    format!("{setting}.{name} in [driver.{id}]")
 }
 
 /// Whether an entry changes what the type's own description may speak of: its title and what is known of the platform.

@@ -55,8 +55,8 @@ pub struct Summary {
     pub types: Vec<String>,
     /// What became of it.
     pub state: State,
-    /// Why what was to take its place, another library or other settings, was refused when it was looked at last; it goes on as it
-    /// was. `None` when it is what it should be.
+    /// Why what was to take its place, another library or other settings, was refused when it was looked at last, or an entry that makes
+    /// a type; it goes on without. `None` when it is what it should be.
     pub refused: Option<String>,
     /// Where it runs; `None` when it does not.
     pub isolation: Option<Isolation>,
@@ -67,6 +67,9 @@ pub struct Summary {
 /// Logs what became of a driver.
 pub(super) fn report(summary: &Summary) {
     let driver = summary.id.as_str();
+    if let Some(refused) = &summary.refused {
+        tracing::error!(driver, "driver {driver}: {refused}");
+    }
     let file = summary.file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
     match &summary.state {
         State::Loaded => {

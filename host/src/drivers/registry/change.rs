@@ -74,7 +74,7 @@ impl Drivers {
         };
         let file = file.ok_or_else(unknown)?;
         keeper.enable(id);
-        match keeper.examine(file, &registry, false).outcome {
+        match keeper.examine(file, &registry).outcome {
             Ok(entry) => Ok(self.install(keeper, entry)),
             Err(error) => {
                 if !was_enabled {
@@ -108,7 +108,7 @@ impl Drivers {
             let registry = self.registry();
             let before = registry.entry(&file.id).is_some_and(Entry::is_loaded);
             let is_enabled = keeper.enabled().contains(&file.id);
-            match keeper.examine(file, &registry, false).outcome {
+            match keeper.examine(file, &registry).outcome {
                 Ok(entry) => drop(self.install(keeper, entry)),
                 Err(error) if before && is_enabled => {
                     tracing::error!(driver = %file.id, %error, "driver not replaced, the old one goes on");
@@ -146,10 +146,11 @@ impl Drivers {
         let before = registry.take(&summary.id);
         let is_same = before.as_ref().is_some_and(|before| before.is_same(&entry));
         let is_news = !is_same || before.as_ref().is_none_or(|before| before.summary() != summary);
-        registry.put(entry);
+        registry.put(entry.clone());
         if !is_same {
             keeper.retire(&summary.id, before.as_ref(), &registry);
         }
+        let summary = registry.summary(&entry);
         if is_news {
             report(&summary);
         }

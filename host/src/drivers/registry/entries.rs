@@ -72,30 +72,53 @@ impl Registry {
 
     /// Every driver as it stands now.
     pub(super) fn summaries(&self) -> Vec<Summary> {
-        self.entries.values().map(Entry::summary).collect()
+        self.entries.values().map(|entry| self.summary(entry)).collect()
     }
 
-    /// The type of `started` that another driver serves.
+    /// What is shown of a driver now. An entry that makes a type of another driver is refused alone.
+    pub(super) fn summary(&self, entry: &Entry) -> Summary {
+        let mut summary = entry.summary();
+        for (name, kind) in &entry.kinds {
+            let serves = |other: &&Entry| {
+                let of_name = (other.kinds.get(name), self.kinds.get(name));
+                matches!(of_name, (Some(one), Some(serving)) if Arc::ptr_eq(one, serving))
+            };
+            let serving = self.entries.values().find(serves).map_or("", |serving| &serving.summary.id);
+            if let Some(place) = kind.made_by.as_ref().filter(|_| serving != entry.summary.id) {
+                summary.types.retain(|of| of != name);
+                summary.refused.get_or_insert_with(|| entry_refused(place, name, serving));
+            }
+        }
+        summary
+    }
+
+    /// The type that `started` declares and another driver, too.
     pub(super) fn taken(&self, id: &str, started: &Started) -> Option<String> {
         let others = self.entries.values().filter(|entry| entry.summary.id != id);
-        let mut names = others.flat_map(|entry| entry.kinds.keys());
-        names.find(|name| started.kinds.contains_key(*name)).cloned()
+        let mut declared = others.flat_map(|entry| &entry.kinds).filter(|(_, kind)| kind.made_by.is_none());
+        let is_taken = |name: &String| started.kinds.get(name).is_some_and(|kind| kind.made_by.is_none());
+        declared.find(|(name, _)| is_taken(name)).map(|(name, _)| name.clone())
     }
 
     /// Puts a driver in place of the one of that id.
     pub(super) fn put(&mut self, entry: Entry) {
-        self.take(&entry.summary.id.clone());
-        self.kinds.extend(entry.kinds.clone());
         self.entries.insert(entry.summary.id.clone(), entry);
+        self.arrange();
     }
 
     /// Takes a driver out.
     pub(super) fn take(&mut self, id: &str) -> Option<Entry> {
         let entry = self.entries.remove(id)?;
-        for name in entry.kinds.keys() {
-            self.kinds.remove(name);
-        }
+        self.arrange();
         Some(entry)
+    }
+
+    /// Gives each type to a driver: to the one that declares it, before one for which operators made it.
+    fn arrange(&mut self) {
+        let all = || self.entries.values().flat_map(|entry| &entry.kinds);
+        let made = all().filter(|(_, kind)| kind.made_by.is_some());
+        let declared = all().filter(|(_, kind)| kind.made_by.is_none());
+        self.kinds = made.chain(declared).map(|(name, kind)| (name.clone(), kind.clone())).collect();
     }
 
     /// Notes on a driver that goes on why what was to take its place was refused.
@@ -114,6 +137,11 @@ impl Registry {
     pub(super) fn ids(&self) -> Vec<String> {
         self.entries.keys().cloned().collect()
     }
+}
+
+/// Why an entry of the operator's settings makes no type.
+fn entry_refused(place: &str, name: &str, driver: &str) -> String {
+    format!("{place} is refused: driver {driver} serves type {name}; give the entry another name")
 }
 
 impl Entry {
@@ -221,3 +249,6 @@ impl Entry {
         self.loaded.iter().for_each(|loaded| loaded.services.forgive());
     }
 }
+
+#[cfg(test)]
+mod tests;

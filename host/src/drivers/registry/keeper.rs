@@ -91,8 +91,8 @@ impl Keeper {
         }
     }
 
-    /// Looks at a file and loads it if it is enabled. One that runs and has not changed is taken as it is, unless `anew`.
-    pub(super) fn examine(&self, found: &Found, registry: &Registry, anew: bool) -> Examined {
+    /// Looks at a file and loads it if it is enabled. One that runs and has not changed is taken as it is.
+    pub(super) fn examine(&self, found: &Found, registry: &Registry) -> Examined {
         let chosen = self.chosen.lock().clone();
         let settings = chosen.config.driver_settings(&found.id);
         let (bytes, hash) = match loader::read_library(&found.file) {
@@ -100,7 +100,7 @@ impl Keeper {
             Err(error) => return Examined { hash: None, outcome: Err(error) },
         };
         let is_enabled = chosen.enabled.contains(&found.id);
-        let current = registry.entry(&found.id).filter(|entry| !anew && entry.is_current(&hash, &settings));
+        let current = registry.entry(&found.id).filter(|entry| entry.is_current(&hash, &settings));
         let outcome = match current.filter(|_| is_enabled) {
             Some(entry) => {
                 // Its image and its threads are as they were; only what it did is forgotten.

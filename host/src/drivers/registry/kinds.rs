@@ -42,6 +42,8 @@ pub(super) struct KindFacts {
     pub(super) playback: bool,
     /// It begins with what viewers can go back to.
     pub(super) wants_past: bool,
+    /// The entry of the operator's settings that makes it; `None` for one that its driver declares.
+    pub(super) made_by: Option<String>,
     /// Viewers' requests that it answers itself.
     pub(super) routes: Vec<Route>,
     pub(super) schema: ConfigSchema,

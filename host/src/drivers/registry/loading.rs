@@ -24,14 +24,14 @@ impl Drivers {
         let (found, no_folder) = keeper.scan();
         let mut kept = BTreeSet::new();
         for file in &found {
-            let examined = keeper.examine(file, &registry, false);
+            let examined = keeper.examine(file, &registry);
             kept.extend(examined.hash);
             let entry = examined.outcome.unwrap_or_else(|error| {
                 Entry::with_state(&file.id, Some(file.file.clone()), State::Refused(error.to_string()))
             });
-            report(&entry.summary());
             registry.put(entry);
         }
+        registry.summaries().iter().for_each(report);
         loader::remove_old_copies(&options.images, &kept);
         add_missing(&mut registry, &keeper, &found, no_folder);
         let registry = RwLock::new(Arc::new(registry));

@@ -109,7 +109,8 @@ pub(super) fn start(
         let wishes = Wishes::of(&kind.name, &kind.title, &kind.schema).map(Arc::new);
         let (title, playback, routes, wants_past) = (kind.title, kind.playback, kind.routes, kind.wants_past);
         let (spool, queue) = (spool.clone(), chosen.queue);
-        let facts = KindFacts { title, playback, routes, wants_past, schema, wishes, spool, queue };
+        let made_by = made::made_by(&id, &manifest, &kind.name);
+        let facts = KindFacts { title, playback, made_by, routes, wants_past, schema, wishes, spool, queue };
         kinds.insert(kind.name, Arc::new(Kind { driver: loaded.clone(), facts: Arc::new(facts) }));
     }
     Ok(Started { version, loaded, kinds })

@@ -108,7 +108,7 @@ async fn a_driver_whose_change_was_refused_says_so_until_it_is_what_it_should_be
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_made_it_hang_is_left_alone_when_it_is_loaded_anew() {
+async fn who_made_it_hang_is_left_alone_when_it_is_loaded_again() {
     satcast_plugin_api::driver_entry!(hanging_entry, Scripted);
     let drivers = crate::live::testing::start(hanging_entry);
     let registry = drivers.registry();
