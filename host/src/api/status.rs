@@ -16,8 +16,8 @@ use super::viewer::Viewer;
 use super::{ApiError, App, Tag};
 use crate::config::Pricing;
 use crate::ids::{Msat, UnixMillis};
-use crate::published::PlaybackFacts;
 use crate::store::TimeRange;
+use satcast_plugin_api::Playback;
 
 /// Longest rewind the service offers.
 const WINDOW_MAX_SECS: i64 = 3_600;
@@ -44,7 +44,7 @@ impl Dvr {
         available_from: Null(None),
     };
 
-    fn of(facts: &PlaybackFacts) -> Self {
+    fn of(facts: &Playback) -> Self {
         if facts.window_max_ms == 0 {
             return Self::NONE;
         }
@@ -197,13 +197,13 @@ mod tests {
 
     #[test]
     fn the_window_is_in_whole_seconds_up_to_an_hour_and_off_without_rewind() {
-        let facts = |window_ms, window_max_ms| PlaybackFacts {
+        let facts = |window_ms, window_max_ms| Playback {
             entry: "index.m3u8".to_owned(),
             preview: None,
             first_ms: 1_800_000_000_999,
             window_ms,
             window_max_ms,
-            fresh_until: None,
+            fresh_ms: 0,
             ended: false,
         };
         let dvr = Dvr::of(&facts(12_999, 60_000));

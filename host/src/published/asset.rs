@@ -1,6 +1,7 @@
 //! One published asset.
 
 use std::io::Write as _;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -8,35 +9,33 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
-use satcast_plugin_api::{AssetBody, Audience, Followed};
+use satcast_plugin_api::{Asset, AssetBody};
 use satcast_quota::Permit;
 
 /// Compression of playlists: four times the bytes of level 9 saved per microsecond (research on 1800 entries).
 const GZIP_LEVEL: u32 = 4;
 
-/// One of the published assets.
+/// One of the published assets, or an answer of a driver, which is sent like one.
 #[derive(Debug)]
 pub struct Published {
-    /// Media type; printable.
-    pub content_type: String,
-    /// Seconds a cache may keep it.
-    pub max_age_secs: u32,
-    /// Who may fetch it.
-    pub audience: Audience,
-    /// The bytes.
-    pub body: AssetBody,
-    /// What viewers who follow the stream are told by it.
-    pub followed: Followed,
+    /// Its media type is printable.
+    asset: Asset,
     gzip: OnceLock<Option<Bytes>>,
     /// What counts for the names of its parts; bytes in memory have their own.
     _permit: Option<Permit<i64>>,
 }
 
+impl Deref for Published {
+    type Target = Asset;
+
+    fn deref(&self) -> &Asset {
+        &self.asset
+    }
+}
+
 impl Published {
-    /// An asset, or an answer of a driver, which is sent like one.
-    pub(crate) fn new(content_type: String, max_age_secs: u32, audience: Audience, body: AssetBody) -> Self {
-        let followed = Followed::default();
-        Self { content_type, max_age_secs, audience, body, followed, gzip: OnceLock::new(), _permit: None }
+    pub(crate) fn new(asset: Asset, permit: Option<Permit<i64>>) -> Self {
+        Self { asset, gzip: OnceLock::new(), _permit: permit }
     }
 
     /// It is a playlist.
@@ -58,12 +57,6 @@ impl Published {
         encoder.write_all(bytes).ok()?;
         let packed = encoder.finish().ok()?;
         (packed.len() < bytes.len()).then(|| Bytes::from(packed))
-    }
-
-    /// Counts the names of its parts until it goes.
-    pub(super) fn counted_by(mut self, permit: Option<Permit<i64>>) -> Self {
-        self._permit = permit;
-        self
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {

@@ -2,6 +2,7 @@
 //!
 //! A look-up is one read lock and one shared pointer.
 
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,20 +23,18 @@ const CONTENT_TYPE_BYTES_MAX: usize = 128;
 /// Where viewers enter and what they can see, as the driver said last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaybackFacts {
-    /// Playlist that viewers with a key get first.
-    pub entry: String,
-    /// The same for viewers of the preview.
-    pub preview: Option<String>,
-    /// Wall time of the oldest media listed, in milliseconds since 1970.
-    pub first_ms: i64,
-    /// Media listed, in milliseconds.
-    pub window_ms: u64,
-    /// Longest window as configured, in milliseconds; 0 = no rewind.
-    pub window_max_ms: u64,
+    /// What it said.
+    pub told: Playback,
     /// Monotonic time until which this counts; `None` when no player could start.
     pub fresh_until: Option<Duration>,
-    /// No more will come.
-    pub ended: bool,
+}
+
+impl Deref for PlaybackFacts {
+    type Target = Playback;
+
+    fn deref(&self) -> &Playback {
+        &self.told
+    }
 }
 
 /// The assets of one opening of a destination.
@@ -53,16 +52,21 @@ impl Assets {
     /// Puts an asset under its name, in place of an earlier one; `folder` is the driver's data folder.
     ///
     /// # Errors
-    /// A media type that no header can carry, or a limit reached; the earlier asset stays.
-    pub fn publish(&self, asset: Asset, folder: &Path) -> Result<(), Error> {
+    /// A media type that no header can carry, an open file, or a limit reached; the earlier asset stays.
+    pub fn publish(&self, mut asset: Asset, folder: &Path) -> Result<(), Error> {
         let printable = asset.content_type.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         if !printable || !(1..=CONTENT_TYPE_BYTES_MAX).contains(&asset.content_type.len()) {
             return Err(Error::internal(format!("asset {} has a malformed media type", asset.name)));
         }
-        let (body, permit) = self.counted(placed(asset.body, folder))?;
-        let mut piece = Published::new(asset.content_type, asset.max_age_secs, asset.audience, body);
-        piece.followed = asset.followed;
-        let (replaced, is_waited_for) = self.by_name.put(asset.name, piece.counted_by(permit))?;
+        if matches!(asset.body, AssetBody::Open { .. }) {
+            return Err(Error::internal(format!(
+                "asset {} is an open file, which only answers may be",
+                asset.name
+            )));
+        }
+        let permit;
+        (asset.body, permit) = self.counted(placed(asset.body, folder))?;
+        let (replaced, is_waited_for) = self.by_name.put(Published::new(asset, permit))?;
         if is_waited_for {
             self.wake();
         }
@@ -142,16 +146,8 @@ impl Assets {
 
     /// Takes what the driver says at the monotonic time `now`.
     pub fn set_playback(&self, told: Playback, now: Duration) {
-        let facts = PlaybackFacts {
-            entry: told.entry,
-            preview: told.preview,
-            first_ms: told.first_ms,
-            window_ms: told.window_ms,
-            window_max_ms: told.window_max_ms,
-            fresh_until: (told.fresh_ms > 0).then(|| now + Duration::from_millis(u64::from(told.fresh_ms))),
-            ended: told.ended,
-        };
-        *self.playback.lock() = Some(Arc::new(facts));
+        let fresh_until = (told.fresh_ms > 0).then(|| now + Duration::from_millis(u64::from(told.fresh_ms)));
+        *self.playback.lock() = Some(Arc::new(PlaybackFacts { told, fresh_until }));
     }
 
     /// What the driver said last.

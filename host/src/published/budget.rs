@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use satcast_plugin_api::Error;
-use satcast_quota::{Full, Permit, Quota};
+use satcast_quota::{Full, Key, Permit, Quota};
 
 use super::by_name::ByName;
 
@@ -26,19 +26,19 @@ pub(crate) struct Budget {
 }
 
 /// Memory that is counted until its last reader has let go of it.
-struct Counted {
+struct Counted<K: Key> {
     bytes: Bytes,
-    _permit: Permit<i64>,
+    _permit: Permit<K>,
 }
 
-impl AsRef<[u8]> for Counted {
+impl<K: Key> AsRef<[u8]> for Counted<K> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 /// The same bytes, counted as long as anybody has them.
-pub(super) fn counted(permit: Permit<i64>, bytes: Bytes) -> Bytes {
+pub(crate) fn counted<K: Key + Send + 'static>(permit: Permit<K>, bytes: Bytes) -> Bytes {
     Bytes::from_owner(Counted { bytes, _permit: permit })
 }
 

@@ -39,11 +39,8 @@ impl ByName {
     }
 
     /// Gives the asset it stands in place of, and whether somebody may wait for it.
-    pub(super) fn put(
-        &self,
-        name: String,
-        asset: Published,
-    ) -> Result<(Option<Arc<Published>>, bool), Error> {
+    pub(super) fn put(&self, asset: Published) -> Result<(Option<Arc<Published>>, bool), Error> {
+        let name = asset.name.clone();
         let size = asset.memory_bytes();
         let mut state = self.state.write();
         let earlier = state.assets.get(&name);

@@ -19,7 +19,7 @@ mod versions;
 pub use asset::Published;
 pub(crate) use asset::placed;
 pub use assets::{Assets, PlaybackFacts};
-pub(crate) use budget::Budget;
+pub(crate) use budget::{Budget, counted};
 pub use handler::{Answer, Answering, Handler, Unanswered};
 pub(crate) use openings::Openings;
 pub use openings::{KEPT_AFTER_END, Opening};

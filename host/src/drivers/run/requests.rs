@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{FileType, OFlags};
-use satcast_plugin_api::{AssetBody, Audience, HttpResponse};
+use satcast_plugin_api::{Asset, AssetBody, Audience, HttpResponse};
 use tokio::sync::oneshot;
 
 use crate::published::{Answer, Published, placed};
@@ -65,9 +65,8 @@ pub(in crate::drivers) fn accepted(response: HttpResponse, folder: &Path) -> Res
         let file = file.as_ref().ok_or_else(|| "its file did not come".to_owned())?;
         check_readable(file, offset.saturating_add(*len))?;
     }
-    let body = placed(body, folder);
-    let piece = Published::new(content_type, max_age_secs, Audience::Both, body);
-    Ok(Answer { status, headers, piece: Arc::new(piece) })
+    let asset = Asset::new("", content_type, Audience::Both, placed(body, folder)).max_age(max_age_secs);
+    Ok(Answer { status, headers, piece: Arc::new(Published::new(asset, None)) })
 }
 
 const NOT_READABLE: &str = "its file is not open for reading";

@@ -51,11 +51,6 @@ impl Waker {
             None => self.pump.wake(wakers),
         });
     }
-
-    /// Two wakers of one driver are the same.
-    pub fn same_driver(&self, other: &Waker) -> bool {
-        Arc::ptr_eq(&self.pump, &other.pump)
-    }
 }
 
 /// Gathers the wake-ups of the thread this runs on, for as long as it runs. For a runtime of one thread only: a task of its

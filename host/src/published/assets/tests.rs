@@ -45,8 +45,8 @@ fn assets_are_replaced_and_retracted() {
     let body = AssetBody::File { path: "dvr/a".into(), offset: 1, len: 2, keep };
     assets.publish(Asset { body, ..asset("a.m4s", Bytes::new()) }, Path::new("/data")).unwrap();
     assert_eq!(assets.by_name.memory_bytes(), 0);
-    let piece = assets.get("a.m4s").unwrap();
-    assert!(matches!(&piece.body, AssetBody::File { path, .. } if path == Path::new("/data/dvr/a")));
+    let published = assets.get("a.m4s").unwrap();
+    assert!(matches!(&published.body, AssetBody::File { path, .. } if path == Path::new("/data/dvr/a")));
     assets.retract("a.m4s");
     assets.retract("a.m4s");
     assert!(assets.get("a.m4s").is_none());
@@ -59,12 +59,12 @@ fn playlists_are_compressed_once_and_others_never() {
     let playlist = Asset { content_type: PLAYLIST_TYPE.into(), ..asset("media.m3u8", text.clone()) };
     assets.publish(playlist, Path::new("/data")).unwrap();
     assets.publish(asset("a.m4s", text.clone()), Path::new("/data")).unwrap();
-    let piece = assets.get("media.m3u8").unwrap();
-    let packed = piece.gzip().unwrap();
+    let published = assets.get("media.m3u8").unwrap();
+    let packed = published.gzip().unwrap();
     let mut unpacked = Vec::new();
     flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut unpacked).unwrap();
     assert_eq!(unpacked, text);
-    assert_eq!(piece.gzip().unwrap().as_ptr(), packed.as_ptr(), "the same bytes for everyone");
+    assert_eq!(published.gzip().unwrap().as_ptr(), packed.as_ptr(), "the same bytes for everyone");
     assert_eq!(assets.get("a.m4s").unwrap().gzip(), None);
     let tiny = Asset { content_type: PLAYLIST_TYPE.into(), ..asset("tiny.m3u8", Bytes::from_static(b"#")) };
     assets.publish(tiny, Path::new("/data")).unwrap();
@@ -89,9 +89,9 @@ impl Drop for CallsBack {
 #[test]
 fn releasing_an_asset_may_call_back() {
     let assets = Arc::new(Assets::default());
-    let piece = || asset("a", Bytes::from_owner(CallsBack(assets.clone())));
-    assets.publish(piece(), Path::new("/data")).unwrap();
-    assets.publish(piece(), Path::new("/data")).unwrap();
+    let made = || asset("a", Bytes::from_owner(CallsBack(assets.clone())));
+    assets.publish(made(), Path::new("/data")).unwrap();
+    assets.publish(made(), Path::new("/data")).unwrap();
     assets.retract("a");
     assert!(assets.get("a").is_none());
 }
@@ -103,6 +103,8 @@ fn every_limit_refuses_and_keeps_what_is_there() {
         let asset = Asset { content_type: bad.into(), ..asset("a", Bytes::new()) };
         assert!(assets.publish(asset, Path::new("/data")).is_err(), "{bad:?}");
     }
+    let open = AssetBody::Open { file: None, offset: 0, len: 0 };
+    assert!(assets.publish(Asset { body: open, ..asset("a", Bytes::new()) }, Path::new("/data")).is_err());
     static LARGE: [u8; 16 * 1024 * 1024] = [0; 16 * 1024 * 1024];
     for n in 0..16 {
         publish(&assets, &format!("l{n}"), &LARGE).unwrap();
