@@ -28,13 +28,13 @@ pub struct Wishes {
     pub keyframe_seconds_max: Option<f64>,
     /// What a longer one means, for people.
     pub keyframe_why: Option<String>,
-    /// Most pictures a second.
+    /// Most frames a second.
     pub frame_rate_max: Option<f64>,
     /// It takes B-frames; true when left out.
     pub b_frames: bool,
-    /// It takes no stream without pictures; true when left out.
+    /// It takes no stream without video; true when left out.
     pub needs_video: bool,
-    /// It takes no stream without sound.
+    /// It takes no stream without audio.
     pub needs_audio: bool,
 }
 

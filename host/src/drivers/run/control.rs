@@ -186,7 +186,7 @@ pub(in crate::drivers) fn limit() -> Duration {
 /// What is wrong with a driver whose call does not return.
 pub(crate) fn silence(id: &str) -> String {
     format!(
-        "driver {id} does not return from a call; if it stays so, the operator can enable it again, which loads it anew"
+        "driver {id} does not return from a call; if it stays so, the operator can enable it again, which loads it again"
     )
 }
 
@@ -236,7 +236,7 @@ mod tests {
     fn silence_text() {
         assert_eq!(
             silence("x"),
-            "driver x does not return from a call; if it stays so, the operator can enable it again, which loads it anew"
+            "driver x does not return from a call; if it stays so, the operator can enable it again, which loads it again"
         );
     }
 }

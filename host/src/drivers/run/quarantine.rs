@@ -24,7 +24,7 @@ pub(in crate::drivers) enum Fault {
     Panicked,
     /// Its process ended.
     Crashed,
-    /// It did not return from a call, and an operator had it loaded anew.
+    /// It did not return from a call, and an operator had it loaded again.
     Hung,
 }
 
@@ -112,7 +112,7 @@ fn reason(fault: Fault, is_for_all: bool, text: &str) -> String {
         Fault::Panicked => "panicked",
         Fault::Crashed => "crashed",
         Fault::Hung => {
-            return "did not return from a call for one account and, loaded anew, is used for nothing new of it until an operator enables \
+            return "did not return from a call for one account and, loaded again, is used for nothing new of it until an operator enables \
                     it once more"
                 .to_owned();
         }
@@ -220,7 +220,7 @@ mod tests {
         );
         assert_eq!(
             reason(Fault::Hung, false, "oh"),
-            "did not return from a call for one account and, loaded anew, is used for nothing new of it until an \
+            "did not return from a call for one account and, loaded again, is used for nothing new of it until an \
              operator enables it once more"
         );
     }

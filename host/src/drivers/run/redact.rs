@@ -19,7 +19,7 @@ const WORDS: &str = "accept accepted accepts address again backup before bytes c
 /// Redactors of closed destinations that are still used for lines without a destination.
 pub(in crate::drivers) const RETIRED_MAX: usize = 256;
 
-/// The secret values of one destination. They are hidden where they stand whole: of pieces a driver's own sentences are made.
+/// The secret values of one destination. They are hidden where they stand whole: of parts of them a driver's own sentences are made.
 #[derive(Default)]
 pub(in crate::drivers) struct Redactor {
     secrets: Vec<String>,

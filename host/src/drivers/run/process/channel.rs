@@ -24,13 +24,13 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Largest message in bytes: the recordings of a driver, or a piece for viewers, with room to spare.
+/// Largest message in bytes: the recordings of a driver, or an asset for viewers, with room to spare.
 const MESSAGE_BYTES_MAX: usize = 192 * 1024 * 1024;
 /// Bytes before a message.
 const PREFIX: usize = 9;
 /// Bytes that may wait in each direction, if the system allows so many.
 const BUFFER_BYTES: usize = 1024 * 1024;
-/// Most pieces of memory that the system takes in one call.
+/// Most blocks of memory that the system takes in one call.
 const SLICES_MAX: usize = 512;
 /// Least room of a read.
 const READ_BYTES_MIN: usize = 16 * 1024;

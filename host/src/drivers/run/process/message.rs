@@ -1,4 +1,4 @@
-//! What host and child say to each other, in the contract's own types. Bytes of packets and of pieces for viewers stand behind a message, a
+//! What host and child say to each other, in the contract's own types. Bytes of packets and of assets for viewers stand behind a message, a
 //! descriptor comes beside it.
 
 use std::sync::Arc;
