@@ -19,9 +19,9 @@ pub(super) struct StreamPlayback {
     destination_id: i64,
     /// HLS playback URL without a key; viewers put `?apiKey=` and a public key behind it.
     url: String,
-    /// HLS URL of the preview, for one or two viewers; null when not live.
+    /// HLS URL of the preview, for one or two viewers; null when not live, and where the destination has no preview.
     preview_url: Null<String>,
-    /// The token in it; null when not live.
+    /// The token in it; null with it.
     preview_token: Null<String>,
     /// Whether a player would play now.
     hls_ready: bool,
@@ -34,7 +34,11 @@ impl StreamPlayback {
         let url = app.playback_url(path);
         let live = live_session(app, record.stream_id);
         let opening = live.as_ref().and_then(|live| live_opening(app, record.id, live));
-        let token = opening.as_ref().map(|opening| app.playback.preview_token(opening, path));
+        // Until its driver has said where viewers enter, it may have one.
+        let has_preview =
+            |opening: &&Arc<Opening>| opening.assets().playback().is_none_or(|facts| facts.preview.is_some());
+        let token = opening.as_ref().filter(has_preview);
+        let token = token.map(|opening| app.playback.preview_token(opening, path));
         Some(Self {
             destination_id: record.id.0,
             preview_url: token.as_ref().map(|token| format!("{url}?token={token}")).into(),

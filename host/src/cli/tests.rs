@@ -181,7 +181,7 @@ async fn public_keys_are_made_for_self_hosted_destinations_only() {
     store.close().await;
     let refused = accounts::create_key(&config, "me", KeyKind::Public, Some(ids[0].0), "").await.unwrap_err();
     let text =
-        format!("destination {} has no playback; public keys belong to self-hosted destinations", ids[0]);
+        format!("destination {} has no playback; public keys belong to destinations with playback", ids[0]);
     assert!(matches!(&refused, CliError::Failed(said) if *said == text), "{refused}");
     accounts::create_key(&config, "me", KeyKind::Public, Some(ids[1].0), "").await.unwrap();
 }

@@ -149,7 +149,7 @@ pub enum StoreError {
     #[error("the webhook is disabled; enable it first")]
     WebhookDisabled,
     /// A public key for a destination that viewers cannot play.
-    #[error("destination {0} has no playback; public keys belong to self-hosted destinations")]
+    #[error("destination {0} has no playback; public keys belong to destinations with playback")]
     NoPlayback(DestinationId),
     /// The password was changed between its check and the login.
     #[error("the password was changed meanwhile")]

@@ -109,7 +109,7 @@ impl Rig {
         }
         let facts = Playback {
             entry: "index.m3u8".to_owned(),
-            preview: None,
+            preview: Some("preview.m3u8".to_owned()),
             first_ms: START_MS + 1_999,
             window_ms,
             window_max_ms,
@@ -269,6 +269,12 @@ async fn owners_see_the_playback_url_and_the_preview_of_a_live_stream() {
                        "previewUrl": format!("{}?token={token}", hosted.url), "previewToken": token,
                        "hlsReady": true}]);
     assert_eq!(rig.get(&path).await.ok()["playback"], live);
+    let without = Playback { preview: None, ..opening.assets().playback().unwrap().told.clone() };
+    opening.assets().set_playback(without, rig.app.clock.monotonic());
+    let shown = rig.get(&path).await.ok();
+    let playback = &shown["playback"][0];
+    assert_eq!((&playback["previewUrl"], &playback["previewToken"]), (&Value::Null, &Value::Null));
+    assert_eq!(playback["hlsReady"], true);
     rig.intruder().await.damage_destination(hosted.destination).await;
     assert_eq!(rig.get(&path).await.ok()["destinations"][1]["url"], hosted.url, "still its address");
     rig.post(&format!("{path}/stop"), &json!({})).await.ok();

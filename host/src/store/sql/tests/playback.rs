@@ -83,7 +83,7 @@ async fn public_keys_belong_to_destinations_with_playback() {
     let refused = rig.public_key(account, other).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        format!("destination {other} has no playback; public keys belong to self-hosted destinations")
+        format!("destination {other} has no playback; public keys belong to destinations with playback")
     );
     rig.public_key(account, hosted).await.unwrap();
 }
