@@ -90,6 +90,8 @@ pub(super) struct Destination {
     gives_up: Notify,
     stop: CancellationToken,
     has_given_way: AtomicBool,
+    /// See [`Parts::flows`].
+    flows: watch::Receiver<bool>,
     /// Lines about states that its driver reports.
     lines: LogLimit,
     feed: Feed,
@@ -121,6 +123,7 @@ impl Destination {
             losing: Mutex::default(),
             gives_up: Notify::new(),
             has_given_way: AtomicBool::new(false),
+            flows: parts.flows.clone(),
             lines: LogLimit::per_second(1),
             stop: stop.clone(),
             feed: parts.feed.clone(),
@@ -252,7 +255,9 @@ impl Destination {
         if view.state != before {
             self.tell_usage(&mut view, now);
         }
-        if view.state != before || view.state == DestState::Live {
+        // Nothing can be sent while the encoder is away.
+        let is_idle = view.is_quieted && !*self.flows.borrow();
+        if (view.state != before && !is_idle) || view.state == DestState::Live {
             self.note_trouble(&view, wall_now);
         }
         self.tell_watchers(&mut view, now, wall_now, true);

@@ -247,11 +247,27 @@ async fn a_destination_is_live_only_while_bytes_leave() {
     for n in 0..2 {
         let quiet = rig.until_state(n, DestState::Connecting).await;
         assert_eq!((quiet.error.as_deref(), quiet.live_since), (Some("nothing was sent for 5 s"), None));
+        assert!(rig.live.last_trouble(rig.destinations[n]).is_some());
     }
     publisher.push(&mut vec![video(99, false)]);
     rig.until_state_later(1, DestState::Live).await;
     rig.clock.advance(Duration::from_secs(1));
     rig.until_state(0, DestState::Connecting).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_encoder_that_is_away_is_no_trouble_of_its_destinations() {
+    let rig = Rig::new(&["live"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    rig.until_state(0, DestState::Live).await;
+    rig.clock.advance(Duration::from_secs(1));
+    let sampled = || rig.live.destination(rig.stream.id, rig.destinations[0]).filter(|good| good.bitrate > 0);
+    rig.until("a sample of the bit rate", sampled).await;
+    drop(publisher);
+    rig.clock.advance(Duration::from_secs(6));
+    rig.until_state(0, DestState::Connecting).await;
+    assert_eq!(rig.live.last_trouble(rig.destinations[0]), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
