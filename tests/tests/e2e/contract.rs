@@ -95,7 +95,9 @@
 //! - crashes on purpose, to take the driver from others: `who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on`,
 //!   `an_account_takes_a_driver_from_itself_alone`, `who_has_a_call_in_progress_is_inside_and_hears_of_the_end`,
 //!   `the_only_one_inside_is_found_at_once_and_nobody_where_nobody_is`,
-//!   `one_of_a_hundred_is_found_in_a_few_crashes_and_found_again_at_once`, `who_waits_is_told_how_long_and_who_crashed_nothing_is_cleared`
+//!   `one_of_a_hundred_is_found_in_a_few_crashes_and_found_again_at_once`,
+//!   `no_account_is_found_that_crashes_nothing_whoever_else_does`, `who_waits_is_told_how_long`,
+//!   `turns_grow_to_an_end_while_nobody_is_found_and_are_short_again_for_another_search`
 //!
 //! # Also
 //! - the layout of every struct: `structs_of_past_versions_have_grown_at_their_ends_alone`, `the_layout_is_the_committed_one`,

@@ -1,57 +1,73 @@
 //! Whom the crash of a process counts for. Pure: the time is an argument.
 //!
-//! The accounts with open destinations or calls are inside. One account inside is the one; several are suspected, and the next process
-//! takes them in apart, half of them at a time, for [`TURN`] after the last of these came: whoever is inside at the next crash stays suspected,
-//! the others are cleared, until one is found.
+//! A crash counts for the account that was inside alone, with open destinations or calls. After a crash with several inside, the next process
+//! takes in half of them first and everybody else after a turn, and so on with the half that it crashes with, until one is inside alone.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long those who are taken in apart have to show that they crash nothing.
-pub(super) const TURN: Duration = Duration::from_secs(5);
+/// How long the first are inside without the others; doubled while it does not show who it is.
+const TURN_MIN: Duration = Duration::from_secs(5);
+/// Longest turn. A crash that comes later than this after the turn begins the search anew.
+const TURN_MAX: Duration = Duration::from_secs(60);
 
-/// Accounts that are suspected.
+/// Who is taken in first after a crash.
 #[derive(Debug, Default)]
 pub(super) struct Apart {
-    suspects: BTreeSet<i64>,
-    /// Those whose turn it is.
-    taken_in: BTreeSet<i64>,
-    /// End of the turn, in monotonic time.
-    until: Duration,
+    first: BTreeSet<i64>,
+    /// The others that were inside at the crash.
+    others: BTreeSet<i64>,
+    turn: Duration,
+    /// End of the turn, in monotonic time; `None` until somebody comes.
+    until: Option<Duration>,
+    /// The last crash came after the turn.
+    was_late: bool,
 }
 
 impl Apart {
-    /// A process crashed at the monotonic time `now` with these accounts inside; the one that it counts for, if it is known. After the
-    /// turn it may be any of them, unless one account was inside alone.
+    /// A process crashed at the monotonic time `now` with these accounts inside; the one that it counts for, if it is known.
     pub(super) fn crashed(&mut self, inside: &BTreeSet<i64>, now: Duration) -> Option<i64> {
-        let turn = std::mem::take(&mut self.taken_in);
-        let turn = if now < self.until { turn } else { BTreeSet::new() };
-        if !inside.is_empty() {
-            let of_turn: BTreeSet<i64> = turn.intersection(inside).copied().collect();
-            self.suspects = if of_turn.is_empty() { inside.clone() } else { of_turn };
+        let until = self.until.take();
+        if inside.is_empty() {
+            return None;
         }
-        let mut found = self.suspects.intersection(inside).copied();
-        found.next().filter(|_| self.suspects.len() == 1)
+        let is_early = until.is_some_and(|until| now < until);
+        let is_late = until.is_some_and(|until| now >= until && now < until + TURN_MAX);
+        // Whoever waited for the turn is looked at next, and whoever had it at last.
+        let rank = |account: &i64| match (self.first.contains(account), self.others.contains(account)) {
+            (true, _) => 2,
+            (_, true) => 0,
+            _ => 1,
+        };
+        let mut order: Vec<i64> = inside.iter().copied().collect();
+        let mut count = order.len().div_ceil(2);
+        if is_early {
+            self.was_late = false;
+        } else if is_late && !self.first.is_disjoint(inside) {
+            order.sort_by_key(rank);
+            // Twice in a row: the turn is too short, or it was the wrong half.
+            let factor = 1 + u32::from(self.was_late);
+            count = count.min(self.first.len() * factor as usize);
+            self.turn = (self.turn * factor).min(TURN_MAX);
+            self.was_late = !self.was_late;
+        } else {
+            (self.turn, self.was_late) = (TURN_MIN, false);
+        }
+        self.others = order.split_off(count).into_iter().collect();
+        self.first = order.into_iter().collect();
+        self.first.first().copied().filter(|_| inside.len() == 1)
     }
 
     /// Takes an account in at the monotonic time `now`.
     ///
     /// # Errors
-    /// It is not its turn; how long it has to wait.
+    /// Others are taken in first; how long it has to wait.
     pub(super) fn take_in(&mut self, account: i64, now: Duration) -> Result<(), Duration> {
-        if !self.taken_in.is_empty() && now >= self.until {
-            let cleared = std::mem::take(&mut self.taken_in);
-            self.suspects.retain(|account| !cleared.contains(account));
-        }
-        if !self.suspects.contains(&account) || self.taken_in.contains(&account) {
+        if self.first.is_empty() {
             return Ok(());
         }
-        if self.taken_in.len() >= self.suspects.len().div_ceil(2) {
-            return Err(self.until.saturating_sub(now));
-        }
-        self.taken_in.insert(account);
-        self.until = now + TURN;
-        Ok(())
+        let until = *self.until.get_or_insert(now + self.turn);
+        if now >= until || self.first.contains(&account) { Ok(()) } else { Err(until - now) }
     }
 }
 
@@ -59,70 +75,111 @@ impl Apart {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
     const NOW: Duration = Duration::from_secs(100);
 
     fn all(accounts: std::ops::Range<i64>) -> BTreeSet<i64> {
         accounts.collect()
     }
 
+    /// A hundred accounts that use a driver, of which some crash it so long after they were taken in.
+    struct Users {
+        guilty: Vec<i64>,
+        delay: Duration,
+        now: Duration,
+        apart: Apart,
+    }
+
+    impl Users {
+        fn new(guilty: &[i64], delay_secs: u64) -> Self {
+            let (guilty, delay) = (guilty.to_vec(), Duration::from_secs(delay_secs));
+            Self { guilty, delay, now: NOW, apart: Apart::default() }
+        }
+
+        /// One life of the process, in which each account comes within a second and again when it is told to; whom the crash counts for.
+        fn crash(&mut self) -> Option<i64> {
+            let (mut inside, mut end) = (BTreeSet::new(), Duration::MAX);
+            let mut coming: BTreeSet<(Duration, i64)> =
+                (0..100).map(|account| (self.now + SECOND / 10 * (account % 10), account.into())).collect();
+            while let Some((at, account)) = coming.pop_first().filter(|(at, _)| *at <= end) {
+                if let Err(wait) = self.apart.take_in(account, at) {
+                    coming.insert((at + wait, account));
+                    continue;
+                }
+                inside.insert(account);
+                if self.guilty.contains(&account) {
+                    end = end.min(at + self.delay);
+                }
+            }
+            self.now = end + SECOND;
+            self.apart.crashed(&inside, end)
+        }
+    }
+
     #[test]
     fn the_only_one_inside_is_found_at_once_and_nobody_where_nobody_is() {
         let mut apart = Apart::default();
         assert_eq!(apart.crashed(&all(0..0), NOW), None);
+        assert_eq!(apart.take_in(8, NOW), Ok(()), "nobody is looked for");
         for _ in 0..3 {
             assert_eq!(apart.crashed(&all(7..8), NOW), Some(7));
-            assert!(
-                apart.take_in(7, NOW).is_ok() && apart.take_in(8, NOW).is_ok(),
-                "others are not suspected"
-            );
+            assert_eq!((apart.take_in(7, NOW), apart.take_in(8, NOW)), (Ok(()), Err(TURN_MIN)));
         }
         assert_eq!(apart.crashed(&all(0..0), NOW), None, "whoever was inside before");
     }
 
     #[test]
-    fn a_crash_after_the_turn_counts_for_nobody_else() {
-        let mut apart = Apart::default();
-        assert_eq!(apart.crashed(&all(1..3), NOW), None);
-        assert_eq!(apart.take_in(1, NOW), Ok(()));
-        assert_eq!(apart.take_in(2, NOW + TURN), Ok(()));
-        assert_eq!(apart.crashed(&all(1..3), NOW + TURN * 2), None, "the turn of 2 is over");
-        assert_eq!(apart.take_in(1, NOW), Ok(()));
-        assert!(apart.take_in(2, NOW).is_err(), "both are suspected again");
-        assert_eq!(apart.crashed(&all(2..3), NOW + TURN * 2), Some(2), "it was inside alone");
-    }
-
-    #[test]
     fn one_of_a_hundred_is_found_in_a_few_crashes_and_found_again_at_once() {
-        let (mut apart, guilty, mut now) = (Apart::default(), 63, NOW);
-        let (mut crashes, mut found) = (1, apart.crashed(&all(0..100), NOW));
-        while found.is_none() && crashes < 100 {
-            // Each tries until it is taken in, all at about the same time.
-            let inside: BTreeSet<i64> =
-                (0..100).filter(|account| apart.take_in(*account, now).is_ok()).collect();
-            if inside.contains(&guilty) {
-                (crashes, found) = (crashes + 1, apart.crashed(&inside, now));
-            } else {
-                now += TURN;
+        // The longer it takes to crash, the more turns are too short.
+        for (delay, most) in [(0, 15), (8, 17), (25, 21)] {
+            for guilty in [0, 37, 63, 99] {
+                let mut users = Users::new(&[guilty], delay);
+                let found: Vec<i64> = (0..most + 2).filter_map(|_| users.crash()).collect();
+                assert!(
+                    found.len() >= 3 && found.iter().all(|found| *found == guilty),
+                    "{delay} s: {found:?}"
+                );
             }
         }
-        assert_eq!(found, Some(guilty));
-        assert!(crashes <= 9, "{crashes}");
-        let inside: BTreeSet<i64> = (0..100).filter(|account| apart.take_in(*account, now).is_ok()).collect();
-        assert_eq!(inside.len(), 100, "nobody else waits");
-        assert_eq!(apart.crashed(&inside, now), Some(guilty), "it is in its turn alone");
     }
 
     #[test]
-    fn who_waits_is_told_how_long_and_who_crashed_nothing_is_cleared() {
+    fn no_account_is_found_that_crashes_nothing_whoever_else_does() {
+        for delay in [0, 8, 25] {
+            for guilty in [[3, 4, 5], [11, 48, 85], [0, 50, 99]] {
+                let mut users = Users::new(&guilty, delay);
+                let found: Vec<i64> = (0..100).filter_map(|_| users.crash()).collect();
+                assert!(found.len() > 9 && found.iter().all(|found| guilty.contains(found)), "{found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_waits_is_told_how_long() {
         let mut apart = Apart::default();
-        assert_eq!(apart.crashed(&all(1..3), NOW), None);
+        assert_eq!(apart.crashed(&all(1..5), NOW), None);
         assert_eq!(apart.take_in(1, NOW), Ok(()));
-        assert_eq!(apart.take_in(2, NOW + TURN / 5), Err(TURN / 5 * 4));
-        assert_eq!(apart.take_in(2, NOW + TURN), Ok(()));
-        assert_eq!(apart.take_in(1, NOW + TURN), Ok(()), "cleared");
-        assert_eq!(apart.crashed(&all(1..3), NOW), Some(2));
-        assert_eq!(apart.take_in(2, NOW), Ok(()));
-        assert_eq!(apart.take_in(3, NOW + TURN), Ok(()));
-        assert_eq!(apart.crashed(&all(1..4), NOW), None, "all are cleared, and suspected again");
+        let later = NOW + TURN_MIN / 5;
+        assert_eq!((apart.take_in(2, later), apart.take_in(3, later)), (Ok(()), Err(TURN_MIN / 5 * 4)));
+        assert_eq!(apart.take_in(9, later), Err(TURN_MIN / 5 * 4), "whoever comes");
+        let end = NOW + TURN_MIN;
+        assert_eq!((apart.take_in(3, end), apart.take_in(9, end)), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn turns_grow_to_an_end_while_nobody_is_found_and_are_short_again_for_another_search() {
+        let (mut apart, mut now) = (Apart::default(), NOW);
+        let mut turn = |apart: &mut Apart, late: Duration| {
+            assert_eq!(apart.crashed(&all(1..9), now), None);
+            let first = apart.first.first().copied().unwrap();
+            assert_eq!(apart.take_in(first, now), Ok(()));
+            let wait = apart.take_in(99, now).unwrap_err();
+            now += wait + late;
+            wait.as_secs()
+        };
+        let turns: Vec<u64> = (0..12).map(|_| turn(&mut apart, SECOND)).collect();
+        assert_eq!(turns, [5, 5, 10, 10, 20, 20, 40, 40, 60, 60, 60, 60]);
+        assert_eq!(turn(&mut apart, TURN_MAX), 60);
+        assert_eq!(turn(&mut apart, SECOND), 5, "it lived for long");
     }
 }

@@ -143,8 +143,7 @@ impl Remote {
         taken_in.map(|()| session).map_err(|wait| {
             let id = &self.parts.spec.id;
             Error::internal(format!(
-                "driver {id} crashed, and the accounts that used it are served again one after the other to find out with whose work; \
-                 this one follows"
+                "driver {id} crashed, and serves some accounts before the others to find out with whose work; this account follows"
             ))
             .retry_after(wait)
         })

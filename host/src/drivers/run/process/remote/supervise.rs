@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use satcast_plugin_api::Error;
 
+use super::super::apart::Apart;
 use super::super::channel::{self, ChannelError, Message, Receiver};
 use super::super::limits::{END_MS, SILENCE_MS, START_MS};
 use super::super::message::{PROTOCOL, ToChild, ToHost};
@@ -93,6 +94,7 @@ impl Remote {
                 // Who gets nothing new crashes it no more, and the others need not wait for that.
                 if account.is_some_and(|account| self.is_held_for(&end, account)) {
                     ends = 0;
+                    *self.apart.lock() = Apart::default();
                 }
             } else if lines.admit(now).is_some() {
                 tracing::error!(
