@@ -6,6 +6,8 @@
 pub const DRIVER_PROCESS: &str = "the process of driver ";
 /// Log: it crashed so many times that nothing new is given to it.
 pub const CRASHED_THREE_TIMES: &str = "crashed 3 times";
+/// Log: how a line begins of a destination that failed and comes again; `attempt=` says how often it failed in a row.
+pub const COMES_AGAIN: &str = "destination failed, will be tried again";
 /// Log: so many accounts failed that nobody may use a driver.
 pub const FOR_EACH_ACCOUNT: &str = "for each of";
 /// Log: a call did not return in time.

@@ -98,6 +98,9 @@
 //!   `one_of_a_hundred_is_found_in_a_few_crashes_and_found_again_at_once`,
 //!   `no_account_is_found_that_crashes_nothing_whoever_else_does`, `who_waits_is_told_how_long`,
 //!   `turns_grow_to_an_end_while_nobody_is_found_and_are_short_again_for_another_search`
+//! - crashes and tries meanwhile do not slow down a healthy destination:
+//!   `who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on`,
+//!   `tries_while_the_driver_does_nothing_for_the_account_count_for_no_destination`
 //!
 //! # Also
 //! - the layout of every struct: `structs_of_past_versions_have_grown_at_their_ends_alone`, `the_layout_is_the_committed_one`,

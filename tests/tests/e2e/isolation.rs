@@ -132,6 +132,11 @@ fn who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on() {
     let crashes = log.lines().filter(|line| line.contains(&process) && line.contains(" account="));
     assert_eq!(crashes.filter(|line| line.contains("ERROR")).count(), 3, "and no more");
     assert!(!log.contains(said::FOR_EACH_ACCOUNT), "the driver itself is used on");
+    let beside = format!(" destination={bystander} ");
+    let failures: Vec<&str> =
+        log.lines().filter(|line| line.contains(said::COMES_AGAIN) && line.contains(&beside)).collect();
+    let is_first = |line: &&str| line.contains(" attempt=1 ");
+    assert!(!failures.is_empty() && failures.iter().all(is_first), "{failures:#?}");
     let _ = beside_encoder.end();
 }
 

@@ -18,7 +18,7 @@ use crate::drivers::run::routes::RouteHandler;
 use crate::drivers::run::services::{
     Counters, EVENTS_PER_SEC_MAX, LOG_LINES_PER_SEC_MAX, Observer, Opened, shown,
 };
-use crate::ids::DestinationId;
+use crate::ids::{AccountId, DestinationId};
 use crate::log_limit::LogLimit;
 use crate::published::Assets;
 
@@ -56,6 +56,11 @@ pub struct OpenDestination {
 }
 
 impl Drivers {
+    /// Whether the driver of a type is away, or does nothing for `account` at this moment, whatever the destination.
+    pub fn is_away(&self, kind: &str, account: AccountId) -> bool {
+        self.registry().kind(kind).is_some_and(|kind| kind.driver.may_open(account.0).is_err())
+    }
+
     /// Opens a destination. What it does is told to `request.observer` from then on.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use satcast_plugin_api::Error;
+
 use super::control::Control;
 use super::process::Remote;
 use super::pump::Pump;
@@ -20,6 +22,12 @@ pub(in crate::drivers) struct Loaded {
 }
 
 impl Loaded {
+    /// Whether it does something new for `account` at this moment.
+    pub(in crate::drivers) fn may_open(&self, account: i64) -> Result<(), Error> {
+        self.services.may_open(account)?;
+        self.remote.as_ref().map_or(Ok(()), |remote| remote.may_open(account))
+    }
+
     /// It would get the same settings.
     pub(in crate::drivers) fn is_same_with(&self, before: &DriverSettings, after: &DriverSettings) -> bool {
         let archive = if self.takes_archive { after } else { before }.archive.clone();

@@ -334,6 +334,10 @@ impl Run {
             self.failures = 0;
             self.panics = 0;
         }
+        // That is no failure of the destination, which comes back as fast as after its first one.
+        if self.parts.drivers.is_away(&self.destination.record().kind, self.parts.account) {
+            self.failures = 0;
+        }
         self.failures = self.failures.saturating_add(1);
         self.panics += u32::from(error.class == Class::Panic);
         self.destination.sample_rate(self.parts.hub.sent(), monotonic_now, now);

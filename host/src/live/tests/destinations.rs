@@ -30,6 +30,30 @@ async fn failures_show_what_happened_and_what_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tries_while_the_driver_does_nothing_for_the_account_count_for_no_destination() {
+    let rig = Rig::new(&["panic", "panic"], Duration::from_secs(30)).await;
+    let mut publisher = rig.publish().await.unwrap();
+    publisher.push(&mut group());
+    let (stream, drivers) = (rig.stream.id, drivers());
+    rig.until_later("the quarantine", || drivers.is_away("script", rig.account).then_some(())).await;
+    let id = rig
+        .store
+        .add_destination(&rig.owner(), stream, destination(json!({ "mode": "live" })), CAPS)
+        .await
+        .unwrap();
+    rig.live.destinations_changed(stream).await;
+    let mut next = None;
+    for _ in 0..3 {
+        rig.clock.advance(Duration::from_secs(70));
+        let is_next =
+            |seen: &DestinationSnapshot| seen.state == DestState::Retrying && seen.next_retry_at > next;
+        let seen = rig.until_later("a try", || rig.live.destination(stream, id).filter(is_next)).await;
+        assert_eq!(seen.attempt, 1);
+        next = seen.next_retry_at;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_gave_up_is_tried_again_when_the_codec_is_another() {
     let rig = Rig::new(&["config"], Duration::from_secs(30)).await;
     let mut publisher = rig.publish().await.unwrap();

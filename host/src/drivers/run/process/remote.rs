@@ -149,6 +149,11 @@ impl Remote {
         })
     }
 
+    /// Whether it runs, and it is the turn of `account`.
+    pub(in crate::drivers) fn may_open(&self, account: i64) -> Result<(), Error> {
+        self.session_for(account).map(drop)
+    }
+
     /// Opens a destination.
     pub(in crate::drivers) fn open(
         &self,

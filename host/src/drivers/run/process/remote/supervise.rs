@@ -167,6 +167,8 @@ impl Remote {
         let refused = self.follow(&session, receiver, &spawned, first);
         let why = self.end_child(&session, spawned, refused);
         let (hung, inside) = (session.hung(), session.inside());
+        // Whoever hears of the end finds it down.
+        self.enter(State::Down { until: self.parts.clock.monotonic(), why: why.clone() });
         session.bury(&Error::internal(format!("the process of driver {} {why}", spec.id)));
         End { why, is_shortage: session.is_for_service(), hung, inside }
     }
