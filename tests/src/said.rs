@@ -14,6 +14,8 @@ pub const FOR_EACH_ACCOUNT: &str = "for each of";
 pub const CALL_HANGS: &str = "did not return from a call";
 /// Log and reason: on threads of the service, a driver's call did not return in time.
 pub const DOES_NOT_RETURN: &str = "does not return";
+/// Reason: the driver did not return when the destination was opened.
+pub const OPENING_HANGS: &str = "did not return from opening the destination";
 /// Log: the process was silent for too long.
 pub const SILENT: &str = "no sign of life";
 /// Log: the process took more memory than its limit.

@@ -38,6 +38,7 @@
 //! - a panic in a panic: `a_panic_in_a_panic_ends_the_child_and_nothing_else` (on threads of the service it is the end of the service)
 //! - a hang in `init`: `files_that_are_no_drivers_are_refused_and_named`; in `validate`: `a_driver_that_hangs_is_left_alone_until_it_returns`,
 //!   `a_child_that_does_not_return_or_live_is_replaced`; in `open`, `stop`, `destroy` and `deinit`:
+//!   `a_destination_that_does_not_open_is_left_alone_and_says_why`, `whose_destination_does_not_open_is_told_that_it_hung`,
 //!   `no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it`, `what_a_host_survives_on_its_own_threads_harms_no_stream_either`
 //! - a waker that blocks, a stop that is ignored, `stopped` said twice, never, early or from another thread, calls after it and after
 //!   `destroy`, `destroy` while it runs: `no_attack_of_a_child_reaches_the_host_or_the_stream_beside_it`,

@@ -164,6 +164,18 @@ fn a_child_that_does_not_return_or_live_is_replaced() {
 }
 
 #[test]
+fn a_destination_that_does_not_open_is_left_alone_and_says_why() {
+    let mut scene = Scene::hostile("process", Setup::default());
+    let bystander = scene.add("nowhere");
+    let id = scene.add("hang-open");
+    let mut encoder = scene.publish();
+    let failed = scene.api.wait_for_destination(&scene.stream, id, "failed", seconds(30));
+    assert!(failed["error"].as_str().is_some_and(|error| error.contains(said::OPENING_HANGS)), "{failed}");
+    scene.api.wait_for_destination(&scene.stream, bystander, "live", seconds(20));
+    scene.finish(&mut encoder);
+}
+
+#[test]
 fn what_floods_leaks_or_never_reads_hurts_itself_alone() {
     hurts_itself_alone("process");
 }

@@ -178,12 +178,12 @@ impl Session {
         self.calls.lock().remove(&call);
         match outcome {
             Ok(outcome) => outcome,
-            Err(RecvTimeoutError::Disconnected) => Err(self.gone(Class::Internal)),
+            Err(RecvTimeoutError::Disconnected) => Err(self.gone()),
             Err(RecvTimeoutError::Timeout) => {
                 self.hung.lock().get_or_insert(Hung { account, is_open });
                 self.fail(&not_returned());
                 // A fault of what was asked for: as with a panic, it is not asked for again and again.
-                Err(self.gone(Class::Panic))
+                Err(Error::new(Class::Panic, hangs(&self.id, is_open)))
             }
         }
     }
@@ -212,8 +212,8 @@ impl Session {
         Error::internal(format!("the process of driver {} has ended", self.id))
     }
 
-    fn gone(&self, class: Class) -> Error {
-        Error::new(class, format!("the process of driver {} ended while it was called", self.id))
+    fn gone(&self) -> Error {
+        Error::internal(format!("the process of driver {} ended while it was called", self.id))
     }
 
     /// Opens a destination.
@@ -244,7 +244,7 @@ impl Session {
         let calls: Vec<Call> = self.calls.lock().drain().map(|(_, call)| call).collect();
         for call in calls {
             // As in `answered`.
-            let _ = call.answer.try_send(Err(self.gone(Class::Internal)));
+            let _ = call.answer.try_send(Err(self.gone()));
         }
         let requests: Vec<Done> = self.requests.lock().drain().map(|(_, done)| done).collect();
         requests.into_iter().for_each(|done| done(Err(error.clone())));
@@ -284,6 +284,15 @@ impl RemoteInstance {
 /// Why a child is ended whose call takes too long.
 fn not_returned() -> String {
     format!("did not return from a call within {CALL_MS} ms")
+}
+
+/// The same for whose call it is.
+fn hangs(id: &str, is_open: bool) -> String {
+    let from = if is_open { "opening the destination" } else { "a call" };
+    format!(
+        "driver {id} did not return from {from} within {CALL_MS} ms, and its process was ended for that; change the destination and try again, \
+         or ask the operator or the driver's author"
+    )
 }
 
 #[cfg(test)]

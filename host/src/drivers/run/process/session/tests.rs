@@ -116,7 +116,19 @@ fn a_child_that_does_not_return_from_a_call_is_ended() {
     let both = begin();
     let error = both.session.call(Some(7), Ask::Recordings).unwrap_err();
     assert_eq!((error.class, both.session.failure()), (Class::Panic, Some(not_returned())));
+    assert_eq!(error.message, hangs("t", false));
     assert_eq!(both.session.hung(), Some(Hung { account: Some(7), is_open: false }));
+}
+
+#[test]
+fn whose_destination_does_not_open_is_told_that_it_hung() {
+    let both = begin();
+    let about = About { account_id: 7, ..About::default() };
+    let opened = both.session.open(1, 1, "kind", "{}", &about, Arc::<Source>::default());
+    let Err(error) = opened else { panic!("it has no answer") };
+    assert_eq!((error.class, error.message), (Class::Panic, hangs("t", true)));
+    assert_eq!(both.session.hung(), Some(Hung { account: Some(7), is_open: true }));
+    assert!(both.session.inside().is_empty());
 }
 
 /// Asks for an upload; where its outcome goes.
@@ -177,6 +189,14 @@ fn lists_cross_whole() {
 #[test]
 fn faults_of_drivers_texts() {
     assert_eq!(not_returned(), format!("did not return from a call within {CALL_MS} ms"));
+    assert_eq!(
+        hangs("x", true),
+        format!(
+            "driver x did not return from opening the destination within {CALL_MS} ms, and its process was ended for that; change the \
+             destination and try again, or ask the operator or the driver's author"
+        )
+    );
+    assert!(hangs("x", false).contains("a call"));
     assert_eq!(
         too_slow("x").message,
         format!("driver x has {REQUESTS_MAX} requests about recordings without an answer; it is too slow")
