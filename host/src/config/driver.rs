@@ -96,3 +96,13 @@ pub enum Isolation {
     /// In a child process.
     Process,
 }
+
+impl Isolation {
+    /// As it is written in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isolation::Thread => "thread",
+            Isolation::Process => "process",
+        }
+    }
+}

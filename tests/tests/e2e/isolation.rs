@@ -137,6 +137,7 @@ fn who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on() {
         log.lines().filter(|line| line.contains(said::COMES_AGAIN) && line.contains(&beside)).collect();
     let is_first = |line: &&str| line.contains(" attempt=1 ");
     assert!(!failures.is_empty() && failures.iter().all(is_first), "{failures:#?}");
+    assert!(!log.contains("Some(") && !log.contains("fields=\"\""), "{log}");
     let _ = beside_encoder.end();
 }
 

@@ -73,7 +73,8 @@ pub(super) fn report(summary: &Summary) {
     let file = summary.file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
     match &summary.state {
         State::Loaded => {
-            tracing::info!(driver, version = %summary.version, types = ?summary.types, isolation = ?summary.isolation, "driver loaded")
+            let isolation = summary.isolation.map(Isolation::name);
+            tracing::info!(driver, version = %summary.version, types = ?summary.types, isolation, "driver loaded")
         }
         State::Failing(reason) => tracing::error!(driver, "driver {driver}: {reason}"),
         State::Disabled => tracing::info!(driver, file, "driver is there but not in [drivers] enabled"),

@@ -20,7 +20,7 @@ impl DriverServices {
         let dest = opened.as_ref().map_or(0, |opened| opened.destination.0);
         let fields: Vec<String> =
             line.fields.iter().map(|(key, value)| format!("{}={}", clean(key), clean(value))).collect();
-        let fields = shortened(&fields.join(" "), LOG_TEXT_BYTES_MAX);
+        let fields = (!fields.is_empty()).then(|| shortened(&fields.join(" "), LOG_TEXT_BYTES_MAX));
         let (message, target) = (clean(&line.message), shortened(&clean(&line.target), LINE_HEAD_BYTES));
         let driver = self.driver.as_str();
         match line.level {
