@@ -29,7 +29,7 @@ pub const NEW_CONFIGURATION: &str = "new configuration for a running destination
 /// Log: a driver panicked as often as it may.
 pub const PANICKED_THREE_TIMES: &str = "panicked 3 times";
 /// Reason: a driver is set aside for one account.
-pub const FOR_ONE_ACCOUNT: &str = "for one account";
+pub const FOR_ONE_ACCOUNT: &str = "for this account";
 /// Reason of a driver that was to be replaced by a file that is none.
 pub const GOES_ON: &str = "goes on as it was";
 /// Log: the drivers folder cannot be trusted, and what runs is left as it is.

@@ -63,9 +63,10 @@ fn refusal(app: &App, error: ValidateError, path: &str) -> ApiError {
             ApiError::refused("unknown_destination_type", text)
         }
         ValidateError::Config(refused) => config_refused(&refused, path),
+        ValidateError::SetAside(reason) => ApiError::driver_unavailable(Some(&reason)),
         ValidateError::Driver(reason) => {
             tracing::error!(reason, "a driver cannot check a configuration");
-            ApiError::driver_unavailable()
+            ApiError::driver_unavailable(None)
         }
     }
 }

@@ -13,7 +13,8 @@ use super::body::{Body, Fields, FromFields};
 use super::null::Null;
 use super::{ApiError, App, Caller, Tag};
 use crate::config::Isolation;
-use crate::drivers::{Change, ChangeError, State, Summary, TypeSchema};
+use crate::drivers::{Change, ChangeError, SetAside, State, Summary, TypeSchema};
+use crate::ids::AccountId;
 use crate::store;
 
 /// What became of a driver.
@@ -122,6 +123,27 @@ pub(super) struct Driver {
     error: Null<String>,
     /// The destination types it serves; empty unless it is loaded.
     types: Vec<DestinationType>,
+    /// Accounts that it does nothing new for. Operators see all of them, other accounts themselves alone.
+    set_aside: Vec<AccountSetAside>,
+}
+
+/// An account that a driver does nothing new for.
+#[derive(Clone, Debug, Object)]
+#[oai(rename_all = "camelCase")]
+pub(super) struct AccountSetAside {
+    /// The account.
+    account_id: i64,
+    /// What the driver did, and what follows.
+    reason: String,
+    /// When the account is served again, in milliseconds since 1970; null = when an operator enables the driver.
+    until: Null<i64>,
+}
+
+impl From<SetAside> for AccountSetAside {
+    fn from(set_aside: SetAside) -> Self {
+        let SetAside { account, why, until } = set_aside;
+        Self { account_id: account.0, reason: why, until: until.map(|until| until.0).into() }
+    }
 }
 
 /// What stands before the reason why a change of a driver was refused.
@@ -143,7 +165,8 @@ impl DriversApi {
             |driver: &Summary| is_operator || matches!(driver.state, State::Loaded | State::Failing(_));
         let drivers = app.drivers.summaries().into_iter().filter(shown);
         let mut schemas = schemas(&app);
-        Ok(Json(drivers.map(|driver| view(driver, is_operator, &mut schemas)).collect()))
+        let account = (!is_operator).then_some(caller.account);
+        Ok(Json(drivers.map(|driver| view(driver, account, &mut schemas)).collect()))
     }
 
     /// Enable, disable or replace a driver
@@ -183,7 +206,7 @@ impl DriversApi {
             if let Err(error) = app.store.record(&caller.actor(&app), entry).await {
                 tracing::error!(%error, driver = summary.id, "a change of a driver is not in the audit log");
             }
-            Ok(view(summary, true, &mut schemas(&app)))
+            Ok(view(summary, None, &mut schemas(&app)))
         });
         Ok(Json(made.await?))
     }
@@ -199,7 +222,8 @@ fn schemas(app: &App) -> HashMap<String, TypeSchema> {
     app.drivers.schemas().into_iter().map(|kind| (kind.name.clone(), kind)).collect()
 }
 
-fn view(driver: Summary, is_operator: bool, schemas: &mut HashMap<String, TypeSchema>) -> Driver {
+/// A driver as `account` sees it; `None` = an operator.
+fn view(driver: Summary, account: Option<AccountId>, schemas: &mut HashMap<String, TypeSchema>) -> Driver {
     let (state, error) = match driver.state {
         State::Loaded => (DriverState::Loaded, None),
         State::Failing(why) => (DriverState::Failing, Some(why)),
@@ -219,13 +243,15 @@ fn view(driver: Summary, is_operator: bool, schemas: &mut HashMap<String, TypeSc
         Some(Isolation::Process) => DriverIsolation::Process,
         None => DriverIsolation::None,
     };
+    let is_shown = |set_aside: &SetAside| account.is_none_or(|account| account == set_aside.account);
     Driver {
         id: driver.id,
         version: driver.version,
         state,
         isolation,
-        error: error.filter(|_| is_operator).into(),
+        error: error.filter(|_| account.is_none()).into(),
         types: types.iter().filter_map(|name| schemas.remove(name)).map(DestinationType::from).collect(),
+        set_aside: driver.set_aside.into_iter().filter(is_shown).map(AccountSetAside::from).collect(),
     }
 }
 
@@ -234,6 +260,7 @@ mod tests {
     use poem_openapi::types::ToJSON as _;
 
     use super::*;
+    use crate::ids::UnixMillis;
 
     #[test]
     fn operators_see_what_is_wrong_and_what_was_refused() {
@@ -246,9 +273,10 @@ mod tests {
             refused: refused.map(str::to_owned),
             isolation: None,
             crashes: 0,
+            set_aside: Vec::new(),
         };
-        let seen = |summary: Summary, is_operator| {
-            let driver = view(summary, is_operator, &mut HashMap::new());
+        let seen = |summary: Summary, is_operator: bool| {
+            let driver = view(summary, (!is_operator).then_some(AccountId(1)), &mut HashMap::new());
             (driver.state, driver.to_json().unwrap()["error"].clone())
         };
         let failing = || State::Failing("died".into());
@@ -269,5 +297,33 @@ mod tests {
             let named = json!(state.as_str());
             assert_eq!(seen(summary(state, None), true).0.to_json(), Some(named));
         }
+    }
+
+    #[test]
+    fn operators_see_which_accounts_are_set_aside_and_accounts_see_themselves() {
+        let set_aside = |account, until: Option<i64>| SetAside {
+            account: AccountId(account),
+            why: "crashed".into(),
+            until: until.map(UnixMillis),
+        };
+        let summary = Summary {
+            id: "x".into(),
+            file: None,
+            version: "1".into(),
+            types: Vec::new(),
+            state: State::Loaded,
+            refused: None,
+            isolation: None,
+            crashes: 3,
+            set_aside: vec![set_aside(1, None), set_aside(2, Some(5_000))],
+        };
+        let seen = |account| {
+            view(summary.clone(), account, &mut HashMap::new()).to_json().unwrap()["setAside"].clone()
+        };
+        let first = json!({"accountId": 1, "reason": "crashed", "until": null});
+        let second = json!({"accountId": 2, "reason": "crashed", "until": 5_000});
+        assert_eq!(seen(None), json!([first, second]));
+        assert_eq!(seen(Some(AccountId(1))), json!([first]));
+        assert_eq!(seen(Some(AccountId(3))), json!([]));
     }
 }

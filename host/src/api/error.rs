@@ -264,10 +264,15 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "pages_not_built", text)
     }
 
-    /// 503: the driver of a destination type does not answer, or fails.
-    pub fn driver_unavailable() -> Self {
-        let text =
+    /// 503: the driver of a destination type does not answer, or fails; or it is set aside for the account: why, and until when.
+    pub fn driver_unavailable(set_aside: Option<&str>) -> Self {
+        let fails =
             "The driver of this destination type does not answer or fails; try again, then tell the operator";
+        let text = set_aside.map_or(fails.to_owned(), |why| {
+            format!(
+                "This account is set aside by the driver of this destination type: {why}. Ask the operator"
+            )
+        });
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "driver_unavailable", text)
     }
 

@@ -129,7 +129,8 @@ mod tests {
     fn summary(id: &str, has_file: bool, state: State) -> Summary {
         let file = has_file.then(|| format!("{id}.so").into());
         let (version, types) = (String::new(), Vec::new());
-        Summary { id: id.into(), file, version, types, state, refused: None, isolation: None, crashes: 0 }
+        let (refused, isolation, crashes, set_aside) = (None, None, 0, Vec::new());
+        Summary { id: id.into(), file, version, types, state, refused, isolation, crashes, set_aside }
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub mod run;
 pub use load::error::LoadError;
 pub use load::refused::ConfigRefused;
 pub use load::wishes::Wishes;
-pub use registry::catalog::{LoadOptions, State, Summary};
+pub use registry::catalog::{LoadOptions, SetAside, State, Summary};
 #[cfg(test)]
 pub(crate) use registry::change::LINKED_IN;
 pub use registry::change::{Change, ChangeError};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use satcast_tests::api::Api;
 use satcast_tests::author;
 use satcast_tests::encoder::Publish;
 use satcast_tests::hosted::{Hosted, window_files};
@@ -121,7 +122,16 @@ fn who_crashes_a_driver_again_and_again_is_left_alone_and_the_others_go_on() {
     others.wait_for_destination(&beside, bystander, "live", seconds(20));
     let path = format!("/api/streams/{}/destinations", scene.stream.id);
     let refused = scene.api.post(&path, &destination("nowhere"));
-    assert!(refused.status >= 500, "asked for by who is left alone: {}", refused.body);
+    assert_eq!(refused.status, 503, "asked for by who is left alone: {}", refused.body);
+    assert!(refused.body["error"].as_str().is_some_and(|error| error.contains(said::FOR_ONE_ACCOUNT)));
+    let set_aside = |api: &Api| {
+        let list = api.get("/api/drivers").ok();
+        let driver = list.as_array().into_iter().flatten().find(|driver| driver["id"] == HOSTILE).cloned();
+        driver.expect("the driver is listed")["setAside"].clone()
+    };
+    let own = set_aside(&scene.api);
+    assert!(own[0]["accountId"].is_i64() && own[0]["until"].is_null() && own[1].is_null(), "{own}");
+    assert_eq!(set_aside(&others), json!([]), "of no concern to others");
     scene.finish(&mut encoder);
     for id in ids {
         assert_ne!(scene.api.destination(&scene.stream, id)["state"], "live");

@@ -33,6 +33,11 @@ fn answers_texts() {
             "The archive driver or its store failed, and the recording is still listed: it is down; try again later",
         ),
         (
+            ApiError::driver_unavailable(Some("driver x hung until an operator enables it")).to_string(),
+            "This account is set aside by the driver of this destination type: driver x hung until an operator enables it. \
+             Ask the operator",
+        ),
+        (
             archives::no_copy().to_string(),
             "The copy of the recording that was kept here is gone, so it cannot be uploaded again; nothing is charged",
         ),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::config::{Config, Isolation};
+use crate::ids::{AccountId, UnixMillis};
 
 /// Where drivers come from.
 pub struct LoadOptions<'a> {
@@ -42,6 +43,17 @@ impl State {
     }
 }
 
+/// An account that a driver does nothing new for at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetAside {
+    /// The account.
+    pub account: AccountId,
+    /// What the driver did, and what follows.
+    pub why: String,
+    /// When that ends by itself; `None` = when an operator enables the driver.
+    pub until: Option<UnixMillis>,
+}
+
 /// One driver of the folder or of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
@@ -62,6 +74,8 @@ pub struct Summary {
     pub isolation: Option<Isolation>,
     /// How often its process crashed since it was loaded; on threads, how often it panicked.
     pub crashes: u64,
+    /// Accounts that it does nothing new for.
+    pub set_aside: Vec<SetAside>,
 }
 
 /// Logs what became of a driver.

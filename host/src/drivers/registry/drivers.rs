@@ -30,6 +30,8 @@ pub enum ValidateError {
     UnknownType,
     /// The schema or the driver refuses it.
     Config(ConfigRefused),
+    /// The driver is set aside for the account; what it did, and what follows.
+    SetAside(String),
     /// The driver cannot be asked.
     Driver(String),
 }
@@ -81,7 +83,12 @@ impl Drivers {
     ) -> Result<(), ValidateError> {
         let entry = self.registry().kind(kind).ok_or(ValidateError::UnknownType)?;
         entry.schema.check(config).map_err(ValidateError::Config)?;
-        entry.driver.services.may_ask(account.0).map_err(|error| ValidateError::Driver(error.message))?;
+        let services = &entry.driver.services;
+        services.may_ask(account.0).map_err(|error| match services.quarantine() {
+            // Its words are about another account's work.
+            Some(why) => ValidateError::Driver(why),
+            None => ValidateError::SetAside(error.message),
+        })?;
         let (kind, json) = (kind.to_string(), config.to_string());
         let whom = Some(Whom { account: account.0, destination: None });
         let asked = entry

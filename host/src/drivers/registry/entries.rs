@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use super::catalog::{State, Summary};
+use super::catalog::{SetAside, State, Summary};
 use super::kinds::{Kind, KindFacts};
 use crate::config::{DriverSettings, Isolation};
 use crate::drivers::run::loaded::Loaded;
+use crate::ids::AccountId;
 
 /// A driver on threads that is used for nothing new. What it still runs keeps it alive: it is taken as it is when it is wanted again.
 pub(super) struct Resting {
@@ -148,7 +149,8 @@ impl Entry {
     /// A driver that is not loaded.
     pub(super) fn with_state(id: &str, file: Option<PathBuf>, state: State) -> Self {
         let (id, version, types, refused, isolation) = (id.into(), String::new(), Vec::new(), None, None);
-        let summary = Summary { id, file, version, types, state, refused, isolation, crashes: 0 };
+        let set_aside = Vec::new();
+        let summary = Summary { id, file, version, types, state, refused, isolation, crashes: 0, set_aside };
         let (hash, settings) = (String::new(), DriverSettings::default());
         Self { summary, hash, settings, loaded: None, kinds: BTreeMap::new() }
     }
@@ -219,11 +221,16 @@ impl Entry {
     /// What is shown of it now.
     pub(super) fn summary(&self) -> Summary {
         let mut summary = self.summary.clone();
-        summary.crashes = self.loaded.as_ref().map_or(0, |loaded| loaded.crashes());
-        let quarantine = self.loaded.as_ref().and_then(|loaded| loaded.services.quarantine());
-        if let Some(trouble) = self.trouble().or(quarantine) {
+        let Some(loaded) = &self.loaded else { return summary };
+        summary.crashes = loaded.crashes();
+        if let Some(trouble) = self.trouble().or_else(|| loaded.services.quarantine()) {
             summary.state = State::Failing(trouble);
         }
+        let held = loaded.services.set_aside().into_iter().map(|(account, why)| (account, why, None));
+        let waiting = loaded.remote.iter().flat_map(|remote| remote.waiting());
+        let all = held.chain(waiting.map(|(account, why, until)| (account, why, Some(until))));
+        summary.set_aside =
+            all.map(|(account, why, until)| SetAside { account: AccountId(account), why, until }).collect();
         summary
     }
 

@@ -91,6 +91,11 @@ impl Quarantine {
         self.driver.clone()
     }
 
+    /// Accounts that it does nothing new for, and why.
+    pub(in crate::drivers) fn accounts(&self) -> impl Iterator<Item = (i64, &str)> {
+        self.accounts.iter().filter_map(|(id, account)| Some((*id, account.held.as_ref()?.why.as_str())))
+    }
+
     /// Why it opens nothing for `account`.
     pub(in crate::drivers) fn reason_for(&self, account: i64) -> Option<String> {
         self.driver.clone().or_else(|| Some(self.held(account)?.why.clone()))
@@ -112,20 +117,20 @@ fn reason(fault: Fault, is_for_all: bool, text: &str) -> String {
         Fault::Panicked => "panicked",
         Fault::Crashed => "crashed",
         Fault::Hung => {
-            return "did not return from a call for one account and, loaded again, is used for nothing new of it until an operator enables \
-                    it once more"
+            return "did not return from a call for this account and, loaded anew, does nothing new for this account until an operator \
+                    enables it once more"
                 .to_owned();
         }
     };
     let end = (0..=text.len().min(REASON_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
     let minutes = FAULT_WINDOW.as_secs() / 60;
-    let (whom, of) = match is_for_all {
-        true => (format!("for each of {ACCOUNTS_MAX} accounts"), ""),
-        false => ("for one account".to_owned(), " of it"),
+    let (for_whom, whom) = match is_for_all {
+        true => (format!("for each of {ACCOUNTS_MAX} accounts"), "anybody"),
+        false => ("for this account".to_owned(), "this account"),
     };
     format!(
-        "{did} {FAULTS_MAX} times within {minutes} minutes {whom} and is used for nothing new{of} until an operator enables it again; the \
-         last time: {}",
+        "{did} {FAULTS_MAX} times within {minutes} minutes {for_whom} and does nothing new for {whom} until an operator enables it again; \
+         the last time: {}",
         &text[..end.unwrap_or(0)]
     )
 }
@@ -168,7 +173,9 @@ mod tests {
             (0..20).map(|n| quarantine.add(secs(n), 1, PANICKED, "its own").is_some()).collect();
         assert_eq!(said[..4], [false, false, true, false]);
         assert_eq!((quarantine.reason(), quarantine.reason_for(2)), (None, None));
-        assert_eq!(quarantine.reason_for(1), Some(reason(PANICKED, false, "its own")));
+        let why = reason(PANICKED, false, "its own");
+        assert_eq!(quarantine.accounts().collect::<Vec<_>>(), [(1, why.as_str())]);
+        assert_eq!(quarantine.reason_for(1), Some(why));
         // Two of one and one each of many are nobody's loss.
         let mut add = |account| quarantine.add(secs(30), account, PANICKED, "a");
         assert!(add(2).is_none() && add(2).is_none() && (3..100).all(|account| add(account).is_none()));
@@ -210,17 +217,17 @@ mod tests {
     fn reasons_texts() {
         assert_eq!(
             reason(PANICKED, true, "oh"),
-            "panicked 3 times within 10 minutes for each of 3 accounts and is used for nothing new until an operator \
+            "panicked 3 times within 10 minutes for each of 3 accounts and does nothing new for anybody until an operator \
              enables it again; the last time: oh"
         );
         assert_eq!(
             reason(Fault::Crashed, false, "oh"),
-            "crashed 3 times within 10 minutes for one account and is used for nothing new of it until an operator \
+            "crashed 3 times within 10 minutes for this account and does nothing new for this account until an operator \
              enables it again; the last time: oh"
         );
         assert_eq!(
             reason(Fault::Hung, false, "oh"),
-            "did not return from a call for one account and, loaded again, is used for nothing new of it until an \
+            "did not return from a call for this account and, loaded anew, does nothing new for this account until an \
              operator enables it once more"
         );
     }

@@ -58,6 +58,12 @@ impl Apart {
         self.first.first().copied().filter(|_| inside.len() == 1)
     }
 
+    /// Accounts that were inside at the last crash and wait for the end of the turn, and when that is.
+    pub(super) fn waiting(&self, now: Duration) -> Option<(&BTreeSet<i64>, Duration)> {
+        let until = self.until.filter(|until| now < *until)?;
+        Some((&self.others, until))
+    }
+
     /// Takes an account in at the monotonic time `now`.
     ///
     /// # Errors
@@ -158,12 +164,17 @@ mod tests {
     fn who_waits_is_told_how_long() {
         let mut apart = Apart::default();
         assert_eq!(apart.crashed(&all(1..5), NOW), None);
+        assert_eq!(apart.waiting(NOW), None, "nobody came yet");
         assert_eq!(apart.take_in(1, NOW), Ok(()));
         let later = NOW + TURN_MIN / 5;
         assert_eq!((apart.take_in(2, later), apart.take_in(3, later)), (Ok(()), Err(TURN_MIN / 5 * 4)));
         assert_eq!(apart.take_in(9, later), Err(TURN_MIN / 5 * 4), "whoever comes");
+        assert_eq!(apart.waiting(later), Some((&all(3..5), NOW + TURN_MIN)));
         let end = NOW + TURN_MIN;
-        assert_eq!((apart.take_in(3, end), apart.take_in(9, end)), (Ok(()), Ok(())));
+        assert_eq!(
+            (apart.take_in(3, end), apart.take_in(9, end), apart.waiting(end)),
+            (Ok(()), Ok(()), None)
+        );
     }
 
     #[test]

@@ -20,6 +20,11 @@ use super::spec::{Facts, Spec};
 use crate::clock::Clock;
 use crate::drivers::load::error::LoadError;
 use crate::drivers::run::pump::Pump;
+use crate::ids::UnixMillis;
+
+/// What is told to an account that waits because others are looked at first.
+const FOLLOWS: &str =
+    "crashed, and serves some accounts before the others to find out with whose work; this account follows";
 
 /// What its children are given.
 struct Parts {
@@ -141,12 +146,17 @@ impl Remote {
         let session = self.session()?;
         let taken_in = self.apart.lock().take_in(account, self.parts.clock.monotonic());
         taken_in.map(|()| session).map_err(|wait| {
-            let id = &self.parts.spec.id;
-            Error::internal(format!(
-                "driver {id} crashed, and serves some accounts before the others to find out with whose work; this account follows"
-            ))
-            .retry_after(wait)
+            Error::internal(format!("driver {} {FOLLOWS}", self.parts.spec.id)).retry_after(wait)
         })
+    }
+
+    /// Accounts that wait because others are looked at first, why, and until when.
+    pub(in crate::drivers) fn waiting(&self) -> Vec<(i64, String, UnixMillis)> {
+        let (now, wall_now) = (self.parts.clock.monotonic(), self.parts.clock.now());
+        let apart = self.apart.lock();
+        let Some((accounts, until)) = apart.waiting(now) else { return Vec::new() };
+        let until = UnixMillis(wall_now.0.saturating_add((until - now).as_millis() as i64));
+        accounts.iter().map(|account| (*account, FOLLOWS.to_owned(), until)).collect()
     }
 
     /// Whether it runs, and it is the turn of `account`.

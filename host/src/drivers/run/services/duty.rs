@@ -39,6 +39,11 @@ impl DriverServices {
         self.quarantine.lock().reason()
     }
 
+    /// Accounts that it does nothing new for, and why.
+    pub(in crate::drivers) fn set_aside(&self) -> Vec<(i64, String)> {
+        self.quarantine.lock().accounts().map(|(account, why)| (account, why.to_owned())).collect()
+    }
+
     /// An operator wants it to be used again.
     pub(in crate::drivers) fn forgive(&self) {
         *self.quarantine.lock() = Quarantine::default();
