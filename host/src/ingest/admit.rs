@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use satcast_media::Packet;
 use satcast_media::flv::ForeignCodec;
 
-use crate::ids::StreamId;
+use crate::ids::{AccountId, StreamId};
 use crate::live::Via;
 use crate::secret::{Redacted, STREAM_KEY_PREFIX, key_hash, mask_key};
 use crate::store::{Store, StreamRecord};
@@ -97,6 +97,7 @@ impl Status {
 /// An accepted encoder.
 #[derive(Debug)]
 pub(super) struct Admitted<P> {
+    pub(super) account: AccountId,
     pub(super) stream: StreamId,
     pub(super) publisher: P,
 }
@@ -127,7 +128,7 @@ pub(super) async fn admit<A: Admission>(
     if !stream.allowed.allow(address) {
         return Err(Denied::WrongAddress);
     }
-    let id = stream.id;
+    let (account, id) = (stream.account_id, stream.id);
     let publisher = admission.publish(stream, via, address).await.map_err(Denied::Refused)?;
     // Whoever replaces a key ends the session that is there then. Looked up again, no encoder comes in between with the old key.
     let still = store.stream_by_key_hash(&key.hash()).await;
@@ -135,7 +136,7 @@ pub(super) async fn admit<A: Admission>(
     if !still.allowed.allow(address) {
         return Err(Denied::WrongAddress);
     }
-    Ok(Admitted { stream: id, publisher })
+    Ok(Admitted { account, stream: id, publisher })
 }
 
 /// A stream key of the right form, not yet looked up. Shows only its mask.

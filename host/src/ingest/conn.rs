@@ -15,7 +15,6 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-use super::Shared;
 use super::admit::{Admission, Admitted, Denied, PacketSink, Status, StreamKey, admit, is_documented_app};
 use super::end::End;
 use super::limits::Limits;
@@ -23,6 +22,8 @@ use super::threads::Seat;
 use super::tls::Tls;
 use super::usable::Usable;
 use super::wire::Wire;
+use super::{Shared, Whose};
+use crate::ids::{AccountId, StreamId};
 use crate::live::{Issue, Via};
 use crate::networks::Network;
 
@@ -38,21 +39,23 @@ pub(super) async fn serve<A: Admission>(
 ) {
     let tls = match tls.map(Tls::new).transpose() {
         Ok(tls) => tls,
-        Err(failure) => return shared.warn(peer, None, &format!("refused: {failure}")),
+        Err(failure) => return shared.warn(peer, Whose::Unknown, &format!("refused: {failure}")),
     };
     let wire = Wire::new(socket, tls, shared.limits.reply_bytes_max);
     let stranger = Some(stranger);
-    let mut connection = Connection { wire, peer, shared, stranger, stop, seat, events: VecDeque::new() };
+    let mut connection =
+        Connection { wire, peer, shared, stranger, stop, seat, events: VecDeque::new(), publishes: None };
     let deadline = Instant::now() + connection.shared.limits.setup;
     let end = match connection.set_up(deadline).await {
         Ok(admitted) => {
-            let stream = admitted.stream;
+            let Admitted { account, stream, publisher } = admitted;
+            connection.publishes = Some((account, stream));
             connection.stranger = None;
             connection.wire.admit();
             let _known = KnownNetwork::note(&connection.shared, peer);
-            info!(peer = %peer, stream = %stream, "encoder publishes");
-            let end = connection.relay(admitted.publisher).await;
-            info!(peer = %peer, stream = %stream, bytes_in = connection.wire.bytes_in(), "encoder left: {end}");
+            info!(peer = %peer, account = %account, stream = %stream, "encoder publishes");
+            let end = connection.relay(publisher).await;
+            info!(peer = %peer, account = %account, stream = %stream, bytes_in = connection.wire.bytes_in(), "encoder left: {end}");
             end
         }
         Err(end) => end,
@@ -69,6 +72,8 @@ struct Connection<A> {
     seat: Seat,
     /// Events between a publish request and its decision.
     events: VecDeque<ServerEvent>,
+    /// Whose stream it publishes, once it was let in.
+    publishes: Option<(AccountId, StreamId)>,
 }
 
 impl<A: Admission> Connection<A> {
@@ -230,10 +235,17 @@ impl<A: Admission> Connection<A> {
             usable.announced(metadata);
         }
         for codec in intake.foreign.drain(..) {
-            self.shared.warn(self.peer, None, &Issue::unsupported(codec).text);
+            self.warn(None, &Issue::unsupported(codec).text);
             usable.foreign(codec, Instant::now());
             publisher.foreign(codec);
         }
+    }
+
+    /// One warning for the operator; `key`: the mask of the key that was refused.
+    fn warn(&self, key: Option<&str>, what: &str) {
+        let of_stream = self.publishes.map(|(account, stream)| Whose::Stream { account, stream });
+        let whose = of_stream.unwrap_or(key.map_or(Whose::Unknown, Whose::Key));
+        self.shared.warn(self.peer, whose, what);
     }
 
     /// When an unwatched socket is read next.
@@ -250,7 +262,7 @@ impl<A: Admission> Connection<A> {
                 End::Refused { key, .. } => key.as_deref(),
                 _ => None,
             };
-            self.shared.warn(self.peer, key, &end.to_string());
+            self.warn(key, &end.to_string());
         } else {
             debug!(peer = %self.peer, "connection closed: {end}");
         }

@@ -16,7 +16,7 @@ use super::admit::Admission;
 use super::limits::{Limits, PROXY_HEADERS_MAX, STRANGERS_PART};
 use super::proxy::{self, Fault};
 use super::threads::{Seat, Threads};
-use super::{Shared, conn};
+use super::{Shared, Whose, conn};
 use crate::networks::Network;
 
 type Place = Permit<Network>;
@@ -79,7 +79,7 @@ impl<A: Admission> Door<A> {
     ) {
         let peer = canonical(peer);
         let is_proxy = self.proxies.iter().any(|proxies| proxies.contains(&peer.ip()));
-        let refused = |text: &str| self.shared.warn(peer, None, &format!("refused: {text}"));
+        let refused = |text: &str| self.shared.warn(peer, Whose::Unknown, &format!("refused: {text}"));
         let entry = if is_proxy {
             self.room
                 .unnamed
@@ -107,7 +107,7 @@ impl<A: Admission> Door<A> {
         let work = async move {
             match TcpStream::from_std(socket) {
                 Ok(socket) => enter(socket, tls, peer, entry, &room, shared, stopped, seat).await,
-                Err(failure) => shared.warn(peer, None, &format!("refused: {failure}")),
+                Err(failure) => shared.warn(peer, Whose::Unknown, &format!("refused: {failure}")),
             }
         };
         tasks.spawn_on(work, &thread);
@@ -149,15 +149,21 @@ async fn enter<A: Admission>(
                 Ok(Ok(client)) => client.map_or(peer, canonical),
                 // Health checks of a proxy are no trouble, and come every few seconds.
                 Ok(Err(fault @ Fault::Nothing)) => return debug!(%peer, "RTMP connection: {fault}"),
-                Ok(Err(fault)) => return shared.warn(peer, None, &format!("refused: {fault}")),
-                Err(_) => return shared.warn(peer, None, "refused: no PROXY protocol header came in time"),
+                Ok(Err(fault)) => return shared.warn(peer, Whose::Unknown, &format!("refused: {fault}")),
+                Err(_) => {
+                    return shared.warn(
+                        peer,
+                        Whose::Unknown,
+                        "refused: no PROXY protocol header came in time",
+                    );
+                }
             };
             (client, shared.places(room, client))
         }
     };
     match places {
         Ok((_place, stranger)) => conn::serve(socket, tls, peer, shared, stranger, stopped, seat).await,
-        Err(full) => shared.warn(peer, None, &format!("refused: {full}")),
+        Err(full) => shared.warn(peer, Whose::Unknown, &format!("refused: {full}")),
     }
 }
 

@@ -20,7 +20,7 @@ use tracing::{error, info, warn};
 use crate::certificates::{CertificateError, Certificates, Section};
 use crate::clock::Clock;
 use crate::config;
-use crate::ids::UnixMillis;
+use crate::ids::{AccountId, StreamId, UnixMillis};
 use crate::log_limit::LogLimit;
 use crate::store::Store;
 
@@ -158,16 +158,32 @@ struct Shared<A> {
     warnings: LogLimit,
 }
 
+/// Whose connection a warning is about.
+#[derive(Clone, Copy, Debug)]
+enum Whose<'a> {
+    Unknown,
+    /// It sent this key, masked.
+    Key(&'a str),
+    /// It was let in.
+    Stream {
+        account: AccountId,
+        stream: StreamId,
+    },
+}
+
 impl<A> Shared<A> {
     /// One warning about a connection, unless a flood of them is going on.
-    fn warn(&self, peer: SocketAddr, key: Option<&str>, what: &str) {
+    fn warn(&self, peer: SocketAddr, whose: Whose<'_>, what: &str) {
         let Some(withheld) = self.warnings.admit(self.clock.monotonic()) else { return };
         if withheld > 0 {
             warn!("{withheld} more warnings about RTMP connections were left out");
         }
-        match key {
-            Some(key) => warn!(peer = %peer, key, "RTMP connection: {what}"),
-            None => warn!(peer = %peer, "RTMP connection: {what}"),
+        match whose {
+            Whose::Unknown => warn!(peer = %peer, "RTMP connection: {what}"),
+            Whose::Key(key) => warn!(peer = %peer, key, "RTMP connection: {what}"),
+            Whose::Stream { account, stream } => {
+                warn!(peer = %peer, account = %account, stream = %stream, "RTMP connection: {what}");
+            }
         }
     }
 }
@@ -297,7 +313,7 @@ async fn pause_after<A>(failure: io::Error, shared: &Shared<A>, local: Option<So
         return;
     }
     let local = local.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-    shared.warn(local, None, &not_accepted(&failure));
+    shared.warn(local, Whose::Unknown, &not_accepted(&failure));
     sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
 }
 

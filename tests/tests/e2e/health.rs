@@ -147,7 +147,8 @@ fn an_encoder_of_which_nothing_can_be_used_is_refused_and_hears_why() {
     for issue in issues {
         let text = issue["text"].as_str().expect("a text");
         assert!(encoder.log().contains(text), "{text}: {}", encoder.log());
-        service.wait_for_log(text, seconds(5), |line| line.contains(text));
+        let whose = format!("account=1 stream={}", stream.id);
+        service.wait_for_log(text, seconds(5), |line| line.contains(text) && line.contains(&whose));
     }
     // The next one that can be used is shown as it is.
     let mut encoder = Publish::until_end(&Source::of(Recipe::SMALL)).to(&service.ingest_url(&stream.key));
