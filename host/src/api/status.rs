@@ -64,7 +64,8 @@ impl Dvr {
 pub(super) struct StreamStatus {
     /// Whether the stream is live.
     is_live: bool,
-    /// Whether a player would play `hlsUrl` now.
+    /// Whether a player that is given `hlsUrl` now plays it without a pause: with `lowLatency`, players of parts show video within a
+    /// second; all others wait until the stream has three segments, at most eight seconds.
     hls_ready: bool,
     /// HLS playback URL with the key in its query; null when offline.
     hls_url: Null<String>,

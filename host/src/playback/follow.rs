@@ -16,8 +16,8 @@ const AHEAD_MAX: u64 = 2;
 /// Segments with which a player starts that asks for the playlist again after each (RFC 8216, 6.3.3 and 6.3.4): VLC 3 stalls at each
 /// segment when it started with two.
 const START_SEGMENTS: usize = 3;
-/// Longest that a player waits for them: hls.js gives up after ten seconds.
-const START_WAIT: Duration = Duration::from_secs(8);
+/// Longest that a player waits for them: hls.js gives a segment up after ten seconds.
+pub(super) const START_WAIT: Duration = Duration::from_secs(8);
 /// How long caches may keep the answer to who asked for exactly this version, in target durations: it does not change.
 const KEPT_TARGETS: u32 = 6;
 
@@ -120,7 +120,10 @@ pub(super) async fn follow(
     piece: Option<Arc<Published>>,
 ) -> Result<Current, ApiError> {
     let Some(piece) = piece else { return coming(opening, name).await };
-    let Some(reload) = &piece.followed.reload else { return Ok(begun(opening, name, piece).await) };
+    if piece.followed.segment.is_some() {
+        return Ok(begun(opening, piece).await);
+    }
+    let Some(reload) = &piece.followed.reload else { return Ok(Current::at_once(Some(piece))) };
     let asked = Directives::of(query)?;
     asked.check(reload)?;
     let waited = !asked.is_met(Some(reload));
@@ -148,27 +151,24 @@ pub(super) async fn follow(
     Ok(Current { piece: Some(delta.unwrap_or(piece)), max_age_secs, waited })
 }
 
-/// A playlist of a stream that has just begun, once it lists [`START_SEGMENTS`]: a player that starts with less runs dry before it has
-/// asked for the next. One that takes longer is given as it is.
-async fn begun(opening: &Opening, name: &str, piece: Arc<Published>) -> Current {
-    if piece.followed.hold_back_ms == 0 || is_startable(&piece) {
-        return Current::at_once(Some(piece));
+/// A segment of a stream that has just begun, once [`START_SEGMENTS`] are listed: a player that starts with less runs dry before it has
+/// asked for the next. The segment waits and not the playlist, as players of parts need the playlist at once and no whole segment.
+async fn begun(opening: &Opening, segment: Arc<Published>) -> Current {
+    let look = || (opening.ended() || is_startable(opening)).then_some(());
+    let waited = look().is_none();
+    if waited {
+        // It is given as well when the others take too long, or too many wait.
+        let _ = wait_for(opening, START_WAIT, look).await;
     }
-    let look = || match opening.assets().get(name) {
-        Some(piece) if !opening.ended() && !is_startable(&piece) => None,
-        piece => Some(piece),
-    };
-    let longer = wait_for(opening, START_WAIT, look).await;
-    let piece = longer.unwrap_or_else(|_| opening.assets().get(name));
-    Current { piece, max_age_secs: None, waited: true }
+    Current { piece: Some(segment), max_age_secs: None, waited }
 }
 
-/// It is no live media playlist, or lists enough; what is looked at ends with the last segment that counts.
-fn is_startable(piece: &Published) -> bool {
-    let Some(playlist) = ready::text(piece) else { return true };
+/// Its playlist is none of a live stream, or lists enough; what is looked at ends with the last segment that counts.
+fn is_startable(opening: &Opening) -> bool {
+    let media = ready::media(opening.assets());
+    let Some(playlist) = media.as_deref().and_then(ready::text) else { return true };
     let mut segments = playlist.lines().filter(|line| line.starts_with("#EXTINF:"));
-    let listed = segments.by_ref().take(START_SEGMENTS).count();
-    listed == START_SEGMENTS || listed == 0 || playlist.contains("#EXT-X-ENDLIST")
+    segments.by_ref().take(START_SEGMENTS).count() == START_SEGMENTS || playlist.contains("#EXT-X-ENDLIST")
 }
 
 /// A piece that is not there: waited for when it is said to come next.

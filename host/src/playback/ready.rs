@@ -1,5 +1,7 @@
 //! Whether a player that came now would play.
 
+use std::sync::Arc;
+
 use satcast_plugin_api::AssetBody;
 
 use super::{Playback, entry};
@@ -16,7 +18,7 @@ impl Playback {
         let is_away = session == SessionState::Reconnecting;
         let is_fresh = facts.fresh_until.is_some_and(|until| is_away || self.clock.monotonic() < until);
         let is_open = !opening.ended() && !facts.ended;
-        is_open && is_fresh && is_playable(opening.assets(), &facts.entry).is_some()
+        is_open && is_fresh && is_playable(opening.assets()).is_some()
     }
 
     /// Why nothing of a stream can be played: a session begins before its destinations have anything.
@@ -25,11 +27,15 @@ impl Playback {
     }
 }
 
-fn is_playable(assets: &Assets, name: &str) -> Option<()> {
-    let entry = hosted(assets, name)?;
+/// The media playlist that players follow.
+pub(super) fn media(assets: &Assets) -> Option<Arc<Published>> {
+    let entry = hosted(assets, &assets.playback()?.entry)?;
     let text = text(&entry)?;
-    let media =
-        if entry::is_multivariant(text) { hosted(assets, entry::first(text)?)? } else { entry.clone() };
+    if entry::is_multivariant(text) { hosted(assets, entry::first(text)?) } else { Some(entry) }
+}
+
+fn is_playable(assets: &Assets) -> Option<()> {
+    let media = media(assets)?;
     let (init, segment) = entry::newest(self::text(&media)?)?;
     for name in init.into_iter().chain([segment]) {
         is_there(assets, &*hosted(assets, name)?)?;
@@ -38,7 +44,7 @@ fn is_playable(assets: &Assets, name: &str) -> Option<()> {
 }
 
 /// A piece that viewers with a key may fetch.
-fn hosted(assets: &Assets, name: &str) -> Option<std::sync::Arc<Published>> {
+fn hosted(assets: &Assets, name: &str) -> Option<Arc<Published>> {
     assets.get(name).filter(|piece| piece.audience.is_hosted())
 }
 

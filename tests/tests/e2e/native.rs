@@ -1,5 +1,4 @@
-//! The stream in Chromium's own player, from the moment on that the status calls it ready. Its page tries again while there are fewer
-//! segments than it wants.
+//! The stream in Chromium's own player, from the moment on that the status calls it ready.
 
 use std::time::{Duration, Instant};
 
@@ -49,6 +48,7 @@ fn chromium_plays_a_destination_of_low_latency() {
         started["firstFrameMs"], state["refusedStarts"], state["stalls"]
     );
     assert_smooth(&state);
+    assert_eq!(state["refusedStarts"], 0, "its first segment comes when there are enough: {state}");
 
     // Chromium of today offers nothing to go back to in a live stream; when it does, it has to work.
     let oldest = player.step("oldest");

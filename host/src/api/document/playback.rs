@@ -102,8 +102,8 @@ fn below() -> Value {
         "tags": ["Public"],
         "summary": "Fetch what a playlist lists",
         "description": "Players come here by the addresses in the playlists; nobody has to make one. The token is of one key and \
-            session: after the end of the stream it goes on for 60 seconds, after the key is revoked for about a second. Bytes \
-            are metered, but for those of the preview.",
+            session: after the end of the stream it goes on for 60 seconds, after the key is revoked for about a second. The \
+            first segments of a stream are answered when there are three, at the latest after eight seconds. Bytes are metered, but for those of the preview.",
         "security": [],
         "parameters": [
             path_parameter("playback_path", "As in the address of the index."),

@@ -117,7 +117,7 @@ fn reason(fault: Fault, is_for_all: bool, text: &str) -> String {
         Fault::Panicked => "panicked",
         Fault::Crashed => "crashed",
         Fault::Hung => {
-            return "did not return from a call for this account and, loaded anew, does nothing new for this account until an operator \
+            return "did not return from a call for this account and, loaded again, does nothing new for this account until an operator \
                     enables it once more"
                 .to_owned();
         }
@@ -227,7 +227,7 @@ mod tests {
         );
         assert_eq!(
             reason(Fault::Hung, false, "oh"),
-            "did not return from a call for this account and, loaded anew, does nothing new for this account until an \
+            "did not return from a call for this account and, loaded again, does nothing new for this account until an \
              operator enables it once more"
         );
     }

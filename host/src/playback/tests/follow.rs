@@ -1,9 +1,10 @@
 //! Viewers who wait: for a version, for a part, and for nothing any more.
 
-use satcast_plugin_api::{Followed, Reload};
+use satcast_plugin_api::{Followed, Reload, SegmentPlace};
 use tokio::time::Instant;
 
 use super::*;
+use crate::playback::follow::{START_WAIT, follow};
 use crate::published::WAITERS_MAX;
 
 /// Long enough that nothing times out here.
@@ -31,6 +32,22 @@ impl Rig {
         let followed = Followed { hold_back_ms: 2000, reload, ..Followed::default() };
         let asset = Asset { name, content_type, max_age_secs: 1, audience, body, followed };
         self.opening.assets().publish(asset, self.folder.path()).unwrap();
+    }
+
+    /// A playlist of so many segments.
+    fn segments(&self, count: usize, end: &str, reload: Option<Reload>) -> String {
+        let text = format!("#EXTM3U\n{}{end}", "#EXTINF:2,\n1.m4s\n".repeat(count));
+        self.list("media.m3u8", text.clone(), reload);
+        text
+    }
+
+    /// The segment `1.m4s`, said to be one.
+    fn first_segment(&self) {
+        let place = SegmentPlace { number: 1, offset_ns: 0, start_ms: START.0, init: "i1-0.mp4".into() };
+        let followed = Followed { segment: Some(place), ..Followed::default() };
+        let body = AssetBody::Memory(Bytes::from_static(b"media"));
+        let asset = Asset::new("1.m4s", "video/mp4", Audience::Hosted, body);
+        self.opening.assets().publish(Asset { followed, ..asset }, self.folder.path()).unwrap();
     }
 
     /// Asks, and gives the answer as it comes.
@@ -99,26 +116,41 @@ async fn a_version_is_given_when_it_comes() {
 }
 
 #[tokio::test]
-async fn who_comes_at_the_first_segment_gets_the_playlist_with_three() {
+async fn the_first_segment_is_given_when_three_are_listed() {
     let rig = Rig::new().await;
-    let media = rig.piece("media.m3u8").await;
-    let list = |segments: usize, end: &str| {
-        let text = format!("#EXTM3U\n{}{end}", "#EXTINF:2,\n1.m4s\n".repeat(segments));
-        rig.list("media.m3u8", text.clone(), None);
-        text
-    };
-    list(1, "");
-    let held = rig.waiting(&media).await;
-    list(2, "");
-    let enough = list(3, "");
-    assert_eq!(held.await.unwrap().text(), enough);
-    assert_eq!(rig.get(&media).await.text(), enough);
-    let ended = list(1, "#EXT-X-ENDLIST\n");
-    assert_eq!(rig.get(&media).await.text(), ended, "no more will come");
-    list(1, "");
-    let held = rig.waiting(&media).await;
+    let (media, first) = (rig.piece("media.m3u8").await, rig.piece("1.m4s").await);
+    rig.first_segment();
+    let hint = Some("l1-4-0.m4s".to_owned());
+    let parted = Reload { next_sequence: 4, next_part: 0, target_ms: TARGET_MS, delta: None, hint };
+    for reload in [None, Some(parted)] {
+        let text = rig.segments(1, "", reload.clone());
+        assert_eq!(rig.get(&media).await.text(), text, "players of parts need the playlist at once");
+        let held = rig.waiting(&first).await;
+        rig.segments(2, "", reload.clone());
+        rig.segments(3, "", reload);
+        held.await.unwrap().ok();
+        rig.get(&first).await.ok();
+    }
+    rig.segments(1, "#EXT-X-ENDLIST\n", None);
+    rig.get(&first).await.ok();
+    rig.segments(1, "", None);
+    let held = rig.waiting(&first).await;
     rig.app.live.end_opening(&rig.opening);
-    assert_eq!(held.await.unwrap().text(), "#EXTM3U\n#EXTINF:2,\n1.m4s\n");
+    held.await.unwrap().ok();
+}
+
+#[tokio::test]
+async fn the_first_segment_is_given_when_the_others_take_too_long() {
+    let rig = Rig::new().await;
+    rig.first_segment();
+    rig.segments(2, "", None);
+    let segment = rig.opening.assets().get("1.m4s");
+    tokio::time::pause();
+    let began = Instant::now();
+    let given = follow("", &rig.opening, "1.m4s", segment).await.unwrap();
+    assert!(given.piece.is_some() && given.waited);
+    assert_eq!(began.elapsed().as_secs(), START_WAIT.as_secs());
+    assert_eq!(rig.waiters(), 0);
 }
 
 #[tokio::test]
