@@ -101,12 +101,22 @@ fn common(mut items: impl Iterator<Item = u32>) -> Option<u32> {
     items.all(|item| item == first).then_some(first)
 }
 
-/// Writes one segment. Runs without samples are left out; payloads lie in the order of the runs. Composition
+/// One segment of one fragment, as [`write_fragment`] writes it.
+///
+/// # Errors
+/// Those of [`write_fragment`].
+pub fn media_segment(sequence: u32, runs: &[TrackRun]) -> Result<Bytes, Fmp4Error> {
+    let mut segment = Vec::new();
+    write_fragment(&mut segment, sequence, runs)?;
+    Ok(Bytes::from(segment))
+}
+
+/// Writes a fragment behind those in `segment`. Runs without samples are left out; payloads lie in the order of the runs. Composition
 /// offsets are signed (`trun` version 1); `sequence` is the fragment number of `mfhd`.
 ///
 /// # Errors
 /// [`Fmp4Error::Tracks`] without samples or with more than [`TRACKS_MAX`] runs, [`Fmp4Error::TooLarge`].
-pub fn media_segment(sequence: u32, runs: &[TrackRun]) -> Result<Bytes, Fmp4Error> {
+pub fn write_fragment(segment: &mut Vec<u8>, sequence: u32, runs: &[TrackRun]) -> Result<(), Fmp4Error> {
     let runs: Vec<&TrackRun> = runs.iter().filter(|run| !run.samples.is_empty()).collect();
     if runs.is_empty() || runs.len() > TRACKS_MAX {
         return Err(Fmp4Error::Tracks);
@@ -125,14 +135,14 @@ pub fn media_segment(sequence: u32, runs: &[TrackRun]) -> Result<Bytes, Fmp4Erro
     let moof_bytes = head.len() - styp_bytes;
     head.truncate(styp_bytes);
     moof(sequence, &runs, moof_bytes + MDAT_HEADER_BYTES).encode(&mut head)?;
-    let mut segment = Vec::with_capacity(head.len() + MDAT_HEADER_BYTES + bytes);
+    segment.reserve(head.len() + MDAT_HEADER_BYTES + bytes);
     segment.extend_from_slice(&head);
     segment.extend_from_slice(&((MDAT_HEADER_BYTES + bytes) as u32).to_be_bytes());
     segment.extend_from_slice(b"mdat");
     for sample in runs.iter().flat_map(|run| &run.samples) {
         segment.extend_from_slice(&sample.payload);
     }
-    Ok(Bytes::from(segment))
+    Ok(())
 }
 
 fn moof(sequence: u32, runs: &[&TrackRun], first_payload: usize) -> Moof {

@@ -7,12 +7,14 @@ use super::epoch::Epoch;
 use super::segmenter::Segmenter;
 use super::{AUDIO_WAIT_NANOS, Event, Init, Segment};
 use crate::fmp4::{
-    Fmp4Error, TrackRun, VIDEO_TIMESCALE, init_segment, media_segment, nanos_to_ticks, ticks_to_nanos,
+    Fmp4Error, TrackRun, VIDEO_TIMESCALE, init_segment, nanos_to_ticks, ticks_to_nanos, write_fragment,
 };
 use crate::{Kind, NANOS_PER_MILLI};
 
 /// How long the fragments of a segment without parts are, in nanoseconds; the last may be half as long again.
 const FRAGMENT_NANOS: i64 = 500_000_000;
+/// What a sample adds to the heads of fragments, with its share of what each head has besides.
+const HEAD_BYTES_PER_SAMPLE: usize = 32;
 
 impl Segmenter {
     /// Ends the stretch: everything in it becomes segments. `end_dts` is the publisher's time where its last
@@ -149,19 +151,19 @@ impl Segmenter {
         let audio_rate = epoch.audio.as_ref().map_or(1, |audio| audio.config.timescale());
         let rates = [VIDEO_TIMESCALE, audio_rate];
         let mut runs = builder.take_waiting(u64::MAX);
-        let mut fragments = Vec::new();
+        // With room for their heads: a larger one is copied once more.
+        let mut segment = Vec::with_capacity(builder.bytes() + samples as usize * HEAD_BYTES_PER_SAMPLE);
         let mut all = std::iter::from_fn(|| next_fragment(&mut runs, rates));
         let made: Result<(), Fmp4Error> = all.try_for_each(|fragment| {
             self.fragment = self.fragment.wrapping_add(1);
-            fragments.push(media_segment(self.fragment, &fragment)?);
-            Ok(())
+            write_fragment(&mut segment, self.fragment, &fragment)
         });
         let counter = match made {
             Ok(()) => &mut self.stats.samples_out,
             Err(_) => &mut self.stats.samples_dropped,
         };
         *counter += samples;
-        made.map(|()| joined(&fragments))
+        made.map(|()| Bytes::from(segment))
     }
 
     fn drop_waiting_of(&mut self, builder: &Builder) {
