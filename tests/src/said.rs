@@ -31,7 +31,7 @@ pub const PANICKED_THREE_TIMES: &str = "panicked 3 times";
 /// Reason: a driver is set aside for one account.
 pub const FOR_ONE_ACCOUNT: &str = "for this account";
 /// Reason of a driver that was to be replaced by a file that is none.
-pub const GOES_ON: &str = "goes on as it was";
+pub const GOES_ON: &str = "goes on without what was refused";
 /// Log: the drivers folder cannot be trusted, and what runs is left as it is.
 pub const NOT_LOOKED_AT: &str = "driver not looked at";
 /// Log: a configuration cannot be read at a reload.

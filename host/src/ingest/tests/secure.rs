@@ -67,10 +67,13 @@ async fn an_encoder_publishes_over_tls_and_hears_a_refusal() {
         let sent: Vec<Packet> = (0..200).map(large_packet).collect();
         sent.iter().for_each(|packet| session.send(packet).unwrap());
         stream.write_all(&session.output().take()).await.unwrap();
+        // What the socket had no room for waits in the TLS session.
+        stream.flush().await.unwrap();
         let (came, _) = service.packets(sent.len()).await;
         assert!(came == sent);
         session.end();
         stream.write_all(&session.output().take()).await.unwrap();
+        stream.flush().await.unwrap();
         service.no_publisher_is_left().await;
     }
 }
