@@ -5,10 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use satcast::config::Durability;
-use satcast::ids::{DestinationId, Msat, SessionId, UnixMillis};
-use satcast::secret::{Redacted, Vault, new_session_id, new_stream_key};
-use satcast::store::{
+use satcast_core::config::Durability;
+use satcast_core::ids::{DestinationId, Msat, SessionId, UnixMillis};
+use satcast_core::secret::{Redacted, Vault, new_session_id, new_stream_key};
+use satcast_store::{
     Actor, Caps, Charged, MinuteCharge, NewAccount, NewDestination, NewSession, NewStream, OpenOptions,
     Origin, Slot, Store, Terms, open,
 };

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use crate::config::Config;
-use crate::secret::{Vault, VaultError};
-use crate::store::Address;
+use satcast_core::config::Config;
+use satcast_core::secret::{Vault, VaultError};
+use satcast_store::Address;
 
 /// Name of the lock file inside the data folder.
 const LOCK_FILE_NAME: &str = "satcast.lock";
@@ -184,7 +184,7 @@ fn has_database(config: &Config) -> bool {
 /// [`DataDirError::Unusable`].
 pub fn probe_write(path: &Path) -> Result<(), DataDirError> {
     let failed = |source| DataDirError::Unusable { path: path.to_owned(), source };
-    let probe = path.join(format!("probe.{}", crate::secret::new_uid()));
+    let probe = path.join(format!("probe.{}", satcast_core::secret::new_uid()));
     fs::write(&probe, b"probe").map_err(failed)?;
     fs::remove_file(&probe).map_err(failed)
 }

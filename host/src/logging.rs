@@ -7,7 +7,7 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::config::{Log, LogFormat};
+use satcast_core::config::{Log, LogFormat};
 
 /// Starts logging for the rest of the process; a second call changes nothing.
 ///

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
-use crate::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId};
-use crate::store::{StreamLimits, StreamRecord, Terms};
+use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, SessionId, StreamId};
+use satcast_store::{StreamLimits, StreamRecord, Terms};
 
 /// Why a destination may not run; the text its owner sees as its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

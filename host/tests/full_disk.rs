@@ -1,10 +1,10 @@
 //! A disk that is full for a while. In a process of its own, as the limit that stands in for the disk is the process's.
 #![allow(clippy::unwrap_used)] // A failed step is a failed test.
 
-use satcast::config::Durability;
-use satcast::ids::{Msat, UnixMillis};
-use satcast::secret::{Redacted, Vault};
-use satcast::store::{self, NewAccount, OpenOptions, Origin, Store};
+use satcast_core::config::Durability;
+use satcast_core::ids::{Msat, UnixMillis};
+use satcast_core::secret::{Redacted, Vault};
+use satcast_store::{NewAccount, OpenOptions, Origin, Store};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// `SIGXFSZ`, which ends a process that writes past the limit unless it is handled.
@@ -31,9 +31,10 @@ async fn writes_go_on_when_a_full_disk_has_room_again() {
     let file = folder.path().join("t.db");
     let url = Redacted::new(format!("sqlite:{}", file.display()));
     let vault = Vault::new(&[7; 32]);
-    let store = store::open(OpenOptions { url, durability: Durability::Full, vault, low_balance: Msat(0) })
-        .await
-        .unwrap();
+    let store =
+        satcast_store::open(OpenOptions { url, durability: Durability::Full, vault, low_balance: Msat(0) })
+            .await
+            .unwrap();
     assert!(account(&store, 0).await);
 
     let log_bytes = std::fs::metadata(folder.path().join("t.db-wal")).unwrap().len();

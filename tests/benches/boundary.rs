@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
-use satcast::clock::Clock;
-use satcast::config::{Config, Durability};
 use satcast::drivers::{Drivers, HostParts, LoadOptions, RecordingParts};
-use satcast::ids::{DestinationId, StreamId};
 use satcast::live::{DestinationSnapshot, Live, Publisher, Settings};
-use satcast::outbound::Guard;
-use satcast::secret::{Vault, new_stream_key};
-use satcast::store::{self, Actor, Caps, NewAccount, NewDestination, NewStream, OpenOptions, Origin};
+use satcast_core::clock::Clock;
+use satcast_core::config::{Config, Durability};
+use satcast_core::ids::{DestinationId, StreamId};
+use satcast_core::secret::{Vault, new_stream_key};
 use satcast_media::{Codec, NANOS_PER_MILLI, Packet};
+use satcast_net::outbound::Guard;
+use satcast_store::{Actor, Caps, NewAccount, NewDestination, NewStream, OpenOptions, Origin};
 use satcast_tests::figures::{Options, summary};
 use satcast_tests::scene::{HOSTILE, built, configuration};
 use satcast_tests::service::binary;
@@ -135,7 +135,7 @@ fn push(publishers: &mut [Publisher], sent: &mut u64, end: Duration, began: Inst
 
 struct Rig {
     live: Live,
-    store: store::Store,
+    store: satcast_store::Store,
     streams: Vec<(StreamId, Vec<DestinationId>)>,
 }
 
@@ -166,11 +166,12 @@ impl Rig {
         });
         let drivers = drivers.await.expect("drivers");
         assert!(drivers.known_types().iter().any(|kind| kind == HOSTILE), "{:?}", drivers.summaries());
-        let url = satcast::secret::Redacted::new(format!("sqlite:{}", folder.join("bench.db").display()));
+        let url =
+            satcast_core::secret::Redacted::new(format!("sqlite:{}", folder.join("bench.db").display()));
         let vault = Vault::new(&[7; 32]);
-        let low_balance = satcast::ids::Msat(0);
+        let low_balance = satcast_core::ids::Msat(0);
         let options = OpenOptions { url, durability: Durability::Normal, vault, low_balance };
-        let store = store::open(options).await.expect("a store");
+        let store = satcast_store::open(options).await.expect("a store");
         let streams = Self::streams(&store, &clock, sources).await;
         let settings = Settings { reconnect_window: Duration::ZERO, refuse_quiet: Duration::ZERO };
         let live = Live::new(store.clone(), drivers, clock, settings);
@@ -178,7 +179,7 @@ impl Rig {
     }
 
     async fn streams(
-        store: &store::Store,
+        store: &satcast_store::Store,
         clock: &Clock,
         sources: usize,
     ) -> Vec<(StreamId, Vec<DestinationId>)> {

@@ -6,8 +6,8 @@ use url::Url;
 use super::destinations::DestinationInput;
 use super::{ApiError, App};
 use crate::drivers::{ConfigRefused, ProbeError, ValidateError};
-use crate::ids::AccountId;
-use crate::store::{Delays, NewDestination};
+use satcast_core::ids::AccountId;
+use satcast_store::{Delays, NewDestination};
 
 /// A destination that may be made.
 pub(super) struct Accepted {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::ApiError;
 use super::body::Fields;
-use crate::networks::Networks;
+use satcast_core::networks::Networks;
 
 /// The field.
 const FIELD: &str = "allowedAddresses";

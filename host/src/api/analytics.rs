@@ -13,9 +13,9 @@ use super::range::{self, Named};
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
 use crate::billing::overage::GB_BYTES;
-use crate::config::Pricing;
-use crate::ids::{Msat, Sats, StreamId, UnixMillis};
-use crate::store::{HistoryEntry, HistoryFilter};
+use satcast_core::config::Pricing;
+use satcast_core::ids::{Msat, Sats, StreamId, UnixMillis};
+use satcast_store::{HistoryEntry, HistoryFilter};
 
 /// Longest platform name that is looked for.
 const PLATFORM_CHARS_MAX: usize = 64;

@@ -17,9 +17,9 @@ use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, RequestContext, Tag};
 use crate::archive::{DeleteError, RecoveryError};
-use crate::config::BillingMode;
-use crate::ids::{Msat, Sats};
-use crate::store::{ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveState};
+use satcast_core::config::BillingMode;
+use satcast_core::ids::{Msat, Sats};
+use satcast_store::{ARCHIVE_NAME_CHARS_MAX, ArchiveRecord, ArchiveState};
 
 /// What has not happened when the driver of a recording or its store failed.
 pub(super) const STILL_LISTED: &str = "and the recording is still listed";

@@ -13,8 +13,8 @@ use super::null::Null;
 use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
-use crate::ids::UnixMillis;
-use crate::store::{AuditEntry, AuditFilter, By, TimeRange};
+use satcast_core::ids::UnixMillis;
+use satcast_store::{AuditEntry, AuditFilter, By, TimeRange};
 
 /// Longest name of an action that is looked for.
 const ACTION_CHARS_MAX: usize = 64;

@@ -3,8 +3,8 @@
 use poem_openapi::Object;
 
 use crate::billing::overage::GB_BYTES;
-use crate::config::Pricing;
-use crate::ids::{Msat, UnixMillis};
+use satcast_core::config::Pricing;
+use satcast_core::ids::{Msat, UnixMillis};
 
 /// Parts of a GB that are shown.
 const PARTS_PER_GB: u64 = 100;

@@ -9,10 +9,10 @@ use poem_openapi::registry::{MetaSecurityScheme, Registry};
 use super::known::note_use;
 use super::{ApiError, App, RequestContext};
 use crate::auth::{login_cookie, presented_key, presents_header};
-use crate::ids::{AccountId, KeyId, LoginId, UnixMillis};
-use crate::networks::Network;
-use crate::secret::{KeyKind, Redacted, api_key_kind, is_login_token, key_hash};
-use crate::store::{Actor, By, KeyRecord, LoginRecord, Origin, Scopes};
+use satcast_core::ids::{AccountId, KeyId, LoginId, UnixMillis};
+use satcast_core::networks::Network;
+use satcast_core::secret::{KeyKind, Redacted, api_key_kind, is_login_token, key_hash};
+use satcast_store::{Actor, By, KeyRecord, LoginRecord, Origin, Scopes};
 
 /// The use of a key is noted at most this often.
 const TOUCH_INTERVAL_MS: i64 = 60_000;

@@ -15,10 +15,10 @@ use super::null::Null;
 use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, Tag};
-use crate::ids::{DestinationId, StreamId};
 use crate::live::{Delayed, DestState};
-use crate::store::{DELAY_SECS_MAX, DestinationView};
-use crate::troubles::Trouble;
+use satcast_core::ids::{DestinationId, StreamId};
+use satcast_core::troubles::Trouble;
+use satcast_store::{DELAY_SECS_MAX, DestinationView};
 
 /// What the owner of a destination is told whose stored configuration was damaged.
 pub(super) const UNREADABLE: &str =

@@ -12,10 +12,9 @@ use serde_json::{Value, json};
 use super::body::{Body, Fields, FromFields};
 use super::null::Null;
 use super::{ApiError, App, Caller, Tag};
-use crate::config::Isolation;
 use crate::drivers::{Change, ChangeError, SetAside, State, Summary, TypeSchema};
-use crate::ids::AccountId;
-use crate::store;
+use satcast_core::config::Isolation;
+use satcast_core::ids::AccountId;
 
 /// What became of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -201,7 +200,7 @@ impl DriversApi {
                 ChangeError::Refused { .. } => ApiError::refused("driver_refused", error.to_string()),
             })?;
             let detail = json!({ "driver": summary.id, "version": summary.version });
-            let entry = store::Change { action: done, target: ("driver", None), detail };
+            let entry = satcast_store::Change { action: done, target: ("driver", None), detail };
             // It is done, whether the log can be written or not.
             if let Err(error) = app.store.record(&caller.actor(&app), entry).await {
                 tracing::error!(%error, driver = summary.id, "a change of a driver is not in the audit log");
@@ -260,7 +259,7 @@ mod tests {
     use poem_openapi::types::ToJSON as _;
 
     use super::*;
-    use crate::ids::UnixMillis;
+    use satcast_core::ids::UnixMillis;
 
     #[test]
     fn operators_see_what_is_wrong_and_what_was_refused() {

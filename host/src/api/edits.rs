@@ -15,9 +15,9 @@ use super::body::{Body, Fields, FromFields, NoBody};
 use super::destinations::{DestinationInput, Done, read_delay};
 use super::streams::checked_label;
 use super::{ApiError, App, Caller, Tag, accept};
-use crate::ids::{DestinationId, EndReason, StreamId};
-use crate::secret::new_stream_key;
-use crate::store::{DestinationChange, LimitChange, LimitsChange, StreamChange};
+use satcast_core::ids::{DestinationId, EndReason, StreamId};
+use satcast_core::secret::new_stream_key;
+use satcast_store::{DestinationChange, LimitChange, LimitsChange, StreamChange};
 
 /// Largest budget of a session in sats: all there will ever be.
 const MAX_SATS_MAX: i64 = 2_100_000_000_000_000;

@@ -9,9 +9,9 @@ use poem_openapi::error::{ContentTypeError, ParseParamError, ParsePathError};
 use serde_json::json;
 
 use crate::drivers::RecordingsError;
-use crate::feed::WATCHERS_PER_ACCOUNT_MAX;
-use crate::rate::RateRule;
-use crate::store::StoreError;
+use satcast_core::feed::WATCHERS_PER_ACCOUNT_MAX;
+use satcast_core::rate::RateRule;
+use satcast_store::StoreError;
 
 /// What every unknown thing answers, whoever owns it.
 const NOT_FOUND: &str = "not_found";

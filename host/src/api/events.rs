@@ -19,8 +19,8 @@ use tokio::time::{Interval, MissedTickBehavior};
 use super::caller::presented_login;
 use super::{ApiError, App, Caller, RequestContext, Subject, Tag};
 use crate::auth::presented_key;
-use crate::feed::{Event, Seen, Watch};
-use crate::secret::key_hash;
+use satcast_core::feed::{Event, Seen, Watch};
+use satcast_core::secret::key_hash;
 
 /// How often a stream without events sends a comment, and is asked whether its key or session still holds: one that was
 /// revoked by another process sees no more after this time. One that was revoked here ends at once.

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::body::read_bytes;
 use super::caller::{Area, Known};
 use super::{ApiError, App, Caller, Subject};
-use crate::store::{Begun, IdempotentRequest, Store};
+use satcast_store::{Begun, IdempotentRequest, Store};
 
 /// The header.
 pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";

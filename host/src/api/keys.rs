@@ -15,9 +15,9 @@ use super::null::Null;
 use super::page::PageRequest;
 use super::streams::with_link;
 use super::{ApiError, App, Caller, RequestContext, Tag};
-use crate::ids::{DestinationId, KeyId};
-use crate::secret::{KeyKind, mask_key, new_api_key};
-use crate::store::{KeyView, NewKey, Scopes};
+use satcast_core::ids::{DestinationId, KeyId};
+use satcast_core::secret::{KeyKind, mask_key, new_api_key};
+use satcast_store::{KeyView, NewKey, Scopes};
 
 /// Longest label of a key in characters.
 const LABEL_CHARS_MAX: usize = 128;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::App;
-use crate::ids::{KeyId, UnixMillis};
-use crate::store::{KeyRecord, PlaybackRecord, StoreError};
+use satcast_core::ids::{KeyId, UnixMillis};
+use satcast_store::{KeyRecord, PlaybackRecord, StoreError};
 
 /// How long an answer of the store counts. A change through this service ends it at once; one that another process makes, such
 /// as a command, is seen after this time.
@@ -128,9 +128,9 @@ pub(super) fn note_use(app: &App, key: &KeyRecord) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::AccountId;
-    use crate::secret::KeyKind;
-    use crate::store::Scopes;
+    use satcast_core::ids::AccountId;
+    use satcast_core::secret::KeyKind;
+    use satcast_store::Scopes;
 
     fn key(id: i64, last_used_ms: Option<i64>) -> KeyRecord {
         KeyRecord {

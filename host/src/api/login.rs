@@ -15,11 +15,11 @@ use super::destinations::Done;
 use super::passwords::{hashed, is_password};
 use super::{ApiError, App, Caller, RequestContext, Tag};
 use crate::auth::{LOGIN_COOKIE, NAME_CHARS_MAX, account_name};
-use crate::config::Config;
-use crate::ids::{AccountId, LoginId, UnixMillis};
-use crate::networks::Network;
-use crate::secret::{Redacted, is_invite_token, key_hash, new_login_token};
-use crate::store::{AccountRecord, AuditFilter, NewAccount, NewLogin, Page, StoreError, TimeRange};
+use satcast_core::config::Config;
+use satcast_core::ids::{AccountId, LoginId, UnixMillis};
+use satcast_core::networks::Network;
+use satcast_core::secret::{Redacted, is_invite_token, key_hash, new_login_token};
+use satcast_store::{AccountRecord, AuditFilter, NewAccount, NewLogin, Page, StoreError, TimeRange};
 
 /// How long a network counts as one that an account's owner uses, after a login from it.
 const USUAL_NETWORKS_MS: i64 = 90 * 24 * 3_600_000;

@@ -12,8 +12,8 @@ use super::drivers::is_operator;
 use super::{ApiError, App, VERSION};
 use crate::api::caller::Caller;
 use crate::drivers::{State, Summary};
-use crate::ids::UnixMillis;
 use crate::live::{LiveDestination, SessionState};
+use satcast_core::ids::UnixMillis;
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 

@@ -1,7 +1,7 @@
 //! Pages of lists: `limit` and `cursor` in, `Link: <...>; rel="next"` out.
 
 use super::ApiError;
-use crate::store::Page;
+use satcast_store::Page;
 
 /// Most entries of one page, and the number given without `limit`.
 pub(super) const PAGE_ENTRIES_MAX: u32 = 1_000;

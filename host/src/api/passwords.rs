@@ -2,7 +2,7 @@
 
 use super::{ApiError, App, HASHING_WAIT};
 use crate::auth::password::{self, PasswordError};
-use crate::secret::Redacted;
+use satcast_core::secret::Redacted;
 
 /// A hash that no password has: an unknown name must take as long as a wrong password.
 const NOBODYS_HASH: &str =

@@ -6,10 +6,10 @@ use poem_openapi::Object;
 
 use super::App;
 use super::null::Null;
-use crate::ids::{DestinationId, StreamId};
 use crate::live::{SessionSnapshot, SessionState};
 use crate::published::Opening;
-use crate::store::DestinationView;
+use satcast_core::ids::{DestinationId, StreamId};
+use satcast_store::DestinationView;
 
 /// How one self-hosted destination is played.
 #[derive(Clone, Object)]

@@ -9,8 +9,8 @@ use poem_openapi::{Object, OpenApi};
 
 use super::{App, RATE_STATUS, RequestContext, Tag, VERSION};
 use crate::auth;
-use crate::networks::Network;
-use crate::store::Caps;
+use satcast_core::networks::Network;
+use satcast_store::Caps;
 
 /// Prices.
 #[derive(Clone, Debug, Object)]

@@ -5,8 +5,8 @@
 use time::{Date, Duration, Month, OffsetDateTime, Time};
 
 use super::ApiError;
-use crate::ids::UnixMillis;
-use crate::store::TimeRange;
+use satcast_core::ids::UnixMillis;
+use satcast_store::TimeRange;
 
 /// A named stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

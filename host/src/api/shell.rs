@@ -14,8 +14,8 @@ use poem::http::{HeaderMap, Method, StatusCode};
 use poem::{Endpoint, Request, Response, Result};
 
 use super::{ApiError, App, cors};
-use crate::rate::RateVerdict;
-use crate::secret::{STREAM_KEY_PREFIX, mask_key, new_request_id};
+use satcast_core::rate::RateVerdict;
+use satcast_core::secret::{STREAM_KEY_PREFIX, mask_key, new_request_id};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");

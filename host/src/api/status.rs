@@ -14,10 +14,10 @@ use super::null::Null;
 use super::playback::{live_opening, live_session};
 use super::viewer::Viewer;
 use super::{ApiError, App, Tag};
-use crate::config::Pricing;
-use crate::ids::{Msat, UnixMillis};
-use crate::store::TimeRange;
+use satcast_core::config::Pricing;
+use satcast_core::ids::{Msat, UnixMillis};
 use satcast_plugin_api::Playback;
+use satcast_store::TimeRange;
 
 /// Longest rewind the service offers.
 const WINDOW_MAX_SECS: i64 = 3_600;

@@ -18,9 +18,9 @@ use super::body::{Body, Fields, FromFields, NoBody};
 use super::destinations::{self, DestinationInput, Done};
 use super::page::PageRequest;
 use super::{ApiError, App, Caller, Tag, accept};
-use crate::ids::{EndReason, StreamId};
-use crate::secret::new_stream_key;
-use crate::store::{Change, NewStream, Page, StreamLimits, StreamView};
+use satcast_core::ids::{EndReason, StreamId};
+use satcast_core::secret::new_stream_key;
+use satcast_store::{Change, NewStream, Page, StreamLimits, StreamView};
 use view::{Limits, Stream, StreamDetail};
 pub(super) use view::{State, Status};
 

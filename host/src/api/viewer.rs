@@ -8,8 +8,8 @@ use super::caller::{count_invalid, key_extractor};
 use super::known::{Known, note_use};
 use super::{ApiError, App, RequestContext};
 use crate::auth::presented_key;
-use crate::secret::{Redacted, api_key_kind, key_hash};
-use crate::store::PlaybackRecord;
+use satcast_core::secret::{Redacted, api_key_kind, key_hash};
+use satcast_store::PlaybackRecord;
 
 /// A public key and the destination it belongs to, which is enabled.
 #[derive(Clone, Debug)]

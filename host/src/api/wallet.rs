@@ -18,11 +18,11 @@ pub(super) use self::topup::TopUpApi;
 use super::null::Null;
 use super::page::PageRequest;
 use super::{ApiError, App, Caller, Tag};
-use crate::ids::MSAT_PER_SAT;
-use crate::store::StatementEntry;
-use crate::wallet::connection::WalletKind;
 use crate::wallet::desk::DeskError;
 use crate::wallet::lightning::Fault;
+use satcast_core::ids::MSAT_PER_SAT;
+use satcast_core::ids::WalletKind;
+use satcast_store::StatementEntry;
 
 /// First line of a statement as CSV.
 const CSV_HEAD: &str =
@@ -263,7 +263,7 @@ fn iso(millis: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{DestinationId, Msat, SessionId, UnixMillis};
+    use satcast_core::ids::{DestinationId, Msat, SessionId, UnixMillis};
 
     #[test]
     fn a_statement_as_csv_has_exact_amounts() {

@@ -12,8 +12,8 @@ use satcast_plugin_api::recording::{Recording, RecordingState};
 
 use super::objections::Objections;
 use super::{Archive, Inner};
-use crate::ids::{DestinationId, SessionId, UnixMillis};
-use crate::store::{ArchiveReport, ArchiveState, AskedRecovery, KnownArchive, Recorded, StoreError};
+use satcast_core::ids::{DestinationId, SessionId, UnixMillis};
+use satcast_store::{ArchiveReport, ArchiveState, AskedRecovery, KnownArchive, Recorded, StoreError};
 
 /// Time between two lists.
 const LIST_PAUSE: Duration = Duration::from_secs(60);

@@ -20,11 +20,11 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::clock::Clock;
 use crate::drivers::{Drivers, RecordingsError, Reports};
-use crate::ids::DestinationId;
-use crate::store::{Actor, ArchiveRecord, ArchiveState, Store, StoreError};
-use crate::troubles::Troubles;
+use satcast_core::clock::Clock;
+use satcast_core::ids::DestinationId;
+use satcast_core::troubles::Troubles;
+use satcast_store::{Actor, ArchiveRecord, ArchiveState, Store, StoreError};
 
 pub use recovery::RecoveryError;
 

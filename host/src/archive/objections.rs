@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::drivers::Drivers;
-use crate::store::{ArchiveReport, Recorded, StoreError};
+use satcast_store::{ArchiveReport, Recorded, StoreError};
 
 /// Most recordings that one line names; the others are counted.
 pub(super) const NAMED_MAX: usize = 4;
@@ -65,8 +65,8 @@ impl Objections {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{DestinationId, SessionId, UnixMillis};
-    use crate::store::ArchiveState;
+    use satcast_core::ids::{DestinationId, SessionId, UnixMillis};
+    use satcast_store::ArchiveState;
 
     #[test]
     fn lines_name_driver_destination_and_name_and_count_what_is_too_much_texts() {

@@ -18,9 +18,9 @@ use super::testing::{self, Kept, journal, put, reports};
 use super::{Archive, RecoveryError};
 use crate::billing::testing::{Rig as Billed, START};
 use crate::drivers::{Drivers, RecordingParts};
-use crate::ids::{Msat, SessionId, UnixMillis};
-use crate::secret::Vault;
-use crate::store::{Actor, ArchiveRecord, ArchiveState, AuditFilter, By, Page, Recorded};
+use satcast_core::ids::{Msat, SessionId, UnixMillis};
+use satcast_core::secret::Vault;
+use satcast_store::{Actor, ArchiveRecord, ArchiveState, AuditFilter, By, Page, Recorded};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -9,8 +9,8 @@ use satcast_plugin_api::Class;
 
 use super::Archive;
 use crate::drivers::RecordingsError;
-use crate::ids::DestinationId;
-use crate::store::RecordedDestination;
+use satcast_core::ids::DestinationId;
+use satcast_store::RecordedDestination;
 
 impl Archive {
     /// A destination was changed or deleted: tells its driver what it is now. Waits for the driver a second at most.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::networks::Network;
-use crate::rate::{RateLimiter, RateRule};
+use satcast_core::networks::Network;
+use satcast_core::rate::{RateLimiter, RateRule};
 
 /// How long failures count.
 const WINDOW: Duration = Duration::from_secs(15 * 60);

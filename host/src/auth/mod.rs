@@ -11,8 +11,8 @@ pub use guesses::{DELAY_MAX, Guesses};
 use poem::Request;
 use poem::http::header::{AUTHORIZATION, COOKIE};
 
-use crate::rate::RateRule;
-use crate::secret::{KEY_TEXT_MAX_BYTES, Redacted};
+use satcast_core::rate::RateRule;
+use satcast_core::secret::{KEY_TEXT_MAX_BYTES, Redacted};
 
 /// Management requests that read, per key.
 pub const RATE_READS: RateRule = RateRule::per_minute("reads", 300);

@@ -3,7 +3,7 @@
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _, phc::PasswordHash};
 
-use crate::secret::{Redacted, fill_random};
+use satcast_core::secret::{Redacted, fill_random};
 
 /// Shortest password in characters.
 pub const PASSWORD_CHARS_MIN: usize = 8;

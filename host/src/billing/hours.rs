@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::{Inner, overage};
-use crate::ids::{AccountId, SessionId, UnixMillis};
-use crate::store::{HourOutcome, HourTerms};
+use satcast_core::ids::{AccountId, SessionId, UnixMillis};
+use satcast_store::{HourOutcome, HourTerms};
 
 /// Hours of accounts that are read at one time.
 pub const HOURS_MAX: i64 = 64;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::minutes::MINUTE;
-use crate::ids::Msat;
+use satcast_core::ids::Msat;
 
 /// Part of a budget in percent at which its owner is warned.
 pub const WARNED_AT_PERCENT: i128 = 80;

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use super::limits::{Means, Short};
 use super::minutes::{Due, Minutes, WAITING_MAX};
 use super::{Inner, notices};
-use crate::ids::{AccountId, DestinationId, EndReason, Msat, Sats};
-use crate::store::{Charged, Happening, Limit, MinuteCharge, Notice, StreamLimits, Totals};
 use crate::usage::{Beginning, Held, Orders};
+use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, Sats};
+use satcast_store::{Charged, Happening, Limit, MinuteCharge, Notice, StreamLimits, Totals};
 
 /// Wait after a charge that the database did not take.
 pub(super) const RETRY_WAIT: Duration = Duration::from_secs(1);

@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::ids::DestinationId;
-use crate::store::Slot;
+use satcast_core::ids::DestinationId;
+use satcast_store::Slot;
 
 /// Length of a minute.
 pub const MINUTE: Duration = Duration::from_secs(60);

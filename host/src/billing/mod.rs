@@ -25,13 +25,13 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use crate::clock::Clock;
-use crate::config::{BillingMode, Config};
-use crate::ids::{AccountId, Msat, Sats, SessionId, UnixMillis};
-use crate::store::{self, HourTerms, Store, StreamRecord, Terms};
 use crate::usage::{Beginning, Gate, Refilled, Refills, Unmetered, Usage};
 pub use hours::{BeforePass, HOURS_MAX};
 use meter::Meter;
+use satcast_core::clock::Clock;
+use satcast_core::config::{BillingMode, Config};
+use satcast_core::ids::{AccountId, Msat, Sats, SessionId, UnixMillis};
+use satcast_store::{HourTerms, Store, StreamRecord, Terms};
 
 /// Why an encoder is not let in.
 pub(crate) const REFILLING: &str =
@@ -170,7 +170,11 @@ impl Inner {
     }
 
     /// Why a stream of the account may not be published for want of money.
-    async fn wants_money(&self, stream: &StreamRecord, prices: Prices) -> store::Result<Option<Want>> {
+    async fn wants_money(
+        &self,
+        stream: &StreamRecord,
+        prices: Prices,
+    ) -> satcast_store::Result<Option<Want>> {
         if self.store.is_starved(stream.id).await? {
             return Ok(Some(Want::Starved));
         }

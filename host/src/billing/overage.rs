@@ -4,8 +4,8 @@
 //! so is what the bytes cost that no pass is to charge: those from before the service charged.
 //! So passes of any number come to the same sum as one, and what is below a millisat at the end of the hour is dropped.
 
-use crate::ids::{EndReason, Msat, SessionId};
-use crate::store::{HourDecision, HourFacts, HourTerms, OveragePart, Served, ServingSession};
+use satcast_core::ids::{EndReason, Msat, SessionId};
+use satcast_store::{HourDecision, HourFacts, HourTerms, OveragePart, Served, ServingSession};
 
 /// Bytes of a GB.
 pub const GB_BYTES: u64 = 1_000_000_000;

@@ -9,16 +9,16 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::Billing;
-use crate::clock::Clock;
-use crate::config::{Config, Durability, Flags};
-use crate::ids::{AccountId, DestinationId, EndReason, Msat, Sats, SessionId, StreamId, UnixMillis};
-use crate::secret::{Vault, new_session_id, new_stream_key};
-use crate::store::testing::Intruder;
-use crate::store::{
+use crate::usage::{Beginning, Gate as _, Held, Orders, Usage};
+use satcast_core::clock::Clock;
+use satcast_core::config::{Config, Durability, Flags};
+use satcast_core::ids::{AccountId, DestinationId, EndReason, Msat, Sats, SessionId, StreamId, UnixMillis};
+use satcast_core::secret::{Vault, new_session_id, new_stream_key};
+use satcast_store::testing::Intruder;
+use satcast_store::{
     self, Actor, Caps, NewAccount, NewDestination, NewSession, NewStream, OpenOptions, Origin, Page, Store,
     StreamLimits, StreamRecord,
 };
-use crate::usage::{Beginning, Gate as _, Held, Orders, Usage};
 
 pub(crate) const CAPS: Caps =
     Caps { destinations_per_stream: 50, streams_per_account: 1000, keys_per_account: 100 };
@@ -57,11 +57,11 @@ impl Rig {
         let file = folder.path().join("satcast.toml");
         std::fs::write(&file, toml).unwrap();
         let config = Config::load(Some(&file), [], &Flags::default()).unwrap().config;
-        let url = store::testing::url(&folder.path().join("t.db")).await;
+        let url = satcast_store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
         let low_balance = Msat(20_000);
         let options = OpenOptions { url, durability: Durability::Normal, vault, low_balance };
-        let store = store::open(options).await.unwrap();
+        let store = satcast_store::open(options).await.unwrap();
         let clock = Clock::manual(START);
         // A minute of a session is not one of the clock.
         clock.advance(Duration::from_millis(7_654));
@@ -113,7 +113,7 @@ impl Rig {
     /// Recomputes everything.
     pub(crate) async fn check(&self) {
         let file = self.folder.path().join("t.db");
-        let inspector = store::testing::inspector(&file).await;
+        let inspector = satcast_store::testing::inspector(&file).await;
         let report = inspector.check_ledger().await.unwrap();
         inspector.close().await;
         assert_eq!(report.faults, [], "{report:?}");

@@ -4,10 +4,10 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::archive::Archive;
-use crate::clock::Clock;
 use crate::drivers::{Drivers, RecordingParts};
-use crate::secret::Vault;
-use crate::store::Store;
+use satcast_core::clock::Clock;
+use satcast_core::secret::Vault;
+use satcast_store::Store;
 
 /// What drivers with recordings are given.
 pub(super) fn parts(vault: &Vault) -> RecordingParts {

@@ -1,11 +1,11 @@
 //! Who may use the database, and what reads its secrets.
 
 use super::BootError;
-use crate::clock::Clock;
-use crate::config::Config;
 use crate::data_dir::{self, DataDirLock};
-use crate::secret::{Vault, VaultError};
-use crate::store::{self, Address, Inspector, OpenOptions, Owner, Store};
+use satcast_core::clock::Clock;
+use satcast_core::config::Config;
+use satcast_core::secret::{Vault, VaultError};
+use satcast_store::{Address, Inspector, OpenOptions, Owner, Store};
 
 /// What keeps a second service from a database.
 pub(super) enum DatabaseLock {
@@ -56,7 +56,7 @@ pub(super) async fn open_store(config: &Config, vault: Vault, clock: &Clock) -> 
         vault,
         low_balance: config.low_balance(),
     };
-    let store = store::open(options).await?;
+    let store = satcast_store::open(options).await?;
     close_interrupted(&store, clock).await?;
     let cut_off = store.release_deliveries().await?;
     if cut_off > 0 {

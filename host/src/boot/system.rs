@@ -1,8 +1,8 @@
 //! What the process asks the system for, and what its log is set to.
 
-use crate::certificates::{CertificateError, Certificates, Section};
-use crate::config;
-use crate::ids::UnixMillis;
+use satcast_core::config;
+use satcast_core::ids::UnixMillis;
+use satcast_net::certificates::{CertificateError, Certificates, Section};
 
 /// Open files the service asks the system for: both ports at their caps, with as much again for destinations.
 const OPEN_FILES_WANTED: u64 = 65_536;

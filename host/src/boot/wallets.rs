@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::BootError;
 use crate::billing::Billing;
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::outbound::Guard;
-use crate::store::Store;
 use crate::wallet::Wallets;
 use crate::wallet::connection::Connection;
 use crate::wallet::desk::{self, Desk};
 use crate::wallet::lightning::Lightning;
+use satcast_core::clock::Clock;
+use satcast_core::config::Config;
+use satcast_net::outbound::Guard;
+use satcast_store::Store;
 
 /// The operator's wallet; `None` when none is configured. Its own hosts need no entry in an allow list: they are the operator's
 /// word, and no customer can reach them by it.

@@ -5,15 +5,15 @@ use std::path::Path;
 
 use super::{CliError, drivers as command, inspect, print};
 use crate::boot;
-use crate::certificates::{Certificates, Section};
-use crate::clock::Clock;
-use crate::config::{Config, Loaded};
 use crate::data_dir;
 use crate::drivers::State;
-use crate::ids::UnixMillis;
-use crate::secret::Vault;
-use crate::store::{Address, Inspector};
 use crate::wallet::lightning::Fault;
+use satcast_core::clock::Clock;
+use satcast_core::config::{Config, Loaded};
+use satcast_core::ids::UnixMillis;
+use satcast_core::secret::Vault;
+use satcast_net::certificates::{Certificates, Section};
+use satcast_store::{Address, Inspector};
 
 /// A clock before this is certainly wrong: the day this program was begun.
 const CLOCK_MIN: UnixMillis = UnixMillis(1_763_596_800_000);

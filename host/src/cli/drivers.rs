@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{CliError, print};
-use crate::clock::Clock;
-use crate::config::Config;
 use crate::data_dir;
 use crate::drivers::{Drivers, HostParts, LoadOptions, State, Summary};
-use crate::outbound::Guard;
-use crate::secret::new_uid;
+use satcast_core::clock::Clock;
+use satcast_core::config::Config;
+use satcast_core::secret::new_uid;
+use satcast_net::outbound::Guard;
 
 /// Lists the drivers; fails when one that is enabled is refused.
 pub(super) async fn list(config: &Config) -> Result<(), CliError> {
@@ -114,7 +114,7 @@ pub(super) async fn with<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Flags;
+    use satcast_core::config::Flags;
 
     fn config(folder: &Path) -> Config {
         let file = folder.with_extension("toml");

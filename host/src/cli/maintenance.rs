@@ -6,11 +6,11 @@ use std::path::Path;
 
 use super::{CliError, drivers, inspect, open_store, print};
 use crate::boot;
-use crate::certificates::{Certificates, Section};
-use crate::clock::Clock;
-use crate::config::{Config, Loaded};
 use crate::data_dir;
 use crate::drivers::State;
+use satcast_core::clock::Clock;
+use satcast_core::config::{Config, Loaded};
+use satcast_net::certificates::{Certificates, Section};
 
 /// Folder of backups inside the data folder.
 const BACKUPS_FOLDER_NAME: &str = "backups";

@@ -19,10 +19,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use new_driver::{Language, NewDriver};
 
-use crate::config::{Config, ConfigError, Flags, Loaded, LogFormat};
 use crate::data_dir;
-use crate::secret::KeyKind;
-use crate::store::{self, Address, Inspector, OpenOptions, Store};
+use satcast_core::config::{Config, ConfigError, Flags, Loaded, LogFormat};
+use satcast_core::secret::KeyKind;
+use satcast_store::{Address, Inspector, OpenOptions, Store};
 
 /// Exit code for a wrong configuration; clap uses the same for a wrong command line.
 const EXIT_CONFIG: u8 = 2;
@@ -221,9 +221,9 @@ macro_rules! failed_from {
 }
 failed_from!(
     crate::boot::BootError,
-    store::StoreError,
+    satcast_store::StoreError,
     data_dir::DataDirError,
-    crate::secret::VaultError,
+    satcast_core::secret::VaultError,
     io::Error
 );
 
@@ -253,7 +253,10 @@ impl Cli {
         let env = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         });
-        Ok(Config::load(self.global.config.as_deref(), env, &flags)?)
+        let loaded = Config::load(self.global.config.as_deref(), env, &flags)?;
+        satcast_store::Address::parse(loaded.config.database_url().expose())
+            .map_err(|error| CliError::Usage(format!("database.url: {error}")))?;
+        Ok(loaded)
     }
 
     /// How the user calls this program so that another command reaches the same data; for the banner.
@@ -297,7 +300,7 @@ pub fn run(cli: &Cli) -> Result<(), CliError> {
 /// What [`exit`] turns into a line and an exit code.
 pub fn execute(cli: &Cli, command: &Command) -> Result<(), CliError> {
     if let Command::Config = command {
-        return print(crate::config::DEFAULT_TOML);
+        return print(satcast_core::config::DEFAULT_TOML);
     }
     if let Command::Drivers { command: Some(DriversCommand::New(new)) } = command {
         return new_driver::run(new);
@@ -351,7 +354,7 @@ async fn open_store(config: &Config) -> Result<Store, CliError> {
         vault,
         low_balance: config.low_balance(),
     };
-    Ok(store::open(options).await?)
+    Ok(satcast_store::open(options).await?)
 }
 
 /// Opens the configured database to look at it, if it exists: makes nothing, migrates nothing, needs no key.

@@ -8,9 +8,9 @@ use clap::{CommandFactory as _, Parser as _};
 use super::*;
 use crate::auth::password::PASSWORD_BYTES_MAX;
 use crate::boot::{BootError, Host};
-use crate::ids::{Msat, UnixMillis};
-use crate::secret::new_stream_key;
-use crate::store::{Actor, Caps, NewDestination, NewStream};
+use satcast_core::ids::{Msat, UnixMillis};
+use satcast_core::secret::new_stream_key;
+use satcast_store::{Actor, Caps, NewDestination, NewStream};
 
 fn parse(line: &str) -> Cli {
     Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{error}"))
@@ -74,7 +74,7 @@ fn passwords_lose_their_line_end_and_nothing_else() {
     assert!(read(&long).unwrap().len() > PASSWORD_BYTES_MAX, "refused later, not cut to a valid one");
 }
 
-use crate::secret::Redacted;
+use satcast_core::secret::Redacted;
 
 /// A configuration whose data folder is inside `folder`.
 fn config(folder: &Path, toml: &str) -> Config {

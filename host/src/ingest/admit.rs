@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use satcast_media::Packet;
 use satcast_media::flv::ForeignCodec;
 
-use crate::ids::{AccountId, StreamId};
 use crate::live::Via;
-use crate::secret::{Redacted, STREAM_KEY_PREFIX, key_hash, mask_key};
-use crate::store::{Store, StreamRecord};
+use satcast_core::ids::{AccountId, StreamId};
+use satcast_core::secret::{Redacted, STREAM_KEY_PREFIX, key_hash, mask_key};
+use satcast_store::{Store, StreamRecord};
 
 /// Random characters of a stream key after its prefix.
 const STREAM_KEY_BODY_CHARS: usize = 32;

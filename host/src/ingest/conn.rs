@@ -23,9 +23,9 @@ use super::tls::Tls;
 use super::usable::Usable;
 use super::wire::Wire;
 use super::{Shared, Whose};
-use crate::ids::{AccountId, StreamId};
 use crate::live::{Issue, Via};
-use crate::networks::Network;
+use satcast_core::ids::{AccountId, StreamId};
+use satcast_core::networks::Network;
 
 /// Serves one connection until it ends, with TLS first where there is a certificate for it. `stranger` is given back when it is admitted or closed.
 pub(super) async fn serve<A: Admission>(

@@ -17,7 +17,7 @@ use super::limits::{Limits, PROXY_HEADERS_MAX, STRANGERS_PART};
 use super::proxy::{self, Fault};
 use super::threads::{Seat, Threads};
 use super::{Shared, Whose, conn};
-use crate::networks::Network;
+use satcast_core::networks::Network;
 
 type Place = Permit<Network>;
 

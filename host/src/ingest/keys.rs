@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::limits::KNOWN_NETWORK_MS;
-use crate::networks::Network;
+use satcast_core::networks::Network;
 
 /// Networks remembered for wrong keys, and networks remembered for encoders that have left; beyond it the oldest is
 /// forgotten.

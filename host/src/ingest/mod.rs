@@ -17,12 +17,12 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::certificates::{CertificateError, Certificates, Section};
-use crate::clock::Clock;
-use crate::config;
-use crate::ids::{AccountId, StreamId, UnixMillis};
-use crate::log_limit::LogLimit;
-use crate::store::Store;
+use satcast_core::clock::Clock;
+use satcast_core::config;
+use satcast_core::ids::{AccountId, StreamId, UnixMillis};
+use satcast_core::log_limit::LogLimit;
+use satcast_net::certificates::{CertificateError, Certificates, Section};
+use satcast_store::Store;
 
 mod admit;
 mod alarm;

@@ -7,7 +7,7 @@ use satcast_media::flv::ForeignCodec;
 
 use super::admit::{Admission, PacketSink, Status};
 use crate::live::{Live, Publisher, Via};
-use crate::store::StreamRecord;
+use satcast_store::StreamRecord;
 
 impl Admission for Live {
     type Publisher = Publisher;

@@ -1,8 +1,8 @@
 //! From where a stream may be published, when that changes while it is.
 
 use super::{Live, codes};
-use crate::ids::{EndReason, StreamId};
-use crate::networks::Networks;
+use satcast_core::ids::{EndReason, StreamId};
+use satcast_core::networks::Networks;
 
 impl Live {
     /// The addresses from which a stream may be published are `allowed` now: its session ends when its encoder is at another. One that

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Closed;
-use crate::ids::EndReason;
+use satcast_core::ids::EndReason;
 
 /// This name cannot be published.
 pub(super) const BAD_NAME: &str = "NetStream.Publish.BadName";

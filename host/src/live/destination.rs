@@ -30,15 +30,15 @@ use super::spool::Shares;
 use super::teller::{Teller, Turn};
 use super::via::Via;
 use super::view::{DestState, DestinationSnapshot, Told, View};
-use crate::clock::Clock;
 use crate::drivers::{Counters, Drivers, SENT_BYTES_PER_SEC_MAX};
-use crate::feed::Feed;
-use crate::ids::{AccountId, DestinationId, SessionId, UnixMillis};
-use crate::log_limit::LogLimit;
 use crate::published::Openings;
-use crate::store::{DestinationRecord, Happening, ToldDestination};
-use crate::troubles::Troubles;
 use crate::usage::Usage;
+use satcast_core::clock::Clock;
+use satcast_core::feed::Feed;
+use satcast_core::ids::{AccountId, DestinationId, SessionId, UnixMillis};
+use satcast_core::log_limit::LogLimit;
+use satcast_core::troubles::Troubles;
+use satcast_store::{DestinationRecord, Happening, ToldDestination};
 
 /// How long a driver may take over a new configuration before its destination is opened again.
 const CHANGE_WAIT: Duration = Duration::from_secs(2);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::session::{Refusal, Session, TAKE_OVER_AFTER};
 use super::{Live, Publisher, Via, codes};
-use crate::store::StreamRecord;
+use satcast_store::StreamRecord;
 
 /// Longest an encoder that returns is kept waiting while its former session ends.
 pub(super) const ENDING_WAIT: Duration = Duration::from_secs(4);

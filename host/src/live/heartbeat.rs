@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::Live;
-use crate::ids::{SessionId, UnixMillis};
-use crate::store::StoreError;
+use satcast_core::ids::{SessionId, UnixMillis};
+use satcast_store::StoreError;
 
 /// How often running sessions are marked as alive in the database; a crash bills nothing after the last mark.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);

@@ -55,14 +55,14 @@ pub use session::{Delayed, LiveDestination, LiveSession, Publisher, SessionSnaps
 pub use via::{VIA_MAX, Via};
 pub use view::{DestState, DestinationSnapshot};
 
-use crate::clock::Clock;
 use crate::drivers::Drivers;
-use crate::ids::{AccountId, DestinationId, EndReason, StreamId};
 use crate::published::{Opening, Openings};
-use crate::store::{Store, StreamLimits};
-use crate::troubles::{Trouble, Troubles};
 use crate::usage::{Gate, Unmetered};
 use quiet::{Quiet, needs_quiet};
+use satcast_core::clock::Clock;
+use satcast_core::ids::{AccountId, DestinationId, EndReason, StreamId};
+use satcast_core::troubles::{Trouble, Troubles};
+use satcast_store::{Store, StreamLimits};
 use session::{Command, Session};
 use via::Marks;
 
@@ -307,7 +307,7 @@ impl Live {
     pub(crate) fn begin_opening(
         &self,
         destination: DestinationId,
-        session: crate::ids::SessionId,
+        session: satcast_core::ids::SessionId,
     ) -> Arc<Opening> {
         let opening = Arc::new(Opening::new(destination, session, self.inner.clock.now()));
         drop(self.inner.openings.begin(opening.clone()));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Live, PublishRefused, codes};
-use crate::ids::{EndReason, StreamId};
-use crate::store::StreamRecord;
+use satcast_core::ids::{EndReason, StreamId};
+use satcast_store::StreamRecord;
 
 /// Until when an encoder is refused that was cut off, and why it was.
 #[derive(Clone, Copy, Debug)]

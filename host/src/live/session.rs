@@ -23,12 +23,12 @@ use super::hub::Hub;
 use super::via::Via;
 use super::view::DestinationSnapshot;
 use super::{Closed, Inner, codes};
-use crate::clock::Clock;
-use crate::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
-use crate::store::{StreamLimits, StreamRecord};
 use crate::usage::Usage;
 pub use publisher::Publisher;
 use run::Run;
+use satcast_core::clock::Clock;
+use satcast_core::ids::{DestinationId, EndReason, SessionId, StreamId, UnixMillis};
+use satcast_store::{StreamLimits, StreamRecord};
 
 /// Commands waiting for one session.
 pub(super) const COMMANDS_QUEUED_MAX: usize = 64;
@@ -158,7 +158,7 @@ impl Session {
     pub(super) fn new(stream: StreamRecord, number: u64, live: Arc<Inner>) -> (Arc<Self>, Run) {
         let (commands, queue) = mpsc::channel(COMMANDS_QUEUED_MAX);
         let session = Arc::new(Self {
-            id: crate::secret::new_session_id(),
+            id: satcast_core::secret::new_session_id(),
             stream,
             hub: Arc::new(Hub::new(number)),
             via: Arc::default(),

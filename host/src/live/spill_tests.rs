@@ -17,7 +17,7 @@ use super::queue::*;
 use super::spool::Spool;
 use super::testing::{audio, video, video_config};
 use crate::drivers::Waker;
-use crate::ids::{AccountId, DestinationId};
+use satcast_core::ids::{AccountId, DestinationId};
 
 const WAIT_MAX: Duration = Duration::from_secs(20);
 /// A group of two seconds.
@@ -182,7 +182,7 @@ fn real(folder: &Path) -> (Queue, Arc<AtomicU64>) {
     let (folder, waker) = (folder.to_owned(), Waker::idle());
     let (destination, account, shares) = (DestinationId(1), AccountId(1), Arc::default());
     let (bytes_max, free_bytes_min) = (1 << 30, 0);
-    let clock = crate::clock::Clock::system();
+    let clock = satcast_core::clock::Clock::system();
     let spool = Spool { destination, account, shares, folder, bytes_max, free_bytes_min, waker, clock };
     (Queue::spilling(dropped.clone(), Arc::new(spool)), dropped)
 }

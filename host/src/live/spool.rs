@@ -23,7 +23,7 @@ pub(super) use self::around::Spool;
 pub(super) use self::share::Shares;
 use self::share::no_room;
 use super::queue::Disk;
-use crate::ids::AccountId;
+use satcast_core::ids::AccountId;
 
 /// Free bytes that a spool leaves on its file system, for everything else that is written there: twice what recordings leave by
 /// default, so that they go on when it is full.

@@ -4,8 +4,8 @@
 use tokio::sync::mpsc;
 
 use super::view::DestState;
-use crate::ids::{SessionId, UnixMillis};
-use crate::store::{Happening, Notice, Store};
+use satcast_core::ids::{SessionId, UnixMillis};
+use satcast_store::{Happening, Notice, Store};
 
 /// Most of what happened in one session that waits to be written; what comes then is not told.
 pub(super) const NOTICES_WAITING_MAX: usize = 256;
@@ -96,8 +96,8 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::new_session_id;
-    use crate::store::Limit;
+    use satcast_core::secret::new_session_id;
+    use satcast_store::Limit;
 
     #[test]
     fn only_real_changes_are_told() {

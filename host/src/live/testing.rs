@@ -14,9 +14,9 @@ use satcast_plugin_api::{
     driver_entry,
 };
 
-use crate::clock::Clock;
 use crate::drivers::{Drivers, HostParts, RecordingParts};
-use crate::outbound::Guard;
+use satcast_core::clock::Clock;
+use satcast_net::outbound::Guard;
 
 fn packet(codec: Codec, sequence: u64, dts_ms: i64) -> Packet {
     let dts_ns = dts_ms * NANOS_PER_MILLI;

@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::Durability;
-use crate::ids::{AccountId, UnixMillis};
 use crate::live::testing::drivers;
-use crate::secret::{Redacted, Vault, new_stream_key};
-use crate::store::{
+use satcast_core::config::Durability;
+use satcast_core::ids::{AccountId, UnixMillis};
+use satcast_core::secret::{Redacted, Vault, new_stream_key};
+use satcast_store::{
     self, Actor, Caps, NewAccount, NewDestination, NewStream, OpenOptions, Origin, StreamRecord,
 };
 
@@ -41,12 +41,16 @@ struct Rig {
 impl Rig {
     async fn new(modes: &[&str], reconnect_window: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let url = store::testing::url(&folder.path().join("t.db")).await;
+        let url = satcast_store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
-        let store =
-            store::open(OpenOptions { url, durability: Durability::Normal, vault, low_balance: 0.into() })
-                .await
-                .unwrap();
+        let store = satcast_store::open(OpenOptions {
+            url,
+            durability: Durability::Normal,
+            vault,
+            low_balance: 0.into(),
+        })
+        .await
+        .unwrap();
         let now = UnixMillis(1_000_000);
         let new =
             NewAccount { name: "a".into(), password_hash: None, operator: false, initial_credit: 0.into() };
@@ -190,7 +194,7 @@ async fn an_end_that_the_database_does_not_take_is_recorded_when_it_does() {
     let mut publisher = rig.publish().await.unwrap();
     publisher.push(&mut group());
     rig.until_session(SessionState::Live).await;
-    let mut intruder = store::testing::Intruder::open(&rig._folder.path().join("t.db")).await;
+    let mut intruder = satcast_store::testing::Intruder::open(&rig._folder.path().join("t.db")).await;
     intruder.hide_sessions(true).await;
     let ended_at = rig.clock.now();
     let stopping = rig.live.stop(rig.stream.id, EndReason::MaxSats);

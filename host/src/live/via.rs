@@ -7,7 +7,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::ids::StreamId;
+use satcast_core::ids::StreamId;
 
 /// Most streams that media may come through.
 pub const VIA_MAX: usize = 8;
@@ -55,7 +55,8 @@ pub(super) struct Marks {
 
 impl Marks {
     pub(super) fn new() -> Self {
-        let salt = u128::from(crate::secret::random_u64()) << 64 | u128::from(crate::secret::random_u64());
+        let salt = u128::from(satcast_core::secret::random_u64()) << 64
+            | u128::from(satcast_core::secret::random_u64());
         Self { salt: salt.to_le_bytes() }
     }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::teller::Known;
-use crate::ids::UnixMillis;
+use satcast_core::ids::UnixMillis;
 
 /// A destination that was sent no bytes for this long is not live, whatever its driver says.
 pub(super) const QUIET_MAX: Duration = Duration::from_secs(5);

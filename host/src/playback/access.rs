@@ -11,10 +11,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::api::ApiError;
-use crate::clock::Clock;
 use crate::drivers::Drivers;
-use crate::ids::{AccountId, DestinationId, KeyId, StreamId};
-use crate::store::{PlaybackRecord, Store, StoreError};
+use satcast_core::clock::Clock;
+use satcast_core::ids::{AccountId, DestinationId, KeyId, StreamId};
+use satcast_store::{PlaybackRecord, Store, StoreError};
 
 /// How long an answer of the store counts.
 pub const FRESH: Duration = Duration::from_secs(1);

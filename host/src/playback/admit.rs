@@ -2,8 +2,8 @@
 
 use super::Playback;
 use crate::api::{ApiError, RequestContext};
-use crate::ids::DestinationId;
-use crate::secret::Redacted;
+use satcast_core::ids::DestinationId;
+use satcast_core::secret::Redacted;
 
 /// What the player page shows and allows.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::RwLock;
 
-use crate::clock::Clock;
-use crate::http::Sent;
-use crate::ids::{AccountId, DestinationId, UnixMillis};
-use crate::store::{Bandwidth, Store, StoreError};
+use satcast_core::clock::Clock;
+use satcast_core::ids::{AccountId, DestinationId, UnixMillis};
+use satcast_net::http::Sent;
+use satcast_store::{Bandwidth, Store, StoreError};
 
 /// How often counted bytes go to the store: what a crash loses at most.
 pub const FLUSH_INTERVAL: Duration = Duration::from_secs(5);

@@ -44,19 +44,19 @@ pub use token::PlaybackSecret;
 pub use viewers::{PLAYERS_MAX, PLAYERS_PER_NETWORK_MAX, SEEN};
 
 use crate::api::{ApiError, RequestContext, Shell, logged_path};
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::ids::{AccountId, DestinationId};
 use crate::live::Live;
-use crate::log_limit::LogLimit;
-use crate::networks::Network;
 use crate::published::Opening;
-use crate::rate::{RateLimiter, RateRule};
-use crate::secret::mask_key;
-use crate::store::{Store, StoreError};
 use access::Accesses;
 use headers::Readers;
 use meter::Meter;
+use satcast_core::clock::Clock;
+use satcast_core::config::Config;
+use satcast_core::ids::{AccountId, DestinationId};
+use satcast_core::log_limit::LogLimit;
+use satcast_core::networks::Network;
+use satcast_core::rate::{RateLimiter, RateRule};
+use satcast_core::secret::mask_key;
+use satcast_store::{Store, StoreError};
 use token::{Grant, Mint};
 use viewers::Viewers;
 

@@ -23,10 +23,10 @@ use super::token::{Grant, Ticket};
 use super::{PREFIX, Playback, entry};
 use crate::api::{ApiError, RequestContext};
 use crate::auth::{presented_key, presents_header};
-use crate::http::Sent;
-use crate::ids::KeyId;
 use crate::published::{Opening, PlaybackFacts, Published};
-use crate::secret::Redacted;
+use satcast_core::ids::KeyId;
+use satcast_core::secret::Redacted;
+use satcast_net::http::Sent;
 
 /// Name of the entry in the address.
 const INDEX: &str = "index.m3u8";

@@ -9,8 +9,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use crate::ids::{DestinationId, KeyId};
-use crate::secret::{Redacted, Vault};
+use satcast_core::ids::{DestinationId, KeyId};
+use satcast_core::secret::{Redacted, Vault};
 
 const VERSION: u8 = 1;
 const KIND_KEY: u8 = 1;

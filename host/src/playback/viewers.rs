@@ -22,8 +22,8 @@ use poem::http::{HeaderMap, Method, StatusCode};
 use satcast_plugin_api::playback::PLAYLIST_TYPE;
 
 use super::Playback;
-use crate::ids::DestinationId;
-use crate::networks::Network;
+use satcast_core::ids::DestinationId;
+use satcast_core::networks::Network;
 
 /// How long a player counts after a playlist, to the second.
 pub const SEEN: Duration = Duration::from_secs(SEEN_SECS as u64);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use super::assets::Assets;
-use crate::ids::{DestinationId, SessionId, UnixMillis};
+use satcast_core::ids::{DestinationId, SessionId, UnixMillis};
 
 /// How long players may fetch what they know of after the end.
 pub const KEPT_AFTER_END: Duration = Duration::from_secs(60);

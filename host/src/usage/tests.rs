@@ -9,11 +9,11 @@ use satcast_media::{Codec, NANOS_PER_MILLI, Packet};
 
 use crate::billing::overage::GB_BYTES;
 use crate::billing::testing::{Rig, TRIES_MAX};
-use crate::ids::{AccountId, EndReason, Msat};
 use crate::live::testing::drivers;
 use crate::live::{DestState, DestinationSnapshot, Live, Publisher, SessionSnapshot, Settings};
-use crate::store::{Bandwidth, SingleCharge, StreamLimits, StreamRecord, Terms};
 use crate::usage::{Beginning, Gate, Usage};
+use satcast_core::ids::{AccountId, EndReason, Msat};
+use satcast_store::{Bandwidth, SingleCharge, StreamLimits, StreamRecord, Terms};
 
 /// Below half the time after which a destination without bytes counts as quiet: a sample may be taken before the picture of its second.
 const STEP_SECS: u64 = 2;

@@ -5,8 +5,8 @@ use std::fmt;
 use url::Url;
 
 use super::connection::ConnectionFault;
-use crate::outbound::Guard;
-use crate::outbound::http::Place;
+use satcast_net::outbound::Guard;
+use satcast_net::outbound::http::Place;
 
 /// `http`, `https`, `ws` or `wss`, a host, a port, and a path without a slash at its end. Holds nothing secret.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use lightning_invoice::{RawBolt11Invoice, SignedRawBolt11Invoice, TaggedField};
 
 use super::lightning::Invoice;
-use crate::ids::{JSON_INTEGER_MAX, Msat, UnixMillis};
+use satcast_core::ids::{JSON_INTEGER_MAX, Msat, UnixMillis};
 
 /// Longest invoice that is read, in bytes; usual ones have 200 to 700.
 pub const INVOICE_BYTES_MAX: usize = 4_096;

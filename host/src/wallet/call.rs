@@ -8,8 +8,8 @@ use url::form_urlencoded;
 
 use super::address::HttpAddress;
 use super::failure::Trouble;
-use crate::ids::JSON_INTEGER_MAX;
-use crate::outbound::http::Client;
+use satcast_core::ids::JSON_INTEGER_MAX;
+use satcast_net::outbound::http::Client;
 
 /// Largest body of an answer in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1_024;

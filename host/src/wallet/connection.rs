@@ -1,52 +1,15 @@
 //! Which wallet: kind, address and secret; what of it may be shown.
 
-use std::fmt;
-
 use super::address::HttpAddress;
 use super::nwc::Uri;
-use crate::outbound::{Guard, Refused};
-use crate::secret::{Redacted, mask_key};
+use satcast_core::ids::WalletKind;
+use satcast_core::secret::{Redacted, mask_key};
+use satcast_net::outbound::{Guard, Refused};
 
 /// Longest url of a wallet in bytes; a `nostr+walletconnect://` URI with several relays has some 400.
 pub const URL_BYTES_MAX: usize = 2_048;
 /// Longest key or password of a wallet in bytes.
 pub const SECRET_BYTES_MAX: usize = 256;
-
-/// Kinds of wallets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WalletKind {
-    /// Nostr Wallet Connect, NIP-47.
-    Nwc,
-    /// An LNbits instance.
-    Lnbits,
-    /// A phoenixd node.
-    Phoenixd,
-}
-
-impl WalletKind {
-    /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Nwc, Self::Lnbits, Self::Phoenixd];
-
-    /// The name in the API, the configuration and the database.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Nwc => "nwc",
-            Self::Lnbits => "lnbits",
-            Self::Phoenixd => "phoenixd",
-        }
-    }
-
-    /// The kind of that name.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-}
-
-impl fmt::Display for WalletKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// How a wallet is reached. The secret of one that pays is as good as the money in it.
 #[derive(Clone, Debug, PartialEq, Eq)]

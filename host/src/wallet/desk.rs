@@ -29,17 +29,18 @@ use self::balances::Balances;
 pub use self::balances::{ASK_LIMIT, CACHED_MAX, HeldBalance};
 pub use self::refill::ASKED_WAIT;
 use self::wanted::Wanted;
-use super::connection::{Connection, WalletKind};
+use super::connection::Connection;
 use super::lightning::{Fault, Invoice, Lightning, WalletError};
 use super::{Wallets, rules};
-use crate::clock::Clock;
-use crate::config::{BillingMode, Config};
-use crate::ids::{AccountId, Msat, Sats, UnixMillis};
-use crate::outbound::Asker;
-use crate::store::{
+use crate::usage::{Refilled, Refills};
+use satcast_core::clock::Clock;
+use satcast_core::config::{BillingMode, Config};
+use satcast_core::ids::WalletKind;
+use satcast_core::ids::{AccountId, Msat, Sats, UnixMillis};
+use satcast_net::outbound::Asker;
+use satcast_store::{
     Actor, Close, InvoiceRecord, MadeInvoice, NewWallet, RefillRules, Stage, Store, StoreError, WalletRecord,
 };
-use crate::usage::{Refilled, Refills};
 
 /// Top-ups of one account that may be open at one time.
 pub const TOPUPS_OPEN_MAX: i64 = 20;

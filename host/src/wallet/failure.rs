@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::bolt11::Bolt11Error;
 use super::lightning::{Fault, WalletError};
-use crate::outbound::GuardError;
-use crate::outbound::http::{HttpError, OpenError};
+use satcast_net::outbound::GuardError;
+use satcast_net::outbound::http::{HttpError, OpenError};
 
 /// Longest time for a balance.
 pub const BALANCE_TIMEOUT: Duration = Duration::from_secs(3);

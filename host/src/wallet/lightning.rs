@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::ids::{Msat, UnixMillis};
+use satcast_core::ids::{Msat, UnixMillis};
 
 /// A BOLT11 invoice that a wallet made, or that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]

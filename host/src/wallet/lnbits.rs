@@ -16,7 +16,7 @@ use super::connection::{Connection, ConnectionFault, check_secret};
 use super::failure::{Limits, Name, Task};
 use super::lightning::{Fault, Invoice, InvoiceState, Lightning, Paid, WalletError};
 use super::{Setup, bolt11, memo_cut, whole_sats};
-use crate::ids::{MSAT_PER_SAT, Msat};
+use satcast_core::ids::{MSAT_PER_SAT, Msat};
 
 /// The status of a payment that failed.
 const FAILED: u16 = 520;

@@ -15,16 +15,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::connection::{Connection, ConnectionFault, WalletKind};
+use self::connection::{Connection, ConnectionFault};
 use self::failure::Limits;
 use self::lightning::{Fault, Invoice, InvoiceState, Lightning, Paid, WalletError};
 use self::lnbits::Lnbits;
 use self::nwc::Nwc;
 use self::phoenixd::Phoenixd;
-use crate::clock::Clock;
-use crate::ids::{JSON_INTEGER_MAX, MSAT_PER_SAT, Msat};
-use crate::outbound::http::Client;
-use crate::outbound::{Asker, Guard};
+use satcast_core::clock::Clock;
+use satcast_core::ids::WalletKind;
+use satcast_core::ids::{JSON_INTEGER_MAX, MSAT_PER_SAT, Msat};
+use satcast_net::outbound::http::Client;
+use satcast_net::outbound::{Asker, Guard};
 
 mod address;
 pub mod bolt11;

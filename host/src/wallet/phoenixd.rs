@@ -19,7 +19,7 @@ use super::connection::{Connection, ConnectionFault, check_secret};
 use super::failure::{Limits, Name, Task};
 use super::lightning::{Fault, Invoice, InvoiceState, Lightning, Paid, WalletError};
 use super::{Setup, bolt11, memo_cut, whole_sats};
-use crate::ids::{JSON_INTEGER_MAX, Msat, Sats};
+use satcast_core::ids::{JSON_INTEGER_MAX, Msat, Sats};
 
 /// A phoenixd node.
 pub(super) struct Phoenixd {

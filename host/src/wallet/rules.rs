@@ -1,8 +1,8 @@
 //! When credit is refilled, what an answer of the receiving wallet means, and when it is asked again. Pure.
 
 use super::lightning::InvoiceState;
-use crate::ids::{Msat, Sats, UnixMillis};
-use crate::store::{InvoiceRecord, NoRefill, Purpose, RefillFacts, RefillPlan, Stage};
+use satcast_core::ids::{Msat, Sats, UnixMillis};
+use satcast_store::{InvoiceRecord, NoRefill, Purpose, RefillFacts, RefillPlan, Stage};
 
 /// Minutes of an account's rate that its credit is kept above, whatever its owner set: a refill takes time.
 pub const COVERED_MINUTES: i64 = 5;
@@ -144,8 +144,8 @@ pub fn blames_wallet(invoice: &InvoiceRecord) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::AccountId;
-    use crate::store::{MadeInvoice, RefillRules};
+    use satcast_core::ids::AccountId;
+    use satcast_store::{MadeInvoice, RefillRules};
 
     const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
 

@@ -8,10 +8,10 @@ use super::schedule::{self, Outcome};
 use super::send::Sender;
 use super::target::Targets;
 use super::worker::{LEASE, later};
-use crate::clock::Clock;
-use crate::ids::{AccountId, DeliveryId, WebhookId};
-use crate::secret::random_u64;
-use crate::store::{DeliveryJob, Settled, Store, StoreError};
+use satcast_core::clock::Clock;
+use satcast_core::ids::{AccountId, DeliveryId, WebhookId};
+use satcast_core::secret::random_u64;
+use satcast_store::{DeliveryJob, Settled, Store, StoreError};
 
 /// Tests on their way at one time.
 const TESTS_AT_ONCE_MAX: u64 = 16;

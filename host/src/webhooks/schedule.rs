@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::ids::UnixMillis;
-use crate::store::{DELIVERY_TRIES_MAX, Health};
+use satcast_core::ids::UnixMillis;
+use satcast_store::{DELIVERY_TRIES_MAX, Health};
 
 /// Waits between the tries, each counted from the try before; the first is made at once.
 const WAITS: [Duration; DELIVERY_TRIES_MAX as usize - 1] = [

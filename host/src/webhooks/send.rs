@@ -10,11 +10,11 @@ use tokio_rustls::rustls::RootCertStore;
 
 use super::target::{Target, TargetError, Targets};
 use super::{schedule, sign};
-use crate::ids::UnixMillis;
-use crate::outbound::Asker;
-pub use crate::outbound::http::TlsError;
-use crate::outbound::http::{Client, HttpError};
-use crate::store::DeliveryJob;
+use satcast_core::ids::UnixMillis;
+use satcast_net::outbound::Asker;
+pub use satcast_net::outbound::http::TlsError;
+use satcast_net::outbound::http::{Client, HttpError};
+use satcast_store::DeliveryJob;
 
 /// Longest time of one attempt, from the resolver to the answer's head.
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);

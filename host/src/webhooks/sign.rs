@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use crate::secret::{Redacted, WEBHOOK_SECRET_PREFIX};
+use satcast_core::secret::{Redacted, WEBHOOK_SECRET_PREFIX};
 
 /// Shortest secret of a user's own, in characters.
 const SECRET_CHARS_MIN: usize = 16;
@@ -73,7 +73,7 @@ pub(super) fn signatures(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::new_webhook_secret;
+    use satcast_core::secret::new_webhook_secret;
 
     #[test]
     fn secrets_have_a_length_and_those_with_the_prefix_are_decoded() {

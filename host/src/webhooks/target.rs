@@ -2,8 +2,8 @@
 
 use url::Url;
 
-use crate::config::Config;
-use crate::outbound::{AllowError, Guard, Refused};
+use satcast_core::config::Config;
+use satcast_net::outbound::{AllowError, Guard, Refused};
 
 /// Longest url of a webhook in bytes.
 pub const URL_BYTES_MAX: usize = 2_048;

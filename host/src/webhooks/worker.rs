@@ -7,8 +7,8 @@ use tokio::time::{sleep, timeout};
 
 use super::courier::Webhooks;
 use super::send::ATTEMPT_TIMEOUT;
-use crate::ids::UnixMillis;
-use crate::store::{DeliveryJob, SendingCaps, Settled, StoreError};
+use satcast_core::ids::UnixMillis;
+use satcast_store::{DeliveryJob, SendingCaps, Settled, StoreError};
 
 /// How long a delivery belongs to who took it: longer than an attempt can take, with its record.
 pub const LEASE: Duration = Duration::from_secs(60);

@@ -123,7 +123,7 @@ mod tests {
         for file in FILES {
             let words = file.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             for word in words {
-                assert_eq!(crate::secret::api_key_kind(word), None, "{word}");
+                assert_eq!(satcast_core::secret::api_key_kind(word), None, "{word}");
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::api::null::Null;
 use crate::api::playback::StreamPlayback;
 use crate::api::{App, stream_state};
 use crate::live::SessionSnapshot;
-use crate::store::{DestinationView, StreamLimits, StreamView};
+use satcast_store::{DestinationView, StreamLimits, StreamView};
 
 /// Whether a session runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::Rig;
-use crate::ids::{DestinationId, EndReason, Sats, SessionId, StreamId, UnixMillis};
-use crate::store::{Actor, Bandwidth, NewSession, Terms};
+use satcast_core::ids::{DestinationId, EndReason, Sats, SessionId, StreamId, UnixMillis};
+use satcast_store::{Actor, Bandwidth, NewSession, Terms};
 
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;

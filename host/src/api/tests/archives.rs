@@ -10,8 +10,8 @@ use super::{LINKED_DRIVER, Rig};
 use crate::api::{ApiError, archives};
 use crate::archive::testing::{self, put, reports};
 use crate::drivers::RecordingsError;
-use crate::ids::{Msat, Sats, SessionId, StreamId};
-use crate::store::{Actor, NewSession, Terms};
+use satcast_core::ids::{Msat, Sats, SessionId, StreamId};
+use satcast_store::{Actor, NewSession, Terms};
 
 const RECOVER: &str = "/api/archives/recover-pay";
 

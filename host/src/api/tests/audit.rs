@@ -6,8 +6,8 @@ use poem::http::Method;
 use serde_json::{Value, json};
 
 use super::Rig;
-use crate::secret::KeyKind;
-use crate::store::{AuditFilter, Page, Scopes};
+use satcast_core::secret::KeyKind;
+use satcast_store::{AuditFilter, Page, Scopes};
 
 /// Looks at what is waited for, 10 ms apart.
 const WAIT_TRIES_MAX: usize = 1_000;

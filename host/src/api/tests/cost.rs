@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::Rig;
 use crate::api::error::INVALID_PUBLIC_KEY_TEXT;
-use crate::ids::{EndReason, Sats, StreamId};
-use crate::secret::{KeyKind, new_api_key};
-use crate::store::{Actor, Scopes};
+use satcast_core::ids::{EndReason, Sats, StreamId};
+use satcast_core::secret::{KeyKind, new_api_key};
+use satcast_store::{Actor, Scopes};
 
 const COST: &str = "/api/public/streams/active/cost";
 

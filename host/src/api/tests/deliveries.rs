@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use super::Rig;
-use crate::outbound::GuardError;
+use satcast_net::outbound::GuardError;
 
 const HOOKS: &str = "/api/webhooks";
 /// As the service has it.

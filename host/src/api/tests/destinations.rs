@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Rig;
 use crate::api::destinations::UNREADABLE;
-use crate::store::Page;
+use satcast_store::Page;
 
 fn target(key: &str) -> serde_json::Value {
     json!({"type": "rtmp", "config": {"url": "rtmp://a.example:1936/live", "key": key}})

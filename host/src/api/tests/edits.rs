@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{Answer, Rig};
 use crate::api::destinations::delay_refused;
-use crate::secret::{KeyKind, key_hash};
-use crate::store::Scopes;
+use satcast_core::secret::{KeyKind, key_hash};
+use satcast_store::Scopes;
 
 async fn patch(rig: &Rig, path: &str, body: &Value) -> Answer {
     rig.ask(Method::PATCH, path, Some(&body.to_string())).await

@@ -14,12 +14,12 @@ use tokio::sync::oneshot;
 use super::Rig;
 use crate::api::events::{Proof, body};
 use crate::api::{Caller, endpoint};
-use crate::config;
-use crate::feed::{EVENTS_KEPT_MAX, WATCHERS_MAX, WATCHERS_PER_ACCOUNT_MAX};
-use crate::http::{Server, ServerLimits};
-use crate::ids::AccountId;
-use crate::secret::KeyKind;
-use crate::store::Scopes;
+use satcast_core::config;
+use satcast_core::feed::{EVENTS_KEPT_MAX, WATCHERS_MAX, WATCHERS_PER_ACCOUNT_MAX};
+use satcast_core::ids::AccountId;
+use satcast_core::secret::KeyKind;
+use satcast_net::http::{Server, ServerLimits};
+use satcast_store::Scopes;
 
 const WAIT_MAX: Duration = Duration::from_secs(10);
 const SECRET: &str = "hunter2hunter2";

@@ -7,8 +7,8 @@ use poem::http::Method;
 use serde_json::{Value, json};
 
 use super::{Answer, Rig};
-use crate::secret::KeyKind;
-use crate::store::Scopes;
+use satcast_core::secret::KeyKind;
+use satcast_store::Scopes;
 
 const STREAMS: &str = "/api/streams";
 

@@ -13,8 +13,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::Rig;
-use crate::secret::{KeyKind, new_api_key};
-use crate::store::Scopes;
+use satcast_core::secret::{KeyKind, new_api_key};
+use satcast_store::Scopes;
 
 async fn with(rig: &Rig, uri: &str, headers: &[(&str, &str)]) -> super::Answer {
     let mut request = Request::builder().uri_str(uri);
@@ -71,7 +71,7 @@ async fn a_key_does_only_what_its_scopes_say() {
 #[tokio::test]
 async fn the_use_of_a_key_is_noted() {
     let rig = Rig::new().await;
-    let hash = crate::secret::key_hash(&rig.key);
+    let hash = satcast_core::secret::key_hash(&rig.key);
     rig.get("/api/streams").await.ok();
     let used = loop {
         let record = rig.app.store.key_by_hash(&hash).await.unwrap().unwrap();

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::{Answer, Rig};
 use crate::api::error::INVALID_SESSION_TEXT;
 use crate::auth::password;
-use crate::ids::{Msat, UnixMillis};
-use crate::secret::{Redacted, key_hash, new_invite_token, new_login_token};
-use crate::store::NewAccount;
+use satcast_core::ids::{Msat, UnixMillis};
+use satcast_core::secret::{Redacted, key_hash, new_invite_token, new_login_token};
+use satcast_store::NewAccount;
 
 pub(super) const PASSWORD: &str = "correct horse battery";
 

@@ -41,18 +41,18 @@ use super::{App, Limits, Shell, endpoint};
 use crate::archive::Archive;
 use crate::archive::testing::{Kept, reports};
 use crate::billing::Billing;
-use crate::clock::Clock;
-use crate::config::{Config, Durability, Flags};
 use crate::drivers::{Drivers, RecordingParts};
-use crate::ids::{AccountId, Msat, UnixMillis};
 use crate::live::{Live, Settings, testing};
-use crate::outbound::Guard;
 use crate::playback::{Playback, PlaybackSecret};
-use crate::secret::{KeyKind, Vault, new_api_key};
-use crate::store::testing::Intruder;
-use crate::store::{self, NewAccount, NewKey, OpenOptions, Origin, Scopes};
 use crate::wallet::desk::testing::Bank;
 use crate::webhooks::{Sender, Targets, Webhooks};
+use satcast_core::clock::Clock;
+use satcast_core::config::{Config, Durability, Flags};
+use satcast_core::ids::{AccountId, Msat, UnixMillis};
+use satcast_core::secret::{KeyKind, Vault, new_api_key};
+use satcast_net::outbound::Guard;
+use satcast_store::testing::Intruder;
+use satcast_store::{NewAccount, NewKey, OpenOptions, Origin, Scopes};
 
 /// Configuration of the test's `rtmp` type.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -141,7 +141,7 @@ fn drivers() -> Drivers {
     DRIVERS.get_or_init(|| testing::start_with(rtmp_entry, parts())).clone()
 }
 
-fn webhooks(store: &store::Store, config: &Config, clock: &Clock) -> Webhooks {
+fn webhooks(store: &satcast_store::Store, config: &Config, clock: &Clock) -> Webhooks {
     let sender = Sender::new(Targets::new(config).unwrap()).unwrap();
     Webhooks::new(store.clone(), sender, clock.clone())
 }
@@ -199,12 +199,16 @@ impl Rig {
         let file = folder.path().join("satcast.toml");
         std::fs::write(&file, toml).unwrap();
         let config = Config::load(Some(&file), [], &Flags::default()).unwrap().config;
-        let url = store::testing::url(&folder.path().join("t.db")).await;
+        let url = satcast_store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
-        let store =
-            store::open(OpenOptions { url, durability: Durability::Normal, vault, low_balance: Msat(0) })
-                .await
-                .unwrap();
+        let store = satcast_store::open(OpenOptions {
+            url,
+            durability: Durability::Normal,
+            vault,
+            low_balance: Msat(0),
+        })
+        .await
+        .unwrap();
         let clock = Clock::manual(UnixMillis(1_800_000_000_000));
         let settings =
             Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };

@@ -11,11 +11,11 @@ use satcast_plugin_api::{Asset, AssetBody, Audience, Playback};
 use serde_json::{Value, json};
 
 use super::{Answer, Rig};
-use crate::ids::{DestinationId, EndReason, HOUR_MS, Sats, StreamId};
 use crate::live::{Publisher, SessionState};
 use crate::published::Opening;
-use crate::secret::{KeyKind, new_session_id};
-use crate::store::{Actor, Bandwidth, Scopes};
+use satcast_core::ids::{DestinationId, EndReason, HOUR_MS, Sats, StreamId};
+use satcast_core::secret::{KeyKind, new_session_id};
+use satcast_store::{Actor, Bandwidth, Scopes};
 
 pub(super) const STATUS: &str = "/api/public/stream/status";
 /// The rig's clock at the start: the beginning of an hour.

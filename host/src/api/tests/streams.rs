@@ -5,8 +5,8 @@ use satcast_media::{Codec, Packet};
 use serde_json::{Value, json};
 
 use super::Rig;
-use crate::ids::{EndReason, StreamId};
-use crate::secret::key_hash;
+use satcast_core::ids::{EndReason, StreamId};
+use satcast_core::secret::key_hash;
 
 const TARGET: &str = "rtmp://a.example/live";
 

@@ -4,7 +4,7 @@ use satcast_plugin_api::Error;
 
 use crate::api::{ApiError, archives, caller, destinations};
 use crate::drivers::RecordingsError;
-use crate::ids::Msat;
+use satcast_core::ids::Msat;
 
 #[test]
 fn answers_texts() {

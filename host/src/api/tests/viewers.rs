@@ -9,8 +9,8 @@ use serde_json::json;
 use super::Rig;
 use super::status::{START_MS, STATUS};
 use crate::api::error::INVALID_PUBLIC_KEY_TEXT as REFUSED;
-use crate::ids::UnixMillis;
-use crate::secret::{KeyKind, key_hash, new_api_key};
+use satcast_core::ids::UnixMillis;
+use satcast_core::secret::{KeyKind, key_hash, new_api_key};
 
 #[tokio::test]
 async fn every_form_of_a_key_is_taken_and_comes_back_in_the_url() {

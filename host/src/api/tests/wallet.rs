@@ -4,8 +4,8 @@ use poem::Request;
 use serde_json::{Value, json};
 
 use super::Rig;
-use crate::ids::{DestinationId, EndReason, Msat, Sats, SessionId, StreamId};
-use crate::store::{Actor, MinuteCharge, Slot};
+use satcast_core::ids::{DestinationId, EndReason, Msat, Sats, SessionId, StreamId};
+use satcast_store::{Actor, MinuteCharge, Slot};
 
 const LEDGER: &str = "/api/wallet/ledger";
 

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{Answer, Rig, keys};
 use crate::api::caller::NO_SESSION;
-use crate::secret::{KeyKind, new_api_key};
-use crate::store::Scopes;
+use satcast_core::secret::{KeyKind, new_api_key};
+use satcast_store::Scopes;
 
 const HOOKS: &str = "/api/webhooks";
 const URL: &str = "https://hooks.example.com/in?token=hunter2hunter2";

@@ -13,12 +13,13 @@ use crate::api::body::{Body, Fields, FromFields};
 use crate::api::destinations::Done;
 use crate::api::null::Null;
 use crate::api::{ApiError, App, Caller, RequestContext, Tag};
-use crate::ids::{AccountId, Msat, Sats, UnixMillis};
-use crate::secret::is_masked_key;
-use crate::store::{FAILURES_TOLD, RefillRules, WalletRecord};
-use crate::wallet::connection::{Connection, WalletKind};
+use crate::wallet::connection::Connection;
 use crate::wallet::desk::{DeskError, Terms, connection_of};
 use crate::wallet::rules::day_start;
+use satcast_core::ids::WalletKind;
+use satcast_core::ids::{AccountId, Msat, Sats, UnixMillis};
+use satcast_core::secret::is_masked_key;
+use satcast_store::{FAILURES_TOLD, RefillRules, WalletRecord};
 
 /// What a refill is by, when its owner does not say.
 const AMOUNT_SATS_DEFAULT: i64 = 1_000;
@@ -329,7 +330,7 @@ impl ConnectionApi {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::Redacted;
+    use satcast_core::secret::Redacted;
 
     fn stored() -> Connection {
         let hidden = |text: &str| Redacted::new(text.to_owned());

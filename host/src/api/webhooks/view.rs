@@ -4,8 +4,8 @@ use poem_openapi::{Enum, Object};
 
 use super::input::Event;
 use crate::api::null::Null;
-use crate::ids::DeliveryId;
-use crate::store::{AttemptView, DeliveryState, DeliveryView, LastDelivery, Settled, WebhookView};
+use satcast_core::ids::DeliveryId;
+use satcast_store::{AttemptView, DeliveryState, DeliveryView, LastDelivery, Settled, WebhookView};
 
 /// The newest attempt at a webhook.
 #[derive(Clone, Debug, Object)]

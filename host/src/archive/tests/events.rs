@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::feed::Seen;
-use crate::ids::WebhookId;
-use crate::secret::Redacted;
-use crate::store::{EventType, NewWebhook, SendingCaps};
+use satcast_core::feed::Seen;
+use satcast_core::ids::WebhookId;
+use satcast_core::secret::Redacted;
+use satcast_store::{EventType, NewWebhook, SendingCaps};
 
 impl Rig {
     async fn webhook(&self, events: &[EventType]) -> WebhookId {

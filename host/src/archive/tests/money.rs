@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::mirror::ASKED_MAX;
 use super::*;
 use crate::drivers::RecordingsError;
-use crate::store::RecoveryBegun;
+use satcast_store::RecoveryBegun;
 
 const FEE: Msat = Msat(360_000);
 
@@ -316,7 +316,7 @@ async fn a_deleted_recording_keeps_what_was_paid() {
     rig.has_posted(&[TAKEN]).await;
     assert!(matches!(
         rig.billed.store.begin_recovery(&rig.owner(), failed.id, 1, FEE).await,
-        Err(crate::store::StoreError::NotFound("recording"))
+        Err(satcast_store::StoreError::NotFound("recording"))
     ));
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::billing::testing::CAPS;
-use crate::store::{NewDestination, RecoveryBegun};
+use satcast_store::{NewDestination, RecoveryBegun};
 
 /// No name that a recording may have.
 const BAD: &str = "../bad.mp4";
@@ -11,7 +11,8 @@ const BAD: &str = "../bad.mp4";
 async fn a_bad_name_hides_nothing_and_makes_nothing_lost() {
     let rig = Rig::new(1_000).await;
     let failed = rig.known("failed.mp4", RecordingState::Failed).await;
-    let begun = rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, crate::ids::Msat(1_000)).await;
+    let begun =
+        rig.billed.store.begin_recovery(&rig.owner(), failed.id, 0, satcast_core::ids::Msat(1_000)).await;
     assert!(matches!(begun, Ok(RecoveryBegun::Begun(_))), "{begun:?}");
     for name in ["a.mp4", "b.mp4"] {
         rig.known(name, RecordingState::Uploading).await;

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::billing::testing::CAPS;
-use crate::ids::DestinationId;
-use crate::store::{DestinationChange, NewDestination};
+use satcast_core::ids::DestinationId;
+use satcast_store::{DestinationChange, NewDestination};
 
 /// A destination of the keeper's type with a recording.
 async fn kept(rig: &Rig) -> DestinationId {

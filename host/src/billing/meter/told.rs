@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{Means, Meter};
-use crate::ids::{DestinationId, EndReason, Msat};
-use crate::store::{StreamLimits, Totals};
 use crate::usage::{Orders, Usage};
+use satcast_core::ids::{DestinationId, EndReason, Msat};
+use satcast_store::{StreamLimits, Totals};
 
 #[async_trait]
 impl Usage for Meter {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::billing;
 use crate::billing::testing::{Rig, TRIES_MAX, stream};
-use crate::ids::{EndReason, Msat, Sats};
-use crate::store::{self, Page, StreamLimits, TransferKind};
 use crate::usage::{Gate as _, Held};
+use satcast_core::ids::{EndReason, Msat, Sats};
+use satcast_store::{Page, StreamLimits, TransferKind};
 
 #[tokio::test]
 async fn charge_of_a_minute_c_constant_a_off_at_20_b_on_at_30_is_2_sats() {
@@ -313,7 +313,7 @@ async fn modes_off_is_free_and_wallet_is_like_credit() {
 #[tokio::test]
 async fn a_single_charge_is_taken_once_and_a_refund_is_an_entry_of_its_own() {
     let rig = Rig::new(500).await;
-    let charge = |attempt: u32| store::SingleCharge {
+    let charge = |attempt: u32| satcast_store::SingleCharge {
         account: rig.account,
         amount: Sats(360).to_msat().unwrap(),
         kind: "single",
@@ -323,10 +323,12 @@ async fn a_single_charge_is_taken_once_and_a_refund_is_an_entry_of_its_own() {
     };
     for _ in 0..2 {
         let charged = rig.store.charge_once(&charge(1)).await.unwrap();
-        assert!(matches!(charged, store::Charged::Posted(totals) if totals.balance == Msat(140_000)));
+        assert!(matches!(charged, satcast_store::Charged::Posted(totals) if totals.balance == Msat(140_000)));
     }
     let refused = rig.store.charge_once(&charge(2)).await.unwrap();
-    assert!(matches!(refused, store::Charged::Insufficient(totals) if totals.balance == Msat(140_000)));
+    assert!(
+        matches!(refused, satcast_store::Charged::Insufficient(totals) if totals.balance == Msat(140_000))
+    );
     assert!(rig.store.refund("single:1:1", rig.clock.now()).await.unwrap());
     assert!(!rig.store.refund("single:1:1", rig.clock.now()).await.unwrap(), "once");
     assert!(rig.store.refund("single:1:2", rig.clock.now()).await.is_err(), "never charged");

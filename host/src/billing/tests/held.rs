@@ -1,9 +1,9 @@
 //! Destinations that are held while they forward: they go on until they have looked.
 
 use crate::billing::testing::{Rig, Session};
-use crate::ids::Msat;
-use crate::store::{StreamLimits, Totals};
 use crate::usage::Held;
+use satcast_core::ids::Msat;
+use satcast_store::{StreamLimits, Totals};
 
 impl Session<'_> {
     /// The meter hears of a balance.

@@ -7,8 +7,8 @@ use crate::billing::HOURS_MAX;
 use crate::billing::hours::READS_MAX;
 use crate::billing::overage::{GB_BYTES, cost};
 use crate::billing::testing::{Rig, START};
-use crate::ids::{HOUR_MS, Msat, UnixMillis};
-use crate::store::{Bandwidth, HourTerms, StreamLimits, TimeRange};
+use satcast_core::ids::{HOUR_MS, Msat, UnixMillis};
+use satcast_store::{Bandwidth, HourTerms, StreamLimits, TimeRange};
 
 const HOURS: u64 = 24;
 const PLAYBACK: HourTerms = HourTerms { price_per_gb: Msat(5_000), limit_bytes: 10 * GB_BYTES };

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::billing::overage::GB_BYTES;
 use crate::billing::testing::{Rig, START, TRIES_MAX};
-use crate::ids::{EndReason, Msat, UnixMillis};
-use crate::secret::Redacted;
-use crate::store::{Actor, EventType, NewWebhook, SendingCaps, SingleCharge, StreamLimits};
+use satcast_core::ids::{EndReason, Msat, UnixMillis};
+use satcast_core::secret::Redacted;
+use satcast_store::{Actor, EventType, NewWebhook, SendingCaps, SingleCharge, StreamLimits};
 
 /// Credit is told apart by its time.
 const SECOND: Duration = Duration::from_secs(1);

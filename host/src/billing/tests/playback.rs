@@ -9,10 +9,10 @@ use futures_util::FutureExt as _;
 use crate::billing::Billing;
 use crate::billing::overage::{GB_BYTES, cost, decide, split};
 use crate::billing::testing::{Rig, START, Session, TRIES_MAX, chopped, stream};
-use crate::config::Config;
-use crate::ids::{DestinationId, EndReason, HOUR_MS, Msat, SessionId, UnixMillis};
-use crate::store::{Bandwidth, HourFacts, HourTerms, NewAccount, Origin, Served, ServingSession, TimeRange};
 use crate::usage::Held;
+use satcast_core::config::Config;
+use satcast_core::ids::{DestinationId, EndReason, HOUR_MS, Msat, SessionId, UnixMillis};
+use satcast_store::{Bandwidth, HourFacts, HourTerms, NewAccount, Origin, Served, ServingSession, TimeRange};
 
 const TERMS: HourTerms = HourTerms { price_per_gb: Msat(5_000), limit_bytes: 10 * GB_BYTES };
 
@@ -199,10 +199,10 @@ async fn price_and_allowance_are_those_of_the_hours_first_pass_and_off_charges_n
     rig.sent(0, 1, 0).await;
     rig.billing.bill_playback().await;
     rig.sent(0, 12 * GB_BYTES, 0).await;
-    with(500, crate::config::BillingMode::Credit).bill_playback().await;
+    with(500, satcast_core::config::BillingMode::Credit).bill_playback().await;
     assert_eq!(rig.overage().await, 10_000);
     rig.sent(0, 12 * GB_BYTES, 1).await;
-    with(5, crate::config::BillingMode::Off).bill_playback().await;
+    with(5, satcast_core::config::BillingMode::Off).bill_playback().await;
     rig.billing.bill_playback().await;
     assert_eq!(rig.overage().await, 10_000, "sent while nothing was charged");
     rig.check().await;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::billing::minutes::Minutes;
 use crate::billing::testing::{Rig, chopped};
-use crate::ids::{DestinationId, Msat};
-use crate::secret::new_session_id;
-use crate::store::{self, Charged, MinuteCharge, NewSession};
 use crate::usage::Gate as _;
+use satcast_core::ids::{DestinationId, Msat};
+use satcast_core::secret::new_session_id;
+use satcast_store::{Charged, MinuteCharge, NewSession};
 
 const FREE: u32 = 1;
 const DESTINATIONS: u64 = 4;
@@ -164,7 +164,7 @@ async fn soak_crashes_between_any_two_steps_of_a_charge_lose_nothing_and_repeat_
         for _ in 0..60 {
             happen(&mut dice, &mut now, &mut minutes, &mut model);
             while let Some(due) = minutes.due() {
-                let slots = due.slots.iter().map(|slot| store::Slot {
+                let slots = due.slots.iter().map(|slot| satcast_store::Slot {
                     // The model's ids are not the database's.
                     destination: rig.destinations[usize::try_from(slot.destination.0).unwrap()],
                     ..*slot

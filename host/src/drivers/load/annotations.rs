@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::marks::field;
 use super::masking::masked_text;
-use crate::secret::{mask_key, mask_url};
+use satcast_core::secret::{mask_key, mask_url};
 
 /// At a type: its address, as `{url}/{key}`, with names of fields of its configuration.
 const ADDRESS: &str = "x-address";

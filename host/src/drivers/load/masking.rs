@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::marks::{field, is_secret, is_secret_text, item, url_secrets};
 use super::refused::ConfigRefused;
-use crate::secret::{is_masked_key, mask_key, mask_url};
+use satcast_core::secret::{is_masked_key, mask_key, mask_url};
 
 /// `config` with every text as `change` gives it, which is told the schema of the text and its place, as [`Value::pointer`] takes it.
 /// The nesting is bounded by the parser the configuration came from.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::annotations::takes_table;
 use super::marks::field;
 use super::schema::ConfigSchema;
-use crate::config::{ARCHIVE_TABLE, DriverSettings, nearest};
+use satcast_core::config::{ARCHIVE_TABLE, DriverSettings, nearest};
 
 /// What the operator set for a driver.
 #[derive(Default)]

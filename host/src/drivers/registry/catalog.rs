@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::config::{Config, Isolation};
-use crate::ids::{AccountId, UnixMillis};
+use satcast_core::config::{Config, Isolation};
+use satcast_core::ids::{AccountId, UnixMillis};
 
 /// Where drivers come from.
 pub struct LoadOptions<'a> {

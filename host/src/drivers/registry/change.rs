@@ -10,7 +10,7 @@ use super::catalog::{State, Summary, report};
 use super::drivers::Drivers;
 use super::entries::{Entry, Registry};
 use super::keeper::{Keeper, add_missing};
-use crate::config::Config;
+use satcast_core::config::Config;
 
 /// What an operator asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

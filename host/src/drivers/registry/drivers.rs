@@ -12,7 +12,6 @@ use super::catalog::Summary;
 use super::entries::Registry;
 use super::keeper::Keeper;
 use super::kinds::SpoolPlace;
-use crate::config::QueueLimits;
 use crate::drivers::load::refused::ConfigRefused;
 use crate::drivers::load::wishes::Wishes;
 use crate::drivers::load::{annotations, masking};
@@ -21,7 +20,8 @@ use crate::drivers::run::control::{Whom, limit};
 use crate::drivers::run::parts::HostParts;
 use crate::drivers::run::services::shown;
 use crate::drivers::run::waker::Waker;
-use crate::ids::AccountId;
+use satcast_core::config::QueueLimits;
+use satcast_core::ids::AccountId;
 
 /// A configuration of a destination that cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 
 use super::catalog::{SetAside, State, Summary};
 use super::kinds::{Kind, KindFacts};
-use crate::config::{DriverSettings, Isolation};
 use crate::drivers::run::loaded::Loaded;
-use crate::ids::AccountId;
+use satcast_core::config::{DriverSettings, Isolation};
+use satcast_core::ids::AccountId;
 
 /// A driver on threads that is used for nothing new. What it still runs keeps it alive: it is taken as it is when it is wanted again.
 pub(super) struct Resting {

@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use super::catalog::{LoadOptions, State, report};
 use super::entries::{Entry, Registry, Resting, Started};
 use super::starting::{Source, start};
-use crate::config::{Config, DriverSettings, Isolation};
 use crate::drivers::load::error::LoadError;
 use crate::drivers::load::images::{Images, Lease};
 use crate::drivers::load::loader::{self, Found};
 use crate::drivers::load::probe;
 use crate::drivers::run::parts::HostParts;
 use crate::drivers::run::process::Spec;
+use satcast_core::config::{Config, DriverSettings, Isolation};
 
 /// With more images left mapped than this a restart is advised.
 const RETIRED_IMAGES_MAX: usize = 32;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use satcast_plugin_api::Route;
 
-use crate::config::QueueLimits;
 use crate::drivers::load::schema::ConfigSchema;
 use crate::drivers::load::wishes::Wishes;
 use crate::drivers::run::loaded::Loaded;
+use satcast_core::config::QueueLimits;
 
 /// Folder of packets that wait on disk, beside the folders of the drivers: no driver has such a name.
 pub(super) const SPOOL_FOLDER: &str = ".spool";

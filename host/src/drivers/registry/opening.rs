@@ -18,9 +18,9 @@ use crate::drivers::run::routes::RouteHandler;
 use crate::drivers::run::services::{
     Counters, EVENTS_PER_SEC_MAX, LOG_LINES_PER_SEC_MAX, Observer, Opened, shown,
 };
-use crate::ids::{AccountId, DestinationId};
-use crate::log_limit::LogLimit;
 use crate::published::Assets;
+use satcast_core::ids::{AccountId, DestinationId};
+use satcast_core::log_limit::LogLimit;
 
 /// What [`Drivers::open`] is given.
 pub struct OpenRequest {

@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use super::entries::Started;
 use super::kinds::{Kind, KindFacts, SPOOL_FOLDER, SpoolPlace};
-use crate::config::{ARCHIVE_TABLE, DriverSettings};
 use crate::drivers::load::annotations::takes_table;
 use crate::drivers::load::error::LoadError;
 use crate::drivers::load::images::Lease;
@@ -28,6 +27,7 @@ use crate::drivers::run::process::{Accept, Hooks, Remote, Spec};
 use crate::drivers::run::pump::Pump;
 use crate::drivers::run::quarantine::Fault;
 use crate::drivers::run::services::DriverServices;
+use satcast_core::config::{ARCHIVE_TABLE, DriverSettings};
 
 const BYTES_PER_MB: u64 = 1024 * 1024;
 

@@ -13,7 +13,7 @@ use satcast_plugin_api::Error;
 use tokio::sync::oneshot;
 
 use super::backend::Backend;
-use crate::clock::Clock;
+use satcast_core::clock::Clock;
 
 /// How long `open` and `validate` of a driver may take.
 pub const CALL_TIMEOUT_MS: u64 = 1_000;

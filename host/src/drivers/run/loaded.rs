@@ -8,7 +8,7 @@ use super::control::Control;
 use super::process::Remote;
 use super::pump::Pump;
 use super::services::DriverServices;
-use crate::config::DriverSettings;
+use satcast_core::config::DriverSettings;
 
 /// One loaded driver. It ends when its last destination and the registry have let go of it.
 pub(in crate::drivers) struct Loaded {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::reports::RecordingParts;
-use crate::clock::Clock;
-use crate::outbound::Guard;
+use satcast_core::clock::Clock;
+use satcast_net::outbound::Guard;
 
 /// What driver code needs of the host.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use satcast_plugin_api::Error;
 use satcast_plugin_api::recording::Recording;
 use tokio::sync::Notify;
 
-use crate::secret::Vault;
+use satcast_core::secret::Vault;
 
 /// Reports of all drivers together that wait to be written down. What is told beyond is found by a list.
 pub const REPORTS_WAITING_MAX: usize = 4_096;

@@ -29,12 +29,12 @@ use super::quarantine::Quarantine;
 use super::redact::{Redactor, Retired};
 use super::reports::{self, RecordingParts};
 use super::requests::Waiting;
-use crate::clock::Clock;
 use crate::drivers::load::settings::OperatorSettings;
-use crate::ids::DestinationId;
-use crate::log_limit::LogLimit;
-use crate::outbound::{Asker, Guard};
 use crate::published::{Assets, Budget};
+use satcast_core::clock::Clock;
+use satcast_core::ids::DestinationId;
+use satcast_core::log_limit::LogLimit;
+use satcast_net::outbound::{Asker, Guard};
 
 /// What is told to a connect that comes late.
 const ENDED: &str = "this driver has ended";

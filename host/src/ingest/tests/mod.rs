@@ -24,11 +24,11 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use self::log::Log;
 use super::*;
-use crate::config::Durability;
-use crate::ids::{Msat, StreamId, UnixMillis};
 use crate::live::Via;
-use crate::secret::{Vault, new_stream_key};
-use crate::store::{self, Actor, Caps, NewAccount, NewStream, OpenOptions, Origin, StreamRecord};
+use satcast_core::config::Durability;
+use satcast_core::ids::{Msat, StreamId, UnixMillis};
+use satcast_core::secret::{Vault, new_stream_key};
+use satcast_store::{Actor, Caps, NewAccount, NewStream, OpenOptions, Origin, StreamRecord};
 
 /// No test waits longer for anything.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -208,9 +208,9 @@ async fn eventually(reached: impl Fn() -> bool) {
 }
 
 async fn open_store(folder: &TempDir) -> Store {
-    let url = store::testing::url(&folder.path().join("test.db")).await;
+    let url = satcast_store::testing::url(&folder.path().join("test.db")).await;
     let vault = Vault::new(&[7; 32]);
-    store::open(OpenOptions { url, durability: Durability::Normal, vault, low_balance: Msat(0) })
+    satcast_store::open(OpenOptions { url, durability: Durability::Normal, vault, low_balance: Msat(0) })
         .await
         .unwrap()
 }

@@ -1,9 +1,9 @@
 //! Behind a proxy that says whom it connects for.
 
 use super::*;
-use crate::ids::AccountId;
-use crate::networks::Networks;
-use crate::store::StreamChange;
+use satcast_core::ids::AccountId;
+use satcast_core::networks::Networks;
+use satcast_store::StreamChange;
 
 /// A service that believes proxies on this machine.
 async fn behind(change: impl FnOnce(&mut Limits)) -> Service {

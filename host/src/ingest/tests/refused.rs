@@ -1,10 +1,10 @@
 //! Encoders that may not publish get a reason; bytes that are no RTMP get nothing.
 
 use super::*;
-use crate::ids::AccountId;
 use crate::ingest::admit::UNKNOWN_KEY;
-use crate::networks::Networks;
-use crate::store::StreamChange;
+use satcast_core::ids::AccountId;
+use satcast_core::networks::Networks;
+use satcast_store::StreamChange;
 
 fn rejected(code: &str, description: &str) -> Option<ClientEvent> {
     Some(ClientEvent::Rejected { code: code.to_owned(), description: description.to_owned() })
@@ -151,7 +151,7 @@ async fn logs_name_the_peer_and_never_a_key() {
     for peer in peers {
         assert!(log.contains(&format!("peer={peer}")), "{peer} in {log}");
     }
-    assert!(log.contains(&crate::secret::mask_key(&wrong)) && log.contains(" stream="), "{log}");
+    assert!(log.contains(&satcast_core::secret::mask_key(&wrong)) && log.contains(" stream="), "{log}");
     for secret in [wrong.as_str(), &service.key, "my-secret"] {
         assert!(!log.contains(secret), "{log}");
     }
@@ -159,7 +159,7 @@ async fn logs_name_the_peer_and_never_a_key() {
 
 fn random(count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
-    crate::secret::fill_random(&mut bytes);
+    satcast_core::secret::fill_random(&mut bytes);
     bytes
 }
 

@@ -8,7 +8,7 @@ use tokio_rustls::rustls::{ClientConfig as TlsConfig, RootCertStore, crypto::rin
 
 use super::super::end::End;
 use super::*;
-use crate::certificates;
+use satcast_net::certificates;
 
 const NAME: &str = "live.example";
 

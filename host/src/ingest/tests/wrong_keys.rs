@@ -1,7 +1,7 @@
 //! Wrong keys are limited without harm to those who have a right one.
 
 use super::*;
-use crate::networks::Network;
+use satcast_core::networks::Network;
 
 const SHORT: Duration = Duration::from_millis(150);
 

@@ -12,8 +12,8 @@ use satcast_plugin_api::{
 };
 
 use super::*;
-use crate::ids::UnixMillis;
 use crate::live::queue::Bounds;
+use satcast_core::ids::UnixMillis;
 
 const MS: i64 = NANOS_PER_MILLI;
 const WAIT_MAX: Duration = Duration::from_secs(20);

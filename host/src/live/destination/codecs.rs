@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::clock::Clock;
 use crate::live::hub::Codecs;
+use satcast_core::clock::Clock;
 
 /// Wait after a change of codec before a destination that gave up is tried again: both tracks may change, and an encoder that
 /// changes them without end must not have connections opened at that rate.
@@ -33,7 +33,7 @@ mod tests {
     use satcast_plugin_api::Codec;
 
     use super::*;
-    use crate::ids::UnixMillis;
+    use satcast_core::ids::UnixMillis;
 
     #[tokio::test]
     async fn only_another_codec_than_the_refused_one_is_a_reason_to_try_again() {

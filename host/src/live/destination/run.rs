@@ -17,15 +17,15 @@ use super::losing::Losing;
 use super::source::{Hoarding, Source};
 use super::{CHANGES_MAX, Change, Destination, Parts, lost_text};
 use crate::drivers::{OpenDestination, OpenRequest};
-use crate::ids::{DestinationId, UnixMillis};
 use crate::live::backoff::{self, Next};
 use crate::live::hub::Codecs;
 use crate::live::mailbox::Mailbox;
 use crate::live::queue::LEASED_BYTES_MAX;
 use crate::live::view::{DestState, Told};
 use crate::published::Opening;
-use crate::secret;
 use crate::usage::{Held, Orders};
+use satcast_core::ids::{DestinationId, UnixMillis};
+use satcast_core::secret;
 
 /// What is waited beyond the deadline for a driver that does not answer.
 const STOP_GRACE: Duration = Duration::from_millis(500);

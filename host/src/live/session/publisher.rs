@@ -8,8 +8,8 @@ use satcast_media::{Kind, Packet};
 use tokio::sync::watch;
 
 use super::{Session, millis};
-use crate::ids::SessionId;
 use crate::live::{Closed, Inner, Issue, codes};
+use satcast_core::ids::SessionId;
 
 /// The encoder's end of a session. Dropping it means that the encoder has gone.
 pub struct Publisher {

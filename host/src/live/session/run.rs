@@ -17,12 +17,12 @@ use tokio::task::JoinHandle;
 use super::schedule::Schedule;
 use super::timer::Timer;
 use super::{Command, Session, SessionState, millis};
-use crate::ids::{DestinationId, EndReason, UnixMillis};
 use crate::live::health::{Watch, Wish};
 use crate::live::teller::Teller;
 use crate::live::{Closed, Inner, codes};
-use crate::store::{Happening, Limit, NewSession, StreamLimits, Terms};
 use crate::usage::{Beginning, Orders, Unmetered, Usage};
+use satcast_core::ids::{DestinationId, EndReason, UnixMillis};
+use satcast_store::{Happening, Limit, NewSession, StreamLimits, Terms};
 
 /// Longest wait until what a session used is settled; what is left then is settled without it.
 const SETTLE_WAIT: Duration = Duration::from_secs(3);

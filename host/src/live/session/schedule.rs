@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::ids::DestinationId;
-use crate::store::Delays;
+use satcast_core::ids::DestinationId;
+use satcast_store::Delays;
 
 /// What is wanted of one destination, and what it does.
 #[derive(Clone, Copy, Debug)]

@@ -9,10 +9,10 @@ use satcast_plugin_api::host::DriverWaker;
 
 use super::SpoolFile;
 use super::share::{Line, Shares};
-use crate::clock::Clock;
 use crate::drivers::Waker;
-use crate::ids::{AccountId, DestinationId};
 use crate::live::queue::{Disk, Surroundings};
+use satcast_core::clock::Clock;
+use satcast_core::ids::{AccountId, DestinationId};
 
 /// Stack of a spool's thread.
 const STACK_BYTES: usize = 256 * 1024;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use satcast_quota::{Full, Permit, Quota};
 
-use crate::ids::AccountId;
-use crate::log_limit::LogLimits;
+use satcast_core::ids::AccountId;
+use satcast_core::log_limit::LogLimits;
 
 /// Most bytes that may wait for all destinations of one account.
 pub(super) const ACCOUNT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;

@@ -1,7 +1,7 @@
 //! Encoders at addresses that may not be used any more.
 
 use super::*;
-use crate::networks::Networks;
+use satcast_core::networks::Networks;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_encoder_whose_address_is_not_allowed_any_more_has_to_leave() {

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::drivers::{ValidateError, silence};
-use crate::ids::AccountId;
 use crate::live::destination::{LOSING_TEXT, LOSING_WINDOW, NO_MEDIA_TEXT};
 use crate::live::testing::PANIC;
-use crate::store::DestinationChange;
+use satcast_core::ids::AccountId;
+use satcast_store::DestinationChange;
 
 /// Who sends configurations.
 const ACCOUNT: AccountId = AccountId(1);
@@ -188,7 +188,7 @@ async fn a_destination_that_loses_too_much_for_too_long_is_opened_anew() {
     rig.until_state(0, DestState::Live).await;
     let good = rig.until_state(1, DestState::Live).await;
     let shown = |index: usize| rig.live.destination(rig.stream.id, rig.destinations[index]).unwrap();
-    let patience = crate::config::QueueLimits::default().reopen_secs;
+    let patience = satcast_core::config::QueueLimits::default().reopen_secs;
     let mut second = 0;
     while shown(0).state != DestState::Retrying {
         second += 1;

@@ -1,7 +1,7 @@
 //! What a session says of the health of its stream.
 
 use super::*;
-use crate::store::EventType;
+use satcast_store::EventType;
 
 /// How fast the clock goes until an issue is shown: so slow that what is judged is not over before.
 const STEP: Duration = Duration::from_millis(20);

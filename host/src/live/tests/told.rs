@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::drivers::EVENT_BYTES_MAX;
-use crate::feed::{Seen, Watch};
 use crate::live::destination::EVENT_SHOWN_BYTES_MAX;
-use crate::store::DestinationChange;
+use satcast_core::feed::{Seen, Watch};
+use satcast_store::DestinationChange;
 
 /// The next event: its name, and what it says.
 async fn next(watch: &mut Watch) -> (String, Value) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::live::testing::{NO_ROUTE, POISON_BYTES};
-use crate::store::{EventType, NewWebhook, SendingCaps};
+use satcast_store::{EventType, NewWebhook, SendingCaps};
 
 const TOLD: [EventType; 4] = [
     EventType::DestinationConnected,

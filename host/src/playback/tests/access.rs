@@ -214,5 +214,5 @@ async fn answers_of_the_store_are_bounded() {
 }
 
 fn access_question(id: i64) -> super::super::access::Question {
-    super::super::access::Question::Key(crate::ids::KeyId(1_000_000 + id))
+    super::super::access::Question::Key(satcast_core::ids::KeyId(1_000_000 + id))
 }

@@ -4,8 +4,8 @@ use socket2::SockRef;
 
 use super::*;
 use crate::billing::testing::chopped;
-use crate::http::Sent;
-use crate::store::Bandwidth;
+use satcast_net::http::Sent;
+use satcast_store::Bandwidth;
 
 /// How much more than was read may be counted of an answer that was broken off.
 const EXCESS_BYTES_MAX: u64 = 512 * 1024;

@@ -29,14 +29,14 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::api::tests::contract;
-use crate::config::{self, Durability, Flags};
-use crate::http::{Server, ServerLimits};
-use crate::ids::{AccountId, DestinationId, Msat, SessionId, UnixMillis};
 use crate::live::{Settings, testing};
-use crate::outbound::Guard;
-use crate::secret::{KeyKind, Vault, new_api_key, new_stream_key};
-use crate::store::testing::Intruder;
-use crate::store::{
+use satcast_core::config::{self, Durability, Flags};
+use satcast_core::ids::{AccountId, DestinationId, Msat, SessionId, UnixMillis};
+use satcast_core::secret::{KeyKind, Vault, new_api_key, new_stream_key};
+use satcast_net::http::{Server, ServerLimits};
+use satcast_net::outbound::Guard;
+use satcast_store::testing::Intruder;
+use satcast_store::{
     self, Actor, Caps, NewAccount, NewDestination, NewKey, NewStream, OpenOptions, Origin, Scopes,
 };
 
@@ -117,13 +117,17 @@ impl Rig {
 
     async fn with_config(config: Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let url = store::testing::url(&folder.path().join("t.db")).await;
+        let url = satcast_store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
         let secret = PlaybackSecret::of(&vault);
-        let store =
-            store::open(OpenOptions { url, durability: Durability::Normal, vault, low_balance: Msat(0) })
-                .await
-                .unwrap();
+        let store = satcast_store::open(OpenOptions {
+            url,
+            durability: Durability::Normal,
+            vault,
+            low_balance: Msat(0),
+        })
+        .await
+        .unwrap();
         let settings =
             Settings { reconnect_window: Duration::from_secs(30), refuse_quiet: Duration::from_secs(60) };
         let clock = Clock::manual(START);

@@ -7,9 +7,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{Desk, DeskError, connection_of};
-use crate::ids::{AccountId, Msat, UnixMillis};
-use crate::secret::key_hash;
-use crate::store::WalletRecord;
+use satcast_core::ids::{AccountId, Msat, UnixMillis};
+use satcast_core::secret::key_hash;
+use satcast_store::WalletRecord;
 
 /// Longest wait for a wallet's answer.
 pub const ASK_LIMIT: Duration = Duration::from_secs(2);

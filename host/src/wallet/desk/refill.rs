@@ -7,14 +7,14 @@ use tokio::sync::Semaphore;
 
 use super::watch::Checked;
 use super::{Desk, after, connection_of};
-use crate::ids::{AccountId, Msat, UnixMillis};
-use crate::store::{
-    Close, FEE_TOO_HIGH, InvoiceRecord, MadeInvoice, NoRefill, RefillFault, Stage, StoreError, WalletFault,
-    WalletRecord,
-};
 use crate::usage::Refilled;
 use crate::wallet::lightning::{Invoice, Lightning, WalletError};
 use crate::wallet::rules;
+use satcast_core::ids::{AccountId, Msat, UnixMillis};
+use satcast_store::{
+    Close, FEE_TOO_HIGH, InvoiceRecord, MadeInvoice, NoRefill, RefillFault, Stage, StoreError, WalletFault,
+    WalletRecord,
+};
 
 /// Longest wait of somebody who asked for a refill: less than an encoder gets to be let in.
 pub const ASKED_WAIT: Duration = Duration::from_millis(3_500);

@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{Desk, Terms, WalletOpener};
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::ids::{AccountId, Msat, UnixMillis};
-use crate::store::Store;
 use crate::wallet::connection::Connection;
 use crate::wallet::lightning::{Fault, Invoice, InvoiceState, Lightning, Paid, WalletError};
 use crate::wallet::rules::fee_max;
+use satcast_core::clock::Clock;
+use satcast_core::config::Config;
+use satcast_core::ids::{AccountId, Msat, UnixMillis};
+use satcast_store::Store;
 
 /// What a customer's wallet does when it is to pay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Desk;
 use super::refill::Outcome;
-use crate::ids::{AccountId, Msat};
-use crate::store::StoreError;
+use satcast_core::ids::{AccountId, Msat};
+use satcast_store::StoreError;
 
 /// Accounts that may wait to be looked at; the scan finds further ones later.
 const WANTED_MAX: usize = 4_096;

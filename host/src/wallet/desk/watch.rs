@@ -6,9 +6,9 @@ use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::{Desk, after};
-use crate::store::{Close, InvoiceRecord, RefillFault, Stage, StoreError, WalletFault};
 use crate::wallet::lightning::{Fault, InvoiceState};
 use crate::wallet::rules::{self, Verdict};
+use satcast_store::{Close, InvoiceRecord, RefillFault, Stage, StoreError, WalletFault};
 
 /// Invoices taken up at one time.
 const BATCH: i64 = 64;

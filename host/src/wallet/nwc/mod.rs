@@ -18,7 +18,7 @@ use super::connection::{Connection, ConnectionFault};
 use super::failure::{Limits, Name, Task};
 use super::lightning::{Fault, Invoice, InvoiceState, Lightning, Paid, WalletError};
 use super::{Setup, bolt11, memo_cut, whole_sats};
-use crate::ids::{Msat, UnixMillis};
+use satcast_core::ids::{Msat, UnixMillis};
 
 mod seal;
 mod session;

@@ -8,7 +8,7 @@ use nostr::types::Timestamp;
 use serde_json::Value;
 
 use super::uri::Uri;
-use crate::ids::UnixMillis;
+use satcast_core::ids::UnixMillis;
 
 /// How long a wallet may take a request for a valid one: one that comes late must not pay.
 pub const REQUEST_LIFE: Duration = Duration::from_secs(60);

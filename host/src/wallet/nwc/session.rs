@@ -8,11 +8,11 @@ use tokio::time::{Instant, timeout_at};
 use super::seal::{self, Cipher, Info};
 use super::socket::Socket;
 use super::uri::Uri;
-use crate::clock::Clock;
-use crate::outbound::http::Client;
 use crate::wallet::address::HttpAddress;
 use crate::wallet::failure::{CONNECT_TIMEOUT, Trouble};
 use crate::wallet::lightning::Fault;
+use satcast_core::clock::Clock;
+use satcast_net::outbound::http::Client;
 
 /// Names of our two subscriptions; a relay keeps them apart by connection.
 const INFO: &str = "info";

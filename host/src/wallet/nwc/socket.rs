@@ -7,9 +7,9 @@ use serde_json::Value;
 use tokio_tungstenite::tungstenite::{Message, protocol::WebSocketConfig};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use crate::outbound::http::{Channel, Client};
 use crate::wallet::address::HttpAddress;
 use crate::wallet::failure::Trouble;
+use satcast_net::outbound::http::{Channel, Client};
 
 /// Largest message of a relay in bytes: an answer of NIP-44's largest size has some 90,000.
 pub const MESSAGE_BYTES_MAX: usize = 128 * 1_024;

@@ -5,9 +5,9 @@ use std::fmt;
 use nostr::key::{Keys, PublicKey, SecretKey};
 use url::form_urlencoded;
 
-use crate::outbound::Guard;
 use crate::wallet::address::HttpAddress;
 use crate::wallet::connection::ConnectionFault;
+use satcast_net::outbound::Guard;
 
 /// Relays of one URI that are tried; one with more is refused.
 pub const RELAYS_MAX: usize = 5;

@@ -10,8 +10,8 @@ use lightning_invoice::{
 };
 
 use super::{EXPIRY, NOW};
-use crate::ids::{JSON_INTEGER_MAX, Msat, UnixMillis};
 use crate::wallet::bolt11::{self, Bolt11Error, EXPIRY_GRACE_MS, INVOICE_BYTES_MAX};
+use satcast_core::ids::{JSON_INTEGER_MAX, Msat, UnixMillis};
 
 /// How an invoice is made.
 #[derive(Clone)]

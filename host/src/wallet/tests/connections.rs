@@ -1,10 +1,11 @@
 //! What may be connected, and what of it is shown.
 
-use super::super::connection::{Connection, ConnectionFault, SECRET_BYTES_MAX, URL_BYTES_MAX, WalletKind};
+use super::super::connection::{Connection, ConnectionFault, SECRET_BYTES_MAX, URL_BYTES_MAX};
 use super::guard;
-use crate::outbound::Guard;
-use crate::secret::Redacted;
 use crate::wallet::RELAYS_MAX;
+use satcast_core::ids::WalletKind;
+use satcast_core::secret::Redacted;
+use satcast_net::outbound::Guard;
 
 /// The generator of the curve, which is a key like any other.
 const KEY: &str = "79be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798";
@@ -129,7 +130,7 @@ fn broken_connection_texts_are_refused() {
 
 #[tokio::test]
 async fn a_connection_that_cannot_be_read_says_so_at_every_call() {
-    let wallets = crate::wallet::Wallets::new(guard(), crate::clock::Clock::manual(super::NOW));
+    let wallets = crate::wallet::Wallets::new(guard(), satcast_core::clock::Clock::manual(super::NOW));
     for kind in WalletKind::ALL {
         let connection =
             Connection { kind, url: Redacted::new("hunter2".to_owned()), secret: Redacted::default() };
@@ -139,7 +140,7 @@ async fn a_connection_that_cannot_be_read_says_so_at_every_call() {
         assert!(!error.message.contains("hunter2"), "{error}");
         assert_eq!(wallet.pay(&super::invoice(1_000)).await.unwrap_err(), error);
         assert_eq!(
-            wallet.make_invoice(crate::ids::Msat(10_000), "", super::EXPIRY).await.unwrap_err(),
+            wallet.make_invoice(satcast_core::ids::Msat(10_000), "", super::EXPIRY).await.unwrap_err(),
             error
         );
         assert_eq!(wallet.lookup("00").await.unwrap_err(), error);

@@ -7,11 +7,11 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::http_server::{Reply, Server};
 use super::{EXPIRY, NOW, assert_discreet, bolt11_text::Recipe, invoice, open, open_with, short};
-use crate::ids::Msat;
 use crate::wallet::ANSWER_BYTES_MAX;
 use crate::wallet::bolt11::EXPIRY_GRACE_MS;
-use crate::wallet::connection::WalletKind;
 use crate::wallet::lightning::{Fault, Invoice, InvoiceState, Lightning};
+use satcast_core::ids::Msat;
+use satcast_core::ids::WalletKind;
 
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 const BALANCE: &str = "GET /api/v1/wallet";
@@ -122,13 +122,13 @@ async fn silence_ends_by_itself_and_nobody_there_is_unreachable() {
 
 #[tokio::test]
 async fn an_address_that_the_guard_refuses_is_named_as_such() {
-    use crate::outbound::Guard;
     use crate::wallet::{Wallets, connection::Connection};
+    use satcast_net::outbound::Guard;
     let url = "https://wallet.example.com/";
     let answers = Arc::new(parking_lot::Mutex::new([vec![[10, 0, 0, 1].into()]].into()));
     let guard = Guard::new(&[]).unwrap().answering(answers);
     let connection = Connection::checked(WalletKind::Lnbits, url, KEY, &guard).unwrap();
-    let wallet = Wallets::new(guard, crate::clock::Clock::manual(NOW)).open(&connection);
+    let wallet = Wallets::new(guard, satcast_core::clock::Clock::manual(NOW)).open(&connection);
     let error = wallet.pay(&invoice(1_000)).await.unwrap_err();
     assert_eq!((error.fault, error.certain), (Fault::AddressRefused, true), "{error}");
     assert!(error.message.contains("[outbound] allow") && !error.message.contains("10.0.0.1"), "{error}");

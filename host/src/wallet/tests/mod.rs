@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connection::{Connection, WalletKind};
+use super::connection::Connection;
 use super::failure::Limits;
 use super::lightning::{Invoice, Lightning, WalletError};
 use super::{Wallets, bolt11};
-use crate::clock::Clock;
-use crate::ids::UnixMillis;
-use crate::outbound::Guard;
+use satcast_core::clock::Clock;
+use satcast_core::ids::UnixMillis;
+use satcast_core::ids::WalletKind;
+use satcast_net::outbound::Guard;
 
 mod bolt11_text;
 mod connections;

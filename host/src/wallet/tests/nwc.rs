@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::relay::{Announced, Relay, Step, now_secs};
 use super::{EXPIRY, assert_discreet, bolt11_text::Recipe, invoice, open, open_with, short};
-use crate::ids::Msat;
 use crate::wallet::REQUEST_LIFE;
-use crate::wallet::connection::WalletKind;
 use crate::wallet::lightning::{Fault, Invoice, InvoiceState, Lightning};
+use satcast_core::ids::Msat;
+use satcast_core::ids::WalletKind;
 
 fn wallet(relay: &Relay) -> Arc<dyn Lightning> {
     open(WalletKind::Nwc, &relay.uri(), "")

@@ -6,10 +6,10 @@ use serde_json::json;
 
 use super::relay::{Announced, Forgery, Relay, Step};
 use super::{assert_discreet, invoice, open, open_with, short};
-use crate::ids::Msat;
-use crate::wallet::connection::WalletKind;
 use crate::wallet::lightning::{Fault, Lightning};
 use crate::wallet::{MESSAGE_BYTES_MAX, MESSAGES_MAX};
+use satcast_core::ids::Msat;
+use satcast_core::ids::WalletKind;
 
 const FORGERIES: [Forgery; 5] =
     [Forgery::Author, Forgery::Signature, Forgery::Content, Forgery::Request, Forgery::Kind];

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::http_server::{Reply, Server};
 use super::{EXPIRY, assert_discreet, bolt11_text::Recipe, invoice, open, open_with, short};
-use crate::ids::Msat;
-use crate::wallet::connection::WalletKind;
 use crate::wallet::lightning::{Fault, Invoice, InvoiceState, Lightning};
+use satcast_core::ids::Msat;
+use satcast_core::ids::WalletKind;
 
 const PASSWORD: &str = "5dd1c5bd2f4b8f1d";
 const BALANCE: &str = "GET /getbalance";

@@ -7,11 +7,11 @@ use tokio::sync::oneshot;
 
 use super::receiver::{Receiver, Reply};
 use super::{BOTH, Rig, until};
-use crate::config::Durability;
-use crate::ids::Msat;
-use crate::secret::Vault;
-use crate::store::{self, DeliveryState, EventType, Health, OpenOptions, Settled, StoreError};
 use crate::webhooks::{CAPS, LEASE, SENDING_MAX};
+use satcast_core::config::Durability;
+use satcast_core::ids::Msat;
+use satcast_core::secret::Vault;
+use satcast_store::{DeliveryState, EventType, Health, OpenOptions, Settled, StoreError};
 
 const OK: Reply = Reply::Status(204, "", "");
 
@@ -75,7 +75,7 @@ async fn receivers_that_fail_keep_only_each_other_waiting() {
         let url = format!("https://dead-{}.example/in", number % 2);
         rig.webhook(&url, &[EventType::StreamStarted], None).await;
     }
-    crate::store::testing::Intruder::open(&rig.folder.path().join("t.db")).await.fail_webhooks().await;
+    satcast_store::testing::Intruder::open(&rig.folder.path().join("t.db")).await.fail_webhooks().await;
     for _ in 0..CAPS.per_webhook {
         rig.begin().await;
     }
@@ -161,7 +161,7 @@ async fn a_delivery_that_cannot_be_read_is_given_up_and_keeps_nobody_waiting() {
     rig.started_webhook(&receiver).await;
     rig.begin().await;
     let file = rig.folder.path().join("t.db");
-    crate::store::testing::Intruder::open(&file).await.damage_webhook(damaged.0).await;
+    satcast_store::testing::Intruder::open(&file).await.damage_webhook(damaged.0).await;
     assert_eq!(rig.round().await, 1);
     assert_eq!(rig.states(damaged).await, [DeliveryState::Failed]);
 }
@@ -200,8 +200,8 @@ async fn a_key_that_cannot_read_the_webhooks_is_refused_at_the_start() {
     rig.webhook("https://a.example", BOTH, None).await;
     let file = rig.folder.path().join("t.db");
     let open = async |key| {
-        let url = store::testing::url(&file).await;
-        store::open(OpenOptions {
+        let url = satcast_store::testing::url(&file).await;
+        satcast_store::open(OpenOptions {
             url,
             durability: Durability::Normal,
             vault: Vault::new(&[key; 32]),
@@ -209,7 +209,7 @@ async fn a_key_that_cannot_read_the_webhooks_is_refused_at_the_start() {
         })
         .await
     };
-    crate::store::testing::Intruder::open(&file).await.forget_streams().await;
+    satcast_store::testing::Intruder::open(&file).await.forget_streams().await;
     assert!(matches!(open(8).await, Err(StoreError::Vault(_))));
     assert!(open(7).await.is_ok());
 }

@@ -6,13 +6,13 @@ use serde_json::json;
 
 use super::receiver::{Receiver, Reply};
 use super::{BOTH, Rig, START, json};
-use crate::ids::{DestinationId, EndReason, Msat, UnixMillis};
-use crate::secret::Redacted;
-use crate::store::{
+use crate::webhooks::sign;
+use satcast_core::ids::{DestinationId, EndReason, Msat, UnixMillis};
+use satcast_core::secret::Redacted;
+use satcast_store::{
     Actor, Bandwidth, Caps, DeliveryState, EventType, NewAccount, NewDestination, Origin,
     WAITING_PER_WEBHOOK_MAX,
 };
-use crate::webhooks::sign;
 
 const OK: Reply = Reply::Status(204, "", "");
 const SECRET: &str = "sixteen letters!";
@@ -112,7 +112,7 @@ async fn only_webhooks_that_want_an_event_are_told() {
     rig.webhook(&url, &[EventType::StreamEnded, EventType::TestPing], None).await;
     let disabled = rig.webhook(&url, started, None).await;
     let file = rig.folder.path().join("t.db");
-    crate::store::testing::Intruder::open(&file).await.disable_webhook(disabled.0, "x").await;
+    satcast_store::testing::Intruder::open(&file).await.disable_webhook(disabled.0, "x").await;
     let deleted = rig.webhook(&url, started, None).await;
     rig.store.delete_webhook(&rig.actor(), deleted).await.unwrap();
     rig.begin().await;
@@ -176,7 +176,7 @@ async fn a_test_is_sent_at_once_and_once_even_to_a_disabled_webhook() {
     let (rig, receiver) = (Rig::new().await, Receiver::new(Reply::Status(500, "", "mend me")).await);
     let webhook = rig.started_webhook(&receiver).await;
     let file = rig.folder.path().join("t.db");
-    crate::store::testing::Intruder::open(&file).await.disable_webhook(webhook.0, "x").await;
+    satcast_store::testing::Intruder::open(&file).await.disable_webhook(webhook.0, "x").await;
     let (delivery, settled) = rig.webhooks.test(rig.account, webhook).await.unwrap();
     assert_eq!((settled.status, settled.answer.as_str()), (Some(500), "mend me"));
     let request = receiver.received().pop().unwrap();
@@ -186,7 +186,7 @@ async fn a_test_is_sent_at_once_and_once_even_to_a_disabled_webhook() {
     assert_eq!((log[0].id, log[0].state, log[0].attempts.len()), (delivery, DeliveryState::Failed, 1));
     rig.clock.advance(Duration::from_secs(60));
     assert_eq!(rig.round().await, 0, "it is not tried again");
-    let stranger = crate::ids::AccountId(99);
+    let stranger = satcast_core::ids::AccountId(99);
     assert!(rig.webhooks.test(stranger, webhook).await.is_err());
 }
 

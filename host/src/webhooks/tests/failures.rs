@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::Rig;
 use super::receiver::{Receiver, Reply};
-use crate::ids::{DeliveryId, WebhookId};
-use crate::outbound::GuardError;
-use crate::secret::Redacted;
-use crate::store::{ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryState, EventType, Page, StoreError};
+use satcast_core::ids::{DeliveryId, WebhookId};
+use satcast_core::secret::Redacted;
+use satcast_net::outbound::GuardError;
+use satcast_store::{ATTEMPTS_KEPT_MAX, DELIVERY_TRIES_MAX, DeliveryState, EventType, Page, StoreError};
 
 const OK: Reply = Reply::Status(200, "", "thanks");
 const BROKEN: Reply = Reply::Status(500, "", "");

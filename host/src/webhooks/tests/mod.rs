@@ -16,13 +16,13 @@ use tokio_rustls::rustls::RootCertStore;
 use self::receiver::Receiver;
 use super::target::{SETTING, Targets};
 use super::{Sender, Webhooks};
-use crate::clock::Clock;
-use crate::config::Durability;
-use crate::ids::{AccountId, EndReason, Msat, SessionId, StreamId, UnixMillis, WebhookId};
-use crate::outbound::Guard;
-use crate::secret::{Redacted, Vault, new_session_id, new_stream_key};
-use crate::store::testing::Intruder;
-use crate::store::{
+use satcast_core::clock::Clock;
+use satcast_core::config::Durability;
+use satcast_core::ids::{AccountId, EndReason, Msat, SessionId, StreamId, UnixMillis, WebhookId};
+use satcast_core::secret::{Redacted, Vault, new_session_id, new_stream_key};
+use satcast_net::outbound::Guard;
+use satcast_store::testing::Intruder;
+use satcast_store::{
     self, Actor, Caps, DeliveryState, DeliveryView, EventType, NewAccount, NewSession, NewStream, NewWebhook,
     OpenOptions, Origin, Page, Store, Terms, WebhookView,
 };
@@ -60,12 +60,16 @@ impl Rig {
 
     async fn with_sender(sender: Sender) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let url = store::testing::url(&folder.path().join("t.db")).await;
+        let url = satcast_store::testing::url(&folder.path().join("t.db")).await;
         let vault = Vault::new(&[7; 32]);
-        let store =
-            store::open(OpenOptions { url, durability: Durability::Normal, vault, low_balance: Msat(0) })
-                .await
-                .unwrap();
+        let store = satcast_store::open(OpenOptions {
+            url,
+            durability: Durability::Normal,
+            vault,
+            low_balance: Msat(0),
+        })
+        .await
+        .unwrap();
         let clock = Clock::manual(START);
         let webhooks = Webhooks::new(store.clone(), sender, clock.clone());
         let new = NewAccount {

@@ -10,11 +10,11 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto::ring};
 
 use super::receiver::{Receiver, Reply};
 use super::{Rig, SETTING, guard};
-use crate::ids::WebhookId;
-use crate::outbound::{Answers, Refused};
-use crate::store::{DeliveryState, EventType};
 use crate::webhooks::Sender;
 use crate::webhooks::target::Targets;
+use satcast_core::ids::WebhookId;
+use satcast_net::outbound::{Answers, Refused};
+use satcast_store::{DeliveryState, EventType};
 
 const OK: Reply = Reply::Status(204, "", "");
 const NAME: &str = "hooks.example.com";

@@ -11,10 +11,10 @@ use super::world::{BETWEEN, Call, Thing, Who, World};
 use crate::api::Subject;
 use crate::api::body::BODY_MAX_BYTES;
 use crate::api::error::{INVALID_PUBLIC_KEY_TEXT as INVALID, INVALID_SESSION_TEXT};
-use crate::networks::Network;
-use crate::rate::RateLimiter;
-use crate::secret::key_hash;
-use crate::store::Scopes;
+use satcast_core::networks::Network;
+use satcast_core::rate::RateLimiter;
+use satcast_core::secret::key_hash;
+use satcast_store::Scopes;
 
 const KEY_REQUIRED: &str = "An API key is required: send it as X-API-Key header, as Authorization: Bearer header, or \
     as apiKey (or key) query parameter";

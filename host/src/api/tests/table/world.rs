@@ -17,9 +17,9 @@ use crate::api::tests::archives::record;
 use crate::api::tests::login::PASSWORD;
 use crate::api::tests::{Answer, Rig, contract};
 use crate::auth::password;
-use crate::ids::{AccountId, LoginId, Sats, UnixMillis};
-use crate::secret::{KeyKind, Redacted, key_hash, new_invite_token, new_login_token};
-use crate::store::{Actor, NewLogin, Scopes};
+use satcast_core::ids::{AccountId, LoginId, Sats, UnixMillis};
+use satcast_core::secret::{KeyKind, Redacted, key_hash, new_invite_token, new_login_token};
+use satcast_store::{Actor, NewLogin, Scopes};
 
 /// Room for everything that one operation's requests make.
 const CONFIG: &str = "[webhooks]\nallow_targets = [\"127.0.0.1\"]\n[limits]\nwebhooks_per_account = 500\n\

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use parking_lot::RwLock;
 
 use super::*;
-use crate::clock::Clock;
-use crate::config::Flags;
 use crate::drivers::load::loader;
 use crate::drivers::registry::catalog::LoadOptions;
 use crate::drivers::registry::drivers::Inner;
 use crate::drivers::registry::starting::{Source, start};
 use crate::drivers::run::parts::HostParts;
-use crate::ids::AccountId;
 use crate::live::testing::Scripted;
-use crate::outbound::Guard;
+use satcast_core::clock::Clock;
+use satcast_core::config::Flags;
+use satcast_core::ids::AccountId;
+use satcast_net::outbound::Guard;
 
 satcast_plugin_api::driver_entry!(entry, Scripted);
 

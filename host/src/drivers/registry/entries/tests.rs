@@ -9,12 +9,12 @@ use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::clock::Clock;
 use crate::drivers::load::loader;
 use crate::drivers::registry::starting::{Source, start};
 use crate::drivers::run::parts::HostParts;
 use crate::live::testing::Scripted;
-use crate::outbound::Guard;
+use satcast_core::clock::Clock;
+use satcast_net::outbound::Guard;
 
 /// A driver whose types operators make.
 struct Maker;

@@ -11,7 +11,7 @@ use satcast_plugin_api::{Asset, Error, HttpRequest, HttpResponse, Packet, Playba
 use serde::{Deserialize, Serialize};
 
 use super::payloads::Place;
-use crate::config::ProcessLimits;
+use satcast_core::config::ProcessLimits;
 
 /// Version of these messages: both sides are one binary, unless it was replaced while it ran.
 pub(super) const PROTOCOL: u32 = 8;

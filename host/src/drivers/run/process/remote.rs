@@ -17,10 +17,10 @@ use super::apart::Apart;
 use super::message::{Ask, ToChild};
 use super::session::{RemoteInstance, Session};
 use super::spec::{Facts, Spec};
-use crate::clock::Clock;
 use crate::drivers::load::error::LoadError;
 use crate::drivers::run::pump::Pump;
-use crate::ids::UnixMillis;
+use satcast_core::clock::Clock;
+use satcast_core::ids::UnixMillis;
 
 /// What is told to an account that waits because others are looked at first.
 const FOLLOWS: &str =

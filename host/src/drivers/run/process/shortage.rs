@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::log_limit::LogLimit;
+use satcast_core::log_limit::LogLimit;
 
 /// A shortage that lasts is logged again after this time.
 pub(super) const SHORTAGE_LOG_PAUSE: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use satcast_plugin_api::manifest::Manifest;
 
-use crate::config::ProcessLimits;
+use satcast_core::config::ProcessLimits;
 
 /// What a child is made from.
 #[derive(Clone)]

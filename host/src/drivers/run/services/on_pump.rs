@@ -8,7 +8,7 @@ use satcast_plugin_api::host::Connected;
 use satcast_plugin_api::{Class, Error};
 
 use crate::drivers::run::pump::Pump;
-use crate::outbound::GuardError;
+use satcast_net::outbound::GuardError;
 
 /// Connections one driver may wait for at once. Those it has are its own.
 pub(in crate::drivers) const CONNECTS_MAX: u32 = 1024;

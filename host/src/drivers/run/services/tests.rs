@@ -5,7 +5,7 @@ use satcast_plugin_api::Class;
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::outbound::Crowd;
+use satcast_net::outbound::Crowd;
 
 #[derive(Default)]
 struct Counting {
@@ -219,7 +219,7 @@ fn text_is_cut_and_made_printable() {
 #[tokio::test]
 async fn a_flood_of_events_is_cut() {
     let mut services = services();
-    services.clock = Clock::manual(crate::ids::UnixMillis(0));
+    services.clock = Clock::manual(satcast_core::ids::UnixMillis(0));
     let observer = Arc::new(Counting::default());
     services.insert(1, Opened { observer: observer.clone(), ..opened("secret") });
     let told = || observer.events.load(Ordering::Relaxed);
@@ -245,7 +245,7 @@ async fn a_flood_of_events_is_cut() {
 #[tokio::test]
 async fn a_flood_of_reports_is_cut_and_a_list_is_left_to_find_the_rest() {
     let mut services = services();
-    services.clock = Clock::manual(crate::ids::UnixMillis(0));
+    services.clock = Clock::manual(satcast_core::ids::UnixMillis(0));
     let recording = Recording {
         file_name: "a.mp4".into(),
         destination_id: 1,
@@ -278,7 +278,7 @@ async fn a_flood_of_reports_is_cut_and_a_list_is_left_to_find_the_rest() {
 #[tokio::test]
 async fn a_driver_says_so_much_through_all_its_destinations_and_no_more() {
     let mut services = services();
-    services.clock = Clock::manual(crate::ids::UnixMillis(0));
+    services.clock = Clock::manual(satcast_core::ids::UnixMillis(0));
     (1..=100).for_each(|dest| services.insert(dest, opened("secret")));
     let admitted = |bytes: usize| {
         services.clock.advance(Duration::from_secs(1));

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Run;
-use crate::ids::{DestinationId, UnixMillis};
 use crate::live::DestState;
 use crate::live::destination::{Destination, Parts};
 use crate::live::session::schedule::{Wait, Waits, Wanted};
 use crate::live::session::{Delayed, millis};
-use crate::store::{Delays, DestinationRecord};
+use satcast_core::ids::{DestinationId, UnixMillis};
+use satcast_store::{Delays, DestinationRecord};
 
 impl Run {
     /// Starts, stops and restarts destinations so that they are those of the database, each after its delay.

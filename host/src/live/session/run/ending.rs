@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Run;
-use crate::clock::Clock;
-use crate::ids::{EndReason, SessionId, UnixMillis};
-use crate::store::Store;
+use satcast_core::clock::Clock;
+use satcast_core::ids::{EndReason, SessionId, UnixMillis};
+use satcast_store::Store;
 
 /// Tries to record an end while the session still stands.
 const TRIES_MAX: u32 = 5;

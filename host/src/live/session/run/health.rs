@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Run, SessionState};
 use crate::live::health::{HealthNews, Issue, IssueCode, judge};
-use crate::store::{DestinationRecord, Happening, ToldHealth, ToldIssue};
+use satcast_store::{DestinationRecord, Happening, ToldHealth, ToldIssue};
 
 impl Run {
     /// Reads what the services behind the enabled destinations ask of the stream. A type whose driver comes later is read with

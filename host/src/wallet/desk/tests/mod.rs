@@ -11,9 +11,9 @@ use super::Desk;
 use super::refill::Outcome;
 use super::testing::{Bank, Pays};
 use crate::billing::testing::{Rig as BillingRig, START};
-use crate::ids::{AccountId, Msat, UnixMillis};
-use crate::secret::Redacted;
-use crate::store::{Actor, NewAccount, NewWallet, Origin, Page, RefillRules, WalletRecord};
+use satcast_core::ids::{AccountId, Msat, UnixMillis};
+use satcast_core::secret::Redacted;
+use satcast_store::{Actor, NewAccount, NewWallet, Origin, Page, RefillRules, WalletRecord};
 
 const WALLET: &str = "[wallet]\ntype = \"lnbits\"\nurl = \"https://own.example\"\nsecret = \"x\"\n";
 /// Address of the customer's wallet.

@@ -84,7 +84,7 @@ async fn play(seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_came_is_credited_once_and_no_days_cap_is_passed() {
-    let runs = if crate::store::testing::server().is_some() { RUNS_ON_SERVER } else { RUNS };
+    let runs = if satcast_store::testing::server().is_some() { RUNS_ON_SERVER } else { RUNS };
     for seed in 0..runs {
         play(seed).await;
     }

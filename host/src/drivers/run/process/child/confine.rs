@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use rustix::process::{Resource, Rlimit, Signal};
 
 use super::super::limits::BYTES_PER_MB;
-use crate::config::ProcessLimits;
+use satcast_core::config::ProcessLimits;
 
 /// Takes the socket from standard input and leaves an empty file there.
 pub(super) fn take_socket() -> std::io::Result<OwnedFd> {

@@ -22,9 +22,9 @@ use super::super::payloads::{Kept, Place};
 use super::confine::die;
 use super::media::RemoteQueue;
 use super::ticker::Ticker;
-use crate::clock::Clock;
 use crate::drivers::run::pump::Pump;
 use crate::drivers::run::services::COUNTERS_MAX;
+use satcast_core::clock::Clock;
 
 /// How long the host may take to answer a call of the library.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);

@@ -10,9 +10,9 @@ use super::super::super::shortage::tests::{in_a_process_with_few_files, take_all
 use super::super::super::spec::Spec;
 use super::super::Hooks;
 use super::*;
-use crate::clock::Clock;
-use crate::config::ProcessLimits;
 use crate::drivers::run::pump::Pump;
+use satcast_core::clock::Clock;
+use satcast_core::config::ProcessLimits;
 
 fn remote(exe: &str) -> Arc<Remote> {
     let exe = PathBuf::from(exe);

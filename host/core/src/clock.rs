@@ -1,0 +1,185 @@
+//! The only caller of the operating system's clocks for decisions; everything else takes time as an argument.
+//!
+//! Two times, never mixed: [`Clock::now`] is the wall clock, which may jump, for records and display;
+//! [`Clock::monotonic`] never goes back and is for intervals, deadlines and rate windows.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::ids::UnixMillis;
+
+/// A source of time, cheap to clone: the system's, or one that a test moves by hand.
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    System { start: Instant },
+    Manual(Arc<Manual>),
+}
+
+#[derive(Debug)]
+struct Manual {
+    time: Mutex<ManualTime>,
+    /// Told whenever the time was moved.
+    moved: watch::Sender<()>,
+}
+
+#[derive(Debug)]
+struct ManualTime {
+    wall: UnixMillis,
+    elapsed: Duration,
+}
+
+impl Clock {
+    /// The system's clocks; the monotonic time starts at zero here.
+    pub fn system() -> Self {
+        Self(Source::System { start: Instant::now() })
+    }
+
+    /// A clock that stands at `wall` until [`Clock::advance`] moves it.
+    pub fn manual(wall: UnixMillis) -> Self {
+        let time = Mutex::new(ManualTime { wall, elapsed: Duration::ZERO });
+        Self(Source::Manual(Arc::new(Manual { time, moved: watch::Sender::new(()) })))
+    }
+
+    /// The wall clock in Unix milliseconds; zero when the system's clock stands before 1970.
+    pub fn now(&self) -> UnixMillis {
+        match &self.0 {
+            Source::System { .. } => {
+                let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                UnixMillis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+            }
+            Source::Manual(manual) => manual.time.lock().wall,
+        }
+    }
+
+    /// Time since this clock was made; never goes back.
+    pub fn monotonic(&self) -> Duration {
+        match &self.0 {
+            Source::System { start } => start.elapsed(),
+            Source::Manual(manual) => manual.time.lock().elapsed,
+        }
+    }
+
+    /// Moves a manual clock and all its clones forward; does nothing to the system's clock.
+    pub fn advance(&self, by: Duration) {
+        if let Source::Manual(manual) = &self.0 {
+            let mut time = manual.time.lock();
+            time.wall.0 = time.wall.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX));
+            time.elapsed = time.elapsed.saturating_add(by);
+            drop(time);
+            manual.moved.send_replace(());
+        }
+    }
+
+    /// Sets a manual wall clock forward, or back, without any time passing: what happens when a system's clock is corrected.
+    pub fn set_forward(&self, by_ms: i64) {
+        if let Source::Manual(manual) = &self.0 {
+            let mut time = manual.time.lock();
+            time.wall.0 = time.wall.0.saturating_add(by_ms);
+        }
+    }
+
+    /// Waits until the monotonic time is `at` or later: at once when it is, and as long as nobody moves a manual clock.
+    pub async fn sleep_until(&self, at: Duration) {
+        match &self.0 {
+            Source::System { start } => match start.checked_add(at) {
+                Some(end) => tokio::time::sleep_until(end.into()).await,
+                None => std::future::pending().await,
+            },
+            Source::Manual(manual) => {
+                let mut moved = manual.moved.subscribe();
+                // The sender stands beside the time and lives as long as this clock.
+                let _ = moved.wait_for(|()| manual.time.lock().elapsed >= at).await;
+            }
+        }
+    }
+
+    /// Waits for `time`, as [`Clock::sleep_until`].
+    pub async fn sleep(&self, time: Duration) {
+        self.sleep_until(self.monotonic().saturating_add(time)).await;
+    }
+
+    /// The outcome of `work`; `None` when it takes longer than `limit`.
+    pub async fn timeout<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        self.timeout_at(self.monotonic().saturating_add(limit), work).await
+    }
+
+    /// The outcome of `work`; `None` when it is not there at the monotonic time `end`.
+    pub async fn timeout_at<T>(&self, end: Duration, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            outcome = work => Some(outcome),
+            () = self.sleep_until(end) => None,
+        }
+    }
+
+    /// The outcome of `work`, while a manual clock is moved on by `step` again and again.
+    pub async fn passing<T>(&self, step: Duration, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                outcome = &mut work => return outcome,
+                () = tokio::time::sleep(Duration::from_millis(2)) => self.advance(step),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manual_clock_moves_only_by_hand_and_together_with_its_clones() {
+        let clock = Clock::manual(UnixMillis(1_000));
+        let twin = clock.clone();
+        assert_eq!((clock.now(), clock.monotonic()), (UnixMillis(1_000), Duration::ZERO));
+        twin.advance(Duration::from_millis(2_500));
+        assert_eq!((clock.now(), clock.monotonic()), (UnixMillis(3_500), Duration::from_millis(2_500)));
+    }
+
+    #[tokio::test]
+    async fn a_sleeper_wakes_when_its_moment_has_come() {
+        let clock = Clock::manual(UnixMillis(0));
+        let (sleeper, woken) = (clock.clone(), Arc::new(Mutex::new(None)));
+        let seen = woken.clone();
+        let sleeping = tokio::spawn(async move {
+            sleeper.sleep_until(Duration::from_secs(60)).await;
+            *seen.lock() = Some(sleeper.monotonic());
+        });
+        for _ in 0..60 {
+            tokio::task::yield_now().await;
+            assert_eq!(*woken.lock(), None);
+            clock.advance(Duration::from_secs(1));
+        }
+        sleeping.await.unwrap();
+        assert_eq!(*woken.lock(), Some(Duration::from_secs(60)));
+        clock.sleep_until(Duration::from_secs(59)).await;
+        Clock::system().sleep_until(Duration::ZERO).await;
+    }
+
+    #[tokio::test]
+    async fn a_limit_ends_what_takes_longer_and_nothing_else() {
+        let (clock, second) = (Clock::manual(UnixMillis(0)), Duration::from_secs(1));
+        assert_eq!(clock.timeout(Duration::ZERO, async { 7 }).await, Some(7), "what is done needs no time");
+        let limited = clock.timeout(second * 60, std::future::pending::<()>());
+        assert_eq!(clock.passing(second, limited).await, None);
+        assert!(clock.monotonic() >= second * 60);
+        assert_eq!(Clock::system().timeout(Duration::ZERO, std::future::pending::<()>()).await, None);
+    }
+
+    #[test]
+    fn system_clock_runs_in_this_century() {
+        let clock = Clock::system();
+        assert!(clock.now() > UnixMillis(1_700_000_000_000));
+        let before = clock.monotonic();
+        clock.advance(Duration::from_secs(60));
+        assert!(clock.monotonic() < before + Duration::from_secs(30));
+    }
+}

@@ -1,0 +1,346 @@
+//! The certificates that encoders and viewers are shown: read from their files, and read again when they change.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use sha2::{Digest as _, Sha256};
+use tokio::time::sleep;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::ServerCertVerifier as _;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{self, CertificateError as Fault, RootCertStore, ServerConfig, crypto::ring};
+use tracing::{info, warn};
+
+use satcast_core::clock::Clock;
+use satcast_core::ids::UnixMillis;
+
+/// Time between two looks at the files.
+pub const CERTIFICATE_LOOK_MS: u64 = 5_000;
+/// Looks after which what is wrong with a pair is told again: an hour.
+const CERTIFICATE_TOLD_LOOKS: u32 = 720;
+/// Time before its end from which on a certificate is told to end: seven days.
+const CERTIFICATE_SOON_MS: i64 = 7 * 24 * 3_600_000;
+/// Name of HTTP/2 inside TLS (RFC 9113 section 3.2).
+pub(crate) const HTTP_2: &[u8] = b"h2";
+const HTTP_1: &[u8] = b"http/1.1";
+/// Largest file of a certificate or key.
+pub const CERTIFICATE_BYTES_MAX: u64 = 1024 * 1024;
+/// Why a larger one is not read.
+const TOO_LARGE: &str = "it is larger than 1 MiB";
+/// What the two files should hold.
+const WANTED_CERT: &str = "certificate in PEM";
+const WANTED_KEY: &str = "unencrypted private key in PEM";
+
+/// Whose certificate it is, named as the section of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// The API and playback, by HTTP/2 or HTTP/1.1 as the client wishes.
+    Http,
+    /// Encoders, by RTMPS.
+    Ingest,
+}
+
+impl Section {
+    /// What may be spoken inside TLS (RFC 7301), best first.
+    fn protocols(self) -> Vec<Vec<u8>> {
+        match self {
+            Section::Http => vec![HTTP_2.to_vec(), HTTP_1.to_vec()],
+            Section::Ingest => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Section::Http => "http",
+            Section::Ingest => "ingest",
+        })
+    }
+}
+
+/// Why the files cannot be used. Holds nothing of what is in them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// A file cannot be read.
+    #[error("cannot read [{section}] {setting} {}: {reason}; correct the path or the file's rights", .file.display())]
+    Unreadable {
+        /// Whose certificate it is.
+        section: Section,
+        /// `tls_cert` or `tls_key`.
+        setting: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// The system's answer.
+        reason: String,
+    },
+    /// It holds nothing of the kind.
+    #[error("[{section}] {setting} {} holds no {wanted}; name the right file", .file.display())]
+    Empty {
+        /// Whose certificate it is.
+        section: Section,
+        /// `tls_cert` or `tls_key`.
+        setting: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// What should be in it.
+        wanted: &'static str,
+    },
+    /// The key is another certificate's.
+    #[error("[{section}] tls_key {} does not belong to the certificate in tls_cert {}; use the two that were made together", .key.display(), .cert.display())]
+    Mismatch {
+        /// Whose certificate it is.
+        section: Section,
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+    },
+    /// TLS cannot use them.
+    #[error("[{section}] tls_cert {} cannot be used: {reason}", .file.display())]
+    Unusable {
+        /// Whose certificate it is.
+        section: Section,
+        /// The certificate's file.
+        file: PathBuf,
+        /// The TLS library's words.
+        reason: String,
+    },
+}
+
+/// The certificate in use, with the files it came from.
+#[derive(Debug)]
+pub struct Certificates {
+    section: Section,
+    cert: PathBuf,
+    key: PathBuf,
+    current: RwLock<Current>,
+}
+
+#[derive(Debug)]
+struct Current {
+    config: Arc<ServerConfig>,
+    /// Of both files.
+    digest: [u8; 32],
+}
+
+/// Whether a pair that cannot be used is told.
+#[derive(Debug, Default)]
+struct Telling {
+    fault: Option<CertificateError>,
+    looks: u32,
+}
+
+impl Telling {
+    /// A look found this fault. Between the writing of the two files they do not fit, so that the first time may be nothing;
+    /// what lasts is told with the second look, and from time to time as long as it does.
+    fn tells(&mut self, fault: &CertificateError) -> bool {
+        if self.fault.as_ref() != Some(fault) {
+            *self = Self { fault: Some(fault.clone()), looks: 0 };
+        }
+        self.looks = self.looks.saturating_add(1);
+        self.looks > 1 && (self.looks - 2).is_multiple_of(CERTIFICATE_TOLD_LOOKS)
+    }
+}
+
+/// What a look at the files found.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    Same,
+    Renewed,
+}
+
+impl Certificates {
+    /// Reads certificate chain and private key, both in PEM.
+    ///
+    /// # Errors
+    /// Names the file and what is wrong with it.
+    pub fn load(section: Section, cert: &Path, key: &Path) -> Result<Self, CertificateError> {
+        let files = Files::read(section, cert, key)?;
+        let current = RwLock::new(Current { config: files.config()?, digest: files.digest() });
+        Ok(Self { section, cert: cert.to_owned(), key: key.to_owned(), current })
+    }
+
+    /// What is wrong with the certificate's time at `now`, if anything.
+    ///
+    /// # Errors
+    /// As [`Certificates::load`].
+    pub fn objection(
+        section: Section,
+        cert: &Path,
+        key: &Path,
+        now: UnixMillis,
+    ) -> Result<Option<&'static str>, CertificateError> {
+        let files = Files::read(section, cert, key)?;
+        files.config()?;
+        Ok(files.objection(now))
+    }
+
+    /// What a connection that begins now is to use.
+    pub fn current(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current.read().config)
+    }
+
+    /// Looks at the files again and again. A pair that cannot be used leaves the one in use where it is.
+    pub async fn keep_fresh(self: Arc<Self>) -> Infallible {
+        let mut telling = Telling::default();
+        let mut looks = 0_u32;
+        loop {
+            sleep(Duration::from_millis(CERTIFICATE_LOOK_MS)).await;
+            let this = Arc::clone(&self);
+            let is_time = looks.is_multiple_of(CERTIFICATE_TOLD_LOOKS);
+            looks = looks.wrapping_add(1);
+            let look = move || {
+                let look = this.look();
+                let is_due = is_time || look == Ok(Look::Renewed);
+                (look, is_due.then(|| this.end(Clock::system().now())).flatten())
+            };
+            // A panic would have been a bug in reading; the certificate in use stays.
+            let Ok((look, end)) = tokio::task::spawn_blocking(look).await else { continue };
+            if let Some(end) = end {
+                warn!(section = %self.section, file = %self.cert.display(), "the certificate {end}");
+            }
+            match look {
+                Ok(Look::Same) => telling = Telling::default(),
+                Ok(Look::Renewed) => {
+                    telling = Telling::default();
+                    info!(section = %self.section, "the certificate was renewed; connections from now on get the new one");
+                }
+                Err(error) => {
+                    if telling.tells(&error) {
+                        warn!("the certificate in use stays as it was: {error}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is wrong with its time at `now`, or will be soon. Of files that cannot be read something else is told.
+    fn end(&self, now: UnixMillis) -> Option<&'static str> {
+        let files = Files::read(self.section, &self.cert, &self.key).ok()?;
+        let soon = UnixMillis(now.0.saturating_add(CERTIFICATE_SOON_MS));
+        let ends_soon = || files.objection(soon).map(|_| "expires within seven days; renew it");
+        files.objection(now).or_else(ends_soon)
+    }
+
+    fn look(&self) -> Result<Look, CertificateError> {
+        let files = Files::read(self.section, &self.cert, &self.key)?;
+        let digest = files.digest();
+        if self.current.read().digest == digest {
+            return Ok(Look::Same);
+        }
+        let config = files.config()?;
+        *self.current.write() = Current { config, digest };
+        Ok(Look::Renewed)
+    }
+}
+
+/// The two files as they were read. Not `Debug`: one holds a secret.
+struct Files<'a> {
+    section: Section,
+    cert: (&'a Path, Vec<u8>),
+    key: (&'a Path, Vec<u8>),
+}
+
+impl<'a> Files<'a> {
+    fn read(section: Section, cert: &'a Path, key: &'a Path) -> Result<Self, CertificateError> {
+        let read = |setting, file| Ok((file, read(section, setting, file)?));
+        Ok(Self { section, cert: read("tls_cert", cert)?, key: read("tls_key", key)? })
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        let mut digest = Sha256::new();
+        for bytes in [&self.cert.1, &self.key.1] {
+            digest.update(bytes.len().to_be_bytes());
+            digest.update(bytes);
+        }
+        digest.finalize().into()
+    }
+
+    fn chain(&self) -> Vec<CertificateDer<'static>> {
+        CertificateDer::pem_slice_iter(&self.cert.1).map_while(Result::ok).collect()
+    }
+
+    fn config(&self) -> Result<Arc<ServerConfig>, CertificateError> {
+        let section = self.section;
+        let empty = |setting, file: &Path, wanted| CertificateError::Empty {
+            section,
+            setting,
+            file: file.to_owned(),
+            wanted,
+        };
+        let chain = self.chain();
+        if chain.is_empty() {
+            return Err(empty("tls_cert", self.cert.0, WANTED_CERT));
+        }
+        let key = PrivateKeyDer::from_pem_slice(&self.key.1)
+            .map_err(|_| empty("tls_key", self.key.0, WANTED_KEY))?;
+        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let config = builder
+            .with_safe_default_protocol_versions()
+            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
+        let mut config = config.map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => CertificateError::Mismatch {
+                section,
+                cert: self.cert.0.to_owned(),
+                key: self.key.0.to_owned(),
+            },
+            error => CertificateError::Unusable {
+                section,
+                file: self.cert.0.to_owned(),
+                reason: error.to_string(),
+            },
+        })?;
+        config.alpn_protocols = section.protocols();
+        Ok(Arc::new(config))
+    }
+
+    /// A verifier that trusts the certificate itself finds nothing else in it than its time.
+    fn objection(&self, now: UnixMillis) -> Option<&'static str> {
+        let chain = self.chain();
+        let (leaf, rest) = chain.split_first()?;
+        let mut roots = RootCertStore::empty();
+        roots.add(leaf.clone()).ok()?;
+        let provider = Arc::new(ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().ok()?;
+        let name = ServerName::try_from("satcast.invalid").ok()?;
+        let now = UnixTime::since_unix_epoch(Duration::from_millis(u64::try_from(now.0).unwrap_or_default()));
+        match verifier.verify_server_cert(leaf, rest, &name, &[], now) {
+            Err(rustls::Error::InvalidCertificate(Fault::Expired | Fault::ExpiredContext { .. })) => {
+                Some("has expired; renew it")
+            }
+            Err(rustls::Error::InvalidCertificate(Fault::NotValidYet | Fault::NotValidYetContext { .. })) => {
+                Some("is not valid yet; check the clock")
+            }
+            _ => None,
+        }
+    }
+}
+
+fn read(section: Section, setting: &'static str, file: &Path) -> Result<Vec<u8>, CertificateError> {
+    let unreadable =
+        |reason: String| CertificateError::Unreadable { section, setting, file: file.to_owned(), reason };
+    let size = std::fs::metadata(file).map_err(|error: io::Error| unreadable(error.to_string()))?.len();
+    if size > CERTIFICATE_BYTES_MAX {
+        return Err(unreadable(TOO_LARGE.to_owned()));
+    }
+    std::fs::read(file).map_err(|error| unreadable(error.to_string()))
+}
+
+#[cfg(any(test, feature = "testing"))]
+/// A PEM file with one entry.
+pub fn pem(kind: &str, der: &[u8]) -> String {
+    use base64::Engine as _;
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! The HTTP listener: hyper's HTTP/1.1 and HTTP/2 around a poem endpoint, on an accept loop of our own.
+//!
+//! Ours and not poem's server, because that one costs memory per connection and loses vectored writes. Every
+//! connection has a deadline for its request head, which also closes idle ones, and one for taking its answers. There
+//! is a cap on connections, and one on those of a single network, so that no stranger takes every place.
+//! With a certificate the port speaks TLS and nothing else.
+
+mod flow;
+mod linger;
+mod serving;
+mod stall;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use poem::Endpoint;
+use satcast_quota::{Full, Permit, Quota};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::serving::{Held, Peers, Serving};
+use crate::certificates::{CertificateError, Certificates, Section};
+use satcast_core::config;
+use satcast_core::networks::Network;
+
+/// Connections open at one time; further ones wait in the kernel's queue.
+pub const CONNECTIONS_MAX: usize = 16_384;
+/// Part of the files the process may have open that connections may be: a fourth. The others are for what they fetch, encoders,
+/// destinations, drivers and the database, from which no stranger may take them.
+pub const OPEN_FILES_PART: u64 = 4;
+/// Part of the connections that one network may have where they are few.
+const NETWORK_PART: usize = 2;
+/// Connections open at one time from one network (an IPv4 address or an IPv6 /64); further ones are closed at once.
+/// Trusted proxies speak for many and are exempt. Room for the players of a household or a small company.
+pub const CONNECTIONS_PER_NETWORK_MAX: usize = 512;
+/// Longest time a write may wait for the peer to take any of it. The socket takes more when half of
+/// [`UNSENT_BYTES_MAX`] has gone, so that this alone asks for about 2 KiB a second where the system knows that option.
+pub const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Least a peer must take of its answers in [`WRITE_RATE_WINDOW`] of waiting for it: no medium plays at 1 KiB a second.
+/// Without it a peer could hold its place for hours with a byte now and then.
+pub const WRITE_RATE_BYTES_MIN: u64 = 60 * 1024;
+/// Time spent waiting for a peer after which what it took is looked at.
+pub const WRITE_RATE_WINDOW: Duration = Duration::from_secs(60);
+/// Bytes that may wait unsent in a socket before writes to it wait. Few, so that an answer that is broken off has cost
+/// little, and that what is written is nearly what was sent; enough for the wake-ups between.
+pub const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+/// Longest time for the head of a request, counted from the end of the one before: the life of an idle connection.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time running requests get when the service stops.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+/// Largest request head in bytes; also the read buffer's limit.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Most header lines of a request.
+pub const HEADERS_MAX: usize = 64;
+/// Requests of one HTTP/2 connection that may run at one time. A player has a handful; a proxy opens more connections.
+pub const STREAMS_MAX: u32 = 100;
+/// Bytes of requests' bodies that an HTTP/2 peer may send before they are read. Bodies here are small.
+pub const RECEIVE_WINDOW_BYTES: u32 = 256 * 1024;
+/// Wait after a failed accept (no file descriptors left, for one) before the next try.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Why the listener cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address} ({source}); stop the other server or set [http] listen")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The certificate cannot be used.
+    #[error("{0}")]
+    Certificate(#[from] CertificateError),
+}
+
+/// Limits of a server, each with its default above.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerLimits {
+    /// See [`CONNECTIONS_MAX`].
+    pub connections_max: usize,
+    /// See [`CONNECTIONS_PER_NETWORK_MAX`].
+    pub per_network_max: usize,
+    /// See [`WRITE_STALL_TIMEOUT`].
+    pub write_stall_timeout: Duration,
+    /// See [`WRITE_RATE_BYTES_MIN`].
+    pub write_rate_bytes_min: u64,
+    /// See [`WRITE_RATE_WINDOW`].
+    pub write_rate_window: Duration,
+    /// See [`HEAD_TIMEOUT`].
+    pub head_timeout: Duration,
+    /// See [`SHUTDOWN_GRACE`].
+    pub shutdown_grace: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: CONNECTIONS_MAX,
+            per_network_max: CONNECTIONS_PER_NETWORK_MAX,
+            write_stall_timeout: WRITE_STALL_TIMEOUT,
+            write_rate_bytes_min: WRITE_RATE_BYTES_MIN,
+            write_rate_window: WRITE_RATE_WINDOW,
+            head_timeout: HEAD_TIMEOUT,
+            shutdown_grace: SHUTDOWN_GRACE,
+        }
+    }
+}
+
+impl ServerLimits {
+    /// The defaults, with fewer connections where the process may have only so many files open.
+    pub fn within(open_files: u64) -> Self {
+        let files = usize::try_from(open_files / OPEN_FILES_PART).unwrap_or(usize::MAX);
+        let connections_max = CONNECTIONS_MAX.min(files).max(NETWORK_PART);
+        let per_network_max = CONNECTIONS_PER_NETWORK_MAX.min(connections_max / NETWORK_PART);
+        Self { connections_max, per_network_max, ..Self::default() }
+    }
+}
+
+/// Bytes a connection has handed to its socket since it began, heads of answers included. Every request carries it in
+/// its extensions, for those who count what was sent.
+#[derive(Clone, Debug, Default)]
+pub struct Sent(Arc<AtomicU64>);
+
+impl Sent {
+    /// The bytes so far; never falls.
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Notes bytes that were written.
+    pub fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// An open listener.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    trusted_proxies: Vec<IpNet>,
+    certificates: Option<Arc<Certificates>>,
+    limits: ServerLimits,
+}
+
+impl Server {
+    /// Opens the configured listener.
+    ///
+    /// # Errors
+    /// The address is in use or not ours, or the certificate cannot be used.
+    pub async fn bind(config: &config::Http, limits: ServerLimits) -> Result<Self, HttpError> {
+        let certificates = match config.https() {
+            Some((cert, key)) => Some(Arc::new(Certificates::load(Section::Http, cert, key)?)),
+            None => None,
+        };
+        let failed = |source| HttpError::Listen { address: config.listen, source };
+        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let trusted_proxies = config.trusted_proxies.clone();
+        Ok(Self { listener, address, trusted_proxies, certificates, limits })
+    }
+
+    /// Connections at once from one network that are taken.
+    pub fn per_network(&self) -> usize {
+        self.limits.per_network_max
+    }
+
+    /// The address listened on, with the port the system chose for port 0.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The place of a connection from `peer` among those of its network; none is needed by a trusted proxy.
+    fn place(&self, places: &Quota<Network>, peer: SocketAddr) -> Result<Option<Permit<Network>>, Full> {
+        let address = peer.ip().to_canonical();
+        if self.trusted_proxies.iter().any(|proxies| proxies.contains(&address)) {
+            return Ok(None);
+        }
+        places.try_take(Network::from(address), 1).map(Some)
+    }
+
+    /// Serves `endpoint` until `shutdown` completes, then lets running requests finish for the grace time.
+    pub async fn serve<E>(self, endpoint: E, shutdown: impl Future<Output = ()>)
+    where
+        E: Endpoint + 'static,
+    {
+        let endpoint = Arc::new(endpoint);
+        let slots = Arc::new(Semaphore::new(self.limits.connections_max));
+        let places = Quota::new(u64::MAX, self.limits.per_network_max as u64);
+        let stopped = CancellationToken::new();
+        let mut connections = JoinSet::new();
+        let mut shutdown = pin!(shutdown);
+        let mut fresh = pin!(keep_fresh(self.certificates.clone()));
+        loop {
+            let next = async {
+                // The semaphore is never closed, so a slot always comes.
+                let slot = slots.clone().acquire_owned().await.ok()?;
+                Some((self.listener.accept().await, slot))
+            };
+            tokio::select! {
+                () = &mut shutdown => break,
+                never = &mut fresh => match never {},
+                Some(ended) = connections.join_next() => report(ended),
+                Some((accepted, slot)) = next => match accepted {
+                    Ok((socket, peer)) => {
+                        let Ok(place) = self.place(&places, peer) else {
+                            tracing::debug!(%peer, "an http connection above its network's cap was closed");
+                            continue;
+                        };
+                        let serving = Serving {
+                            endpoint: endpoint.clone(),
+                            peers: Peers { local: self.address, remote: peer },
+                            limits: self.limits,
+                            stopped: stopped.clone(),
+                            tls: self.certificates.as_ref().map(|certificates| certificates.current()),
+                            _held: Held { _slot: slot, _place: place },
+                        };
+                        connections.spawn(serving.run(socket));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot accept an http connection");
+                        tokio::time::sleep(ACCEPT_RETRY).await;
+                    }
+                },
+            }
+        }
+        drop(self.listener);
+        stopped.cancel();
+        let finish = async {
+            while let Some(ended) = connections.join_next().await {
+                report(ended)
+            }
+        };
+        if tokio::time::timeout(self.limits.shutdown_grace, finish).await.is_err() {
+            tracing::warn!("http requests were cut off at shutdown");
+        }
+    }
+}
+
+/// Looks after the certificate, if there is one.
+async fn keep_fresh(certificates: Option<Arc<Certificates>>) -> Infallible {
+    match certificates {
+        Some(certificates) => certificates.keep_fresh().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn report(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "an http connection panicked");
+    }
+}

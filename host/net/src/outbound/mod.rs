@@ -1,0 +1,351 @@
+//! The one guard for every address a user can give: RTMP destinations, webhooks, wallets, archive endpoints.
+//!
+//! A user's host is resolved here and nowhere else; every address of the answer is checked, and exactly the checked
+//! addresses are connected to, so a name that changes its mind between check and connect gains nothing. Addresses
+//! that are not public are refused unless the operator lists them.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+pub mod http;
+mod lookups;
+mod ranges;
+mod system;
+mod target;
+
+#[cfg(any(test, feature = "testing"))]
+pub use lookups::Resolver;
+pub use lookups::{Asker, Crowd, LOOKUPS_AT_ONCE_MAX, LOOKUPS_OF_ASKER_MAX, SLOW_LOOKUPS_OF_ASKER_MAX};
+use lookups::{Lookups, Unknown};
+pub use target::AllowError;
+use target::{AllowList, Target};
+
+/// Longest wait for a permit to look a name up and the resolver's answer together.
+pub const LOOKUP_TIMEOUT_MS: u64 = 5_000;
+/// Addresses of one name that are tried; further ones are checked, too, but not used.
+pub const ADDRESSES_TRIED_MAX: usize = 8;
+/// Longest time one [`Guard::connect`] may take, whatever its caller asks for.
+pub const CONNECT_TIMEOUT_MAX_MS: u64 = 60_000;
+
+/// The setting named in refusals when [`Guard::new`] is used.
+const OUTBOUND_SETTING: &str = "[outbound] allow";
+/// Who asks where nobody else is named.
+const HOST_ITSELF: &str = "host";
+
+/// Checks hosts, resolves them and connects to them. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Guard {
+    allow: Arc<AllowList>,
+    setting: &'static str,
+    lookups: Arc<Lookups>,
+    asker: Asker,
+}
+
+/// What a resolver that a test made up answers, one look-up after the other.
+#[cfg(any(test, feature = "testing"))]
+/// Addresses that a name has, one answer after the other.
+pub type Answers = Arc<parking_lot::Mutex<std::collections::VecDeque<Vec<IpAddr>>>>;
+
+/// A destination this host must not connect to. Safe to show to the user who gave it: it repeats nothing of a text that
+/// may be a whole URL with its key, and does not tell to which internal address a name leads.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The text is no host at all.
+    #[error("destination host is no valid host name or IP address; give it without user, port or path")]
+    Malformed,
+    /// A literal address in a forbidden range.
+    #[error("destination address {address} is {why}; ask the operator to add it to {setting}")]
+    Address {
+        /// The address meant by the user's spelling.
+        address: IpAddr,
+        /// What the address is, e.g. `private`.
+        why: &'static str,
+        /// The setting that would let it through.
+        setting: &'static str,
+    },
+    /// A name with at least one address in a forbidden range.
+    #[error(
+        "destination host {name} leads to an address that is {why}; ask the operator to add the name to {setting}"
+    )]
+    Name {
+        /// The name as resolved.
+        name: String,
+        /// The offending address, for the operator's log only.
+        address: IpAddr,
+        /// What the address is, e.g. `loopback`.
+        why: &'static str,
+        /// The setting that would let it through.
+        setting: &'static str,
+    },
+}
+
+/// Why a destination cannot be resolved or reached.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum GuardError {
+    /// Forbidden: the same answer comes until the destination or the allow list is changed.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The name has no address, or the resolver failed.
+    #[error("cannot resolve destination host {name}: {reason}; check the name")]
+    Dns {
+        /// The name as asked for.
+        name: String,
+        /// The resolver's words.
+        reason: String,
+    },
+    /// Every address refused the connection or was out of reach.
+    #[error("cannot connect to {host} port {port}: {source}")]
+    Connect {
+        /// Name or address.
+        host: String,
+        /// TCP port.
+        port: u16,
+        /// The failure at the last address tried.
+        source: Arc<io::Error>,
+    },
+    /// The resolver did not answer in time.
+    #[error("the name server does not answer for {name} within {after_ms} ms; check the name")]
+    NameServer {
+        /// The name as asked for.
+        name: String,
+        /// How long the look-up has run in milliseconds.
+        after_ms: u64,
+    },
+    /// The resolver was not asked in time. Says nothing of the name, nor of where it leads.
+    #[error("the name {name} was not looked up within {after_ms} ms because {because}; it is tried again")]
+    NotLookedUp {
+        /// The name as asked for.
+        name: String,
+        /// Time waited in milliseconds.
+        after_ms: u64,
+        /// Whose look-ups are in the way.
+        because: Crowd,
+    },
+    /// No answer of the destination in time.
+    #[error("no answer from {host} port {port} within {after_ms} ms")]
+    Timeout {
+        /// Name or address.
+        host: String,
+        /// TCP port.
+        port: u16,
+        /// Time waited in milliseconds.
+        after_ms: u64,
+    },
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl GuardError {
+    /// Nothing listens at `address`.
+    pub fn connection_refused(address: SocketAddr) -> Self {
+        let source = Arc::new(io::Error::from_raw_os_error(libc::ECONNREFUSED));
+        Self::Connect { host: address.ip().to_string(), port: address.port(), source }
+    }
+}
+
+impl Guard {
+    /// A guard with the operator's `[outbound] allow`: CIDR networks, single addresses, exact host names.
+    ///
+    /// # Errors
+    /// The first entry that is none of the three.
+    pub fn new(allow: &[String]) -> Result<Self, AllowError> {
+        Self::with_setting(allow, OUTBOUND_SETTING)
+    }
+
+    /// The same for another list, e.g. `[webhooks] allow_targets`, which refusals and errors then name.
+    ///
+    /// # Errors
+    /// The first entry that cannot be read.
+    pub fn with_setting(allow: &[String], setting: &'static str) -> Result<Self, AllowError> {
+        Ok(Self {
+            allow: Arc::new(AllowList::parse(allow, setting)?),
+            setting,
+            lookups: Arc::new(Lookups::of_system()),
+            asker: Asker::Service(HOST_ITSELF.into()),
+        })
+    }
+
+    /// This guard, as `asker` uses it: the look-ups are shared out, and `asker` has its own share.
+    #[must_use]
+    pub fn asked_by(&self, asker: Asker) -> Self {
+        Self { asker, ..self.clone() }
+    }
+
+    /// The same with a resolver that a test made up.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn resolving(self, resolver: Resolver) -> Self {
+        Self { lookups: Arc::new(Lookups::with_resolver(resolver)), ..self }
+    }
+
+    /// The same with one that has its answers already.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn answering(self, answers: Answers) -> Self {
+        self.resolving(Arc::new(move |_| {
+            let found = answers.lock().pop_front().unwrap_or_default();
+            Box::pin(std::future::ready(Ok(found)))
+        }))
+    }
+
+    /// Checks what can be known without a resolver: literal addresses in every spelling, and `localhost`. For the
+    /// moment a destination is registered; [`Guard::connect`] checks again.
+    ///
+    /// # Errors
+    /// The text is no host, or means a forbidden address.
+    pub fn check_literal(&self, host: &str) -> Result<(), Refused> {
+        let target = Target::parse(host).ok_or(Refused::Malformed)?;
+        match &target {
+            Target::Address(address) => self.check_address(*address),
+            Target::Name(_) if !target.is_localhost() => Ok(()),
+            Target::Name(name) => self.check_answer(name, &[IpAddr::from([127, 0, 0, 1])]),
+        }
+    }
+
+    /// Whether the operator lists this host itself, by name or by literal address: rules that hold for strangers only
+    /// (such as https for webhooks) may then be relaxed.
+    #[must_use]
+    pub fn is_listed(&self, host: &str) -> bool {
+        match Target::parse(host) {
+            Some(Target::Address(address)) => self.allow.holds_address(address),
+            Some(Target::Name(name)) => self.allow.holds_name(&name),
+            None => false,
+        }
+    }
+
+    /// All addresses `host` leads to, in the resolver's order, each of them checked; at most [`ADDRESSES_TRIED_MAX`].
+    /// Waits at most `limit`, and never longer than [`LOOKUP_TIMEOUT_MS`].
+    ///
+    /// # Errors
+    /// Refused when a single address of the answer is forbidden; a resolver's failure or silence; no permit for a look-up.
+    pub async fn resolve(
+        &self,
+        host: &str,
+        port: u16,
+        limit: Duration,
+    ) -> Result<Vec<SocketAddr>, GuardError> {
+        let target = Target::parse(host).ok_or(Refused::Malformed)?;
+        let name = match target {
+            Target::Address(address) => {
+                self.check_address(address)?;
+                return Ok(vec![SocketAddr::new(address, port)]);
+            }
+            Target::Name(name) => name,
+        };
+        let limit = limit.min(Duration::from_millis(LOOKUP_TIMEOUT_MS));
+        let found = self.lookups.find(&name, &self.asker, limit).await;
+        self.judge(name, port, limit, found)
+    }
+
+    /// What the outcome of a look-up means for a caller that waited at most `limit` for it.
+    fn judge(
+        &self,
+        name: String,
+        port: u16,
+        limit: Duration,
+        found: Result<Vec<IpAddr>, Unknown>,
+    ) -> Result<Vec<SocketAddr>, GuardError> {
+        let found = match found {
+            Ok(found) if found.is_empty() => {
+                return Err(GuardError::Dns { name, reason: "it has no address".to_owned() });
+            }
+            Ok(found) => found,
+            Err(Unknown::Failed(reason)) => return Err(GuardError::Dns { name, reason }),
+            Err(Unknown::Silent(ran)) => {
+                return Err(GuardError::NameServer { name, after_ms: whole_ms(ran) });
+            }
+            Err(Unknown::NoPlace(because)) => {
+                return Err(GuardError::NotLookedUp { name, after_ms: whole_ms(limit), because });
+            }
+        };
+        let addresses: Vec<IpAddr> = found.iter().map(IpAddr::to_canonical).collect();
+        self.check_answer(&name, &addresses)?;
+        Ok(addresses.into_iter().take(ADDRESSES_TRIED_MAX).map(|ip| SocketAddr::new(ip, port)).collect())
+    }
+
+    /// Resolves, checks and connects: the addresses are tried in order, each with an equal share of the time that is
+    /// left. `limit` covers everything and is cut at [`CONNECT_TIMEOUT_MAX_MS`]. The socket is non-blocking and has
+    /// TCP_NODELAY set.
+    ///
+    /// # Errors
+    /// As [`Guard::resolve`]; the failure of the last address tried; a timeout.
+    pub async fn connect(
+        &self,
+        host: &str,
+        port: u16,
+        limit: Duration,
+    ) -> Result<std::net::TcpStream, GuardError> {
+        let limit = limit.min(Duration::from_millis(CONNECT_TIMEOUT_MAX_MS));
+        let began = Instant::now();
+        let deadline = began + limit;
+        let shown = || Target::parse(host).map_or_else(String::new, |target| target.to_string());
+        let addresses = self.resolve(host, port, limit).await?;
+        // The time that the look-up took is not laid to the destination.
+        let after_ms = whole_ms(limit).saturating_sub(whole_ms(began.elapsed()));
+        let late = || GuardError::Timeout { host: shown(), port, after_ms };
+        match connect_first(&addresses, deadline).await {
+            Ok(stream) => Ok(stream),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(late()),
+            Err(error) => Err(GuardError::Connect { host: shown(), port, source: Arc::new(error) }),
+        }
+    }
+
+    fn check_address(&self, address: IpAddr) -> Result<(), Refused> {
+        match self.objection(address) {
+            Some((address, why)) => Err(Refused::Address { address, why, setting: self.setting }),
+            None => Ok(()),
+        }
+    }
+
+    /// One forbidden address condemns the whole answer: a name that mixes public and private ones is an attack or a
+    /// mistake, and picking the public ones would only hide it.
+    fn check_answer(&self, name: &str, addresses: &[IpAddr]) -> Result<(), Refused> {
+        if self.allow.holds_name(name) {
+            return Ok(());
+        }
+        match addresses.iter().find_map(|address| self.objection(*address)) {
+            Some((address, why)) => {
+                Err(Refused::Name { name: name.to_owned(), address, why, setting: self.setting })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The address and reason that forbid `address`, if any: itself, or the IPv4 address behind a translator.
+    fn objection(&self, address: IpAddr) -> Option<(IpAddr, &'static str)> {
+        let address = address.to_canonical();
+        let behind = ranges::translated(address).map(IpAddr::V4);
+        [Some(address), behind].into_iter().flatten().find_map(|address| {
+            let why = ranges::forbidden(address)?;
+            (!self.allow.holds_address(address)).then_some((address, why))
+        })
+    }
+}
+
+/// The first connection that succeeds; otherwise the last failure, of kind `TimedOut` where the time was over.
+async fn connect_first(addresses: &[SocketAddr], deadline: Instant) -> io::Result<std::net::TcpStream> {
+    let mut failure = io::Error::from(io::ErrorKind::TimedOut);
+    let mut left = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+    for address in addresses {
+        let share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
+        left = left.saturating_sub(1);
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                stream.set_nodelay(true)?;
+                return stream.into_std();
+            }
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(failure)
+}
+
+fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! Requests that may be sent twice and must be done once.
+
+use async_trait::async_trait;
+
+use super::Result;
+use satcast_core::ids::{AccountId, UnixMillis};
+use satcast_core::secret::Redacted;
+
+/// A request with an idempotency key.
+#[derive(Clone, Copy, Debug)]
+pub struct IdempotentRequest {
+    /// Who asks.
+    pub account_id: AccountId,
+    /// SHA-256 over method, path and key.
+    pub request_hash: [u8; 32],
+    /// SHA-256 over key and body.
+    pub body_hash: [u8; 32],
+    /// The time.
+    pub now: UnixMillis,
+}
+
+/// What is known of a request with an idempotency key.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// Nothing: do it, then call [`Idempotency::finish_request`] or [`Idempotency::release_request`] with this name.
+    New(String),
+    /// It was done, with this answer.
+    Done {
+        /// HTTP status.
+        status: u16,
+        /// Body.
+        answer: Redacted<Vec<u8>>,
+    },
+    /// It is being worked on.
+    InProgress,
+    /// It was sent before with another body.
+    OtherBody,
+    /// The account has as many requests on record as are kept.
+    Full,
+}
+
+/// Remembers requests for 24 hours.
+#[async_trait]
+pub trait Idempotency: Send + Sync {
+    /// Looks a request up and, if it is new, records that it is being worked on. One that has been worked on for too
+    /// long belonged to a process that died, and is new again.
+    async fn begin_request(&self, request: IdempotentRequest) -> Result<Begun>;
+    /// Records the answer of a request; it is encrypted.
+    async fn finish_request(&self, name: &str, status: u16, answer: &[u8]) -> Result<()>;
+    /// Forgets a request that did nothing.
+    async fn release_request(&self, name: &str) -> Result<()>;
+}

@@ -1,0 +1,353 @@
+//! The outbox of webhooks: claims, results, tests, redelivery.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::json;
+use tokio::sync::Notify;
+
+use super::audit::record;
+use super::engine::{self, Row, Tx};
+use super::events::{NewEvent, insert_event};
+use super::lock::{Lock, again};
+use super::webhooks::{secret_place, url_place};
+use super::{SqlStore, commit, db};
+use crate::outbox::{Lane, choose};
+use crate::{
+    ATTEMPTS_KEPT_MAX, Actor, Change, DeliveryJob, EventType, Health, Outbox, Result, SendingCaps, Settled,
+    StoreError,
+};
+use satcast_core::ids::{AccountId, DeliveryId, UnixMillis, WebhookId};
+use satcast_core::secret::new_uid;
+
+/// Deliveries looked at for one claim.
+const LOOKED_AT_MAX: i64 = 1_024;
+
+/// Account and host, as far as caps are concerned: webhooks whose last attempt failed are counted apart from those that work, so that
+/// receivers that hang keep nobody waiting but each other.
+macro_rules! lanes {
+    () => {
+        "CASE WHEN w.failures > 0 THEN -w.account_id ELSE w.account_id END AS account_id, \
+         CASE WHEN w.failures > 0 THEN '!' || w.host ELSE w.host END AS host"
+    };
+}
+
+const HAS_DUE: &str = "SELECT id FROM webhook_deliveries WHERE state = 'pending' AND due_ms <= $1
+    AND (claim IS NULL OR claimed_until_ms <= $1) LIMIT 1";
+/// What may be sent beside what is on its way: of each webhook, then of each host, then of each account the longest due, as
+/// many as there is room for. So nobody fills the answer with what may not be sent.
+///
+/// `lanes` goes from one webhook that has something waiting to the next along the index, and `picked` from one delivery of a
+/// webhook to the next: what it costs depends on how many webhooks wait, not on how much waits. Each step is a subquery that finds
+/// one row, as both engines look that up in the index.
+const WAITING: &str = concat!("WITH RECURSIVE sending AS (SELECT d.webhook_id, ", lanes!(), " FROM webhook_deliveries d
+    JOIN webhooks w ON w.id = d.webhook_id WHERE d.claim IS NOT NULL AND d.claimed_until_ms > $1),
+    lanes (webhook_id) AS (SELECT MIN(webhook_id) FROM webhook_deliveries WHERE state = 'pending'
+        UNION ALL SELECT (SELECT MIN(n.webhook_id) FROM webhook_deliveries n
+        WHERE n.state = 'pending' AND n.webhook_id > l.webhook_id) FROM lanes l WHERE l.webhook_id IS NOT NULL),
+    picked (webhook_id, id, place) AS (SELECT l.webhook_id,
+            (SELECT x.id FROM webhook_deliveries x WHERE x.webhook_id = l.webhook_id AND x.state = 'pending'
+            AND x.due_ms <= $1 AND (x.claim IS NULL OR x.claimed_until_ms <= $1) ORDER BY x.due_ms, x.id LIMIT 1), 1
+        FROM lanes l WHERE l.webhook_id IS NOT NULL
+        UNION ALL SELECT p.webhook_id,
+            (SELECT x.id FROM webhook_deliveries x WHERE x.webhook_id = p.webhook_id AND x.state = 'pending'
+            AND (x.due_ms, x.id) > (c.due_ms, c.id) AND x.due_ms <= $1
+            AND (x.claim IS NULL OR x.claimed_until_ms <= $1) ORDER BY x.due_ms, x.id LIMIT 1), p.place + 1
+        FROM picked p JOIN webhook_deliveries c ON c.id = p.id WHERE p.place < $2),
+    due AS (SELECT p.id, (SELECT d.due_ms FROM webhook_deliveries d WHERE d.id = p.id) AS due_ms, p.webhook_id,
+        ", lanes!(), ", p.place FROM picked p JOIN webhooks w ON w.id = p.webhook_id WHERE p.id IS NOT NULL),
+    of_webhook AS (SELECT o.id, o.due_ms, o.webhook_id, o.account_id, o.host,
+        ROW_NUMBER() OVER (PARTITION BY o.host ORDER BY o.due_ms, o.id) AS place
+        FROM due o LEFT JOIN (SELECT webhook_id, COUNT(*) AS n FROM sending GROUP BY webhook_id) s
+        ON s.webhook_id = o.webhook_id WHERE o.place <= $2 - COALESCE(s.n, 0)),
+    of_host AS (SELECT o.id, o.due_ms, o.webhook_id, o.account_id, o.host,
+        ROW_NUMBER() OVER (PARTITION BY o.account_id ORDER BY o.due_ms, o.id) AS place
+        FROM of_webhook o LEFT JOIN (SELECT host, COUNT(*) AS n FROM sending GROUP BY host) s
+        ON s.host = o.host WHERE o.place <= $3 - COALESCE(s.n, 0))
+    SELECT o.id, o.webhook_id, o.account_id, o.host FROM of_host o
+        LEFT JOIN (SELECT account_id, COUNT(*) AS n FROM sending GROUP BY account_id) s
+        ON s.account_id = o.account_id WHERE o.place <= $4 - COALESCE(s.n, 0)
+        ORDER BY o.account_id < 0, o.due_ms, o.id LIMIT $5");
+const SENDING: &str = concat!(
+    "SELECT d.id, d.webhook_id, ",
+    lanes!(),
+    " FROM webhook_deliveries d
+    JOIN webhooks w ON w.id = d.webhook_id WHERE d.claim IS NOT NULL AND d.claimed_until_ms > $1"
+);
+const CLAIM: &str = "UPDATE webhook_deliveries SET claim = $2, claimed_until_ms = $3 WHERE id = $1
+    AND state = 'pending' AND due_ms <= $4 AND (claim IS NULL OR claimed_until_ms <= $4) RETURNING id";
+const RELEASE: &str =
+    "UPDATE webhook_deliveries SET claim = NULL, claimed_until_ms = NULL WHERE claim IS NOT NULL";
+const JOB: &str = "SELECT d.webhook_id, w.account_id, d.tries, e.uid AS event_id, e.type, e.body, w.uid, w.url_sealed,
+    w.secret_sealed, CASE WHEN w.old_secret_until_ms > $2 THEN w.old_secret_sealed END AS old_secret_sealed
+    FROM webhook_deliveries d JOIN webhook_events e ON e.id = d.event_id JOIN webhooks w ON w.id = d.webhook_id
+    WHERE d.id = $1";
+const GIVE_UP: &str = "UPDATE webhook_deliveries SET state = 'failed', claim = NULL, claimed_until_ms = NULL
+    WHERE id = $1";
+const FINISH: &str = "UPDATE webhook_deliveries SET state = $3, tries = tries + 1, due_ms = $4, claim = NULL,
+    claimed_until_ms = NULL WHERE id = $1 AND claim = $2 RETURNING webhook_id";
+const INSERT_ATTEMPT: &str =
+    "INSERT INTO webhook_attempts (delivery_id, at_ms, duration_ms, status, ok, answer, error)
+    VALUES ($1, $2, $3, $4, $5, $6, $7)";
+const FORGET_ATTEMPTS: &str = "DELETE FROM webhook_attempts WHERE delivery_id = $1 AND id <=
+    (SELECT a.id FROM webhook_attempts a WHERE a.delivery_id = $1 ORDER BY a.id DESC LIMIT 1 OFFSET $2)";
+const NOTE: &str = "UPDATE webhooks SET last_ms = $2, last_status = $3, last_ok = $4 WHERE id = $1";
+const GOOD: &str = "UPDATE webhooks SET failing_since_ms = NULL, failures = 0 WHERE id = $1 AND failures > 0";
+const BAD: &str =
+    "UPDATE webhooks SET failing_since_ms = COALESCE(failing_since_ms, $2), failures = failures + 1
+    WHERE id = $1 RETURNING failing_since_ms, failures";
+const DISABLE: &str = "UPDATE webhooks SET enabled = 0, disabled_reason = $2 WHERE id = $1 AND enabled = 1";
+pub(super) const CANCEL: &str =
+    "UPDATE webhook_deliveries SET state = 'cancelled', claim = NULL, claimed_until_ms = NULL
+    WHERE webhook_id = $1 AND state = 'pending'";
+const OWNED: &str = "SELECT enabled FROM webhooks WHERE id = $1 AND account_id = $2 AND deleted_ms IS NULL";
+/// The last try of the schedule, taken already.
+const INSERT_TEST: &str =
+    "INSERT INTO webhook_deliveries (event_id, webhook_id, state, tries, due_ms, claim, claimed_until_ms, created_ms)
+    VALUES ($1, $2, 'pending', $3, $4, $5, $6, $4) RETURNING id";
+const REDELIVER: &str = "UPDATE webhook_deliveries SET due_ms = $3,
+    tries = CASE WHEN state = 'pending' THEN tries ELSE $4 END, state = 'pending'
+    WHERE id = $1 AND webhook_id = $2 RETURNING id";
+/// Tries after which only one is left.
+const TRIES_BUT_ONE: i64 = crate::DELIVERY_TRIES_MAX - 1;
+
+#[async_trait]
+impl Outbox for SqlStore {
+    fn outbox_changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.outbox)
+    }
+
+    async fn has_due_delivery(&self, now: UnixMillis) -> Result<bool> {
+        let due = engine::query(HAS_DUE).bind(now.0).fetch_optional(&self.readers).await;
+        Ok(due.map_err(db("look for deliveries"))?.is_some())
+    }
+
+    async fn claim_deliveries(
+        &self,
+        now: UnixMillis,
+        until: UnixMillis,
+        room: usize,
+        caps: SendingCaps,
+    ) -> Result<Vec<DeliveryJob>> {
+        let waiting = self.waiting(now, caps).await?;
+        // With nothing to take, a look needs no place among the writers.
+        if room == 0 || waiting.is_empty() {
+            return Ok(Vec::new());
+        }
+        again(|| self.try_claim(waiting.clone(), now, until, room, caps)).await
+    }
+
+    async fn release_deliveries(&self) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let released = engine::query(RELEASE).execute(&mut tx).await.map_err(db("give deliveries back"))?;
+        commit(tx).await?;
+        Ok(released.rows_affected())
+    }
+
+    async fn finish_deliveries(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>> {
+        again(|| self.try_finish(done)).await
+    }
+
+    async fn begin_test(
+        &self,
+        account: AccountId,
+        webhook: WebhookId,
+        now: UnixMillis,
+        until: UnixMillis,
+    ) -> Result<DeliveryJob> {
+        let mut tx = self.begin_holding(Lock::Account(account)).await?;
+        let failed = db("make the test");
+        owned(&mut tx, account, webhook).await?;
+        let (event, data) = (EventType::TestPing, json!({"webhookId": webhook.0}));
+        let event = NewEvent { account, stream: None, event, data, at: now, now };
+        let (event, ..) = insert_event(&mut tx, &event).await?;
+        let claim = new_uid();
+        let id: i64 = engine::query_scalar(INSERT_TEST)
+            .bind(event)
+            .bind(webhook.0)
+            .bind(TRIES_BUT_ONE)
+            .bind(now.0)
+            .bind(&claim)
+            .bind(until.0)
+            .fetch_one(&mut tx)
+            .await
+            .map_err(&failed)?;
+        let row = engine::query(JOB).bind(id).bind(now.0).fetch_one(&mut tx).await.map_err(&failed)?;
+        let job = self.job(&row, DeliveryId(id), &claim)?;
+        commit(tx).await?;
+        Ok(job)
+    }
+
+    async fn redeliver(&self, actor: &Actor, webhook: WebhookId, delivery: DeliveryId) -> Result<()> {
+        let mut tx = self.begin_holding(Lock::Account(actor.account)).await?;
+        let enabled = owned(&mut tx, actor.account, webhook).await?;
+        let again =
+            engine::query(REDELIVER).bind(delivery.0).bind(webhook.0).bind(actor.now.0).bind(TRIES_BUT_ONE);
+        let again = again.fetch_optional(&mut tx).await.map_err(db("deliver again"))?;
+        again.ok_or(StoreError::NotFound("delivery"))?;
+        if !enabled {
+            return Err(StoreError::WebhookDisabled);
+        }
+        let detail = json!({"deliveryId": delivery.0});
+        let noted =
+            record(&mut tx, actor, Change::new("webhook.redelivered", "webhook", webhook.0, detail)).await?;
+        self.commit_noted(tx, noted).await?;
+        self.wake_outbox();
+        Ok(())
+    }
+}
+
+/// Records one attempt; `false` when the job is no longer the caller's.
+async fn finish(tx: &mut Tx, job: &DeliveryJob, settled: &Settled) -> Result<bool> {
+    let failed = db("record the delivery");
+    let finish = engine::query_scalar(FINISH)
+        .bind(job.delivery.0)
+        .bind(&job.claim)
+        .bind(settled.state().as_str())
+        .bind(settled.retry_at.unwrap_or(settled.at).0);
+    let webhook: Option<i64> = finish.fetch_optional(&mut *tx).await.map_err(&failed)?;
+    let Some(webhook) = webhook else { return Ok(false) };
+    let (status, ok) = (settled.status.map(i64::from), i64::from(settled.error.is_none()));
+    let attempt = engine::query(INSERT_ATTEMPT)
+        .bind(job.delivery.0)
+        .bind(settled.at.0)
+        .bind(settled.duration_ms)
+        .bind(status)
+        .bind(ok)
+        .bind(&settled.answer)
+        .bind(settled.error.as_deref());
+    attempt.execute(&mut *tx).await.map_err(&failed)?;
+    let forget = engine::query(FORGET_ATTEMPTS).bind(job.delivery.0).bind(ATTEMPTS_KEPT_MAX);
+    forget.execute(&mut *tx).await.map_err(&failed)?;
+    let note = engine::query(NOTE).bind(webhook).bind(settled.at.0).bind(status).bind(ok);
+    note.execute(&mut *tx).await.map_err(&failed)?;
+    if let Some(reason) = judge(tx, webhook, settled).await? {
+        let disable = engine::query(DISABLE).bind(webhook).bind(reason);
+        disable.execute(&mut *tx).await.map_err(&failed)?;
+        engine::query(CANCEL).bind(webhook).execute(&mut *tx).await.map_err(&failed)?;
+    }
+    Ok(true)
+}
+
+/// Whether the account's webhook is enabled.
+async fn owned(tx: &mut Tx, account: AccountId, webhook: WebhookId) -> Result<bool> {
+    let failed = db("read the webhook");
+    let row = engine::query(OWNED).bind(webhook.0).bind(account.0);
+    let row = row.fetch_optional(&mut *tx).await.map_err(&failed)?.ok_or(StoreError::NotFound("webhook"))?;
+    Ok(row.try_get::<i64>("enabled").map_err(&failed)? != 0)
+}
+
+/// Notes what an attempt says about its webhook; answers why it is disabled, if it is.
+async fn judge(tx: &mut Tx, webhook: i64, settled: &Settled) -> Result<Option<String>> {
+    let failed = db("note the webhook's health");
+    match &settled.health {
+        Health::Unknown => Ok(None),
+        Health::Good => {
+            engine::query(GOOD).bind(webhook).execute(&mut *tx).await.map_err(&failed)?;
+            Ok(None)
+        }
+        Health::Bad { since, failures, reason } => {
+            let bad = engine::query_as::<(i64, i64)>(BAD).bind(webhook).bind(settled.at.0);
+            let (failing_since, count) = bad.fetch_one(&mut *tx).await.map_err(&failed)?;
+            Ok((failing_since <= since.0 && count >= *failures).then(|| reason.clone()))
+        }
+        Health::Gone { reason } => Ok(Some(reason.clone())),
+    }
+}
+
+/// A delivery and where it goes.
+fn lane((id, webhook, account, host): (i64, i64, i64, String)) -> (i64, Lane) {
+    (id, Lane { webhook, account, host, is_failing: account < 0 })
+}
+
+impl SqlStore {
+    async fn try_finish(&self, done: &[(DeliveryJob, Settled)]) -> Result<Vec<bool>> {
+        let mut tx = self.begin_holding(Lock::Outbox).await?;
+        let mut ours = Vec::with_capacity(done.len());
+        for (job, settled) in done {
+            ours.push(finish(&mut tx, job, settled).await?);
+        }
+        commit(tx).await?;
+        Ok(ours)
+    }
+
+    /// Claims of `waiting` what others left.
+    async fn try_claim(
+        &self,
+        waiting: Vec<(i64, Lane)>,
+        now: UnixMillis,
+        until: UnixMillis,
+        room: usize,
+        caps: SendingCaps,
+    ) -> Result<Vec<DeliveryJob>> {
+        let mut tx = self.begin_holding(Lock::Outbox).await?;
+        let failed = db("claim deliveries");
+        // Others may have taken some since: the caps count what they did.
+        let sending = engine::query_as::<(i64, i64, i64, String)>(SENDING).bind(now.0);
+        let sending = sending.fetch_all(&mut tx).await.map_err(&failed)?;
+        let sending: HashMap<i64, Lane> = sending.into_iter().map(lane).collect();
+        let waiting = waiting.into_iter().filter(|(id, _)| !sending.contains_key(id)).collect();
+        let sending: Vec<Lane> = sending.into_values().collect();
+        let claim = new_uid();
+        let mut jobs = Vec::new();
+        for id in choose(waiting, &sending, room, caps) {
+            let taken = engine::query(CLAIM).bind(id).bind(&claim).bind(until.0).bind(now.0);
+            if taken.fetch_optional(&mut tx).await.map_err(&failed)?.is_none() {
+                continue;
+            }
+            let row = engine::query(JOB).bind(id).bind(now.0).fetch_one(&mut tx).await.map_err(&failed)?;
+            match self.job(&row, DeliveryId(id), &claim) {
+                Ok(job) => jobs.push(job),
+                Err(error) => {
+                    tracing::error!(%error, delivery_id = id, "a delivery cannot be read, given up");
+                    engine::query(GIVE_UP).bind(id).execute(&mut tx).await.map_err(&failed)?;
+                }
+            }
+        }
+        commit(tx).await?;
+        Ok(jobs)
+    }
+
+    /// What may be sent now, the longest due first.
+    async fn waiting(&self, now: UnixMillis, caps: SendingCaps) -> Result<Vec<(i64, Lane)>> {
+        let cap = |cap: usize| i64::try_from(cap).unwrap_or(i64::MAX);
+        let waiting = engine::query_as::<(i64, i64, i64, String)>(WAITING)
+            .bind(now.0)
+            .bind(cap(caps.per_webhook))
+            .bind(cap(caps.per_host))
+            .bind(cap(caps.per_account))
+            .bind(LOOKED_AT_MAX)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(db("look for deliveries"))?;
+        Ok(waiting.into_iter().map(lane).collect())
+    }
+
+    fn job(&self, row: &Row, delivery: DeliveryId, claim: &str) -> Result<DeliveryJob> {
+        let failed = db("read the delivery");
+        let uid: String = row.try_get("uid").map_err(&failed)?;
+        let url: Vec<u8> = row.try_get("url_sealed").map_err(&failed)?;
+        let event: String = row.try_get("type").map_err(&failed)?;
+        let mut secrets = Vec::new();
+        for column in ["secret_sealed", "old_secret_sealed"] {
+            if let Some(sealed) = row.try_get::<Option<Vec<u8>>>(column).map_err(&failed)? {
+                secrets.push(self.vault.open_text(&secret_place(&uid), &sealed)?);
+            }
+        }
+        let tries: i64 = row.try_get("tries").map_err(&failed)?;
+        let unreadable = |_| StoreError::Unreadable { what: "webhook_deliveries.tries" };
+        Ok(DeliveryJob {
+            delivery,
+            webhook: WebhookId(row.try_get("webhook_id").map_err(&failed)?),
+            account: AccountId(row.try_get("account_id").map_err(&failed)?),
+            claim: claim.to_owned(),
+            event_id: row.try_get("event_id").map_err(&failed)?,
+            body: row.try_get("body").map_err(&failed)?,
+            url: self.vault.open_text(&url_place(&uid), &url)?,
+            secrets,
+            tries: u32::try_from(tries).map_err(unreadable)?,
+            is_test: EventType::parse(&event) == Some(EventType::TestPing),
+        })
+    }
+}

@@ -1,0 +1,298 @@
+//! For tests of all modules: databases on either engine, and somebody else who writes to them.
+//!
+//! A test names a file in a folder of its own. The tests run twice: as they are, on SQLite files; and with the address of a
+//! PostgreSQL server in the environment, where each file stands for a database of that server.
+
+#![allow(clippy::unwrap_used)] // A failed step is a failed test.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
+use std::str::FromStr as _;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection as _};
+use tokio::sync::Mutex;
+
+use super::sql::IDEMPOTENCY_ROWS_MAX;
+use super::{Address, Inspector, OpenOptions, open};
+use satcast_core::config::Durability;
+use satcast_core::ids::{AccountId, Msat, SessionId, StreamId, UnixMillis, WebhookId};
+use satcast_core::secret::{Redacted, Vault};
+
+/// Names a PostgreSQL server on which whoever connects may make databases: `postgres://USER@HOST:PORT/postgres`.
+const SERVER: &str = "SATCAST_TEST_POSTGRES";
+/// The database with the schema that each test gets a copy of.
+const TEMPLATE: &str = "satcast_template";
+/// Keeps two processes from making the template together.
+const TEMPLATE_LOCK: i64 = 7_238_104;
+/// PostgreSQL's code for a database that does not exist.
+const UNKNOWN_DATABASE: &str = "3D000";
+
+/// Databases that this process has made.
+static MADE: Mutex<Option<HashSet<String>>> = Mutex::const_new(None);
+
+/// The server to test on, if it is not SQLite's turn.
+pub fn server() -> Option<String> {
+    std::env::var(SERVER).ok()
+}
+
+/// The address of the database that stands for `file`: made empty at the first call, the same one later.
+pub async fn url(file: &Path) -> Redacted<String> {
+    match server() {
+        None => Redacted::new(format!("sqlite:{}", file.display())),
+        Some(server) => Redacted::new(database(&server, file).await),
+    }
+}
+
+/// Looks at the database that stands for `file`.
+pub async fn inspector(file: &Path) -> Inspector {
+    Inspector::open(&Address::parse(url(file).await.expose()).unwrap()).await.unwrap()
+}
+
+/// Makes the database that stands for `file`, unless this process did, and gives its address.
+async fn database(server: &str, file: &Path) -> String {
+    let mut hasher = DefaultHasher::new();
+    file.hash(&mut hasher);
+    let name = format!("t{}_{:016x}", std::process::id(), hasher.finish());
+    let (before, _) = server.rsplit_once('/').unwrap();
+    let url = format!("{before}/{name}");
+    let mut made = MADE.lock().await;
+    if made.get_or_insert_default().insert(name.clone()) {
+        let mut admin = PgConnection::connect(server).await.unwrap();
+        drop_left_over(&mut admin).await;
+        let copy = format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}");
+        if let Err(error) = run(&mut admin, &copy).await {
+            let unknown = error
+                .as_database_error()
+                .is_some_and(|error| error.code().as_deref() == Some(UNKNOWN_DATABASE));
+            assert!(unknown, "{error}");
+            make_template(&mut admin, before).await;
+            run(&mut admin, &copy).await.unwrap();
+        }
+        admin.close().await.unwrap();
+    }
+    url
+}
+
+/// Makes the database that others are copied from; it has its name only when it is whole and nobody uses it.
+async fn make_template(admin: &mut PgConnection, server: &str) {
+    sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut *admin).await.unwrap();
+    let known = sqlx::query("SELECT 1 FROM pg_database WHERE datname = $1").bind(TEMPLATE);
+    if known.fetch_optional(&mut *admin).await.unwrap().is_none() {
+        let draft = format!("{TEMPLATE}_draft");
+        run(admin, &format!("DROP DATABASE IF EXISTS {draft} WITH (FORCE)")).await.unwrap();
+        run(admin, &format!("CREATE DATABASE {draft} ENCODING 'UTF8' TEMPLATE template0")).await.unwrap();
+        let url = Redacted::new(format!("{server}/{draft}"));
+        let options = OpenOptions {
+            url,
+            durability: Durability::Normal,
+            vault: Vault::new(&[7; 32]),
+            low_balance: Msat(0),
+        };
+        open(options).await.unwrap().close().await;
+        // Its connections end a moment after they were closed here.
+        let end = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1";
+        sqlx::query(end).bind(&draft).execute(&mut *admin).await.unwrap();
+        run(admin, &format!("ALTER DATABASE {draft} RENAME TO {TEMPLATE}")).await.unwrap();
+    }
+    sqlx::query("SELECT pg_advisory_unlock($1)").bind(TEMPLATE_LOCK).execute(&mut *admin).await.unwrap();
+}
+
+/// Drops the databases of processes that are no more.
+async fn drop_left_over(admin: &mut PgConnection) {
+    let all = sqlx::query_scalar("SELECT CAST(datname AS TEXT) FROM pg_database WHERE datname ~ '^t[0-9]+_'");
+    let all: Vec<String> = all.fetch_all(&mut *admin).await.unwrap();
+    let process = |name: &str| name[1..].split('_').next().unwrap_or_default().to_owned();
+    for name in all.into_iter().filter(|name| !Path::new("/proc").join(process(name)).exists()) {
+        // Another test may be dropping it.
+        let _ = run(admin, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+    }
+}
+
+async fn run(connection: &mut PgConnection, sql: &str) -> sqlx::Result<()> {
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.map(drop)
+}
+
+/// A connection that the store knows nothing of.
+pub enum Intruder {
+    /// A file.
+    Sqlite(SqliteConnection),
+    /// A server.
+    Postgres(PgConnection),
+}
+
+impl Intruder {
+    /// Opens the database that stands for `file`.
+    pub async fn open(file: &Path) -> Self {
+        match Address::parse(url(file).await.expose()).unwrap() {
+            Address::File(file) => {
+                let options = SqliteConnectOptions::new().filename(file);
+                Self::Sqlite(SqliteConnection::connect_with(&options).await.unwrap())
+            }
+            Address::Server(_) => {
+                let options = PgConnectOptions::from_str(url(file).await.expose()).unwrap();
+                Self::Postgres(PgConnection::connect_with(&options).await.unwrap())
+            }
+        }
+    }
+
+    /// Makes the configuration of a destination unreadable.
+    pub async fn damage_destination(&mut self, id: i64) {
+        let byte = self.byte();
+        self.run(&format!("UPDATE destinations SET config_sealed = {byte} WHERE id = {id}")).await;
+    }
+
+    /// Takes a destination out of sessions, or puts it back.
+    pub async fn enable_destination(&mut self, id: i64, enabled: bool) {
+        let enabled = i64::from(enabled);
+        self.run(&format!("UPDATE destinations SET enabled = {enabled} WHERE id = {id}")).await;
+    }
+
+    /// Revokes every public key.
+    pub async fn revoke_public_keys(&mut self) {
+        self.run("UPDATE api_keys SET revoked_ms = 1 WHERE kind = 'public'").await;
+    }
+
+    /// Lets an account operate the service.
+    pub async fn promote(&mut self, account: satcast_core::ids::AccountId) {
+        self.run(&format!("UPDATE accounts SET operator = 1 WHERE id = {}", account.0)).await;
+    }
+
+    /// Disables a webhook as the service would.
+    pub async fn disable_webhook(&mut self, id: i64, reason: &str) {
+        self.run(&format!("UPDATE webhooks SET enabled = 0, disabled_reason = '{reason}' WHERE id = {id}"))
+            .await;
+    }
+
+    /// Leaves every webhook as one whose last attempt failed.
+    pub async fn fail_webhooks(&mut self) {
+        self.run("UPDATE webhooks SET failures = 1, failing_since_ms = 0").await;
+    }
+
+    /// Revokes every permanent key.
+    pub async fn revoke_permanent_keys(&mut self) {
+        self.run("UPDATE api_keys SET revoked_ms = 1 WHERE kind = 'permanent'").await;
+    }
+
+    /// Takes every stream away.
+    pub async fn forget_streams(&mut self) {
+        self.run("DELETE FROM streams").await;
+    }
+
+    /// Makes the url of a webhook unreadable.
+    pub async fn damage_webhook(&mut self, id: i64) {
+        let byte = self.byte();
+        self.run(&format!("UPDATE webhooks SET url_sealed = {byte} WHERE id = {id}")).await;
+    }
+
+    /// Takes the table of bandwidth away, or brings it back.
+    pub async fn hide_bandwidth(&mut self, hide: bool) {
+        let (from, to) = if hide { ("bandwidth", "hidden") } else { ("hidden", "bandwidth") };
+        self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
+    }
+
+    /// Leaves the bytes there are as the upgrade to a service that charges does.
+    pub async fn upgrade_bandwidth(&mut self) {
+        self.run("UPDATE bandwidth SET billed_bytes = bytes").await;
+    }
+
+    /// Takes the ledger's transfers away, or brings them back.
+    pub async fn hide_transfers(&mut self, hide: bool) {
+        let (from, to) = if hide { ("transfers", "hidden") } else { ("hidden", "transfers") };
+        self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
+    }
+
+    /// Takes the sessions away, or brings them back.
+    pub async fn hide_sessions(&mut self, hide: bool) {
+        let (from, to) = if hide { ("sessions", "hidden_sessions") } else { ("hidden_sessions", "sessions") };
+        self.run(&format!("ALTER TABLE {from} RENAME TO {to}")).await;
+    }
+
+    /// Limits what a session of the stream may cost.
+    pub async fn limit_sats(&mut self, stream: StreamId, max_sats: Option<i64>) {
+        let max_sats = max_sats.map_or("NULL".to_owned(), |sats| sats.to_string());
+        self.run(&format!("UPDATE streams SET max_sats = {max_sats} WHERE id = {stream}")).await;
+    }
+
+    /// Leaves requests with an idempotency key as a process that died over them would.
+    pub async fn lose_answers(&mut self) {
+        self.run("UPDATE idempotency SET status = NULL, answer_sealed = NULL").await;
+    }
+
+    /// Records as many requests of an account as are kept.
+    pub async fn fill_requests(&mut self, account: AccountId, now: UnixMillis) {
+        let (rows, now, byte) = (IDEMPOTENCY_ROWS_MAX, now.0, self.byte());
+        let hash = match self {
+            Self::Sqlite(_) => "CAST('r' || i AS BLOB)",
+            Self::Postgres(_) => "convert_to('r' || i, 'UTF8')",
+        };
+        self.run(&format!(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {rows})
+            INSERT INTO idempotency (uid, account_id, request_hash, body_hash, created_ms)
+            SELECT 'u' || i, {account}, {hash}, {byte}, {now} FROM n"
+        ))
+        .await;
+    }
+
+    /// Keeps everybody else from writing until [`Intruder::let_write`].
+    pub async fn keep_from_writing(&mut self) {
+        match self {
+            Self::Sqlite(_) => self.run("BEGIN IMMEDIATE").await,
+            Self::Postgres(_) => {
+                self.run("BEGIN; LOCK TABLE accounts, sessions, ledger_accounts, bandwidth IN EXCLUSIVE MODE")
+                    .await
+            }
+        }
+    }
+
+    /// Ends what [`Intruder::keep_from_writing`] began.
+    pub async fn let_write(&mut self) {
+        self.run("COMMIT").await;
+    }
+
+    /// What the viewers of its stream had got when a session began.
+    pub async fn bytes_before(&mut self, session: &SessionId) -> u64 {
+        let ask = "SELECT bytes_before FROM sessions WHERE id = $1";
+        let bytes: i64 = match self {
+            Self::Sqlite(connection) => {
+                sqlx::query_scalar(ask).bind(session.as_str()).fetch_one(connection).await.unwrap()
+            }
+            Self::Postgres(connection) => {
+                sqlx::query_scalar(ask).bind(session.as_str()).fetch_one(connection).await.unwrap()
+            }
+        };
+        u64::try_from(bytes).unwrap()
+    }
+
+    /// Deliveries of a webhook that are stored.
+    pub async fn deliveries_of(&mut self, webhook: WebhookId) -> i64 {
+        let count = "SELECT COUNT(*) FROM webhook_deliveries WHERE webhook_id = $1";
+        match self {
+            Self::Sqlite(connection) => {
+                sqlx::query_scalar(count).bind(webhook.0).fetch_one(connection).await.unwrap()
+            }
+            Self::Postgres(connection) => {
+                sqlx::query_scalar(count).bind(webhook.0).fetch_one(connection).await.unwrap()
+            }
+        }
+    }
+
+    /// One byte as the engine writes it.
+    fn byte(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "x'01'",
+            Self::Postgres(_) => r"'\x01'",
+        }
+    }
+
+    async fn run(&mut self, sql: &str) {
+        match self {
+            Self::Sqlite(connection) => {
+                sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(connection).await.map(drop).unwrap();
+            }
+            Self::Postgres(connection) => run(connection, sql).await.unwrap(),
+        }
+    }
+}
